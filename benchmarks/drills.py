@@ -92,7 +92,7 @@ def places(target: object, count: int, clean: int, seed: int) -> bool:
             unit.run()
             invented += bool(unit.check())
         good &= mismatches == reported == count and invented == 0
-        print(f"{kind + ' ' + where:<17} flips found {mismatches} of {count}, kinds told apart {reported}, "
+        print(f"{kind + ' ' + where:<17} flips found {mismatches} of {count}, kinds identified {reported}, "
               f"invented {invented} of {clean} clean checks", flush=True)  # fmt: skip
         if without:
             print(f"{'':<17} {without} of them changed no bit of any result, and were found by looking at the operand", flush=True)

@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--case", metavar="SELECTOR", help="which case, of several: the beginning of its id, or a part of its label")
     parser.add_argument("--repo", metavar="DIR", help="the repository (default: the one of the current folder)")
     parser.add_argument("--build", metavar="CMD", help="run by the shell in each worktree first; a commit where it fails is skipped")
-    parser.add_argument("--target", metavar="TARGET", help="hold its first device against other runs of Hotlap meanwhile (default: none)")
+    parser.add_argument("--target", metavar="TARGET", help="take exclusive use of its first device (default: none)")
     parser.add_argument("--margin", metavar="SHARE", help="smallest difference between good and bad worth a search (default: 2 %%)")
     parser.add_argument("--budget", metavar="TIME", help="stop after this, as in '30 min'; --resume goes on")
     parser.add_argument("--resume", metavar="NAME", help="go on with a search that was stopped or killed; 'latest' is the newest")

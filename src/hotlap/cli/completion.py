@@ -45,49 +45,44 @@ def _table() -> dict[str, list[str]]:
     return table
 
 
-def _cases(table: dict[str, list[str]]) -> str:
-    return "\n".join(f'        "{words}") words="{" ".join(after)}" ;;' for words, after in table.items())
-
-
-WALK = """    local words="" at="" try
+SCRIPT = """_hotlap_after() {{
+    local words=""
+    case "$1" in
+{after}
+    esac
+    echo "$words"
+}}
+_hotlap() {{
+    local words="" at="" try
     for try in {typed}; do
         case " $(_hotlap_after "$at") " in *" $try "*) [[ "$try" == -* ]] || at="${{at:+$at }}$try" ;; esac
     done
     words="$(_hotlap_after "$at")"
-"""
+{answer}
+}}
+{register}"""
+
+
+def _script(table: dict[str, list[str]], typed: str, answer: str, register: str) -> str:
+    """For shells of Bourne's syntax: the words typed so far, what answers with `$words`, and what registers the function."""
+    after = "\n".join(f'        "{words}") words="{" ".join(following)}" ;;' for words, following in table.items())
+    return SCRIPT.format(after=after, typed=typed, answer=answer, register=register)
 
 
 def _bash(table: dict[str, list[str]]) -> str:
-    walk = WALK.format(typed='"${COMP_WORDS[@]:1:COMP_CWORD-1}"')
-    return f"""_hotlap_after() {{
-    local words=""
-    case "$1" in
-{_cases(table)}
-    esac
-    echo "$words"
-}}
-_hotlap() {{
-{walk}    COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
-    [[ ${{#COMPREPLY[@]}} -gt 0 ]] || COMPREPLY=($(compgen -f -- "${{COMP_WORDS[COMP_CWORD]}}"))
-}}
-complete -o filenames -F _hotlap hotlap"""
+    last = '"${COMP_WORDS[COMP_CWORD]}"'
+    answer = (
+        f'    COMPREPLY=($(compgen -W "$words" -- {last}))\n'
+        f"    [[ ${{#COMPREPLY[@]}} -gt 0 ]] || COMPREPLY=($(compgen -f -- {last}))"
+    )
+    return _script(table, '"${COMP_WORDS[@]:1:COMP_CWORD-1}"', answer, "complete -o filenames -F _hotlap hotlap")
 
 
 def _zsh(table: dict[str, list[str]]) -> str:
-    walk = WALK.format(typed='"${(@)typed[2,CURRENT-1]}"')
-    walk = walk.replace('local words=""', 'local -a typed; typed=("${words[@]}"); local words=""')
-    return f"""_hotlap_after() {{
-    local words=""
-    case "$1" in
-{_cases(table)}
-    esac
-    echo "$words"
-}}
-_hotlap() {{
-{walk}    compadd -- ${{=words}}
-    _files
-}}
-compdef _hotlap hotlap"""
+    # zsh keeps what was typed in `words`, which the script's own variable hides: the positional parameters keep it.
+    answer = "    compadd -- ${=words}\n    _files"
+    register = '_hotlap_typed() { _hotlap "${(@)words[2,CURRENT-1]}" }\ncompdef _hotlap_typed hotlap'
+    return _script(table, '"$@"', answer, register)
 
 
 def _fish(table: dict[str, list[str]]) -> str:

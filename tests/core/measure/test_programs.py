@@ -101,8 +101,9 @@ def test_short_programs_are_executed_for_the_time_of_the_round() -> None:
 def test_one_process_starts_the_programs_of_all_rounds_and_loads_no_device() -> None:
     pid, loaded = number(f"{HALF_S}; echo $PPID"), number("grep -ciE 'libOpenCL|libpocl|libtorch|libcuda' /proc/$PPID/maps; true")
     found = {one.case.params["argv"][2][-5:]: one for one in run(pid, loaded).results}  # type: ignore[index]
-    parents = next(one for one in found.values() if one.case.id == pid.id).values
-    assert len(parents) > 1  # how many rounds are good depends on what else runs
+    result = next(one for one in found.values() if one.case.id == pid.id)
+    assert len(result.rounds) >= 6
+    parents = [one.seconds[0] for one in result.rounds]  # of every round, whether others disturbed it or not
     assert len(set(parents)) == 1
     assert parents[0] != os.getpid()
     if Path("/proc/self/maps").exists():
@@ -119,8 +120,10 @@ def test_a_program_that_ends_its_starter_takes_one_case_of_one_round_with_it(tmp
     other, killer = program(HALF_S), program(f"echo >> {log}; [ $(wc -l < {log}) -eq 3 ] && kill -9 $PPID; {HALF_S}")
     found = run(other, killer)
     by = {one.case.id: one for one in found.results}
-    assert len(by[other.id].values) > 2  # how many rounds are good depends on what else runs
-    assert len(by[killer.id].values) > 2
+    assert len(by[other.id].rounds) >= 6  # with those that others disturbed: how many of them are good depends on what else runs
+    assert len(by[killer.id].rounds) >= 6
+    assert by[other.id].values
+    assert by[killer.id].values
     assert [one.status for one in by[killer.id].rounds].count("error") == 1
     assert "SIGKILL" in by[killer.id].reason
 
@@ -129,7 +132,8 @@ def test_a_program_that_fails_says_why_and_the_others_are_measured() -> None:
     bad, good = program("echo no luck >&2; exit 3"), program(HALF_S)
     by = {one.case.id: one for one in run(bad, good).results}
     assert by[bad.id].status == "not_run"
-    assert len(by[good.id].values) > 2
+    assert len(by[good.id].rounds) >= 6
+    assert by[good.id].values
     assert "status 3: no luck" in by[bad.id].reason
 
 
