@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 import hotlap
+from hotlap import cli
 from hotlap.cli import parser_of
 from hotlap.cli.commands import VERBS
 from hotlap.core.measure.targets.faults import INJECTIONS
 from hotlap.core.plan import measuring
+from hotlap.core.show import workloads
 from hotlap.core.work import WORKLOADS
 from hotlap.nodes import audit
 
@@ -25,9 +27,15 @@ def section(document: str, title: str) -> str:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_every_workload_and_parameter_is_described(name: str) -> None:
-    rows = re.findall(r"^- `(\w+)` \(", section("workloads.md", name), re.MULTILINE)
-    assert rows == [p.name for p in WORKLOADS[name].params], f"docs/workloads.md: a line for each parameter of {name}"
+def test_every_workload_and_parameter_is_described(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert section("workloads.md", name).strip(), "what a call counts, and what its result is checked against"
+    assert cli.main(["schema", "workloads", name]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading.startswith(f"{name}: ")
+    table = lines[next(n for n, line in enumerate(lines) if line.startswith("parameter")) + 1 :]
+    rows = [re.split(r"  +", line, maxsplit=2) for line in table if not line.startswith(" ")]
+    assert [(parameter, shown) for parameter, shown, _ in rows] == [(p.name, workloads.default(p)) for p in WORKLOADS[name].params]
+    assert all(meaning.strip() for *_, meaning in rows)
 
 
 @pytest.mark.parametrize("verb", VERBS)

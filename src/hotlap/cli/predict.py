@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from typing import Any
 
 from hotlap.cli import terminal
@@ -13,7 +14,6 @@ from hotlap.core.model import kept
 from hotlap.core.model.networks import predict as networks
 from hotlap.core.model.predict import predict
 from hotlap.core.show import listing, network
-from hotlap.core.units import exact
 from hotlap.core.work.networks import shape
 from hotlap.core.work.networks.calls import DTYPES, PHASES
 
@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     net.add_argument("--kv-dtype", choices=("bf16", "fp8"), help="of the cache of keys and values (default: bf16)")
     net.add_argument("--recompute", action="store_true", help="training: forward again in the backward pass")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = _workloads()
+    parser.epilog = _epilog()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -94,15 +94,7 @@ def _predictable() -> list[str]:
     return [name for name, one in work.WORKLOADS.items() if one.counted]
 
 
-def _workloads() -> str:
-    """Each workload with its parameters, and the values they may have where those are few."""
-    lines = ["workloads and their parameters (the manual says what each means):"]
-    for name in _predictable():
-        lines.append(f"  {name}")
-        for param in work.WORKLOADS[name].params:
-            plain = "a number" if param.kind in ("int", "float") else param.kind
-            values = "|".join(param.choices) or ("a size" if param.unit == "B" else plain)
-            shown = exact(param.default, param.unit) if isinstance(param.default, (int, float)) else param.default
-            default = f" (default {shown})" if param.default is not None else ""
-            lines.append(f"    {param.name}={values}{default}")
-    return "\n".join(lines)
+def _epilog() -> str:
+    """The workloads by name."""
+    names = textwrap.fill(", ".join(_predictable()), 80, initial_indent="  ", subsequent_indent="  ")
+    return f"workloads (hotlap schema workloads NAME: the parameters of one):\n{names}"

@@ -114,7 +114,7 @@ def test_a_workload_is_added_as_its_page_says(tmp_path: Path) -> None:
     table.write_text(text.replace("for family in (memory, ", "for family in (memory, fill, "))
     assert len([*files, table, "docs/workloads.md"]) <= 5
     assert section.startswith("## fill\n")
-    assert "- `size` (" in section
+    assert "**Checked**: " in section
     (tmp_path / "fill.toml").write_text(PLAN)
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "src"), "HOTLAP_HOME": str(tmp_path / "home"), "NO_COLOR": "1", "COLUMNS": "120"}
 
