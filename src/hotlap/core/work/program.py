@@ -79,7 +79,7 @@ WORKLOADS = (
     Workload(
         "command", "any program: its wall time, or a number it prints",
         (
-            Param("argv", "list", "the program and its arguments: a list of strings, or one string that is split as a shell does, nothing expanded"),
+            Param("argv", "list", "program and arguments: a list of strings, or one string, split as a shell does, nothing expanded"),
             Param("folder", "str", "working folder; '' is the current one", ""),
             Param("environment", "list", "NAME=value pairs added to the environment", []),
             Param(
