@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         terminal.print_json(_document(args.side[0], first, held))
     elif len(held) == 1:
         (other,) = held.values()
-        print(comparison.comparison(other.found, (first, other.runs), other.differences, terminal.width(), color=terminal.color()))
+        print(comparison.comparison(other.comparisons, (first, other.runs), other.differences, terminal.width(), color=terminal.color()))
     else:
         print(comparison.matrix(held, args.side[0], first, terminal.width(), color=terminal.color()))
     return max((_code(one) for one in comparisons.values()), key=(0, 3, 1).index)
@@ -82,11 +82,11 @@ def _by_implementation(args: argparse.Namespace, gate: float) -> int:
 
 def _document(name: str, first: Sequence[Bundle], others: Mapping[str, comparison.Other]) -> dict[str, Any]:
     if len(others) > 1:
-        sides = {other: one.found for other, one in others.items()}
+        sides = {other: one.comparisons for other, one in others.items()}
         return {"first": name, "sides": sides, "differences": {other: one.differences for other, one in others.items()}}
     (other,) = others.values()
     ids = [[one.run.id for one in side] for side in (first, other.runs)]
-    return {"a": ids[0], "b": ids[1], "cases": other.found, "differences": other.differences}
+    return {"a": ids[0], "b": ids[1], "cases": other.comparisons, "differences": other.differences}
 
 
 def _code(comparisons: Sequence[Comparison]) -> int:

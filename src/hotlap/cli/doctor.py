@@ -31,15 +31,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compares the machine with itself: exit code 0 when it does not cry wolf, 1 when it does, 3 when too little was measured."""
     bundle = _kept(args) if args.run else _measured(args)
-    found = testing.selftest(select.results(bundle))
+    outcome = testing.selftest(select.results(bundle))
     look, governor = bundle.run.look, bundle.run.machine.settings.get("governor", "")
     if args.json:
-        terminal.print_json({"run": bundle.run.id, "look": look, "governor": governor, "selftest": found})
+        terminal.print_json({"run": bundle.run.id, "look": look, "governor": governor, "selftest": outcome})
     else:
         if look:
             print("\n".join([*busy.fitness(look, governor), ""]))
-        print(selftest.selftest(found, terminal.width(), color=terminal.color()))
-    return EXIT_CODES[found.state]
+        print(selftest.selftest(outcome, terminal.width(), color=terminal.color()))
+    return EXIT_CODES[outcome.state]
 
 
 def _kept(args: argparse.Namespace) -> bundles.Bundle:

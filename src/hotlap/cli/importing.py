@@ -68,12 +68,12 @@ def _simulated(path: Path, args: argparse.Namespace) -> int:
         return 0
     verb = "would be made" if args.dry_run else "made"
     at = f"{words.counted(result.launches, 'kernel')} at {show(result.clock_hz, 'Hz')}"
-    lines = [f"{words.counted(len(result.made), 'run')} {verb} of {at}, {len(result.there)} there already"]
+    lines = [f"{words.counted(len(result.created), 'run')} {verb} of {at}, {len(result.there)} there already"]
     lines += [f"cases: {words.some(result.mapped, 6)}"] if result.mapped else []
     lines += [f"kernels that no entry of a map names: {words.some(result.others, 6)}"] if result.others else []
     lines += [f"{words.counted(result.broken, 'kernel')} left out: not simulated to the end"] if result.broken else []
-    if result.mapped and result.made and not args.dry_run:
-        lines.append(f"next    hotlap model correlate {result.made[0]} MEASURED")
+    if result.mapped and result.created and not args.dry_run:
+        lines.append(f"next    hotlap model correlate {result.created[0]} MEASURED")
     print("\n".join(lines))
     return 0
 
@@ -97,7 +97,7 @@ def _better(given: Sequence[str]) -> dict[str, imported.Better]:
 def _said(result: imported.Imported, numbers: int, dry: bool) -> list[str]:
     verb = "would be made" if dry else "made"
     cases = words.some([f"{case} ({unit})" if unit else case for case, unit in result.cases.items()], 6)
-    lines = [f"{words.counted(len(result.made), 'run')} {verb} of {words.counted(numbers, 'number')}, {len(result.there)} there already"]
+    lines = [f"{words.counted(len(result.created), 'run')} {verb} of {words.counted(numbers, 'number')}, {len(result.there)} there already"]
     lines.append(f"cases: {cases}")
     if result.unreadable:
         lines.append(
@@ -110,4 +110,4 @@ def _said(result: imported.Imported, numbers: int, dry: bool) -> list[str]:
         kept = "is kept as it was" if len(result.otherwise) == 1 else "are kept as they were"
         lines.append(f"{there} with other numbers, units or directions {kept}; to change that, remove what is there and import again:")
         lines += [f"  {paths.runs(paths.home()) / run}" for run in result.otherwise[:SHOWN]]
-    return [*lines, "next    hotlap history"] if result.made and not dry else lines
+    return [*lines, "next    hotlap history"] if result.created and not dry else lines

@@ -12,7 +12,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.measure import session
 from hotlap.core.measure.machine import busy
 from hotlap.core.record import Device, Look, Plan
-from hotlap.core.show.busy import said
+from hotlap.core.show.busy import warning
 
 LOOK_S = 1.0
 LOOKED_TWICE = 2.0  # seconds between two looks of one that waits
@@ -48,7 +48,7 @@ def _patience(wait: str | None) -> float:
 
 def _looked(devices: Sequence[Device]) -> Look:
     look = busy.look(devices, LOOK_S)
-    if busy_with := said(look):
+    if busy_with := warning(look):
         _say(f"{busy_with}; --wait-quiet '5 min' waits until it is idle")
     return look
 
@@ -56,16 +56,16 @@ def _looked(devices: Sequence[Device]) -> Look:
 def quiet(devices: Sequence[Device], patience_s: float, looker: Looker = lambda devices: busy.look(devices, LOOK_S)) -> Look:
     """Looks until one finds the machine idle, for `patience_s` at most; says what it waits for, and how that ended. The last look."""
     began_s, look = time.monotonic(), looker(devices)
-    if not said(look):
+    if not warning(look):
         return look
-    _say(f"{said(look)}; waiting until it is idle, {units.exact(patience_s, 's')} at most")
+    _say(f"{warning(look)}; waiting until it is idle, {units.exact(patience_s, 's')} at most")
     while time.monotonic() - began_s + LOOKED_TWICE + look.seconds <= patience_s:
         time.sleep(LOOKED_TWICE)
         look = looker(devices)
-        if not said(look):
+        if not warning(look):
             _say(f"the machine is idle after {time.monotonic() - began_s:.0f} s")
             return look
-    _say(f"{said(look)}; going on after {time.monotonic() - began_s:.0f} s all the same")
+    _say(f"{warning(look)}; going on after {time.monotonic() - began_s:.0f} s all the same")
     return look
 
 

@@ -16,7 +16,7 @@ from hotlap.core.errors import HotlapError, InputError, Interrupted
 from hotlap.core.measure import session
 from hotlap.core.record import Plan
 from hotlap.core.show import export, listing, report, text
-from hotlap.core.show.busy import said
+from hotlap.core.show.busy import warning
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
 
@@ -71,7 +71,7 @@ def _begun(plan: Plan, options: session.SessionOptions, wait: str | None, progre
     """The plan and its options with what one look at the machine showed, which counts towards the budget; says how long it will take."""
     options = looking.before(plan, options, wait)
     several = options.device == "all" or "," in options.device
-    progress.begin(plan, "" if several else options.target, options.limit_s, busy=bool(options.look and said(options.look)))
+    progress.begin(plan, "" if several else options.target, options.limit_s, busy=bool(options.look and warning(options.look)))
     return plan, options
 
 

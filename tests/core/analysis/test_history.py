@@ -118,7 +118,7 @@ def test_a_drift_has_no_moment_and_no_causes() -> None:
     (change,) = series.changes
     assert (change.kind, change.index) == ("drift", 0)
     assert series.differences == {0: []}
-    assert "changed" not in shown.said(series, change)
+    assert "changed" not in shown.change_text(series, change)
 
 
 def test_a_change_names_the_run_after_it_and_what_differed_right_there() -> None:

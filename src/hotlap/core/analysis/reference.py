@@ -98,13 +98,13 @@ def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]],
         p = two_sided(log_ratio / reach_of_one, n - 1) if reach_of_one > 0 else float(log_ratio == 0)
         return ReferenceRatio(row, math.exp(centre), log_ratio, quantile(0.975, n - 1) * reach_of_one, p, f"median of {text}")
     rounds = [v for values in runs for v in values]
-    found = ratio(row.result.values, rounds) if lower else ratio(rounds, row.result.values)
-    if found.ratio is None or found.low is None or found.high is None or found.p is None:
+    estimate = ratio(row.result.values, rounds) if lower else ratio(rounds, row.result.values)
+    if estimate.ratio is None or estimate.low is None or estimate.high is None or estimate.p is None:
         reason = f"{len(row.result.values)} rounds against {len(rounds)} of {text}: 4 a side needed; run more rounds"
         return Verdict(state="inconclusive", reason=reason, against=name)
-    reach = max(math.log(found.high / found.ratio), math.log(found.ratio / found.low))
+    reach = max(math.log(estimate.high / estimate.ratio), math.log(estimate.ratio / estimate.low))
     return ReferenceRatio(
-        row, statistics.median(rounds), math.log(found.ratio), reach, found.p, f"rounds of {text}, too few to know how runs differ"
+        row, statistics.median(rounds), math.log(estimate.ratio), reach, estimate.p, f"rounds of {text}, too few to know how runs differ"
     )
 
 

@@ -12,20 +12,20 @@ from hotlap.core.show import words
 Shown = tuple[str, str, str, str]
 
 
-def learnt(found: Calibration, cases: Sequence[tuple[Mapping[str, Any], Limit, Limit]]) -> str:
+def learnt(calibration: Calibration, cases: Sequence[tuple[Mapping[str, Any], Limit, Limit]]) -> str:
     """By family: spec → measured with intervals, how well it fits; then how predictions change."""
-    lines = [f"{found.name}, {found.driver}", f"run {found.run} of {found.date}"]
-    for family, one in found.families.items():
+    lines = [f"{calibration.name}, {calibration.driver}", f"run {calibration.run} of {calibration.date}"]
+    for family, one in calibration.families.items():
         lines += [
             "",
             f"{family}: {one.cases} cases, off by {one.before:.1%} on average by published figures, {one.after:.1%} with what they taught",
         ]
         lines += _aligned([("", "spec", "measured", "90 % interval"), *_factors(one)])
-    if found.facts:
+    if calibration.facts:
         lines += ["", "measured as they are, used in no prediction"]
         rows = [
             (n, "", words.quantity(f.value, "s"), f"{words.quantity(f.low, 's')} to {words.quantity(f.high, 's')}")
-            for n, f in found.facts.items()
+            for n, f in calibration.facts.items()
         ]
         lines += _aligned(rows)
     if cases:
@@ -34,15 +34,16 @@ def learnt(found: Calibration, cases: Sequence[tuple[Mapping[str, Any], Limit, L
     return "\n".join(words.clean(line).rstrip() for line in lines)
 
 
-def _factors(one: Learnt) -> list[Shown]:
+def _factors(learnt: Learnt) -> list[Shown]:
     """A factor is of time, so a rate is its inverse."""
-    rows = [(f"arithmetic rate, {name}", factor) for name, factor in one.dtypes.items()] or [("arithmetic rate", one.arithmetic)]
+    rows = [(f"arithmetic rate, {name}", factor) for name, factor in learnt.dtypes.items()] or [("arithmetic rate", learnt.arithmetic)]
     rows = [row for row in rows if not _unsaid(row[1])]
     rates = [
-        (name, "1", f"× {1 / f.value:.3f}", f"{1 / f.high:.3f} to {1 / f.low:.3f}") for name, f in [*rows, ("memory rate", one.memory)]
+        (name, "1", f"× {1 / f.value:.3f}", f"{1 / f.high:.3f} to {1 / f.low:.3f}") for name, f in [*rows, ("memory rate", learnt.memory)]
     ]
-    host = [] if _unsaid(one.host) else [("host's time", "1", f"× {one.host.value:.3f}", f"{one.host.low:.3f} to {one.host.high:.3f}")]
-    call = one.call_s
+    f = learnt.host
+    host = [] if _unsaid(f) else [("host's time", "1", f"× {f.value:.3f}", f"{f.low:.3f} to {f.high:.3f}")]
+    call = learnt.call_s
     value = f"{1e6 * call.value:+.2f} µs"
     return [*rates, *host, ("cost of a call", "as fitted", value, f"{1e6 * call.low:+.2f} to {1e6 * call.high:+.2f} µs")]
 
@@ -58,11 +59,11 @@ def _change(case: Mapping[str, Any], before: Limit, after: Limit) -> Shown:
     return f"gemm {sizes}", words.quantity(float(before.expected_s), "s"), words.quantity(float(after.expected_s), "s"), f"{low} to {high}"
 
 
-def listing(found: Mapping[str, Calibration]) -> str:
+def listing(calibrations: Mapping[str, Calibration]) -> str:
     """All that are kept."""
-    if not found:
+    if not calibrations:
         return "no calibration is kept: hotlap model calibrate measures one"
-    rows = [(name, one.date, ", ".join(one.families), f"{one.name}, run {one.run}") for name, one in found.items()]
+    rows = [(name, one.date, ", ".join(one.families), f"{one.name}, run {one.run}") for name, one in calibrations.items()]
     return "\n".join(line.rstrip() for line in _aligned([("name", "date", "families", "device"), *rows]))
 
 

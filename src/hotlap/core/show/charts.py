@@ -101,9 +101,9 @@ class Chart:
         if points:
             self.parts.append(f'<path class="line cloud {kind}" d="M0 0{cloud([self.at(point) for point in points])}"/>')
 
-    def dot(self, point: Point, kind: str, said: str = "", radius: float = 3.6) -> None:
+    def dot(self, point: Point, kind: str, tooltip: str = "", radius: float = 3.6) -> None:
         x, y = self.at(point)
-        title = f"<title>{escape(said)}</title>" if said else ""
+        title = f"<title>{escape(tooltip)}</title>" if tooltip else ""
         self.parts.append(f'<circle class="dot {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}">{title}</circle>')
 
     def span(self, x: float, low: float, high: float, kind: str) -> None:
@@ -139,16 +139,16 @@ class Chart:
 
     def _placed(self) -> list[str]:
         """Labels of one column pushed apart downwards, then the whole held inside."""
-        found: list[list[float]] = []
+        positions: list[list[float]] = []
         ordered = sorted(self.labels, key=lambda label: label[1])
         for x, y, _, text in ordered:
-            taken = [other for other in found if abs(other[0] - x) < LETTER * max(len(text), 8)]
+            taken = [other for other in positions if abs(other[0] - x) < LETTER * max(len(text), 8)]
             while near := [other[1] for other in taken if abs(other[1] - y) < LINE_HEIGHT - CLOSE]:
                 y = max(near) + LINE_HEIGHT
-            found.append([x, y])
+            positions.append([x, y])
         return [
             f'<text {attributes} x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
-            for (x, y), (_, _, attributes, text) in zip(found, ordered, strict=True)
+            for (x, y), (_, _, attributes, text) in zip(positions, ordered, strict=True)
         ]
 
 

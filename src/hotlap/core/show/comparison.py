@@ -29,23 +29,23 @@ SHOWN = 12  # differences that do not matter are cut to so many
 
 
 def comparison(
-    found: Sequence[Comparison], groups: Sequence[Sequence[Bundle]] = (), differences: Sequence[Difference] = (), width: int = 100,
+    comparisons: Sequence[Comparison], groups: Sequence[Sequence[Bundle]] = (), differences: Sequence[Difference] = (), width: int = 100,
     color: bool = False,
 ) -> str:
     """A line per case: both sides, the change of the metric with its interval, and the answer; then what differs between the
     environments and could explain it."""
-    if not found:
+    if not comparisons:
         return "nothing to compare: neither side has results"
-    ordered = sorted(found, key=lambda c: list(ANSWER_STYLES).index(c.answer))
+    ordered = sorted(comparisons, key=lambda c: list(ANSWER_STYLES).index(c.answer))
     lines = [*of_sides(dict(zip("AB", groups, strict=False)), width), *_forced(ordered, width), *allowances(ordered, width)]
     lines += [*layout.fitted(columns(ordered), width).lines(color), "", tally(ordered), *reasons(ordered, width)]
     lines += _differences(differences, ordered, ("A", "B"), width, color)
     return "\n".join([*lines, "", *reading(ordered, width, color)])
 
 
-def in_turns(found: Sequence[Comparison], texts: tuple[str, str], difference: float, width: int = 100, color: bool = False) -> str:
+def in_turns(comparisons: Sequence[Comparison], texts: tuple[str, str], difference: float, width: int = 100, color: bool = False) -> str:
     """What `ab` found: the two sides, a line per case, and what would not have been seen."""
-    ordered = list(found)
+    ordered = list(comparisons)
     lines = [f"{name}  {words.clean(text)}" for name, text in zip("AB", texts, strict=True)]
     commands = len(ordered) == 1 and traits(ordered[0].case.workload).source == "program"  # its label would be A's command
     shown = columns(ordered)[commands:]
@@ -67,7 +67,7 @@ def in_turns(found: Sequence[Comparison], texts: tuple[str, str], difference: fl
 class Other:
     """A side that is compared with the first: what was found, its runs, and what differs between the environments."""
 
-    found: Sequence[Comparison]
+    comparisons: Sequence[Comparison]
     runs: Sequence[Bundle] = ()
     differences: Sequence[Difference] = ()
 
@@ -77,17 +77,18 @@ CHECK = "A is the median of its values, and B is what the change makes of it: B 
 
 def matrix(others: Mapping[str, Other], first: str, runs: Sequence[Bundle] = (), width: int = 100, color: bool = False) -> str:
     """More than two sides: a line per case, a column per side with its speedup over the first and the interval."""
-    cases = {one.case.id: label(one.case) for other in others.values() for one in other.found}
+    cases = {one.case.id: label(one.case) for other in others.values() for one in other.comparisons}
     groups = {first: runs, **{name: other.runs for name, other in others.items()}}
     lines = of_sides({words.clean(name): side for name, side in groups.items()}, width) if runs else []
     for name, other in others.items():
-        lines += [*_forced(other.found, width, f"{words.clean(name)}, "), *allowances(other.found, width, f"{words.clean(name)}: ")]
+        lines += _forced(other.comparisons, width, f"{words.clean(name)}, ")
+        lines += allowances(other.comparisons, width, f"{words.clean(name)}: ")
     grids = [layout.Grid(_matrixcolumns(cases, others, spans), width, gap) for spans in (True, False) for gap in (layout.GAP, 1)]
     grid = next((one for one in grids if one.narrowest <= width), grids[-1])
     lines += [*grid.lines(color), ""]
     for name, other in others.items():
-        lines += [f"{words.clean(name)}: {_counts(other.found)}", *reasons(other.found, width)]
-        lines += [*_differences(other.differences, other.found, (first, name), width, color), ""]
+        lines += [f"{words.clean(name)}: {_counts(other.comparisons)}", *reasons(other.comparisons, width)]
+        lines += [*_differences(other.differences, other.comparisons, (first, name), width, color), ""]
     reading = f"speedup over {first} (> 1: faster, whichever way the metric points) with its 95 % interval; ? inconclusive, = the same, "
     reading += "– not comparable"
     spans = "" if grid in grids[:2] else "; there is no room for the intervals here: --json has them"
@@ -97,22 +98,22 @@ def matrix(others: Mapping[str, Other], first: str, runs: Sequence[Bundle] = (),
 def _matrixcolumns(cases: Mapping[str, str], others: Mapping[str, Other], spans: bool) -> list[Column]:
     columns = [Column("case", [Cell(words.clean(name)) for name in cases.values()], wrap=True)]
     for name, other in others.items():
-        by_case = {one.case.id: one for one in other.found}
+        by_case = {one.case.id: one for one in other.comparisons}
         columns.append(Column(words.clean(name), [_entry(by_case.get(key), spans) for key in cases]))
     return columns
 
 
-def _entry(one: Comparison | None, spans: bool) -> Cell:
-    if one is None or one.ratio is None or one.answer == "not comparable":
+def _entry(comparison: Comparison | None, spans: bool) -> Cell:
+    if comparison is None or comparison.ratio is None or comparison.answer == "not comparable":
         return Cell(words.DASH, "dim")
-    sign = {"inconclusive": " ?", "same": " ="}.get(one.answer, "")
-    span = f" {interval(one.low, one.high)}" if spans and one.low is not None else ""
-    return Cell(f"{one.ratio:.3f}{sign or '  '}{span}".rstrip(), ANSWER_STYLES[one.answer])
+    sign = {"inconclusive": " ?", "same": " ="}.get(comparison.answer, "")
+    span = f" {interval(comparison.low, comparison.high)}" if spans and comparison.low is not None else ""
+    return Cell(f"{comparison.ratio:.3f}{sign or '  '}{span}".rstrip(), ANSWER_STYLES[comparison.answer])
 
 
-def _forced(found: Sequence[Comparison], width: int, who: str = "") -> list[str]:
+def _forced(comparisons: Sequence[Comparison], width: int, who: str = "") -> list[str]:
     """That the sides are not of one kind stands above all answers."""
-    kinds = dict.fromkeys(one.forced for one in found if one.forced)
+    kinds = dict.fromkeys(one.forced for one in comparisons if one.forced)
     lines = [line for one in kinds for line in layout.paragraph(f"{who}{FORCED}", words.clean(one), width)]
     return [*lines, ""] if lines else []
 
@@ -133,10 +134,10 @@ def of_sides(groups: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def allowances(found: Sequence[Comparison], width: int, who: str = "") -> list[str]:
+def allowances(comparisons: Sequence[Comparison], width: int, who: str = "") -> list[str]:
     """That the sides were measured one after the other stands above all answers, with what the intervals allow for."""
     groups: dict[tuple[str, str], list[Allowance]] = {}
-    for one in found:
+    for one in comparisons:
         if one.allowance is not None:
             groups.setdefault((one.allowance.basis, one.allowance.machine), []).append(one.allowance)
     lines = [line for group in groups.values() for line in layout.paragraph(who, _allowed(group), width, most=6)]
@@ -144,22 +145,22 @@ def allowances(found: Sequence[Comparison], width: int, who: str = "") -> list[s
 
 
 def _allowed(group: Sequence[Allowance]) -> str:
-    one = group[0]
+    allowance = group[0]
     first = "A and B were measured one after the other, so a change of the machine in between looks like a change of the code"
-    if one.basis == "stable":
+    if allowance.basis == "stable":
         return f"{first}. --assume-stable: the intervals allow for none."
     size = " to ".join(dict.fromkeys(f"± {percent(size)}" for size in (min(a.drift for a in group), max(a.drift for a in group))))
-    if one.basis == "history":
+    if allowance.basis == "history":
         runs, days = (_span([getattr(a, name) for a in group]) for name in ("runs", "days"))
         return f"{first}. The intervals allow for drift of {size}, by {runs} earlier runs of the same cases on {days} days."
-    if not one.drift:
-        return f"{first}. The intervals allow for no drift: {one.source}."
+    if not allowance.drift:
+        return f"{first}. The intervals allow for no drift: {allowance.source}."
     seen = _span([a.runs for a in group])
     rest = f"to learn it from earlier runs of the same cases {FEWEST_RUNS} on {FEWEST_DAYS} days are needed, there are {seen}"
     if min(a.runs for a in group) >= FEWEST_RUNS:
         rest = "the earlier runs do not show what happens within a day: too few days have two runs"
     return (
-        f"{first}. The intervals allow for drift of {size}, usual for a {one.machine} machine ({one.source}); {rest}. "
+        f"{first}. The intervals allow for drift of {size}, usual for a {allowance.machine} machine ({allowance.source}); {rest}. "
         "hotlap ab measures in turns and needs no allowance; --assume-stable drops it."
     )
 
@@ -185,21 +186,23 @@ def columns(ordered: Sequence[Comparison], short: bool = True) -> list[Column]:
     ]
 
 
-def answer(one: Comparison) -> str:
+def answer(comparison: Comparison) -> str:
     """In words that fit the metric: what is neither a time nor a rate gets better or worse, not faster or slower."""
-    if one.answer in ("faster", "slower") and sides.subject(one) not in ("time", "rate"):
-        return "better" if one.answer == "faster" else "worse"
-    return one.answer
+    if comparison.answer in ("faster", "slower") and sides.subject(comparison) not in ("time", "rate"):
+        return "better" if comparison.answer == "faster" else "worse"
+    return comparison.answer
 
 
-def _answer_and_size(one: Comparison) -> str:
+def _answer_and_size(comparison: Comparison) -> str:
     """With the size of change that could not have been seen."""
-    return f"inconclusive (MDE {percent(one.detectable)})" if _unseen(one) and one.detectable is not None else answer(one)
+    size = comparison.detectable if _unseen(comparison) else None
+    return answer(comparison) if size is None else f"inconclusive (MDE {percent(size)})"
 
 
-def _unseen(one: Comparison) -> bool:
+def _unseen(comparison: Comparison) -> bool:
     """Whether no difference was seen, though one may be there."""
-    return one.answer == "inconclusive" and one.low is not None and one.high is not None and one.low <= 1 <= one.high
+    low, high = comparison.low, comparison.high
+    return comparison.answer == "inconclusive" and low is not None and high is not None and low <= 1 <= high
 
 
 def interval(low: float | None, high: float | None) -> str:
@@ -210,9 +213,9 @@ def times(ratio: float | None) -> str:
     return words.DASH if ratio is None else f"{ratio:.3f} ×"
 
 
-def _counts(found: Iterable[Comparison]) -> str:
+def _counts(comparisons: Iterable[Comparison]) -> str:
     counts = dict.fromkeys(ANSWER_STYLES, 0)
-    for one in found:
+    for one in comparisons:
         counts[one.answer] += 1
     return ", ".join(f"{n} {answer}" for answer, n in counts.items() if n)
 
@@ -221,54 +224,55 @@ def tally(ordered: Sequence[Comparison]) -> str:
     return f"{words.counted(len(ordered), 'case')}: {_counts(ordered)}"
 
 
-def reasons(found: Sequence[Comparison], width: int) -> list[str]:
+def reasons(comparisons: Sequence[Comparison], width: int) -> list[str]:
     """Why, each reason once; a number that differs between its cases is said as its range."""
-    told = [one for one in found if one.reason and not (_unseen(one) and one.replicates != "pairs") and one.answer != "same"]
+    told = [one for one in comparisons if one.reason and not (_unseen(one) and one.replicates != "pairs") and one.answer != "same"]
     lines: list[str] = []
     for group, said in words.alike(told, lambda one: one.reason, lambda one: one.answer):
         names = words.some([label(c.case) for c in group])
         lines += layout.paragraph(f"  {answer(group[0]):<14}  ", f"{names}: {words.clean(said)}", width)
-    return lines + _apart(found, width) + _moved(found, width) + _notices(found, width) + _noise(found, width) + _tails(found, width)
+    parts = (_apart, _moved, _notices, _noise, _tails)
+    return lines + [line for part in parts for line in part(comparisons, width)]
 
 
-def _notices(found: Sequence[Comparison], width: int) -> list[str]:
+def _notices(comparisons: Sequence[Comparison], width: int) -> list[str]:
     """Notices about ratios, each once with its cases."""
-    each = [(one, notice.text) for one in found for notice in one.notices]
+    each = [(one, notice.text) for one in comparisons for notice in one.notices]
     lines: list[str] = []
     for group, said in words.alike(each, lambda pair: pair[1]):
-        names = f"{words.some([label(one.case) for one, _ in group])}: " if len(found) > 1 else ""
+        names = f"{words.some([label(one.case) for one, _ in group])}: " if len(comparisons) > 1 else ""
         lines += layout.paragraph(f"  {'notice':<14}  ", f"{names}{words.clean(said)}", width)
     return lines
 
 
-def _moved(found: Sequence[Comparison], width: int) -> list[str]:
+def _moved(comparisons: Sequence[Comparison], width: int) -> list[str]:
     """Where the median of B alone lies outside of what the change makes of A."""
     lines: list[str] = []
-    for one in found:
-        _, low, high = one.change
-        if one.a_value and one.b.median is not None and low is not None and high is not None:
-            alone = one.b.median / one.a_value - 1
+    for comparison in comparisons:
+        _, low, high = comparison.change
+        if comparison.a_value and comparison.b.median is not None and low is not None and high is not None:
+            alone = comparison.b.median / comparison.a_value - 1
             if not low <= alone <= high:
-                said = f"the median of B alone is {words.quantity(one.b.median, one.unit, 4)} ({sides.percent(alone)}): the level moved "
-                said += "while the sides were measured, and the change is estimated so that this cancels"
-                names = f"{label(one.case)}: " if len(found) > 1 else ""
+                said = f"the median of B alone is {words.quantity(comparison.b.median, comparison.unit, 4)} ({sides.percent(alone)}): "
+                said += "the level moved while the sides were measured, and the change is estimated so that this cancels"
+                names = f"{label(comparison.case)}: " if len(comparisons) > 1 else ""
                 lines += layout.paragraph(f"  {'notice':<14}  ", names + said, width)
     return lines
 
 
-def _apart(found: Sequence[Comparison], width: int) -> list[str]:
+def _apart(comparisons: Sequence[Comparison], width: int) -> list[str]:
     """Devices that differ from the others, each once with its worst case."""
     off: dict[str, list[tuple[Comparison, OnDevice]]] = {}
-    for one in found:
-        for device in one.devices:
+    for comparison in comparisons:
+        for device in comparison.devices:
             if device.answer in ("better", "worse"):
-                off.setdefault(device.device, []).append((one, device))
+                off.setdefault(device.device, []).append((comparison, device))
     ordered = sorted(off.items(), key=lambda item: min(device.beside or 1.0 for _, device in item[1]))
     lines: list[str] = []
     for who, members in ordered[:APART]:
-        one, device = min(members, key=lambda pair: pair[1].beside or 1.0)
+        comparison, device = min(members, key=lambda pair: pair[1].beside or 1.0)
         more = f" and {len(members) - 1} more" if len(members) > 1 else ""
-        said = f"{words.clean(who)} differs from the other {len(one.devices) - 1} in {label(one.case)}{more}: "
+        said = f"{words.clean(who)} differs from the other {len(comparison.devices) - 1} in {label(comparison.case)}{more}: "
         apart = percent(abs((device.beside or 1.0) - 1))
         said += f"speedup {times(device.ratio)} {interval(device.low, device.high)}, {apart} {device.answer} than they"
         lines += layout.paragraph(f"  {'device':<14}  ", said, width)
@@ -276,9 +280,9 @@ def _apart(found: Sequence[Comparison], width: int) -> list[str]:
     return lines + ([f"  {'device':<14}  {rest} more {'differs' if rest == 1 else 'differ'} from the others: --json"] if rest > 0 else [])
 
 
-def _noise(found: Sequence[Comparison], width: int) -> list[str]:
+def _noise(comparisons: Sequence[Comparison], width: int) -> list[str]:
     """What to repeat where the noise hides a change."""
-    hidden = Counter(one.noise for one in found if one.answer == "inconclusive" and one.noise in REPEAT)
+    hidden = Counter(one.noise for one in comparisons if one.answer == "inconclusive" and one.noise in REPEAT)
     lines: list[str] = []
     for name, count in hidden.most_common():
         said = f"in {words.counted(count, 'inconclusive case')} most noise lies {name.replace('_', ' ')}: {REPEAT[name]}"
@@ -286,32 +290,34 @@ def _noise(found: Sequence[Comparison], width: int) -> list[str]:
     return lines
 
 
-def _tails(found: Sequence[Comparison], width: int) -> list[str]:
+def _tails(comparisons: Sequence[Comparison], width: int) -> list[str]:
     """Slow tails that moved where the median did not."""
     lines: list[str] = []
-    for one in found:
-        if one.tail is None or one.tail_low is None or one.tail_high is None or one.answer in ("faster", "slower"):
+    for comparison in comparisons:
+        if comparison.tail is None or comparison.tail_low is None or comparison.tail_high is None:
             continue
-        gate = one.gate or 0.0
-        if one.tail_high < 1 - gate or one.tail_low > 1 + gate:
-            tail = replace(one, ratio=one.tail, low=one.tail_low, high=one.tail_high)
+        if comparison.answer in ("faster", "slower"):
+            continue
+        gate = comparison.gate or 0.0
+        if comparison.tail_high < 1 - gate or comparison.tail_low > 1 + gate:
+            tail = replace(comparison, ratio=comparison.tail, low=comparison.tail_low, high=comparison.tail_high)
             change, low, high = (sides.percent(end) for end in tail.change if end is not None)
-            way = "better" if one.tail > 1 else "worse"
-            said = f"the slow 95 % tail is {way} in B: {sides.subject(one)} {change} [{low}, {high}]"
-            said += (", though the median is not" if one.answer == "same" else "")
-            lines += layout.paragraph(f"  {'tail':<14}  ", f"{label(one.case)}: {said}", width)
+            way = "better" if comparison.tail > 1 else "worse"
+            said = f"the slow 95 % tail is {way} in B: {sides.subject(comparison)} {change} [{low}, {high}]"
+            said += (", though the median is not" if comparison.answer == "same" else "")
+            lines += layout.paragraph(f"  {'tail':<14}  ", f"{label(comparison.case)}: {said}", width)
     return lines
 
 
 def _differences(
-    found: Sequence[Difference], answers: Sequence[Comparison], names: tuple[str, str], width: int, color: bool
+    differences: Sequence[Difference], answers: Sequence[Comparison], names: tuple[str, str], width: int, color: bool
 ) -> list[str]:
-    if not found:
+    if not differences:
         return []
     changed = [one for one in answers if one.answer in ("faster", "slower")]
     could = list(dict.fromkeys(name for one in changed for name in one.could))
-    telling = [d for d in found if d.matters != "no"]
-    harmless = [d.name for d in found if d.matters == "no"]
+    telling = [d for d in differences if d.matters != "no"]
+    harmless = [d.name for d in differences if d.matters == "no"]
     lines = ["", layout.painted(f"what differs between {words.clean(names[0])} and {words.clean(names[1])}", "bold", color)]
     room = max((len(d.name) for d in telling), default=0)
     for one in telling:

@@ -26,13 +26,13 @@ def page(first: str, runs: Sequence[Bundle], others: Mapping[str, Other]) -> str
     title = f"Comparison: {words.some(list(others))} against {first}"
     lines = comparison.of_sides({first: runs, **{name: other.runs for name, other in others.items()}}, UNREAD)
     who = "".join(f"<li>{text(line)}</li>" for line in lines if line)
-    data = {"first": first, "sides": {name: {"cases": one.found, "differences": one.differences} for name, one in others.items()}}
+    data = {"first": first, "sides": {name: {"cases": one.comparisons, "differences": one.differences} for name, one in others.items()}}
     sections = [Section(name, f"{name} against {first}", _section(first, name, other)) for name, other in others.items()]
     return pages.page(title, sections, data, f'<ul class="sub">{who}</ul>')
 
 
 def _section(first: str, name: str, other: Other) -> str:
-    ordered = sorted(other.found, key=lambda case: list(ANSWER_STYLES).index(case.answer))
+    ordered = sorted(other.comparisons, key=lambda case: list(ANSWER_STYLES).index(case.answer))
     lines = [*comparison.allowances(ordered, UNREAD), *comparison.reasons(ordered, UNREAD)]
     notes = "".join(f"<li>{text(' '.join(line.split()))}</li>" for line in lines if line)
     rings = any(device.answer in ("better", "worse") for case in ordered for device in case.devices)
@@ -53,11 +53,11 @@ def _table(compared: Sequence[Comparison]) -> Table:
     return Table([*numbers, Column("speedup", drawn, scale=_scale(axis)), answer])
 
 
-def _axis(found: Sequence[Comparison]) -> Axis:
+def _axis(comparisons: Sequence[Comparison]) -> Axis:
     """Around 1 and all intervals, with the gate in sight."""
-    gate = max((one.gate or 0.0 for one in found), default=0.0)
-    ends = [end for one in found for end in (one.low, one.high, one.ratio) if end is not None]
-    ends += [device.ratio for one in found for device in one.devices if device.answer in ("better", "worse") and device.ratio]
+    gate = max((one.gate or 0.0 for one in comparisons), default=0.0)
+    ends = [end for one in comparisons for end in (one.low, one.high, one.ratio) if end is not None]
+    ends += [device.ratio for one in comparisons for device in one.devices if device.answer in ("better", "worse") and device.ratio]
     low, high = min([*ends, 1 - 1.5 * gate, 0.99]), max([*ends, 1 + 1.5 * gate, 1.01])
     return linear_axis(max(low, 1 / FARTHEST), min(high, FARTHEST), lambda v: f"{v:.3f}".rstrip("0").rstrip("."), most=4)
 
@@ -71,24 +71,24 @@ def _scale(axis: Axis) -> str:
     return _svg(ticks, "scale of the speedups of B over A")
 
 
-def _forest(one: Comparison, axis: Axis, colour: str) -> str:
+def _forest(compared: Comparison, axis: Axis, colour: str) -> str:
     """The gate as a band about 1, the interval, the ratio; and each device that differs from the others as a ring."""
-    gate, middle = one.gate or 0.0, HIGH / 2
+    gate, middle = compared.gate or 0.0, HIGH / 2
     left, right = _x(axis, 1 / (1 + gate)), _x(axis, 1 + gate)
     marks = f'<rect x="{left:.1f}" y="0" width="{right - left:.1f}" height="{HIGH:g}" style="fill:var(--line);opacity:.55"/>'
     marks += f'<path class="line bound" d="M{_x(axis, 1):.1f} 0V{HIGH:g}"/>'
-    if one.low is not None and one.high is not None:
-        span = f"M{_x(axis, one.low):.1f} {middle:g}H{_x(axis, one.high):.1f}"
+    if compared.low is not None and compared.high is not None:
+        span = f"M{_x(axis, compared.low):.1f} {middle:g}H{_x(axis, compared.high):.1f}"
         marks += f'<path class="span" style="stroke:{colour};stroke-width:2.4;opacity:1" d="{span}"/>'
-    if one.ratio is not None:
-        marks += f'<circle class="dot" style="fill:{colour}" cx="{_x(axis, one.ratio):.1f}" cy="{middle:g}" r="4"/>'
-    for device in one.devices:
+    if compared.ratio is not None:
+        marks += f'<circle class="dot" style="fill:{colour}" cx="{_x(axis, compared.ratio):.1f}" cy="{middle:g}" r="4"/>'
+    for device in compared.devices:
         if device.answer in ("better", "worse") and device.ratio is not None:
             said = f"<title>{escape(f'{device.device}: {comparison.times(device.ratio)}')}</title>"
             ring = COLOURS["slower" if device.answer == "worse" else "faster"]
             place = f'cx="{_x(axis, device.ratio):.1f}" cy="{middle:g}" r="3.6"'
             marks += f'<circle class="dot second" style="stroke:{ring}" {place}>{said}</circle>'
-    return _svg(marks, f"{label(one.case)}: {comparison.times(one.ratio)} {comparison.interval(one.low, one.high)}")
+    return _svg(marks, f"{label(compared.case)}: {comparison.times(compared.ratio)} {comparison.interval(compared.low, compared.high)}")
 
 
 def _svg(body: str, name: str) -> str:

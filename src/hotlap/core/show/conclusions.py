@@ -146,11 +146,11 @@ def _run(bundle: Bundle) -> list[Finding]:
     return found
 
 
-def _doubted(rows: Sequence[Row], found: Sequence[noticing.TableNotice]) -> list[Finding]:
+def _doubted(rows: Sequence[Row], notices: Sequence[noticing.TableNotice]) -> list[Finding]:
     """What is invalid or failed, what is less certain than asked, and what touches much of the run."""
     having = sum(map(words.numbered, rows))
     findings = []
-    for notice in found:
+    for notice in notices:
         wide = len(notice.rows) > WIDE_SHARE * having or notice.code in ("throttled", "too_short")
         if notice.severity == "error" or wide or any(row.verdict.state == "inconclusive" for row in notice.rows):
             title = TITLES.get(notice.code, notice.word.capitalize())
@@ -202,16 +202,16 @@ def largest_gaps(rows: Sequence[Row]) -> list[Row]:
 
 
 def _far(gaps: Sequence[Row]) -> list[Finding]:
-    found = []
+    findings = []
     for row in gaps:
         why = f", {words.why(row)}" if words.why(row) else ""
         limit = words.quantity(row.gap.limit_value, row.result.unit)
-        found.append(Finding(
+        findings.append(Finding(
             title=f"{words.clean(row.label)} reaches {words.share(row.gap)} of its {AGAINST[row.gap.against]}", severity="info",
             detail=f"{words.value(row)} of {limit}; cause: {row.gap.cause.replace('_', ' ')}{why}", cases=[row.case.id],
             action=advice(row),
         ))
-    return found
+    return findings
 
 
 def _unknown(rows: Sequence[Row]) -> list[Finding]:
@@ -235,16 +235,16 @@ def advice(row: Row) -> str:
     return CAUSE_ACTIONS.get(row.gap.cause, "")
 
 
-def actions(found: Sequence[noticing.TableNotice], gaps: Sequence[Row]) -> list[str]:
+def actions(table_notices: Sequence[noticing.TableNotice], gaps: Sequence[Row]) -> list[str]:
     """What to do next, each thing once: first what makes the numbers certain, then what makes the work faster."""
     by_action: dict[str, list[noticing.TableNotice]] = {}
-    for notice in found:
+    for notice in table_notices:
         if notice.action and notice.severity != "info":
             by_action.setdefault(notice.action, []).append(notice)
-    said = [
+    lines = [
         f"{action[0].upper()}{action[1:]}: {words.some(list(dict.fromkeys(d.word or d.code for d in notices)), 3)} "
         f"({words.counted(len({row.case.id for d in notices for row in d.rows}), 'case')})"
         for action, notices in by_action.items()
     ]
-    said += [f"For {words.clean(row.label)}: {advice(row)}" for row in gaps if advice(row)]
-    return said[:MOST_ACTIONS]
+    lines += [f"For {words.clean(row.label)}: {advice(row)}" for row in gaps if advice(row)]
+    return lines[:MOST_ACTIONS]

@@ -16,46 +16,46 @@ WORST = 5
 APART = "by their names two devices, so differences may be theirs and do not say how right the simulation is"
 
 
-def correlation(found: Correlation, width: int = 100, color: bool = False) -> str:
-    lines = layout.Grid(_columns(found.regimes), width).lines(color)
-    if found.apart:
-        lines = [*layout.paragraph("", f"{words.clean(found.apart)}: {APART}", width), "", *lines]
-    listed = worst(found.cases, WORST)
+def correlation(correlation: Correlation, width: int = 100, color: bool = False) -> str:
+    lines = layout.Grid(_columns(correlation.regimes), width).lines(color)
+    if correlation.apart:
+        lines = [*layout.paragraph("", f"{words.clean(correlation.apart)}: {APART}", width), "", *lines]
+    listed = worst(correlation.cases, WORST)
     if listed:
-        lines += ["", f"worst cases of different regimes, simulated ÷ {found.against} − 1", ""]
+        lines += ["", f"worst cases of different regimes, simulated ÷ {correlation.against} − 1", ""]
     else:
         lines += ["", "every case agrees within 1 %"]
     for one in listed:
-        times = f"{words.quantity(one.simulated_s, 's')} simulated, {words.quantity(one.measured_s, 's')} {found.against}"
+        times = f"{words.quantity(one.simulated_s, 's')} simulated, {words.quantity(one.measured_s, 's')} {correlation.against}"
         lines += layout.paragraph(f"  {_share(one.error):>9}  ", f"{words.clean(one.label)}: {times}", width)
         lines += [layout.painted(piece, "dim", color) for piece in layout.paragraph("             ", why(one), width)]
-    if found.missing:
-        lines += ["", f"{words.counted(found.missing, 'case')} left out: only one side has a time"]
+    if correlation.missing:
+        lines += ["", f"{words.counted(correlation.missing, 'case')} left out: only one side has a time"]
     return "\n".join(lines)
 
 
-def why(one: Correlated) -> str:
+def why(point: Correlated) -> str:
     """Where both differ by cause, or what either run says of its time."""
-    if one.differ is not None:
-        parts = [f"{name} {'+' if value > 0 else '−'}{show(abs(value), 's')}" for name, value in one.differ.items()]
+    if point.differ is not None:
+        parts = [f"{name} {'+' if value > 0 else '−'}{show(abs(value), 's')}" for name, value in point.differ.items()]
         return f"differ by {', '.join(parts)}" if parts else "both counted the same"
-    sides = {name: (gap.cause.replace("_", " "), words.clean(gaps.brief(one.case, gap))) for name, gap in one.gaps.items()}
-    if one.spent:
-        spent = ", ".join(f"{name} {share:.0%}" for name, share in one.spent.items())
+    sides = {name: (gap.cause.replace("_", " "), words.clean(gaps.brief(point.case, gap))) for name, gap in point.gaps.items()}
+    if point.spent:
+        spent = ", ".join(f"{name} {share:.0%}" for name, share in point.spent.items())
         return f"simulated: {spent}" + "".join(f"; {cause} on the other side: {seen}" for cause, seen in sides.values())
     said = [f"{name}: {cause} ({seen})" for name, (cause, seen) in sides.items() if seen]
     return "; ".join(said) or "neither run says what sets its time"
 
 
-def _columns(found: Sequence[Agreement]) -> list[Column]:
+def _columns(agreements: Sequence[Agreement]) -> list[Column]:
     return [
-        Column("regime", [Cell(one.regime) for one in found], wrap=True),
-        Column("cases", [Cell(str(one.cases)) for one in found], right=True),
-        Column("mean error", [Cell(_share(one.mape, False), "bold") for one in found], right=True),
-        Column("median", [Cell(_share(one.median, False)) for one in found], right=True),
-        Column("90 %", [Cell(_share(one.p90, False)) for one in found], right=True),
-        Column("bias", [Cell(_share(one.bias)) for one in found], right=True),
-        Column("rank", [Cell("–" if one.rank is None else f"{one.rank:.3f}") for one in found], right=True),
+        Column("regime", [Cell(one.regime) for one in agreements], wrap=True),
+        Column("cases", [Cell(str(one.cases)) for one in agreements], right=True),
+        Column("mean error", [Cell(_share(one.mape, False), "bold") for one in agreements], right=True),
+        Column("median", [Cell(_share(one.median, False)) for one in agreements], right=True),
+        Column("90 %", [Cell(_share(one.p90, False)) for one in agreements], right=True),
+        Column("bias", [Cell(_share(one.bias)) for one in agreements], right=True),
+        Column("rank", [Cell("–" if one.rank is None else f"{one.rank:.3f}") for one in agreements], right=True),
     ]
 
 
@@ -85,27 +85,27 @@ def _worst(correlated: Correlation) -> Table:
     ])
 
 
-def _workloads(found: Correlation) -> list[str]:
-    return sorted({one.case.workload for one in found.cases})
+def _workloads(correlation: Correlation) -> list[str]:
+    return sorted({one.case.workload for one in correlation.cases})
 
 
-def _legend(found: Correlation) -> str:
-    return f"<b>simulated against {found.against}</b>{text(', '.join(_workloads(found)))}; the line is where both agree"
+def _legend(correlation: Correlation) -> str:
+    return f"<b>simulated against {correlation.against}</b>{text(', '.join(_workloads(correlation)))}; the line is where both agree"
 
 
-def _chart(found: Correlation) -> Chart:
-    times = [value for one in found.cases for value in (one.simulated_s, one.measured_s)]
-    x = log_axis(times, lambda s: words.quantity(s, "s", 1), found.against)
+def _chart(correlation: Correlation) -> Chart:
+    times = [value for one in correlation.cases for value in (one.simulated_s, one.measured_s)]
+    x = log_axis(times, lambda s: words.quantity(s, "s", 1), correlation.against)
     chart = Chart(
         x,
         log_axis(times, lambda s: words.quantity(s, "s", 1), "simulated"),
-        f"simulated time of each case against {found.against}",
+        f"simulated time of each case against {correlation.against}",
         height=480,
     )
     chart.line([(x.low, x.low), (x.high, x.high)], "roof")
-    for one in found.cases:
+    for one in correlation.cases:
         chart.dot((one.measured_s, one.simulated_s), "main", f"{one.label}: {_share(one.error)}")
-    for one in _apart(found.cases):
+    for one in _apart(correlation.cases):
         chart.label((one.measured_s, one.simulated_s), f" {one.label}")
     return chart
 

@@ -9,19 +9,19 @@ from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 
 
-def energies(found: Sequence[EnergyUse], width: int = 100, color: bool = False) -> str:
-    known = [one for one in found if one.joules is not None]
+def energies(uses: Sequence[EnergyUse], width: int = 100, color: bool = False) -> str:
+    known = [one for one in uses if one.joules is not None]
     lines = layout.fitted(_columns(known), width, ("bytes/J", "clock", "idle")).lines(color) if known else []
-    said: dict[str, list[str]] = {}
-    for one in found:
-        if one.joules is None:
-            said.setdefault(f"unknown, because {one.reason}", []).append(one.label)
-        for notice in one.notices:
-            said.setdefault(notice.text, []).append(one.label)
-        if one.joules and one.low_j is not None and one.high_j is not None and (one.high_j - one.low_j) / 2 > COARSE * one.joules:
-            said.setdefault("bounds are wide: --round-time longer gives the sensor more to see", []).append(one.label)
-    lines += [""] * bool(lines) * bool(said)
-    for text, labels in said.items():
+    remarks: dict[str, list[str]] = {}
+    for use in uses:
+        if use.joules is None:
+            remarks.setdefault(f"unknown, because {use.reason}", []).append(use.label)
+        for notice in use.notices:
+            remarks.setdefault(notice.text, []).append(use.label)
+        if use.joules and use.low_j is not None and use.high_j is not None and (use.high_j - use.low_j) / 2 > COARSE * use.joules:
+            remarks.setdefault("bounds are wide: --round-time longer gives the sensor more to see", []).append(use.label)
+    lines += [""] * bool(lines) * bool(remarks)
+    for text, labels in remarks.items():
         lines += layout.paragraph("", f"{words.some(labels)}: {text}", width)
     if known:
         sources = ", ".join(sorted({one.source for one in known}))
@@ -45,18 +45,18 @@ def _columns(known: Sequence[EnergyUse]) -> list[Column]:
     return [column for column in columns if column.head == "case" or {cell.text for cell in column.cells} != {"–"}]
 
 
-def _bounds(one: EnergyUse) -> str:
+def _bounds(use: EnergyUse) -> str:
     """As shares, which are read more easily than two energies."""
-    if one.low_j is None or one.high_j is None or not one.joules:
+    if use.low_j is None or use.high_j is None or not use.joules:
         return "–"
-    return f"{(one.low_j / one.joules - 1) * 100:+.1f} {(one.high_j / one.joules - 1) * 100:+.1f} %"
+    return f"{(use.low_j / use.joules - 1) * 100:+.1f} {(use.high_j / use.joules - 1) * 100:+.1f} %"
 
 
 def _per(value: float | None, unit: str) -> str:
     return "–" if not value else f"{words.quantity(value, unit)}/J"
 
 
-def _expected(one: EnergyUse) -> str:
-    if one.expected_j is None or not one.joules:
+def _expected(use: EnergyUse) -> str:
+    if use.expected_j is None or not use.joules:
         return "–"
-    return f"{words.quantity(one.expected_j, 'J')} {(one.joules / one.expected_j - 1) * 100:+.0f} %"
+    return f"{words.quantity(use.expected_j, 'J')} {(use.joules / use.expected_j - 1) * 100:+.0f} %"

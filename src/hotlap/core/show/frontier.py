@@ -9,11 +9,11 @@ from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 
 
-def frontier(found: Frontier, width: int = 100, color: bool = False) -> str:
-    lines = layout.fitted(_columns(found.points), width, ("ED²P", "EDP")).lines(color)
+def frontier(frontier: Frontier, width: int = 100, color: bool = False) -> str:
+    lines = layout.fitted(_columns(frontier.points), width, ("ED²P", "EDP")).lines(color)
     lines += ["", *layout.paragraph("", "◆ on the frontier: no other setting is as fast and takes less energy", width)]
-    lines += layout.paragraph("best: ", " · ".join(f"{measure}: {name}" for measure, name in found.best.items()), width)
-    for label, reason in found.unknown.items():
+    lines += layout.paragraph("best: ", " · ".join(f"{measure}: {name}" for measure, name in frontier.best.items()), width)
+    for label, reason in frontier.unknown.items():
         lines += layout.paragraph(f"left out: {words.clean(label)}: ", reason, width)
     return "\n".join(lines)
 
@@ -36,7 +36,7 @@ def _columns(points: Sequence[FrontierPoint]) -> list[Column]:
     ]
 
 
-def _bounds(one: FrontierPoint) -> str:
-    if one.low_j is None or one.high_j is None:
+def _bounds(point: FrontierPoint) -> str:
+    if point.low_j is None or point.high_j is None:
         return "model"
-    return f"{(one.low_j / one.joules - 1) * 100:+.1f} {(one.high_j / one.joules - 1) * 100:+.1f} %"
+    return f"{(point.low_j / point.joules - 1) * 100:+.1f} {(point.high_j / point.joules - 1) * 100:+.1f} %"

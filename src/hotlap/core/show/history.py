@@ -20,11 +20,11 @@ NOTHING = "no series: no run that was asked for has a measured case"
 SHOWN = 4  # differences named at a change
 
 
-def history(found: Sequence[Series], width: int = 100, color: bool = False) -> str:
+def history(series: Sequence[Series], width: int = 100, color: bool = False) -> str:
     """Series with changes first. In the sparkline higher is the larger value, and │ stands before a change."""
-    if not found:
+    if not series:
         return NOTHING
-    ordered = sorted(found, key=telling)
+    ordered = sorted(series, key=telling)
     columns = [
         Column("case", [Cell(words.clean(one.label)) for one in ordered], wrap=True),
         Column("device", [Cell(place, "dim") for place in places(ordered)], wrap=True),
@@ -42,60 +42,60 @@ def history(found: Sequence[Series], width: int = 100, color: bool = False) -> s
         lines += [text for away in one.excursions for text in _excursion(one, away, width, color)]
         cuts = {when(one.points[at].time_s): words.clean(why) for at, why in one.boundaries.items()}
         lines += [f"    {at} UTC  {why}: no change is sought across" for at, why in cuts.items()]
-    changes = sum(len(one.changes) for one in found)
-    changed = sum(bool(one.changes) for one in found)
-    apart = sum(len(one.excursions) for one in found)
-    tally = f"{len(found)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
+    changes = sum(len(one.changes) for one in series)
+    changed = sum(bool(one.changes) for one in series)
+    apart = sum(len(one.excursions) for one in series)
+    tally = f"{len(series)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
     tally += f", {words.counted(apart, 'group')} of points apart" if apart else ""
     return "\n".join([*lines, "", tally, *_next(ordered[0])])
 
 
-def telling(one: Series) -> tuple[bool, bool]:
+def telling(series: Series) -> tuple[bool, bool]:
     """Sorts series with changes to the front, then those with points that lie apart."""
-    return not one.changes, not one.excursions
+    return not series.changes, not series.excursions
 
 
-def unchanged(runs: int, found: Sequence[Series], gate: float) -> str:
+def unchanged(runs: int, series: Sequence[Series], gate: float) -> str:
     """What to say where only series with a change were asked for, and there is none."""
-    if not found:
+    if not series:
         return NOTHING
     above = f" above {percent(gate)}" if gate else ""
-    apart = sum(bool(one.excursions) for one in found)
+    apart = sum(bool(one.excursions) for one in series)
     but = f"; {apart} with points that lie apart, too few to test: leave out --changed to see them" if apart else ""
-    return f"{words.counted(runs, 'run')}, {len(found)} series: none with a change{above}{but}"
+    return f"{words.counted(runs, 'run')}, {len(series)} series: none with a change{above}{but}"
 
 
-def _next(one: Series) -> list[str]:
+def _next(series: Series) -> list[str]:
     """The two runs about the latest change of a series."""
-    places = [change.index for change in one.changes if change.index]
-    return [f"next    hotlap compare {one.points[places[-1] - 1].run} {one.points[places[-1]].run}"] if places else []
+    places = [change.index for change in series.changes if change.index]
+    return [f"next    hotlap compare {series.points[places[-1] - 1].run} {series.points[places[-1]].run}"] if places else []
 
 
-def places(found: Sequence[Series]) -> list[str]:
+def places(series: Sequence[Series]) -> list[str]:
     """Where each series is of: host and target, and the device where the host has several or only its name is known. Simulated devices
     have no place of their own: those of several machines say which."""
     devices: dict[tuple[str, str], set[str]] = {}
     models: dict[tuple[str, str], set[str]] = {}
-    for one in found:
+    for one in series:
         devices.setdefault((one.host, one.target), set()).add(one.device if one.target == IMPORTED else one.selector)
         models.setdefault((one.host, one.selector), set()).add(one.model)
-    several = [len(models[one.host, one.selector]) > 1 and one.target == SIMULATED for one in found]
+    several = [len(models[one.host, one.selector]) > 1 and one.target == SIMULATED for one in series]
     return [
         _place(one, len(devices[one.host, one.target]) > 1 or model) + (f" {words.clean(one.model)}" if model else "")
-        for one, model in zip(found, several, strict=True)
+        for one, model in zip(series, several, strict=True)
     ]
 
 
-def _place(one: Series, several: bool) -> str:
-    if one.target == IMPORTED:
-        named = "" if one.device.startswith(f"{IMPORTED}:") else one.device
-        return words.clean(f"{one.host} {named or one.target}")
-    return words.clean(f"{one.host} {one.selector if several else one.target}")
+def _place(series: Series, several: bool) -> str:
+    if series.target == IMPORTED:
+        named = "" if series.device.startswith(f"{IMPORTED}:") else series.device
+        return words.clean(f"{series.host} {named or series.target}")
+    return words.clean(f"{series.host} {series.selector if several else series.target}")
 
 
 def _change(series: Series, change: Change, width: int, color: bool) -> list[str]:
     first = f"    {when(series.points[change.index].time_s)} UTC  "
-    pieces = layout.paragraph(first, said(series, change), width, most=8)
+    pieces = layout.paragraph(first, change_text(series, change), width, most=8)
     style = {True: "good", False: "bad", None: ""}[_better(series, change)]
     return [layout.painted(first, style, color) + pieces[0][len(first) :], *pieces[1:]]
 
@@ -115,23 +115,23 @@ def lies_apart(series: Series, away: Excursion) -> str:
     return f"{said}: too few to test as a change; {'measure again' if away.last else 'measure more often to see such'}"
 
 
-def trend(one: Series, width: int, color: bool) -> list[str]:
+def trend(series: Series, width: int, color: bool) -> list[str]:
     """A device that gets worse, or better, since its last change or from its first run on."""
-    found = one.trend
-    if found is None or not found.moves:
+    slope_test = series.trend
+    if slope_test is None or not slope_test.moves:
         return []
-    slope, own = _moves(one, found.slope), _moves(one, found.own)
-    low, high = sorted((_moves(one, found.low), _moves(one, found.high)))
-    against = f" against its {found.peers} peers ({per_month(own)} with what they share)" if found.peers else ""
-    since = f"since {when(one.points[found.since].time_s)} UTC" if found.since else f"over all {len(one.points)} runs"
-    text = f"{found.state}: {per_month(slope)} [{_share(1 + low, 2)}, {_share(1 + high, 2)}]{against} {since}, p {found.q:.1g}"
-    style = "bad" if found.state == "degrading" else "good"
+    slope, own = _moves(series, slope_test.slope), _moves(series, slope_test.own)
+    low, high = sorted((_moves(series, slope_test.low), _moves(series, slope_test.high)))
+    against = f" against its {slope_test.peers} peers ({per_month(own)} with what they share)" if slope_test.peers else ""
+    since = f"since {when(series.points[slope_test.since].time_s)} UTC" if slope_test.since else f"over all {len(series.points)} runs"
+    text = f"{slope_test.state}: {per_month(slope)} [{_share(1 + low, 2)}, {_share(1 + high, 2)}]{against} {since}, p {slope_test.q:.1g}"
+    style = "bad" if slope_test.state == "degrading" else "good"
     return [layout.painted(piece, style, color) for piece in layout.paragraph("    ", text, width)]
 
 
-def _moves(one: Series, slope: float) -> float:
+def _moves(series: Series, slope: float) -> float:
     """A slope of which negative is worse, as the metric itself moves: a latency that gets worse rises."""
-    return slope if one.better == "higher" else 1 / (1 + slope) - 1 if slope > -1 else math.inf
+    return slope if series.better == "higher" else 1 / (1 + slope) - 1 if slope > -1 else math.inf
 
 
 def per_month(slope: float) -> str:
@@ -143,7 +143,7 @@ def _better(series: Series, change: Change) -> bool | None:
     return (change.ratio > 1) == (series.better == "higher") if math.isfinite(change.ratio) else None
 
 
-def said(series: Series, change: Change) -> str:
+def change_text(series: Series, change: Change) -> str:
     """A change in words: which way, how large, how sure, and what changed in the environment there."""
     parts: str = change.kind
     if math.isfinite(change.ratio):

@@ -14,7 +14,7 @@ from hotlap.core.record import Change
 from hotlap.core.show import page as pages
 from hotlap.core.show import words
 from hotlap.core.show.charts import Axis, Chart, linear_axis
-from hotlap.core.show.history import lies_apart, places, said, telling, when
+from hotlap.core.show.history import change_text, lies_apart, places, telling, when
 from hotlap.core.show.page import Section
 from hotlap.core.show.table import Cell, Column, Table, html, text
 
@@ -49,36 +49,36 @@ def figures(series: Sequence[Series], where: Sequence[str]) -> str:
     return pages.folded(drawn, SHOWN, f"{len(drawn) - SHOWN} further series", "plots")
 
 
-def _told(one: Series) -> list[tuple[int, str]]:
+def _told(series: Series) -> list[tuple[int, str]]:
     """Changes and groups of points that lie apart, each with its first point."""
-    told = [(change.index, said(one, change)) for change in one.changes]
-    return told + [(away.index, lies_apart(one, away)) for away in one.excursions]
+    told = [(change.index, change_text(series, change)) for change in series.changes]
+    return told + [(away.index, lies_apart(series, away)) for away in series.excursions]
 
 
-def _figure(one: Series, place: str) -> str:
-    now = words.quantity(one.points[-1].value, one.unit)
-    unit = _scale([point.value for point in one.points], one.unit)[1]
-    about = f"{place}, {words.counted(len(one.points), 'run')}, now {now}"
-    about += f"; in {unit or 'its own unit'}, {one.better} is better"
-    return f"<figure><figcaption><b>{text(one.label)}</b>{text(about)}</figcaption>{_chart(one).svg()}</figure>"
+def _figure(series: Series, place: str) -> str:
+    now = words.quantity(series.points[-1].value, series.unit)
+    unit = _scale([point.value for point in series.points], series.unit)[1]
+    about = f"{place}, {words.counted(len(series.points), 'run')}, now {now}"
+    about += f"; in {unit or 'its own unit'}, {series.better} is better"
+    return f"<figure><figcaption><b>{text(series.label)}</b>{text(about)}</figcaption>{_chart(series).svg()}</figure>"
 
 
-def _chart(one: Series) -> Chart:
-    values = [point.value for point in one.points]
-    times = [point.time_s for point in one.points]
+def _chart(series: Series) -> Chart:
+    values = [point.value for point in series.points]
+    times = [point.time_s for point in series.points]
     margin = (max(values) - min(values)) * 0.08 or abs(values[0]) * 0.02 or 1.0
     y = linear_axis(min(values) - margin, max(values) + margin, str)
-    y = replace(y, show=_numbers(y.ticks, _scale(values, one.unit)[0]))
-    chart = Chart(_time_axis(times), y, f"{one.label} over time")
-    _draw_levels(chart, one, times, values)
-    for point in one.points:
-        about = f"{when(point.time_s)}: {words.quantity(point.value, one.unit)}, run {point.run}"
+    y = replace(y, show=_numbers(y.ticks, _scale(values, series.unit)[0]))
+    chart = Chart(_time_axis(times), y, f"{series.label} over time")
+    _draw_levels(chart, series, times, values)
+    for point in series.points:
+        about = f"{when(point.time_s)}: {words.quantity(point.value, series.unit)}, run {point.run}"
         chart.dot((point.time_s, point.value), "quiet", about, 2.6)
-    for at, why in one.boundaries.items():
+    for at, why in series.boundaries.items():
         _mark(chart, times[at], "bound", why.partition(":")[0], chart.y.low)
-    for away in one.excursions:
+    for away in series.excursions:
         chart.line([(times[away.index], away.level), (times[away.end - 1], away.level)], "main")
-    for change in one.changes:
+    for change in series.changes:
         if change.kind == "step":
             _mark(chart, times[change.index], "roof", _size(change), chart.y.high)
         else:
@@ -100,13 +100,13 @@ def _numbers(ticks: Sequence[float], scale: float) -> Callable[[float], str]:
     return lambda value: f"{value / scale:.{decimals}f}"
 
 
-def _draw_levels(chart: Chart, one: Series, times: Sequence[float], values: Sequence[float]) -> None:
+def _draw_levels(chart: Chart, series: Series, times: Sequence[float], values: Sequence[float]) -> None:
     """The median of each stretch between changes; the slope of those from a drift on, up to the next boundary."""
-    drifts = [change.index for change in one.changes if change.kind == "drift"]
-    edges = sorted({0, len(values), *one.boundaries, *(change.index for change in one.changes)})
+    drifts = [change.index for change in series.changes if change.kind == "drift"]
+    edges = sorted({0, len(values), *series.boundaries, *(change.index for change in series.changes)})
     for start, end in pairwise(edges):
         last = times[end] if end < len(times) else times[-1]
-        slopes = any(at <= start and not any(at < bound <= start for bound in one.boundaries) for at in drifts)
+        slopes = any(at <= start and not any(at < bound <= start for bound in series.boundaries) for at in drifts)
         chart.line(_line(times[start:end], values[start:end], last) if slopes else _flat(times[start], last, values[start:end]), "main")
 
 
@@ -125,10 +125,10 @@ def _line(times: Sequence[float], values: Sequence[float], last: float) -> list[
     return [(at, low + (high - low) / (b - a) * (at - a)) for at in (times[0], last)]
 
 
-def _mark(chart: Chart, time_s: float, kind: str, said: str, height: float) -> None:
+def _mark(chart: Chart, time_s: float, kind: str, label: str, height: float) -> None:
     chart.line([(time_s, chart.y.low), (time_s, chart.y.high)], kind)
     late = chart.x.place(time_s) > 0.75
-    chart.label((time_s, height), f"{said} " if late else f" {said}", anchor="end" if late else "start")
+    chart.label((time_s, height), f"{label} " if late else f" {label}", anchor="end" if late else "start")
 
 
 def _size(change: Change) -> str:

@@ -14,14 +14,14 @@ from hotlap.core.work import label
 SIGNS = {"inconclusive": " ?", "same": " =", "faster": "", "slower": ""}
 
 
-def beside(found: Sequence[Beside], width: int, color: bool) -> str:
+def beside(cases: Sequence[Beside], width: int, color: bool) -> str:
     """Speed with the ratio to the first implementation (above 1 is better), a mark for right or wrong; then a line for each."""
-    names = list(dict.fromkeys(one.implementation for case in found for one in case.entries))
-    entries = [{one.implementation: one for one in case.entries} for case in found]
-    columns = [Column("case", [Cell(words.clean(label(case.case))) for case in found], wrap=True)]
+    names = list(dict.fromkeys(one.implementation for case in cases for one in case.entries))
+    entries = [{one.implementation: one for one in case.entries} for case in cases]
+    columns = [Column("case", [Cell(words.clean(label(case.case))) for case in cases], wrap=True)]
     columns += [Column(words.clean(name), [_cell(row.get(name)) for row in entries]) for name in names]
     grid = layout.fitted(columns, width)
-    lines = grid.lines(color) if grid.narrowest <= width else _stacked(found, width)
+    lines = grid.lines(color) if grid.narrowest <= width else _stacked(cases, width)
     lines.append("")
     for name in names:
         lines += layout.paragraph(f"  {name:<{max(map(len, names))}}  ", _about([row[name] for row in entries if name in row]), width)
@@ -30,21 +30,21 @@ def beside(found: Sequence[Beside], width: int, color: bool) -> str:
     return "\n".join([*lines, *layout.paragraph("", reading, width)])
 
 
-def _cell(one: ImplementationEntry | None) -> Cell:
-    if one is None:
+def _cell(entry: ImplementationEntry | None) -> Cell:
+    if entry is None:
         return Cell()
-    if one.median is None:
-        return Cell(words.DASH, "dim") if one.status == "not_run" else Cell(f"✗ {words.STATES.get(one.status, one.status)}", "bad")
-    answer = one.comparison
+    if entry.median is None:
+        return Cell(words.DASH, "dim") if entry.status == "not_run" else Cell(f"✗ {words.STATES.get(entry.status, entry.status)}", "bad")
+    answer = entry.comparison
     ratio = f"  {answer.ratio:.2f} ×{SIGNS.get(answer.answer, '')}" if answer and answer.ratio else ""
     style = ANSWER_STYLES[answer.answer] if answer and answer.ratio else ""
-    return Cell(f"{words.quantity(one.median, one.unit)}{ratio} {'✓' if one.status == 'measured' else '✗'}", style)
+    return Cell(f"{words.quantity(entry.median, entry.unit)}{ratio} {'✓' if entry.status == 'measured' else '✗'}", style)
 
 
-def _stacked(found: Sequence[Beside], width: int) -> list[str]:
+def _stacked(cases: Sequence[Beside], width: int) -> list[str]:
     """Where columns have no room: a line per implementation under its case."""
     lines: list[str] = []
-    for case in found:
+    for case in cases:
         lines += layout.paragraph("", words.clean(label(case.case)), width)
         room = max(len(one.implementation) for one in case.entries)
         lines += [f"  {one.implementation:<{room}}  {_cell(one).text}" for one in case.entries]
@@ -70,6 +70,6 @@ def _about(entries: Sequence[ImplementationEntry]) -> str:
     return words.clean("; ".join([*parts, *reasons]))
 
 
-def document(found: Sequence[Beside]) -> list[Mapping[str, object]]:
+def document(cases: Sequence[Beside]) -> list[Mapping[str, object]]:
     """The same for --json."""
-    return [{"case": one.case, "implementations": one.entries} for one in found]
+    return [{"case": one.case, "implementations": one.entries} for one in cases]

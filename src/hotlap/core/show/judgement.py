@@ -19,26 +19,26 @@ ORDER: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass", "m
 VERDICT_STYLES = {"pass": "good", "fail": "bad", "invalid": "bad", "error": "bad"}
 
 
-def judgement(found: Judgement, width: int = 100, color: bool = False) -> str:
+def judgement(judgement: Judgement, width: int = 100, color: bool = False) -> str:
     """A line per case, the worst first; each reason once; the run's verdict last, where a log's reader looks. Of several devices a
     line each, and then only the cases that did not pass."""
-    ordered = sorted(found.rows, key=lambda row: ORDER.index(row.verdict.state))
-    keys = words.devices(found.rows)
+    ordered = sorted(judgement.rows, key=lambda row: ORDER.index(row.verdict.state))
+    keys = words.devices(judgement.rows)
     if len(keys) > 1:
         lines = [*_devices(ordered, keys, width, color), "", *_not_passed(ordered, width, color)]
     else:
         lines = layout.fitted(_columns(ordered), width, SPARE).lines(color) if ordered else []
     lines += ["", *_reasons(ordered, width), ""]
-    state = words.STATES.get(found.state, found.state)
-    verdict = layout.painted(state.upper(), VERDICT_STYLES.get(found.state, "warn"), color)
-    return "\n".join([*lines, f"{verdict}  {words.clean(found.run)} against {words.clean(found.against)}: {found.reason}"])
+    state = words.STATES.get(judgement.state, judgement.state)
+    verdict = layout.painted(state.upper(), VERDICT_STYLES.get(judgement.state, "warn"), color)
+    return "\n".join([*lines, f"{verdict}  {words.clean(judgement.run)} against {words.clean(judgement.against)}: {judgement.reason}"])
 
 
-def fleet(found: Sequence[Finding], judged: Sequence[Judgement] = (), width: int = 100, color: bool = False) -> str:
+def fleet(findings: Sequence[Finding], judged: Sequence[Judgement] = (), width: int = 100, color: bool = False) -> str:
     """Devices that are off in their fleet, each once with its worst case; and what cannot be judged."""
     off: dict[str, list[Finding]] = {}
-    for one in dict.fromkeys((one.title, one.detail) for one in found):
-        first = next(f for f in found if (f.title, f.detail) == one)
+    for one in dict.fromkeys((one.title, one.detail) for one in findings):
+        first = next(f for f in findings if (f.title, f.detail) == one)
         off.setdefault(_PARTED.split(first.title)[0], []).append(first)
     if not off:
         return f"the fleet: {_nobody(judged)}\n"
@@ -65,15 +65,15 @@ def _nobody(judged: Sequence[Judgement]) -> str:
 
 def _devices(ordered: Sequence[Row], keys: Sequence[str], width: int, color: bool) -> list[str]:
     """A line per device, the worst first; of many that pass, how many."""
-    found = {key: [row for row in ordered if row.device == key] for key in keys}  # the worst row first
-    by_state = sorted(keys, key=lambda key: _badness(found[key]))
-    well = [key for key in by_state if found[key][0].verdict.state == "pass"]
+    by_device = {key: [row for row in ordered if row.device == key] for key in keys}  # the worst row first
+    by_state = sorted(keys, key=lambda key: _badness(by_device[key]))
+    well = [key for key in by_state if by_device[key][0].verdict.state == "pass"]
     shown = [key for key in by_state if key not in well[WELL:]]
-    styles = [STATE_STYLES[found[key][0].verdict.state] for key in shown]
+    styles = [STATE_STYLES[by_device[key][0].verdict.state] for key in shown]
     ids = words.short(keys)
-    names = [f"{words.MARKS[found[key][0].verdict.state]} {ids[key]}" for key in shown]
-    counts = [Counter(row.verdict.state for row in found[key]) for key in shown]
-    worst = [_worst(found[key]) for key in shown]
+    names = [f"{words.MARKS[by_device[key][0].verdict.state]} {ids[key]}" for key in shown]
+    counts = [Counter(row.verdict.state for row in by_device[key]) for key in shown]
+    worst = [_worst(by_device[key]) for key in shown]
     columns = [Column("  device", [Cell(name, style) for name, style in zip(names, styles, strict=True)])]
     for state in ORDER:
         if any(count[state] for count in counts):

@@ -11,10 +11,10 @@ from hotlap.core.show import words
 ELEMENTS = {"fail": "failure", "invalid": "error", "error": "error", "inconclusive": "error", "not_run": "skipped", "measured": "skipped"}
 
 
-def junit(found: Sequence[Judgement]) -> str:
+def junit(judgements: Sequence[Judgement]) -> str:
     """A suite per run, a test per case. What is inconclusive is an error, unless the user had it read as pass or fail."""
     suites = ElementTree.Element("testsuites", name="hotlap gate")
-    for one in found:
+    for one in judgements:
         suite(suites, f"{one.run} against {one.against}", [_case(row, one) for row in one.rows])
     return text(suites)
 

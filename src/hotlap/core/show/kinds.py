@@ -13,7 +13,7 @@ PLAN = "plan"
 
 
 class Kind(Protocol):
-    """A module that shows the runs of one kind. `found` is what its `read` returned, None where the bundle holds too little for it."""
+    """A module that shows the runs of one kind. `content` is what its `read` returned, None where the bundle holds too little for it."""
 
     CASES: bool  # whether its runs have cases of a plan, shown beside the rest
     NO_CASES: str  # why there is nothing to explain; {run} is the run's id
@@ -24,19 +24,19 @@ class Kind(Protocol):
     def read(self, bundle: Bundle) -> Any | None:
         """What is shown, analysed once."""
 
-    def text(self, found: Any, width: int, color: bool) -> str:
+    def text(self, content: Any, width: int, color: bool) -> str:
         """On the terminal, under the run's heading."""
 
-    def document(self, found: Any) -> dict[str, Any]:
+    def document(self, content: Any) -> dict[str, Any]:
         """Keys beside those of every run in --json."""
 
-    def measured(self, found: Any) -> bool:
+    def measured(self, content: Any) -> bool:
         """Whether anything was measured, read or recorded: False must not look like success."""
 
-    def lead(self, found: Any) -> str:
+    def lead(self, content: Any) -> str:
         """HTML for the top of a page; "" for nothing."""
 
-    def notices(self, found: Any) -> str:
+    def notices(self, content: Any) -> str:
         """HTML of what to doubt."""
 
 
@@ -45,13 +45,13 @@ def of(bundle: Bundle) -> Kind | None:
     kind = bundle.run.kind
     if kind in (PLAN, IMPORTED):
         return None
-    found: Kind | None = extend.find("kinds", kind)
-    if found is None:
+    feature: Kind | None = extend.find("kinds", kind)
+    if feature is None:
         raise SchemaError(
             f"the run {bundle.run.id} is of kind '{kind}', written by Hotlap {bundle.run.hotlap}; "
             "no feature of this Hotlap shows it: install that version"
         )
-    return found
+    return feature
 
 
 def unfinished(kind: str) -> str:

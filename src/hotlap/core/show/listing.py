@@ -72,9 +72,9 @@ def _stopped(stop: Stop) -> str:
 # ---------------------------------------------------------------- devices
 
 
-def devices(found: Sequence[Device], missing: Mapping[str, Mapping[str, str]], width: int = 100, color: bool = False) -> str:
+def devices(devices: Sequence[Device], missing: Mapping[str, Mapping[str, str]], width: int = 100, color: bool = False) -> str:
     """What is here, and what is not usable with what would make it so."""
-    lines = _devices(found, width, color) if found else ["no device that can be measured was found"]
+    lines = _devices(devices, width, color) if devices else ["no device that can be measured was found"]
     if missing:
         lines += ["", layout.painted("not usable here", "bold", color)]
         room = max(map(len, missing))
@@ -95,15 +95,15 @@ def simulated(names: Sequence[str], injections: Mapping[str, Mapping[str, str]],
     return "\n".join(lines)
 
 
-def _devices(found: Sequence[Device], width: int, color: bool) -> list[str]:
+def _devices(devices: Sequence[Device], width: int, color: bool) -> list[str]:
     columns = [
-        Column("device", [Cell(d.selector, "bold") for d in found]),
-        Column("name", [Cell(words.clean(d.name)) for d in found], wrap=True),
-        Column("units", [Cell(str(d.compute_units) if d.compute_units is not None else words.DASH) for d in found], right=True),
-        Column("clock", [Cell(words.quantity(d.clock_max_hz, "Hz")) for d in found], right=True),
-        Column("memory", [Cell(words.DASH if d.memory_bytes is None else size(d.memory_bytes)) for d in found], right=True),
-        Column("machine table", [Cell(d.machine or words.DASH) for d in found]),
-        Column("driver", [Cell(words.clean(d.driver) or words.DASH, "dim") for d in found], wrap=True),
+        Column("device", [Cell(d.selector, "bold") for d in devices]),
+        Column("name", [Cell(words.clean(d.name)) for d in devices], wrap=True),
+        Column("units", [Cell(str(d.compute_units) if d.compute_units is not None else words.DASH) for d in devices], right=True),
+        Column("clock", [Cell(words.quantity(d.clock_max_hz, "Hz")) for d in devices], right=True),
+        Column("memory", [Cell(words.DASH if d.memory_bytes is None else size(d.memory_bytes)) for d in devices], right=True),
+        Column("machine table", [Cell(d.machine or words.DASH) for d in devices]),
+        Column("driver", [Cell(words.clean(d.driver) or words.DASH, "dim") for d in devices], wrap=True),
     ]
     for head in ("driver", "machine table", "units"):
         if layout.total(columns) > width:
@@ -151,24 +151,24 @@ def _ended(run: RunHeader) -> Cell:
 # ---------------------------------------------------------------- baselines
 
 
-def baselines(found: Sequence[Baseline], promoted: str, width: int = 100, color: bool = False) -> str:
+def baselines(baselines: Sequence[Baseline], promoted: str, width: int = 100, color: bool = False) -> str:
     """One line per baseline; the promoted one is marked."""
-    if not found:
+    if not baselines:
         return "no baselines are saved yet: hotlap baseline save RUN --name N learns one"
     columns = [
-        Column("baseline", [Cell(one.name + (" (promoted)" if one.name == promoted else ""), "bold") for one in found]),
-        Column("saved (UTC)", [Cell(one.saved.replace("T", " ")[:16]) for one in found]),
-        Column("runs", [Cell(str(len({run for ref in one.references for run in ref.runs}))) for one in found], right=True),
-        Column("devices", [Cell(str(len({ref.identity for ref in one.references}))) for one in found], right=True),
-        Column("cases", [Cell(str(len({ref.case.id for ref in one.references}))) for one in found], right=True),
-        Column("models", [Cell(words.clean(", ".join(dict.fromkeys(ref.model for ref in one.references)))) for one in found], wrap=True),
+        Column("baseline", [Cell(one.name + (" (promoted)" if one.name == promoted else ""), "bold") for one in baselines]),
+        Column("saved (UTC)", [Cell(one.saved.replace("T", " ")[:16]) for one in baselines]),
+        Column("runs", [Cell(str(len({run for ref in one.references for run in ref.runs}))) for one in baselines], right=True),
+        Column("devices", [Cell(str(len({ref.identity for ref in one.references}))) for one in baselines], right=True),
+        Column("cases", [Cell(str(len({ref.case.id for ref in one.references}))) for one in baselines], right=True),
+        Column("models", [Cell(words.clean(", ".join(dict.fromkeys(r.model for r in one.references)))) for one in baselines], wrap=True),
     ]
     return "\n".join(layout.Grid(columns, width).lines(color))
 
 
-def baseline(found: Baseline, width: int = 100, color: bool = False) -> str:
+def baseline(baseline: Baseline, width: int = 100, color: bool = False) -> str:
     """A line per case and device: what is normal, how much runs differ, and from how many runs that is known."""
-    refs, gates = found.references, _gates(found.references)
+    refs, gates = baseline.references, _gates(baseline.references)
     medians = [[statistics.median(values) for values in one.runs.values()] for one in refs]
     spreads = [statistics.stdev(m) / abs(statistics.mean(m)) if len(m) > 1 and statistics.mean(m) else None for m in medians]
     columns = [
@@ -181,7 +181,7 @@ def baseline(found: Baseline, width: int = 100, color: bool = False) -> str:
     ]
     few = sum(len(one.runs) < 4 for one in refs)
     reading = f"may gate: whether runs repeat well enough to judge within a tolerance of {percent(TOLERANCE)} (gauge R&R, AIAG)"
-    lines = [f"{found.name}, saved {found.saved.replace('T', ' ')[:16]} UTC", *layout.fitted(columns, width).lines(color)]
+    lines = [f"{baseline.name}, saved {baseline.saved.replace('T', ' ')[:16]} UTC", *layout.fitted(columns, width).lines(color)]
     if few:
         said = f"{few} of {len(refs)} know fewer than 4 runs: how much runs differ is not known there; add runs with --add"
         lines += ["", *layout.paragraph("", said, width)]
@@ -201,8 +201,8 @@ def _gates(refs: Sequence[Reference]) -> dict[str, str]:
     return {case: repeatability.gauge(values).may_gate(TOLERANCE) for case, values in cases.items()}
 
 
-def _normal(one: Reference, medians: Sequence[float]) -> str:
-    return words.quantity(statistics.median(medians), one.unit)
+def _normal(reference: Reference, medians: Sequence[float]) -> str:
+    return words.quantity(statistics.median(medians), reference.unit)
 
 
 # ---------------------------------------------------------------- the machine table
@@ -296,21 +296,21 @@ def prediction(case: Case, machine_name: str, limit: Limit, width: int = 100) ->
 
 def _expectation(limit: Limit, width: int) -> list[str]:
     """The kernel that is thought to run, what its time is made of, power, and how sure all of it is."""
-    found = [("expected", f"no value: {note.seen}") for note in _notes(limit, "no_expectation")]
+    facts = [("expected", f"no value: {note.seen}") for note in _notes(limit, "no_expectation")]
     if limit.choice:
-        found.append(("runs", ", ".join(f"{name.replace('_', ' ')} {_chosen(value)}" for name, value in limit.choice.items())))
+        facts.append(("runs", ", ".join(f"{name.replace('_', ' ')} {_chosen(value)}" for name, value in limit.choice.items())))
     if limit.parts and limit.expected_s:
         whole = float(limit.expected_s)
         large = [one for one in sorted(limit.parts.items(), key=lambda one: -abs(one[1])) if abs(one[1]) >= 0.01 * whole]
-        found.append(("made of", ", ".join(f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large)))
+        facts.append(("made of", ", ".join(f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large)))
     if limit.power_w is not None:
         values = ((limit.power_w, "W"), (limit.energy_j, "J"), (limit.clock_hz, "Hz"))
         power, energy, clock = (words.quantity(float(value), unit) for value, unit in values)
-        found.append(("power", f"{power}, {energy} a call, holding {clock}"))
-    found += [("memory", note.text) for note in _notes(limit, "does_not_fit")]
+        facts.append(("power", f"{power}, {energy} a call, holding {clock}"))
+    facts += [("memory", note.text) for note in _notes(limit, "does_not_fit")]
     if limit.known:
-        found.append(("how sure", "; ".join([limit.known, *(note.text for note in _notes(limit, "outside_measured"))])))
-    return [line for name, text in found for line in layout.paragraph(f"  {name:<9} ", words.clean(text), width)]
+        facts.append(("how sure", "; ".join([limit.known, *(note.text for note in _notes(limit, "outside_measured"))])))
+    return [line for name, text in facts for line in layout.paragraph(f"  {name:<9} ", words.clean(text), width)]
 
 
 def _notes(limit: Limit, code: str) -> list[Notice]:

@@ -14,29 +14,29 @@ OTHERS = 76  # the other columns with names of usual length; a bar is what is le
 LEAST = 0.005  # of the step: smaller parts are put together
 
 
-def step(found: StepEstimate, width: int = 100, color: bool = False) -> str:
+def step(estimate: StepEstimate, width: int = 100, color: bool = False) -> str:
     """A line for each part, the longest first; its bar is its share of the step."""
-    setting = found.setting
+    setting = estimate.setting
     ways = [f"{name} {setting[name]}" for name in ("tp", "pp", "dp", "ep") if setting[name] > 1]
-    where = f"{words.counted(found.gpus, 'GPU')} of {found.machine}" + (f" ({', '.join(ways)})" if ways else "")
-    title = f"{found.network} {found.phase}, batch {setting['batch']}, context {setting['context']}, {setting['dtype']}, on {where}"
+    where = f"{words.counted(estimate.gpus, 'GPU')} of {estimate.machine}" + (f" ({', '.join(ways)})" if ways else "")
+    title = f"{estimate.network} {estimate.phase}, batch {setting['batch']}, context {setting['context']}, {setting['dtype']}, on {where}"
     lines = layout.paragraph("", title, width)
-    lines += [line for name, text in _facts(found) for line in layout.paragraph(f"  {name:<10}  ", text, width)]
-    lines += ["", *layout.Grid(_columns(found.parts, width), width).lines(color)]
-    return "\n".join([*lines, "", *(piece for note in found.notes for piece in layout.paragraph("  ", note, width))])
+    lines += [line for name, text in _facts(estimate) for line in layout.paragraph(f"  {name:<10}  ", text, width)]
+    lines += ["", *layout.Grid(_columns(estimate.parts, width), width).lines(color)]
+    return "\n".join([*lines, "", *(piece for note in estimate.notes for piece in layout.paragraph("  ", note, width))])
 
 
-def _facts(found: StepEstimate) -> list[tuple[str, str]]:
-    what = {"decode": "a token", "prefill": "to the first token", "train": "a step"}[found.phase]
-    between = f"between {words.quantity(found.low_s, 's')} and {words.quantity(found.high_s, 's')}"
-    facts = [("expected", f"{words.quantity(found.seconds, 's')} {what}, {between}"), ("rate", f"{found.tokens_s:.0f} tokens/s")]
-    if found.share_of_peak is not None:
-        facts.append(("of peak", f"{percent(found.share_of_peak)} of the bf16 peak"))
-    if found.energy_per_token_j is not None:
-        facts.append(("energy", f"{words.quantity(found.energy_per_token_j, 'J')} a token"))
-    parts = ", ".join(f"{name} {words.quantity(value, 'B')}" for name, value in found.memory_bytes.items())
-    fits = {True: "fits", False: "does NOT fit", None: "the machine's memory is not known"}[found.fits]
-    return [*facts, ("memory", f"{words.quantity(found.memory_total_bytes, 'B')} a GPU: {fits} ({parts})")]
+def _facts(estimate: StepEstimate) -> list[tuple[str, str]]:
+    what = {"decode": "a token", "prefill": "to the first token", "train": "a step"}[estimate.phase]
+    between = f"between {words.quantity(estimate.low_s, 's')} and {words.quantity(estimate.high_s, 's')}"
+    facts = [("expected", f"{words.quantity(estimate.seconds, 's')} {what}, {between}"), ("rate", f"{estimate.tokens_s:.0f} tokens/s")]
+    if estimate.share_of_peak is not None:
+        facts.append(("of peak", f"{percent(estimate.share_of_peak)} of the bf16 peak"))
+    if estimate.energy_per_token_j is not None:
+        facts.append(("energy", f"{words.quantity(estimate.energy_per_token_j, 'J')} a token"))
+    parts = ", ".join(f"{name} {words.quantity(value, 'B')}" for name, value in estimate.memory_bytes.items())
+    fits = {True: "fits", False: "does NOT fit", None: "the machine's memory is not known"}[estimate.fits]
+    return [*facts, ("memory", f"{words.quantity(estimate.memory_total_bytes, 'B')} a GPU: {fits} ({parts})")]
 
 
 def _columns(parts: Sequence[StepPart], width: int) -> list[Column]:

@@ -118,14 +118,14 @@ def _of_state(row: Row) -> list[str]:
         return []
     if state in ("invalid", "error"):
         return [_disproved(row) if state == "invalid" else "error"]
-    found = ["too_short"] if result.too_short else []
+    codes = ["too_short"] if result.too_short else []
     if state == "inconclusive" and not result.too_short and row.summary.rounds < FEWEST:
-        found.append("few_rounds")
+        codes.append("few_rounds")
     if result.reason and (any(one.status in ("error", "not_run") for one in result.rounds) or not result.left_out):
-        found.append("incomplete")
+        codes.append("incomplete")
     if len(result.values) >= MANY_ROUNDS and series.bimodal(result.values):
-        found.append("bimodal")
-    return found
+        codes.append("bimodal")
+    return codes
 
 
 def _disproved(row: Row) -> str:
@@ -149,14 +149,14 @@ def whole(notice: Notice) -> Notice:
 
 def _of_notices(row: Row) -> list[str]:
     names = raised(row) if words.numbered(row) else []
-    found = [SAME.get(name, name) for name in names]
-    if "throttled" in found and _own_power(row):
-        found[found.index("throttled")] = "power_cap"
-    if "low_clock" in found and {"throttled", "power_cap"} & set(found):
-        found.remove("low_clock")  # what a brake does
-    if "clock_varied" in found and not row.result.bound_by_clock:
-        found.remove("clock_varied")  # the number hardly depends on it
-    return found
+    codes = [SAME.get(name, name) for name in names]
+    if "throttled" in codes and _own_power(row):
+        codes[codes.index("throttled")] = "power_cap"
+    if "low_clock" in codes and {"throttled", "power_cap"} & set(codes):
+        codes.remove("low_clock")  # what a brake does
+    if "clock_varied" in codes and not row.result.bound_by_clock:
+        codes.remove("clock_varied")  # the number hardly depends on it
+    return codes
 
 
 def _own_power(row: Row) -> bool:
@@ -349,13 +349,13 @@ def busy(rows: Sequence[Row]) -> str:
 
 def notes(row: Row) -> list[tuple[str, str]]:
     """Every notice of one row that its sensors and samples raised: its word, and what was seen."""
-    found: dict[str, str] = {}
+    by_word: dict[str, str] = {}
     for notice in row.result.notices:
         code = SAME.get(notice.code, notice.code)
         code = "power_cap" if code == "throttled" and _own_power(row) else code
         seen = _clock(row) if code == "clock_varied" else taken([row]) if code == "busy" else ""
-        found.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(notice.seen))
-    return list(found.items())
+        by_word.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(notice.seen))
+    return list(by_word.items())
 
 
 def _clock(row: Row) -> str:

@@ -10,16 +10,16 @@ from hotlap.core.units import percent
 STATE_STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
 
 
-def selftest(found: Selftest, width: int = 100, color: bool = False) -> str:
+def selftest(outcome: Selftest, width: int = 100, color: bool = False) -> str:
     """A line per case, then the error rate and how it compares with measuring one side after the other."""
-    if not found.cases:
-        return "\n".join(["nothing was measured, so nothing can be said", *_left_out(found, width)])
+    if not outcome.cases:
+        return "\n".join(["nothing was measured, so nothing can be said", *_left_out(outcome, width)])
     columns = [
-        Column("case", [Cell(words.clean(one.label)) for one in found.cases], wrap=True),
-        Column("between rounds", [Cell(_share(one.between)) for one in found.cases], right=True),
-        Column("within", [Cell(_share(one.within)) for one in found.cases], right=True),
-        Column("drift", [Cell(_share(one.drift), "warn") for one in found.cases], right=True),
-        *(Column(f"seen by {n}", [Cell(_share(one.resolvable.get(n)), "bold") for one in found.cases], right=True) for n in SIZES),
+        Column("case", [Cell(words.clean(one.label)) for one in outcome.cases], wrap=True),
+        Column("between rounds", [Cell(_share(one.between)) for one in outcome.cases], right=True),
+        Column("within", [Cell(_share(one.within)) for one in outcome.cases], right=True),
+        Column("drift", [Cell(_share(one.drift), "warn") for one in outcome.cases], right=True),
+        *(Column(f"seen by {n}", [Cell(_share(one.resolvable.get(n)), "bold") for one in outcome.cases], right=True) for n in SIZES),
     ]
     lines = layout.Grid(columns, width).lines(color)
     reading = (
@@ -27,35 +27,35 @@ def selftest(found: Selftest, width: int = 100, color: bool = False) -> str:
         f"drift: the change from the first round to the last along a line, {words.DASH} where none shows (Mann–Kendall test at 1 %). "
         f"seen by n: the smallest difference that n rounds a side, measured in turns, find with 80 % power at {percent(NOMINAL)}."
     )
-    lines += [*_left_out(found, width), "", *layout.paragraph("", reading, width, most=8)]
-    if found.comparisons:
-        rate, low, high = found.rate or 0.0, found.low or 0.0, found.high or 0.0
-        said = f"{found.called} of {found.comparisons} A/A comparisons were called different: {percent(rate)}, "
+    lines += [*_left_out(outcome, width), "", *layout.paragraph("", reading, width, most=8)]
+    if outcome.comparisons:
+        rate, low, high = outcome.rate or 0.0, outcome.low or 0.0, outcome.high or 0.0
+        said = f"{outcome.called} of {outcome.comparisons} A/A comparisons were called different: {percent(rate)}, "
         said += f"95 % interval {percent(low)} to {percent(high)}; {percent(NOMINAL)} is what chance gives."
         lines += ["", *layout.paragraph("", said, width)]
-        blocked = f"The same rounds with all of A before all of B: {found.blocked} of {found.comparisons}, "
-        blocked += f"{percent(found.blocked / found.comparisons)}. {_order(found)}"
+        blocked = f"The same rounds with all of A before all of B: {outcome.blocked} of {outcome.comparisons}, "
+        blocked += f"{percent(outcome.blocked / outcome.comparisons)}. {_order(outcome)}"
         lines += layout.paragraph("", blocked, width)
     answer = {
         "pass": "the error rate holds on this machine",
         "fail": "this machine cries wolf: its noise is not what the tests assume; use more runs",
         "inconclusive": "too few comparisons to tell: more rounds (--rounds 40) or cases",
-    }[found.state]
-    return "\n".join([*lines, "", f"{layout.painted(found.state.upper(), STATE_STYLES[found.state], color)}  {answer}"])
+    }[outcome.state]
+    return "\n".join([*lines, "", f"{layout.painted(outcome.state.upper(), STATE_STYLES[outcome.state], color)}  {answer}"])
 
 
-def _order(found: Selftest) -> str:
+def _order(outcome: Selftest) -> str:
     """What the order did here."""
-    drifts = any(one.drift is not None for one in found.cases)
-    if drifts and found.blocked > found.called and binomial_interval(found.blocked, found.comparisons)[0] > NOMINAL:
+    drifts = any(one.drift is not None for one in outcome.cases)
+    if drifts and outcome.blocked > outcome.called and binomial_interval(outcome.blocked, outcome.comparisons)[0] > NOMINAL:
         return "That is what drift does, and why 'hotlap ab' measures in turns."
     return "No drift that would fool this order shows in this run; 'hotlap ab' measures in turns because it cannot be counted on."
 
 
-def _left_out(found: Selftest, width: int) -> list[str]:
-    lines = [""] if found.left_out else []
+def _left_out(outcome: Selftest, width: int) -> list[str]:
+    lines = [""] if outcome.left_out else []
     groups: dict[str, list[str]] = {}
-    for name, why in found.left_out.items():
+    for name, why in outcome.left_out.items():
         groups.setdefault(why, []).append(name)
     for why, names in groups.items():
         lines += layout.paragraph("", words.clean(f"{words.some(names)}: {why}"), width)

@@ -19,41 +19,42 @@ SHOWN_SHARES = 12
 SPARE = ("now", "+50 %", "bar")  # columns that give way, the first first
 
 
-def sensitivity(found: Sensitivity, width: int = 100, color: bool = False, networks: bool = False) -> str:
+def sensitivity(sensitivity: Sensitivity, width: int = 100, color: bool = False, networks: bool = False) -> str:
     """A line per figure; `networks`: also a line per step of a network."""
-    lines = layout.paragraph("", _title(found), width)
-    lines += ["", *layout.fitted(_columns(found, width), width, SPARE).lines(color), ""]
-    lines += [piece for note in _notes(found) for piece in layout.paragraph("", note, width)]
-    if networks and found.steps:
-        lines += ["", *_shares("step of a network", found.steps, found.figures, width, color)]
-    if len(found.workloads) > 1:
-        lines += ["", *_shares("workload", found.workloads, found.figures, width, color)]
+    lines = layout.paragraph("", _title(sensitivity), width)
+    lines += ["", *layout.fitted(_columns(sensitivity, width), width, SPARE).lines(color), ""]
+    lines += [piece for note in _notes(sensitivity) for piece in layout.paragraph("", note, width)]
+    if networks and sensitivity.steps:
+        lines += ["", *_shares("step of a network", sensitivity.steps, sensitivity.figures, width, color)]
+    if len(sensitivity.workloads) > 1:
+        lines += ["", *_shares("workload", sensitivity.workloads, sensitivity.figures, width, color)]
     return "\n".join(lines)
 
 
-def _title(found: Sensitivity) -> str:
-    how = "" if found.method == "model" else ", by the simulated GPU"
-    return f"{found.plan} on {found.machine}: {words.counted(found.cases, 'case')}, weighed by {found.weighted}{how}"
+def _title(sensitivity: Sensitivity) -> str:
+    how = "" if sensitivity.method == "model" else ", by the simulated GPU"
+    cases = words.counted(sensitivity.cases, "case")
+    return f"{sensitivity.plan} on {sensitivity.machine}: {cases}, weighed by {sensitivity.weighted}{how}"
 
 
-def _columns(found: Sensitivity, width: int) -> list[Column]:
-    figures = found.figures
-    step = f"+{found.by * 100:g} %"
+def _columns(sensitivity: Sensitivity, width: int) -> list[Column]:
+    figures = sensitivity.figures
+    step = f"+{sensitivity.by * 100:g} %"
     return [
         Column("more", [Cell(_name(one), "bold" if one.elasticity >= NOTHING else "dim") for one in figures]),
         Column("now", [Cell(_now(one), "dim") for one in figures], right=True),
         Column("elasticity", [Cell(f"{_zero(one.elasticity):.2f}") for one in figures], right=True),
         Column("90 %", [Cell(_interval(one), "dim") for one in figures]),
         Column("bar", [Cell(layout.bar(one.elasticity, "expected", BAR), "accent") for one in figures]),
-        Column(step, [Cell(_gained(one, f"{1 + found.by:g}")) for one in figures], right=True),
+        Column(step, [Cell(_gained(one, f"{1 + sensitivity.by:g}")) for one in figures], right=True),
         Column("+50 %", [Cell(_gained(one, "1.5")) for one in figures], right=True),
         Column("twice", [Cell(_gained(one, "2")) for one in figures], right=True),
-        Column("enough at", [Cell(_enough(one, found.method)) for one in figures], right=True),
+        Column("enough at", [Cell(_enough(one, sensitivity.method)) for one in figures], right=True),
     ]
 
 
-def _name(one: Gain) -> str:
-    return one.figure.replace("_", " ").replace("l2 ", "L2 ")
+def _name(gain: Gain) -> str:
+    return gain.figure.replace("_", " ").replace("l2 ", "L2 ")
 
 
 def _zero(value: float) -> float:
@@ -61,47 +62,48 @@ def _zero(value: float) -> float:
     return 0.0 if abs(value) < 0.005 else value
 
 
-def _now(one: Gain) -> str:
-    if one.now is None:
+def _now(gain: Gain) -> str:
+    if gain.now is None:
         return words.DASH
-    return f"{one.now:g}" if not one.unit else size(one.now) if one.unit == "B" else words.quantity(one.now, one.unit)
+    return f"{gain.now:g}" if not gain.unit else size(gain.now) if gain.unit == "B" else words.quantity(gain.now, gain.unit)
 
 
-def _interval(one: Gain) -> str:
-    return words.DASH if one.low is None or one.high is None else f"{_zero(one.low):.2f} … {_zero(one.high):.2f}"
+def _interval(gain: Gain) -> str:
+    return words.DASH if gain.low is None or gain.high is None else f"{_zero(gain.low):.2f} … {_zero(gain.high):.2f}"
 
 
-def _gained(one: Gain, factor: str) -> str:
+def _gained(figure: Gain, factor: str) -> str:
     """Speed gained by a factor."""
-    gain = one.gains.get(factor)
+    gain = figure.gains.get(factor)
     return words.DASH if gain is None else f"{_zero((gain - 1) * 10) * 10:+.1f} %".replace("+0.0", "0.0")
 
 
-def _enough(one: Gain, method: str) -> str:
-    if one.enough == 1.0:
+def _enough(gain: Gain, method: str) -> str:
+    if gain.enough == 1.0:
         return "as it is"
-    if one.enough is None:
+    if gain.enough is None:
         return words.DASH if method == "simulation" else "> × 16"
-    return f"× {one.enough:g}"
+    return f"× {gain.enough:g}"
 
 
-def _notes(found: Sensitivity) -> list[str]:
-    parts = [_name(one) for one in found.figures if one.part and not one.figure.startswith("matrix.")]
-    rest = [_name(one) for one in found.figures if not one.part]
+def _notes(sensitivity: Sensitivity) -> list[str]:
+    parts = [_name(one) for one in sensitivity.figures if one.part and not one.figure.startswith("matrix.")]
+    rest = [_name(one) for one in sensitivity.figures if not one.part]
     notes = ["elasticity: by how many per cent the speed grows with 1 % more of a figure; more launch and link latency means shorter ones"]
     notes[0] += "; enough: beyond it 1 % more gains less than 0.02 %."
-    if parts and found.whole is not None:
-        notes.append(f"{', '.join(rest)} together are the whole machine: {found.whole:.2f} in sum; the others are part of it, or a size.")
-    if found.bounded:
-        notes.append(f"{words.counted(found.bounded, 'case')} of workloads without a model: their bound stands for the time.")
-    if found.unmeasured:
-        notes.append(f"{words.counted(found.unmeasured, 'case')} that the run has no number of: what is expected weighs.")
-    if found.left_out:
-        why = "; ".join(f"{reason} ({number})" for reason, number in found.left_out.items())
-        notes.append(f"{words.counted(sum(found.left_out.values()), 'case')} left out, for no time is known: {why}")
-    if found.largest_bytes:
-        fits = "all fit" if not found.too_large else f"{words.counted(found.too_large, 'case')} NOT, and would not run"
-        notes.append(f"the largest case needs {size(found.largest_bytes)} of memory: {fits}.")
+    if parts and sensitivity.whole is not None:
+        whole = f"{', '.join(rest)} together are the whole machine: {sensitivity.whole:.2f} in sum"
+        notes.append(f"{whole}; the others are part of it, or a size.")
+    if sensitivity.bounded:
+        notes.append(f"{words.counted(sensitivity.bounded, 'case')} of workloads without a model: their bound stands for the time.")
+    if sensitivity.unmeasured:
+        notes.append(f"{words.counted(sensitivity.unmeasured, 'case')} that the run has no number of: what is expected weighs.")
+    if sensitivity.left_out:
+        why = "; ".join(f"{reason} ({number})" for reason, number in sensitivity.left_out.items())
+        notes.append(f"{words.counted(sum(sensitivity.left_out.values()), 'case')} left out, for no time is known: {why}")
+    if sensitivity.largest_bytes:
+        fits = "all fit" if not sensitivity.too_large else f"{words.counted(sensitivity.too_large, 'case')} NOT, and would not run"
+        notes.append(f"the largest case needs {size(sensitivity.largest_bytes)} of memory: {fits}.")
     return notes
 
 
@@ -164,11 +166,11 @@ def page(gained: Sensitivity) -> str:
     return pages.page(f"Sensitivity of {title}", sections, {"sensitivity": gained}, top, f"What more of each figure gains: {title}")
 
 
-def _chart(found: Sensitivity) -> Chart:
+def _chart(sensitivity: Sensitivity) -> Chart:
     """Speed at each factor that was asked for, of the figures that gain most."""
-    top = [one for one in found.figures if one.elasticity >= NOTHING][:DRAWN]
+    top = [one for one in sensitivity.figures if one.elasticity >= NOTHING][:DRAWN]
     values = [gain for one in top for gain in one.gains.values()] or [1.0, 1.1]
-    factors = sorted({float(name) for one in found.figures for name in one.gains} | {1.0})
+    factors = sorted({float(name) for one in sensitivity.figures for name in one.gains} | {1.0})
     ticks = tuple(one for one in factors if one == 1 or abs(one - 1) >= 0.25)
     x = Axis(factors[0], factors[-1], lambda v: f"× {v:g}", "of the figure", ticks=ticks)
     chart = Chart(x, linear_axis(min(values), max(values), lambda v: f"{v:.2f}", "speed"), "speed against each figure", right=130)

@@ -22,22 +22,24 @@ class Sides(NamedTuple):
     interval: str
 
 
-def subject(one: Comparison) -> str:
+def subject(comparison: Comparison) -> str:
     """What changes: time, rate, or the metric by its name."""
-    if one.unit == "s" and one.better != "higher":
+    if comparison.unit == "s" and comparison.better != "higher":
         return "time"
-    return "rate" if one.unit in RATES and one.better != "lower" else one.metric.replace("_", " ") or "value"
+    return "rate" if comparison.unit in RATES and comparison.better != "lower" else comparison.metric.replace("_", " ") or "value"
 
 
-def sides(one: Comparison) -> Sides:
+def sides(comparison: Comparison) -> Sides:
     """Of a case without a ratio: the medians, with the usual digits."""
-    if one.a_value is None or one.b_value is None or not one.a_value:
-        return Sides(words.quantity(one.a.median, one.unit), words.quantity(one.b.median, one.unit), words.DASH, "")
-    digits = _digits(one)
-    a, b = (_rounded(value, digits) for value in (one.a_value, one.b_value))
-    _, low, high = one.change
+    if comparison.a_value is None or comparison.b_value is None or not comparison.a_value:
+        a, b = (words.quantity(side.median, comparison.unit) for side in (comparison.a, comparison.b))
+        return Sides(a, b, words.DASH, "")
+    digits = _digits(comparison)
+    before, after = (_rounded(value, digits) for value in (comparison.a_value, comparison.b_value))
+    _, low, high = comparison.change
     interval = "" if low is None or high is None else f"[{percent(low, digits)}, {percent(high, digits)}]"
-    return Sides(words.quantity(a, one.unit, digits), words.quantity(b, one.unit, digits), percent(b / a - 1, digits), interval)
+    a, b = (words.quantity(value, comparison.unit, digits) for value in (before, after))
+    return Sides(a, b, percent(after / before - 1, digits), interval)
 
 
 def percent(change: float, digits: int = FEWEST) -> str:
@@ -46,9 +48,9 @@ def percent(change: float, digits: int = FEWEST) -> str:
     return f"{text.replace('-', '+') if float(text) == 0 else text} %"
 
 
-def _digits(one: Comparison) -> int:
+def _digits(comparison: Comparison) -> int:
     """So many that rounding hides nothing of the interval."""
-    _, low, high = one.change
+    _, low, high = comparison.change
     half = (high - low) / 2 if low is not None and high is not None else 0.01
     return FEWEST if half <= 0 else min(max(math.ceil(-math.log10(half)) + 1, FEWEST), MOST)
 

@@ -59,18 +59,18 @@ class Watched:
 
 def of(bundle: Bundle) -> list[Watched]:
     """Every device of a watch's bundle, in the order in which they were read; of long ones every reading counts, from the levels."""
-    found = chunks.levels(bundle.path) if chunks.available() and chunks.stored(bundle.path, "levels") else {}
-    raw = bundle.readings[len(chunks.thinned(found)) :]  # what was compacted comes first, as means
-    odd = chunks.failed(bundle.path) if found else []
-    averaged = chunks.windows(bundle.path) if found else {}
-    parts: dict[chunks.Key, list[Readings]] = {key: [] for key in found}
+    levels = chunks.levels(bundle.path) if chunks.available() and chunks.stored(bundle.path, "levels") else {}
+    raw = bundle.readings[len(chunks.thinned(levels)) :]  # what was compacted comes first, as means
+    odd = chunks.failed(bundle.path) if levels else []
+    averaged = chunks.windows(bundle.path) if levels else {}
+    parts: dict[chunks.Key, list[Readings]] = {key: [] for key in levels}
     for one in [*raw, *(msgspec.structs.replace(one, times_s=[], values=[]) for one in odd)]:  # the levels have their values
         parts.setdefault((one.device, one.sensor), []).append(one)
     names = {d.key: d.name if d.target == "host" else f"{d.selector} {d.name}" for d in bundle.run.machine.devices}
     watched = []
     for device in dict.fromkeys(device for device, _ in parts):
         mine = {sensor: some for (of, sensor), some in parts.items() if of == device}
-        sensors = [_sensor(name, some, found.get((device, name)), averaged.get((device, name))) for name, some in sorted(mine.items())]
+        sensors = [_sensor(name, some, levels.get((device, name)), averaged.get((device, name))) for name, some in sorted(mine.items())]
         exact: dict[str, tuple[Floats, Floats]] = {
             name: _series(bundle, (device, name), [*raw, *odd]) for name in ("power_w", "energy_j", "throttle") if name in mine
         }
@@ -100,13 +100,13 @@ def energies(bundle: Bundle) -> dict[str, energy.Energy]:
     compacted = chunks.available() and chunks.stored(bundle.path, "levels")
     levels = chunks.levels(bundle.path) if compacted else {}
     known = [*bundle.readings[len(chunks.thinned(levels)) :], *(chunks.failed(bundle.path) if compacted else [])]
-    found = {}
+    by_device = {}
     for key in bundle.run.devices:
         exact = {name: _series(bundle, (key, name), known) for name in ("power_w", "energy_j")}
         spent = _energy(exact)
         if spent is not None and spent.joules is not None:
-            found[key] = spent
-    return found
+            by_device[key] = spent
+    return by_device
 
 
 def _series(bundle: Bundle, key: chunks.Key, raw: Iterable[Readings]) -> tuple[Floats, Floats]:
@@ -169,36 +169,36 @@ def unit(sensor: str) -> str:
     return "share" if stem in ("utilization", "fan", "pressure") else next((u for end, u in UNITS.items() if stem.endswith(end)), "")
 
 
-def lines(found: Sequence[Watched], width: int = 100) -> list[str]:
+def lines(watched: Sequence[Watched], width: int = 100) -> list[str]:
     """A block per device: least, mean and most of each sensor, what happened, throttle reasons, its energy."""
     told: list[str] = []
-    for one in found:
+    for one in watched:
         told += ["", one.name, *_table(one, width), *(piece for note in notes(one) for piece in _wrapped(note, width))]
     return told or ["nothing was read"]
 
 
-def notes(one: Watched) -> list[str]:
+def notes(watched: Watched) -> list[str]:
     """What happened to a device, its throttle reasons and its energy, in a line each."""
-    held = [f"throttled by {name}: {share:.1%} of the time" for name, share in one.held.items() if name != "idle"]
-    return [*(f"! {text}" for text in events(one)), *held, *_energy_said(one.energy)]
+    held = [f"throttled by {name}: {share:.1%} of the time" for name, share in watched.held.items() if name != "idle"]
+    return [*(f"! {text}" for text in events(watched)), *held, *_energy_said(watched.energy)]
 
 
-def events(one: Watched) -> list[str]:
+def events(watched: Watched) -> list[str]:
     """Errors that sensors told: codes with their meaning, counters that are not 0, a link that changed, values that cannot be."""
-    found = list[str]()
-    for s in (s for s in one.sensors if s.count):
+    texts = list[str]()
+    for s in (s for s in watched.sensors if s.count):
         stem = s.name.partition(".")[0]
         low, high = value(s.name, s.low), value(s.name, s.high)
         if s.name in CODES:
-            found += [_xid(f"{code:.0f}") for code in sorted(s.codes) if code]
+            texts += [_xid(f"{code:.0f}") for code in sorted(s.codes) if code]
         elif s.name in PLAUSIBLE and not PLAUSIBLE[s.name][0] <= s.low <= s.high <= PLAUSIBLE[s.name][1]:
-            found.append(f"{s.name} read {low} to {high}, which cannot be: its mean stands for nothing")
+            texts.append(f"{s.name} read {low} to {high}, which cannot be: its mean stands for nothing")
         elif stem in LINK and s.low < s.high:
-            found.append(f"{s.name} was between {low} and {high}")
+            texts.append(f"{s.name} was between {low} and {high}")
         elif (stem in ERRORS or s.name in FLAGGED) and s.high:
             rose = f"rose by {value(s.name, s.high - s.low)} to {high}" if s.low < s.high else f"is {high} since before the watch"
-            found.append(f"{s.name} {rose}")
-    return found
+            texts.append(f"{s.name} {rose}")
+    return texts
 
 
 def _xid(code: str) -> str:
@@ -215,27 +215,27 @@ def averages(sensor: str) -> bool:
     return stem not in (*CODES, *ERRORS, *LINK, *GROWING) and sensor not in FLAGGED
 
 
-def _table(one: Watched, width: int) -> list[str]:
-    still = [s.name for s in one.sensors if s.count and s.low == s.high == 0 and s.name != "throttle"]
+def _table(watched: Watched, width: int) -> list[str]:
+    still = [s.name for s in watched.sensors if s.count and s.low == s.high == 0 and s.name != "throttle"]
     folded = set(still) if len(still) > FEW else set()
-    hidden = folded | {"throttle"} | ({"energy_j"} if one.energy and one.energy.source == "counter" else set())
-    rows = [s for s in one.sensors if s.count and s.name not in hidden]
+    hidden = folded | {"throttle"} | ({"energy_j"} if watched.energy and watched.energy.source == "counter" else set())
+    rows = [s for s in watched.sensors if s.count and s.name not in hidden]
     room = max([24, *(len(s.name) for s in rows)])
-    said = [f"  {'sensor':<{room}} {'least':>12} {'mean':>12} {'most':>12}  averaged over"] if rows else []
+    table = [f"  {'sensor':<{room}} {'least':>12} {'mean':>12} {'most':>12}  averaged over"] if rows else []
     for s in rows:
         cells = [value(s.name, s.low), value(s.name, s.mean) if averages(s.name) else "–", value(s.name, s.high)]
         shown = " ".join(f"{cell:>12}" for cell in cells)
-        said.append(f"  {s.name:<{room}} {shown}  {window(s.window_s)}".rstrip())
+        table.append(f"  {s.name:<{room}} {shown}  {window(s.window_s)}".rstrip())
     if folded:
-        said += _wrapped(f"0 throughout: {', '.join(still)}", width)
-    failed = absent([(s.name, s.reason) for s in one.sensors if s.count and s.reason], width, "at times no value")
-    return said + absent([(s.name, s.reason) for s in one.sensors if not s.count], width) + failed
+        table += _wrapped(f"0 throughout: {', '.join(still)}", width)
+    failed = absent([(s.name, s.reason) for s in watched.sensors if s.count and s.reason], width, "at times no value")
+    return table + absent([(s.name, s.reason) for s in watched.sensors if not s.count], width) + failed
 
 
-def absent(found: Iterable[tuple[str, str]], width: int = 100, what: str = "no value") -> list[str]:
+def absent(unavailable: Iterable[tuple[str, str]], width: int = 100, what: str = "no value") -> list[str]:
     """Sensors without a value by their reason: a line for each reason."""
     reasons: dict[str, list[str]] = {}
-    for name, reason in found:
+    for name, reason in unavailable:
         reasons.setdefault(reason, []).append(name)
     texts = (f"{what} of {', '.join(names)}: {reason}" for reason, names in reasons.items())
     return [line for text in texts for line in _wrapped(text, width)]
@@ -246,15 +246,15 @@ def window(window_s: float | None) -> str:
     return "" if window_s is None else "(now)" if window_s == 0 else show(window_s, "s")
 
 
-def _energy_said(found: energy.Energy | None) -> list[str]:
-    if found is None or found.joules is None:
+def _energy_said(spent: energy.Energy | None) -> list[str]:
+    if spent is None or spent.joules is None:
         return []
-    error = found.error_j or 0.0
-    how = "counter" if found.source == "counter" else "integral of power, which is taken to be monotonic between readings"
-    said = [f"energy {value('energy_j', found.joules)} ± {value('energy_j', error)} over {show(found.seconds, 's')}, by {how}"]
-    if found.integral_j is not None and found.difference is not None:
-        said.append(f"integral of power {value('energy_j', found.integral_j)}, {found.difference:+.1%} from the counter; "
-                    f"readings of power cover {found.sampled:.0%} of the time")
-    elif found.source == "integral":
-        said.append(f"readings of power cover {found.sampled:.0%} of the time")
-    return said + [notice.text for notice in found.notices]
+    error = spent.error_j or 0.0
+    how = "counter" if spent.source == "counter" else "integral of power, which is taken to be monotonic between readings"
+    parts = [f"energy {value('energy_j', spent.joules)} ± {value('energy_j', error)} over {show(spent.seconds, 's')}, by {how}"]
+    if spent.integral_j is not None and spent.difference is not None:
+        parts.append(f"integral of power {value('energy_j', spent.integral_j)}, {spent.difference:+.1%} from the counter; "
+                    f"readings of power cover {spent.sampled:.0%} of the time")
+    elif spent.source == "integral":
+        parts.append(f"readings of power cover {spent.sampled:.0%} of the time")
+    return parts + [notice.text for notice in spent.notices]

@@ -9,6 +9,7 @@ from hotlap.core.show import charts, telemetry
 from hotlap.core.show.bands import Band, Time, bands, figure, range_said, sensor_chart
 from hotlap.core.show.table import Cell, Column, Table, html
 from hotlap.core.show.telemetry import Sensor, Watched
+from hotlap.core.show.words import counted
 from hotlap.core.store.bundle import Bundle
 
 DRAWN = (  # stem of the sensor, unit, name, whether the axis begins at zero
@@ -19,15 +20,15 @@ FIRST = ("", ".sm", ".average", ".package0", ".package-0")  # parts of a sensor,
 SAID = 3  # devices that the lead tells the energy of
 
 
-def lead(found: Sequence[Watched]) -> str:
+def lead(watched: Sequence[Watched]) -> str:
     """What was watched, in a sentence."""
-    spent = [f"{one.name} used {telemetry.value('energy_j', one.energy.joules)}" for one in found if one.energy and one.energy.joules]
-    sensors = sum(1 for one in found for s in one.sensors if s.count)
-    said = f"{sensors} sensors of {len(found)} device{'s' * (len(found) != 1)} were read" + "".join(f"; {text}" for text in spent[:SAID])
+    spent = [f"{one.name} used {telemetry.value('energy_j', one.energy.joules)}" for one in watched if one.energy and one.energy.joules]
+    sensors = sum(1 for one in watched for s in one.sensors if s.count)
+    said = f"{sensors} sensors of {counted(len(watched), 'device')} were read" + "".join(f"; {text}" for text in spent[:SAID])
     return f'<p class="lead">{escape(said)}.</p>'
 
 
-def section(bundle: Bundle, found: Sequence[Watched]) -> str:
+def section(bundle: Bundle, watched: Sequence[Watched]) -> str:
     """Per device: charts, energy and what held it down, then every sensor."""
     drawable = bands(bundle)
     spans = [band.times_s for band in drawable.values() if len(band.times_s)]
@@ -35,7 +36,7 @@ def section(bundle: Bundle, found: Sequence[Watched]) -> str:
         return "<p>No sensor gave a value.</p>"
     axis = Time(min(float(s[0]) for s in spans), max(float(s[-1]) for s in spans))
     parts = []
-    for one in found:
+    for one in watched:
         mine = {sensor: band for (device, sensor), band in drawable.items() if device == one.device}
         notes = "".join(f"<p>{escape(line.strip())}</p>" for line in telemetry.notes(one))
         parts.append(f'<h3>{escape(one.name)}</h3>{notes}<div class="plots">{_charts(mine, axis)}</div>{_table(one)}')

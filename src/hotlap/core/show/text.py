@@ -86,21 +86,21 @@ def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
 
 def _doubts(rows: Sequence[Row], run: str, width: int, color: bool) -> list[str]:
     """The most important, each with what to do; of a busy machine the banner speaks."""
-    found = [notice for notice in noticing.find(rows) if notice.code != "busy" or not noticing.busy(rows)]
+    notices = [notice for notice in noticing.find(rows) if notice.code != "busy" or not noticing.busy(rows)]
     lines: list[str] = []
     styles = {"error": "bad", "warning": "warn", "info": "dim"}
-    for notice in found[:NOTICES]:
+    for notice in notices[:NOTICES]:
         action = f" → {notice.action}" if notice.action else ""
         seen = f": {notice.seen}" if notice.seen else ""
         lines += _named(notice.word, f"{noticing.which(notice, rows)}{seen}{action}", styles[notice.severity], width, color)
-    if len(found) > NOTICES:
-        lines.append(layout.painted(f"{words.counted(len(found) - NOTICES, 'more notice')}: hotlap explain {run}".rstrip(), "dim", color))
+    if len(notices) > NOTICES:
+        lines.append(layout.painted(f"{words.counted(len(notices) - NOTICES, 'more notice')}: hotlap explain {run}".rstrip(), "dim", color))
     return lines
 
 
-def _named(name: str, said: str, style: str, width: int, color: bool) -> list[str]:
+def _named(name: str, sentence: str, style: str, width: int, color: bool) -> list[str]:
     first = f"{name:<12}  "
-    pieces = layout.paragraph(first, said, width)
+    pieces = layout.paragraph(first, sentence, width)
     return [layout.painted(first, style, color) + pieces[0][len(first) :], *pieces[1:]]
 
 

@@ -133,7 +133,7 @@ def _strips(row: Row, readings: Sequence[Readings], windows: Sequence[Window]) -
 
 def _curves(readings: Sequence[Readings], windows: Sequence[Window]) -> tuple[tuple[tuple[float, float], ...], ...]:
     """Readings within each round's own window."""
-    found = []
+    curves = []
     for window in windows:
         length = window.ended_s - window.began_s
         curve = tuple(
@@ -142,8 +142,8 @@ def _curves(readings: Sequence[Readings], windows: Sequence[Window]) -> tuple[tu
             for t, v in zip(one.times_s, one.values, strict=True)
             if v is not None and length > 0 and window.began_s <= t <= window.ended_s and math.isfinite(v)
         )
-        found.append(curve)
-    return tuple(found) if any(found) else ()
+        curves.append(curve)
+    return tuple(curves) if any(curves) else ()
 
 
 def _clocks(row: Row, windows: Sequence[Window]) -> tuple[tuple[tuple[float, float], ...], ...]:

@@ -170,9 +170,9 @@ def why(row: Row) -> str:
     return clean(gaps.why(row.case, row.gap))
 
 
-def term(one: Term) -> str:
+def term(term: Term) -> str:
     """One term of a limit; a bare count has no decimals that say nothing."""
-    return f"{clean(one.name)} {f'{one.value:g}' if one.unit == '' else quantity(one.value, one.unit)}"
+    return f"{clean(term.name)} {f'{term.value:g}' if term.unit == '' else quantity(term.value, term.unit)}"
 
 
 def state(row: Row) -> str:

@@ -32,7 +32,7 @@ METHOD = (
 
 def _html(report: Report) -> str:
     of_kinds = dict.fromkeys(kind.METHOD for kind, _ in report.known.values() if kind.METHOD)
-    measured = said(report.rows) + report.each(lambda side: table(side.rows)) if report.measured else ""
+    measured = description(report.rows) + report.each(lambda side: table(side.rows)) if report.measured else ""
     return "".join(f"<p>{text}</p>" for text in of_kinds) + measured
 
 
@@ -80,7 +80,7 @@ def _span(values: Sequence[int]) -> str:
     return str(values[0]) if min(values) == max(values) else f"{min(values)} to {max(values)}"
 
 
-def said(rows: Sequence[Row]) -> str:
+def description(rows: Sequence[Row]) -> str:
     """The method in a few sentences, of what was used."""
     used = sorted({one.method for row in rows for one in row.result.rounds if one.method})
     items = "".join(f"<dt><code>{text(name)}</code></dt><dd>{text(METHODS.get(name, 'not known to this version'))}</dd>" for name in used)

@@ -30,7 +30,7 @@ NO: Mapping[str, Better] = {}
 class Imported:
     """What came of a file: runs made, runs that were there, cases, and numbers that are none."""
 
-    made: list[str]
+    created: list[str]
     there: list[str]
     cases: dict[str, str]  # name → unit
     unreadable: int

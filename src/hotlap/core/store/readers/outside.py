@@ -49,7 +49,7 @@ class ImportEntry:
 class Outside:
     """What came of a file: runs made and there before, kernels that are cases of ours and others, launches, those that did not end."""
 
-    made: list[str]
+    created: list[str]
     there: list[str]
     mapped: list[str]
     others: list[str]
