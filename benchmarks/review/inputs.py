@@ -163,25 +163,27 @@ def foreign() -> dict[str, str]:
     }  # fmt: skip
 
 
-def _decoder(kind: str, hidden: int, layers: int, heads: int, kv: int, inner: int, words: int, **more: Any) -> dict[str, Any]:
-    return {"model_type": kind, "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv, "intermediate_size": inner, "vocab_size": words, "torch_dtype": "bfloat16", **more}
+def _decoder(kind: str, sizes: tuple[int, int, int, int, int, int], **more: Any) -> dict[str, Any]:
+    """`sizes`: hidden, layers, heads, heads of keys and values, inner, vocabulary."""
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size", "vocab_size")
+    return {"model_type": kind, **dict(zip(names, sizes, strict=True)), "torch_dtype": "bfloat16", **more}
 
 
 def configurations() -> dict[str, dict[str, Any]]:
     """Name → fields of config.json, as the public model cards state them, or the default classes of transformers and diffusers."""
     vision = {"model_type": "siglip_vision_model", "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16, "image_size": 896, "patch_size": 14}
     return {
-        "phi3-mini": _decoder("phi3", 3072, 32, 32, 32, 8192, 32064, sliding_window=2047),
+        "phi3-mini": _decoder("phi3", (3072, 32, 32, 32, 8192, 32064), sliding_window=2047),
         "gemma3-4b": {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}, "vision_config": vision},
         "falcon-7b": {"model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "vocab_size": 65024, "multi_query": True, "parallel_attn": True, "new_decoder_architecture": False, "bias": False, "alibi": False},
-        "command-r": _decoder("cohere", 8192, 40, 64, 64, 22528, 256000, logit_scale=0.0625, use_qk_norm=False, tie_word_embeddings=True),
-        "granite-3.1-8b": _decoder("granite", 4096, 40, 32, 8, 12800, 49155, attention_multiplier=0.0078125, embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=16.0, tie_word_embeddings=True),
-        "granite-moe-3b": _decoder("granitemoe", 1536, 32, 24, 8, 512, 49155, num_local_experts=40, num_experts_per_tok=8, tie_word_embeddings=True),
+        "command-r": _decoder("cohere", (8192, 40, 64, 64, 22528, 256000), logit_scale=0.0625, use_qk_norm=False, tie_word_embeddings=True),
+        "granite-3.1-8b": _decoder("granite", (4096, 40, 32, 8, 12800, 49155), attention_multiplier=0.0078125, embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=16.0, tie_word_embeddings=True),
+        "granite-moe-3b": _decoder("granitemoe", (1536, 32, 24, 8, 512, 49155), num_local_experts=40, num_experts_per_tok=8, tie_word_embeddings=True),
         "mamba-2.8b": {"model_type": "mamba", "hidden_size": 2560, "num_hidden_layers": 64, "intermediate_size": 5120, "state_size": 16, "conv_kernel": 4, "time_step_rank": 160, "vocab_size": 50280, "expand": 2},
-        "qwen2-vl-7b": _decoder("qwen2_vl", 3584, 28, 28, 4, 18944, 152064, vision_config={"depth": 32, "embed_dim": 1280, "num_heads": 16, "mlp_ratio": 4, "hidden_size": 3584, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2}),
+        "qwen2-vl-7b": _decoder("qwen2_vl", (3584, 28, 28, 4, 18944, 152064), vision_config={"depth": 32, "embed_dim": 1280, "num_heads": 16, "mlp_ratio": 4, "hidden_size": 3584, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2}),
         "sdxl-unet": {"_class_name": "UNet2DConditionModel", "sample_size": 128, "in_channels": 4, "out_channels": 4, "block_out_channels": [320, 640, 1280], "layers_per_block": 2, "cross_attention_dim": 2048, "attention_head_dim": [5, 10, 20], "transformer_layers_per_block": [1, 2, 10],
             "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"], "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"], "addition_embed_type": "text_time", "addition_time_embed_dim": 256, "projection_class_embeddings_input_dim": 2816, "use_linear_projection": True, "norm_num_groups": 32},
-        "jamba-mini": _decoder("jamba", 4096, 32, 32, 8, 14336, 65536, num_experts=16, num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1, attn_layer_period=8, attn_layer_offset=4, mamba_d_state=16, mamba_d_conv=4, mamba_expand=2, mamba_dt_rank=256),
+        "jamba-mini": _decoder("jamba", (4096, 32, 32, 8, 14336, 65536), num_experts=16, num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1, attn_layer_period=8, attn_layer_offset=4, mamba_d_state=16, mamba_d_conv=4, mamba_expand=2, mamba_dt_rank=256),
     }  # fmt: skip
 
 
