@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 from msgspec.structs import replace
 
@@ -21,39 +20,68 @@ from hotlap.core.units import percent
 def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, gate: float | None = None) -> Comparison:
     """One case; `stop`: why no more pairs were measured; None while they are. `gate`: another than the test was planned for."""
     x, y = aligned(a, b)
-    lower, gate = a.better == "lower", turns.gate if gate is None else gate
-    base = Comparison(
+    gate = turns.gate if gate is None else gate
+    base = _base(a, b, gate)
+    plan, decision = sequential.trial(x, y, SequentialOptions(turns.difference, turns.gate, turns.most), ended=stop is not None)
+    if decision is None or plan is None:
+        return replace(base, reason=_failure(a, b) or _undecided(x, y, stop))
+    answered = _answered(base, decision)
+    notices = list(plan.notices) if answered.answer == "inconclusive" else []
+    return replace(answered, notices=notices, reason=_reason(plan, decision, (len(x), gate), stop))
+
+
+def fixed(a: Result, b: Result, difference: float, gate: float) -> Comparison:
+    """Of as many pairs as there are, their number not chosen by what they say: one look at all of them, with the whole level."""
+    x, y = aligned(a, b)
+    base = _base(a, b, gate)
+    plan, decision = sequential.fixed(x, y, SequentialOptions(difference, gate))
+    if decision is None or plan is None:
+        return replace(base, reason=_failure(a, b) or _undecided(x, y, Stop("rounds_max"), ""))
+    answered = _answered(base, decision)
+    pairs = f"{len(x)} pairs"
+    if answered.answer == "inconclusive":
+        apart, reach = _apart(decision, gate), _reach(decision)
+        unseen = apart or (f"a change of up to {percent(reach)} may be there" if reach else "")
+        return replace(answered, reason="; ".join(filter(None, (unseen, f"no answer from {pairs}"))))
+    basis = f"within ± {percent(difference)}" if answered.answer == "same" else f"the whole interval is beyond {_threshold(gate)}"
+    return replace(answered, reason=f"{basis}, by {pairs}")
+
+
+def _base(a: Result, b: Result, gate: float) -> Comparison:
+    x, y = aligned(a, b)
+    return Comparison(
         case=a.case, a=_summary(x, a), b=_summary(y, b), answer="inconclusive", metric=a.metric, unit=a.unit, better=a.better, gate=gate,
         replicates="pairs", n_a=len(x), n_b=len(y),
     )
-    plan, decision = sequential.trial(x, y, SequentialOptions(turns.difference, turns.gate, turns.most), ended=stop is not None)
-    if decision is None or plan is None:
-        why = next((r.reason for r in (a, b) if r.reason and not r.values), "")
-        return replace(base, reason=why or _undecided(x, y, stop))
+
+
+def _answered(base: Comparison, decision: Decision) -> Comparison:
+    """With the ratio and its interval, and the answer that they give."""
     ratio, low, high = decision.ratio, decision.low, decision.high
-    if lower:
+    if base.better == "lower":
         ratio, low, high = (1 / v if v else None for v in (ratio, high, low))
     base = replace(base, ratio=ratio, low=low, high=high, p=decision.p, resolvable=decision.resolvable)
     base = replace(base, a_value=base.a.median, b_value=_scaled(base.a.median, decision.ratio))
-    way = beyond(low, high, gate)
-    if way:
-        return replace(base, answer="faster" if way == "larger" else "slower", reason=_reason(plan, decision, (len(x), gate), stop))
-    answer: Literal["same", "inconclusive"] = "same" if decision.answer == "same" else "inconclusive"
-    notices = list(plan.notices) if answer == "inconclusive" else []
-    return replace(base, answer=answer, notices=notices, reason=_reason(plan, decision, (len(x), gate), stop))
+    if way := beyond(low, high, base.gate):
+        return replace(base, answer="faster" if way == "larger" else "slower")
+    return replace(base, answer="same" if decision.answer == "same" else "inconclusive")
+
+
+def _failure(a: Result, b: Result) -> str:
+    return next((r.reason for r in (a, b) if r.reason and not r.values), "")
 
 
 def _scaled(value: float | None, ratio: float | None) -> float | None:
     return value * ratio if value is not None and ratio is not None else None
 
 
-def _undecided(x: Sequence[float], y: Sequence[float], stop: Stop | None) -> str:
+def _undecided(x: Sequence[float], y: Sequence[float], stop: Stop | None, ended: str | None = None) -> str:
     """Why a test could not even be planned."""
     lost = sum(value <= 0 for value in (*x, *y))
     if lost:
         return f"{lost} of {2 * len(x)} values are zero or negative: there is no ratio of them"
     if len(x) < PILOT:
-        return f"{sequential.FEWEST if stop else PILOT} pairs are needed, there are {len(x)}{_ended(stop)}"
+        return f"{sequential.FEWEST if stop else PILOT} pairs are needed, there are {len(x)}{_ended(stop) if ended is None else ended}"
     return f"the noise takes more than {sequential.MOST} pairs: look for a larger change with --resolve, or stop background load"
 
 
@@ -65,9 +93,8 @@ def _reason(plan: SequentialDesign, decision: Decision, seen: tuple[int, float],
         basis = f"within ± {percent(plan.difference)}" if decision.answer == "same" else f"the whole interval is beyond {_threshold(gate)}"
         return f"{basis}, at the look after {decision.pairs} of {_pairs(count, plan)}"
     parts = []
-    if decision.low and decision.high and (decision.low > 1 or decision.high < 1):
-        ends = sorted(abs(end - 1) for end in (decision.low, decision.high))
-        parts.append(f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(gate)}")
+    if apart := _apart(decision, gate):
+        parts.append(apart)
     elif unseen := _reach(decision):
         parts.append(f"a change of up to {percent(unseen)} may be there")
     parts.append(f"no answer after {_pairs(count, plan)}{_ended(stop)}")
@@ -75,6 +102,14 @@ def _reason(plan: SequentialDesign, decision: Decision, seen: tuple[int, float],
         wanted = max(decision.resolvable or 0.0, plan.difference) * 1.25
         parts.append(f"more pairs (--budget), less background load, or a larger --resolve, as in '{wanted * 100:.2g} %', would answer")
     return "; ".join(parts)
+
+
+def _apart(decision: Decision, gate: float) -> str:
+    """That there is a change whose size is not sure enough; "" where there may be none."""
+    if not decision.low or not decision.high or decision.low <= 1 <= decision.high:
+        return ""
+    ends = sorted(abs(end - 1) for end in (decision.low, decision.high))
+    return f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(gate)}"
 
 
 def _pairs(count: int, plan: SequentialDesign) -> str:

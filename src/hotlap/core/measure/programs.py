@@ -13,18 +13,16 @@ from hotlap.core.errors import HotlapError, NotSupported
 from hotlap.core.measure.loop import CaseBudget
 from hotlap.core.measure.process import WorkerProcess
 from hotlap.core.measure.protocol import CaseDone, CaseStarted, Job, RoundDone, RoundFailed
-from hotlap.core.measure.targets.base import Clock, Target
+from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.workloads.command import CommandProgram
 from hotlap.core.record import Case, Check, Samples
 from hotlap.core.stats.summary import autocorrelation
 
 
-def timed(program: CommandProgram, clock: Clock) -> float:
+def timed(program: CommandProgram) -> float:
     """One execution: its wall time in s, or the number that it printed, in its unit. Raises NotSupported with the reason."""
-    began_s = clock.now()
-    program.once()
-    ended_s = clock.now()
-    return ended_s - began_s if program.read == "wall" else program.value()
+    done = program.once()
+    return done.seconds if program.read == "wall" else program.value()
 
 
 def measure(target: Target, case: Case, budget: CaseBudget, most_s: float | None = None) -> Samples:
@@ -48,14 +46,14 @@ def _executed(program: CommandProgram, target: Target, budget: CaseBudget, blank
     watch.others()
     began_s = clock.now()
     if budget.round == 0:
-        values.append(timed(program, clock))
+        values.append(timed(program))
         if most_s is None or clock.now() - began_s <= most_s:
             values.clear()
             began_s = clock.now()
             watch.others()
     warm = int(budget.round == 0 and not values)
     while not values or clock.now() < began_s + budget.seconds:
-        values.append(timed(program, clock))
+        values.append(timed(program))
         disturbed += watch.crowded()
     executions = f"{program.runs} execution{'' if program.runs == 1 else 's'}"
     return _with(

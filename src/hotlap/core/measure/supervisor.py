@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -113,12 +114,34 @@ class Process:
 def kill(process: subprocess.Popen[bytes]) -> None:
     """The process and all that it started: a program under measurement must not go on using the device."""
     if hasattr(os, "killpg"):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_session(process.pid)
     else:
         process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=DIES_S)
+
+
+def kill_session(leader: int) -> None:
+    """The group that a process leads, and those of its descendants that lead their own, as a program under measurement does."""
+    below = _descendants(leader)
+    for pid in (leader, *below):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(pid) == pid:
+                os.killpg(pid, signal.SIGKILL)
+            else:
+                os.kill(pid, signal.SIGKILL)
+
+
+def _descendants(ancestor: int) -> list[int]:
+    """By /proc; [] where there is none."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    below, level = list[int](), {ancestor}
+    while level := {pid for pid, parent in parents.items() if parent in level}:
+        below += sorted(level)
+    return below
 
 
 def together(do: Callable[[A], B], each: Sequence[A], meanwhile: Callable[[], None] = lambda: None) -> list[B]:

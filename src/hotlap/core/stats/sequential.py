@@ -5,6 +5,7 @@
     design    looks and their boundaries, so that peeking at every look keeps the level
     decide    what the pairs so far say
     trial     all of it, from the pairs alone
+    fixed     the same of a number of pairs that was fixed beforehand
 
 Pairs are run A B, B A, A B …, and values are compared on logarithms.
 """
@@ -263,6 +264,15 @@ def trial(a: ArrayLike, b: ArrayLike, asked: SequentialOptions, ended: bool = Fa
         plan = design(sd, asked.difference, gate=asked.gate, pilot=PILOT, most=asked.most)
     except ValueError:
         return None, None
+    return plan, decide(plan, x, y)
+
+
+def fixed(a: ArrayLike, b: ArrayLike, asked: SequentialOptions) -> tuple[SequentialDesign | None, Decision | None]:
+    """What pairs say whose number was fixed beforehand: one look, at the last of them. None below 6, and for values not above zero."""
+    x, y = finite(a), finite(b)
+    if len(x) < FEWEST or min(x.min(), y.min()) <= 0:
+        return None, None
+    plan = _planned(max(noise(x, y), QUIETEST), asked.difference, asked.gate, (len(x),), (0.0, ALPHA * CAREFUL))
     return plan, decide(plan, x, y)
 
 

@@ -49,7 +49,7 @@ def command(text: str, how: dict[str, object]) -> Arm:
 
     def once(number: int) -> list[Samples]:
         began_s = host.clock.now()
-        value = programs.timed(program, host.clock)
+        value = programs.timed(program)
         return [Samples(
             case=case.id, device=host.device.key, round=number, seconds=[value], method="program", began_s=began_s,
             ended_s=host.clock.now(), resolution_s=host.timer_resolution_s, variant=program.read,

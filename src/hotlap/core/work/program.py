@@ -32,6 +32,8 @@ def command_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
         return "scale", "'scale' is 0, which makes every number 0; leave it out, or give what leads to the unit, as in 1e9 from GB/s to B/s"
     if read == "wall":
         return _wall_fault(params)
+    if params.get("output", "pipe") != "pipe":
+        return "output", f"read = '{read}' needs the program's output: leave out output = '{params['output']}'"
     if not expression:
         what = "a regular expression" if read == "pattern" else "a JSON pointer, as in /results/0/rate,"
         return "read", f"read = '{read}' needs 'expression', {what} that finds the number in the program's output"
@@ -91,6 +93,13 @@ WORKLOADS = (
             Param("scale", "float", "the number is multiplied by this to reach the unit", 1.0),
             Param("better", "str", "which way is better", "lower", choices=("lower", "higher")),
             Param("timeout", "float", "longest time for one execution", 60.0, unit="s", low=0.001),
+            Param(
+                "output", "str", "where its output goes: pipe: read and dropped; null: /dev/null; inherit: that of hotlap", "pipe",
+                choices=("pipe", "null", "inherit"), added_after_release=True,
+            ),
+            Param("prepare", "str", "run by the shell before each execution, not timed", "", added_after_release=True),
+            Param("conclude", "str", "run by the shell after each execution, not timed", "", added_after_release=True),
+            Param("ignore_failure", "bool", "an exit status other than 0 is no failure", False, added_after_release=True),
         ),
         "time", "s", "lower", _own, fault=command_fault,
         source="program", label=_command_line,

@@ -6,43 +6,51 @@ import json
 import math
 import os
 import re
-import subprocess
+import signal
 from typing import Any
 
 from hotlap.core.errors import InputError, NotSupported, nearest
+from hotlap.core.measure.spawn import Execution, Launcher, TimedOut, shell
 from hotlap.core.record import Case
 from hotlap.core.units import exact
-from hotlap.core.work.program import command_fault
+from hotlap.core.work.program import COMMAND, command_fault
 
 
 class CommandProgram:
     """A program as a case describes it. Raises InputError for a description that is not valid."""
 
     def __init__(self, case: Case) -> None:
-        p = case.params
-        if found := command_fault(p):  # a run made elsewhere may hold what a plan no longer may
-            raise InputError(found[1])
+        p = COMMAND.full(case.params)
+        if fault := command_fault(p):  # a run made elsewhere may hold what a plan no longer may
+            raise InputError(fault[1])
         self.argv, self.read, self.expression = [str(a) for a in _list(p["argv"])], str(p["read"]), str(p["expression"])
         self.folder, self.timeout_s = str(p["folder"]) or None, float(str(p["timeout"]))
-        self.scale = float(str(p["scale"]))
+        self.scale, self.ignores_failure = float(str(p["scale"])), bool(p["ignore_failure"])
+        self.prepare, self.conclude = str(p["prepare"]), str(p["conclude"])
         self.environment = {**os.environ, **_pairs(_list(p["environment"]))}
+        self.launcher = Launcher(self.argv, self.environment, self.folder, p["output"], self.timeout_s)
         self.output, self.runs = "", 0
 
-    def once(self) -> None:
+    def once(self) -> Execution:
+        """One execution, between what prepares and what concludes it. Raises NotSupported with the reason of a failure."""
+        self.hook("prepare", self.prepare)
         try:
-            done = subprocess.run(
-                self.argv, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                errors="replace", timeout=self.timeout_s, check=False,
-            )
-        except subprocess.TimeoutExpired:
+            done = self.launcher.once()
+        except TimedOut:
             limit = exact(self.timeout_s, "s")
             raise NotSupported(f"the program ran longer than its limit of {limit} and was ended; give it more with timeout") from None
         except (OSError, ValueError) as error:
-            raise NotSupported(f"the program cannot be run: {_why(error, self.folder)}") from error
-        if done.returncode != 0:
-            tail = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-            raise NotSupported(f"the program ended with status {done.returncode}: {tail[:200]}")
-        self.output, self.runs = done.stdout, self.runs + 1
+            raise NotSupported(f"the program cannot be run: {_why(error, self.argv[0], self.folder)}") from error
+        self.hook("conclude", self.conclude)
+        if done.status != 0 and not self.ignores_failure:
+            raise ProgramFailed(f"the program {ending(done)}", done.status)
+        self.output, self.runs = done.output, self.runs + 1
+        return done
+
+    def hook(self, name: str, text: str) -> None:
+        """A line of shell beside the program, where there is one. Raises ProgramFailed."""
+        if text and (done := shell(text, self.environment, self.folder)).status != 0:
+            raise ProgramFailed(f"{name} '{text}' {ending(done)}", done.status)
 
     def value(self) -> float:
         """The number in the last output, scaled. Raises NotSupported when it is not there."""
@@ -53,15 +61,32 @@ class CommandProgram:
         return found * self.scale
 
 
+class ProgramFailed(NotSupported):
+    """A program ended with another status than 0."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def ending(done: Execution) -> str:
+    """How a program ended, and its last words where they were kept."""
+    last = (done.errors.strip() or done.output.strip()).splitlines()
+    words = f": {last[-1][:200]}" if last else ""
+    if done.status < 0:
+        return f"was ended by {signal.Signals(-done.status).name}{words}"
+    return f"ended with status {done.status}{words}"
+
+
 class NoNumber(NotSupported):
     """The output has no number where it was asked for: the pointer or pattern is wrong, or the program prints something else."""
 
 
-def _why(error: Exception, folder: str | None) -> str:
+def _why(error: Exception, program: str, folder: str | None) -> str:
     """What the system said, and which of the two it was about: it names the folder and the program alike."""
     if folder and not os.path.isdir(folder):
         return f"there is no folder '{folder}'"
-    return str(error)
+    return f"there is no program '{program}'" if isinstance(error, FileNotFoundError) else str(error)
 
 
 def _list(value: Any) -> list[Any]:
