@@ -25,7 +25,7 @@ def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, gat
     plan, decision = sequential.trial(x, y, SequentialOptions(turns.difference, turns.gate, turns.most), ended=stop is not None)
     if decision is None or plan is None:
         return replace(base, reason=_failure(a, b) or _undecided(x, y, stop))
-    answered = _answered(base, decision)
+    answered = _answered(base, decision, gate)
     notices = list(plan.notices) if answered.answer == "inconclusive" else []
     return replace(answered, notices=notices, reason=_reason(plan, decision, (len(x), gate), stop))
 
@@ -37,7 +37,7 @@ def fixed(a: Result, b: Result, difference: float, gate: float) -> Comparison:
     plan, decision = sequential.fixed(x, y, SequentialOptions(difference, gate))
     if decision is None or plan is None:
         return replace(base, reason=_failure(a, b) or _undecided(x, y, Stop("rounds_max"), ""))
-    answered = _answered(base, decision)
+    answered = _answered(base, decision, gate)
     pairs = f"{len(x)} pairs"
     if answered.answer == "inconclusive":
         apart, reach = _apart(decision, gate), _reach(decision)
@@ -55,14 +55,14 @@ def _base(a: Result, b: Result, gate: float) -> Comparison:
     )
 
 
-def _answered(base: Comparison, decision: Decision) -> Comparison:
+def _answered(base: Comparison, decision: Decision, gate: float) -> Comparison:
     """With the ratio and its interval, and the answer that they give."""
     ratio, low, high = decision.ratio, decision.low, decision.high
     if base.better == "lower":
         ratio, low, high = (1 / v if v else None for v in (ratio, high, low))
     base = replace(base, ratio=ratio, low=low, high=high, p=decision.p, resolvable=decision.resolvable)
     base = replace(base, a_value=base.a.median, b_value=_scaled(base.a.median, decision.ratio))
-    if way := beyond(low, high, base.gate):
+    if way := beyond(low, high, gate):
         return replace(base, answer="faster" if way == "larger" else "slower")
     return replace(base, answer="same" if decision.answer == "same" else "inconclusive")
 

@@ -42,7 +42,7 @@ class TimedOut(Exception):
 
 
 class Launcher:
-    """A program that can be executed again and again. Raises OSError where the system cannot start it, ValueError for what is no argument."""
+    """A program to be executed again and again. Raises OSError where it cannot be started, ValueError for what is no argument."""
 
     def __init__(
         self, argv: Sequence[str], environment: Mapping[str, str], folder: str | None = None, output: Output = "null",
