@@ -1,22 +1,22 @@
-"""The glossary and the description of the bundle are held against the code, so that neither can go stale."""
+"""The glossary and the descriptions of keys are held against the code, so that neither can go stale."""
 
 from __future__ import annotations
 
 import ast
 import re
-import types
 import typing
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from hotlap.cli import main
 from hotlap.core import record
 from hotlap.core.show import notices
+from hotlap.core.store import schema
 
 ROOT = Path(__file__).resolve().parent.parent
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
-BUNDLE = (ROOT / "docs" / "bundle.md").read_text(encoding="utf-8")
 
 
 def section(title: str) -> set[str]:
@@ -67,27 +67,7 @@ def test_a_word_is_defined_once_in_its_section() -> None:
         assert len(words) == len(set(words)), f"defined twice under '{title}'"
 
 
-# ---------------------------------------------------------------- docs/bundle.md
-
-PLAIN = {str: "text", bool: "boolean", int: "integer", float: "number", types.NoneType: "null", typing.Any: "any"}
-
-
-def words(hint: typing.Any) -> str:
-    """A type as docs/bundle.md writes it."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint in PLAIN:
-        return PLAIN[hint]
-    if origin is typing.Literal:
-        return "one of " + ", ".join(f"`{a}`" for a in arguments)
-    if origin is list:
-        return f"list of {words(arguments[0])}"
-    if origin is dict:
-        return f"object of {words(arguments[1])}"
-    if hint == record.Value:
-        return "value"
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(words(a) for a in arguments)
-    return str(hint.__name__)
+# ---------------------------------------------------------------- keys of a bundle
 
 
 def kept(kind: type[record.Record]) -> Iterator[type[record.Record]]:
@@ -103,15 +83,13 @@ KEPT = sorted({k for root in (record.Run, record.Samples, record.Readings) for k
 
 
 @pytest.mark.parametrize("kind", KEPT, ids=lambda k: k.__name__)
-def test_bundle_document_has_every_key(kind: type[record.Record]) -> None:
-    parts = re.split(rf"^### {kind.__name__}$", BUNDLE, flags=re.MULTILINE)
-    assert len(parts) == 2, f"docs/bundle.md needs a section '### {kind.__name__}'"
-    table = re.split(r"^#", parts[1], maxsplit=1, flags=re.MULTILINE)[0]
-    rows = {name: (kind_, about) for name, kind_, about in re.findall(r"^- `(\w+)` \((.+?)\): (.+)$", table, re.MULTILINE)}
-    hints = typing.get_type_hints(kind)
-    assert {name: kind_ for name, (kind_, _) in rows.items()} == {f: words(hints[f]) for f in kind.__struct_fields__}
+def test_every_key_of_a_bundle_is_described(kind: type[record.Record], capsys: pytest.CaptureFixture[str]) -> None:
+    assert list(schema.about("hotlap.core.store")[kind.__name__]) == list(kind.__struct_fields__)
+    assert main(["schema", "bundle", kind.__name__]) == 0
+    rows = [line for line in capsys.readouterr().out.partition("\nkey ")[2].splitlines()[1:] if not line.startswith(" ")]
+    assert [line.split()[0] for line in rows] == [*schema.json_schema()["$defs"][kind.__name__]["properties"]]
+    assert all(len(re.split(r"  +", line)) == 3 for line in rows), "a key, its type, what it holds"
 
 
-def test_bundle_document_has_nothing_more() -> None:
-    assert set(re.findall(r"^### (\w+)$", BUNDLE, re.MULTILINE)) == {k.__name__ for k in KEPT}
-    assert set(re.findall(r"^## (\S+)$", BUNDLE, re.MULTILINE)) == {"run.json", "samples.jsonl", "readings.log"}
+def test_nothing_else_is_described() -> None:
+    assert set(schema.about("hotlap.core.store")) == {k.__name__ for k in KEPT}

@@ -3,6 +3,7 @@
 `verbs`: words of a command → what it does, its module (`add(parser)`, `run(args) -> exit code`), an example.
 `kinds`: a kind of run → the module that shows it (`hotlap.core.show.kinds.Kind`).
 `sections`: a part of the report of runs (`hotlap.core.show.sections.base.ReportSection`).
+`schemas`: a command → the JSON Schema of what its `--json` prints, a function.
 `implementers`: modules that prepare cases which users' own code implements (`hotlap.core.measure.workloads.base.Implementer`).
 """
 
@@ -36,6 +37,7 @@ class Feature(NamedTuple):
     kinds: Mapping[str, str] = {}
     sections: Mapping[str, str] = {}
     implementers: Mapping[str, str] = {}
+    schemas: Mapping[str, str] = {}
 
 
 KERNEL = "hotlap.kernels.cli.kernel"
@@ -93,6 +95,7 @@ FEATURES: Mapping[str, Feature] = {
             ),
         },
         kinds={"capture": "hotlap.traces.show.kind"},
+        schemas={"trace": "hotlap.traces.show.schema:json_schema"},
     ),
     "nodes": Feature(
         nouns={"node": Noun("a node's facts, rules over them, its telemetry", "inspect")},
@@ -121,6 +124,6 @@ FEATURES: Mapping[str, Feature] = {
 
 TABLE = {
     what: {name: line for feature in FEATURES.values() for name, line in getattr(feature, what).items()}
-    for what in ("kinds", "sections", "implementers")
+    for what in ("kinds", "sections", "implementers", "schemas")
 }
 """What `core.extend` takes."""

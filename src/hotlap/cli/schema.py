@@ -1,34 +1,34 @@
-"""hotlap schema [bundle | workloads [NAME …]]"""
+"""hotlap schema [TOPIC [NAME …]]"""
 
 from __future__ import annotations
 
 import argparse
 
 from hotlap.cli import terminal
-from hotlap.core import work
-from hotlap.core.errors import InputError
-from hotlap.core.show import workloads
-from hotlap.core.store.schema import json_schema
+from hotlap.core import extend, work
+from hotlap.core.show import schema, workloads
+from hotlap.features import TABLE
 
-TOPICS = {
-    "bundle": "JSON Schema 2020-12 of run.json, of a line of samples.jsonl and of a line of readings.log (default)",
-    "workloads": "every workload; with names, their parameters, defaults and values",
-}
+BUNDLE = {"bundle": "hotlap.core.store.schema:json_schema"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    about = "; ".join(f"{name}: {what}" for name, what in TOPICS.items())
-    parser.add_argument("topic", nargs="?", choices=TOPICS, default="bundle", help=about)
-    parser.add_argument("name", nargs="*", help="workloads: only these")
+    parser.description = f"{parser.description}. Without a topic it prints the JSON Schema of a bundle, with its history."
+    topics = ("workloads", *BUNDLE, *TABLE["schemas"])
+    about = "workloads and their parameters; or the keys of a bundle, or of the JSON of that command (--json: as JSON Schema 2020-12)"
+    parser.add_argument("topic", nargs="?", choices=topics, help=about)
+    parser.add_argument("name", nargs="*", help="only these workloads or records")
 
 
 def run(args: argparse.Namespace) -> int:
     """What files and plans hold, for people and for programs."""
     if args.topic == "workloads":
         return _workloads(args)
-    if args.name:
-        raise InputError(f"'{args.name[0]}' is one word too many: hotlap schema {args.topic}")
-    terminal.print_json(json_schema())
+    found = extend.resolve({**BUNDLE, **TABLE["schemas"]}[args.topic or "bundle"])()
+    if args.json or not args.topic:
+        terminal.print_json(found)
+    else:
+        print(schema.keys(found, args.name, terminal.width(), terminal.color()))
     return 0
 
 

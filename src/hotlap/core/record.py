@@ -310,7 +310,7 @@ class Verdict(Record, frozen=True, kw_only=True):
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """What is wrong or worth doing: the one type that judge, advise, trace and audits all emit."""
+    """What is wrong or worth doing: the one type that verdicts, traces and audits all give."""
 
     title: str
     detail: str = ""

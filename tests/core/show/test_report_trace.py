@@ -18,17 +18,12 @@ import pytest
 import trace_sample
 
 from hotlap.core.errors import MachineError
-from hotlap.core.record import Finding, Notice, Record
 from hotlap.core.show import pdf
+from hotlap.core.store.schema import about
 from hotlap.traces import writing
 from hotlap.traces.advice import trace as advising
 from hotlap.traces.advice.trace import Advice
-from hotlap.traces.arrivals import Late
-from hotlap.traces.bandwidth import Moved
-from hotlap.traces.breakdown import Breakdown
 from hotlap.traces.events import KERNEL, OTHER
-from hotlap.traces.meeting import GroupMismatch
-from hotlap.traces.ranks import RankSteps, Role
 from hotlap.traces.show import answer as trace_answer
 from hotlap.traces.show import flame as trace_flame
 from hotlap.traces.show import markdown as trace_markdown
@@ -36,7 +31,7 @@ from hotlap.traces.show import page as trace_page
 from hotlap.traces.show import perfetto as trace_perfetto
 from hotlap.traces.show import rows as trace_rows
 from hotlap.traces.show import scene as trace_scene
-from hotlap.traces.show import trace
+from hotlap.traces.show import schema, trace
 from hotlap.traces.show.page import RankBar
 from hotlap.traces.study import Study
 from hotlap.traces.timeline import Timeline
@@ -117,19 +112,13 @@ def test_findings_and_their_marks_go_together(made: Made) -> None:
     assert {study.events.names[int(study.events.name[place])] for place in waits.place} == {"cudaStreamSynchronize"}
 
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "trace-output.md"
-KINDS = (
-    trace_answer.Answers, trace_answer.Unused, GroupMismatch, Late, Moved, Role, RankSteps, trace_answer.Answer, trace_answer.Advised, trace_answer.Place, trace_answer.Kernel, trace_answer.Limit,
-    trace_answer.Step, trace_answer.Memory, trace_answer.Holder, Breakdown, Finding, Notice,
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_document_of_the_json_has_every_key(kind: type[Record]) -> None:
-    parts = re.split(rf"^### {kind.__name__}$", DOCUMENT.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert len(parts) == 2, f"docs/trace-output.md needs a section '### {kind.__name__}'"
-    table = re.split(r"^#", parts[1], maxsplit=1, flags=re.MULTILINE)[0]
-    assert re.findall(r"^- `(\w+)` \(", table, re.MULTILINE) == list(kind.__struct_fields__)
+def test_every_key_of_the_json_is_described() -> None:
+    printed, texts = schema.json_schema(), about("hotlap.traces.show")
+    assert set(printed["$defs"]) == set(texts)
+    for name, keys in texts.items():
+        record = printed["$defs"][name]
+        assert {key: one["description"] for key, one in record["properties"].items()} == keys
+        assert all(keys.values())
 
 
 # ---------------------------------------------------------------- page
