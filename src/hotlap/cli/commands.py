@@ -20,7 +20,7 @@ _CORE: Mapping[str, Verb] = {
     "schema": Verb("what a bundle holds, as JSON Schema; workloads and parameters", "hotlap.cli.schema", "hotlap schema workloads gemm"),
     "compare": Verb("case by case: faster, slower, same, or not known", "hotlap.cli.compare", "hotlap compare latest driver=570"),
     "ab": Verb("two commands or plans in turns, until the answer is sure", "hotlap.cli.ab", "hotlap ab 'python a.py' 'python b.py'"),
-    "gate": Verb("one verdict: against a limit, a baseline, the fleet, rules", "hotlap.cli.gate", "hotlap gate latest --baseline good"),
+    "gate": Verb("one verdict: against a limit, a baseline, the fleet, rules", "hotlap.cli.gate", "hotlap gate --against baseline:good"),
     "baseline save": Verb("what is normal, learnt from runs", "hotlap.cli.baseline", "hotlap baseline save driver=570", ("save",)),
     "baseline list": Verb("the baselines that are kept", "hotlap.cli.baseline", "hotlap baseline list", ("list",)),
     "baseline show": Verb("what a baseline holds as normal", "hotlap.cli.baseline", "hotlap baseline show good", ("show",)),

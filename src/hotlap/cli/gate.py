@@ -10,25 +10,25 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from hotlap.cli import looking, terminal
+from hotlap.cli import against, looking, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
-from hotlap.core.analysis import fleet, reference, standards, verdicts
+from hotlap.core.analysis import fleet, standards, verdicts
 from hotlap.core.analysis import rows as tables
-from hotlap.core.errors import InputError, nearest
+from hotlap.core.errors import InputError
 from hotlap.core.measure import session
-from hotlap.core.record import Baseline
+from hotlap.core.record import Baseline, Plan
 from hotlap.core.show import judgement, junit, kinds
 from hotlap.core.store import baselines, paths, select, when
 from hotlap.core.store import bundle as bundles
 
-STANDARDS = ("limit", "baseline", "baseline:NAME", "fleet", "FILE.toml")
-
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="*", help="which runs (default: latest)")
-    against = "what it is held against (default: the promoted baseline)"
-    parser.add_argument("--against", default="baseline", metavar="|".join(STANDARDS), help=against)
+    about = "what it is compared with (default: the promoted baseline); a FILE is a baseline or rules"
+    parser.add_argument("--against", default="baseline", metavar="|".join(against.NAMES), help=about)
+    match = "a baseline's runs of this host (default), or of machines of its class: processor, logical cores, device model, OS release"
+    parser.add_argument("--match", choices=("host", "class"), default="host", help=match)
     parser.add_argument("--share", metavar="SHARE", help="of the limit that passes, as in '80 %%' (with --against limit)")
     parser.add_argument("--gate", default="2 %", metavar="SHARE", help="smallest loss that fails (default: 2 %%)")
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
@@ -46,13 +46,14 @@ def run(args: argparse.Namespace) -> int:
     """One verdict per case and one per run; exit code 0 pass, 1 fail, 3 neither could be said."""
     _refuse(args)
     where = terminal.pairs(args.where, "a filter")
-    bundles = terminal.runs(args.run or ["latest"]) if not args.measure else [_measured(args, where)]
+    asked = against.read(args.against, paths.home())
+    bundles = [_measured(*_prepared(args, where, asked))] if args.measure else terminal.runs(args.run or ["latest"])
     for one in bundles:
         kind = kinds.of(one)
         if kind and not kind.CASES:
             raise InputError(kind.NO_GATE.format(run=one.run.id))
     known = _known(bundles) if args.against == "fleet" else None
-    held = [(bundle, _standard(bundle, args, known)) for bundle in bundles]
+    held = [(bundle, _standard(bundle, args, asked, known)) for bundle in bundles]
     judged = [verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as) for one, standard in held]
     if where and not any(one.rows for one in judged):
         raise select.no_match_error(bundles, where)
@@ -78,11 +79,16 @@ def _refuse(args: argparse.Namespace) -> None:
         raise InputError(f"--{given[0]} is for --measure PLAN, which measures first; the run to judge is there already")
     if args.share and args.against != "limit":
         raise InputError("--share is a share of the limit; give --against limit with it")
+    if args.match == "class" and args.against in ("limit", "fleet"):
+        raise InputError(f"--match is about a baseline's runs; leave it out with --against {args.against}")
     terminal.gate(args.gate)
+    _share(args.share)
+    if args.junit:
+        terminal.writable(Path(args.junit))
 
 
-def _measured(args: argparse.Namespace, where: dict[str, str]) -> bundles.Bundle:
-    """A run of its own, of the cases that are judged, cut to the budget."""
+def _prepared(args: argparse.Namespace, where: dict[str, str], asked: against.Against) -> tuple[Plan, session.SessionOptions]:
+    """The cases that are judged, cut to the budget: everything that can be refused is refused here."""
     plan, home, limit_s = plans.load(args.measure), paths.home(), math.inf
     if where:
         plan = plans.of_cases(plan, select.cases(plan, where))
@@ -92,6 +98,12 @@ def _measured(args: argparse.Namespace, where: dict[str, str]) -> bundles.Bundle
     options = session.SessionOptions(
         target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home, limit_s=limit_s,
     )
+    asked.check(plan, options, args.match, part=bool(where))
+    return plan, options
+
+
+def _measured(plan: Plan, options: session.SessionOptions) -> bundles.Bundle:
+    """A run of its own."""
     progress, options = Progress(sys.stderr), looking.before(plan, options, None)
     progress.begin(plan)
     try:
@@ -100,18 +112,11 @@ def _measured(args: argparse.Namespace, where: dict[str, str]) -> bundles.Bundle
         progress.end()
 
 
-def _standard(bundle: bundles.Bundle, args: argparse.Namespace, known: _Known | None) -> standards.Standard:
-    against, gate, home = args.against, terminal.gate(args.gate), paths.home()
-    kind, _, name = against.partition(":")
-    if against == "limit":
-        return standards.AgainstLimit(_share(args.share))
-    if kind == "baseline":
-        return reference.AgainstBaseline(baselines.load(name, home), bundle.run.machine, gate)
+def _standard(bundle: bundles.Bundle, args: argparse.Namespace, asked: against.Against, known: _Known | None) -> standards.Standard:
+    gate = terminal.gate(args.gate)
     if known:
         return fleet.AgainstFleet(fleet.latest(known.of_all, known.order, bundle.run.id), bundle.run.machine, gate, known.judged)
-    if against.endswith(".toml"):
-        return standards.rules(Path(against))
-    raise InputError(f"nothing can be held against '{against}'; {nearest(against, STANDARDS)}")
+    return asked.standard(bundle.run.machine, gate, args.match) or standards.AgainstLimit(_share(args.share))
 
 
 def _share(text: str | None) -> float | None:

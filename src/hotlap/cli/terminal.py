@@ -83,10 +83,15 @@ def page(out: str, content: str, as_json: bool) -> None:
     print(f"page    {out}", file=sys.stderr if as_json else sys.stdout)
 
 
-def write(path: Path, content: str) -> None:
-    """A file that the user asked for. Raises InputError where there is no such folder, MachineError when the system refuses."""
+def writable(path: Path) -> None:
+    """Raises InputError where a file cannot be written: there is no such folder, or it is one."""
     if not path.parent.is_dir() or path.is_dir():
         raise InputError(f"'{path}' cannot be written: {'it is a folder' if path.is_dir() else f'there is no folder {path.parent}'}")
+
+
+def write(path: Path, content: str) -> None:
+    """A file that the user asked for. Raises InputError where there is no such folder, MachineError when the system refuses."""
+    writable(path)
     try:
         path.write_text(content, encoding="utf-8")
     except OSError as error:

@@ -23,10 +23,12 @@ from hotlap.core.where import Cpu as Cpu
 from hotlap.core.where import Device as Device
 from hotlap.core.where import Look as Look
 from hotlap.core.where import Machine as Machine
+from hotlap.core.where import MachineClass as MachineClass
 from hotlap.core.where import Reading as Reading
 from hotlap.core.where import Readings as Readings
 from hotlap.core.where import Record as Record
 from hotlap.core.where import RunningProcess as RunningProcess
+from hotlap.core.where import machine_class as machine_class
 
 SCHEMA = 2
 METHOD = 2
@@ -307,6 +309,7 @@ class Verdict(Record, frozen=True, kw_only=True):
     ratio: float | None = None  # value ÷ reference, above 1 is better
     low: float | None = None  # 95 % interval of the ratio
     high: float | None = None
+    machine_class: MachineClass | None = None  # of the machines compared with; None: not matched by class
 
 
 class Finding(Record, frozen=True, kw_only=True):
@@ -444,6 +447,7 @@ class Reference(Record, frozen=True, kw_only=True):
     model: str = ""  # slug of the machine table, else the device's name
     target: str = ""
     host: str = ""
+    machine_class: MachineClass | None = None  # None: saved by 0.1
     metric: str = ""
     unit: str = ""
     better: Literal["higher", "lower"] = "higher"

@@ -76,6 +76,27 @@ class Machine(Record, frozen=True, kw_only=True):
     settings: dict[str, str] = {}  # environment variables and kernel settings that change speed
 
 
+class MachineClass(Record, frozen=True, kw_only=True):
+    """What machines share whose times are compared although their hosts have other names, as CI runners do."""
+
+    cpu: str = ""  # as the processor names itself
+    logical_cores: int | None = None
+    device: str = ""  # Device.model
+    os: str = ""  # with its release
+
+    @property
+    def text(self) -> str:
+        cores = f"{self.logical_cores} logical cores" if self.logical_cores else ""
+        return ", ".join(dict.fromkeys(part for part in (self.cpu, cores, self.device, self.os) if part))
+
+
+def machine_class(machine: Machine, device: Device | None) -> MachineClass:
+    """Of one device of a machine."""
+    return MachineClass(
+        cpu=machine.cpu.name, logical_cores=machine.cpu.threads, device=device.model if device else "", os=machine.os or machine.kernel,
+    )
+
+
 class RunningProcess(Record, frozen=True, kw_only=True):
     """A process of somebody else's, and what it took of the processor."""
 

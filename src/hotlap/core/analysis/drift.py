@@ -16,7 +16,7 @@ import numpy as np
 
 from hotlap.core.analysis.history import SIMULATED
 from hotlap.core.errors import HotlapError
-from hotlap.core.record import Allowance, Case, Device, Run
+from hotlap.core.record import Allowance, Case, Device, Machine, Run
 from hotlap.core.stats import drift
 from hotlap.core.stats.drift import Drift
 from hotlap.core.store import when
@@ -127,11 +127,16 @@ def allowance_of(name: str) -> tuple[str, float, str]:
 
 def _class(run: Run) -> str:
     devices = [one for one in run.machine.devices if one.key in run.devices] or [_host(run)]
+    return class_of(run.machine, devices)
+
+
+def class_of(machine: Machine, devices: Sequence[Device]) -> str:
+    """The row of the table for these devices of a machine."""
     if all(one.target == SIMULATED for one in devices):
         return "simulated"
     if all(one.kind == "gpu" for one in devices):
         return "gpu"
-    return "virtual" if run.machine.virtual else "dedicated"
+    return "virtual" if machine.virtual else "dedicated"
 
 
 def _host(run: Run) -> Device:

@@ -4,6 +4,9 @@ With at least 4 reference runs (or devices) a new one is a further draw from the
 centre ± t·s·√(1 + 1/n) of theirs (a prediction interval; Hahn and Meeker, Statistical Intervals, 1991, 4.2), on logarithms. With
 fewer, rounds are compared as `compare` does. Assumption: medians of runs are roughly lognormal; s is robust, so that one bad
 reference run neither hides a loss nor makes one.
+
+Runs of fewer than three days do not show what the level does from day to day: the interval then allows for the drift of the machine's
+class (`drift.toml`), as that of `compare` does.
 """
 
 from __future__ import annotations
@@ -12,12 +15,21 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_of
+from typing import Literal, NamedTuple
 
+import numpy as np
+from msgspec.structs import replace
+
+from hotlap.core import work
+from hotlap.core.analysis import drift
 from hotlap.core.analysis.compare import GATE
 from hotlap.core.analysis.matching import FEWEST_RUNS
 from hotlap.core.analysis.standards import unmeasured
-from hotlap.core.record import Baseline, Device, Machine, Reference, Row, Verdict, identity
+from hotlap.core.errors import InputError
+from hotlap.core.record import Baseline, Device, Machine, Plan, Reference, Row, Verdict, identity, machine_class
 from hotlap.core.stats import several
+from hotlap.core.stats.drift import FEWEST_DAYS, NORMAL, allowed
 from hotlap.core.stats.ratio import beyond, ratio
 from hotlap.core.stats.series import MAD_TO_SD
 from hotlap.core.stats.student import quantile, two_sided
@@ -25,6 +37,7 @@ from hotlap.core.units import percent, show
 
 NOISIEST = 0.10  # a case whose loss must be larger than this to be seen has not earned the right to gate
 ERROR_RATE = 0.05
+DAY = len("20261123")  # a run's id begins with the day on which it began
 
 
 @dataclass(frozen=True)
@@ -39,13 +52,25 @@ class ReferenceRatio:
     label: str  # what the reference is, in words
 
 
+Match = Literal["host", "class"]
+
+
+class Place(NamedTuple):
+    """Where a plan is to be measured."""
+
+    target: str  # by its name alone
+    machine: Machine
+    devices: Sequence[Device]
+
+
 @dataclass(frozen=True)
 class AgainstBaseline:
-    """What a baseline knows of this very device, else of its model, else nothing."""
+    """What a baseline knows of this very device, else of its model, else nothing; matched by class: of machines of the same class."""
 
     baseline: Baseline
     machine: Machine  # of the run
     gate: float = GATE
+    match: Match = "host"
 
     @property
     def name(self) -> str:
@@ -54,7 +79,11 @@ class AgainstBaseline:
     def judge(self, rows: Sequence[Row]) -> list[Verdict]:
         """A verdict per row; the error rate is held over all of them (Benjamini and Hochberg)."""
         found = [unmeasured(row) or self._held(row) for row in rows]
-        return decided([self._missed(row, one) for row, one in zip(rows, found, strict=True)], self.name, self.gate)
+        verdicts = decided([self._missed(row, one) for row, one in zip(rows, found, strict=True)], self.name, self.gate)
+        if self.match == "host":
+            return verdicts
+        seen = [machine_class(self.machine, device_of(self.machine, row)) for row in rows]
+        return [replace(one, machine_class=of) if one.ratio is not None else one for one, of in zip(verdicts, seen, strict=True)]
 
     def _missed(self, row: Row, answer: ReferenceRatio | Verdict) -> ReferenceRatio | Verdict:
         """A case that the baseline has and this run lacks was lost, not left out."""
@@ -69,6 +98,9 @@ class AgainstBaseline:
             one for one in self.baseline.references
             if one.case.id == row.case.id and one.target == row.result.target and (not row.result.unit or one.unit == row.result.unit)
         ]
+        if self.match == "class":
+            here = machine_class(self.machine, device)
+            return [one for one in same if one.machine_class == here], f"machines of its class ({here.text})"
         wanted = identity(row.device, row.result.target, self.machine.host)
         own = [one for one in same if one.identity == wanted and (not device or not one.serial or one.serial == device.serial)]
         if own:
@@ -81,8 +113,28 @@ class AgainstBaseline:
         runs = [values for one in references for values in one.runs.values()]
         if not runs:
             return Verdict(state="inconclusive", reason=f"the baseline {self.baseline.name} does not know it", against=self.name)
-        said = f"{len(runs)} run{'s' * (len(runs) > 1)} of {whose}"
-        return against(row, [statistics.median(values) for values in runs], runs, said, self.name)
+        if len(runs) < FEWEST_RUNS and any(notice.code == "one_process" for notice in row.result.notices):
+            reason = (
+                f"each run is one process, and {len(runs)} of them do not show how processes differ: {FEWEST_RUNS} runs are needed; "
+                "'hotlap baseline save RUN --add' adds more"
+            )
+            return Verdict(state="inconclusive", reason=reason, against=self.name)
+        text = f"{len(runs)} run{'s' * (len(runs) > 1)} of {whose}"
+        days = {run[:DAY] for one in references for run in one.runs}
+        held = against(row, [statistics.median(values) for values in runs], runs, text, self.name)
+        return held if isinstance(held, Verdict) or len(days) >= FEWEST_DAYS else self._drifting(row, held)
+
+    def _drifting(self, row: Row, held: ReferenceRatio) -> ReferenceRatio:
+        """Widened by what the level may do between the baseline's few days and now."""
+        device = device_of(self.machine, row)
+        name, share, _ = drift.allowance_of(drift.class_of(self.machine, [device] if device else []))
+        if not share:
+            return held
+        reach = float(allowed(share).widen(np.array(held.reach), 0.95))
+        score = NORMAL.inv_cdf(1 - ERROR_RATE / 2) * abs(held.log_ratio) / reach
+        p = max(held.p, 2 * (1 - NORMAL.cdf(score)))
+        label = f"{held.label}, with {percent(share)} for drift of a {name} machine"
+        return replace_of(held, reach=reach, p=p, label=label)
 
 
 def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]], text: str, name: str) -> ReferenceRatio | Verdict:
@@ -153,3 +205,56 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, gate: float) -> V
 
 def device_of(machine: Machine, row: Row) -> Device | None:
     return next((device for device in machine.devices if device.key == row.device), None)
+
+
+# ---------------------------------------------------------------- before anything is measured
+
+
+def check(baseline: Baseline, plan: Plan, here: Place, match: Match, part: bool = False) -> None:
+    """That the baseline can judge the plan on these devices. `part`: only a part of the cases is to be judged.
+
+    Raises InputError: another target, another device or class of machine, no case in common, a case that is gone.
+    """
+    name = f"the baseline {baseline.name}"
+    fits = [one for one in baseline.references if one.target == here.target]
+    if not fits:
+        has = ", ".join(sorted({one.target for one in baseline.references})) or "nothing"
+        raise InputError(f"{name} is of the target {has}, not {here.target}; give --target, or save one of runs on {here.target}")
+    fits = _of_class(fits, here, name) if match == "class" else _of_device(fits, here, name)
+    wanted = {case.id for case in plan.cases}
+    if not any(one.case.id in wanted for one in fits):
+        raise InputError(f"{name} knows no case of the plan '{plan.name}'; it has {_cases(fits)}")
+    runs = {run for one in fits if one.case.id in wanted for run in one.runs}
+    gone = [one for one in fits if one.case.id not in wanted and runs & one.runs.keys()]
+    if gone and not part:
+        raise InputError(
+            f"{name} has what the plan '{plan.name}' lacks: {_cases(gone)}; put it back into the plan, judge a part with --where, "
+            "or save the baseline anew with --replace"
+        )
+
+
+def _of_class(fits: Sequence[Reference], here: Place, name: str) -> list[Reference]:
+    classes = [machine_class(here.machine, device) for device in here.devices]
+    same = [one for one in fits if one.machine_class in classes]
+    if same:
+        return same
+    has = sorted({one.machine_class.text for one in fits if one.machine_class})
+    if not has:
+        raise InputError(f"{name} does not say of what class of machine it is: it was saved by Hotlap 0.1; save it anew from new runs")
+    more = f" and {len(has) - 1} more" if len(has) > 1 else ""
+    raise InputError(f"{name} is of another class of machine: {has[0]}{more}, here {classes[0].text}; save one of runs on this machine")
+
+
+def _of_device(fits: Sequence[Reference], here: Place, name: str) -> list[Reference]:
+    own = {identity(device.key, here.target, here.machine.host) for device in here.devices}
+    models = {device.model for device in here.devices}
+    same = [one for one in fits if one.identity in own or one.model in models]
+    if same:
+        return same
+    has = ", ".join(sorted({one.model for one in fits}))
+    raise InputError(f"{name} is of another device: {has}, here {', '.join(sorted(models))}; save one of runs on this machine")
+
+
+def _cases(references: Sequence[Reference]) -> str:
+    names = list(dict.fromkeys(work.label(one.case) for one in references))
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -11,7 +11,7 @@ import msgspec
 
 import hotlap
 from hotlap.core.errors import InputError, MachineError, SchemaError, nearest
-from hotlap.core.record import SCHEMA, Baseline, Reference, encode
+from hotlap.core.record import SCHEMA, Baseline, Reference, encode, machine_class
 from hotlap.core.store import files, lines, paths, select
 from hotlap.core.store.bundle import Bundle
 
@@ -36,7 +36,8 @@ def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None) 
                 device = devices.get(result.device)
                 reference = Reference(
                     case=result.case, device=result.device, serial=device.serial if device else "", model=device.model if device else "",
-                    target=result.target, host=bundle.run.machine.host, metric=result.metric, unit=result.unit, better=result.better,
+                    target=result.target, host=bundle.run.machine.host, machine_class=machine_class(bundle.run.machine, device),
+                    metric=result.metric, unit=result.unit, better=result.better,
                     runs={bundle.run.id: result.values},
                 )
                 known = references.get(_key(reference))
@@ -51,12 +52,17 @@ def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None) 
 
 
 def _key(reference: Reference) -> tuple[str, ...]:
-    return reference.case.id, reference.identity, reference.serial, reference.target, reference.metric, reference.unit
+    seen = reference.machine_class.text if reference.machine_class else ""
+    return reference.case.id, reference.identity, reference.serial, reference.target, reference.metric, reference.unit, seen
 
 
 def save(baseline: Baseline, home: Path) -> Path:
     """Writes it whole, then in place. Raises MachineError."""
-    path = _folder(home) / f"{baseline.name}.json"
+    return write(baseline, _folder(home) / f"{baseline.name}.json")
+
+
+def write(baseline: Baseline, path: Path) -> Path:
+    """The same as a file of the user's. Raises MachineError."""
     try:
         files.write_whole(path, msgspec.json.format(encode(baseline), indent=1) + b"\n")
     except OSError as error:
@@ -73,14 +79,31 @@ def load(name: str, home: Path) -> Baseline:
     path = _folder(home) / f"{name}.json"
     if not path.is_file():
         have = names(home)
-        raise InputError(f"there is no baseline '{name}'; {nearest(name, have) or 'none is saved yet: hotlap baseline save RUN --name N'}")
+        hint = f"a file is given without 'baseline:', as {name}" if Path(name).is_file() else nearest(name, have)
+        raise InputError(f"there is no baseline '{name}'; {hint or 'none is saved yet: hotlap baseline save RUN --name N'}")
+    return read(path)
+
+
+class _Head(msgspec.Struct):
+    """What is read of any version."""
+
+    schema: int = 0
+    hotlap: str = "of another version"
+    references: list[msgspec.Raw] | None = None
+
+
+def read(path: Path) -> Baseline:
+    """A baseline from its file. Raises SchemaError for one that cannot be read, InputError for a file that is none."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Baseline)
+        content = path.read_bytes()
+        head = msgspec.json.decode(content, type=_Head)
+        if head.references is None:
+            raise InputError(f"'{path}' is JSON but no baseline; 'hotlap baseline save RUN --to FILE' writes one")
+        if head.schema > SCHEMA:
+            raise SchemaError(f"{path} is of schema {head.schema}, written by Hotlap {head.hotlap}; this Hotlap reads up to {SCHEMA}")
+        return msgspec.json.decode(content, type=Baseline)
     except lines.UNREADABLE as error:
         raise SchemaError(f"{path}: not a baseline that can be read: {error}; save it again from its runs") from None
-    if found.schema > SCHEMA:
-        raise SchemaError(f"{path} is of schema {found.schema}, written by Hotlap {found.hotlap}; this Hotlap reads up to {SCHEMA}")
-    return found
 
 
 def names(home: Path) -> list[str]:

@@ -1,0 +1,61 @@
+"""What `--against` names: read, and held against the plan and the machine, before anything is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotlap.core.analysis import reference, standards
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.measure import session
+from hotlap.core.measure.machine.machine import fingerprint
+from hotlap.core.record import Baseline, Machine, Plan
+from hotlap.core.store import baselines
+
+NAMES = ("limit", "baseline", "baseline:NAME", "fleet", "FILE")
+
+
+@dataclass(frozen=True)
+class Against:
+    """One of: `kind`, a baseline, rules."""
+
+    kind: str
+    baseline: Baseline | None = None
+    rules: standards.AgainstRules | None = None
+
+    def standard(self, machine: Machine, gate: float, match: reference.Match) -> standards.Standard | None:
+        """What the rows of a run on this machine are compared with; None where the kind alone does not say."""
+        if self.baseline:
+            return reference.AgainstBaseline(self.baseline, machine, gate, match)
+        return self.rules
+
+    def check(self, plan: Plan, options: session.SessionOptions, match: reference.Match, part: bool) -> None:
+        """Raises InputError where it cannot judge what is about to be measured, and what places raises."""
+        spec, devices = session.places(plan, options)
+        if self.baseline:
+            reference.check(self.baseline, plan, reference.Place(spec.name, fingerprint(devices), devices), match, part)
+
+
+def read(text: str, home: Path) -> Against:
+    """A kind, a baseline by name, or a file: a baseline or rules, by its content. Raises InputError, SchemaError."""
+    kind, _, name = text.partition(":")
+    if text in ("limit", "fleet"):
+        return Against(text)
+    if kind == "baseline":
+        return Against(kind, baseline=baselines.load(name, home))
+    path = Path(text)
+    if path.is_file():
+        return _of_file(path)
+    if text in baselines.names(home):
+        raise InputError(f"there is no file '{text}'; the baseline of that name is baseline:{text}")
+    if path.suffix or "/" in text:
+        raise InputError(f"there is no file '{text}'; valid: {', '.join(NAMES)}")
+    raise InputError(f"nothing can be compared with '{text}'; {nearest(text, NAMES)}")
+
+
+def _of_file(path: Path) -> Against:
+    with path.open("rb") as file:
+        first = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if first == b"{":
+        return Against("baseline", baseline=baselines.read(path))
+    return Against("rules", rules=standards.rules(path))
