@@ -119,12 +119,12 @@ def judged(repository: Repository, named: int) -> str:
 Method = Callable[[Repository], tuple[str, int, BisectOutcome | None]]
 
 
-def row(method: str, one: Method, what: Scenario, options: argparse.Namespace) -> dict[str, Any]:
+def row(method: str, search: Method, what: Scenario, options: argparse.Namespace) -> dict[str, Any]:
     """Every method meets the same repositories."""
     answers, why, counts, held = Counter[str](), Counter[str](), list[int](), 0
     for number in range(options.searches):
         repository = Repository(np.random.default_rng((options.seed, number)), what, options.commits)
-        answer, count, found = one(repository)
+        answer, count, found = search(repository)
         answers[answer] += 1
         counts.append(count)
         if found and answer == UNSURE:

@@ -84,11 +84,11 @@ async def with_aiohttp(urls: list[str], cafile: str, count: int) -> int:
     tls = ssl.create_default_context(cafile=cafile)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=count)) as session:
 
-        async def one(url: str) -> int:
+        async def size(url: str) -> int:
             async with session.get(url, ssl=tls) as answer:
                 return len(await answer.read())
 
-        return await spread(urls, one, count)
+        return await spread(urls, size, count)
 
 
 async def with_httpx(urls: list[str], cafile: str, count: int) -> int:
@@ -99,10 +99,10 @@ async def with_httpx(urls: list[str], cafile: str, count: int) -> int:
     limits = httpx.Limits(max_connections=count, max_keepalive_connections=count)
     async with httpx.AsyncClient(verify=tls, limits=limits, trust_env=False) as session:
 
-        async def one(url: str) -> int:
+        async def size(url: str) -> int:
             return len((await session.get(url)).content)
 
-        return await spread(urls, one, count)
+        return await spread(urls, size, count)
 
 
 async def spread(urls: list[str], get: Callable[[str], Coroutine[Any, Any, int]], count: int) -> int:
@@ -155,7 +155,7 @@ def clients(port: int, where: tuple[str, int], reports: tuple[str, ...], rounds:
     return {"cpu_s": times, "ratio": statistics.median(ratios), "least": min(ratios), "most": max(ratios), "bytes": sizes.pop() / gets}
 
 
-def told(figures: dict[str, Any]) -> None:
+def show(figures: dict[str, Any]) -> None:
     import importlib.metadata
 
     for name, cpu_s in figures["cpu_s"].items():
@@ -240,7 +240,7 @@ def main() -> None:
             figures = asyncio.run(measure(ends, options.every, options.seconds))
         server.kill()
     if options.clients:
-        print(json.dumps(figures, indent=1)) if options.json else told(figures)
+        print(json.dumps(figures, indent=1)) if options.json else show(figures)
         return
     figures |= {"bmcs": options.bmcs, "reports": len(reports), "every_s": options.every, "promised_share": PROMISED_SHARE[options.reports]}
     if options.json:

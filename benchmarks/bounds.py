@@ -74,16 +74,16 @@ def main() -> None:
         sys.exit("not run, because pyarrow is not installed; pip install pyarrow")
     from research.fit import scores
 
-    found = list(groups(scores.folder()))
+    all_groups = list(groups(scores.folder()))
     print(f"{'family':<9} {'machine':<14} {'rows':>8} {'faster than the bound':>22} {'by more than 5 %':>17}")
-    for family, gpu in dict.fromkeys((g.family, g.gpu) for g in found):
-        ratio = np.concatenate([g.ratio for g in found if (g.family, g.gpu) == (family, gpu)])
+    for family, gpu in dict.fromkeys((g.family, g.gpu) for g in all_groups):
+        ratio = np.concatenate([g.ratio for g in all_groups if (g.family, g.gpu) == (family, gpu)])
         print(f"{family:<9} {gpu:<14} {np.isfinite(ratio).sum():>8,} {(ratio < 1).sum():>22,} {(ratio < 1 / (1 + FLOOR)).sum():>17,}")
-    ratio = np.concatenate([g.ratio for g in found])
+    ratio = np.concatenate([g.ratio for g in all_groups])
     print(f"{'all':<24} {np.isfinite(ratio).sum():>8,} {(ratio < 1).sum():>22,} {(ratio < 1 / (1 + FLOOR)).sum():>17,}")
     print(f"\nnot bounded, because the table lacks a figure: {np.isnan(ratio).sum():,}")
     print("\nkernels with rows that beat the bound by more than 5 %:")
-    for group in found:
+    for group in all_groups:
         beaten = group.ratio < 1 / (1 + FLOOR)
         if beaten.any():
             share = f"{beaten.sum():>5,} of {len(beaten):>7,}"

@@ -100,22 +100,23 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--windows", type=int, default=12)
     args = parser.parse_args()
-    found = measure(args.steps, args.pairs, args.windows)
+    figures = measure(args.steps, args.pairs, args.windows)
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
         return 0
 
     def more(name: str) -> str:
-        values = [found[name], found[f"{name}_low"], found[f"{name}_high"]]
+        values = [figures[name], figures[f"{name}_low"], figures[f"{name}_high"]]
         low, high = ("unknown" if v is None else f"{100 * (v - 1):+.1f} %" for v in values[1:])
         return f"{100 * (values[0] - 1):+.1f} %, 95 % interval {low} to {high}"
 
-    print(f"a run of {found['steps']} steps of {found['step_s'] * 1e3:.2f} ms, {found['pairs']} pairs with and without capture in turns")
+    pairs = f"{figures['pairs']} pairs with and without capture in turns"
+    print(f"a run of {figures['steps']} steps of {figures['step_s'] * 1e3:.2f} ms, {pairs}")
     print(f"inside     {more('inside')}; the profiler on and off {args.windows} times")
-    print(f"outside    {found['outside_s'] * 1e6:.1f} µs a step, {100 * found['outside_s'] / found['step_s']:.2f} %")
-    print(f"accounted  {100 * found['accounted']:.2f} % of a whole run in the median, {100 * found['accounted_most']:.2f} % at most")
+    print(f"outside    {figures['outside_s'] * 1e6:.1f} µs a step, {100 * figures['outside_s'] / figures['step_s']:.2f} %")
+    print(f"accounted  {100 * figures['accounted']:.2f} % of a whole run in the median, {100 * figures['accounted_most']:.2f} % at most")
     print(f"measured   {more('measured')}")
-    kept = found["accounted_most"] <= PROMISED_SHARE
+    kept = figures["accounted_most"] <= PROMISED_SHARE
     print(f"promised   at most {100 * PROMISED_SHARE:.0f} % of a whole run: {'kept' if kept else 'not kept'}")
     return 0 if kept else 1
 

@@ -42,7 +42,7 @@ WARM = np.array([0.03, 0.02, 0.01])
 class Cell(NamedTuple):
     """Many experiments of one kind: logarithms of A and B, estimates of equal builds, and which way a change goes."""
 
-    found: Estimates
+    estimates: Estimates
     way: Floats
 
 
@@ -53,7 +53,7 @@ def cell(rng: np.random.Generator, x: Floats, y: Floats) -> Cell:
 def called(cell: Cell, gate: float, change: float = 0.0, drift: Drift | None = None) -> float:
     """Share called different, or, of a change, called so in the right direction. A shift of all of B shifts the interval with it."""
     shift = math.log1p(change) * cell.way
-    found = cell.found
+    found = cell.estimates
     ends = {name: getattr(found, name) + shift for name in ("centre", "low", "high", "inner_low", "inner_high")}
     moved = found._replace(**ends, p=0 * shift)
     if drift is not None:

@@ -35,17 +35,17 @@ def main() -> int:
     rows = []
     for strength, columns, levels, published, fewest in PUBLISHED:
         began, busy = time.perf_counter(), time.process_time()
-        found = design([levels] * columns, strength)
+        array = design([levels] * columns, strength)
         took, busy = time.perf_counter() - began, time.process_time() - busy
-        missing = uncovered(found.rows, [levels] * columns, strength)
+        missing = uncovered(array.rows, [levels] * columns, strength)
         beside = "the fewest" if fewest else "best published"
-        more = len(found.rows) / published - 1
+        more = len(array.rows) / published - 1
         rows.append({
-            "strength": strength, "columns": columns, "levels": levels, "rows": len(found.rows), "beside": published, "what": beside,
+            "strength": strength, "columns": columns, "levels": levels, "rows": len(array.rows), "beside": published, "what": beside,
             "more": more, "uncovered": missing, "seconds": took, "cpu_seconds": busy,
         })  # fmt: skip
         if not args.json:
-            told = f"{len(found.rows):4} rows, {published:4} {beside} ({more:+.1%}), {missing} uncovered"
+            told = f"{len(array.rows):4} rows, {published:4} {beside} ({more:+.1%}), {missing} uncovered"
             print(f"{strength}-way, {columns:2} columns of {levels}: {told}, {busy:4.1f} of {took:4.1f} s", flush=True)
     if args.json:
         print(json.dumps(rows))

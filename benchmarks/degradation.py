@@ -77,7 +77,7 @@ def counted(named: NDArray[np.bool_], bad: dict[int, int]) -> Counts:
     }
 
 
-def said(name: str, counts: Counts) -> str:
+def line(name: str, counts: Counts) -> str:
     parts = []
     for what, (hit, of) in counts.items():
         low, high = binomial_interval(hit, of)
@@ -93,14 +93,14 @@ def main() -> None:
     options = parser.parse_args()
     fleet = Fleet((options.devices, options.metrics, options.days), options.seed)
     before = time.perf_counter()
-    found = trends(fleet.days * 86_400.0, fleet.blocks())
+    fitted = trends(fleet.days * 86_400.0, fleet.blocks())
     seconds = time.perf_counter() - before - fleet.making_s
     before = time.perf_counter()
-    verdicts = found.verdicts()
+    verdicts = fitted.verdicts()
     seconds += time.perf_counter() - before
     truth = np.zeros(verdicts.shape, dtype=bool)
     truth[list(fleet.bad), list(fleet.bad.values())] = True
-    held = (found.peers.low <= np.where(truth, np.expm1(SLOPE), 0.0)) & (found.peers.high >= np.where(truth, np.expm1(SLOPE), 0.0))
+    held = (fitted.peers.low <= np.where(truth, np.expm1(SLOPE), 0.0)) & (fitted.peers.high >= np.where(truth, np.expm1(SLOPE), 0.0))
     rows = {
         "against peers, this": counted(verdicts == 0, fleet.bad),
         "plain line alone, p ≤ 5 %": counted(fleet.least_squares, fleet.bad),
@@ -108,13 +108,13 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     extra = {
         "seconds": seconds, "making_seconds": fleet.making_s, "peak_mib": peak, "covered": float(held.mean()),
-        "resolvable": float(np.median(found.resolvable())), "steady": float((verdicts == 1).mean()),
+        "resolvable": float(np.median(fitted.resolvable())), "steady": float((verdicts == 1).mean()),
     }  # fmt: skip
     if options.json:
         print(json.dumps({"rows": rows, **extra}, indent=1))
         return
     print(f"{options.devices} devices × {options.metrics} metrics × {options.days} days, seed {options.seed}")
-    print("\n".join(said(name, counts) for name, counts in rows.items()))
+    print("\n".join(line(name, counts) for name, counts in rows.items()))
     print(f"intervals that hold the true trend: {held.mean():.2%}   smallest trend resolved, median: {extra['resolvable']:.3%} a month")
     print(f"called steady (within ± 0.1 % a month): {extra['steady']:.1%}")
     print(f"{seconds:.1f} s without making the values ({fleet.making_s:.1f} s); peak memory of the whole program {peak:.0f} MiB")

@@ -40,19 +40,19 @@ def reach(values: Sequence[float], group: int = GROUP) -> float | None:
 
 def published(folder: Path) -> dict[str, list[float]]:
     """The reach of each series, by machine."""
-    found: dict[str, list[float]] = defaultdict(list)
+    reaches: dict[str, list[float]] = defaultdict(list)
     with gzip.open(folder / "scipy_bench_series.jsonl.gz", "rt") as file:
         for line in file:
             row = json.loads(line)
             values = [v for v in row["y"] if v and v > 0]
             if len(values) >= FEWEST and (seen := reach(values)) is not None:
-                found[f"scipy-bench on {row['machine']}"].append(seen)
+                reaches[f"scipy-bench on {row['machine']}"].append(seen)
     series: dict[str, list[float]] = defaultdict(list)
     for point in sorted(json.loads((folder / "tigerbeetle.json").read_text()), key=lambda one: one["timestamp"]):
         for metric in point["metrics"]:
             series[metric["name"]].append(metric["value"])
-    found["tigerbeetle's nightly metrics"] = [seen for values in series.values() if (seen := reach(values)) is not None]
-    return found
+    reaches["tigerbeetle's nightly metrics"] = [seen for values in series.values() if (seen := reach(values)) is not None]
+    return reaches
 
 
 def _loop() -> None:

@@ -52,7 +52,7 @@ def row(name: str, named: set[int], pairs: set[tuple[int, int]], nodes: int, sec
     }
 
 
-def said(entry: dict[str, object]) -> str:
+def line(entry: dict[str, object]) -> str:
     hits = f"{'–':>5}{'':31}"
     if entry["recall"]:
         low, high = entry["recall"]  # type: ignore[misc]
@@ -116,7 +116,7 @@ def main() -> None:
         print(json.dumps({"rows": rows, "without_limit": notes, "peak_mib": peak}, indent=1))
         return
     print(f"{' × '.join(map(str, shape))} nodes, metrics, samples (8 metrics where bad nodes are others), seed {options.seed}")
-    print("\n".join(said(one) for one in rows))
+    print("\n".join(line(one) for one in rows))
     print(f"half slow, no limit: {'; '.join(notes)}")
     print(f"peak memory of the whole program, data included: {peak:.0f} MiB")
 

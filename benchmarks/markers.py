@@ -78,14 +78,14 @@ def taken(ways: dict[str, Callable[[int], None]], batch: int = BATCH) -> dict[st
 def measure() -> dict[str, float]:
     hotlap.marker.level = "off"
     off = taken({"loop": empty, "null": null, "marked": marked, "held": held, "plain": plain_calls, "decorated": decorated})
-    found = {
+    costs = {
         "contextlib.nullcontext": off["null"] - off["loop"], "marker off": off["marked"] - off["loop"],
         "marker off, made once": off["held"] - off["loop"], "decorator off, per call": off["decorated"] - off["plain"],
     }  # fmt: skip
     try:
         import torch
     except ImportError:
-        return found
+        return costs
     record = torch.profiler.record_function
 
     def recorded(count: int) -> None:
@@ -95,24 +95,24 @@ def measure() -> dict[str, float]:
 
     hotlap.marker.level = "all"
     on = taken({"loop": empty, "record": recorded, "marked": marked}, 2_000)
-    found |= {"record_function": on["record"] - on["loop"], "marker on": on["marked"] - on["loop"]}
+    costs |= {"record_function": on["record"] - on["loop"], "marker on": on["marked"] - on["loop"]}
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         on = taken({"loop": empty, "record": recorded, "marked": marked}, 500)
     hotlap.marker.level = "off"
-    return found | {"record_function, profiled": on["record"] - on["loop"], "marker on, profiled": on["marked"] - on["loop"]}
+    return costs | {"record_function, profiled": on["record"] - on["loop"], "marker on, profiled": on["marked"] - on["loop"]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = measure()
+    costs = measure()
     if options.json:
-        print(json.dumps({f"{name} (ns)": round(value, 1) for name, value in found.items()}, indent=1))
+        print(json.dumps({f"{name} (ns)": round(value, 1) for name, value in costs.items()}, indent=1))
         return
-    for name, value in found.items():
+    for name, value in costs.items():
         print(f"{name:<26} {value:9.1f} ns")
-    if "record_function" not in found:
+    if "record_function" not in costs:
         print("PyTorch is not installed: record_function and markers that are on were not measured")
 
 

@@ -149,7 +149,7 @@ def compared(quiet: list[Shown], loaded: list[Shown]) -> list[tuple[str, str, fl
     return rows
 
 
-def said(name: str, runs: list[Shown]) -> str:
+def summary_line(name: str, runs: list[Shown]) -> str:
     usual = {state: statistics.median(run.count(state) for run in runs) for state in ("measured", "inconclusive", "invalid")}
     states = ", ".join(f"{count:g} {state}" for state, count in usual.items())
     walls = [run.wall_s for run in runs]
@@ -197,7 +197,7 @@ def main() -> int:
         return 0
     print(f"{args.times} runs each, seed {args.seed}, {os.cpu_count()} processors\n")
     for (name, how), runs in times.items():
-        print(said(f"{name}, {how}", runs))
+        print(summary_line(f"{name}, {how}", runs))
     quiet, loaded = times["this version", "quiet"], times["this version", "loaded"]
     rows = compared(quiet, loaded)
     print(f"\n{'case':<34}{'quiet':>12} {'unit':<9}{'loaded ÷ quiet':>15}{'allowed':>10}")

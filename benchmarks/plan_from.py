@@ -34,14 +34,14 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    found = {name: timed(words, args.repeats) | {"limit_s": limit} for name, (words, limit) in ASKED.items()}
+    timings = {name: timed(words, args.repeats) | {"limit_s": limit} for name, (words, limit) in ASKED.items()}
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(timings, indent=2))
     else:
-        for name, one in found.items():
+        for name, one in timings.items():
             times = f"{min(one['seconds']):.2f} to {max(one['seconds']):.2f} s, {one['processor_s']:.2f} s of a processor"
             print(f"{name:<42} {one['cases']:>6} cases {one['uses']:>6} uses  {times} (limit {one['limit_s']:g} s)")
-    return int(any(min(one["seconds"]) > one["limit_s"] for one in found.values()))
+    return int(any(min(one["seconds"]) > one["limit_s"] for one in timings.values()))
 
 
 def timed(words: list[str], repeats: int) -> dict[str, Any]:

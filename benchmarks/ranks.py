@@ -139,17 +139,17 @@ def main() -> None:
         folder = options.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         size = make(options.trace, folder, options) if not any(folder.iterdir()) else (0, 0)
-        found = measured(folder)
-    found |= {"slowed": options.slow, "packed_bytes": size[0], "plain_bytes": size[1]}
+        figures = measured(folder)
+    figures |= {"slowed": options.slow, "packed_bytes": size[0], "plain_bytes": size[1]}
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(figures))
         return
     if size[0]:
         print(f"{options.ranks} ranks, {size[1] / options.ranks / 1e6:.1f} MB each as text, {size[0] / options.ranks / 1e6:.2f} MB packed")
-    peak = float(str(found["peak_bytes"])) / 1e6
-    print(f"{found['seconds']:.1f} s ({found['cpu_seconds']:.1f} s of processors), {peak:.0f} MB at most in all processes together")
-    share = found["named_share"]
-    print(f"slowed: rank {options.slow}; named: rank {found['named']}" + (f", {share:.1%} of the window" if share else ""))
+    peak = float(str(figures["peak_bytes"])) / 1e6
+    print(f"{figures['seconds']:.1f} s ({figures['cpu_seconds']:.1f} s of processors), {peak:.0f} MB at most in all processes together")
+    share = figures["named_share"]
+    print(f"slowed: rank {options.slow}; named: rank {figures['named']}" + (f", {share:.1%} of the window" if share else ""))
 
 
 if __name__ == "__main__":

@@ -242,7 +242,7 @@ def effect(options: argparse.Namespace) -> dict[str, Any]:
 # ---------------------------------------------------------------- as text
 
 
-def told(figures: dict[str, Any]) -> str:
+def text(figures: dict[str, Any]) -> str:
     lines = [f"{figures['what']} at {figures['hz']:g} Hz: {figures['values']:,} values in {figures['sweeps']} sweeps"]
     lines.append(f"one sweep, median              {figures['sweep_s'] * 1e6:8.1f} µs")
     lines.append(f"share of one core, in drivers  {figures['driver_share']:8.3%}")
@@ -295,7 +295,7 @@ def main() -> None:
         print(json.dumps(call(options.spec, count, options.hz, options.seed)))
         return
     figures = {"own": own, "target": target, "effect": effect}[options.verb](options)
-    print(json.dumps(figures, indent=1) if options.json else (told_effect if options.verb == "effect" else told)(figures))
+    print(json.dumps(figures, indent=1) if options.json else (told_effect if options.verb == "effect" else text)(figures))
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ def plan(home: Path, hosts: int, days: int) -> list[tuple[list[str], int, Callab
     ]
 
 
-def said(entry: dict[str, object], runs: int) -> str:
+def verb_line(entry: dict[str, object], runs: int) -> str:
     text = str(entry["verb"])
     text = text if len(text) <= 52 else text[:51] + "…"
     seconds = float(entry["seconds"])  # type: ignore[arg-type]
@@ -267,7 +267,7 @@ def soak(options: argparse.Namespace, folder: Path) -> None:
 
 def _show(entry: dict[str, object], options: argparse.Namespace) -> None:
     if not options.json:
-        print(said(entry, options.hosts * options.days), flush=True)
+        print(verb_line(entry, options.hosts * options.days), flush=True)
 
 
 def _checked(entry: dict[str, object], code: int, check: Callable[[str], tuple[bool, str]]) -> dict[str, object]:

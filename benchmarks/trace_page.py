@@ -50,7 +50,7 @@ async (seconds) => {
 """
 
 
-def made(trace: Path, out: Path) -> dict[str, Any]:
+def write_page(trace: Path, out: Path) -> dict[str, Any]:
     began = time.perf_counter()
     study = Study(Timeline.open(trace))
     advice = advising.advise(study)
@@ -101,7 +101,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hotlap-page-") as folder:
         page = Path(folder, "page.html")
-        found = made(args.trace, page)
+        found = write_page(args.trace, page)
         try:
             found |= seen(page, args.seconds)
         except ImportError:

@@ -51,7 +51,7 @@ print(json.dumps({"read_s": read - began, "breakdown_s": ended - read, "idle": f
 """
 
 
-def one(python: str, code: str, arguments: list[str], home: Path) -> dict[str, Any]:
+def timed(python: str, code: str, arguments: list[str], home: Path) -> dict[str, Any]:
     """One whole process."""
     began = time.perf_counter()
     environment = dict(os.environ, HOTLAP_HOME=str(home))
@@ -95,11 +95,11 @@ def main() -> None:
         for _ in range(options.rounds):
             for name, (python, code, arguments) in cases.items():
                 shutil.rmtree(folder / "home", ignore_errors=True)
-                times[name].append(one(python, code, arguments, folder / "home"))
+                times[name].append(timed(python, code, arguments, folder / "home"))
         again = []
-        one(sys.executable, OURS, [str(plain), "all", "1"], folder / "home")
+        timed(sys.executable, OURS, [str(plain), "all", "1"], folder / "home")
         for _ in range(options.rounds):
-            again.append(one(sys.executable, OURS, [str(plain), "all", "1"], folder / "home"))
+            again.append(timed(sys.executable, OURS, [str(plain), "all", "1"], folder / "home"))
         times["Hotlap, opened again"] = again
         if options.large:
             plain.unlink()
@@ -108,7 +108,7 @@ def main() -> None:
             large = folder / "large.json"
             replicate(options.trace, large, options.large * 1000)
             name = f"Hotlap, all columns, {large.stat().st_size / 1e9:.1f} GB"
-            times[name] = [one(sys.executable, OURS, [str(large), "all", "1"], folder / "home") | {"MB": large.stat().st_size / 1e6}]
+            times[name] = [timed(sys.executable, OURS, [str(large), "all", "1"], folder / "home") | {"MB": large.stat().st_size / 1e6}]
     show(times, size, options.json)
 
 

@@ -95,16 +95,16 @@ def pack(bundles: list[Bundle], folder: Path) -> int:
 def main() -> int:
     match sys.argv[1:]:
         case ["limits"]:
-            return 1 if limits(found()) else 0
+            return 1 if limits(bundles_here()) else 0
         case ["readings"]:
-            return readings(found())
+            return readings(bundles_here())
         case ["pack", folder]:
-            return pack(found(), Path(folder))
+            return pack(bundles_here(), Path(folder))
     print("usage: gpu_summary.py limits | readings | pack DIR", file=sys.stderr)
     return 2
 
 
-def found() -> list[Bundle]:
+def bundles_here() -> list[Bundle]:
     bundles = select.every(paths.home())
     if not bundles:
         raise SystemExit(f"no run under {paths.home()}")

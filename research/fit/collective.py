@@ -132,14 +132,15 @@ def _bound(params: Mapping[str, NDArray[Any]], chip: Chip) -> Floats:
 def main() -> None:
     """Fits both GPUs, stores the coefficients and prints the scores."""
     place = scores.folder()
-    found = fit([rows(gpu, place) for gpu in GPUS])
+    coefficients = fit([rows(gpu, place) for gpu in GPUS])
     head = {
         "data": "aiconfigurator 2026-08: kernels/a100_sxm/comm/nccl/2.27.3, kernels/h100_sxm/comm/nccl/2.29.2",
         "split": "crc32(op x message size in elements) % 5 == 0 is held out", "command": "python -m research.fit collective",
         "loss": "soft L1 of log error, scale 0.1",
     }  # fmt: skip
-    scores.store("collective", "Collectives by NCCL. Times in µs hold at 1.66 GHz; shares are of one GPU's link, one way.", head, found)
-    print(scores.show(table(place, found)))
+    about = "Collectives by NCCL. Times in µs hold at 1.66 GHz; shares are of one GPU's link, one way."
+    scores.store("collective", about, head, coefficients)
+    print(scores.show(table(place, coefficients)))
 
 
 if __name__ == "__main__":

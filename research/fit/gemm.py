@@ -253,17 +253,17 @@ def _regimes(data: Rows) -> dict[str, NDArray[np.bool_]]:
 def main() -> None:
     """Fits A100 and H100, stores the coefficients and prints the scores."""
     place = scores.folder()
-    found = fit([rows(gpu, place) for gpu in GPUS])
+    coefficients = fit([rows(gpu, place) for gpu in GPUS])
     head = {
         "data": "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm}/gemm: sglang 0.5.10, trtllm 1.0.0 and 1.3.0rc20, vllm 0.24.0",
         "split": "crc32(n x k) % 5 == 0 is held out; H200 is never fitted", "command": "python -m research.fit gemm",
         "loss": f"soft L1 of log error, scale 0.05; {ROWS} rows of each GPU for bf16, {OWN_ROWS} of each other implementation",
     }  # fmt: skip
     about = "Matrix products. Bytes per FLOP of the bf16 unit; cycles at the highest clock; shares of the spec. See kernels/gemm_tiles.py."
-    scores.store("gemm", about, head, found)
+    scores.store("gemm", about, head, coefficients)
     base.stored.cache_clear()
     power.stored.cache_clear()
-    print(scores.show(table(place, found)))
+    print(scores.show(table(place, coefficients)))
     print(f"floor, two collections of the same bf16 shapes: {', '.join(f'{gpu} {100 * value:.1f} %' for gpu, value in FLOORS.items())}")
 
 

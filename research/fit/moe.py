@@ -221,7 +221,7 @@ def bound(params: Mapping[str, NDArray[Any]], chip: Chip, sources: NDArray[np.st
 def main() -> None:
     """Fits A100 and H100, stores the coefficients and prints the scores."""
     place = scores.folder()
-    found = fit([rows(gpu, place) for gpu in ("a100-sxm-80gb", "h100-sxm")])
+    coefficients = fit([rows(gpu, place) for gpu in ("a100-sxm-80gb", "h100-sxm")])
     head = {
         "data": "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm}/moe: sglang 0.5.10, trtllm 1.3.0rc20, vllm 0.24.0",
         "split": "crc32(hidden x inter x topk x experts) % 5 == 0 is held out; H200 is never fitted",
@@ -229,8 +229,8 @@ def main() -> None:
         "loss": "soft L1 of log error, scale 0.15; 2,000 rows of each GPU and group",
     }  # fmt: skip
     about = "Mixtures of experts, by group of implementations. Shares are of the spec; cycles at the clock of the chip."
-    scores.store("moe", about, head, found)
-    print(scores.show(table(place, found) + folds(place)))
+    scores.store("moe", about, head, coefficients)
+    print(scores.show(table(place, coefficients) + folds(place)))
     print(FLOOR_NOTE)
 
 

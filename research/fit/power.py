@@ -147,22 +147,22 @@ def table(root: Path, fitted: dict[str, dict[str, float]]) -> tuple[list[Score],
     """Scores on held-out rows, and lines about the power state and the slowdown."""
     machine, known, given = chip(GPU), {**power.stored(), **fitted["fitted"]}, rows(GPU, root)
     gaps = np.array([fitted["waits_s"][name] for name in cases.GAPS])
-    found, pooled = list[Score](), dict[tuple[str, str], list[tuple[Floats, Floats]]]()
+    fits, pooled = list[Score](), dict[tuple[str, str], list[tuple[Floats, Floats]]]()
     for series in given:
         for which, rows_of in {"all": long(series), QUIET: whole(series) & ~series.cold}.items():
             asked = rows_of & series.held & (series.power_w < CAPPED_W)
             for method, values in _methods(series, asked, machine, known, gaps).items():
-                found.append(scores.score(series.family, which, method, values, series.power_w[asked]))
+                fits.append(scores.score(series.family, which, method, values, series.power_w[asked]))
                 pooled.setdefault((which, method), []).append((values, series.power_w[asked]))
             seen = rows_of & ~series.held & (series.power_w < CAPPED_W)
-            found.append(
+            fits.append(
                 scores.score(series.family, which, "reading, fitted", reading_w(series, machine, known, gaps)[seen], series.power_w[seen])
             )
             pooled.setdefault((which, "reading, fitted"), []).append((reading_w(series, machine, known, gaps)[seen], series.power_w[seen]))
     for (which, method), pairs in pooled.items():
         expected, measured = (np.concatenate([pair[i] for pair in pairs]) for i in range(2))
-        found.append(scores.score("together", which, method, expected, measured))
-    return found, [*(_states(one, machine, known) for one in given), *_slowdowns(given, machine, known)]
+        fits.append(scores.score("together", which, method, expected, measured))
+    return fits, [*(_states(one, machine, known) for one in given), *_slowdowns(given, machine, known)]
 
 
 def _methods(series: Series, asked: Mask, machine: Chip, known: power.Coefficients, gaps: Floats) -> dict[str, Floats]:

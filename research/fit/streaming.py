@@ -173,15 +173,15 @@ def main() -> None:
     """Fits, prints the scores, and with --store writes the fitted numbers to coefficients/streaming.toml."""
     where = scores.folder()
     given, reads = grouped(figures()), {gpu: products(gpu, where) for gpu in SOURCES}
-    found = fit([*given, reads["a100-sxm-80gb"], reads["h100-sxm"]])
-    print(" ".join(f"{name} {value:.4g}" for name, value in found.items()))
+    coefficients = fit([*given, reads["a100-sxm-80gb"], reads["h100-sxm"]])
+    print(" ".join(f"{name} {value:.4g}" for name, value in coefficients.items()))
     cells = {
         "published kernels, held out": (given, "held out"),
         **{f"best reading, {gpu}": ([reads[gpu]], "held out" if gpu != "h200-sxm" else "all") for gpu in SOURCES},
     }
     for name, (groups, which) in cells.items():
         print(f"{name}: rows, then mean, median, p90, bias in %")
-        print("\n".join("  " + line for line in table(groups, found, which)))
+        print("\n".join("  " + line for line in table(groups, coefficients, which)))
     blind = list[tuple[Group, dict[str, float]]]()
     for known in ("a100-pcie-80gb", "h100-nvl"):
         others = [g for g in given if g.machine[:4] != known[:4]]
@@ -189,11 +189,11 @@ def main() -> None:
         blind += [(g, of_it) for g in others]
         print(f"{known[:4]} alone to the other generation, all shapes:")
         print("\n".join("  " + line for line in table(others, of_it, "all")))
-    stated = {"generation": interval([(g, found) for g in given]), "spec": interval(blind)}
+    stated = {"generation": interval([(g, coefficients) for g in given]), "spec": interval(blind)}
     for level, (one, within) in stated.items():
         print(f"{level}: {one['low']:.3f} to {one['high']:.3f} of {one['rows']:.0f} figures; {within:.0%} of the held-out ones are within")
     if "--store" in sys.argv[1:]:
-        _store(found, {level: one for level, (one, _) in stated.items()})
+        _store(coefficients, {level: one for level, (one, _) in stated.items()})
 
 
 def _store(coefficients: dict[str, float], stated: dict[str, dict[str, float]]) -> None:

@@ -73,8 +73,8 @@ def test_a_planted_slow_kernel_ranks_first_with_the_right_amount() -> None:
     healthy, slow = (simulated_run(USES, options) for options in ({}, {"slow_kernel": "2.0@rowwise"}))
     before, after = (next(row for row in tables.rows(b) if row.case.id == NORM.id).result.seconds[0] for b in (healthy, slow))
     planted_s = 64 * (after - before)
-    assert not any(one.case.id == NORM.id for one in found(healthy).found)
-    (first, *_) = found(slow).found
+    assert not any(one.case.id == NORM.id for one in found(healthy).ranked)
+    (first, *_) = found(slow).ranked
     assert first.case.id == NORM.id
     assert first.against == "expected"
     (place,) = first.places
@@ -88,16 +88,16 @@ def test_a_planted_slow_kernel_ranks_first_with_the_right_amount() -> None:
 def test_kernels_of_one_step_that_call_the_same_case_are_won_together() -> None:
     split = [use(NORM, 40, kernel="norm"), use(NORM, 24, kernel="other norm"), use(NORM, 1, OTHER, "norm"), *USES[1:]]
     whole, parts = (found(simulated_run(uses, {"slow_kernel": "2.0@rowwise"})) for uses in (USES, split))
-    (one, *_), (both, *_) = whole.found, parts.found
+    (one, *_), (both, *_) = whole.ranked, parts.ranked
     assert [(place.step, place.kernels, place.calls) for place in both.places] == [
         (OTHER, {"norm": 1.0}, 1.0), (STEP, {"norm": 40.0, "other norm": 24.0}, 64.0),
     ]  # fmt: skip
     assert both.places[1].win_s == pytest.approx(one.places[0].win_s) == pytest.approx(whole.steps[0].win_s)
     assert both.places[1].share == pytest.approx(one.places[0].share)
     alone = found(simulated_run([*split[:2], *split[3:]], {"slow_kernel": "2.0@rowwise"}))
-    assert alone.found[0].step_energy_j == pytest.approx(one.step_energy_j)
-    assert shown.win(alone.found[0]) == shown.win(one)
-    assert f"norm × 40 and other norm × 24 (× 64 together) in {STEP}" in dict(shown.details(alone.found[0]))["where"]
+    assert alone.ranked[0].step_energy_j == pytest.approx(one.step_energy_j)
+    assert shown.win(alone.ranked[0]) == shown.win(one)
+    assert f"norm × 40 and other norm × 24 (× 64 together) in {STEP}" in dict(shown.details(alone.ranked[0]))["where"]
 
 
 def test_what_is_said_of_a_case_as_fast_as_expected_is_of_all_kernels_of_its_step() -> None:
@@ -112,7 +112,7 @@ def test_what_is_said_of_a_case_as_fast_as_expected_is_of_all_kernels_of_its_ste
 
 def test_a_difference_within_the_intervals_is_no_opportunity() -> None:
     answer = found(simulated_run(USES))
-    assert {one.case.id for one in (*answer.found, *answer.within)} == {NORM.id, GEMM.id, ADD.id}
+    assert {one.case.id for one in (*answer.ranked, *answer.within)} == {NORM.id, GEMM.id, ADD.id}
     assert all(one.measured.s > 0 and one.win.lower_s <= 0 for one in answer.within)
 
 
@@ -128,8 +128,8 @@ def test_without_intervals_nothing_is_sure_and_the_reason_is_the_rounds() -> Non
 def test_weights_decide_between_networks() -> None:
     uses = [use(NORM, 64), use(GEMM, 640, STEP), use(ADD, 64, OTHER), use(GEMM, 64, OTHER)]
     bundle = simulated_run(uses, {"slow_kernel": "3.0@rowwise,pointwise"})
-    assert found(bundle, {"llama-3-8b": 0.001}).found[0].case.id == ADD.id
-    assert found(bundle, {"other": 0.001}).found[0].case.id == NORM.id
+    assert found(bundle, {"llama-3-8b": 0.001}).ranked[0].case.id == ADD.id
+    assert found(bundle, {"other": 0.001}).ranked[0].case.id == NORM.id
     assert [one.weight for one in found(bundle).steps] == [0.5, 0.5]
     with pytest.raises(InputError, match="none of the networks here"):
         found(bundle, {"lama": 2})
@@ -153,7 +153,7 @@ def test_what_was_not_measured_is_said_with_its_share() -> None:
 def test_without_an_expected_time_the_bound_stands_in_and_says_so() -> None:
     rows = [_without_expectation(row) for row in tables.rows(simulated_run(USES))]
     answer = find(rows, used.of_plan(simulated_run(USES).run.plan).needed, ON)
-    gemm = next(one for one in answer.found if one.case.id == GEMM.id)
+    gemm = next(one for one in answer.ranked if one.case.id == GEMM.id)
     assert gemm.against == "bound"
     assert gemm.win.s == pytest.approx(gemm.most_s)
     assert "no expected time is known; bound" in shown.goal(gemm)
@@ -178,11 +178,11 @@ def test_similar_cases_that_do_better_are_named() -> None:
     named = [replace(one, implementation=name) for one in (half,) for name in ("slow", "fast")]
     bundle = simulated_run([use(NORM, 64), use(half, 1)], {"slow_kernel": "1.0@rowwise"}, (NORM, half, *named))
     quick = [replace(s, seconds=[x / 2 for x in s.seconds]) if s.case in (named[1].id, half.id) else s for s in bundle.samples]
-    (first,) = [one for one in found(Bundle(bundle.run, bundle.path, quick)).found if one.case.id == NORM.id]
+    (first,) = [one for one in found(Bundle(bundle.run, bundle.path, quick)).ranked if one.case.id == NORM.id]
     assert [one.kind for one in first.similar] == ["size"] * len(first.similar)
     assert "rows=4096" in shown.peer(first.similar[0])
     needed = [Needed(STEP, "norm", 1, named[0])]
-    (slow,) = found(Bundle(bundle.run, bundle.path, quick), needed=needed).found
+    (slow,) = found(Bundle(bundle.run, bundle.path, quick), needed=needed).ranked
     assert slow.similar[0].kind == "implementation"
     assert slow.similar[0].ratio == pytest.approx(2.0, rel=0.01)
     assert slow.rule == "other-implementation"
@@ -261,7 +261,7 @@ def test_the_page_and_the_text_say_the_same() -> None:
     bundle = simulated_run(USES, {"slow_kernel": "2.0@rowwise"})
     answer = found(bundle)
     page, text = opportunities_page.page(bundle, [answer]), shown.opportunities(answer, 80)
-    for part in (answer.found[0].label, "bytes set its pace"):
+    for part in (answer.ranked[0].label, "bytes set its pace"):
         assert part in page
     assert max(map(len, text.splitlines())) <= 80
     assert f"hotlap explain r1 --where case={NORM.id}" in text

@@ -100,14 +100,14 @@ class StepOpportunities(Record, frozen=True, kw_only=True):
     without: int  # kernels that have no time at all: neither measured nor expected
 
 
-class Opportunities(Record, frozen=True, kw_only=True):
+class Opportunities(Record, frozen=True, kw_only=True, rename={"ranked": "found"}):
     """What a run says on one device."""
 
     run: str
     device: str
     name: str  # of the device
     steps: list[StepOpportunities]
-    found: list[Opportunity]  # sure ones by score, those held against an expected time first
+    ranked: list[Opportunity]  # sure ones by score, those held against an expected time first
     within: list[Opportunity]  # what is expected, or cannot be told from it; by how far the bound is
     unheld: list[str]  # labels of cases with nothing to hold them against: no expected time, no bound, no other case like them
     missing: list[Missing]
@@ -144,11 +144,11 @@ def find(rows: Sequence[Row], needed: Sequence[Needed], on: On, weights: Mapping
     called = {row.case.id: row for row in taken.values() if row}
     opportunities = {key: _opportunity(row, rows, on) for key, row in called.items()}
     placed = [_placed(one, needed, taken, steps, shares) for one in opportunities.values() if one]
-    found = sorted((one for one in placed if one.sure and one.score > 0), key=lambda one: (one.against != "expected", -one.score))
+    ranked = sorted((one for one in placed if one.sure and one.score > 0), key=lambda one: (one.against != "expected", -one.score))
     within = sorted((one for one in placed if not one.sure), key=lambda one: -one.to_bound_s)
-    summed = [_step(name, needed, each, taken, shares[name], found) for name in steps]
+    summed = [_step(name, needed, each, taken, shares[name], ranked) for name in steps]
     return Opportunities(
-        run=on.run, device=on.device, name=on.name, steps=summed, found=found, within=within,
+        run=on.run, device=on.device, name=on.name, steps=summed, ranked=ranked, within=within,
         unheld=[called[key].label for key, one in opportunities.items() if one is None],
         missing=_missing(needed, each, taken, rows),
     )

@@ -190,7 +190,7 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
     if args.json:
         terminal.print_json(judged.verdict)
     else:
-        print(shown.told(judged, terminal.width(), color=terminal.color()))
+        print(shown.report_of(judged, terminal.width(), color=terminal.color()))
         print(f"kept as {run.id}")
     return 130 if run.stopped_by("interrupted") else EXIT_CODES.get(judged.verdict.state, 3)
 

@@ -62,14 +62,14 @@ def rate(tick: Tick) -> str:
 
 def logged(tick: Tick, past_s: float, errors: int) -> str:
     """A line of a plain log: when, what runs and how fast, what the sensors show, errors so far."""
-    said = [f"{past_s:.0f} s", rate(tick)]
+    parts = [f"{past_s:.0f} s", rate(tick)]
     shown = tick.shown
-    said += [show(shown["power_w"], "W")] if "power_w" in shown else []
-    said += [f"{shown['temperature_c']:.0f} °C"] if "temperature_c" in shown else []
-    said += [show(shown[clock], "Hz") for clock in ("clock_hz.sm", "clock_hz") if clock in shown][:1]
+    parts += [show(shown["power_w"], "W")] if "power_w" in shown else []
+    parts += [f"{shown['temperature_c']:.0f} °C"] if "temperature_c" in shown else []
+    parts += [show(shown[clock], "Hz") for clock in ("clock_hz.sm", "clock_hz") if clock in shown][:1]
     held = [name for bit, name in REASONS.items() if int(shown.get("throttle", 0.0)) & bit and name != "idle"]
-    said += [f"throttled by {' and '.join(held)}"] if held else []
-    return ", ".join([*said, f"{errors} error{'s' * (errors != 1)}"])
+    parts += [f"throttled by {' and '.join(held)}"] if held else []
+    return ", ".join([*parts, f"{errors} error{'s' * (errors != 1)}"])
 
 
 def _course(ticks: Sequence[Tick]) -> list[float]:
@@ -112,66 +112,66 @@ def rows(
     return layout.fitted(columns, width, ("", "throttled", "clock")).lines(False)
 
 
-def told(found: Judged, width: int = 100, color: bool = False) -> str:
+def report_of(judged: Judged, width: int = 100, color: bool = False) -> str:
     """`report` of a run that was read, with the energy of each device."""
-    return report(found.verdict, devices(found), width, color, telemetry.energies(found.bundle))
+    return report(judged.verdict, devices(judged), width, color, telemetry.energies(judged.bundle))
 
 
 def report(
-    found: StressVerdict, devices: Mapping[str, Device], width: int = 100, color: bool = False, spent: Mapping[str, Energy] | None = None
+    verdict: StressVerdict, devices: Mapping[str, Device], width: int = 100, color: bool = False, spent: Mapping[str, Energy] | None = None
 ) -> str:
     """The verdict and what it rests on: a block per device, the worst first; of many, those that pass have a line each."""
     lines: list[str] = []
-    brief = passing(found)
-    for one in worst_first(found):
+    brief = passing(verdict)
+    for one in worst_first(verdict):
         if one not in brief:
             lines += [*_device(one, devices, width, color, (spent or {}).get(one.device)), ""]
     if brief:
         lines += [*_brief(brief, devices, width, color), ""]
-    if found.skew:
-        lines += [*layout.paragraph("pulses   ", together(found.skew), width), ""]
-    if found.allowed:
-        lines += [*layout.paragraph("allowed  ", allowed(found), width), ""]
-    state = found.state.upper()
-    first, *rest = layout.paragraph(f"{state}  ", because(found), width)
-    return "\n".join([*lines, layout.painted(state, STYLES.get(found.state, "dim"), color) + first.removeprefix(state), *rest])
+    if verdict.skew:
+        lines += [*layout.paragraph("pulses   ", together(verdict.skew), width), ""]
+    if verdict.allowed:
+        lines += [*layout.paragraph("allowed  ", allowed(verdict), width), ""]
+    state = verdict.state.upper()
+    first, *rest = layout.paragraph(f"{state}  ", because(verdict), width)
+    return "\n".join([*lines, layout.painted(state, STYLES.get(verdict.state, "dim"), color) + first.removeprefix(state), *rest])
 
 
-def worst_first(found: StressVerdict) -> list[DeviceVerdict]:
+def worst_first(verdict: StressVerdict) -> list[DeviceVerdict]:
     """Devices that fail, then those of which nothing can be said, then the rest; each in their order."""
-    return sorted(found.devices, key=lambda one: ORDER.index(one.state) if one.state in ORDER else 1)
+    return sorted(verdict.devices, key=lambda one: ORDER.index(one.state) if one.state in ORDER else 1)
 
 
-def passing(found: StressVerdict) -> list[DeviceVerdict]:
+def passing(verdict: StressVerdict) -> list[DeviceVerdict]:
     """Devices of which a line is enough: those that pass, where there are many."""
-    return [one for one in found.devices if one.state == "pass"] if len(found.devices) > WHOLE else []
+    return [one for one in verdict.devices if one.state == "pass"] if len(verdict.devices) > WHOLE else []
 
 
-def because(found: StressVerdict) -> str:
+def because(verdict: StressVerdict) -> str:
     """Why the verdict is what it is; of several devices, which of them."""
-    bad = [one for one in found.devices if one.state == found.state]
-    if found.state == "pass" or len(found.devices) < 2 or not bad:
-        return named(found.reason)
-    return named(f"{len(bad)} of {len(found.devices)} devices: {found.reason}")
+    bad = [one for one in verdict.devices if one.state == verdict.state]
+    if verdict.state == "pass" or len(verdict.devices) < 2 or not bad:
+        return named(verdict.reason)
+    return named(f"{len(bad)} of {len(verdict.devices)} devices: {verdict.reason}")
 
 
-def _brief(found: Sequence[DeviceVerdict], devices: Mapping[str, Device], width: int, color: bool) -> list[str]:
+def _brief(verdicts: Sequence[DeviceVerdict], devices: Mapping[str, Device], width: int, color: bool) -> list[str]:
     """A row per device that passes."""
-    lines = layout.fitted(device_columns(found, devices), width, ("checked", "time")).lines(color)
-    for text, names in remarks(found, devices).items():
+    lines = layout.fitted(device_columns(verdicts, devices), width, ("checked", "time")).lines(color)
+    for text, names in remarks(verdicts, devices).items():
         lines += layout.paragraph("  · ", named(f"{text} ({names})"), width)
     return lines
 
 
-def remarks(found: Sequence[DeviceVerdict], devices: Mapping[str, Device]) -> dict[str, str]:
+def remarks(verdicts: Sequence[DeviceVerdict], devices: Mapping[str, Device]) -> dict[str, str]:
     """What was remarked of these devices, each once: text → which of them."""
     by: dict[str, list[str]] = {}
-    for one in found:
+    for one in verdicts:
         for finding in one.findings:
             by.setdefault(f"{finding.title}: {finding.detail}", []).append(
                 devices[one.device].selector if one.device in devices else one.device
             )
-    return {text: words.some(names, 4) if len(names) < len(found) else f"all {len(names)}" for text, names in by.items()}
+    return {text: words.some(names, 4) if len(names) < len(verdicts) else f"all {len(names)}" for text, names in by.items()}
 
 
 def device_columns(verdicts: Sequence[DeviceVerdict], devices: Mapping[str, Device]) -> list[Column]:
@@ -187,21 +187,21 @@ def device_columns(verdicts: Sequence[DeviceVerdict], devices: Mapping[str, Devi
 HEADS = ("state", "time", "checked", "power", "°C", "wrong", "slowest kind")
 
 
-def row_of(one: DeviceVerdict) -> list[str]:
+def row_of(device: DeviceVerdict) -> list[str]:
     """A device in a row: state, time, units checked, average power, hottest, wrong results, the kind farthest below what is expected."""
-    f = one.figures
-    shares = [(r.sustained / r.expected, r.kind) for r in one.rates if r.expected]
+    f = device.figures
+    shares = [(r.sustained / r.expected, r.kind) for r in device.rates if r.expected]
     power, heat = ("power_w.average", "temperature_c.peak")
     return [
-        one.state, span(f.get("seconds", 0.0)), f"{f['checked']:.0f}", f"{f[power]:.0f} W" if power in f else "–",
-        f"{f[heat]:.0f}" if heat in f else "–", str(len(one.wrong)),
+        device.state, span(f.get("seconds", 0.0)), f"{f['checked']:.0f}", f"{f[power]:.0f} W" if power in f else "–",
+        f"{f[heat]:.0f}" if heat in f else "–", str(len(device.wrong)),
         f"{named(min(shares)[1])} {percent(min(shares)[0])} of expected" if shares else "–",
     ]  # fmt: skip
 
 
-def allowed(found: StressVerdict) -> str:
+def allowed(verdict: StressVerdict) -> str:
     """The violation budgets that a run was judged by, as `--allow` takes them."""
-    return ", ".join(f"{name}={100 * v:g}%" if ALLOWED[name][0] == "share" else f"{name}={v:.0f}" for name, v in found.allowed.items())
+    return ", ".join(f"{name}={100 * v:g}%" if ALLOWED[name][0] == "share" else f"{name}={v:.0f}" for name, v in verdict.allowed.items())
 
 
 def together(skew: Skew) -> str:
@@ -210,34 +210,34 @@ def together(skew: Skew) -> str:
     return f"{skew.pulses} began on {skew.devices} devices {apart}"
 
 
-def facts(one: DeviceVerdict, spent: Energy | None = None) -> list[tuple[str, str]]:
+def facts(device: DeviceVerdict, spent: Energy | None = None) -> list[tuple[str, str]]:
     """What a device did and showed: name and words."""
-    f = one.figures
+    f = device.figures
     share = f["check_s"] / (f["busy_s"] + f["check_s"]) if f["busy_s"] + f["check_s"] else 0.0
     checked = "all checked" if f["checked"] == f["units"] else f"{f['checked']:.0f} checked"
     did = [f"{count(f['flop'])} operations"] * bool(f["flop"]) + [f"{show(f['moved_bytes'], 'B')} moved"] * bool(f["moved_bytes"])
-    found = [("time", _time(f, spent))] if f.get("seconds") or spent else []
+    pairs = [("time", _time(f, spent))] if f.get("seconds") or spent else []
     work = ", ".join([f"{f['units']:.0f} units of work", checked, *did])
-    found.append(("work", f"{work}; checks took {percent(share)} of the time" if f["units"] else "no unit of work was done"))
+    pairs.append(("work", f"{work}; checks took {percent(share)} of the time" if f["units"] else "no unit of work was done"))
     if "power_w.peak" in f:
-        found.append(("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W{_doubted(one, 'power_w')}"))
-    if one.goal:
-        found.append(("set point", one.goal))
-    found.append(("power limit", one.reached))
+        pairs.append(("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W{_doubted(device, 'power_w')}"))
+    if device.goal:
+        pairs.append(("set point", device.goal))
+    pairs.append(("power limit", device.reached))
     if "temperature_c.peak" in f:
-        found.append(("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {_heat(f)}{_doubted(one, 'temperature_c')}"))
-    if reasons := throttled(one):
-        found.append(("throttled by", reasons))
-    if one.dtypes:
-        cover = ", ".join(f"{n} {percent(s)}" for n, s in one.dtypes.items())
-        found.append(("checksum", f"sees this share of bit flips alone, the rest is for the repeat: {cover}"))
-    return [(name, text) for name, text in found if text]
+        pairs.append(("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {_heat(f)}{_doubted(device, 'temperature_c')}"))
+    if reasons := throttled(device):
+        pairs.append(("throttled by", reasons))
+    if device.dtypes:
+        cover = ", ".join(f"{n} {percent(s)}" for n, s in device.dtypes.items())
+        pairs.append(("checksum", f"sees this share of bit flips alone, the rest is for the repeat: {cover}"))
+    return [(name, text) for name, text in pairs if text]
 
 
-def throttled(one: DeviceVerdict) -> str:
+def throttled(device: DeviceVerdict) -> str:
     """Throttle reasons with the share of the time, or of readings, for which each was set."""
-    sampled = [f"{name} {percent(part)}" for name, part in one.throttling.items() if name != "idle" and name not in one.counted]
-    counted = [f"{name} {percent(part)}" for name, part in one.throttling.items() if name in one.counted]
+    sampled = [f"{name} {percent(part)}" for name, part in device.throttling.items() if name != "idle" and name not in device.counted]
+    counted = [f"{name} {percent(part)}" for name, part in device.throttling.items() if name in device.counted]
     by_counter = [f"{', '.join(counted)} of the time, by the driver's counters"] if counted else []
     return "; ".join([*by_counter, *([f"{', '.join(sampled)} of readings"] if sampled else [])])
 
@@ -250,9 +250,9 @@ def _time(f: Mapping[str, float], spent: Energy | None) -> str:
     return ", ".join(filter(None, (load, f"{telemetry.value('energy_j', spent.joules)} {how} over {span(spent.seconds)}")))
 
 
-def _doubted(one: DeviceVerdict, sensor: str) -> str:
+def _doubted(device: DeviceVerdict, sensor: str) -> str:
     """A word where a finding says that this sensor is not to be believed."""
-    kinds = [x.title.partition(" sensor: ")[0] for x in one.findings if x.title.endswith(f"sensor: {sensor}")]
+    kinds = [x.title.partition(" sensor: ")[0] for x in device.findings if x.title.endswith(f"sensor: {sensor}")]
     return f" (of a {kinds[0].replace('nonsense from', 'lying')} sensor: only until then)" if kinds else ""
 
 
@@ -267,42 +267,42 @@ def _heat(f: Mapping[str, float]) -> str:
     return "steady at the end" if f.get("thermal.steady") else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third"
 
 
-def _device(one: DeviceVerdict, devices: Mapping[str, Device], width: int, color: bool, spent: Energy | None) -> list[str]:
-    device = devices.get(one.device)
-    name = f"{device.selector} {device.name}" if device else one.device
-    lines = [f"{name}: {layout.painted(one.state, STYLES.get(one.state, 'dim'), color)}"]
-    for what, text in facts(one, spent):
+def _device(verdict: DeviceVerdict, devices: Mapping[str, Device], width: int, color: bool, spent: Energy | None) -> list[str]:
+    device = devices.get(verdict.device)
+    name = f"{device.selector} {device.name}" if device else verdict.device
+    lines = [f"{name}: {layout.painted(verdict.state, STYLES.get(verdict.state, 'dim'), color)}"]
+    for what, text in facts(verdict, spent):
         lines += layout.paragraph(f"  {what:<13}", text, width)
-    if one.rates:
-        lines += ["", *_rates(one.rates, width, color)]
-    if one.findings:
+    if verdict.rates:
+        lines += ["", *_rates(verdict.rates, width, color)]
+    if verdict.findings:
         lines.append("")
-    for finding in one.findings:
+    for finding in verdict.findings:
         more = f" → {finding.action}" if finding.action else ""
         mark = f"  {'!' if finding.severity != 'info' else '·'} "
         lines += layout.paragraph(mark, named(f"{finding.title}: {finding.detail}{more}"), width)
-    for wrong in one.wrong[:5]:
+    for wrong in verdict.wrong[:5]:
         bits = f"bit{'s' * (len(wrong.bits) != 1)} {', '.join(map(str, wrong.bits))}"
         text = f"{named(wrong.unit)}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, {bits}, {wrong.kind}, by {wrong.by}"
         lines += layout.paragraph("    ", text, width)
     return lines
 
 
-def _changed(one: Rate) -> Cell:
-    return Cell("–" if one.change is None else signed(one.change), "bad" if one.falls else "")
+def _changed(rate: Rate) -> Cell:
+    return Cell("–" if rate.change is None else signed(rate.change), "bad" if rate.falls else "")
 
 
-def _rates(found: Sequence[Rate], width: int, color: bool) -> list[str]:
+def _rates(rates: Sequence[Rate], width: int, color: bool) -> list[str]:
     """A row per kind of unit: how fast, how steady, and beside what."""
-    if not found:
+    if not rates:
         return []
 
-    name, *columns = rate_columns(found)
+    name, *columns = rate_columns(rates)
     indented = replace(name, head=f"  {name.head}", cells=[Cell(f"  {cell.text}") for cell in name.cells])
     lines = layout.fitted([indented, *columns], width, ("spread", "of expected", "peak")).lines(color)
-    why = dict.fromkeys(one.no_limit for one in found if one.no_limit)
+    why = dict.fromkeys(one.no_limit for one in rates if one.no_limit)
     for reason in why:
-        kinds = ", ".join(named(one.kind) for one in found if one.no_limit == reason)
+        kinds = ", ".join(named(one.kind) for one in rates if one.no_limit == reason)
         lines += layout.paragraph("  · ", f"no bound of {kinds}: {reason}", width)
     return lines
 
@@ -327,13 +327,13 @@ def rate_columns(rates: Sequence[Rate]) -> list[Column]:
     return columns
 
 
-def devices(found: Judged) -> dict[str, Device]:
+def devices(judged: Judged) -> dict[str, Device]:
     """The devices of the run by their keys."""
-    run = found.bundle.run
+    run = judged.bundle.run
     return {d.key: d for d in run.machine.devices if d.key in run.devices}
 
 
-def torn(found: Judged) -> list[str]:
+def torn(judged: Judged) -> list[str]:
     """A warning where lines could not be read."""
-    n = found.torn
+    n = judged.torn
     return [f"{words.counted(n, 'line')} of {FILE} could not be read: torn"] if n else []

@@ -20,24 +20,24 @@ def read(bundle: Bundle) -> Judged | None:
     return verdict.of(bundle)
 
 
-def text(found: Judged, width: int, color: bool) -> str:
-    return show.told(found, width, color)
+def text(judged: Judged, width: int, color: bool) -> str:
+    return show.report_of(judged, width, color)
 
 
-def document(found: Judged) -> dict[str, Any]:
+def document(judged: Judged) -> dict[str, Any]:
     return {}
 
 
-def measured(found: Judged) -> bool:
-    return any(device.figures["checked"] for device in found.verdict.devices)
+def measured(judged: Judged) -> bool:
+    return any(device.figures["checked"] for device in judged.verdict.devices)
 
 
-def lead(found: Judged) -> str:
-    return show_page.lead(found)
+def lead(judged: Judged) -> str:
+    return show_page.lead(judged)
 
 
 SECTION = ReportSection("Stress", "Stress", lambda report: "".join(map(show_page.section, report.of("stress"))))
 
 
-def notices(found: Judged) -> str:
-    return show_page.notices(found)
+def notices(judged: Judged) -> str:
+    return show_page.notices(judged)

@@ -30,9 +30,9 @@ ALWAYS = 4  # columns of the table of rates after the first that are shown even 
 LANE, FULL = 24.0, 0.25  # of the throughput chart: height in pixels, and room above a kind's fastest, where its line is
 
 
-def lead(found: Judged) -> str:
+def lead(judged: Judged) -> str:
     """The verdict in a sentence, then findings with what to do: of devices that fail first, and each but once."""
-    verdict, known = found.verdict, stress.devices(found)
+    verdict, known = judged.verdict, stress.devices(judged)
     items, actions = list[str](), dict[str, list[str]]()
     for (severity, title, detail, action), names in _findings(verdict, known):
         where = f"{words.some(names, 4)}: " if len(verdict.devices) > 1 else ""
@@ -40,8 +40,8 @@ def lead(found: Judged) -> str:
         if action and severity != "info":
             actions.setdefault(action, []).extend(names)
     said = f'<b class="state {stress.CLASSES.get(verdict.state, "")}">{verdict.state.upper()}</b> {escape(stress.because(verdict))}.'
-    warned = "".join(f'<p class="note">{escape(text)}</p>' for text in stress.torn(found))
-    top = f'<p class="lead">{said}</p><p class="sub">{escape(_span(found))}</p>{warned}'
+    warned = "".join(f'<p class="note">{escape(text)}</p>' for text in stress.torn(judged))
+    top = f'<p class="lead">{said}</p><p class="sub">{escape(_span(judged))}</p>{warned}'
     if not items:
         return top
     todo = "".join(
@@ -65,71 +65,71 @@ def _findings(verdict: StressVerdict, known: Mapping[str, Device]) -> list[tuple
     return sorted(by.items(), key=lambda pair: ("error", "warning", "info").index(pair[0][0]))
 
 
-def _span(found: Judged) -> str:
+def _span(judged: Judged) -> str:
     """How many devices, how long they were under load, and the energy that it took."""
-    seconds = [one.figures.get("seconds", 0.0) for one in found.verdict.devices]
-    spent = [one.joules for one in telemetry.energies(found.bundle).values() if one.joules]
+    seconds = [one.figures.get("seconds", 0.0) for one in judged.verdict.devices]
+    spent = [one.joules for one in telemetry.energies(judged.bundle).values() if one.joules]
     energy = telemetry.value("energy_j", sum(spent)) if spent and len(spent) == len(seconds) else ""
-    virtual = "virtual time" if found.bundle.run.target.startswith("simulated") else ""
+    virtual = "virtual time" if judged.bundle.run.target.startswith("simulated") else ""
     load = f"{span(max(seconds, default=0.0))} under load{f' ({virtual})' if virtual else ''}"
     return " · ".join(filter(None, (words.counted(len(seconds), "device"), load, energy)))
 
 
-def section(found: Judged) -> str:
+def section(judged: Judged) -> str:
     """Per device, the worst first: what it did, rates by kind of unit, wrong results, and charts. Of many, those that pass unfold."""
-    drawable, known, spent = bands(found.bundle), stress.devices(found), telemetry.energies(found.bundle)
-    several, folded = len(found.verdict.devices) > 1, stress.passing(found.verdict)
-    parts = [_overview(found, known)] if several else []
-    for one in stress.worst_first(found.verdict):
-        device = known.get(one.device)
-        ticks = [x for x in found.lines if isinstance(x, Tick) and x.device == one.device]
-        name = f"{device.selector} {device.name}" if device else one.device
-        drawn = _charts(one, device, ticks, {sensor: band for (key, sensor), band in drawable.items() if key == one.device})
-        state = f'<span class="state {stress.CLASSES.get(one.state, "")}">{escape(one.state)}</span>'
-        body = f'{_facts(one, spent.get(one.device))}{_rates(one.rates)}{_wrong(one)}<div class="plots">{drawn}</div>'
-        if one in folded:
+    drawable, known, spent = bands(judged.bundle), stress.devices(judged), telemetry.energies(judged.bundle)
+    several, folded = len(judged.verdict.devices) > 1, stress.passing(judged.verdict)
+    parts = [_overview(judged, known)] if several else []
+    for verdict in stress.worst_first(judged.verdict):
+        device = known.get(verdict.device)
+        ticks = [x for x in judged.lines if isinstance(x, Tick) and x.device == verdict.device]
+        name = f"{device.selector} {device.name}" if device else verdict.device
+        drawn = _charts(verdict, device, ticks, {sensor: band for (key, sensor), band in drawable.items() if key == verdict.device})
+        state = f'<span class="state {stress.CLASSES.get(verdict.state, "")}">{escape(verdict.state)}</span>'
+        body = f'{_facts(verdict, spent.get(verdict.device))}{_rates(verdict.rates)}{_wrong(verdict)}<div class="plots">{drawn}</div>'
+        if verdict in folded:
             parts.append(f"<details><summary>{escape(name)}: {state}</summary>{body}</details>")
         else:
             parts.append(f"<h3>{escape(name)}: {state}</h3>{body}")
-    together = [f"<p>Pulses: {escape(stress.together(found.verdict.skew))}.</p>"] if found.verdict.skew else []
-    budgets = [f'<p class="note">Allowed: {escape(stress.allowed(found.verdict))}.</p>'] if found.verdict.allowed else []
+    together = [f"<p>Pulses: {escape(stress.together(judged.verdict.skew))}.</p>"] if judged.verdict.skew else []
+    budgets = [f'<p class="note">Allowed: {escape(stress.allowed(judged.verdict))}.</p>'] if judged.verdict.allowed else []
     return "".join([*parts, *together, *budgets])
 
 
-def _overview(found: Judged, known: Mapping[str, Device]) -> str:
+def _overview(judged: Judged, known: Mapping[str, Device]) -> str:
     """A row per device, the worst first."""
-    return html(Table(stress.device_columns(stress.worst_first(found.verdict), known)))
+    return html(Table(stress.device_columns(stress.worst_first(judged.verdict), known)))
 
 
-def notices(found: Judged) -> str:
+def notices(judged: Judged) -> str:
     """What the verdict does not rest on: sensors that were not read, work that was not done, figures that nothing is known for."""
-    said: dict[str, list[str]] = {}
-    known = stress.devices(found)
-    for one in found.verdict.devices:
+    by_text: dict[str, list[str]] = {}
+    known = stress.devices(judged)
+    for one in judged.verdict.devices:
         name = known[one.device].selector if one.device in known else one.device
-        for text in _doubted(one, found.bundle):
-            said.setdefault(text, []).append(name)
-    count = len(found.verdict.devices)
-    items = [f"{text} ({words.some(names, 4)})" if len(names) < count else text for text, names in said.items()]
-    items = [*(notice.text for notice in found.bundle.notices), *stress.torn(found), *items]
+        for text in _doubted(one, judged.bundle):
+            by_text.setdefault(text, []).append(name)
+    count = len(judged.verdict.devices)
+    items = [f"{text} ({words.some(names, 4)})" if len(names) < count else text for text, names in by_text.items()]
+    items = [*(notice.text for notice in judged.bundle.notices), *stress.torn(judged), *items]
     return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in items) + "</ul>" if items else "<p>None.</p>"
 
 
-def _doubted(one: DeviceVerdict, bundle: Bundle) -> list[str]:
+def _doubted(device: DeviceVerdict, bundle: Bundle) -> list[str]:
     """The notices of one device in words."""
-    found = [stress.named(f"{f.title}: {f.detail}") for f in one.findings if f.severity != "error"]
-    if not one.reached.startswith("reached"):
-        found += [f"power limit: {one.reached}"] * bool(one.reached)
-    if "temperature_c.peak" in one.figures and not one.figures.get("thermal.steady"):
-        moving = "temperature_c.rise" in one.figures
-        found.append(f"temperature: {'still moving when the load ended' if moving else 'too short to tell whether it is steady'}")
-    for why in dict.fromkeys(r.no_limit for r in one.rates if r.no_limit):
-        kinds = ", ".join(stress.named(r.kind) for r in one.rates if r.no_limit == why)
-        found.append(f"nothing to hold {kinds} against: {why}")
-    if few := [stress.named(r.kind) for r in one.rates if r.change is None]:
-        found.append(f"too few ticks to see a trend of {', '.join(few)}")
-    failed = dict.fromkeys((r.sensor, r.reason) for r in bundle.readings if r.device == one.device and r.status != "ok")
-    return found + [f"sensor {sensor} was not read at times or at all: {reason}" for sensor, reason in failed]
+    texts = [stress.named(f"{f.title}: {f.detail}") for f in device.findings if f.severity != "error"]
+    if not device.reached.startswith("reached"):
+        texts += [f"power limit: {device.reached}"] * bool(device.reached)
+    if "temperature_c.peak" in device.figures and not device.figures.get("thermal.steady"):
+        moving = "temperature_c.rise" in device.figures
+        texts.append(f"temperature: {'still moving when the load ended' if moving else 'too short to tell whether it is steady'}")
+    for why in dict.fromkeys(r.no_limit for r in device.rates if r.no_limit):
+        kinds = ", ".join(stress.named(r.kind) for r in device.rates if r.no_limit == why)
+        texts.append(f"nothing to hold {kinds} against: {why}")
+    if few := [stress.named(r.kind) for r in device.rates if r.change is None]:
+        texts.append(f"too few ticks to see a trend of {', '.join(few)}")
+    failed = dict.fromkeys((r.sensor, r.reason) for r in bundle.readings if r.device == device.device and r.status != "ok")
+    return texts + [f"sensor {sensor} was not read at times or at all: {reason}" for sensor, reason in failed]
 
 
 METHOD = (
@@ -143,20 +143,20 @@ METHOD = (
 )
 
 
-def _facts(one: DeviceVerdict, spent: Energy | None) -> str:
-    return facts(stress.facts(one, spent))
+def _facts(device: DeviceVerdict, spent: Energy | None) -> str:
+    return facts(stress.facts(device, spent))
 
 
-def _rates(found: Sequence[Rate]) -> str:
+def _rates(rates: Sequence[Rate]) -> str:
     """Without columns of shares in which nothing is known."""
-    columns = [column for n, column in enumerate(stress.rate_columns(found)) if n <= ALWAYS or any(text != "–" for text in column.texts)]
-    return html(Table(columns)) if found else ""
+    columns = [column for n, column in enumerate(stress.rate_columns(rates)) if n <= ALWAYS or any(text != "–" for text in column.texts)]
+    return html(Table(columns)) if rates else ""
 
 
-def _wrong(one: DeviceVerdict) -> str:
-    if not one.wrong:
+def _wrong(device: DeviceVerdict) -> str:
+    if not device.wrong:
         return ""
-    rows = [(stress.named(w.unit), w.place, w.expected, w.got, ", ".join(map(str, w.bits)), w.kind, w.by) for w in one.wrong]
+    rows = [(stress.named(w.unit), w.place, w.expected, w.got, ", ".join(map(str, w.bits)), w.kind, w.by) for w in device.wrong]
     heads = ("wrong result in", "at", "expected", "got", "bits", "kind", "found by")
     return html(Table([Column(head, [Cell(row[n]) for row in rows]) for n, head in enumerate(heads)]), "wrong")
 
@@ -164,23 +164,23 @@ def _wrong(one: DeviceVerdict) -> str:
 # ---------------------------------------------------------------- charts
 
 
-def _charts(one: DeviceVerdict, device: Device | None, ticks: Sequence[Tick], bands: dict[str, Band]) -> str:
+def _charts(verdict: DeviceVerdict, device: Device | None, ticks: Sequence[Tick], bands: dict[str, Band]) -> str:
     spans = [band.times_s for band in bands.values()] + ([np.array([x.time_s for x in ticks])] if ticks else [])
     if not spans:
         return ""
     axis = Time(min(float(s[0]) for s in spans), max(float(s[-1]) for s in spans))
-    figures = [_throughput(one, ticks, axis)] if ticks and one.rates else []
+    figures = [_throughput(verdict, ticks, axis)] if ticks and verdict.rates else []
     for sensors, unit, name, zero in DRAWN:
         band = next((bands[sensor] for sensor in sensors if sensor in bands and len(bands[sensor].times_s) > 1), None)
         if band:
-            limit = one.figures.get("power_limit_w") if unit == "W" else None
+            limit = verdict.figures.get("power_limit_w") if unit == "W" else None
             figures.append(figure(name, range_said(band, unit), sensor_chart(band, name, unit, zero, limit, axis)))
     return "".join(figures)
 
 
-def _throughput(one: DeviceVerdict, ticks: Sequence[Tick], time: Time) -> str:
+def _throughput(device: DeviceVerdict, ticks: Sequence[Tick], time: Time) -> str:
     """A lane per kind and a dot per tick, as a share of the kind's fastest."""
-    points: dict[str, list[tuple[float, float]]] = {r.kind: [] for r in one.rates if r.sustained}
+    points: dict[str, list[tuple[float, float]]] = {r.kind: [] for r in device.rates if r.sustained}
     for tick in ticks:
         for kind, done in tick.parts().items():
             if kind in points and done.busy_s > 0:

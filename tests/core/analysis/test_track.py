@@ -63,7 +63,7 @@ def test_a_long_series_is_tested_point_by_point_and_a_library_is_suspected() -> 
     (life,) = track(bundles).lives
     (turn,) = life.turns
     assert abs(turn.change.index - 40) <= 2
-    assert "software.torch 2.8 → 2.9" in shown.said(life, turn)
+    assert "software.torch 2.8 → 2.9" in shown.change_text(life, turn)
 
 
 def test_a_kernel_that_got_better_and_then_worse_knows_its_best() -> None:
@@ -85,7 +85,7 @@ def test_a_step_in_the_very_last_run_is_provisional() -> None:
     (life,) = track(runs([1.0] * 9 + [2.0], per=1)).lives
     (turn,) = life.turns
     assert turn.change.provisional
-    assert "measure again" in shown.said(life, turn)
+    assert "measure again" in shown.change_text(life, turn)
 
 
 @pytest.mark.slow("hundreds of comparisons")

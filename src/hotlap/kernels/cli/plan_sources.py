@@ -109,14 +109,14 @@ def _written(path: Path) -> Source:
     given = layered.parsed(text, path.stem)
     if "case" in given:
         raise InputError(f"'{path}' is a plan already: 'hotlap run' measures it")
-    made: Source = (
+    source: Source = (
         layered.from_document(given, path.stem) if isinstance(given.get("layers"), list) else shape.from_document(given, path.stem)
     )
-    counted = made.counted if isinstance(made, shape.Network) else walk.walk(made, "layers", 1).parameters
-    if abs(counted - made.parameters) > NEAR * made.parameters:
-        said = f"its layers have {counted:,} parameters, and 'parameters' is {made.parameters:,.0f}"
+    counted = source.counted if isinstance(source, shape.Network) else walk.walk(source, "layers", 1).parameters
+    if abs(counted - source.parameters) > NEAR * source.parameters:
+        said = f"its layers have {counted:,} parameters, and 'parameters' is {source.parameters:,.0f}"
         raise InputError(f"'{path}': {said}; mend the one that is wrong")
-    return made
+    return source
 
 
 def _is_config(path: Path) -> bool:

@@ -123,14 +123,14 @@ def reference(
         before = _versions(inputs)
         found = answers(dict(inputs))
         spoilt = _versions(inputs) != before  # by a reference that changes what it is given: it can be asked once only
-        made = []
+        expected = []
         for number, one in enumerate(found):
             slack = (
                 None if spoilt else partial(cancelling.cancellation_tolerance, partial(output, number), one, inputs, kind, terms, library)
             )
             sums = "fp64" if kind == "fp64" else "fp32"
-            made.append(one if isinstance(one, Exact) else Exact(one, terms=terms, roundings=2, accumulate=sums, slack=slack))
-        return made
+            expected.append(one if isinstance(one, Exact) else Exact(one, terms=terms, roundings=2, accumulate=sums, slack=slack))
+        return expected
 
     return exact
 

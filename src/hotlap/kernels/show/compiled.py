@@ -16,7 +16,7 @@ from hotlap.kernels.binaries.classes import CLASSES
 BOUND = {"threads per block": "block size", "registers per thread": "registers", "shared memory per block": "shared", "blocks": "blocks"}
 
 
-def compiled(studied: Sequence[Studied], found: Sequence[Finding], width: int = 100, color: bool = False) -> str:
+def compiled(studied: Sequence[Studied], findings: Sequence[Finding], width: int = 100, color: bool = False) -> str:
     """Kernels in one table; those with several variants (architectures, flags) side by side."""
     groups: dict[tuple[str, str], list[Studied]] = {}
     for one in studied:
@@ -31,50 +31,50 @@ def compiled(studied: Sequence[Studied], found: Sequence[Finding], width: int = 
             lines += [""] * bool(lines) + [layout.painted(words.clean(kernel), "bold", color) + f"  {words.clean(source)}"]
             lines += _beside(some, width, color)
     lines += _notes(studied, width)
-    lines += _findings(found, width, color)
+    lines += _findings(findings, width, color)
     return "\n".join(lines)
 
 
 # ---------------------------------------------------------------- cells
 
 
-def _spilled(one: Studied) -> str:
-    stored, loaded = one.compiled.spill_store_bytes, one.compiled.spill_load_bytes
+def _spilled(kernel: Studied) -> str:
+    stored, loaded = kernel.compiled.spill_store_bytes, kernel.compiled.spill_load_bytes
     if stored is None:
         return "–"
     return f"{stored} B" if loaded is None or stored == loaded else f"{stored} + {loaded} B"
 
 
-def _shared(one: Studied) -> str:
-    if one.compiled.shared_bytes is None and one.compiled.shared_dynamic_bytes is None:
+def _shared(kernel: Studied) -> str:
+    if kernel.compiled.shared_bytes is None and kernel.compiled.shared_dynamic_bytes is None:
         return "–"
-    return _size(one.compiled.shared_all_bytes)
+    return _size(kernel.compiled.shared_all_bytes)
 
 
 def _size(value: int | None) -> str:
     return "–" if value is None else f"{value} B" if value < 10240 else f"{value / 1024:.0f} KiB"
 
 
-def _threads(one: Studied) -> str:
-    return f"{one.threads}{'?' if one.assumed else ''}"
+def _threads(kernel: Studied) -> str:
+    return f"{kernel.threads}{'?' if kernel.assumed else ''}"
 
 
-def _occupancy(one: Studied) -> str:
-    held = one.occupancy
+def _occupancy(kernel: Studied) -> str:
+    held = kernel.occupancy
     return "–" if held is None else f"{held.warps}/{held.most} {held.share:.0%}"
 
 
-def _bound(one: Studied) -> str:
-    held = one.occupancy
+def _bound(kernel: Studied) -> str:
+    held = kernel.occupancy
     return "" if held is None else ", ".join(BOUND[name] for name in held.limited_by) or "all warps fit"
 
 
-def _matrix(one: Studied) -> str:
-    return ", ".join(f"{many} {name}" for name, many in list(one.compiled.matrix.items())[:2]) or ("none" if one.compiled.of else "–")
+def _matrix(kernel: Studied) -> str:
+    return ", ".join(f"{many} {name}" for name, many in list(kernel.compiled.matrix.items())[:2]) or ("none" if kernel.compiled.of else "–")
 
 
-def _time(one: Studied) -> str:
-    taken = one.compiled.compile_s
+def _time(kernel: Studied) -> str:
+    taken = kernel.compiled.compile_s
     if not taken:
         return "–"
     shown = words.quantity(float(np.median(taken)), "s")
@@ -119,9 +119,9 @@ def _columns(some: Sequence[Studied]) -> list[Column]:
 # ---------------------------------------------------------------- instructions
 
 
-def _shares(one: Studied) -> dict[str, str]:
-    total = sum(one.compiled.instructions.values())
-    return {name: f"{100 * many / total:.0f} %" for name, many in one.compiled.instructions.items()} if total else {}
+def _shares(kernel: Studied) -> dict[str, str]:
+    total = sum(kernel.compiled.instructions.values())
+    return {name: f"{100 * many / total:.0f} %" for name, many in kernel.compiled.instructions.items()} if total else {}
 
 
 def _mixes(some: Sequence[Studied], width: int, color: bool) -> list[str]:
@@ -177,9 +177,9 @@ def _once(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _findings(found: Sequence[Finding], width: int, color: bool) -> list[str]:
+def _findings(findings: Sequence[Finding], width: int, color: bool) -> list[str]:
     lines = []
-    for number, one in enumerate(found, 1):
+    for number, one in enumerate(findings, 1):
         style = {"error": "bad", "warning": "warn", "info": ""}[one.severity]
         head = layout.painted(f"{number:2d} ", style, color)
         pieces = layout.paragraph("   ", f"{one.where}: {one.title}. {one.detail} → {one.action}", width)

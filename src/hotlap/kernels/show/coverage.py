@@ -18,15 +18,18 @@ WHOLE = (
 WIDE = 100  # from this width on bars have their full length
 
 
-def coverage(found: Coverage, width: int = 100, color: bool = False, closing: bool = False) -> str:
+def coverage(coverage: Coverage, width: int = 100, color: bool = False, closing: bool = False) -> str:
     """Several lines, none at the end; sections that nothing was asked of are left out. `closing`: a completion follows."""
-    title = f"{words.some(list(found.plans), 4)}: {words.counted(found.cases, 'case')}, {found.strength}-way"
-    lines = layout.paragraph("", f"{title}, weighed on {found.machine}" if found.machine else title, width)
-    for section in (_use(found, width, color), _tables(found, width, color), _edges(found, width), _regions(found, width, color),
-                    _paths(found.paths, width)):  # fmt: skip
+    title = f"{words.some(list(coverage.plans), 4)}: {words.counted(coverage.cases, 'case')}, {coverage.strength}-way"
+    lines = layout.paragraph("", f"{title}, weighed on {coverage.machine}" if coverage.machine else title, width)
+    sections = (
+        _use(coverage, width, color), _tables(coverage, width, color), _edges(coverage, width), _regions(coverage, width, color),
+        _paths(coverage.paths, width),
+    )
+    for section in sections:
         lines += ["", *section] if section else []
-    open_ = bool(found.lacking or any(one.covered < one.possible for one in found.tables))
-    said = [*found.notes, *(["--complete -o FILE writes the fewest cases that close what is missing"] if open_ and not closing else [])]
+    open_ = bool(coverage.lacking or any(one.covered < one.possible for one in coverage.tables))
+    said = [*coverage.notes, *(["--complete -o FILE writes the fewest cases that close what is missing"] if open_ and not closing else [])]
     notes = [piece for note in said for piece in layout.paragraph("  ", note, width)]
     return "\n".join([*lines, *(["", *notes] if notes else [])])
 
@@ -42,23 +45,23 @@ def _percent(share: float) -> str:
     return f"{share * 100:.1f} %" if share < 0.9995 or share == 1 else "99.9 %"
 
 
-def _use(found: Coverage, width: int, color: bool) -> list[str]:
-    if not found.steps:
+def _use(coverage: Coverage, width: int, color: bool) -> list[str]:
+    if not coverage.steps:
         return []
-    if found.exact is None or found.near is None:
+    if coverage.exact is None or coverage.near is None:
         return layout.paragraph("", "real use: not known, for the model expects no time of any kernel of these steps", width)
-    head = f"real use: {_percent(found.exact)} of the time of {words.counted(len(found.steps), 'step')}"
-    head += f", {_percent(found.near)} with near cases"
-    least = sorted(found.steps, key=lambda step: step.exact)[:STEPS]
+    head = f"real use: {_percent(coverage.exact)} of the time of {words.counted(len(coverage.steps), 'step')}"
+    head += f", {_percent(coverage.near)} with near cases"
+    least = sorted(coverage.steps, key=lambda step: step.exact)[:STEPS]
     lines = [*layout.paragraph("", head, width), "", *layout.Grid(_step_columns(least, width), width).lines(color)]
-    rest = len(found.steps) - len(least)
+    rest = len(coverage.steps) - len(least)
     lines += [f"  and {words.counted(rest, 'step')} covered as well or better"] if rest else []
-    lines += layout.paragraph("  ", WHOLE, width) if found.of_plans else []
-    silent = sum(step.unweighed for step in found.steps)
+    lines += layout.paragraph("  ", WHOLE, width) if coverage.of_plans else []
+    silent = sum(step.unweighed for step in coverage.steps)
     if silent:
         text = f"{words.counted(silent, 'kernel')} of these steps count nothing: the model expects no time of them"
         lines += layout.paragraph("  ", text, width)
-    return [*lines, *left_out(found.left_out, width), *_lacking(found, width)]
+    return [*lines, *left_out(coverage.left_out, width), *_lacking(coverage, width)]
 
 
 def left_out(texts: Sequence[str], width: int) -> list[str]:
@@ -82,39 +85,39 @@ def _step_columns(steps: Sequence[StepCoverage], width: int) -> list[Column]:
     ]
 
 
-def _lacking(found: Coverage, width: int) -> list[str]:
-    if not found.lacking:
+def _lacking(coverage: Coverage, width: int) -> list[str]:
+    if not coverage.lacking:
         return []
     lines = ["", "missing, by share of the steps' time"]
-    for one in found.lacking[:LACKING]:
+    for one in coverage.lacking[:LACKING]:
         more = f" and {len(one.uses) - 1} more" if len(one.uses) > 1 else ""
         near = f"; near: {one.near}" if one.near else ""
         text = f"{one.label}: {one.uses[0].kernel} of {one.uses[0].step}{more}{near}"
         lines += layout.paragraph(f"  {_percent(one.share):>7}  ", text, width)
-    rest = len(found.lacking) - LACKING
+    rest = len(coverage.lacking) - LACKING
     if rest > 0:
-        share = sum(one.share for one in found.lacking[LACKING:])
+        share = sum(one.share for one in coverage.lacking[LACKING:])
         lines.append(f"  {_percent(share):>7}  {words.counted(rest, 'more case')}")
     return lines
 
 
-def _tables(found: Coverage, width: int, color: bool) -> list[str]:
-    if not found.tables:
+def _tables(coverage: Coverage, width: int, color: bool) -> list[str]:
+    if not coverage.tables:
         return []
-    covered, possible = sum(one.covered for one in found.tables), sum(one.possible for one in found.tables)
-    head = f"combinations: {covered} of {possible} {found.strength}-way ({_percent(covered / possible)})"
-    taken = sum(one.impossible for one in found.tables)
+    covered, possible = sum(one.covered for one in coverage.tables), sum(one.possible for one in coverage.tables)
+    head = f"combinations: {covered} of {possible} {coverage.strength}-way ({_percent(covered / possible)})"
+    taken = sum(one.impossible for one in coverage.tables)
     head += f"; {taken} that cannot be are left out" if taken else ""
     columns = [
-        Column("workload", [Cell(one.workload) for one in found.tables]),
-        Column("cases", [Cell(str(one.cases)) for one in found.tables], right=True),
-        Column("covered", [Cell(_percent(one.share), "bold") for one in found.tables], right=True),
-        Column("", [Cell(_bar(one.share, width)) for one in found.tables]),
-        Column("of", [Cell(str(one.possible)) for one in found.tables], right=True),
-        Column("levels seen", [Cell(_levels(one)) for one in found.tables], wrap=True),
+        Column("workload", [Cell(one.workload) for one in coverage.tables]),
+        Column("cases", [Cell(str(one.cases)) for one in coverage.tables], right=True),
+        Column("covered", [Cell(_percent(one.share), "bold") for one in coverage.tables], right=True),
+        Column("", [Cell(_bar(one.share, width)) for one in coverage.tables]),
+        Column("of", [Cell(str(one.possible)) for one in coverage.tables], right=True),
+        Column("levels seen", [Cell(_levels(one)) for one in coverage.tables], wrap=True),
     ]
     lines = [*layout.paragraph("", head, width), "", *layout.Grid(columns, width).lines(color)]
-    open_ = [one for one in found.tables if one.examples]
+    open_ = [one for one in coverage.tables if one.examples]
     for one in sorted(open_, key=lambda table: table.share)[:3]:
         lines += layout.paragraph("  not covered: ", f"{one.workload}: {'; '.join(one.examples)}", width)
     return lines
@@ -127,15 +130,15 @@ def _levels(table: CoverageTable) -> str:
     return (shown + (f", {len(open_) - 3} more" if len(open_) > 3 else "")) or "all"
 
 
-def _edges(found: Coverage, width: int) -> list[str]:
-    can = [one for one in found.edges if not one.reason]
+def _edges(coverage: Coverage, width: int) -> list[str]:
+    can = [one for one in coverage.edges if not one.reason]
     if not can:
         return []
     missing = [one for one in can if not one.covered]
     lines = [f"directed cases: {len(can) - len(missing)} of {len(can)}"]
     lines += [piece for name, text in _by_workload(missing) for piece in layout.paragraph(f"  {name}: ", text, width)]
     cannot: dict[str, list[str]] = {}
-    for one in found.edges:
+    for one in coverage.edges:
         if one.reason:
             cannot.setdefault(f"{one.name}: {one.reason}", []).append(one.workload)
     for text, names in cannot.items():
@@ -150,38 +153,38 @@ def _by_workload(missing: Sequence[Edge]) -> list[tuple[str, str]]:
     return [(name, ", ".join(edges)) for name, edges in found.items()]
 
 
-def _regions(found: Coverage, width: int, color: bool) -> list[str]:
-    if not found.regions:
+def _regions(coverage: Coverage, width: int, color: bool) -> list[str]:
+    if not coverage.regions:
         return []
-    most = max(found.regions.values()) or 1
+    most = max(coverage.regions.values()) or 1
     columns = [
-        Column("region", [Cell(name) for name in found.regions]),
-        Column("cases", [Cell(str(count) if count else "none", "" if count else "warn") for count in found.regions.values()], right=True),
-        Column("", [Cell(layout.bar(count / most, "bound", BAR)) for count in found.regions.values()]),
+        Column("region", [Cell(name) for name in coverage.regions]),
+        Column("cases", [Cell(str(count)) if count else Cell("none", "warn") for count in coverage.regions.values()], right=True),
+        Column("", [Cell(layout.bar(count / most, "bound", BAR)) for count in coverage.regions.values()]),
     ]
-    return [f"regions of the roofline of {found.machine}", "", *layout.Grid(columns, width).lines(color)]
+    return [f"regions of the roofline of {coverage.machine}", "", *layout.Grid(columns, width).lines(color)]
 
 
-def _paths(found: Sequence[CoveragePath], width: int) -> list[str]:
-    if not found:
+def _paths(paths: Sequence[CoveragePath], width: int) -> list[str]:
+    if not paths:
         return []
-    lines = [f"code paths that results name: {len(found)}"]
-    for one in found[:PATHS]:
+    lines = [f"code paths that results name: {len(paths)}"]
+    for one in paths[:PATHS]:
         which = f"{words.counted(len(one.cases), 'case')}: {words.some(list(one.cases), 3)}" if one.cases else "of a program, of no case"
         lines += layout.paragraph("  ", f"{one.name} ({one.source}): {which}", width)
-    return [*lines, f"  and {len(found) - PATHS} more"] if len(found) > PATHS else lines
+    return [*lines, f"  and {len(paths) - PATHS} more"] if len(paths) > PATHS else lines
 
 
-def completion(made: Completion, after: Coverage, width: int = 100) -> str:
+def completion(completion: Completion, after: Coverage, width: int = 100) -> str:
     """What was added, and what the plans cover with it."""
-    parts = ", ".join(f"{count} for {purpose}" for purpose, count in made.counts.items()) or "nothing is missing"
-    lines = layout.paragraph("", f"completion: {words.counted(len(made.cases), 'case')} ({parts})", width)
+    parts = ", ".join(f"{count} for {purpose}" for purpose, count in completion.counts.items()) or "nothing is missing"
+    lines = layout.paragraph("", f"completion: {words.counted(len(completion.cases), 'case')} ({parts})", width)
     covered, possible = sum(one.covered for one in after.tables), sum(one.possible for one in after.tables)
-    told = [f"{after.strength}-way {_percent(covered / possible)}"] if possible else []
-    told += [f"real use {_percent(after.exact)}"] if after.exact is not None else []
+    reached = [f"{after.strength}-way {_percent(covered / possible)}"] if possible else []
+    reached += [f"real use {_percent(after.exact)}"] if after.exact is not None else []
     can = [one for one in after.edges if not one.reason]
-    told += [f"directed cases {sum(one.covered for one in can)} of {len(can)}"] if can else []
+    reached += [f"directed cases {sum(one.covered for one in can)} of {len(can)}"] if can else []
     named = {name: count for name, count in after.regions.items() if name in REGIONS}
-    told += [f"regions {sum(count > 0 for count in named.values())} of {len(named)}"] if named else []
-    lines += layout.paragraph("  with it: ", ", ".join(told) or "as before", width)
-    return "\n".join([*lines, *_listed("not closed", made.failed, NOT_CLOSED, width)])
+    reached += [f"regions {sum(count > 0 for count in named.values())} of {len(named)}"] if named else []
+    lines += layout.paragraph("  with it: ", ", ".join(reached) or "as before", width)
+    return "\n".join([*lines, *_listed("not closed", completion.failed, NOT_CLOSED, width)])

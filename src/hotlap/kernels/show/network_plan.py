@@ -65,13 +65,13 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
     for reason, steps in notes.left_out.items():
         lines += layout.paragraph("left out: ", f"{reason}: {_named(steps)}", width)
     if notes.too_large:
-        said = f"more memory than {plan.weighed_on} has, though each kernel alone may fit: {_named(notes.too_large)}"
-        lines += layout.paragraph("no such step: ", said, width)
-    for said in notes.taken_as:
-        lines += layout.paragraph("not as stored: ", said, width)
+        sentence = f"more memory than {plan.weighed_on} has, though each kernel alone may fit: {_named(notes.too_large)}"
+        lines += layout.paragraph("no such step: ", sentence, width)
+    for sentence in notes.taken_as:
+        lines += layout.paragraph("not as stored: ", sentence, width)
     if any(" pp=" in step for step in notes.steps):
-        said = "with pp, calls are those of the longest stage; of the embedding and the head, which lie on one stage each, the mean"
-        lines += layout.paragraph("pipelines: ", said, width)
+        sentence = "with pp, calls are those of the longest stage; of the embedding and the head, which lie on one stage each, the mean"
+        lines += layout.paragraph("pipelines: ", sentence, width)
     for reason, workloads in notes.unknown.items():
         lines += layout.paragraph("without weight: ", f"{', '.join(workloads)}: {reason}", width)
     return lines
@@ -135,22 +135,22 @@ def _big(value: float | None) -> str:
     return f"{value / power[0]:.3g} {power[1]}"
 
 
-def notes(said: Notes, whole: Plan, kept: Plan, unknown: Mapping[str, Sequence[Case]]) -> Notes:
+def notes(notes: Notes, whole: Plan, kept: Plan, unknown: Mapping[str, Sequence[Case]]) -> Notes:
     """`said` with what a plan before and after --top says, and with the cases of which nothing is expected, by why."""
     before, after = compose.totals(whole.uses), compose.totals(kept.uses)
     shares = [after.get(step, 0.0) / seconds for step, seconds in before.items() if seconds]
     return replace(
-        said, steps=before, cases_before=len(whole.cases), unknown=_unknown(unknown),
-        least_share=min(shares, default=None) if said.kept_share is not None else None,
+        notes, steps=before, cases_before=len(whole.cases), unknown=_unknown(unknown),
+        least_share=min(shares, default=None) if notes.kept_share is not None else None,
     )  # fmt: skip
 
 
 def _unknown(unknown: Mapping[str, Sequence[Case]]) -> dict[str, list[str]]:
     """Reasons, the list of what would be valid left out, with the workloads that they are about."""
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for reason, cases in unknown.items():
         short = "the model expects nothing of these yet" if reason.startswith("no expected value is known") else reason
         short = next((short.removeprefix(f"{case.workload}: ") for case in cases if short.startswith(f"{case.workload}: ")), short)
-        names = found.setdefault(short, [])
+        names = by_reason.setdefault(short, [])
         names += [name for name in dict.fromkeys(case.workload for case in cases) if name not in names]
-    return found
+    return by_reason

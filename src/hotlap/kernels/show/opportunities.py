@@ -24,26 +24,26 @@ READING = (
 )
 
 
-def opportunities(found: Opportunities, width: int = 100, color: bool = False) -> str:
+def opportunities(on_device: Opportunities, width: int = 100, color: bool = False) -> str:
     """Steps, opportunities, what is as expected, and what was not measured."""
-    lines = [f"{words.clean(found.device)}  {words.clean(found.name)}", "", *_steps(found.steps, width, color)]
-    lines += [*left_out(found.left_out, width), ""]
-    if found.found:
-        lines += ["where work pays", *_table(found.found[:SHOWN], width, color)]
+    lines = [f"{words.clean(on_device.device)}  {words.clean(on_device.name)}", "", *_steps(on_device.steps, width, color)]
+    lines += [*left_out(on_device.left_out, width), ""]
+    if on_device.ranked:
+        lines += ["where work pays", *_table(on_device.ranked[:SHOWN], width, color)]
     else:
-        lines += layout.paragraph("", nothing(found), width)
-    if len(found.found) > SHOWN:
-        lines += [f"and {len(found.found) - SHOWN} more: --out writes a page with all, --json has their numbers"]
-    lines += within(found, width) + missing(found.missing, found.steps, width)
+        lines += layout.paragraph("", nothing(on_device), width)
+    if len(on_device.ranked) > SHOWN:
+        lines += [f"and {len(on_device.ranked) - SHOWN} more: --out writes a page with all, --json has their numbers"]
+    lines += within(on_device, width) + missing(on_device.missing, on_device.steps, width)
     lines += ["", *(layout.painted(line, "dim", color) for line in layout.paragraph("", f"{READING}.", width, most=8))]
-    if found.found:
-        lines += ["", f"next    hotlap explain {found.run} --where case={found.found[0].case.id}"]
+    if on_device.ranked:
+        lines += ["", f"next    hotlap explain {on_device.run} --where case={on_device.ranked[0].case.id}"]
     return "\n".join(lines)
 
 
-def nothing(found: Opportunities) -> str:
+def nothing(on_device: Opportunities) -> str:
     """Why there is no opportunity, in a sentence."""
-    if found.within and all(one.measured.low_s is None for one in found.within):
+    if on_device.within and all(one.measured.low_s is None for one in on_device.within):
         return f"Whether a kernel is slower than expected is open: the run has no intervals, which take {FEWEST} rounds."
     return "No kernel of these steps is slower than expected by more than the intervals leave open."
 
@@ -63,17 +63,17 @@ def step_columns(steps: Sequence[StepOpportunities]) -> list[Column]:
     ]
 
 
-def covered(one: StepOpportunities) -> str:
+def covered(step: StepOpportunities) -> str:
     """The share of a step's time that was measured; of the rest only what is expected is known."""
-    return f"{percent(one.measured_s / one.seconds)}{' of what is known' if one.without else ''}" if one.seconds else words.DASH
+    return f"{percent(step.measured_s / step.seconds)}{' of what is known' if step.without else ''}" if step.seconds else words.DASH
 
 
-def won(one: StepOpportunities) -> str:
+def won(step: StepOpportunities) -> str:
     """What is to be won in a step, with its interval and share."""
-    if not one.win_s:
+    if not step.win_s:
         return words.DASH
-    least = "≤ " if one.most else ""
-    return f"{least}{show(one.win_s, 's')} {between(one.win_low_s, one.win_high_s)}, {percent(one.win_s / one.seconds)}"
+    least = "≤ " if step.most else ""
+    return f"{least}{show(step.win_s, 's')} {between(step.win_low_s, step.win_high_s)}, {percent(step.win_s / step.seconds)}"
 
 
 def between(low_s: float, high_s: float) -> str:
@@ -81,47 +81,47 @@ def between(low_s: float, high_s: float) -> str:
     return f"[{show(max(low_s, 0.0), 's', 2)} – {show(high_s, 's', 2)}]"
 
 
-def _table(found: Sequence[Opportunity], width: int, color: bool) -> list[str]:
+def _table(ranked: Sequence[Opportunity], width: int, color: bool) -> list[str]:
     columns = [
-        Column("", [Cell(str(n)) for n in range(1, len(found) + 1)], right=True),
-        Column("case", [Cell(words.clean(one.label), "bold") for one in found], wrap=True),
-        Column("measured", [Cell(show(one.measured.s, "s")) for one in found], right=True),
-        Column("goal", [Cell(show(one.goal_s, "s")) for one in found], right=True),
-        Column("reaches", [Cell(percent(one.share)) for one in found], right=True),
-        Column("to win in a step", [Cell(win(one), "accent") for one in found]),
-        Column("of it", [Cell(percent(one.places[0].share)) for one in found], right=True),
+        Column("", [Cell(str(n)) for n in range(1, len(ranked) + 1)], right=True),
+        Column("case", [Cell(words.clean(one.label), "bold") for one in ranked], wrap=True),
+        Column("measured", [Cell(show(one.measured.s, "s")) for one in ranked], right=True),
+        Column("goal", [Cell(show(one.goal_s, "s")) for one in ranked], right=True),
+        Column("reaches", [Cell(percent(one.share)) for one in ranked], right=True),
+        Column("to win in a step", [Cell(win(one), "accent") for one in ranked]),
+        Column("of it", [Cell(percent(one.places[0].share)) for one in ranked], right=True),
     ]
     grid = layout.fitted(columns, width, ("goal",))
     lines = [grid.header(color)]
-    for place, one in enumerate(found):
+    for place, one in enumerate(ranked):
         lines += grid.line(place, color)
         for head, said in details(one):
             lines += layout.paragraph(f"      {head:<8} ", said, width, most=6)
     return lines
 
 
-def win(one: Opportunity) -> str:
+def win(opportunity: Opportunity) -> str:
     """In the step where it weighs most; ≤ where it is only the most that could be won."""
-    first = one.places[0]
-    most = "" if one.against == "expected" else "≤ "
-    return f"{most}{show(first.win_s, 's')} {between(first.calls * one.win.lower_s, first.calls * one.win.upper_s)}"
+    first = opportunity.places[0]
+    most = "" if opportunity.against == "expected" else "≤ "
+    return f"{most}{show(first.win_s, 's')} {between(first.calls * opportunity.win.lower_s, first.calls * opportunity.win.upper_s)}"
 
 
-def details(one: Opportunity) -> list[tuple[str, str]]:
+def details(opportunity: Opportunity) -> list[tuple[str, str]]:
     """Name and sentence of what stands under a kernel's line."""
-    rows = [("where", _where(one)), ("goal", goal(one)), ("cause", _cause(one)), ("change", one.change)]
-    if one.similar:
-        rows.append(("similar", "; ".join(peer(two) for two in one.similar)))
-    if one.step_energy_j and one.power_w:
-        rows.append(("energy", f"{show(one.step_energy_j, 'J')} a step, at the {show(one.power_w, 'W')} that it draws"))
-    if one.implementation not in ("", one.case.workload):
-        rows.append(("kernel", words.clean(one.implementation)))
+    rows = [("where", _where(opportunity)), ("goal", goal(opportunity)), ("cause", _cause(opportunity)), ("change", opportunity.change)]
+    if opportunity.similar:
+        rows.append(("similar", "; ".join(peer(two) for two in opportunity.similar)))
+    if opportunity.step_energy_j and opportunity.power_w:
+        rows.append(("energy", f"{show(opportunity.step_energy_j, 'J')} a step, at the {show(opportunity.power_w, 'W')} that it draws"))
+    if opportunity.implementation not in ("", opportunity.case.workload):
+        rows.append(("kernel", words.clean(opportunity.implementation)))
     return [(head, said) for head, said in rows if said]
 
 
-def _where(one: Opportunity) -> str:
-    shown = [f"{_kernels(place.kernels)} in {words.clean(place.step)}" for place in one.places[:FEW]]
-    more = f"; and {words.counted(len(one.places) - FEW, 'more step')}" if len(one.places) > FEW else ""
+def _where(opportunity: Opportunity) -> str:
+    shown = [f"{_kernels(place.kernels)} in {words.clean(place.step)}" for place in opportunity.places[:FEW]]
+    more = f"; and {words.counted(len(opportunity.places) - FEW, 'more step')}" if len(opportunity.places) > FEW else ""
     return "; ".join(shown) + more
 
 
@@ -131,56 +131,56 @@ def _kernels(calls: Mapping[str, float]) -> str:
     return words.some(each, FEW) + (f" (× {sum(calls.values()):g} together)" if len(each) > 1 else "")
 
 
-def goal(one: Opportunity) -> str:
+def goal(opportunity: Opportunity) -> str:
     """What it is held against, and how far the bound is."""
-    said = f"{GOALS[one.against]} {show(one.goal_s, 's')}"
-    if one.expected is not None and one.expected.low_s is not None:
-        said += f" {between(one.expected.lower_s, one.expected.upper_s)}"
-    elif one.against != "expected":
-        said = f"no expected time is known; {said}"
-    if one.bound_s and one.against == "expected":
-        said += f"; the bound is {show(one.bound_s, 's')}, at most {show(one.most_s or 0.0, 's')} a call can be won"
-    return said
+    text = f"{GOALS[opportunity.against]} {show(opportunity.goal_s, 's')}"
+    if opportunity.expected is not None and opportunity.expected.low_s is not None:
+        text += f" {between(opportunity.expected.lower_s, opportunity.expected.upper_s)}"
+    elif opportunity.against != "expected":
+        text = f"no expected time is known; {text}"
+    if opportunity.bound_s and opportunity.against == "expected":
+        text += f"; the bound is {show(opportunity.bound_s, 's')}, at most {show(opportunity.most_s or 0.0, 's')} a call can be won"
+    return text
 
 
-def _cause(one: Opportunity) -> str:
-    found = words.clean(gaps.why(one.case, one.gap) or gaps.brief(one.case, one.gap))
-    cause = "" if one.cause == "unknown" and found else one.cause.replace("_", " ")
-    said = f"{cause}: {found}" if cause and found else cause or found
-    signs = "; ".join(one.signs.values())
-    by = "by the model" if one.expected else "as the run measured"
-    model = f"{by} most of the time above the bound is {one.part}" if one.part and one.part != "unexplained" else ""
-    if one.part == "unexplained" and one.expected:
+def _cause(opportunity: Opportunity) -> str:
+    found = words.clean(gaps.why(opportunity.case, opportunity.gap) or gaps.brief(opportunity.case, opportunity.gap))
+    cause = "" if opportunity.cause == "unknown" and found else opportunity.cause.replace("_", " ")
+    text = f"{cause}: {found}" if cause and found else cause or found
+    signs = "; ".join(opportunity.signs.values())
+    by = "by the model" if opportunity.expected else "as the run measured"
+    model = f"{by} most of the time above the bound is {opportunity.part}" if opportunity.part and opportunity.part != "unexplained" else ""
+    if opportunity.part == "unexplained" and opportunity.expected:
         model = "the model does not explain most of the time above the bound: it is the kernel's own"
-    return "; ".join(part for part in (said, signs, model) if part)
+    return "; ".join(part for part in (text, signs, model) if part)
 
 
-def peer(one: Peer) -> str:
+def peer(peer: Peer) -> str:
     """A similar case that does better, in words."""
-    if one.kind == "implementation":
-        return f"{words.clean(one.label)} does the same work {one.ratio:.2f} × as fast"
-    shares = f"{percent(one.share or 0.0)} of its {OF.get(one.of, one.of)}, this one {percent(one.own or 0.0)}"
-    return f"{words.clean(one.label)} reaches {shares}"
+    if peer.kind == "implementation":
+        return f"{words.clean(peer.label)} does the same work {peer.ratio:.2f} × as fast"
+    shares = f"{percent(peer.share or 0.0)} of its {OF.get(peer.of, peer.of)}, this one {percent(peer.own or 0.0)}"
+    return f"{words.clean(peer.label)} reaches {shares}"
 
 
-def within(found: Opportunities, width: int) -> list[str]:
+def within(on_device: Opportunities, width: int) -> list[str]:
     """Cases as fast as expected, or not to be told from it, and how far their bounds are; and those that nothing is known of."""
-    unheld = f"{words.some(found.unheld, FEW)}: nothing is known to hold {'it' if len(found.unheld) == 1 else 'them'} against."
-    rest = layout.paragraph("", unheld, width) if found.unheld else []
-    if not found.within:
+    unheld = f"{words.some(on_device.unheld, FEW)}: nothing is known to hold {'it' if len(on_device.unheld) == 1 else 'them'} against."
+    rest = layout.paragraph("", unheld, width) if on_device.unheld else []
+    if not on_device.within:
         return ["", *rest] if rest else []
-    far = [one for one in found.within if one.to_bound_s > 0][:FEW]
-    count = words.counted(len(found.within), "other case" if found.found else "case")
-    said = f"{count} {'is' if len(found.within) == 1 else 'are'} as fast as expected, or cannot be told from it"
+    far = [one for one in on_device.within if one.to_bound_s > 0][:FEW]
+    count = words.counted(len(on_device.within), "other case" if on_device.ranked else "case")
+    said = f"{count} {'is' if len(on_device.within) == 1 else 'are'} as fast as expected, or cannot be told from it"
     if far:
         ceilings = [f"{words.clean(one.label)} {show(one.to_bound_s, 's')}{_by(one)}" for one in far]
         said += ". Beyond what is expected, up to the bound, the most in a step: " + "; ".join(ceilings)
-    return ["", *layout.paragraph("", f"{said}.", width, most=8), *_perhaps(found.within, width), *rest]
+    return ["", *layout.paragraph("", f"{said}.", width, most=8), *_perhaps(on_device.within, width), *rest]
 
 
-def _perhaps(found: Sequence[Opportunity], width: int) -> list[str]:
+def _perhaps(ranked: Sequence[Opportunity], width: int) -> list[str]:
     """Cases that are slower than expected, though by less than the intervals leave open or without one."""
-    slower = sorted((one for one in found if one.share < PERHAPS and one.places), key=lambda one: -one.score)
+    slower = sorted((one for one in ranked if one.share < PERHAPS and one.places), key=lambda one: -one.score)
     if not slower:
         return []
     lines = []
@@ -193,21 +193,21 @@ def _perhaps(found: Sequence[Opportunity], width: int) -> list[str]:
     return lines
 
 
-def _share(one: Opportunity) -> str:
-    return f"{show(one.places[0].win_s, 's')} and {percent(one.places[0].share)} of a step"
+def _share(opportunity: Opportunity) -> str:
+    return f"{show(opportunity.places[0].win_s, 's')} and {percent(opportunity.places[0].share)} of a step"
 
 
-def _by(one: Opportunity) -> str:
-    return f" (mostly {one.part})" if one.part and one.part != "unexplained" else ""
+def _by(opportunity: Opportunity) -> str:
+    return f" (mostly {opportunity.part})" if opportunity.part and opportunity.part != "unexplained" else ""
 
 
-def missing(found: Sequence[Missing], steps: Sequence[StepOpportunities], width: int) -> list[str]:
+def missing(missing: Sequence[Missing], steps: Sequence[StepOpportunities], width: int) -> list[str]:
     """Kernels without a number, by step, with their share of it."""
-    if not found:
+    if not missing:
         return []
     lines = ["", "not measured"]
     for step in steps:
-        own = [one for one in found if one.step == step.name]
+        own = [one for one in missing if one.step == step.name]
         if not own:
             continue
         known = sum(one.seconds or 0.0 for one in own)

@@ -13,33 +13,35 @@ from hotlap.kernels.kept import KeptKernel
 NEXT = "next    hotlap kernel add FILE (.py, .cl, .cu, .so); docs/own-kernels.md"
 
 
-def listed(found: Sequence[KeptKernel], width: int, color: bool) -> str:
+def listed(kernels: Sequence[KeptKernel], width: int, color: bool) -> str:
     """A line per kernel."""
-    if not found:
+    if not kernels:
         return f"no kernel is kept\n{NEXT}"
     columns = [
-        Column("kernel", [Cell(one.name, "bold") for one in found]),
-        Column("what", [Cell(f"implements {one.workload}" if one.workload else "a workload of its own") for one in found]),
-        Column("file", [Cell(one.file) for one in found]),
-        Column("revision", [Cell(one.revision) for one in found]),
-        Column("added", [Cell(one.revisions[-1].added[:16].replace("T", " ") if one.revisions else "") for one in found]),
-        Column("about", [Cell(layout.shortened(words.clean(one.about), 40), "dim") for one in found]),
+        Column("kernel", [Cell(one.name, "bold") for one in kernels]),
+        Column("what", [Cell(f"implements {one.workload}" if one.workload else "a workload of its own") for one in kernels]),
+        Column("file", [Cell(one.file) for one in kernels]),
+        Column("revision", [Cell(one.revision) for one in kernels]),
+        Column("added", [Cell(one.revisions[-1].added[:16].replace("T", " ") if one.revisions else "") for one in kernels]),
+        Column("about", [Cell(layout.shortened(words.clean(one.about), 40), "dim") for one in kernels]),
     ]
     return "\n".join(layout.fitted(columns, width, ("about", "added")).lines(color))
 
 
-def shown(one: KeptKernel, width: int) -> str:
+def shown(kernel: KeptKernel, width: int) -> str:
     """All that is known of one."""
-    only = "; ".join(f"{name} = {', '.join(map(str, values))}" for name, values in one.only.items())
+    only = "; ".join(f"{name} = {', '.join(map(str, values))}" for name, values in kernel.only.items())
     facts = [
-        ("about", one.about), ("file", one.file), ("implements", f"{one.workload}{f' ({only})' if only else ''}" if one.workload else ""),
-        ("parameters", ", ".join(f"{p.name}={p.default}" for p in one.settings)),
-        ("reads", f"{one.read_bytes} B" if one.read_bytes else ""), ("writes", f"{one.written_bytes} B" if one.written_bytes else ""),
-        ("operations", f"{one.operations} of {one.unit_of_arithmetic}" if one.operations else ""),
-        ("cases", "; ".join(" ".join(f"{k}={v}" for k, v in case.items()) for case in one.cases)),
-        ("revisions", ", ".join(f"{r.hash} ({r.added[:16].replace('T', ' ')})" for r in reversed(one.revisions))),
+        ("about", kernel.about), ("file", kernel.file),
+        ("implements", f"{kernel.workload}{f' ({only})' if only else ''}" if kernel.workload else ""),
+        ("parameters", ", ".join(f"{p.name}={p.default}" for p in kernel.settings)),
+        ("reads", f"{kernel.read_bytes} B" if kernel.read_bytes else ""),
+        ("writes", f"{kernel.written_bytes} B" if kernel.written_bytes else ""),
+        ("operations", f"{kernel.operations} of {kernel.unit_of_arithmetic}" if kernel.operations else ""),
+        ("cases", "; ".join(" ".join(f"{k}={v}" for k, v in case.items()) for case in kernel.cases)),
+        ("revisions", ", ".join(f"{r.hash} ({r.added[:16].replace('T', ' ')})" for r in reversed(kernel.revisions))),
     ]
-    lines = [one.name]
+    lines = [kernel.name]
     for name, text in facts:
         lines += layout.paragraph(f"  {name:<11} ", words.clean(text), width) if text else []
     return "\n".join(lines)

@@ -27,34 +27,35 @@ READING = (
 )
 
 
-def verdict(one: Release) -> str:
+def verdict(release: Release) -> str:
     """One sentence: whether it may be shipped, as far as this can be told."""
-    counts = one.counted()
-    told = ", ".join(f"{n} {kind}" for kind, n in counts.items())
-    if one.apart:
-        return f"Not comparable: {one.apart}"
+    counts = release.counted()
+    counted = ", ".join(f"{n} {kind}" for kind, n in counts.items())
+    if release.apart:
+        return f"Not comparable: {release.apart}"
     if any(kind in counts for kind in REGRESSIONS):
-        return f"Regression: {told}"
-    if one.code == 3:
-        return f"Inconclusive: {told}"
-    return f"No regression found: {told}"
+        return f"Regression: {counted}"
+    if release.code == 3:
+        return f"Inconclusive: {counted}"
+    return f"No regression found: {counted}"
 
 
-def release(one: Release, width: int = 100, color: bool = False) -> str:
+def release(release: Release, width: int = 100, color: bool = False) -> str:
     """The verdict, sums of steps, kernels by kind, what could have brought it, and what to run next."""
-    style = {1: "bad", 3: "warn"}.get(one.code, "good")
-    lines = [*layout.paragraph("A  ", _side(one.a, one.a_runs), width), *layout.paragraph("B  ", _side(one.b, one.b_runs), width), ""]
-    lines += [layout.painted(line, style, color) for line in layout.paragraph("", verdict(one), width)]
-    lines += ["", *layout.fitted(step_columns(one.steps), width, ("kernels",)).lines(color)] if one.steps else []
+    style = {1: "bad", 3: "warn"}.get(release.code, "good")
+    sides = {"A  ": _side(release.a, release.a_runs), "B  ": _side(release.b, release.b_runs)}
+    lines = [*(line for first, side in sides.items() for line in layout.paragraph(first, side, width)), ""]
+    lines += [layout.painted(line, style, color) for line in layout.paragraph("", verdict(release), width)]
+    lines += ["", *layout.fitted(step_columns(release.steps), width, ("kernels",)).lines(color)] if release.steps else []
     for kind in OPEN:
-        own = [kernel for kernel in one.kernels if kernel.kind == kind]
+        own = [kernel for kernel in release.kernels if kernel.kind == kind]
         if own:
             lines += ["", layout.painted(HEADINGS[kind], "bold", color), *_kernels(own, width, color)]
     for kind in ("inconclusive", "not run"):
-        own = [kernel for kernel in one.kernels if kernel.kind == kind]
+        own = [kernel for kernel in release.kernels if kernel.kind == kind]
         if own:
             lines += ["", *layout.paragraph(f"{HEADINGS[kind]}: ", words.some([kernel.label for kernel in own], FEW), width)]
-    lines += _suspects(one, width) + _next(one, width)
+    lines += _suspects(release, width) + _next(release, width)
     return "\n".join([*lines, "", *(layout.painted(line, "dim", color) for line in layout.paragraph("", f"{READING}.", width))])
 
 
@@ -74,19 +75,19 @@ def step_columns(sums: Sequence[KernelSum]) -> list[Column]:
     ]
 
 
-def difference(one: KernelSum) -> str:
+def difference(kernel: KernelSum) -> str:
     """Seconds and share that a step gained or lost, with the interval."""
-    change = one.b_s - one.a_s
+    change = kernel.b_s - kernel.a_s
     sign = "+" if change >= 0 else "−"
-    if one.low_s is None or one.high_s is None:
-        return f"{sign}{show(abs(change), 's')} ({words.signed(change / one.a_s)})"
-    return f"{sign}{show(abs(change), 's')} ({words.signed(one.low_s / one.a_s)} to {words.signed(one.high_s / one.a_s)})"
+    if kernel.low_s is None or kernel.high_s is None:
+        return f"{sign}{show(abs(change), 's')} ({words.signed(change / kernel.a_s)})"
+    return f"{sign}{show(abs(change), 's')} ({words.signed(kernel.low_s / kernel.a_s)} to {words.signed(kernel.high_s / kernel.a_s)})"
 
 
-def _style(one: KernelSum) -> str:
-    if one.low_s is None or one.high_s is None:
+def _style(kernel: KernelSum) -> str:
+    if kernel.low_s is None or kernel.high_s is None:
         return ""
-    return "bad" if one.low_s > 0 else "good" if one.high_s < 0 else ""
+    return "bad" if kernel.low_s > 0 else "good" if kernel.high_s < 0 else ""
 
 
 def _kernels(own: Sequence[ReleasedKernel], width: int, color: bool) -> list[str]:
@@ -122,70 +123,70 @@ def suspects(release: Release) -> Table:
     return Table([Column(head, [Cell(row[n]) for row in rows]) for n, head in enumerate(("what", "A", "B"))])
 
 
-def level(one: ReleasedKernel, side: str) -> str:
+def level(kernel: ReleasedKernel, side: str) -> str:
     """The median of a side."""
-    summary = one.comparison.a if side == "a" else one.comparison.b
-    return words.quantity(summary.median, one.comparison.unit)
+    summary = kernel.comparison.a if side == "a" else kernel.comparison.b
+    return words.quantity(summary.median, kernel.comparison.unit)
 
 
-def change(one: ReleasedKernel) -> str:
+def change(kernel: ReleasedKernel) -> str:
     """The ratio of times in words, with its interval."""
-    if one.time_ratio is None:
+    if kernel.time_ratio is None:
         return words.DASH
-    span = "" if one.low is None or one.high is None else f" {interval(one.time_ratio, one.low, one.high)}"
-    return f"{moved(one.time_ratio)}{span}"
+    span = "" if kernel.low is None or kernel.high is None else f" {interval(kernel.time_ratio, kernel.low, kernel.high)}"
+    return f"{moved(kernel.time_ratio)}{span}"
 
 
-def notes(one: ReleasedKernel) -> list[str]:
+def notes(kernel: ReleasedKernel) -> list[str]:
     """What a network pays, why there is no number, and how the error moved."""
-    found = [cost(one.costs[0])] if one.costs and one.kind in (*REGRESSIONS, "faster") else []
-    found += [words.clean(one.reason)] if one.reason and one.kind not in ("faster", "same") else []
-    if one.error_a is not None and one.error_b is not None and grown(one.error_a, one.error_b):
-        found.append(f"the largest error grew from {percent(one.error_a)} to {percent(one.error_b)} of its tolerance")
+    found = [cost(kernel.costs[0])] if kernel.costs and kernel.kind in (*REGRESSIONS, "faster") else []
+    found += [words.clean(kernel.reason)] if kernel.reason and kernel.kind not in ("faster", "same") else []
+    if kernel.error_a is not None and kernel.error_b is not None and grown(kernel.error_a, kernel.error_b):
+        found.append(f"the largest error grew from {percent(kernel.error_a)} to {percent(kernel.error_b)} of its tolerance")
     return found
 
 
-def _suspects(one: Release, width: int) -> list[str]:
-    if not one.suspects:
+def _suspects(release: Release, width: int) -> list[str]:
+    if not release.suspects:
         said = "Nothing that the runs know of differs between the two: label them with --label revision=…"
         return ["", *layout.paragraph("", said, width)]
     lines = ["", "What differs and could have brought it"]
-    for found in one.suspects[:SUSPECTS]:
+    for found in release.suspects[:SUSPECTS]:
         a, b = words.differing(found.a or words.DASH, found.b or words.DASH)
         lines += layout.paragraph("  ", f"{found.name.removeprefix('label ')}  {a} → {b}", width)
-    more = len(one.suspects) - SUSPECTS
+    more = len(release.suspects) - SUSPECTS
     return lines + ([f"  and {more} more: --json has them"] if more > 0 else [])
 
 
-def nexts(one: Release) -> list[str]:
+def nexts(release: Release) -> list[str]:
     """Commands that would find out more, each once, of the worst kernels."""
-    return list(dict.fromkeys(kernel.next for kernel in one.kernels if kernel.next))[:3]
+    return list(dict.fromkeys(kernel.next for kernel in release.kernels if kernel.next))[:3]
 
 
-def _next(one: Release, width: int) -> list[str]:
-    found = nexts(one)
+def _next(release: Release, width: int) -> list[str]:
+    found = nexts(release)
     return ["", *(f"next    {command}" for command in found)] if found else []
 
 
 # ---------------------------------------------------------------- Markdown
 
 
-def markdown(one: Release) -> str:
+def markdown(release: Release) -> str:
     """The same as Markdown (GitHub's tables)."""
-    lines = [f"# Kernels: {plain(one.a)} → {plain(one.b)}", "", f"**{plain(verdict(one))}**", ""]
-    lines += [f"- A: {plain(_side(one.a, one.a_runs))}", f"- B: {plain(_side(one.b, one.b_runs))}"]
-    if one.steps:
-        lines += ["", "## Steps of networks", "", *markdown_table(Table(step_columns(one.steps)))]
+    lines = [f"# Kernels: {plain(release.a)} → {plain(release.b)}", "", f"**{plain(verdict(release))}**", ""]
+    lines += [f"- A: {plain(_side(release.a, release.a_runs))}", f"- B: {plain(_side(release.b, release.b_runs))}"]
+    if release.steps:
+        lines += ["", "## Steps of networks", "", *markdown_table(Table(step_columns(release.steps)))]
     for kind in OPEN:
-        own = [kernel for kernel in one.kernels if kernel.kind == kind]
+        own = [kernel for kernel in release.kernels if kernel.kind == kind]
         if own:
             lines += ["", f"## {HEADINGS[kind]}", "", *markdown_table(Table([*kernel_columns(own), notes_column(own)]))]
     for kind in ("inconclusive", "same", "not run"):
-        own = [kernel for kernel in one.kernels if kernel.kind == kind]
+        own = [kernel for kernel in release.kernels if kernel.kind == kind]
         if own:
             lines += ["", f"## {HEADINGS[kind]}", "", f"{words.counted(len(own), 'kernel')}: {plain('; '.join(k.label for k in own))}"]
-    if one.suspects:
-        lines += ["", "## What differs and could have brought it", "", *markdown_table(suspects(one))]
-    if nexts(one):
-        lines += ["", "## What to run next", "", "```console", *(f"$ {command}" for command in nexts(one)), "```"]
+    if release.suspects:
+        lines += ["", "## What differs and could have brought it", "", *markdown_table(suspects(release))]
+    if nexts(release):
+        lines += ["", "## What to run next", "", "```console", *(f"$ {command}" for command in nexts(release)), "```"]
     return "\n".join([*lines, "", f"{READING}.", ""])

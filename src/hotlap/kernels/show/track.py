@@ -23,28 +23,28 @@ READING = (
 )
 
 
-def track(found: Tracked, width: int = 100, color: bool = False) -> str:
+def track(tracked: Tracked, width: int = 100, color: bool = False) -> str:
     """Kernels that got slower first, then those with other changes, then the rest."""
-    if not found.lives and not found.never:
+    if not tracked.lives and not tracked.never:
         return "no kernel: no run that was asked for has a measured case"
-    ordered = sorted(found.lives, key=worst_first)
+    ordered = sorted(tracked.lives, key=worst_first)
     lines = _table(ordered, width, color) if ordered else []
-    lines += ["", *_totals(found.totals, width, color)] if found.totals else []
-    lines += _never(found, width)
-    turns = sum(len(one.turns) for one in found.lives)
-    slower = sum(one.since_best > 1 + SAME for one in found.lives if one.turns)
-    tally = f"{words.counted(found.runs, 'run')}, {words.counted(found.kernels, 'kernel')}: {words.counted(turns, 'change')}"
-    wrong_now = sum(one.checks.last_wrong for one in found.lives)
+    lines += ["", *_totals(tracked.totals, width, color)] if tracked.totals else []
+    lines += _never(tracked, width)
+    turns = sum(len(one.turns) for one in tracked.lives)
+    slower = sum(one.since_best > 1 + SAME for one in tracked.lives if one.turns)
+    tally = f"{words.counted(tracked.runs, 'run')}, {words.counted(tracked.kernels, 'kernel')}: {words.counted(turns, 'change')}"
+    wrong_now = sum(one.checks.last_wrong for one in tracked.lives)
     told = f"{slower} slower now than at {'its' if slower == 1 else 'their'} best" + (f", {wrong_now} wrong now" if wrong_now else "")
     lines += ["", f"{tally}; {told}"]
     lines += [layout.painted(line, "dim", color) for line in layout.paragraph("", f"{READING}.", width)]
     return "\n".join([*lines, *_next(ordered)])
 
 
-def worst_first(one: KernelHistory) -> tuple[bool, bool, float]:
+def worst_first(kernel: KernelHistory) -> tuple[bool, bool, float]:
     """Sorts wrong results to the front, then what lost most against its best by a change."""
-    lost = one.since_best if one.turns and math.isfinite(one.since_best) else 1.0
-    return not (one.checks.last_wrong or one.checks.grown), not one.turns, -lost
+    lost = kernel.since_best if kernel.turns and math.isfinite(kernel.since_best) else 1.0
+    return not (kernel.checks.last_wrong or kernel.checks.grown), not kernel.turns, -lost
 
 
 def _table(ordered: Sequence[KernelHistory], width: int, color: bool) -> list[str]:
@@ -54,14 +54,15 @@ def _table(ordered: Sequence[KernelHistory], width: int, color: bool) -> list[st
     shown = [column for column in columns(ordered, where) if column.head not in without]
     grid = layout.fitted(shown, width, ("since first",))
     lines = [*([where[0], ""] if single else []), grid.header(color)]
-    for place, one in enumerate(ordered):
+    for place, kernel in enumerate(ordered):
         lines += grid.line(place, color)
-        for turn in one.turns:
-            lines += _turn(one, turn, width, color)
-        lines += trend(one.series, width, color)
-        if one.absent:
-            lines += layout.paragraph("    gone     ", f"the last {words.counted(one.absent, 'run')} of its plan did not measure it", width)
-        if said := wrong(one.checks):
+        for turn in kernel.turns:
+            lines += _turn(kernel, turn, width, color)
+        lines += trend(kernel.series, width, color)
+        if kernel.absent:
+            gone = f"the last {words.counted(kernel.absent, 'run')} of its plan did not measure it"
+            lines += layout.paragraph("    gone     ", gone, width)
+        if said := wrong(kernel.checks):
             lines += layout.paragraph("    results  ", said, width)
     return lines
 
@@ -85,12 +86,12 @@ def columns(ordered: Sequence[KernelHistory], where: Sequence[str]) -> list[Colu
     ]
 
 
-def _spark(one: KernelHistory) -> str:
-    return sparkline([point.value for point in one.series.points], [turn.change.index for turn in one.turns], SPARK)
+def _spark(kernel: KernelHistory) -> str:
+    return sparkline([point.value for point in kernel.series.points], [turn.change.index for turn in kernel.turns], SPARK)
 
 
-def _changed(one: KernelHistory) -> bool:
-    return bool(one.turns) or (one.series.trend is not None and one.series.trend.moves)
+def _changed(kernel: KernelHistory) -> bool:
+    return bool(kernel.turns) or (kernel.series.trend is not None and kernel.series.trend.moves)
 
 
 def _moved(ratio: float, changed: bool) -> Cell:
@@ -124,33 +125,34 @@ def moved(ratio: float) -> str:
     return f"{percent(abs(ratio - 1))} {'slower' if ratio > 1 else 'faster'}"
 
 
-def right(one: Checks) -> str:
+def right(checks: Checks) -> str:
     """Correctness in a word or two."""
-    if one.last_wrong:
+    if checks.last_wrong:
         return "WRONG now"
-    if one.wrong:
-        return f"{len(one.wrong)} wrong"
-    return "error grows" if one.grown else "right"
+    if checks.wrong:
+        return f"{len(checks.wrong)} wrong"
+    return "error grows" if checks.grown else "right"
 
 
-def wrong(one: Checks) -> str:
+def wrong(checks: Checks) -> str:
     """What is to be said of wrong results and growing errors; "" where nothing is."""
     parts = []
-    if one.wrong:
-        parts.append(f"{len(one.wrong)} of {one.runs} runs gave no valid result, the last {one.wrong[-1]}: {words.clean(one.reason)}")
-    if one.grown and one.first_error is not None and one.now_error is not None:
-        parts.append(f"the error grew from {percent(one.first_error)} to {percent(one.now_error)} of its tolerance")
+    if checks.wrong:
+        runs = f"{len(checks.wrong)} of {checks.runs} runs gave no valid result"
+        parts.append(f"{runs}, the last {checks.wrong[-1]}: {words.clean(checks.reason)}")
+    if checks.grown and checks.first_error is not None and checks.now_error is not None:
+        parts.append(f"the error grew from {percent(checks.first_error)} to {percent(checks.now_error)} of its tolerance")
     return "; ".join(parts)
 
 
 def _turn(life: KernelHistory, turn: LevelChange, width: int, color: bool) -> list[str]:
     first = f"    {when(turn.time_s)} UTC  "
-    pieces = layout.paragraph(first, said(life, turn), width, most=8)
+    pieces = layout.paragraph(first, change_text(life, turn), width, most=8)
     style = "bad" if turn.time_ratio > 1 else "good" if turn.time_ratio < 1 else ""
     return [layout.painted(first, style, color) + pieces[0][len(first) :], *pieces[1:]]
 
 
-def said(life: KernelHistory, turn: LevelChange) -> str:
+def change_text(life: KernelHistory, turn: LevelChange) -> str:
     """A change in words: how much, how sure, what brought it, what it costs."""
     unit = life.series.unit
     levels = f"{words.quantity(turn.change.before, unit)} → {words.quantity(turn.change.after, unit)}"
@@ -191,14 +193,14 @@ def brought(turn: LevelChange) -> str:
     return f"brought by {first}, or by what changed with it: {', '.join(rest[: FEW - 1])}{more}"
 
 
-def cost(one: Cost) -> str:
+def cost(cost: Cost) -> str:
     """What one network pays, or gains."""
-    word = "costs" if one.seconds > 0 else "saves"
-    return f"{word} {show(abs(one.seconds), 's')} in a step of {words.clean(one.step)} ({words.clean(one.kernel)} × {one.calls:g})"
+    word = "costs" if cost.seconds > 0 else "saves"
+    return f"{word} {show(abs(cost.seconds), 's')} in a step of {words.clean(cost.step)} ({words.clean(cost.kernel)} × {cost.calls:g})"
 
 
-def _totals(found: Sequence[Total], width: int, color: bool) -> list[str]:
-    kept = [column for column in total_columns(found) if column.head != "device" or len({one.device for one in found}) > 1]
+def _totals(totals: Sequence[Total], width: int, color: bool) -> list[str]:
+    kept = [column for column in total_columns(totals) if column.head != "device" or len({one.device for one in totals}) > 1]
     return layout.fitted(kept, width, ("first",)).lines(color)
 
 
@@ -215,11 +217,11 @@ def total_columns(totals: Sequence[Total]) -> list[Column]:
     ]
 
 
-def _never(found: Tracked, width: int) -> list[str]:
-    if not found.never:
+def _never(tracked: Tracked, width: int) -> list[str]:
+    if not tracked.never:
         return []
     groups: dict[str, list[str]] = {}
-    for one in found.never:
+    for one in tracked.never:
         groups.setdefault(one.reason, []).append(one.label)
     lines = ["", "never measured"]
     for reason, labels in groups.items():

@@ -163,14 +163,13 @@ def _thermal(document: dict[str, Any], _owner: str) -> Iterator[ResourceFigure]:
 
 
 def _power(document: dict[str, Any], _owner: str) -> Iterator[ResourceFigure]:
-    for one in _members(document, "PowerControl"):
-        yield ResourceFigure(f"power_w.{_part(one)}", _enabled(one, one.get("PowerConsumedWatts")), 1.0, _uri(one))
-    for one in _members(document, "PowerSupplies"):
-        yield ResourceFigure(
-            f"power_w.{_part(one)}", _enabled(one, one.get("PowerInputWatts", one.get("LastPowerOutputWatts"))), 1.0, _uri(one)
-        )
-    for one in _members(document, "Voltages"):
-        yield ResourceFigure(f"voltage_v.{_part(one)}", _enabled(one, one.get("ReadingVolts")), 1.0, _uri(one))
+    for member in _members(document, "PowerControl"):
+        yield ResourceFigure(f"power_w.{_part(member)}", _enabled(member, member.get("PowerConsumedWatts")), 1.0, _uri(member))
+    for member in _members(document, "PowerSupplies"):
+        watts = member.get("PowerInputWatts", member.get("LastPowerOutputWatts"))
+        yield ResourceFigure(f"power_w.{_part(member)}", _enabled(member, watts), 1.0, _uri(member))
+    for member in _members(document, "Voltages"):
+        yield ResourceFigure(f"voltage_v.{_part(member)}", _enabled(member, member.get("ReadingVolts")), 1.0, _uri(member))
 
 
 READERS = {

@@ -26,18 +26,18 @@ def value(fact: Fact) -> str:
     return shown(fact.value, fact.unit)
 
 
-def shown(found: Any, unit: str = "") -> str:
-    if found is None:
+def shown(value: Any, unit: str = "") -> str:
+    if value is None:
         return "not known"
-    if isinstance(found, bool):
-        return "yes" if found else "no"
-    if isinstance(found, list):
-        return words.clean(" ".join(found)) or "none"
-    if isinstance(found, (int, float)) and unit:
-        if unit == "B" and found < EXACT_BYTES and found == int(found):
-            return f"{int(found)} B"
-        return units.size(int(found)) if unit == "B" else units.show(found, unit)
-    return words.clean(f"{found:g}" if isinstance(found, float) else str(found))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return words.clean(" ".join(value)) or "none"
+    if isinstance(value, (int, float)) and unit:
+        if unit == "B" and value < EXACT_BYTES and value == int(value):
+            return f"{int(value)} B"
+        return units.size(int(value)) if unit == "B" else units.show(value, unit)
+    return words.clean(f"{value:g}" if isinstance(value, float) else str(value))
 
 
 def facts(node: Facts, width: int, color: bool = False, everything: bool = False) -> str:
@@ -62,11 +62,15 @@ def facts(node: Facts, width: int, color: bool = False, everything: bool = False
     return "\n".join(lines)
 
 
-def audit(node: Facts, profile: str, found: Sequence[AuditOutcome], rules: Mapping[str, AuditRule], width: int, color: bool = False) -> str:
+def audit(
+    node: Facts, profile: str, outcomes: Sequence[AuditOutcome], rules: Mapping[str, AuditRule], width: int, color: bool = False
+) -> str:
     """Findings, the worst first, members of one rule together; then what could not be told; then the count."""
-    lines = [f"{node.host} · profile {profile} · {len({one.rule for one in found})} rules on {len(node.facts)} facts"]
+    lines = [f"{node.host} · profile {profile} · {len({one.rule for one in outcomes})} rules on {len(node.facts)} facts"]
     order = {"error": 0, "warning": 1, "info": 2}
-    findings = sorted((one for one in found if one.finding), key=lambda one: (order[rules[one.rule].severity], list(rules).index(one.rule)))
+    places = {name: place for place, name in enumerate(rules)}
+    failed = (outcome for outcome in outcomes if outcome.finding)
+    findings = sorted(failed, key=lambda outcome: (order[rules[outcome.rule].severity], places[outcome.rule]))
     for name, group in groupby(findings, key=lambda one: one.rule):
         rule, several = rules[name], list(group)
         level = layout.painted(rule.severity.upper(), MARKS[rule.severity], color)
@@ -82,8 +86,8 @@ def audit(node: Facts, profile: str, found: Sequence[AuditOutcome], rules: Mappi
             ("fix", fixes[0] + more),
         ):
             lines += _paragraph(f"  {head:<9}  ", words.clean(text), width)
-    lines += _unknown(found, width, color)
-    counts = {state: sum(one.state == state for one in found) for state in ("pass", "finding", "not known", "not applicable")}
+    lines += _unknown(outcomes, width, color)
+    counts = {state: sum(one.state == state for one in outcomes) for state in ("pass", "finding", "not known", "not applicable")}
     by = {level: sum(1 for one in findings if rules[one.rule].severity == level) for level in order}
     said = ", ".join(f"{count} {level}" for level, count in by.items() if count)
     total = f"{words.counted(counts['finding'], 'finding')}{f' ({said})' if said else ''}, {counts['pass']} passed, "
@@ -100,10 +104,10 @@ def _paragraph(first: str, text: str, width: int) -> list[str]:
     return [(first if number == 0 else " " * len(first)) + piece for number, piece in enumerate(lines)]
 
 
-def _unknown(found: Sequence[AuditOutcome], width: int, color: bool) -> list[str]:
+def _unknown(outcomes: Sequence[AuditOutcome], width: int, color: bool) -> list[str]:
     """What could not be told, by its reason; members of a family that share one stand together."""
     reasons: dict[str, dict[str, list[str]]] = {}
-    for one in found:
+    for one in outcomes:
         if one.state == "not known":
             family, _, key = one.at.rstrip("]").partition("[")
             reason = words.clean(one.reason.replace(one.at, f"{family}[*]") if key else one.reason)
@@ -146,82 +150,83 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NODES]) + more
 
 
-def rule(one: AuditRule, width: int) -> str:
+def rule(rule: AuditRule, width: int) -> str:
     """All of one rule, as `--explain` prints it."""
-    lines = [f"{one.name}: {one.title}", ""]
-    asked = [("of every", one.each), ("when", "" if one.when == "true" else one.when), ("needs", "" if one.needs == "true" else one.needs)]
+    lines = [f"{rule.name}: {rule.title}", ""]
+    when, needs = ("" if condition == "true" else condition for condition in (rule.when, rule.needs))
+    asked = [("of every", rule.each), ("when", when), ("needs", needs)]
     rest = [
-        ("expect", one.expect),
-        ("should be", one.should),
-        ("severity", one.severity),
-        ("profiles", ", ".join(one.profiles)),
-        ("because", one.because),
-        ("effect", one.effect),
-        ("fix", one.fix),
-        ("source", one.source),
-        ("from", one.place),
+        ("expect", rule.expect),
+        ("should be", rule.should),
+        ("severity", rule.severity),
+        ("profiles", ", ".join(rule.profiles)),
+        ("because", rule.because),
+        ("effect", rule.effect),
+        ("fix", rule.fix),
+        ("source", rule.source),
+        ("from", rule.place),
     ]
     for head, text in asked + rest:
         if text:
             lines += _paragraph(f"  {head:<9}  ", text, width)
-    lines += ["", "With --since, an earlier reading of the node:"] if one.growth else []
-    for key, text in one.growth.items():
+    lines += ["", "With --since, an earlier reading of the node:"] if rule.growth else []
+    for key, text in rule.growth.items():
         lines += _paragraph(f"  {'should be' if key == 'should' else key:<9}  ", text, width)
     return "\n".join(lines)
 
 
-def rules(found: Mapping[str, AuditRule], width: int) -> str:
+def rules(rules: Mapping[str, AuditRule], width: int) -> str:
     """A line per rule."""
-    room = max(map(len, found))
-    lines = [layout.shortened(f"{one.name:<{room}}  {one.severity:<7}  {one.title}", width) for one in found.values()]
-    whole, partly, alone = sources(found).values()
+    room = max(map(len, rules))
+    lines = [layout.shortened(f"{one.name:<{room}}  {one.severity:<7}  {one.title}", width) for one in rules.values()]
+    whole, partly, alone = sources(rules).values()
     told = f"{whole} with a published source, {partly} with one in part, {alone} of common practice"
     return "\n".join([*lines, "", f"{len(lines)} rules: {told}", "hotlap node audit --explain RULE says all of one"])
 
 
-def fleet(found: NodeFleet, width: int, color: bool = False) -> str:
+def fleet(fleet: NodeFleet, width: int, color: bool = False) -> str:
     """Odd facts, versions first; nodes in the order people count; members of a family that are odd in the same way stand together."""
-    lines = [f"{len(found.nodes)} nodes, {found.facts} facts: {len(found.odd)} in which some nodes differ from the majority"]
+    lines = [f"{len(fleet.nodes)} nodes, {fleet.facts} facts: {len(fleet.odd)} in which some nodes differ from the majority"]
     blocks = list[tuple[str, str, list[str]]]()
-    for one in found.odd:
-        where = "in the middle" if one.kind == "quantity" else f"on {one.share * 100:.3g} %"
+    for odd in fleet.odd:
+        where = "in the middle" if odd.kind == "quantity" else f"on {odd.share * 100:.3g} %"
         by: dict[str, list[str]] = {}
-        for node in sorted(one.nodes, key=natural):
-            by.setdefault(shown(one.nodes[node], one.unit), []).append(words.clean(node))
-        rows = [f"{shown(one.majority, one.unit)} {where}", *(f"{text}: {_some(nodes)}" for text, nodes in by.items())]
-        blocks.append((one.fact, one.kind, rows))
+        for node in sorted(odd.nodes, key=natural):
+            by.setdefault(shown(odd.nodes[node], odd.unit), []).append(words.clean(node))
+        rows = [f"{shown(odd.majority, odd.unit)} {where}", *(f"{text}: {_some(nodes)}" for text, nodes in by.items())]
+        blocks.append((odd.fact, odd.kind, rows))
     lines += _blocks(blocks, width, color)
-    for names, why in ((found.left_out, "differ on most nodes and were left out"), (found.divided, "have no majority")):
+    for names, why in ((fleet.left_out, "differ on most nodes and were left out"), (fleet.divided, "have no majority")):
         if names:
             lines += ["", *_paragraph("", f"{words.counted(len(names), 'fact')} {why}: {_some(names)}", width)]
     return "\n".join(lines)
 
 
-def groups(found: NodeGroups, width: int, color: bool = False) -> str:
+def groups(groups: NodeGroups, width: int, color: bool = False) -> str:
     """Facts in which two groups differ, versions first, each value with the number of nodes that have it."""
-    sizes = [len(found.first), len(found.second)]
-    names = [f"{words.counted(size, 'node')} ({_some(group)})" for size, group in zip(sizes, (found.first, found.second), strict=True)]
-    head = f"{names[0]} against {names[1]}, {found.facts} facts: {len(found.apart)} in which the groups differ"
+    sizes = [len(groups.first), len(groups.second)]
+    names = [f"{words.counted(size, 'node')} ({_some(group)})" for size, group in zip(sizes, (groups.first, groups.second), strict=True)]
+    head = f"{names[0]} against {names[1]}, {groups.facts} facts: {len(groups.apart)} in which the groups differ"
     lines = _paragraph("", head, width)
     blocks = list[tuple[str, str, list[str]]]()
-    for one in found.apart:
+    for fact in groups.apart:
         rows = []
-        for head, table, size in zip(("first", "second"), (one.first, one.second), sizes, strict=True):
+        for head, table, size in zip(("first", "second"), (fact.first, fact.second), sizes, strict=True):
             more = f", {words.counted(len(table) - MOST_VALUES, 'other value')}" if len(table) > MOST_VALUES else ""
-            told = ", ".join(f"{shown(value, one.unit)} ({times} of {size})" for value, times in table[:MOST_VALUES])
+            told = ", ".join(f"{shown(value, fact.unit)} ({times} of {size})" for value, times in table[:MOST_VALUES])
             rows.append(f"{head:<6}  {told}{more}")
-        blocks.append((one.fact, one.kind, rows))
+        blocks.append((fact.fact, fact.kind, rows))
     lines += _blocks(blocks, width, color)
-    if found.divided:
+    if groups.divided:
         why = "have no majority in a group and were left out"
-        lines += ["", *_paragraph("", f"{words.counted(len(found.divided), 'fact')} {why}: {_some(found.divided)}", width)]
+        lines += ["", *_paragraph("", f"{words.counted(len(groups.divided), 'fact')} {why}: {_some(groups.divided)}", width)]
     return "\n".join(lines)
 
 
-def _blocks(found: Sequence[tuple[str, str, list[str]]], width: int, color: bool) -> list[str]:
+def _blocks(blocks: Sequence[tuple[str, str, list[str]]], width: int, color: bool) -> list[str]:
     """Fact, kind and rows; those of one family with the same rows under one head, as in gpu[0 … 7].vbios."""
     heads: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = {}
-    for fact, kind, rows in found:
+    for fact, kind, rows in blocks:
         family, mark, rest = fact.partition("[")
         key, _, leaf = rest.partition("]")
         heads.setdefault((family, leaf if mark else "", kind, tuple(rows)), []).append(key)

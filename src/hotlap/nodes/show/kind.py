@@ -32,21 +32,21 @@ def read(bundle: Bundle) -> Watch:
     return Watch(bundle, telemetry.of(bundle))
 
 
-def text(found: Watch, width: int, color: bool) -> str:
-    return "\n".join(telemetry.lines(found.devices, width)).strip("\n")
+def text(watch: Watch, width: int, color: bool) -> str:
+    return "\n".join(telemetry.lines(watch.devices, width)).strip("\n")
 
 
-def document(found: Watch) -> dict[str, Any]:
-    return {"telemetry": found.devices}
+def document(watch: Watch) -> dict[str, Any]:
+    return {"telemetry": watch.devices}
 
 
-def measured(found: Watch) -> bool:
-    return any(reading.status == "ok" for reading in found.bundle.readings)
+def measured(watch: Watch) -> bool:
+    return any(reading.status == "ok" for reading in watch.bundle.readings)
 
 
-def lead(found: Watch) -> str:
-    return telemetry_page.lead(found.devices)
+def lead(watch: Watch) -> str:
+    return telemetry_page.lead(watch.devices)
 
 
-def notices(found: Watch) -> str:
+def notices(watch: Watch) -> str:
     return ""

@@ -21,7 +21,7 @@ class Together(NamedTuple):
     """What the ranks' traces say together."""
 
     whole: AllRanks
-    found: list[Finding]
+    findings: list[Finding]
 
     @property
     def file(self) -> str:
@@ -40,10 +40,11 @@ def text(ranked: Together, study: Study, advice: Advice, kernels: int = printing
     whole, (width, color) = ranked.whole, (terminal.width(), terminal.color())
     why = "the others wait for it most" if whole.arrivals and whole.arrivals.late else "its window is the longest"
     title = layout.painted(f"Rank {whole.worst}: {why}", "bold", color)
-    return f"{printing_ranks.ranks(whole, ranked.found, width, color)}\n\n{title}\n{printing.trace(study, advice, width, color, kernels)}"
+    together = printing_ranks.ranks(whole, ranked.findings, width, color)
+    return f"{together}\n\n{title}\n{printing.trace(study, advice, width, color, kernels)}"
 
 
 def document(ranked: Together, advice: Advice) -> dict[str, Any]:
     """The same for programs."""
     worst = {"rank": ranked.whole.worst, "findings": advice.findings, "together": advice.together}
-    return printing_ranks.document(ranked.whole, ranked.found) | {"worst": worst}
+    return printing_ranks.document(ranked.whole, ranked.findings) | {"worst": worst}

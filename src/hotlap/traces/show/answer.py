@@ -171,10 +171,11 @@ def answer(study: Study, advice: Advice) -> Answer:
     )
 
 
-def _memory(one: memory.MemoryUsage) -> Memory:
+def _memory(usage: memory.MemoryUsage) -> Memory:
     return Memory(
-        device=one.device, peak_bytes=one.peak, whole=one.whole, unused_share=one.unused, growth_per_step_bytes=one.growth_per_step,
-        holders=[Holder(operator=held.operator, bytes=held.bytes, allocations=held.allocations) for held in one.holders],
+        device=usage.device, peak_bytes=usage.peak, whole=usage.whole, unused_share=usage.unused,
+        growth_per_step_bytes=usage.growth_per_step,
+        holders=[Holder(operator=h.operator, bytes=h.bytes, allocations=h.allocations) for h in usage.holders],
     )  # fmt: skip
 
 
@@ -202,29 +203,30 @@ def steps(study: Study) -> list[Step]:
     ]
 
 
-def device_names(found: Answer) -> str:
+def device_names(answer: Answer) -> str:
     """Names of the devices in a few words: each once, with how many there are."""
-    names = found.devices
+    names = answer.devices
     return f"{len(names)} × {names[0]}" if len(set(names)) == 1 and len(names) > 1 else ", ".join(dict.fromkeys(names))
 
 
-def about(found: Answer) -> list[str]:
+def about(answer: Answer) -> list[str]:
     """What the file is, in a few words each."""
     said = [
-        f"{found.events:,} events by {found.reader}", device_names(found),
-        f"rank {found.rank}" + (f" of {found.ranks}" if found.ranks else "") if found.rank is not None else "",
+        f"{answer.events:,} events by {answer.reader}", device_names(answer),
+        f"rank {answer.rank}" + (f" of {answer.ranks}" if answer.ranks else "") if answer.rank is not None else "",
     ]  # fmt: skip
     return [words.clean(one) for one in said if one]
 
 
-def _advised(study: Study, one: Finding, where: AdviceMarks | None) -> Advised:
-    rule = rules().get(one.rule)
-    manual = f"{MANUAL}#{one.rule}" if one.rule else ""
+def _advised(study: Study, finding: Finding, where: AdviceMarks | None) -> Advised:
+    rule = rules().get(finding.rule)
+    manual = f"{MANUAL}#{finding.rule}" if finding.rule else ""
     source = rule.source if rule else ""
     if where is None or not len(where):
-        return Advised(finding=one, manual=manual, source=source)
+        return Advised(finding=finding, manual=manual, source=source)
     longest = np.argsort(where.start - where.end, kind="stable")[:NAMED]
-    return Advised(finding=one, manual=manual, source=source, places=len(where), longest=[_place(study, where, int(i)) for i in longest])
+    places = [_place(study, where, int(i)) for i in longest]
+    return Advised(finding=finding, manual=manual, source=source, places=len(where), longest=places)
 
 
 def _place(study: Study, where: AdviceMarks, i: int) -> Place:

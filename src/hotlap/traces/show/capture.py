@@ -15,51 +15,51 @@ NO_OPERATORS = (
 )
 
 
-def lines(path: Path, found: Captured, width: int, color: bool = False) -> list[str]:
+def lines(path: Path, captured: Captured, width: int, color: bool = False) -> list[str]:
     """A few lines over the analysis of its traces."""
-    ended = f" · ended with {found.exit_code}" if found.exit_code else ""
-    told = [layout.painted(words.clean(" ".join(found.argv)), "bold", color) + ended]
-    for one in found.processes:
+    ended = f" · ended with {captured.exit_code}" if captured.exit_code else ""
+    lines = [layout.painted(words.clean(" ".join(captured.argv)), "bold", color) + ended]
+    for one in captured.processes:
         if one.windows or one.trace:
-            told += layout.paragraph("window  ", _window(one), width)
+            lines += layout.paragraph("window  ", _window(one), width)
         if one.trouble:
-            told += layout.paragraph("trouble ", words.clean(one.trouble), width)
-    if found.processes:
-        told += layout.paragraph("steps   ", _usual(found.processes[0]), width)
-    if found.overhead is not None:
-        told += layout.paragraph("cost    ", overhead(found.overhead), width)
-    if found.overhead is not None and found.overhead.import_s:
-        told += layout.paragraph("note    ", NO_OPERATORS, width)
-    told += [f"trace   {path / name}" for name in found.traces] or ["trace   none was recorded"]
-    return told
+            lines += layout.paragraph("trouble ", words.clean(one.trouble), width)
+    if captured.processes:
+        lines += layout.paragraph("steps   ", _usual(captured.processes[0]), width)
+    if captured.overhead is not None:
+        lines += layout.paragraph("cost    ", overhead(captured.overhead), width)
+    if captured.overhead is not None and captured.overhead.import_s:
+        lines += layout.paragraph("note    ", NO_OPERATORS, width)
+    lines += [f"trace   {path / name}" for name in captured.traces] or ["trace   none was recorded"]
+    return lines
 
 
-def _usual(one: CapturedProcess) -> str:
+def _usual(process: CapturedProcess) -> str:
     """How long steps take when nothing records them."""
-    seconds = [seconds for some in one.usual_s for seconds in some]
-    if not one.steps:
+    seconds = [seconds for some in process.usual_s for seconds in some]
+    if not process.steps:
         return "none were made: no optimiser stepped, and hotlap.step() was not called"
     if len(seconds) < 2:
-        return f"{one.steps} in all; too few without the profiler to say how long they take"
+        return f"{process.steps} in all; too few without the profiler to say how long they take"
     low, middle, high = statistics.quantiles(seconds, n=4)
     half = f", half of them between {units.show(low, 's')} and {units.show(high, 's')}"
-    return f"{one.steps} in all; median {units.show(middle, 's')} over {len(seconds)} without the profiler{half}"
+    return f"{process.steps} in all; median {units.show(middle, 's')} over {len(seconds)} without the profiler{half}"
 
 
-def _window(one: CapturedProcess) -> str:
-    count = len([w for w in one.windows if w.complete])
-    if not one.windows:
-        return f"process {one.place}: all of it"
-    first = one.windows[0]
+def _window(process: CapturedProcess) -> str:
+    count = len([w for w in process.windows if w.complete])
+    if not process.windows:
+        return f"process {process.place}: all of it"
+    first = process.windows[0]
     steps = max(len(first.steps_s) - first.within, 0)
     length = units.show(max(first.ended_s - first.began_s, 0.0), "s")
-    if not one.steps:
-        return f"process {one.place}: {length} by the clock"
+    if not process.steps:
+        return f"process {process.place}: {length} by the clock"
     if not steps and not first.within:
-        return f"process {one.place}: {length} by the clock; no step of {one.steps} lies within it{_elsewhere(first)}"
-    said = f"process {one.place}: steps {first.first} to {first.first + max(steps - 1, 0)} of {one.steps}, {length}"
+        return f"process {process.place}: {length} by the clock; no step of {process.steps} lies within it{_elsewhere(first)}"
+    said = f"process {process.place}: steps {first.first} to {first.first + max(steps - 1, 0)} of {process.steps}, {length}"
     clock = "" if first.within else " by the clock"
-    more = f"; the profiler was on {len(one.windows)} times" if len(one.windows) > 1 else ""
+    more = f"; the profiler was on {len(process.windows)} times" if len(process.windows) > 1 else ""
     return said + clock + ("" if count else ", cut short") + more
 
 

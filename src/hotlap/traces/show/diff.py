@@ -24,60 +24,60 @@ PROGRAM = {
 }
 
 
-def diff(found: TraceDiff, width: int, color: bool = False, most: int = MOST) -> str:
+def diff(diff: TraceDiff, width: int, color: bool = False, most: int = MOST) -> str:
     """Whether the traces are of one program, what the whole changed by, and what that is made of."""
-    a, b = found.a, found.b
-    lines = [*_sides(found, width, color), "", *_whole(found, width, color)]
-    lines += ["", *_sums(found, width, color)]
-    lines += ["", *_parts(found, "kernel or copy" if b.devices else "operator, without those in it", most, width, color)]
+    a, b = diff.a, diff.b
+    lines = [*_sides(diff, width, color), "", *_whole(diff, width, color)]
+    lines += ["", *_sums(diff, width, color)]
+    lines += ["", *_parts(diff, "kernel or copy" if b.devices else "operator, without those in it", most, width, color)]
     if a.devices and b.devices:
-        lines += ["", *_operators(found, width, color)]
-    if found.gaps:
-        lines += ["", *_gaps(found, width, color)]
+        lines += ["", *_operators(diff, width, color)]
+    if diff.gaps:
+        lines += ["", *_gaps(diff, width, color)]
     return "\n".join(lines)
 
 
-def _sides(found: TraceDiff, width: int, color: bool) -> list[str]:
+def _sides(diff: TraceDiff, width: int, color: bool) -> list[str]:
     lines = []
-    for letter, one in (("A", found.a), ("B", found.b)):
+    for letter, one in (("A", diff.a), ("B", diff.b)):
         text = f"{words.clean(one.file)} · {one.events:,} events · window: {one.window}"
         lines += layout.paragraph(f"{letter}  ", text, width)
-    shares = [f"{100 * one.matched_time:.0f} % of the work of {letter}" for letter, one in (("A", found.a), ("B", found.b))]
+    shares = [f"{100 * one.matched_time:.0f} % of the work of {letter}" for letter, one in (("A", diff.a), ("B", diff.b))]
     text = f"{' and '.join(shares)} (by time) have a counterpart by place or name"
-    calls = f"by calls {100 * found.a.matched_calls:.0f} % and {100 * found.b.matched_calls:.0f} %"
+    calls = f"by calls {100 * diff.a.matched_calls:.0f} % and {100 * diff.b.matched_calls:.0f} %"
     lines += layout.paragraph("   ", f"{text}; {calls}", width)
-    if found.program != "same":
-        lines += layout.paragraph("!  ", PROGRAM[found.program], width)
+    if diff.program != "same":
+        lines += layout.paragraph("!  ", PROGRAM[diff.program], width)
     return lines
 
 
-def _whole(found: TraceDiff, width: int, color: bool) -> list[str]:
-    a, b = found.a.whole_s, found.b.whole_s
-    share = f" ({'+' if found.delta_s >= 0 else '−'}{units.percent(abs(found.delta_s) / a)})" if a else ""
+def _whole(diff: TraceDiff, width: int, color: bool) -> list[str]:
+    a, b = diff.a.whole_s, diff.b.whole_s
+    share = f" ({'+' if diff.delta_s >= 0 else '−'}{units.percent(abs(diff.delta_s) / a)})" if a else ""
     noise = ""
-    if found.noise_s is not None:
-        seen = "more" if abs(found.delta_s) > found.noise_s else "no more"
-        noise = f"; {seen} than steps differ among themselves (± {_time(found.noise_s)})"
-    one = f"a {found.per}" if found.per == "step" else "the window"
-    devices = " of the mean device" if max(found.a.devices, found.b.devices) > 1 else ""
-    said = f"{one[0].upper()}{one[1:]}{devices} takes {_time(b)} instead of {_time(a)}: {_signed(found.delta_s)}{share}"
-    if not found.delta_s:
+    if diff.noise_s is not None:
+        seen = "more" if abs(diff.delta_s) > diff.noise_s else "no more"
+        noise = f"; {seen} than steps differ among themselves (± {_time(diff.noise_s)})"
+    one = f"a {diff.per}" if diff.per == "step" else "the window"
+    devices = " of the mean device" if max(diff.a.devices, diff.b.devices) > 1 else ""
+    said = f"{one[0].upper()}{one[1:]}{devices} takes {_time(b)} instead of {_time(a)}: {_signed(diff.delta_s)}{share}"
+    if not diff.delta_s:
         said, noise = f"{one[0].upper()}{one[1:]}{devices} takes {_time(a)} in both", ""
     head = layout.painted(said, "bold", color)
     lines = [head + noise] if len(said + noise) <= width else [head, *layout.paragraph("   ", noise.removeprefix("; "), width)]
-    if found.per == "window" and (found.a.steps or found.b.steps):
+    if diff.per == "window" and (diff.a.steps or diff.b.steps):
         why = "only one of them marks its steps, so whole windows are compared, however many steps they hold"
         lines += layout.paragraph("   ", why, width)
     return lines
 
 
-def _sums(found: TraceDiff, width: int, color: bool) -> list[str]:
+def _sums(diff: TraceDiff, width: int, color: bool) -> list[str]:
     """Classes of work and causes of idleness; the last line is their sum."""
-    about = OUTSIDE if {one.a for one in found.idle} <= set(HOST_CAUSES) and not found.b.devices else CAUSES
-    rows = [(one.a, "work", one.a_s, one.b_s, one.delta_s) for one in found.classes if one.a_s or one.b_s]
-    rows += [(f"idle: {one.a.replace('_', ' ')}", about.get(one.a, ""), one.a_s, one.b_s, one.delta_s) for one in found.idle]
+    about = OUTSIDE if {one.a for one in diff.idle} <= set(HOST_CAUSES) and not diff.b.devices else CAUSES
+    rows = [(one.a, "work", one.a_s, one.b_s, one.delta_s) for one in diff.classes if one.a_s or one.b_s]
+    rows += [(f"idle: {one.a.replace('_', ' ')}", about.get(one.a, ""), one.a_s, one.b_s, one.delta_s) for one in diff.idle]
     rows.append(("sum", "", sum(row[2] for row in rows), sum(row[3] for row in rows), sum(row[4] for row in rows)))
-    head = "where a step went" if found.per == "step" else "where the window went"
+    head = "where a step went" if diff.per == "step" else "where the window went"
     columns = [
         Column(head, [Cell(row[0], "bold" if row[0] == "sum" else "") for row in rows]),
         *_numbers([row[2] for row in rows], [row[3] for row in rows], [row[4] for row in rows]),
@@ -86,8 +86,8 @@ def _sums(found: TraceDiff, width: int, color: bool) -> list[str]:
     return layout.fitted(columns, width).lines(color)
 
 
-def _parts(found: TraceDiff, head: str, most: int, width: int, color: bool) -> list[str]:
-    shown = [one for one in found.parts[:most] if one.delta_s]
+def _parts(diff: TraceDiff, head: str, most: int, width: int, color: bool) -> list[str]:
+    shown = [one for one in diff.parts[:most] if one.delta_s]
     if not shown:
         return ["no work changed"]
     columns = [
@@ -99,9 +99,9 @@ def _parts(found: TraceDiff, head: str, most: int, width: int, color: bool) -> l
         Column("", [Cell("~" if one.noise_s is not None and abs(one.delta_s) <= one.noise_s else "") for one in shown]),
     ]
     lines = layout.fitted(columns, width, spare=["calls"]).lines(color)
-    rest = sum(one.delta_s for one in found.parts) - sum(one.delta_s for one in shown)
-    if len(found.parts) > len(shown):
-        more = f"the largest changes; {len(found.parts) - len(shown)} more: {_signed(rest)} together"
+    rest = sum(one.delta_s for one in diff.parts) - sum(one.delta_s for one in shown)
+    if len(diff.parts) > len(shown):
+        more = f"the largest changes; {len(diff.parts) - len(shown)} more: {_signed(rest)} together"
         lines.append(layout.painted(more, "dim", color))
     hows = [how for how in MEANING if how != "same" and any(one.how == how for one in shown)]
     notes = [f"{how}: {MEANING[how]}" for how in hows]
@@ -110,8 +110,8 @@ def _parts(found: TraceDiff, head: str, most: int, width: int, color: bool) -> l
     return lines + [layout.painted(layout.shortened(note, width), "dim", color) for note in notes]
 
 
-def _operators(found: TraceDiff, width: int, color: bool) -> list[str]:
-    shown = [one for one in found.operators[:FEW] if one.delta_s]
+def _operators(diff: TraceDiff, width: int, color: bool) -> list[str]:
+    shown = [one for one in diff.operators[:FEW] if one.delta_s]
     if not shown:
         return ["the same work by outermost operator: no change"]
     names = [layout.shortened(_plain(one.a) or "(none known)", 60) for one in shown]
@@ -123,8 +123,8 @@ def _operators(found: TraceDiff, width: int, color: bool) -> list[str]:
     return layout.fitted(columns, width).lines(color)
 
 
-def _gaps(found: TraceDiff, width: int, color: bool) -> list[str]:
-    shown = _alike([one for one in found.gaps if one.delta_s])[:FEW]
+def _gaps(diff: TraceDiff, width: int, color: bool) -> list[str]:
+    shown = _alike([one for one in diff.gaps if one.delta_s])[:FEW]
     columns = [
         Column("idle before", [Cell(_name(one)) for one in shown], wrap=True),
         Column("in", [Cell(layout.shortened(_inner(one.operator), 36), "dim") for one in shown], wrap=True),
@@ -156,22 +156,22 @@ def _numbers(a: Sequence[float], b: Sequence[float], delta: Sequence[float]) -> 
     unit, scale = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)) if largest * s >= 1), ("ns", 1e9))
     digits = 3 if largest * scale < 100 else 2
 
-    def said(value: float, sign: bool = False) -> str:
+    def shown(value: float, sign: bool = False) -> str:
         text = f"{abs(value) * scale:,.{digits}f}"
         if not float(text.replace(",", "")):
             return "0"
         return ("+" if value > 0 else "−") + text if sign else text
 
     return [
-        Column(f"A, {unit}", [Cell(said(value)) for value in a], right=True),
-        Column(f"B, {unit}", [Cell(said(value)) for value in b], right=True),
-        Column("Δ", [Cell(said(value, True), "bad" if value > 0 else "good" if value < 0 else "") for value in delta], right=True),
+        Column(f"A, {unit}", [Cell(shown(value)) for value in a], right=True),
+        Column(f"B, {unit}", [Cell(shown(value)) for value in b], right=True),
+        Column("Δ", [Cell(shown(value, True), "bad" if value > 0 else "good" if value < 0 else "") for value in delta], right=True),
     ]
 
 
-def _name(one: DiffPart) -> str:
-    a, b = (layout.shortened(words.clean(naming.short(name)), NAMES) if name else "" for name in (one.a, one.b))
-    return f"{a} → {b}" if one.a and one.b and one.a != one.b else b or a
+def _name(part: DiffPart) -> str:
+    a, b = (layout.shortened(words.clean(naming.short(name)), NAMES) if name else "" for name in (part.a, part.b))
+    return f"{a} → {b}" if part.a and part.b and part.a != part.b else b or a
 
 
 def _plain(operator: str) -> str:
@@ -185,8 +185,8 @@ def _inner(path: str) -> str:
     return every[0] if len(every) == 1 else f"{every[0]} › {every[-1]}"
 
 
-def _calls(one: DiffPart) -> str:
-    a, b = f"{one.a_calls:,.4g}", f"{one.b_calls:,.4g}"
+def _calls(part: DiffPart) -> str:
+    a, b = f"{part.a_calls:,.4g}", f"{part.b_calls:,.4g}"
     return a if a == b else f"{a} → {b}"
 
 

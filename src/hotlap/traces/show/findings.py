@@ -13,20 +13,20 @@ from hotlap.traces.show import trace
 from hotlap.traces.show.answer import Advised, Answer, Place
 
 
-def section(found: Answer) -> str:
+def section(answer: Answer) -> str:
     """All findings, most gain first."""
-    if not found.findings:
-        more = f" {words.counted(found.hidden, 'finding').capitalize()} below that: hotlap trace --all." if found.hidden else ""
+    if not answer.findings:
+        more = f" {words.counted(answer.hidden, 'finding').capitalize()} below that: hotlap trace --all." if answer.hidden else ""
         return f"<p>Nothing found that would gain 2 % or more of the window.{more}</p>"
-    most = max([one.finding.gain_high or 0.0 for one in found.findings] + [found.together or 0.0, 0.05])
-    items = "".join(_finding(number, one, most) for number, one in enumerate(found.findings))
+    most = max([one.finding.gain_high or 0.0 for one in answer.findings] + [answer.together or 0.0, 0.05])
+    items = "".join(_finding(number, one, most) for number, one in enumerate(answer.findings))
     together = ""
-    if found.together is not None and len(found.findings) > 1:
+    if answer.together is not None and len(answer.findings) > 1:
         together = (
-            f'<p class="note">All of them together would save at most {100 * found.together:.0f} % of the window: '
+            f'<p class="note">All of them together would save at most {100 * answer.together:.0f} % of the window: '
             "fixes overlap, so their gains do not add up.</p>"
         )
-    hidden = f"{words.counted(found.hidden, 'finding').capitalize()} below 2 %: <code>hotlap trace --all</code>." if found.hidden else ""
+    hidden = f"{words.counted(answer.hidden, 'finding').capitalize()} below 2 %: <code>hotlap trace --all</code>." if answer.hidden else ""
     hidden = f'<p class="note">{hidden}</p>' if hidden else ""
     return f'<ol class="advice">{items}</ol>{together}{hidden}'
 
@@ -35,8 +35,8 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
-def _finding(number: int, one: Advised, most: float) -> str:
-    finding = one.finding
+def _finding(number: int, advised: Advised, most: float) -> str:
+    finding = advised.finding
     low, high = finding.gain_low or 0.0, finding.gain_high or 0.0
     bar = (
         f'<span class="gain" title="share of the window that mending it would save"><i style="left:{100 * low / most:.2f}%;'
@@ -44,24 +44,25 @@ def _finding(number: int, one: Advised, most: float) -> str:
     )
     where = f"<dt>where</dt><dd>{text(finding.where)}</dd>" if finding.where else ""
     prove = f"<dt>prove</dt><dd><code>{text(finding.experiment)}</code></dd>" if finding.experiment else ""
-    source = f' · <a href="https://{escape(one.source)}" rel="noreferrer">source of the rule</a>' if "/" in one.source else ""
-    button = f'<button type="button" class="jump" data-finding="{number}" hidden>Show in the timeline</button>' if one.places else ""
+    source = f' · <a href="https://{escape(advised.source)}" rel="noreferrer">source of the rule</a>' if "/" in advised.source else ""
+    button = f'<button type="button" class="jump" data-finding="{number}" hidden>Show in the timeline</button>' if advised.places else ""
     return (
         f'<li><div class="gains"><b>{escape(trace.gain(finding))}</b>{bar}<span class="of">confidence {escape(finding.confidence)}</span>'
         "</div>"
         f"<div><h3>{text(finding.title)}</h3><p>{text(finding.detail[:1].upper() + finding.detail[1:])}.</p>"
         f"<dl>{where}<dt>do</dt><dd>{text(finding.action)}</dd>{prove}</dl>"
-        f'<p class="note tail">{button}<span>explained in <code>{escape(one.manual)}</code>{source}</span></p>'
-        f"{_evidence(one)}</div></li>"
+        f'<p class="note tail">{button}<span>explained in <code>{escape(advised.manual)}</code>{source}</span></p>'
+        f"{_evidence(advised)}</div></li>"
     )
 
 
-def _evidence(one: Advised) -> str:
-    numbers = ((_named_as(name), _said(name, value)) for name, value in one.finding.evidence.items())
+def _evidence(advised: Advised) -> str:
+    numbers = ((_named_as(name), _said(name, value)) for name, value in advised.finding.evidence.items())
     rows = "".join(f"<dt>{text(name)}</dt><dd>{text(said)}</dd>" for name, said in numbers if said)
-    places = "".join(f"<li>{text(_place(place))}</li>" for place in one.longest)
-    head = f"<p>{words.counted(one.places, 'place')} in the trace, the longest:</p>" if one.places > len(one.longest) else "<p>Places:</p>"
-    listed = f"{head}<ol>{places}</ol>" if places else ""
+    places = "".join(f"<li>{text(_place(place))}</li>" for place in advised.longest)
+    several = advised.places > len(advised.longest)
+    head = f"{words.counted(advised.places, 'place')} in the trace, the longest:" if several else "Places:"
+    listed = f"<p>{head}</p><ol>{places}</ol>" if places else ""
     return f"<details><summary>Evidence</summary><dl>{rows}</dl>{listed}</details>" if rows or listed else ""
 
 

@@ -24,9 +24,9 @@ FOOT = (
 )
 
 
-def text(profile: KernelProfile, found: Sequence[Analysis], width: int = 100, color: bool = False, least: float = LEAST) -> str:
+def text(profile: KernelProfile, analyses: Sequence[Analysis], width: int = 100, color: bool = False, least: float = LEAST) -> str:
     """All of it; `least`: share of a kernel's time under which a finding is hidden."""
-    groups = _groups(found)
+    groups = _groups(analyses)
     lines = _heading(profile)
     for notice in profile.notices:
         many = f" ({notice.count:,})" if notice.count else ""
@@ -50,10 +50,10 @@ class Group(NamedTuple):
     took_s: float
 
 
-def _groups(found: Sequence[Analysis]) -> list[Group]:
+def _groups(analyses: Sequence[Analysis]) -> list[Group]:
     """By time in all, the most first."""
     alike: dict[tuple[object, ...], list[Analysis]] = {}
-    for one in found:
+    for one in analyses:
         alike.setdefault((one.kernel.name, one.kernel.grid, one.kernel.block), []).append(one)
     groups = [
         Group(max(many, key=lambda one: one.kernel.duration_s or 0.0), len(many), math.fsum(one.kernel.duration_s or 0.0 for one in many))
@@ -118,37 +118,38 @@ def _bound(bound: Bound) -> str:
     return f"{bound.kind} ({bound.level})" if bound.level else bound.kind
 
 
-def _occupancy(one: Analysis) -> str:
+def _occupancy(analysis: Analysis) -> str:
     """Achieved of possible."""
-    achieved = one.kernel.metrics.get("occupancy_achieved")
-    possible = one.kernel.metrics.get("occupancy_theoretical", one.occupancy.share if one.occupancy else None)
+    achieved = analysis.kernel.metrics.get("occupancy_achieved")
+    possible = analysis.kernel.metrics.get("occupancy_theoretical", analysis.occupancy.share if analysis.occupancy else None)
     return _percent(possible) if achieved is None else f"{_percent(achieved)} of {_percent(possible)}"
 
 
 def _kernel(group: Group, width: int, color: bool, least: float) -> list[str]:
-    one, kernel = group.longest, group.longest.kernel
+    longest, kernel = group.longest, group.longest.kernel
     sizes = [
         f"grid {_size(kernel.grid)}" if kernel.grid else "", f"block {_size(kernel.block)}" if kernel.block else "",
         f"{kernel.registers} registers" if kernel.registers is not None else "",
         f"{size(kernel.shared_bytes)} shared" if kernel.shared_bytes else "",
     ]  # fmt: skip
-    limited = one.occupancy.limited_by if one.occupancy else []
+    limited = longest.occupancy.limited_by if longest.occupancy else []
     if limited:
         sizes.append(f"occupancy limited by {' and '.join(limited)}")
     if group.launches > 1:
         sizes.insert(0, f"launch {kernel.place + 1}, the longest of {group.launches:,}: {words.quantity(kernel.duration_s, 's')}")
     lines = [layout.painted(_name(kernel, width), "bold", color)]
     lines += layout.paragraph("   ", " · ".join(part for part in sizes if part), width)
-    said = rules.says(one.bound.kind).replace("{level}", one.bound.level or "Memory")
-    lines += layout.paragraph("   ", said.replace("{share}", _percent(max(one.bound.compute or 0.0, one.bound.memory or 0.0))), width)
-    for error in one.errors:
+    said = rules.says(longest.bound.kind).replace("{level}", longest.bound.level or "Memory")
+    share = max(longest.bound.compute or 0.0, longest.bound.memory or 0.0)
+    lines += layout.paragraph("   ", said.replace("{share}", _percent(share)), width)
+    for error in longest.errors:
         lines += layout.paragraph("   ! ", words.clean(error), width)
-    shown = [hint for hint in one.hints if not _hidden(hint, least)]
+    shown = [hint for hint in longest.hints if not _hidden(hint, least)]
     for hint in _nested(shown):
         lines += _hint(hint, kernel, width, hint.parent in {other.rule for other in shown})
     if not shown:
-        lines.append("   nothing found that would gain anything to speak of" if one.hints or kernel.metrics else "   no metrics")
-    if hidden := len(one.hints) - len(shown):
+        lines.append("   nothing found that would gain anything to speak of" if longest.hints or kernel.metrics else "   no metrics")
+    if hidden := len(longest.hints) - len(shown):
         lines.append(f"   {words.counted(hidden, 'finding')} under {percent(least, 1)} not shown")
     own = [f"{said.rule} {percent(said.gain)} ({said.scope or 'scope not told'})" for said in kernel.remarks if said.gain is not None]
     if own:

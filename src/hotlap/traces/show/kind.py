@@ -19,7 +19,7 @@ METHOD = ""
 
 class Capture(NamedTuple):
     path: Path
-    found: Captured
+    captured: Captured
 
 
 def read(bundle: Bundle) -> Capture | None:
@@ -27,21 +27,21 @@ def read(bundle: Bundle) -> Capture | None:
     return None if found is None else Capture(bundle.path, found)
 
 
-def text(found: Capture, width: int, color: bool) -> str:
-    return "\n".join(capture.lines(found.path, found.found, width, color))
+def text(content: Capture, width: int, color: bool) -> str:
+    return "\n".join(capture.lines(content.path, content.captured, width, color))
 
 
-def document(found: Capture) -> dict[str, Any]:
+def document(capture: Capture) -> dict[str, Any]:
     return {}
 
 
-def measured(found: Capture) -> bool:
-    return bool(found.found.traces)
+def measured(capture: Capture) -> bool:
+    return bool(capture.captured.traces)
 
 
-def lead(found: Capture) -> str:
+def lead(capture: Capture) -> str:
     return ""
 
 
-def notices(found: Capture) -> str:
+def notices(capture: Capture) -> str:
     return ""

@@ -19,13 +19,13 @@ from hotlap.traces.show.tables import kernel_columns, limit_columns
 KERNELS = 12
 
 
-def markdown(found: Answer, kernels: int = KERNELS) -> str:
+def markdown(answer: Answer, kernels: int = KERNELS) -> str:
     """The whole answer for one trace."""
-    lines = [f"## {plain(Path(found.file).name)}", "", " · ".join(map(plain, trace_answer.about(found))), ""]
-    lines += [f"Window: {show(found.window_s, 's')}, {found.window}.", ""]
-    lines += [f"> Notice: {plain(one.text)}" + (f" ({one.count:,} events)" if (one.count or 0) > 1 else "") for one in found.notices]
-    lines += [""] * bool(found.notices) + _where(found) + _steps(found) + _findings(found) + _kernels(found, kernels)
-    lines += _limits(found, kernels)
+    lines = [f"## {plain(Path(answer.file).name)}", "", " · ".join(map(plain, trace_answer.about(answer))), ""]
+    lines += [f"Window: {show(answer.window_s, 's')}, {answer.window}.", ""]
+    lines += [f"> Notice: {plain(one.text)}" + (f" ({one.count:,} events)" if (one.count or 0) > 1 else "") for one in answer.notices]
+    lines += [""] * bool(answer.notices) + _where(answer) + _steps(answer) + _findings(answer) + _kernels(answer, kernels)
+    lines += _limits(answer, kernels)
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -40,14 +40,15 @@ def _share(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
-def _where(found: Answer) -> list[str]:
-    main = found.main_thread.items()
+def _where(answer: Answer) -> list[str]:
+    main = answer.main_thread.items()
     host: list[list[str | Cell]] = [[name.replace("_", " "), _share(share), mainthread.PARTS[name]] for name, share in main]
-    host += [[Cell(name, code=True), _share(share), "of outside"] for name, share in found.outside.items() if share >= 0.01] if host else []
+    outside = [(name, share) for name, share in answer.outside.items() if host and share >= 0.01]
+    host += [[Cell(name, code=True), _share(share), "of outside"] for name, share in outside]
     spent = _table(["main thread", " of the window", ""], host) if host else []
-    if found.total is None:
+    if answer.total is None:
         return ["Nothing ran on a device in this trace: shares of a device are not applicable.", "", *spent]
-    every: list[Breakdown] = [*found.breakdown, *([found.total] if len(found.breakdown) > 1 else [])]
+    every: list[Breakdown] = [*answer.breakdown, *([answer.total] if len(answer.breakdown) > 1 else [])]
     rows = [
         [
             "all" if one.device is None else str(one.device), show(one.window_s, "s"), _share(one.compute_share),
@@ -56,38 +57,38 @@ def _where(found: Answer) -> list[str]:
         for one in every
     ]  # fmt: skip
     lines = _table(["device", " window", " compute", " exposed communication", " exposed copies", " idle"], rows)
-    lines += [f"Shares of each device's window, {found.total.window}.", ""]
-    causes = sorted(((share, cause) for cause, share in found.idle.items() if share >= 0.0005), reverse=True)
+    lines += [f"Shares of each device's window, {answer.total.window}.", ""]
+    causes = sorted(((share, cause) for cause, share in answer.idle.items() if share >= 0.0005), reverse=True)
     if causes:
         said = [[cause.replace("_", " "), _share(share), CAUSES[cause]] for share, cause in causes]
         lines += _table(["idle because", " share", ""], said)
     return lines + spent
 
 
-def _steps(found: Answer) -> list[str]:
-    if len(found.steps) < 2:
+def _steps(answer: Answer) -> list[str]:
+    if len(answer.steps) < 2:
         return []
-    lengths = sorted(one.length_s for one in found.steps)
-    longest = max(found.steps, key=lambda one: one.length_s)
-    slow = [str(one.number) for one in found.steps if one.slow]
+    lengths = sorted(one.length_s for one in answer.steps)
+    longest = max(answer.steps, key=lambda one: one.length_s)
+    slow = [str(one.number) for one in answer.steps if one.slow]
     said = f"{len(lengths)} steps, begin to begin: median {show(lengths[len(lengths) // 2], 's')}, longest {show(lengths[-1], 's')}"
     return [f"{said} (step {longest.number})" + (f"; slow: {words.some(slow, 12)}." if slow else "."), ""]
 
 
-def _findings(found: Answer) -> list[str]:
-    if not found.findings:
+def _findings(answer: Answer) -> list[str]:
+    if not answer.findings:
         return ["Nothing found that would gain 2 % or more.", ""]
     lines = ["### What to do, by what it would save of the window", ""]
-    for number, one in enumerate(found.findings, 1):
+    for number, one in enumerate(answer.findings, 1):
         lines += _finding(number, one)
-    if found.together is not None and len(found.findings) > 1:
-        said = f"All of them together would save at most {percent(found.together)}"
+    if answer.together is not None and len(answer.findings) > 1:
+        said = f"All of them together would save at most {percent(answer.together)}"
         lines += ["", f"{said}: fixes overlap, so their gains do not add up."]
     return [*lines, ""]
 
 
-def _finding(number: int, one: Advised) -> list[str]:
-    finding = one.finding
+def _finding(number: int, advised: Advised) -> list[str]:
+    finding = advised.finding
     lines = [
         f"{number}. **{trace.gain(finding)}: {plain(finding.title)}** ({finding.rule}, confidence {finding.confidence})",
         f"   - {plain(finding.detail)}",
@@ -98,16 +99,16 @@ def _finding(number: int, one: Advised) -> list[str]:
     return lines + ([f"   - Prove: {code(finding.experiment)}"] if finding.experiment else [])
 
 
-def _kernels(found: Answer, most: int) -> list[str]:
-    if not found.kernels or most <= 0:
+def _kernels(answer: Answer, most: int) -> list[str]:
+    if not answer.kernels or most <= 0:
         return []
-    rest = found.kernels[most:]
+    rest = answer.kernels[most:]
     more = [f"{len(rest)} more take {_share(sum(row.share for row in rest))} of the busy time of kernels.", ""] if rest else []
-    return ["### Kernels", "", *table.markdown(Table(kernel_columns(found.kernels[:most], (80, 60)))), "", *more]
+    return ["### Kernels", "", *table.markdown(Table(kernel_columns(answer.kernels[:most], (80, 60)))), "", *more]
 
 
-def _limits(found: Answer, most: int) -> list[str]:
-    if not found.limits or most <= 0:
+def _limits(answer: Answer, most: int) -> list[str]:
+    if not answer.limits or most <= 0:
         return []
-    columns = limit_columns(f"on {found.machine}", found.limits[:most])
+    columns = limit_columns(f"on {answer.machine}", answer.limits[:most])
     return ["### Operators against their limits", "", *table.markdown(Table(columns)), ""]

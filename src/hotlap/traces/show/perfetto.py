@@ -55,16 +55,16 @@ def _path(study: Study) -> Iterator[TraceNote]:
     """The critical path, first piece first. Its pieces lie one behind another."""
     if not study.devices:
         return
-    found = replay.path(study.tasks, study.timed)
-    if not len(found.task):
+    path = replay.path(study.tasks, study.timed)
+    if not len(path.task):
         return
-    lengths: NDArray[np.int64] = np.rint(found.seconds * 1e9).astype(np.int64)
+    lengths: NDArray[np.int64] = np.rint(path.seconds * 1e9).astype(np.int64)
     ends = int(study.timed.end.max()) - np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    events, places = study.events, study.tasks.place[found.task]
+    events, places = study.events, study.tasks.place[path.task]
     until = -(2**62)
     for i in range(len(lengths) - 1, -1, -1):
         start, end = max(int(ends[i] - lengths[i]), until), int(ends[i])  # rounding and clocks that disagree may make pieces overlap
         if end > start:
             name = events.names[int(events.name[places[i]])]
-            yield TraceNote(f"{_TASK.get(found.kind[i], found.kind[i])}: {name}", start, end - start, {}, PATH)
+            yield TraceNote(f"{_TASK.get(path.kind[i], path.kind[i])}: {name}", start, end - start, {}, PATH)
             until = end

@@ -22,7 +22,7 @@ FEW = 6  # files that are not used, mismatches, late ranks
 SEEN = 0.0005  # share of the window below which waiting is left out
 
 
-def ranks(whole: AllRanks, found: Sequence[Finding], width: int, color: bool = False) -> str:
+def ranks(whole: AllRanks, findings: Sequence[Finding], width: int, color: bool = False) -> str:
     """The whole answer, without what one rank's own trace tells."""
     lines = [*_head(whole, width, color), "", *(_each if len(whole.ranks) <= ROWS else _quantiles)(whole, width, color)]
     device = next((one.device for one in whole.ranks.values() if one.device), "")
@@ -30,9 +30,9 @@ def ranks(whole: AllRanks, found: Sequence[Finding], width: int, color: bool = F
     for part in parts:
         if part:
             lines += ["", *part]
-    if found:
+    if findings:
         lines += ["", layout.painted("What to do about all ranks, by what it would save of the window", "bold", color)]
-        for number, one in enumerate(found, 1):
+        for number, one in enumerate(findings, 1):
             lines += ["", *printing.finding(number, one, width, color)]
     elif whole.arrivals is not None:
         lines += ["", "Nothing found about the ranks together that would gain 2 % or more."]
@@ -101,25 +101,25 @@ def apart(whole: AllRanks, width: int, color: bool) -> str:
 
 def clocks(whole: AllRanks) -> str:
     """What is known of the clocks, in a sentence."""
-    found = whole.clocks
-    if not found.used:
+    clocks = whole.clocks
+    if not clocks.used:
         return "nothing joins these traces: no collective of one is found in another, so arrival order is not told"
-    within = units.show(max(found.residual_ns, 1_000.0) / 1e9, "s")
-    met = f"{found.used:,} collectives"
-    if found.limit_ns < 0:
+    within = units.show(max(clocks.residual_ns, 1_000.0) / 1e9, "s")
+    met = f"{clocks.used:,} collectives"
+    if clocks.limit_ns < 0:
         return f"do not agree as recorded, and {met} are too few to set them by: arrival order is not told"
-    if not found.agree:
-        waited = units.show(found.waited_ns / 1e9, "s")
+    if not clocks.agree:
+        waited = units.show(clocks.waited_ns / 1e9, "s")
         return (
             f"do not agree: arrival order is not told. Even set by {met}, a quarter of their ends lie more than {within} from the "
             f"median end; first and last arrival are {waited} apart"
         )
     known = whole.arrivals
     close = f"; at {known.close:,} no rank was clearly last" if known and known.close else ""
-    if not found.corrected:
+    if not clocks.corrected:
         return f"agree as recorded: three of four ends of {met} lie within {within} of the median end{close}"
-    most = _span(float(np.max(np.abs(found.offset))) / 1e9)
-    drift = float(np.max(np.abs(found.drift)))
+    most = _span(float(np.max(np.abs(clocks.offset))) / 1e9)
+    drift = float(np.max(np.abs(clocks.drift)))
     drifting = f" and a drift of up to {1e6 * drift:.3g} µs/s" if drift else ""
     return (
         f"set by the ends of {met}: offsets up to {most}{drifting} taken out; after that three of four ends lie within {within} of the "
@@ -284,7 +284,7 @@ def _moved(rows: Sequence[Moved], device: str, width: int, color: bool) -> list[
     return lines
 
 
-def document(whole: AllRanks, found: Sequence[Finding]) -> dict[str, Any]:
+def document(whole: AllRanks, findings: Sequence[Finding]) -> dict[str, Any]:
     """The same for programs."""
     lost, late = _waiting(whole)
     clock = whole.clocks
@@ -306,5 +306,5 @@ def document(whole: AllRanks, found: Sequence[Finding]) -> dict[str, Any]:
         },
         "lost_share": whole.arrivals.lost_share if whole.arrivals else None, "late": list(late.values()),
         "waits_s": whole.arrivals.waits.tolist() if few and whole.arrivals else None, "collectives": whole.moved, "roles": whole.roles,
-        "steps": whole.steps, "findings": list(found),
+        "steps": whole.steps, "findings": list(findings),
     }  # fmt: skip

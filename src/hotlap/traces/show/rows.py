@@ -97,10 +97,10 @@ def rows(study: Study, low: int, high: int) -> Rows:
     gaps: dict[int, int] = {}
     streams = 0
     left = max(len(threads) - THREADS, 0)
-    for one in study.devices:
-        of_device = device[events.device[device] == one]
-        lanes.append(Lane(f"device {one}", "idle", at, 1, device=one, gaps=True))
-        gaps[one] = at
+    for number in study.devices:
+        of_device = device[events.device[device] == number]
+        lanes.append(Lane(f"device {number}", "idle", at, 1, device=number, gaps=True))
+        gaps[number] = at
         at += 1
         for marker in (True, False):
             mine = of_device[(kind[of_device] == DEVICE_MARKER) == marker]
@@ -110,7 +110,7 @@ def rows(study: Study, low: int, high: int) -> Rows:
                 level = _levels(events.start[here], events.start[here] + events.duration[here])
                 count = int(level.max(initial=0)) + 1
                 title = f"{'markers' if marker else 'stream'} {stream}"
-                lanes.append(Lane(f"device {one}", title, at, count, -1, one, -2 if marker else stream))
+                lanes.append(Lane(f"device {number}", title, at, count, -1, number, -2 if marker else stream))
                 place.append(here)
                 row.append(at + level)
                 at += count

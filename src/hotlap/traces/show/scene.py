@@ -37,15 +37,15 @@ class Window(NamedTuple):
 
 def worst(study: Study) -> Window:
     """The longest step, to the end of the work that it launched; the whole window where nothing marks steps."""
-    found = study.steps
-    if not len(found):
+    steps = study.steps
+    if not len(steps):
         return Window(*study.window, f"the whole window, {show(study.window_s, 's')}: {study.window_words}")
-    step = int(np.argmax(found.lengths))
+    step = int(np.argmax(steps.lengths))
     work = study.events.work[study.step_of_work == step]
     last = int((study.events.start[work] + study.events.duration[work]).max(initial=0))
-    low, high = int(found.start[step]), max(int(found.end[step]), int(found.start[step] + found.lengths[step]), last)
-    which = f"step {int(found.number[step])}"
-    said = f"{which}, the longest of {len(found)}" if len(found) > 1 else f"{which}, the only one"
+    low, high = int(steps.start[step]), max(int(steps.end[step]), int(steps.start[step] + steps.lengths[step]), last)
+    which = f"step {int(steps.number[step])}"
+    said = f"{which}, the longest of {len(steps)}" if len(steps) > 1 else f"{which}, the only one"
     return Window(low, high, f"{said}: {show((high - low) / 1e9, 's')}, until the next begins and the device work it launched ends")
 
 
@@ -67,8 +67,8 @@ class Drawn(NamedTuple):
 def scene(study: Study, marks: list[AdviceMarks], most: int = MOST) -> dict[str, Any]:
     """All that the page's script needs to draw, and to answer what is pointed at."""
     window = worst(study)
-    found = rows(study, window.low, window.high)
-    drawn = _reduced(_drawn(study, found, window), window.high - window.low, most)
+    rows_drawn = rows(study, window.low, window.high)
+    drawn = _reduced(_drawn(study, rows_drawn, window), window.high - window.low, most)
     span = max(window.high - window.low, 1)
     unit = max(1, -(-3 * span // 2**31))  # ns of one tick: times fit 32 bits with a margin on either side
     names, name = np.unique(drawn.name, return_inverse=True)
@@ -80,12 +80,12 @@ def scene(study: Study, marks: list[AdviceMarks], most: int = MOST) -> dict[str,
         "unit_ns": unit,
         "low_ns": window.low,
         "span": span // unit,
-        "rows": [{"group": one.group, "title": one.title, "levels": one.levels, "device": one.device} for one in found.lanes],
+        "rows": [{"group": one.group, "title": one.title, "levels": one.levels, "device": one.device} for one in rows_drawn.lanes],
         "causes": [f"idle: {cause.replace('_', ' ')}" for cause in CAUSES],
-        "left_out": found.left_out,
+        "left_out": rows_drawn.left_out,
         "names": [layout.shortened(text, min(NAME, max(NAMES // len(texts), 24))) for text in texts],
         "short": [layout.shortened(one, 80) if one != text else "" for one, text in zip(short, texts, strict=True)],
-        "first": _packed(np.searchsorted(drawn.row, np.arange(found.count + 1)), np.uint32),
+        "first": _packed(np.searchsorted(drawn.row, np.arange(rows_drawn.count + 1)), np.uint32),
         "start": _packed(np.clip(drawn.start, -span, 2 * span) // unit, np.int32),
         "end": _packed(-(-np.clip(drawn.end, -span, 2 * span) // unit), np.int32),
         "length_us": _packed((drawn.end - drawn.start) / 1e3, np.float32),
@@ -93,7 +93,7 @@ def scene(study: Study, marks: list[AdviceMarks], most: int = MOST) -> dict[str,
         "paint": _packed(drawn.paint, np.uint8),
         "merged": _packed(np.minimum(drawn.merged, 65535), np.uint16),
         **_behind(study, drawn),
-        "marks": [_marked(one, found, window, unit) for one in marks],
+        "marks": [_marked(one, rows_drawn, window, unit) for one in marks],
         "index": "uint16" if len(names) < 65536 else "uint32",
     }
 
@@ -106,16 +106,16 @@ def _packed(values: NDArray[Any], dtype: Any) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<")).tobytes()).decode()
 
 
-def _drawn(study: Study, found: Rows, window: Window) -> Drawn:
+def _drawn(study: Study, rows: Rows, window: Window) -> Drawn:
     events, low = study.events, window.low
-    place = found.place
+    place = rows.place
     parts = [
         Drawn(
-            found.row, events.start[place] - low, events.start[place] + events.duration[place] - low, events.name[place].astype(np.int64),
-            found.paint, place, np.ones(len(place), np.int64),
+            rows.row, events.start[place] - low, events.start[place] + events.duration[place] - low, events.name[place].astype(np.int64),
+            rows.paint, place, np.ones(len(place), np.int64),
         )
     ]
-    for device, row in found.gaps.items():
+    for device, row in rows.gaps.items():
         idle = study.idles[device]
         inside = (idle.gaps.start < window.high) & (idle.gaps.end > low)
         cause = np.argmax(idle.by[inside], axis=1).astype(np.int64)
@@ -180,10 +180,10 @@ def _behind(study: Study, drawn: Drawn) -> dict[str, Any]:
     }
 
 
-def _marked(marks: AdviceMarks, found: Rows, window: Window, unit: int) -> dict[str, Any]:
+def _marked(marks: AdviceMarks, rows: Rows, window: Window, unit: int) -> dict[str, Any]:
     """The stretches of a finding within what is drawn, and how many there are in all."""
     inside = np.flatnonzero((marks.start < window.high) & (marks.end > window.low))
-    first, last = found.rows_of(AdviceMarks(*(column[inside] for column in marks)))
+    first, last = rows.rows_of(AdviceMarks(*(column[inside] for column in marks)))
     shown = first >= 0
     inside, first, last = inside[shown], first[shown], last[shown]
     parts = []

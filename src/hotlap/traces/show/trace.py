@@ -108,15 +108,15 @@ def _untold(study: Study, width: int) -> list[str]:
     """What the trace cannot tell."""
     unknown = study.idle_shares["unknown"] if study.devices else 0.0
     if study.devices and mainthread.blocked(study) and not mainthread.shares(study):
-        said = "Cannot tell what went on before and after the device's work: the trace has no operators or calls of the main thread."
-        return ["", *layout.paragraph("", said, width)]
+        sentence = "Cannot tell what went on before and after the device's work: the trace has no operators or calls of the main thread."
+        return ["", *layout.paragraph("", sentence, width)]
     if unknown < UNTOLD:
         return []
-    said = (
+    sentence = (
         f"Cannot tell why the devices were idle for {units.percent(unknown)} of their window: the trace has no calls of the host for "
         "the work after these gaps. Record the calls as well (hotlap trace capture; nsys profile --trace=cuda,nvtx)."
     )
-    return ["", *layout.paragraph("", said, width)]
+    return ["", *layout.paragraph("", sentence, width)]
 
 
 def _idle(study: Study, width: int, color: bool) -> list[str]:
@@ -198,26 +198,26 @@ def findings(advice: Advice, width: int, color: bool) -> list[str]:
     return lines
 
 
-def gain(one: Finding) -> str:
+def gain(finding: Finding) -> str:
     """The interval of a gain in words."""
-    low, high = 100 * (one.gain_low or 0.0), 100 * (one.gain_high or 0.0)
+    low, high = 100 * (finding.gain_low or 0.0), 100 * (finding.gain_high or 0.0)
     if not high:
         return "no estimate"
     return f"{high:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
 
 
-def finding(number: int, one: Finding, width: int, color: bool) -> list[str]:
+def finding(number: int, finding: Finding, width: int, color: bool) -> list[str]:
     """One finding: gain, title, evidence, place, remedy."""
-    head = f"{number}. {gain(one)}  "
+    head = f"{number}. {gain(finding)}  "
     lines = [
         layout.painted(head, "accent", color)
-        + layout.painted(one.title, "bold", color)
-        + layout.painted(f"  {one.rule}, confidence {one.confidence}", "dim", color)
+        + layout.painted(finding.title, "bold", color)
+        + layout.painted(f"  {finding.rule}, confidence {finding.confidence}", "dim", color)
     ]
-    lines += layout.paragraph("   ", words.clean(one.detail), width, most=6)
-    if one.where:
-        lines += layout.paragraph("   where  ", words.clean(one.where), width)
-    lines += layout.paragraph("   do     ", one.action, width, most=8)
-    if one.experiment:
-        lines += layout.paragraph("   prove  ", one.experiment, width)
+    lines += layout.paragraph("   ", words.clean(finding.detail), width, most=6)
+    if finding.where:
+        lines += layout.paragraph("   where  ", words.clean(finding.where), width)
+    lines += layout.paragraph("   do     ", finding.action, width, most=8)
+    if finding.experiment:
+        lines += layout.paragraph("   prove  ", finding.experiment, width)
     return lines
