@@ -81,6 +81,17 @@ class Progress:
         else:
             self._ended(device, number, event.seconds)
 
+    def nodes(self, done: int, total: int) -> None:
+        """How many of several simulated nodes are measured."""
+        now_s = self.clock.now()
+        if self.live:
+            self.stream.write(f"\r\x1b[K{done} of {total} nodes")
+            self.stream.flush()
+            self.drawn = True
+        elif now_s - self.logged_s >= LOG_S:
+            self.logged_s = now_s
+            self._line(f"{done} of {total} nodes")
+
     def _ended(self, device: Device, number: int, seconds: float) -> None:
         """A round is over: what is expected of the rest follows from those that are done."""
         assert self.plan is not None

@@ -7,13 +7,13 @@ import math
 import sys
 from pathlib import Path
 
-from hotlap.cli import cases, looking, terminal
+from hotlap.cli import cases, looking, many, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core import units
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import HotlapError, InputError, Interrupted
-from hotlap.core.measure import session
+from hotlap.core.measure import session, simulated_nodes
 from hotlap.core.record import Plan
 from hotlap.core.show import export, listing, report, text
 from hotlap.core.show.busy import warning
@@ -50,7 +50,10 @@ def run(args: argparse.Namespace) -> int:
         else:
             plan = plans.override(plans.load(args.plan or "quick"), _measuring(args))
             plan = plans.within(plan, args.budget) if args.budget is not None else plan
-            path = session.run(*_begun(plan, _options(args, plan, home), args.wait_quiet, progress), progress)
+            options = _options(args, plan, home)
+            if nodes := simulated_nodes.each(options):
+                return many.run(plan, nodes, progress, args.json)
+            path = session.run(*_begun(plan, options, args.wait_quiet, progress), progress)
     except Interrupted as error:
         progress.end()
         print(f"hotlap: {error}", file=sys.stderr)

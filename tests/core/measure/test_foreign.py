@@ -296,7 +296,7 @@ BRAKES = {name: bit for bit, name in THROTTLE.items()}
 )
 def test_a_gpu_is_watched_by_its_sensors(before: dict[str, float], after: dict[str, float], found: Seen) -> None:
     shown = [before]
-    watch = ForeignDevice(latest=lambda: shown[0])
+    watch = ForeignDevice(latest=lambda sensor: shown[0].get(sensor))
     watch.begin()
     shown[0] = after
     assert watch.end(0.01) == found
@@ -326,6 +326,6 @@ def test_a_processor_is_watched_as_a_host_and_a_gpu_by_its_sensors() -> None:
     cpu: Any = Other("cpu")
     gpu: Any = Other("gpu")
     assert isinstance(foreign.beside(cpu), ForeignHost)
-    assert isinstance(foreign.beside(gpu, lambda: {"processes": 1.0}), ForeignDevice)
-    assert foreign.beside(gpu, lambda: {"processes": 1.0}).end(1.0).cause == "process"
+    assert isinstance(foreign.beside(gpu, {"processes": 1.0}.get), ForeignDevice)
+    assert foreign.beside(gpu, {"processes": 1.0}.get).end(1.0).cause == "process"
     assert foreign.clock_beside(gpu, Nothing())() is None

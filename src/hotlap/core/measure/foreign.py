@@ -34,6 +34,9 @@ MOST_CLOCKS = 4  # cores whose clock is read; one reading takes about 1 ms of ea
 CROWD = 0.25  # of a core, by which others may use the one that a program needs
 POLL_S = 0.01  # between two looks while waiting for others to end
 EXTERNAL = sum(bit for bit, name in THROTTLE.items() if name in ("hardware slowdown", "hardware power brake"))
+UNDISTURBED = Seen()
+Latest = Callable[[str], float | None]
+"""The last value of a sensor; None where there is none."""
 
 
 class ForeignWatch(Protocol):
@@ -83,8 +86,8 @@ class Nothing:
         return False
 
 
-def beside(target: Target, latest: Callable[[], Mapping[str, float]] = dict) -> ForeignWatch:
-    """What to look at beside the samples of a target. `latest`: what the sensors of a GPU showed last."""
+def beside(target: Target, latest: Latest = lambda _: None) -> ForeignWatch:
+    """What to look at beside the samples of a target. `latest`: what a sensor of a GPU showed last."""
     if target.dialect == "model":
         return getattr(target.library, "watch", None) or ForeignDevice(latest=latest)
     return ForeignDevice(latest=latest) if target.device.kind != "cpu" else ForeignHost()
@@ -243,9 +246,9 @@ class ForeignHost:
 
 @dataclass
 class ForeignDevice(Nothing):
-    """A GPU, by what its sensors read last: `latest()` gives sensor → value."""
+    """A GPU, by what its sensors read last."""
 
-    latest: Callable[[], Mapping[str, float]] = dict
+    latest: Latest = lambda _: None
     before: Seen = field(default_factory=Seen)
 
     def begin(self) -> None:
@@ -255,7 +258,6 @@ class ForeignDevice(Nothing):
         return self.before if self.before.cause else self._now()
 
     def _now(self) -> Seen:
-        seen = self.latest()
-        if seen.get("processes", 0.0) > 0:
+        if (self.latest("processes") or 0.0) > 0:
             return Seen("process", 1.0)
-        return Seen("brake", 1.0) if int(seen.get("throttle", 0.0)) & EXTERNAL else Seen()
+        return Seen("brake", 1.0) if int(self.latest("throttle") or 0.0) & EXTERNAL else UNDISTURBED

@@ -69,10 +69,12 @@ def _with(samples: Samples, **changes: Any) -> Samples:
 
 
 class Worker:
-    """The process that serves every round of programs: each program is a fresh process of its own, so theirs need not be."""
+    """The process that serves every round: of programs, which are fresh processes of their own, and of simulated devices, whose noise
+    is drawn for each round. Several runs may share it, one after another."""
 
     def __init__(self) -> None:
         self.lasting: _Lasting | None = None
+        self.stop = threading.Event()  # by the user: the process ends, and so does the run
 
     def round(self, job: Job, limit_s: float, stop: threading.Event) -> WorkerProcess:
         """The job, given to the process of the round before where that still runs, else to a new one."""

@@ -39,6 +39,7 @@ class SessionOptions:
     limit_s: float = math.inf  # all of it ends within about this, whatever is left; no case is cut short
     home: Path = Path()
     look: Look | None = None  # at the machine, before anything was measured
+    host: str = ""  # of a simulated machine; "" is this one's
 
 
 Event = CaseStarted | CaseDone | RoundDone | str
@@ -54,14 +55,17 @@ def process(job: Job, limit_s: float, stop: threading.Event) -> WorkerProcess:
     return WorkerProcess(job, limit_s, stop, next((account for account in accounts if account), None))
 
 
-def run(plan: Plan, options: SessionOptions, listen: Listener, start: Start = process) -> Path:
-    """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything."""
+def run(
+    plan: Plan, options: SessionOptions, listen: Listener, start: Start = process, lasting: programs.Worker | None = None
+) -> Path:
+    """Measures the plan and returns the bundle's folder. Raises Interrupted after keeping everything. `lasting`: of several runs."""
     limit = _Limit(options.limit_s)
     spec, devices = places(plan, options)
     order: Literal["single", "one after another", "together"] = (
         "single" if len(devices) == 1 else "together" if options.together else "one after another"
     )
     machine = fingerprint(devices)
+    machine = msgspec.structs.replace(machine, host=options.host or machine.host)
     for implementer in extend.each("implementers"):
         used = implementer.revisions(plan.cases, options.home)
         machine = msgspec.structs.replace(machine, software={**machine.software, **used})
@@ -74,7 +78,7 @@ def run(plan: Plan, options: SessionOptions, listen: Listener, start: Start = pr
         if shortest_s > plan.measure.round_s:
             news = f"{len(plan.cases)} cases need {shortest_s:.2g} s a round at least, more than the {plan.measure.round_s:g} s asked"
             listen(devices[0], 0, news)
-        return _Session(held, listen, limit, start).measure({})
+        return _Session(held, listen, limit, start, lasting).measure({})
 
 
 def places(plan: Plan, options: SessionOptions) -> tuple[targets.TargetSpec, list[Device]]:
@@ -145,7 +149,9 @@ class _Limit:
 class _Session:
     """A run under way."""
 
-    def __init__(self, held: runs.OpenRun, listen: Listener, limit: _Limit, start: Start) -> None:
+    def __init__(
+        self, held: runs.OpenRun, listen: Listener, limit: _Limit, start: Start, lasting: programs.Worker | None = None
+    ) -> None:
         self.held, self.listen, self.limit, self.start = held, listen, limit, start
         self.record, self.devices, self.writer = held
         self.options, self.cases = self.record.plan.measure, self.record.plan.cases
@@ -156,8 +162,9 @@ class _Session:
         self.last_round_end: dict[str, RoundDone] = {}  # how the last process of this round ended, by device
         self.round_duration_s: dict[str, float] = {}  # of all its processes, by the wall clock; by the device's own where it is simulated
         self.seen: dict[str, Any] = {}  # of the run's sensors, by the last process that came to its end
-        self.programs = programs.Worker()
-        self.stop = threading.Event()
+        self.shared = lasting
+        self.lasting: dict[str, programs.Worker] = {}  # of devices together each its own, else of all of them
+        self.stop = lasting.stop if lasting else threading.Event()
         self.writing = threading.Lock()
 
     def measure(self, done: Mapping[tuple[str, int], list[Samples]]) -> Path:
@@ -172,7 +179,8 @@ class _Session:
                     raise
                 raise MachineError(f"{error}; everything measured is kept: hotlap run --resume {self.record.id}") from error
             finally:
-                self.programs.end()
+                for lasting in self.lasting.values():
+                    lasting.end()
                 self.held.finish([Stop("interrupted")] if self.stop.is_set() else stops, **self.seen)
         if self.stop.is_set():
             raise Interrupted(f"interrupted; everything measured is kept: hotlap run --resume {self.record.id}")
@@ -268,7 +276,7 @@ class _Session:
             left_s=self.limit.left_s,
         )
         limit_s = HUNG_S + 4 * self.options.round_s + following.patience_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
-        worker = (self.programs.round if device.target == "host" else self.start)(job, limit_s, self.stop)
+        worker = self._starts(device)(job, limit_s, self.stop)
         clock, began, done = SystemClock(), "", set()
         started_s = clock.now()
         with worker:
@@ -297,6 +305,14 @@ class _Session:
         if case is None:
             raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")
         return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done, worker.hung)
+
+    def _starts(self, device: Device) -> Start:
+        """What runs a round on it: a process that lasts for programs, which are fresh ones, and for simulated devices, whose noise is
+        drawn for each round."""
+        if device.target != "host" and (device.target != "simulated" or self.start is not process):
+            return self.start
+        key = device.key if self.record.order == "together" else ""
+        return (self.shared or self.lasting.setdefault(key, programs.Worker())).round
 
     def _ended(self, device: Device, number: int, ended: RoundDone, wall_s: float) -> None:
         """Of one of the round's processes; listeners hear of the round itself once, with the time of all."""

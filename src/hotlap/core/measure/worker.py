@@ -66,7 +66,7 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
     if sampler:
         sampler.start()
     overhead = timing_overhead(target)
-    watch = foreign.beside(target, lambda: sampler.latest(device.key) if sampler else {})
+    watch = foreign.beside(target, lambda sensor: sampler.latest(sensor, device.key) if sampler else None)
     cases, sampled_s, waited_s = list(job.cases), 0.0, 0.0
     random.Random(job.seed).shuffle(cases)
     for number, case in enumerate(cases):

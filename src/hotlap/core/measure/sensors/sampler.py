@@ -50,11 +50,10 @@ class Sampler:
         """What was read since the last drain; hold `lock` while looking at it."""
         return self.kept.columns
 
-    def latest(self, device: str) -> dict[str, float]:
-        """Sensor → its last value since the last drain, of one device; sensors without a value are left out."""
-        with self.lock:
-            last = {sensor: column.values[-1] for (sensor, owner), column in self.columns.items() if owner == device and column.values}
-        return {sensor: value for sensor, value in last.items() if value is not None}
+    def latest(self, sensor: str, device: str) -> float | None:
+        """The last value since the last drain; None where there is none."""
+        column = self.columns.get((sensor, device))
+        return column.values[-1] if column and column.values else None
 
     @property
     def lock(self) -> threading.Lock:

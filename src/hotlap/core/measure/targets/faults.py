@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +28,7 @@ INJECTIONS = {  # option: what it injects, and an example
     "dead": ("sensors that give no answer, separated by commas", "power_w,temperature_c"),
     "lost": ("time at which the device vanishes", "40s"),
     "spread": ("relative standard deviation between devices that are all well", "0.002"),
-    "slow": ("some of several devices slower by a share, by their indices", "0.03@2,5"),
+    "slow": ("some of several devices slower by a share, by their indices; of nodes 17.3, or 17.* for all of node 17", "0.03@2,5"),
     "slow_kernel": ("kernels slower by a share, by the names of their workloads", "1.0@rowwise"),
     "reason": ("what 'throttle' gives as its reason: a name of the driver's bits", "hardware_thermal"),
     "stuck": ("clock held lower by a share from a time on, without a reason", "0.4@60s"),
@@ -53,11 +54,14 @@ INJECTIONS = {  # option: what it injects, and an example
     "power_cap": ("no fault: the watts that the card may draw, as a user can set them", "500W"),
     "seed": ("of all noise", "7"),
     "count": ("how many such GPUs there are", "2"),
+    "nodes": ("how many such machines there are: 'hotlap run' measures each in a run of its own", "200"),
+    "node": ("which of the nodes this is, from 0", "17"),
 }
 ONSETS = (
     "step", "throttle", "stuck", "ecc", "ecc_corrected", "xid", "remapped", "fan_speed", "pcie_width", "replays",
     "bursts", "pending", "retiring", "spent", "nvlink",
 )
+WHOLE = ("seed", "count", "nodes", "node")
 SETTINGS = {"clock": "Hz", "power_cap": "W"}
 REASONS = {  # NVML's clock event reasons
     "idle": 0x1, "application_clocks": 0x2, "software_power_cap": 0x4, "hardware_slowdown": 0x8, "sync_boost": 0x10,
@@ -84,14 +88,28 @@ class SlowFault:
     """Devices that are slower than the others."""
 
     share: float = 0.0
-    devices: frozenset[int] = frozenset()
+    devices: frozenset[tuple[int | None, int | None]] = frozenset()  # node and index; no node where none is named, no index for all
 
     @classmethod
     def parse(cls, text: str) -> SlowFault:
         share, sign, which = text.partition("@")
-        if not sign or not all(part.strip().isdigit() for part in which.split(",")):
+        places = [re.fullmatch(r"(?:(\d+)\.)?(\d+|(?<=\.)\*)", part.strip()) for part in which.split(",")]
+        if not sign or not all(places):
             raise _wrong("slow", text)
-        return cls(_number("slow", share), frozenset(int(part) for part in which.split(",")))
+        pairs = (place.groups() for place in places if place)
+        return cls(_number("slow", share), frozenset((int(n) if n else None, None if i == "*" else int(i)) for n, i in pairs))
+
+    def strikes(self, node: int, index: int) -> bool:
+        return not self.devices.isdisjoint({(None, index), (node, index), (node, None)})
+
+    def check(self, nodes: int, count: int) -> None:
+        """Raises InputError for devices that the nodes do not have."""
+        for node, index in self.devices:
+            if node is None and nodes > 1:
+                raise InputError(f"simulated: 'slow' names device {index} of no node; write 17.{index} for node 17, 17.* for all of it")
+            if node is not None and (node >= nodes or (index is not None and index >= count)):
+                place = f"{node}.{'*' if index is None else index}"
+                raise InputError(f"simulated: 'slow' names {place}, but nodes are 0 to {nodes - 1} and devices 0 to {count - 1}")
 
 
 @dataclass(frozen=True)
@@ -160,6 +178,8 @@ class Faults:
     power_cap: float = math.inf
     seed: int = 0
     count: int = 1
+    nodes: int = 1
+    node: int = 0
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Faults:
@@ -186,7 +206,7 @@ class Faults:
             elif name in ("lost", "hang", "dies"):
                 given[name] = _time(name, text.removeprefix("@"))
             else:
-                given[name] = _whole_number(name, text) if name in ("seed", "count") else _number(name, text)
+                given[name] = _whole_number(name, text) if name in WHOLE else _number(name, text)
         faults = cls(**given)
         faults._check()
         return faults
@@ -198,19 +218,26 @@ class Faults:
                 raise InputError(f"simulated: '{name}' must be above 0, as in {name}={INJECTIONS[name][1]}")
         for name, value, most in (
             ("throttle", self.throttle.share, 0.99), ("stuck", self.stuck.share, 0.99), ("cooling", self.cooling, 10.0),
-            ("flip", self.flip, 1.0), ("noise", self.noise, 1.0), ("count", self.count, 1024),
+            ("flip", self.flip, 1.0), ("noise", self.noise, 1.0), ("count", self.count, 1024), ("nodes", self.nodes, 100_000),
+            ("node", self.node, self.nodes - 1),
             ("run_noise", self.run_noise, 1.0), ("step", self.step.share, 100.0), ("drift", self.drift, 1000.0),
             ("spread", self.spread, 1.0), ("slow", self.slow.share, 100.0), ("slow_kernel", self.slow_kernel.share, 100.0),
             ("bursts", self.bursts.share if self.bursts else 0.0, 1.0),
         ):
-            least = int(name == "count")
+            least = int(name in ("count", "nodes"))
             if not least <= value <= most:
                 raise InputError(f"simulated: '{name}' must be from {least} to {most:g}, as in {name}={INJECTIONS[name][1]}")
+        self.slow.check(self.nodes, self.count)
+
+    @property
+    def stream(self) -> str:
+        """Of the noise of a node; node 0 has that of a single machine with this seed."""
+        return f"{self.seed} node {self.node}" if self.node else str(self.seed)
 
     def of_device(self, index: int) -> float:
         """How many times longer than the others' a device's calls take."""
-        own = math.exp(random.Random(f"device {self.seed} {index}").gauss(0.0, self.spread)) if self.spread else 1.0
-        return own * (1 + self.slow.share) if index in self.slow.devices else own
+        own = math.exp(random.Random(f"device {self.stream} {index}").gauss(0.0, self.spread)) if self.spread else 1.0
+        return own * (1 + self.slow.share) if self.slow.strikes(self.node, index) else own
 
 
 def never_came(options: Mapping[str, str], end_s: float) -> list[str]:

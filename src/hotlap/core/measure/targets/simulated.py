@@ -15,7 +15,7 @@ import numpy as np
 
 from hotlap.core import units, work
 from hotlap.core.errors import InputError, MachineError, NotSupported
-from hotlap.core.measure.targets import injected
+from hotlap.core.measure.targets import TargetSpec, injected
 from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, Prepared, TargetKernel, Timing, Where
 from hotlap.core.measure.targets.faults import Faults
 from hotlap.core.measure.targets.virtual_clock import VirtualClock
@@ -78,8 +78,9 @@ class Gpu:
         """Energy and heat up to now. The card draws its idle power while others let time pass, and sensors read in the middle of a step."""
         step = self.clock.time_s - self.settled_s
         if step > 0:
-            self.energy_j += self.power_w * step
-            self.thermal.after(self.power_w, step)
+            watts = self.power_w
+            self.energy_j += watts * step
+            self.thermal.after(watts, step)
             self.settled_s = self.clock.time_s
 
     @property
@@ -89,9 +90,9 @@ class Gpu:
     def watts(self, busy: bool) -> float:
         """What the card draws now, were it busy or not."""
         idle = IDLE_SHARE * self.limit_w
-        slower = (1 - self.faults.throttle.share * self.throttled) / injected.stuck(self.faults, self.clock.time_s)
         if not busy:
             return idle
+        slower = (1 - self.faults.throttle.share * self.throttled) / injected.stuck(self.faults, self.clock.time_s)
         if self.load is None or self.load.power_w is None:
             return BUSY_SHARE * self.limit_w * slower
         return min(idle, self.load.power_w) + max(self.load.power_w - idle, 0.0) * slower
@@ -121,12 +122,16 @@ def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Devic
     faults = Faults.parse(options or {})
     if not part:
         raise InputError("simulated needs a machine, as in simulated:h200-sxm; 'hotlap model machines' lists them")
-    spec = machines.load(part)
+    if faults.nodes > 1 and "node" not in (options or {}):
+        asked = TargetSpec("simulated", part, dict(options or {})).text
+        remedy = f"measure all of them with: hotlap run PLAN --target '{asked}' --device all; or name one, as in '{asked}&node=0'"
+        raise InputError(f"simulated: nodes={faults.nodes} are {faults.nodes} machines, each with a run of its own; {remedy}")
+    spec, node = machines.load(part), f"n{faults.node}-" if faults.node else ""
     facts = {"injected": dict(options or {})}
     return [
         Device(
             target="simulated", index=index, name=f"{spec.name} (simulated)", kind="gpu", vendor=spec.vendor, driver="virtual clock",
-            uuid=f"simulated-{spec.slug}-{index}", memory_bytes=_whole(spec.memory_bytes), compute_units=spec.compute_units,
+            uuid=f"simulated-{spec.slug}-{node}{index}", memory_bytes=_whole(spec.memory_bytes), compute_units=spec.compute_units,
             clock_max_hz=spec.clock_max_hz, cache_bytes=_whole(spec.cache_bytes), machine=spec.slug, facts=facts,
         )
         for index in range(faults.count)
@@ -259,7 +264,7 @@ class SimulatedTarget:
 
     def _noise(self) -> float:
         if self.round_factor is None:  # the first sample of a process: this round's own level
-            self.random = random.Random(f"{self.faults.seed} {self.device.index} {self.clock.time_s:.9f}")
+            self.random = random.Random(f"{self.faults.stream} {self.device.index} {self.clock.time_s:.9f}")
             self.round_factor = math.exp(self.random.gauss(0.0, self.faults.run_noise))
         return self.round_factor * math.exp(self.random.gauss(0.0, self.faults.noise))
 
