@@ -12,7 +12,7 @@ import pytest
 
 from hotlap.cli import main
 from hotlap.core import record
-from hotlap.core.show import notices
+from hotlap.core.show import codes, notices
 from hotlap.core.store import schema
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,18 +40,22 @@ def codes_raised() -> Iterator[str]:
 
 
 @pytest.mark.slow("reads all of the source")
-def test_every_code_is_in_the_glossary_and_every_one_there_is_raised() -> None:
-    known = section("Notices of a number") | section("Notices of statistics") | section("Notices of a record") | section("Notices of a trace") | section("Notices of a limit")
+def test_every_code_is_described_and_every_one_there_is_raised() -> None:
+    known = {code for group, of_group in codes.texts().items() if group.startswith("notices") for code in of_group}
     assert known == set(codes_raised()) | set(notices.KINDS)
 
 
-def test_bases_of_causes_are_in_the_glossary() -> None:
-    body = GLOSSARY.partition("### Bases of causes")[2].partition("\n### ")[0]
-    assert set(re.findall(r"\*\*(\w+)\*\*", body)) == literals("Gap", "basis") - {""}
+def test_bases_of_causes_and_ends_of_a_run_are_described() -> None:
+    assert set(codes.texts()["what the cause of a gap rests on"]) == literals("Gap", "basis") - {""}
+    assert set(codes.texts()["ends of a run"]) == literals("Stop", "kind")
 
 
-def test_ends_of_a_run_are_in_the_glossary() -> None:
-    assert section("Ends of a run") == literals("Stop", "kind")
+def test_every_code_is_printed_with_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "codes"]) == 0
+    rows = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()[1:] if not line.startswith(" ")]
+    printed = [row[0] for row in rows if len(row) > 1]
+    assert printed == [code for of_group in codes.texts().values() for code in of_group]
+    assert all(row[-1] for row in rows)
 
 
 def test_states_and_limits_are_in_the_glossary() -> None:

@@ -17,7 +17,7 @@ _CORE: Mapping[str, Verb] = {
     "explain": Verb("each number against its limit: headroom and cause", "hotlap.cli.explain", "hotlap explain latest"),
     "report": Verb("one HTML page of one or more runs", "hotlap.cli.report", "hotlap report latest --out page.html"),
     "import": Verb("numbers measured elsewhere, as runs", "hotlap.cli.importing", "hotlap import table.csv"),
-    "schema": Verb("what a bundle holds, as JSON Schema; workloads and parameters", "hotlap.cli.schema", "hotlap schema workloads gemm"),
+    "schema": Verb("what is in workloads, codes, bundles and JSON", "hotlap.cli.schema", "hotlap schema workloads gemm"),
     "compare": Verb("case by case: faster, slower, same, or not known", "hotlap.cli.compare", "hotlap compare latest driver=570"),
     "ab": Verb("two commands or plans in turns, until the answer is sure", "hotlap.cli.ab", "hotlap ab 'python a.py' 'python b.py'"),
     "gate": Verb("one verdict: against a limit, a baseline, the fleet, rules", "hotlap.cli.gate", "hotlap gate --against baseline:good"),

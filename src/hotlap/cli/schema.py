@@ -6,29 +6,39 @@ import argparse
 
 from hotlap.cli import terminal
 from hotlap.core import extend, work
-from hotlap.core.show import schema, workloads
+from hotlap.core.show import codes, schema, workloads
 from hotlap.features import TABLE
 
 BUNDLE = {"bundle": "hotlap.core.store.schema:json_schema"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.description = f"{parser.description}. Without a topic it prints the JSON Schema of a bundle, with its history."
-    topics = ("workloads", *BUNDLE, *TABLE["schemas"])
-    about = "workloads and their parameters; or the keys of a bundle, or of the JSON of that command (--json: as JSON Schema 2020-12)"
+    parser.description = f"{parser.description}. Without a topic it prints the JSON Schema (2020-12) of a bundle, with its history."
+    topics = ("workloads", "codes", *BUNDLE, *TABLE["schemas"])
+    about = "workloads and their parameters; codes of notices; or the keys of a bundle or of the JSON of that command (--json: JSON Schema)"
     parser.add_argument("topic", nargs="?", choices=topics, help=about)
-    parser.add_argument("name", nargs="*", help="only these workloads or records")
+    parser.add_argument("name", nargs="*", help="only these workloads, codes or records")
 
 
 def run(args: argparse.Namespace) -> int:
     """What files and plans hold, for people and for programs."""
     if args.topic == "workloads":
         return _workloads(args)
+    if args.topic == "codes":
+        return _codes(args)
     found = extend.resolve({**BUNDLE, **TABLE["schemas"]}[args.topic or "bundle"])()
     if args.json or not args.topic:
         terminal.print_json(found)
     else:
         print(schema.keys(found, args.name, terminal.width(), terminal.color()))
+    return 0
+
+
+def _codes(args: argparse.Namespace) -> int:
+    if args.json:
+        terminal.print_json(codes.facts(args.name))
+    else:
+        print(codes.listed(args.name, terminal.width(), terminal.color()))
     return 0
 
 

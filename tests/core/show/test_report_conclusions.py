@@ -9,7 +9,7 @@ import report_sample as sample
 from msgspec.structs import replace
 
 from hotlap.core.record import Notice, Row
-from hotlap.core.show import notices, words
+from hotlap.core.show import codes, notices, words
 from hotlap.core.show.conclusions import MOST_ACTIONS, conclude
 from hotlap.core.store.bundle import Bundle
 
@@ -128,12 +128,8 @@ def test_too_few_rounds_that_nothing_disturbed_want_a_quiet_machine() -> None:
     assert found.action == notices.QUIET
 
 
-def test_every_notice_of_the_glossary_has_something_to_do() -> None:
-    from pathlib import Path
-
-    glossary = (Path(__file__).parents[3] / "docs" / "glossary.md").read_text(encoding="utf-8")
-    table = glossary.partition("### Notices of a number")[2].partition("\n### ")[0]
-    named = {line.split("**")[1] for line in table.splitlines() if line.startswith("- **")}
+def test_every_notice_of_a_number_has_something_to_do() -> None:
+    named = codes.texts()[codes.OF_NUMBERS]
     assert named
     for name in named:
         kind = notices.KINDS[notices.SAME.get(name, name)]
