@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,8 +98,6 @@ def test_after_the_time_it_goes_on_and_says_so(tmp_path: Path, home: Path, monke
     (["--resume", "latest", "--wait-quiet"], "takes no --wait-quiet|no run"),
 ])
 def test_bad_input_gets_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    import re
-
     assert main(["run", *words]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
@@ -120,6 +119,17 @@ def test_how_long_it_will_take_is_said_at_the_begin(asked: Plan, target: str, li
     stream = io.StringIO()
     progress.Progress(stream).begin(asked, target, limit_s)
     assert stream.getvalue() == (f"{says}\n" if says else "")
+
+
+def test_a_budget_that_is_too_short_is_said_before_measuring() -> None:
+    stream = io.StringIO()
+    progress.Progress(stream).begin(plan(6, 30, round_s=1.0, budget_s=8.0), "opencl", 7.0)
+    _, short = stream.getvalue().splitlines()
+    assert short.startswith("a budget of 8 s is too short for 6 rounds of about 2 s")
+    assert "expect 3" in short
+    (enough,) = re.findall(r"--budget '(\d+) s'", short)
+    assert not progress.too_short(plan(6, 30, round_s=1.0), "opencl", float(enough))
+    assert not progress.too_short(plan(6, 30), "host", 1.0)
 
 
 @pytest.mark.parametrize(("asked", "target", "limit_s", "says"), [

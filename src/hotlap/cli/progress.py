@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple, TextIO
 
 from hotlap.core import work
-from hotlap.core.measure.protocol import CaseDone, CaseStarted, RoundDone
+from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseDone, CaseStarted, RoundDone
 from hotlap.core.measure.rounds import PATIENCE
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import Device, Plan
@@ -65,6 +65,8 @@ class Progress:
             count = len(plan.cases)
             what = f"{self._rounds()} round{'' if plan.measure.rounds_max == 1 else 's'} of {count} case{'' if count == 1 else 's'}"
             self._line(f"{_about(self.expected)}: {what}")
+            if short := too_short(plan, target, limit_s):
+                self._line(short)
 
     def __call__(self, device: Device, number: int, event: CaseStarted | CaseDone | RoundDone | str) -> None:
         if isinstance(event, str):
@@ -143,6 +145,19 @@ class Progress:
             self.stream.write("\r\x1b[K")
             self.stream.flush()
             self.drawn = False
+
+
+def too_short(plan: Plan, target: str, limit_s: float) -> str:
+    """What a budget cannot give, and which can; "" where the fewest rounds fit. Each round is a fresh process, but for programs."""
+    asked = plan.measure
+    round_s = START_S + SHORTEST_SLOT_S * len(plan.cases)
+    if target == "host" or limit_s >= asked.rounds * round_s:
+        return ""
+    count, needed_s = max(int(limit_s / round_s), 1), 5 * math.ceil(asked.rounds * round_s / 5 + 1)
+    return (
+        f"a budget of {_time(asked.budget_s)} is too short for {asked.rounds} rounds of about {_time(round_s)}, {START_S:g} s of it "
+        f"to start: expect {count}, and an interval from few rounds or none; --budget '{needed_s} s' is enough on an idle machine"
+    )
 
 
 def _about(whole: ExpectedTime) -> str:

@@ -50,6 +50,6 @@ def test_how_long_steps_take_without_the_profiler() -> None:
 
 def test_what_the_import_of_pytorch_cost_is_said_apart() -> None:
     text = capture.overhead(CaptureOverhead(still_s=3.5, import_s=3.0, whole=15.9))
-    assert "stood still for 3.50 s, 3.00 s of it to import PyTorch" in text
+    assert "paused the program for 3.50 s, 3.00 s of it to import PyTorch" in text
     assert "16.9 times as long" in text
     assert "7.7 % of the whole run" in capture.overhead(CaptureOverhead(still_s=0.1, whole=0.077))

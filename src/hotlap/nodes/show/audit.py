@@ -93,7 +93,7 @@ def audit(
     total = f"{words.counted(counts['finding'], 'finding')}{f' ({said})' if said else ''}, {counts['pass']} passed, "
     lines += ["", f"{total}{counts['not known']} not known, {counts['not applicable']} not applicable"]
     if not members(node.facts, "gpu"):
-        lines += _paragraph("", "no GPU was seen here, so nothing is said of one: of a GPU node this is no pass", width)
+        lines += _paragraph("", "no GPU found: its rules were skipped and do not count as passed", width)
     return "\n".join(lines)
 
 

@@ -81,7 +81,7 @@ def overhead(cost: CaptureOverhead) -> str:
         parts.append("there were no steps without the profiler to hold those with it against")
     if cost.outside_s:
         parts.append(f"{units.show(cost.outside_s, 's')} a step outside of the window")
-    parts.append(f"the program stood still for {units.show(cost.still_s, 's')}")
+    parts.append(f"the profiler's start, stop and export paused the program for {units.show(cost.still_s, 's')}")
     if cost.import_s:
         parts[-1] += f", {units.show(cost.import_s, 's')} of it to import PyTorch, whose profiler records: the program itself had not"
     if cost.whole is not None and cost.whole >= 1:
