@@ -73,7 +73,14 @@ def what_can_an_h200_do(desk: Desk) -> None:
 
 
 def _pallet(desk: Desk) -> Answer:
-    return desk.hotlap("run", desk.write("acc.toml", inputs.PLAN), "--target", PALLET, "--device", "all", "--together", "--label", "pallet=7", "--no-report", codes=(0, 3))
+    """Measured once for all tasks; the home is copied to each."""
+    kept = desk.folder.parent / "pallet"
+    if kept.is_dir():
+        shutil.copytree(kept, desk.folder / "home")
+        return desk.hotlap("show", "pallet=7", codes=(0, 3))
+    answer = desk.hotlap("run", desk.write("acc.toml", inputs.PLAN), "--target", PALLET, "--device", "all", "--together", "--label", "pallet=7", "--no-report", codes=(0, 3))
+    shutil.copytree(desk.folder / "home", kept)
+    return answer
 
 
 def pallet(desk: Desk) -> None:
@@ -159,7 +166,7 @@ def triton_and_cuda(desk: Desk) -> None:
 def beside_the_library(desk: Desk) -> None:
     desk.hotlap("kernel", "add", str(CLONE / "examples" / "kernels" / "softmax_rows.cl"))
     desk.write("softmax.toml", desk.hotlap("kernel", "plan", "softmax-rows", "rows=512", "columns=64", "--beside").out)
-    run = _run_id(desk.hotlap("run", "softmax.toml", "--label", "stage=mine", "--no-report", codes=(0, 3)))
+    run = _run_id(desk.hotlap("run", "softmax.toml", "--budget", "60 s", "--label", "stage=mine", "--no-report", codes=(0, 3)))
     lacks(desk.hotlap("compare", run, "--by", "implementation", codes=(0, 1, 3)).out, "0 of 1 right", "0 of 2 right")
 
 
