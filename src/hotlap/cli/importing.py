@@ -1,87 +1,130 @@
-"""hotlap import FILE"""
+"""hotlap import PATH …"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError
 from hotlap.core.model import machines
-from hotlap.core.show import words
+from hotlap.core.show import importing as shown
 from hotlap.core.store import paths
-from hotlap.core.store.readers import accelsim, imported, outside, table
-from hotlap.core.units import parse, show
+from hotlap.core.store.readers import bundled, formats, gathering, imported, outside, table
+from hotlap.core.store.readers.source import Source
+from hotlap.core.units import parse
 
-SHOWN = 8  # values of no use
+COLUMNS = {  # options that name a column of a table
+    "time": "of times", "case": "that says what a number is of", "device": "that names the device (a UUID only where it holds UUIDs)",
+    "host": "that names the machine", "serial": "of serial numbers", "rack": "that names the rack, kept as a label",
+}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="CSV or JSON, perhaps with .gz: a line per number, or a column per metric; or statistics of Accel-Sim")
-    for name, about in (("time", "of times"), ("case", "that says what a number is of")):
-        parser.add_argument(f"--{name}", default="", metavar="COLUMN", help=f"the column {about} (default: by its usual names)")
-    values = "the column of the numbers (default: by its usual names); in a file with a column per metric one to take, may be repeated"
+    about = "results of another tool, a CSV or JSON table, a run's folder or a zip; a folder is searched; .gz is unpacked"
+    parser.add_argument("path", nargs="*", help=about)
+    parser.add_argument("--formats", action="store_true", help="list what can be imported, what each brings, and where it was seen")
+    parser.add_argument("--from", dest="name", default="", metavar="FORMAT", help="the format, where a file could be of several")
+    for name, what in COLUMNS.items():
+        parser.add_argument(f"--{name}", default="", metavar="COLUMN", help=f"of a table: the column {what} (default: by its usual names)")
+    parser.add_argument("--model", default="", metavar="COLUMN|NAME", help="of a table: the column of device models, or one for all")
+    values = "of a table: the column of the numbers (default: by its usual names); with a column per metric, one to take (repeatable)"
     parser.add_argument("--value", action="append", default=[], metavar="COLUMN", help=values)
-    parser.add_argument("--unit", default="", metavar="COLUMN|UNIT", help="the column of units, or the unit of all numbers")
-    parser.add_argument("--device", default="", metavar="COLUMN", help="the column that names the device")
-    parser.add_argument("--host", default="", metavar="COLUMN", help="the column that names the machine")
-    parser.add_argument("--label", action="append", default=[], metavar="COLUMN", help="a column kept as a label; may be repeated")
-    better = "lower or higher: which way numbers are better (default: by their unit); COLUMN=lower for one case, may be repeated"
+    parser.add_argument("--unit", default="", metavar="COLUMN|UNIT", help="of a table: the column of units, or the unit of all numbers")
+    parser.add_argument("--label", action="append", default=[], metavar="COLUMN", help="of a table: a column kept as a label (repeatable)")
+    better = "lower or higher: which way numbers are better (default: by their unit); CASE=lower for one case, may be repeated"
     parser.add_argument("--better", action="append", default=[], metavar="WAY", help=better)
-    parser.add_argument("--map", metavar="FILE", help="statistics of a simulator: which kernel is which workload, as TOML")
-    parser.add_argument("--clock", default="", metavar="HZ", help="statistics of a simulator: the core's clock, where the file says none")
-    parser.add_argument("--machine", default="", metavar="NAME", help="statistics of a simulator: the machine of the table that it is of")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be kept, and keep nothing")
+    parser.add_argument("--map", metavar="FILE", help="of a simulator's log: which kernel is which workload, as TOML")
+    parser.add_argument("--clock", default="", metavar="HZ", help="of a simulator's log: the core's clock, where the file has none")
+    parser.add_argument("--machine", default="", metavar="NAME", help="of a simulator's log: the machine of the table that it is of")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be kept, and keep nothing")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Numbers measured elsewhere become runs, so that history, compare and judge work on them."""
-    path = Path(args.file)
-    if accelsim.recognised(path):
-        return _simulated(path, args)
-    stray = [name for name in ("map", "clock", "machine") if getattr(args, name)]
-    if stray:
-        raise InputError(f"--{stray[0]} is of a simulator's statistics, and {path} holds none: no line 'kernel_name = …'")
-    name = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
-    rows = table.read(path, _columns(args))
-    unit = args.unit if args.unit and not any(row.unit for row in rows) else ""
-    try:
-        result = imported.bring_in(rows, name, paths.home(), _better(args.better), unit, args.dry_run)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    if args.json:
-        terminal.print_json(result)
+    """Numbers measured elsewhere become runs, so that history, compare and gate work on them."""
+    if args.formats:
+        terminal.print_json(formats.formats()) if args.json else print(shown.formats(formats.formats(), terminal.width()))
         return 0
-    print("\n".join(_said(result, len(rows) - result.unreadable, args.dry_run)))
+    if not args.path:
+        raise InputError("give what to import: a file, a folder or a zip; hotlap import --formats lists what is read")
+    with ExitStack() as stack:
+        gathered = gathering.Gathered()
+        for path in map(Path, args.path):
+            gathering.gather(path, args.name, gathered, stack)
+        _refuse(args, gathered)
+        texts, documents = _keep(args, gathered)
+    if args.json:
+        terminal.print_json(documents[0] if len(documents) == 1 else documents)
+    else:
+        print("\n".join(texts))
     return 0
 
 
-def _simulated(path: Path, args: argparse.Namespace) -> int:
+def _refuse(args: argparse.Namespace, gathered: gathering.Gathered) -> None:
+    """Options for what is not there."""
+    for names, there, what in (
+        (("map", "clock", "machine"), gathered.logs, "a simulator's log (no line 'kernel_name = …')"),
+        ((*COLUMNS, "model", "value", "unit", "label"), gathered.tables, "a CSV or JSON table"),
+    ):
+        stray = next((name for name in names if getattr(args, name)), "")
+        if stray and not there:
+            raise InputError(f"--{stray} is for {what}, and {', '.join(args.path)} holds none")
+
+
+def _keep(args: argparse.Namespace, gathered: gathering.Gathered) -> tuple[list[str], list[Any]]:
+    """Everything is read and checked before the first run is written."""
+    home, better = paths.home(), _better(args.better)
+    checked = [(folder, *bundled.check(folder, home)) for folder in gathered.bundles]
+    tables = [(source, table.read(source, _columns(args))) for source in gathered.tables]
+    results: list[tuple[str, imported.Imported]] = []
+    for dry in (True,) if args.dry_run else (True, False) if len(gathered.runs) + len(tables) > 1 else (False,):
+        results = [(name, imported.bring_in_runs(runs, name, home, better, dry)) for name, runs in gathered.runs.items()]
+        results += [("table", _table(source, rows, args.unit, better, dry)) for source, rows in tables]
+    texts = [line for name, result in results for line in shown.kept(result, name, args.dry_run)]
+    documents: list[Any] = [result for _, result in results]
+    for path in gathered.logs:
+        log, clock_hz = _simulated(path, args)
+        texts += shown.simulated(log, clock_hz, args.dry_run)
+        documents.append(log)
+    if checked:
+        for folder, run_id, present in checked:
+            if not present and not args.dry_run:
+                bundled.take(folder, run_id, home)
+        states = (("added", False), ("present", True))
+        taken = {word: [run_id for _, run_id, present in checked if present is known] for word, known in states}
+        texts += shown.bundles(taken, args.dry_run)
+        documents.append(taken)
+    if gathered.unclaimed:
+        texts.append(shown.unclaimed(gathered.unclaimed))
+    return texts, documents
+
+
+def _table(source: Source, rows: Sequence[table.TableRow], unit: str, better: dict[str, imported.Better], dry: bool) -> imported.Imported:
+    path = source.path
+    name = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
+    try:
+        return imported.bring_in(rows, name, paths.home(), better, unit if not any(row.unit for row in rows) else "", dry)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _simulated(path: Path, args: argparse.Namespace) -> tuple[outside.Outside, float]:
     """Statistics of Accel-Sim or GPGPU-Sim: a run of their kernels, which correlate takes like any simulation."""
     entries = outside.read_map(Path(args.map)) if args.map else []
     machine = machines.load(args.machine).slug if args.machine else ""
     asked = outside.ImportOptions(entries, parse(args.clock, "Hz") if args.clock else None, machine)
     result = outside.bring_in(path, asked, paths.home(), args.dry_run)
-    if args.json:
-        terminal.print_json(result)
-        return 0
-    verb = "would be made" if args.dry_run else "made"
-    at = f"{words.counted(result.launches, 'kernel')} at {show(result.clock_hz, 'Hz')}"
-    lines = [f"{words.counted(len(result.created), 'run')} {verb} of {at}, {len(result.there)} there already"]
-    lines += [f"cases: {words.some(result.mapped, 6)}"] if result.mapped else []
-    lines += [f"kernels that no entry of a map names: {words.some(result.others, 6)}"] if result.others else []
-    lines += [f"{words.counted(result.broken, 'kernel')} left out: not simulated to the end"] if result.broken else []
-    if result.mapped and result.created and not args.dry_run:
-        lines.append(f"next    hotlap model correlate {result.created[0]} MEASURED")
-    print("\n".join(lines))
-    return 0
+    return result, result.clock_hz
 
 
 def _columns(args: argparse.Namespace) -> table.TableColumns:
-    """One --value may be the column of all numbers; several are a metric each."""
+    """A single --value may be the column of all numbers; several are a metric each."""
     value, several = (args.value[0], ()) if len(args.value) == 1 else ("", tuple(args.value))
-    return table.TableColumns(args.time, args.case, value, args.unit, args.device, args.host, tuple(args.label), several)
+    known = {name: getattr(args, name) for name in (*COLUMNS, "model", "unit")}
+    return table.TableColumns(value=value, labels=tuple(args.label), values=several, **known)
 
 
 def _better(given: Sequence[str]) -> dict[str, imported.Better]:
@@ -89,25 +132,6 @@ def _better(given: Sequence[str]) -> dict[str, imported.Better]:
     for text in given:
         name, _, way = text.rpartition("=")
         if way not in ("lower", "higher"):
-            raise InputError(f"--better is lower, higher, or COLUMN=lower and COLUMN=higher, not '{text}'")
+            raise InputError(f"--better is lower, higher, or CASE=lower and CASE=higher, not '{text}'")
         directions[name.strip()] = way  # type: ignore[assignment]
     return directions
-
-
-def _said(result: imported.Imported, numbers: int, dry: bool) -> list[str]:
-    verb = "would be made" if dry else "made"
-    cases = words.some([f"{case} ({unit})" if unit else case for case, unit in result.cases.items()], 6)
-    lines = [f"{words.counted(len(result.created), 'run')} {verb} of {words.counted(numbers, 'number')}, {len(result.there)} there already"]
-    lines.append(f"cases: {cases}")
-    if result.unreadable:
-        lines.append(
-            f"{words.counted(result.unreadable, 'value')} of no use, kept as {'an error' if result.unreadable == 1 else 'errors'}:"
-        )
-        lines += [f"  {words.clean(reason)}" for reason in result.reasons[:SHOWN]]
-        lines += [f"  and {result.unreadable - SHOWN} more"] if result.unreadable > SHOWN else []
-    if result.otherwise:
-        there = f"{words.counted(len(result.otherwise), 'run')} that {'is' if len(result.otherwise) == 1 else 'are'} there"
-        kept = "is kept as it was" if len(result.otherwise) == 1 else "are kept as they were"
-        lines.append(f"{there} with other numbers, units or directions {kept}; to change that, remove what is there and import again:")
-        lines += [f"  {paths.runs(paths.home()) / run}" for run in result.otherwise[:SHOWN]]
-    return [*lines, "next    hotlap history"] if result.created and not dry else lines

@@ -14,6 +14,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.show.history import places
 from hotlap.core.store import select
 from hotlap.core.store.readers import imported, table
+from hotlap.core.store.readers.source import Source
 from hotlap.core.store.readers.table import TableColumns, moment
 
 CSV = "time,benchmark,result,unit,label.commit,gpu\n2026-11-01T03:00:00Z,decode,12.5,ms,a1,G0\n2026-11-01T03:00:00Z,decode,13,ms,a1,G0\n2026-11-02 03:00,copy,4.25,TB/s,b2,G0\n"
@@ -22,16 +23,20 @@ CSV = "time,benchmark,result,unit,label.commit,gpu\n2026-11-01T03:00:00Z,decode,
 def keep(tmp_path: Path, text: str, name: str = "x.csv", better: str | None = None) -> imported.Imported:
     path = tmp_path / name
     path.write_text(text) if not name.endswith(".gz") else path.write_bytes(gzip.compress(text.encode()))
-    return imported.bring_in(table.read(path, TableColumns()), "x", tmp_path / "home", {"": better} if better else {})  # type: ignore[dict-item]
+    return imported.bring_in(table.read(Source.open(path), TableColumns()), "x", tmp_path / "home", {"": better} if better else {})  # type: ignore[dict-item]
 
 
 def test_rows_become_runs_with_values_in_base_units(tmp_path: Path) -> None:
     found = keep(tmp_path, CSV)
+<<<<<<< HEAD
     assert (len(found.created), found.there, found.cases) == (2, [], {"decode": "s", "copy": "B/s"})
+=======
+    assert (len(found.added), found.present, found.cases) == (2, [], {"decode": "s", "copy": "B/s"})
+>>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     first, second = select.every(tmp_path / "home")
     (decode,) = select.results(first)
     assert decode.values == pytest.approx([0.0125, 0.013])
-    assert (decode.unit, decode.better, decode.metric, decode.device) == ("s", "lower", "time", "G0")
+    assert (decode.unit, decode.better, decode.metric, decode.device) == ("s", "lower", "time", "imported:0:G0")
     (copy,) = select.results(second)
     assert (copy.values, copy.better, second.run.labels) == ([4.25e12], "higher", {"commit": "b2"})
     assert first.run.began.startswith("2026-11-01T03:00:00")
@@ -44,14 +49,18 @@ def test_each_device_of_a_host_is_a_series_of_its_own(tmp_path: Path) -> None:
     every = list(select.every(tmp_path / "home"))
     assert {one.run.machine.devices[0].name: one.run.machine.devices[0].index for one in every} == {"GPU-1": 0, "GPU-2": 1, "GPU-10": 2}
     found = {one.device: [change.index for change in one.changes] for one in history(every)}
-    assert found == {"GPU-1": [], "GPU-2": [14], "GPU-10": []}
+    assert found == {"imported:0:GPU-1": [], "imported:1:GPU-2": [14], "imported:2:GPU-10": []}
     assert sorted(places(history(every))) == ["n1 GPU-1", "n1 GPU-10", "n1 GPU-2"]
 
 
 def test_twice_adds_nothing(tmp_path: Path) -> None:
     keep(tmp_path, CSV)
     again = keep(tmp_path, CSV)
+<<<<<<< HEAD
     assert (again.created, len(again.there)) == ([], 2)
+=======
+    assert (again.added, len(again.present)) == ([], 2)
+>>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
 
 
 def test_a_column_per_metric(tmp_path: Path) -> None:
@@ -81,11 +90,11 @@ def test_of_a_wide_file_some_columns_and_a_direction_for_each(tmp_path: Path, mo
     assert main(wide) == 2
     assert f"{path}: which way is 'score_a' better" in capsys.readouterr().err
     assert main([*wide, "--better", "score_a=higher", "--better", "lower"]) == 0
-    assert "made of 2 numbers" in capsys.readouterr().out
+    assert "1 run added" in capsys.readouterr().out
     (run,) = select.every(tmp_path / "home")
     assert [(r.case.params["name"], r.better) for r in select.results(run)] == [("score_a", "higher"), ("lat", "lower")]
     assert main([*wide, "--better", "lower", "--unit", "ms"]) == 0
-    assert "kept as it was" in capsys.readouterr().out
+    assert "stay as they are" in capsys.readouterr().out
     for words, message in ((["--better", "sideways"], "not 'sideways'"), (["--better", "late=lower"], "did you mean 'lat'"), (["--value", "x"], "no column 'x'")):
         assert main([*wide, *words]) == 2
         assert message in capsys.readouterr().err
@@ -93,9 +102,13 @@ def test_of_a_wide_file_some_columns_and_a_direction_for_each(tmp_path: Path, mo
 
 def test_json_in_its_forms(tmp_path: Path) -> None:
     rows = [{"timestamp": 1690391261, "case": "a", "value": 3, "unit": "s"}, {"timestamp": 1690391261000, "case": "b", "value": 4.5, "unit": "GB/s"}]
+<<<<<<< HEAD
     assert len(keep(tmp_path, json.dumps(rows), "x.json").created) == 1  # seconds and milliseconds of one moment
+=======
+    assert len(keep(tmp_path, json.dumps(rows), "x.json").added) == 1  # seconds and milliseconds of one moment
+>>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     lines = "\n".join(json.dumps(one) for one in rows)
-    assert len(keep(tmp_path, lines, "y.jsonl.gz").there) == 1
+    assert len(keep(tmp_path, lines, "y.jsonl.gz").present) == 1
     nested = [{"timestamp": 1690391262, "metrics": [{"name": "p50", "value": 29, "unit": "ms"}, {"name": "tps", "value": 5, "unit": "tx/s"}], "attributes": {"branch": "main"}}]
     found = keep(tmp_path, json.dumps(nested), "z.json")
     assert found.cases == {"p50": "s", "tps": "tx/s"}
@@ -103,7 +116,11 @@ def test_json_in_its_forms(tmp_path: Path) -> None:
 
 def test_what_is_no_number_is_kept_as_an_error_with_its_line(tmp_path: Path) -> None:
     found = keep(tmp_path, "time,case,value,unit\n1690391261,a,1.0,s\n1690391262,a,nan,s\n1690391263,a,,s\n1690391264,a,-2,s\n")
+<<<<<<< HEAD
     assert (len(found.created), found.unreadable) == (4, 3)
+=======
+    assert (len(found.added), found.unreadable) == (4, 3)
+>>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     reasons = [select.results(b)[0].reason for b in select.every(tmp_path / "home")]
     assert reasons == ["", "'nan' is not a number, in line 3", "no number, in line 4", "'-2' is no duration, which is above zero, in line 5"]
     assert found.reasons == reasons[1:]
@@ -135,10 +152,10 @@ def test_what_cannot_be_brought_in_is_answered_and_nothing_is_written(tmp_path: 
 
 def test_bytes_that_are_no_text_and_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_bytes(b"time,case\xff\n")
-    (tmp_path / "x.csv.gz").write_bytes(b"no gzip")
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"time,case,value\n" * 9)[:25])
     for name, message in (("x.csv", "not UTF-8"), ("x.csv.gz", "cannot be read"), ("none.csv", "no file")):
         with pytest.raises(InputError, match=message):
-            table.read(tmp_path / name, TableColumns())
+            table.read(Source.open(tmp_path / name), TableColumns())
 
 
 @pytest.mark.parametrize("text", ["2026-11-01T03:00:00Z", "2026-11-01 03:00", "2026/11/1 3:00", "2026-11-01T04:00:00+01:00", "1793502000", "1793502000000", "1793502000.0"])
@@ -153,7 +170,7 @@ def test_every_verb_works_on_what_was_brought_in(tmp_path: Path, monkeypatch: py
     rows = [f"2026-{1 + n // 28:02}-{1 + n % 28:02},decode,{(10 if n < 60 else 11) + n % 3 * 0.01},ms,{'old' if n < 60 else 'new'}" for n in range(120)]
     path.write_text("\n".join(["date,case,value,unit,label.build", *rows]) + "\n")
     assert main(["import", str(path), "--dry-run"]) == 0
-    assert "120 runs would be made" in capsys.readouterr().out
+    assert "120 runs would be added" in capsys.readouterr().out
     assert main(["list"]) == 0
     assert "no runs" in capsys.readouterr().out
     assert main(["import", str(path)]) == 0

@@ -72,6 +72,11 @@ def _command_line(params: Mapping[str, Any]) -> str:
     return "command " + " ".join(argv if isinstance(argv, list) else [str(argv)])
 
 
+def _imported_label(params: Mapping[str, Any]) -> str:
+    given = params.get("parameters", [])
+    return " ".join([str(params.get("name", "")), *(given if isinstance(given, list) else [])])
+
+
 def _kernel_label(params: Mapping[str, Any]) -> str:
     settings = params.get("settings", [])
     return " ".join([str(params.get("name", "")), *(settings if isinstance(settings, list) else [])])
@@ -110,9 +115,10 @@ WORKLOADS = (
             Param("name", "str", "what they are of"),
             Param("unit", "str", "of the numbers", ""),
             Param("better", "str", "which way is better", "lower", choices=("lower", "higher")),
+            Param("parameters", "list", "NAME=value pairs that tell cases of one name apart", [], added_after_release=True),
         ),
         "time", "s", "lower", _own,
-        source="file", label=lambda params: str(params.get("name", "")),
+        source="file", label=_imported_label,
         unplanned="a plan cannot hold numbers measured elsewhere; bring them in with 'hotlap import FILE'",
     ),
     Workload(

@@ -1,15 +1,18 @@
-"""Numbers measured elsewhere, as runs: one bundle for each time and set of labels, so that every verb works on them."""
+"""Numbers measured elsewhere, as runs: a bundle for each time, host, device and set of labels, so that every verb works on them."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
+
+from msgspec.structs import replace
 
 import hotlap
 from hotlap.core import units
@@ -18,24 +21,34 @@ from hotlap.core.record import IMPORTED, Case, Device, Machine, Plan, Run, Sampl
 from hotlap.core.store import bundle, labels, lines, paths
 from hotlap.core.store.files import READINGS, RUN, SAMPLES
 from hotlap.core.store.readers import table
+from hotlap.core.store.readers.source import ReadCase, ReadRound, ReadRun
 from hotlap.core.store.readers.table import TableRow
 from hotlap.core.work import program
 
-LOWER = ("s", "W", "J", "°C", "V")
+LOWER = ("s", "W", "J", "°C", "V", "B")
+UNKNOWN = "unknown"  # a host's or device's name that nobody gave
 Better = Literal["lower", "higher"]
 NO: Mapping[str, Better] = {}
+Bundle = tuple[Run, list[Samples]]
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What came of a file: runs made, runs that were there, cases, and numbers that are none."""
+    """What came of files: runs that are new, runs that were there, cases, and numbers that are none."""
 
+<<<<<<< HEAD
     created: list[str]
     there: list[str]
+=======
+    added: list[str]
+    present: list[str]
+>>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     cases: dict[str, str]  # name → unit
     unreadable: int
     reasons: list[str]  # one for each of them, with its line
-    otherwise: list[str]  # runs that were there with other numbers, units or directions; they are kept as they were
+    conflicting: list[str]  # runs that were there with other numbers, units or directions; they are kept as they were
+    not_run: list[str] = field(default_factory=list)  # cases that failed or were skipped, with the reason
+    ignored: list[str] = field(default_factory=list)  # numbers whose meaning is not known
 
 
 @dataclass(frozen=True)
@@ -49,8 +62,8 @@ class Meaning:
 def bring_in(
     rows: Sequence[TableRow], name: str, home: Path, better: Mapping[str, Better] = NO, unit: str = "", dry: bool = False
 ) -> Imported:
-    """Keeps rows as runs under `home`; `name` is the plan's. A group that was brought in before is left as it is. `better`: which
-    way, by the case's name; "" is for those not named.
+    """Keeps a table's rows as runs under `home`; `name` is the plan's. A group that was brought in before is left as it is. `better`:
+    which way, by the case's name; "" is for those not named.
 
     Raises InputError for a case of mixed units and for one of which nobody says which way is better; nothing is written then.
     """
@@ -59,28 +72,109 @@ def bring_in(
     for row in rows:
         groups.setdefault((row.time_s, row.host, row.device, tuple(sorted(row.labels.items()))), []).append(row)
     places = _places(rows)
-    bundles = [_bundle(members, name, meanings, unit, places[members[0].host, members[0].device]) for members in groups.values()]
+    real = all(UUID.fullmatch(device) for device in {row.device for row in rows})
+    bundles = []
+    for members in groups.values():
+        first = members[0]
+        device = _device(first, places[first.host, first.device], first.device if real else "")
+        bundles.append(_bundle(members, name, meanings, unit, device))
+    cases = {case: meaning.unit for case, meaning in meanings.items()}
+    return keep_all(bundles, home, cases, dry)
+
+
+def bring_in_runs(runs: Sequence[ReadRun], name: str, home: Path, better: Mapping[str, Better] = NO, dry: bool = False) -> Imported:
+    """Keeps what a reader made of files, as `bring_in` does. `name` is the format's: the plan is called after it."""
+    cases: dict[str, str] = {}
+    bundles = []
+    for run in runs:
+        bundles.append(_of_run(run, name, better))
+        cases |= {str(case.params["name"]): str(case.params["unit"]) for case in bundles[-1][0].plan.cases}
+    if unknown := next((name for name in better if name and name not in cases), ""):
+        raise InputError(f"nothing is called '{unknown}' (--better); {nearest(unknown, cases)}")
+    result = keep_all(bundles, home, cases, dry)
+    ignored = sorted({name for run in runs for name in run.ignored})
+    return Imported(**{**vars(result), "ignored": ignored})
+
+
+def keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: bool = False) -> Imported:
+    """Writes the runs that are not there yet; those that are stay as they are, and are named where their content is another."""
     folder = paths.runs(home)
-    there = [run.id for run, _ in bundles if (folder / run.id).exists()]
-    known = set(there)
-    fresh = [(run, samples) for run, samples in bundles if run.id not in known]
+    known = {run.id for run, _ in bundles if (folder / run.id).exists()}
+    fresh: dict[str, Bundle] = {}
+    for run, samples in bundles:
+        if run.id not in known:
+            fresh.setdefault(run.id, (run, samples))
     if not dry:
         paths.create(folder)
-        for run, samples in fresh:
+        for run, samples in fresh.values():
             keep(folder, run, samples)
-    reasons = [one.reason for _, samples in bundles for one in samples if one.status == "error"]
-    otherwise = [run.id for run, samples in bundles if run.id in known and _meant_otherwise(folder, run, samples)]
-    cases = {case: one.unit for case, one in meanings.items()}
-    return Imported([run.id for run, _ in fresh], there, cases, len(reasons), reasons, otherwise)
+    failed = [line.reason for _, samples in bundles for line in samples if line.status == "error"]
+    not_run = [
+        f"{_name(run, line.case)}: {line.reason}" for run, samples in bundles for line in samples if line.status == "not_run"
+    ]
+    conflicting = [run.id for run, samples in bundles if run.id in known and _differs(folder, run, samples)]
+    present = [run.id for run, _ in bundles if run.id in known]
+    return Imported(list(fresh), present, cases, len(failed), failed, conflicting, list(dict.fromkeys(not_run)))
 
 
-def _meant_otherwise(folder: Path, run: Run, samples: Sequence[Samples]) -> bool:
+def _name(run: Run, case: str) -> str:
+    return next((str(known.params.get("name", case)) for known in run.plan.cases if known.id == case), case)
+
+
+def _differs(folder: Path, run: Run, samples: Sequence[Samples]) -> bool:
     """Whether the run that is there holds other cases, of which unit and direction are part, or other numbers."""
     try:
         kept = bundle.load(folder / run.id)
     except HotlapError:
         return False
-    return {(one.case, *one.seconds) for one in kept.samples} != {(one.case, *one.seconds) for one in samples}
+    return {(line.case, *line.seconds) for line in kept.samples} != {(line.case, *line.seconds) for line in samples}
+
+
+# ---------------------------------------------------------------- what a reader made
+
+
+def _of_run(read: ReadRun, name: str, better: Mapping[str, Better]) -> Bundle:
+    device = Device(target=IMPORTED, index=read.index, name=read.device or UNKNOWN, kind="other", uuid=read.uuid)
+    cases: list[Case] = []
+    samples: list[Samples] = []
+    for given in _apart(read.cases):
+        unit, scale = _base(given.unit)
+        way = better.get(given.name) or better.get("") or given.better or _guess(given.name, unit)
+        case = program.IMPORTED.case({"name": given.name, "unit": unit, "better": way, "parameters": list(given.parameters)})
+        cases.append(case)
+        samples += [_round(part, case, device, (number, scale)) for number, part in enumerate(given.rounds)]
+    content = repr([(line.case, line.round, line.status, line.seconds) for line in samples])
+    text = repr((name, read.host, read.device, read.uuid, read.index, sorted(read.labels.items()), content))
+    machine = Machine(host=read.host or UNKNOWN, os=read.os, cpu=read.cpu, devices=[device], software=dict(read.software))
+    return _run((read.time_s, hashlib.sha256(text.encode()).hexdigest()[:6]), name, cases, machine, read.labels), samples
+
+
+def _apart(cases: Sequence[ReadCase]) -> list[ReadCase]:
+    """Cases of one name and parameters get a number behind the name: which is which only their order says."""
+    seen: dict[tuple[object, ...], int] = {}
+    apart = []
+    for case in cases:
+        key = (case.name, case.parameters)
+        seen[key] = seen.get(key, 0) + 1
+        suffix = f" ({seen[key]})" if seen[key] > 1 else ""
+        apart.append(ReadCase(f"{case.name or 'unnamed'}{suffix}", case.unit, case.rounds, case.parameters, case.better, case.place))
+    return apart
+
+
+def _round(part: ReadRound, case: Case, device: Device, place: tuple[int, float]) -> Samples:
+    """A process's samples in the base unit; a failed one has none."""
+    number, scale = place
+    values = [value * scale for value in part.values]
+    if part.failed or not values:
+        reason = part.failed or "no number"
+        return Samples(case=case.id, device=device.key, round=number, status="not_run", reason=reason)
+    if case.params["unit"] == "s" and min(values) <= 0:
+        reason = f"{case.params['name']}: {min(values):g} is no duration, which is above zero"
+        return Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)
+    return Samples(case=case.id, device=device.key, round=number, seconds=values, method="program")
+
+
+# ---------------------------------------------------------------- what a table holds
 
 
 def _meanings(rows: Sequence[TableRow], better: Mapping[str, Better], unit: str) -> dict[str, Meaning]:
@@ -88,17 +182,29 @@ def _meanings(rows: Sequence[TableRow], better: Mapping[str, Better], unit: str)
     for name in better:
         if name and name not in cases:
             raise InputError(f"nothing is called '{name}' (--better); {nearest(name, cases)}")
-    first: dict[str, tuple[str, int]] = {}
+    first: dict[str, tuple[str, str, int]] = {}
     meanings: dict[str, Meaning] = {}
     for row in rows:
+        if row.case in first and first[row.case][0] == row.unit:
+            continue
         base = _base(row.unit or unit)[0]
-        known, line = first.setdefault(row.case, (base, row.line))
+        _, known, line = first.setdefault(row.case, (row.unit, base, row.line))
         if known != base:
-            said = f"in {known or 'no unit'} in line {line} and in {base or 'no unit'} in line {row.line}"
-            raise InputError(f"'{row.case}' is {said}: give each its own name")
+            both = f"in {known or 'no unit'} in line {line} and in {base or 'no unit'} in line {row.line}"
+            raise InputError(f"'{row.case}' is {both}: give each its own name")
         if row.case not in meanings:
             meanings[row.case] = Meaning(base, better.get(row.case) or better.get("") or _guess(row.case, base))
     return meanings
+
+
+UUID = re.compile(r"(?:GPU-|MIG-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def _device(row: TableRow, place: int, uuid: str) -> Device:
+    """A UUID only where the whole column holds real ones; else a device is its place and its name."""
+    name = row.model or ("" if uuid else row.device) or UNKNOWN
+    facts = {"called": row.device} if row.device and not uuid and row.device != name else {}
+    return Device(target=IMPORTED, index=place, name=name, kind="other", uuid=uuid, serial=row.serial, facts=facts)
 
 
 def _places(rows: Iterable[TableRow]) -> dict[tuple[str, str], int]:
@@ -106,7 +212,7 @@ def _places(rows: Iterable[TableRow]) -> dict[tuple[str, str], int]:
     hosts: dict[str, set[str]] = {}
     for row in rows:
         hosts.setdefault(row.host, set()).add(row.device)
-    ordered = {host: sorted(devices, key=lambda one: (len(one), one)) for host, devices in hosts.items()}
+    ordered = {host: sorted(devices, key=lambda name: (len(name), name)) for host, devices in hosts.items()}
     return {(host, device): place for host, devices in ordered.items() for place, device in enumerate(devices)}
 
 
@@ -120,34 +226,37 @@ def _guess(case: str, unit: str) -> Better:
         return "higher"
     if unit in LOWER:
         return "lower"
-    said = f"which way is '{case}' better{f', in {unit}' if unit else ''}?"
-    raise InputError(f"{said} give --better lower or higher, --better {case}=lower for it alone, or a unit such as ms or GB/s")
+    question = f"which way is '{case}' better{f', in {unit}' if unit else ''}?"
+    raise InputError(f"{question} give --better lower or higher, --better {case}=lower for it alone, or a unit such as ms or GB/s")
 
 
-def _bundle(rows: Sequence[TableRow], name: str, meanings: Mapping[str, Meaning], unit: str, place: int) -> tuple[Run, list[Samples]]:
+def _bundle(rows: Sequence[TableRow], name: str, meanings: Mapping[str, Meaning], unit: str, device: Device) -> Bundle:
     """One run: several rows of one case are rounds, in the order they stood."""
     first = rows[0]
     cases = {row.case: _case(row.case, meanings[row.case]) for row in rows}
-    device = Device(target=IMPORTED, index=place, name=first.device or "not said", kind="other", uuid=first.device)
     rounds: dict[str, int] = {}
     samples = []
     for row in rows:
         samples.append(_sample(row, cases[row.case], device, rounds.get(row.case, 0), unit))
         rounds[row.case] = rounds.get(row.case, 0) + 1
-    moment = datetime.fromtimestamp(first.time_s, UTC)
+    machine = Machine(host=first.host or UNKNOWN, devices=[device])
+    return _run((first.time_s, _hash(first, name)), name, list(cases.values()), machine, first.labels), samples
+
+
+def _run(when: tuple[float, str], name: str, cases: list[Case], machine: Machine, marks: Mapping[str, str]) -> Run:
+    """`when`: the time, and what tells runs of one time apart."""
+    moment = datetime.fromtimestamp(when[0], UTC)
     began = moment.isoformat(timespec="milliseconds")
-    run = Run(
-        id=f"{moment:%Y%m%dT%H%M%S}-{_hash(first, name)}", began=began, ended=began, stops=[Stop("imported")], kept=len(samples),
-        hotlap=hotlap.__version__, plan=Plan(name=name, cases=list(cases.values()), source="hotlap import"), kind=IMPORTED, target=IMPORTED,
-        machine=Machine(host=first.host or "not said", devices=[device]), devices=[device.key],
-        labels=labels.check({_label(k): v.replace(",", " ") for k, v in first.labels.items()}),
+    return Run(
+        id=f"{moment:%Y%m%dT%H%M%S}-{when[1]}", began=began, ended=began, stops=[Stop("imported")], hotlap=hotlap.__version__,
+        plan=Plan(name=name, cases=cases, source="hotlap import"), kind=IMPORTED, target=IMPORTED, machine=machine,
+        devices=[device.key for device in machine.devices],
+        labels=labels.check({_label(k): v.replace(",", " ").replace("\n", " ") for k, v in marks.items()}),
     )
-    return run, samples
 
 
 def _case(name: str, meaning: Meaning) -> Case:
-    given = {"name": name, "unit": meaning.unit, "better": meaning.better}
-    return program.IMPORTED.case(given)
+    return program.IMPORTED.case({"name": name, "unit": meaning.unit, "better": meaning.better})
 
 
 def _label(name: str) -> str:
@@ -166,11 +275,11 @@ def _hash(row: TableRow, name: str) -> str:
 def _sample(row: TableRow, case: Case, device: Device, number: int, unit: str) -> Samples:
     base, scale = _base(row.unit or unit)
     value = table.number(row.value) * scale
-    said = "" if math.isfinite(value) else f"'{row.value[:40]}' is not a number" if row.value else "no number"
-    if not said and base == "s" and value <= 0:
-        said = f"'{row.value[:40]}' is no duration, which is above zero"
-    if said:
-        return Samples(case=case.id, device=device.key, round=number, status="error", reason=f"{said}, in line {row.line}")
+    fault = "" if math.isfinite(value) else f"'{row.value[:40]}' is not a number" if row.value else "no number"
+    if not fault and base == "s" and value <= 0:
+        fault = f"'{row.value[:40]}' is no duration, which is above zero"
+    if fault:
+        return Samples(case=case.id, device=device.key, round=number, status="error", reason=f"{fault}, in line {row.line}")
     return Samples(case=case.id, device=device.key, round=number, seconds=[value], method="program")
 
 
@@ -179,11 +288,11 @@ def keep(folder: Path, run: Run, samples: Sequence[Samples]) -> None:
     beside = folder / f".{run.id}"
     try:
         beside.mkdir(exist_ok=True)
-        (beside / RUN).write_bytes(encode(run) + b"\n")
-        (beside / SAMPLES).write_bytes(b"".join(lines.line(one) for one in samples))
+        (beside / RUN).write_bytes(encode(replace(run, kept=len(samples))) + b"\n")
+        (beside / SAMPLES).write_bytes(b"".join(lines.line(line) for line in samples))
         (beside / READINGS).write_bytes(b"")
         beside.rename(folder / run.id)
     except OSError as error:
         shutil.rmtree(beside, ignore_errors=True)
-        said = f"the run '{folder / run.id}' cannot be written: {error.strerror}"
-        raise MachineError(f"{said}; those before it are kept, run the import again") from None
+        refused = f"the run '{folder / run.id}' cannot be written: {error.strerror}"
+        raise MachineError(f"{refused}; those before it are kept, run the import again") from None

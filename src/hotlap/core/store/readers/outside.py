@@ -47,10 +47,15 @@ class ImportEntry:
 
 @dataclass(frozen=True)
 class Outside:
-    """What came of a file: runs made and there before, kernels that are cases of ours and others, launches, those that did not end."""
+    """What came of a file: new and known runs, kernels that are cases of ours and others, launches, those that did not end."""
 
+<<<<<<< HEAD
     created: list[str]
     there: list[str]
+=======
+    added: list[str]
+    present: list[str]
+>>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     mapped: list[str]
     others: list[str]
     launches: int
@@ -82,11 +87,11 @@ def bring_in(path: Path, asked: ImportOptions, home: Path, dry: bool = False) ->
         for run, samples in fresh:
             imported.keep(folder, run, samples)
     cases = {case.id: case for run, _ in bundles for case in run.plan.cases}.values()
-    made = [run.id for run, _ in fresh]
+    added = [run.id for run, _ in fresh]
     foreign = [work.traits(one.workload).source == "file" for one in cases]
     own, other = ([work.label(one) for one, is_foreign in zip(cases, foreign, strict=True) if is_foreign is side] for side in (False, True))
     return Outside(
-        made, [run.id for run, _ in bundles if run.id not in made], own, other, sum(len(one.launches) for one in simulations),
+        added, [run.id for run, _ in bundles if run.id not in added], own, other, sum(len(one.launches) for one in simulations),
         sum(one.broken for one in simulations), _clock(simulations[0], path, asked),
     )  # fmt: skip
 
@@ -120,7 +125,7 @@ def _bundle(simulation: SimulatorRun, path: Path, asked: ImportOptions) -> tuple
     said = repr((key, clock, asked.machine, [(s.case, s.seconds) for s in samples]))
     run = Run(
         id=f"{moment:%Y%m%dT%H%M%S}-{hashlib.sha256(said.encode()).hexdigest()[:6]}", began=began, ended=began, stops=[Stop("imported")],
-        kept=len(samples), hotlap=hotlap.__version__, kind=IMPORTED, target=IMPORTED, machine=Machine(host="not said", devices=[device]),
+        hotlap=hotlap.__version__, kind=IMPORTED, target=IMPORTED, machine=Machine(host=imported.UNKNOWN, devices=[device]),
         plan=Plan(name=path.name.removesuffix(".gz").rpartition(".")[0] or path.name, cases=[c for c, _ in groups.values()],
                   source="hotlap import"),
         devices=[device.key],

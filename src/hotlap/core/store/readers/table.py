@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import functools
 import io
 import json
 import math
 import re
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from hotlap.core.errors import InputError, nearest
+from hotlap.core.store.readers.source import Source
 
 NAMES = {  # what a column is for: what people call it, in lower case
     "time": ("time", "timestamp", "date", "datetime", "began", "started"), "case": ("case", "name", "test", "benchmark", "metric"),
     "value": ("value", "result", "measurement", "score"), "unit": ("unit", "units"), "device": ("device", "gpu", "uuid"),
-    "host": ("host", "hostname", "node", "machine"),
+    "host": ("host", "hostname", "node", "machine"), "model": ("gpu_model", "device_model"), "serial": ("serial", "serial_number"),
+    "rack": ("rack",),
 }
+CONSTANT = ("unit", "model")  # what an option may give for the whole file instead of a column
 MILLISECONDS = 1e11  # a larger number of seconds would lie 3,000 years ahead
 SUFFIXES = {  # how the name of a column ends, in lower case, and the unit that says
     "ns": "ns", "us": "us", "µs": "us", "ms": "ms", "s": "s", "sec": "s", "seconds": "s", "w": "W", "watts": "W", "mw": "mW", "kw": "kW",
@@ -45,6 +47,8 @@ class TableRow:
     device: str = ""
     host: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    model: str = ""
+    serial: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,33 +61,23 @@ class TableColumns:
     unit: str = ""
     device: str = ""
     host: str = ""
+    model: str = ""  # or the model of all devices
+    serial: str = ""
+    rack: str = ""  # kept as the label `rack`
     labels: Sequence[str] = ()
     values: Sequence[str] = ()  # in a file with a column per metric: those that are measurements
 
 
-def read(path: Path, columns: TableColumns) -> list[TableRow]:
-    """All rows of a file; gzip by its suffix. A column per metric (no column of values) works too: each numeric one is a case.
+def read(source: Source, columns: TableColumns) -> list[TableRow]:
+    """All rows of a file. A column per metric (no column of values) works too: each numeric one is a case.
 
     Raises InputError with file and line.
     """
-    text = _text(path)
-    name = path.name.removesuffix(".gz")
-    records = _json(text, path) if name.endswith((".json", ".jsonl", ".ndjson")) else _csv(text, path)
+    path, text = source.path, source.text
+    records = _json(text, path) if text.lstrip()[:1] in ("{", "[") else _csv(text, path)
     if not records:
         raise InputError(f"{path}: no rows; a header with a line per number is needed, as in time,case,value,unit")
     return _rows(records, columns, path)
-
-
-def _text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.name.endswith(".gz") else data).decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"there is no file '{path}'") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"'{path}' cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 Record = tuple[int, dict[str, Any]]
@@ -101,6 +95,8 @@ def _csv(text: str, path: Path) -> list[Record]:
     if not lines:
         return []
     header = [cell.strip() for cell in lines[0][1]]
+    if repeated := sorted({name for name in header if name and header.count(name) > 1}):
+        raise InputError(f"{path}:{lines[0][0]}: the column '{repeated[0]}' stands there twice; give each a name of its own")
     for number, line in lines[1:]:
         if len(line) != len(header):
             raise InputError(f"{path}:{number}: {len(line)} fields, but the header has {len(header)}")
@@ -139,11 +135,14 @@ def _metrics(number: int, entry: dict[str, Any]) -> Iterable[Record]:
 def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> list[TableRow]:
     names = list(dict.fromkeys(name for _, record in records for name in record))
     where = {what: _column(what, getattr(columns, what), names, path) for what in NAMES}
+    constant = columns.model if columns.model and not where["model"] else ""
     marks = {name.removeprefix("label."): name for name in names if name.startswith("label.")}
     for label in columns.labels:
         if label not in names:
             raise InputError(f"{path}: there is no column '{label}'; {nearest(label, names)}")
         marks[label] = label
+    if where["rack"]:
+        marks["rack"] = where["rack"]
     if not where["time"]:
         raise InputError(f"{path}: no column of times; name it with --time, out of {', '.join(names)}")
     for name in columns.values:
@@ -152,14 +151,16 @@ def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> list[
     if where["value"] and not wanted:
         if not where["case"]:
             raise InputError(f"{path}: no column says what a number is of; name it with --case, out of {', '.join(names)}")
-        return [_row(line, record, where, marks, path) for line, record in records]
-    return _wide(records, where, marks, path, wanted, not columns.unit)
+        rows = [_row(line, record, where, marks, path) for line, record in records]
+    else:
+        rows = _wide(records, where, marks, path, wanted, not columns.unit)
+    return [replace(row, model=constant) for row in rows] if constant else rows
 
 
 def _column(what: str, given: str, names: Sequence[str], path: Path) -> str:
-    """The column for something; "" when there is none. --unit may be a unit itself, which is no column."""
+    """The column for something; "" when there is none. --unit may be a unit itself and --model a model, which are no columns."""
     if given:
-        if given not in names and what != "unit":
+        if given not in names and what not in CONSTANT:
             raise InputError(f"{path}: there is no column '{given}' (--{what}); {nearest(given, names)}")
         return given if given in names else ""
     lower = {name.lower(): name for name in reversed(names)}
@@ -175,14 +176,15 @@ def _row(line: int, record: Mapping[str, Any], where: Mapping[str, str], marks: 
         raise InputError(f"{path}:{line}: no '{where['case']}': what is this number of?")
     labels = {name: str(record[column]) for name, column in marks.items() if record.get(column) not in (None, "")}
     time_s = moment(cell("time"), f"{path}:{line}")
-    return TableRow(line, time_s, cell("case"), cell("value"), cell("unit"), cell("device"), cell("host"), labels)
+    known = cell("device"), cell("host"), labels, cell("model"), cell("serial")
+    return TableRow(line, time_s, cell("case"), cell("value"), cell("unit"), *known)
 
 
 def _wide(
     records: Sequence[Record], where: Mapping[str, str], marks: Mapping[str, str], path: Path, wanted: Sequence[str], suffixed: bool,
 ) -> list[TableRow]:
     """Each numeric column, or each that was asked for, is a case with the unit that its name ends in; text columns are labels."""
-    taken = {where[what] for what in ("time", "device", "host") if where[what]} | set(marks.values())
+    taken = {where[what] for what in ("time", "device", "host", "model", "serial") if where[what]} | set(marks.values())
     others = [name for name in dict.fromkeys(name for _, record in records for name in record) if name not in taken]
     numeric = [name for name in others if any(math.isfinite(number(record.get(name))) for _, record in records)]
     chosen = list(wanted) or numeric
@@ -215,6 +217,7 @@ def number(value: Any) -> float:
         return math.nan
 
 
+@functools.lru_cache(maxsize=1024)
 def moment(text: str, place: str) -> float:
     """Seconds since 1970, UTC, of ISO 8601, of a date with dots or slashes (year first), or of a number of seconds or milliseconds."""
     try:

@@ -1,0 +1,69 @@
+"""What `import` prints: runs that are new or were there, their cases, and what could not be used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from hotlap.core.show import layout, words
+from hotlap.core.store import paths
+from hotlap.core.store.readers.formats import Format
+from hotlap.core.store.readers.imported import Imported
+from hotlap.core.store.readers.outside import Outside
+from hotlap.core.units import show
+
+SHOWN = 8  # values, cases or runs that are named
+
+
+def kept(result: Imported, name: str, dry: bool) -> list[str]:
+    """`name`: the format's."""
+    verb = "would be added" if dry else "added"
+    cases = words.some([f"{case} ({unit})" if unit else case for case, unit in result.cases.items()], 6)
+    lines = [f"{name}: {words.counted(len(result.added), 'run')} {verb}, {len(result.present)} there already", f"cases: {cases}"]
+    lines += _listed(f"{words.counted(result.unreadable, 'value')} that cannot be used, kept as errors:", result.reasons, result.unreadable)
+    lines += _listed(f"{words.counted(len(result.not_run), 'case')} not run there:", result.not_run)
+    lines += _listed(f"{words.counted(len(result.ignored), 'number')} left out: their meaning is not known:", result.ignored)
+    folder = paths.runs(paths.home())
+    conflict = "runs that are there with other numbers, units or directions stay as they are; remove them to import again:"
+    lines += _listed(conflict, [str(folder / run) for run in result.conflicting])
+    return [*lines, "next    hotlap history"] if result.added and not dry else lines
+
+
+def _listed(head: str, texts: Sequence[str], count: int = 0) -> list[str]:
+    left = max(count, len(texts)) - SHOWN
+    return [head, *(f"  {words.clean(text)}" for text in texts[:SHOWN]), *([f"  and {left} more"] if left > 0 else [])] if texts else []
+
+
+def simulated(result: Outside, clock_hz: float, dry: bool) -> list[str]:
+    """Of a simulator's log."""
+    verb = "would be added" if dry else "added"
+    of = f"{words.counted(result.launches, 'kernel')} at {show(clock_hz, 'Hz')}"
+    lines = [f"simulator: {words.counted(len(result.added), 'run')} {verb} of {of}, {len(result.present)} there already"]
+    lines += [f"cases: {words.some(result.mapped, 6)}"] if result.mapped else []
+    lines += [f"kernels that no entry of a map names: {words.some(result.others, 6)}"] if result.others else []
+    lines += [f"{words.counted(result.broken, 'kernel')} left out: not simulated to the end"] if result.broken else []
+    if result.mapped and result.added and not dry:
+        lines.append(f"next    hotlap model correlate {result.added[0]} MEASURED")
+    return lines
+
+
+def bundles(taken: Mapping[str, Sequence[str]], dry: bool) -> list[str]:
+    """Of runs of Hotlap."""
+    verb = "would be added" if dry else "added"
+    lines = [f"bundle: {words.counted(len(taken['added']), 'run')} {verb}, {len(taken['present'])} there already"]
+    return [*lines, f"next    hotlap show {taken['added'][0]}"] if taken["added"] and not dry else lines
+
+
+def unclaimed(files: Sequence[Path]) -> str:
+    return f"{words.counted(len(files), 'file')} of no known format left: {words.some([file.name for file in files], 4)}"
+
+
+def formats(known: Sequence[Format], width: int) -> str:
+    """A format per paragraph: what it brings, and where it was seen."""
+    room = max(len(known_format.name) for known_format in known)
+    lines = []
+    for known_format in known:
+        lines += layout.paragraph(f"{known_format.name:<{room}}  ", known_format.brings, width)
+        origin = f"seen: {known_format.origin}" if known_format.reads else "format not seen: nothing is read"
+        lines += layout.paragraph(" " * (room + 2), origin, width)
+    return "\n".join(lines)
