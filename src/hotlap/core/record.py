@@ -41,6 +41,7 @@ SCHEMA_HISTORY = {
     2: "2026-11: a run says its kind; why it ended, and notices, are codes and fields",
 }
 IMPORTED = "imported"  # kind and target of what Hotlap did not measure itself
+UNNAMED = "unknown"  # host or device of an import, where nobody gave its name
 
 _IDS: dict[tuple[str, str, str], str] = {}  # Case.id, of the few cases that years of runs have in common
 Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv

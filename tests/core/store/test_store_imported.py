@@ -28,11 +28,7 @@ def keep(tmp_path: Path, text: str, name: str = "x.csv", better: str | None = No
 
 def test_rows_become_runs_with_values_in_base_units(tmp_path: Path) -> None:
     found = keep(tmp_path, CSV)
-<<<<<<< HEAD
-    assert (len(found.created), found.there, found.cases) == (2, [], {"decode": "s", "copy": "B/s"})
-=======
     assert (len(found.added), found.present, found.cases) == (2, [], {"decode": "s", "copy": "B/s"})
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     first, second = select.every(tmp_path / "home")
     (decode,) = select.results(first)
     assert decode.values == pytest.approx([0.0125, 0.013])
@@ -56,11 +52,7 @@ def test_each_device_of_a_host_is_a_series_of_its_own(tmp_path: Path) -> None:
 def test_twice_adds_nothing(tmp_path: Path) -> None:
     keep(tmp_path, CSV)
     again = keep(tmp_path, CSV)
-<<<<<<< HEAD
-    assert (again.created, len(again.there)) == ([], 2)
-=======
     assert (again.added, len(again.present)) == ([], 2)
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
 
 
 def test_a_column_per_metric(tmp_path: Path) -> None:
@@ -102,11 +94,7 @@ def test_of_a_wide_file_some_columns_and_a_direction_for_each(tmp_path: Path, mo
 
 def test_json_in_its_forms(tmp_path: Path) -> None:
     rows = [{"timestamp": 1690391261, "case": "a", "value": 3, "unit": "s"}, {"timestamp": 1690391261000, "case": "b", "value": 4.5, "unit": "GB/s"}]
-<<<<<<< HEAD
-    assert len(keep(tmp_path, json.dumps(rows), "x.json").created) == 1  # seconds and milliseconds of one moment
-=======
     assert len(keep(tmp_path, json.dumps(rows), "x.json").added) == 1  # seconds and milliseconds of one moment
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     lines = "\n".join(json.dumps(one) for one in rows)
     assert len(keep(tmp_path, lines, "y.jsonl.gz").present) == 1
     nested = [{"timestamp": 1690391262, "metrics": [{"name": "p50", "value": 29, "unit": "ms"}, {"name": "tps", "value": 5, "unit": "tx/s"}], "attributes": {"branch": "main"}}]
@@ -116,11 +104,7 @@ def test_json_in_its_forms(tmp_path: Path) -> None:
 
 def test_what_is_no_number_is_kept_as_an_error_with_its_line(tmp_path: Path) -> None:
     found = keep(tmp_path, "time,case,value,unit\n1690391261,a,1.0,s\n1690391262,a,nan,s\n1690391263,a,,s\n1690391264,a,-2,s\n")
-<<<<<<< HEAD
-    assert (len(found.created), found.unreadable) == (4, 3)
-=======
     assert (len(found.added), found.unreadable) == (4, 3)
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     reasons = [select.results(b)[0].reason for b in select.every(tmp_path / "home")]
     assert reasons == ["", "'nan' is not a number, in line 3", "no number, in line 4", "'-2' is no duration, which is above zero, in line 5"]
     assert found.reasons == reasons[1:]

@@ -65,26 +65,15 @@ def test_the_table_of_get_stats_has_a_run_for_each_configuration(tmp_path: Path)
     assert [(one.kernel, one.cycles) for one in wide.launches] == [("copy_kernel", 71000)]
     with pytest.raises(InputError, match="give --clock"):
         outside.bring_in(TABLE, outside.ImportOptions(), tmp_path)
-<<<<<<< HEAD
-    assert len(outside.bring_in(TABLE, outside.ImportOptions(clock_hz=1.41e9), tmp_path).created) == 2
-=======
     assert len(outside.bring_in(TABLE, outside.ImportOptions(clock_hz=1.41e9), tmp_path).added) == 2
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
 
 
 def test_cycles_become_seconds_and_launches_of_a_kernel_one_case(tmp_path: Path) -> None:
     found = outside.bring_in(LOG, outside.ImportOptions(), tmp_path)
-<<<<<<< HEAD
-    run = bundle.load(paths.runs(tmp_path) / found.created[0])
-    assert [one.seconds for one in run.samples] == [pytest.approx([1e-4, 142 / 1.41e6]), pytest.approx([2e-4])]
-    assert (found.launches, found.broken, found.others) == (3, 1, ["copy_kernel", "ampere_bf16_gemm_128x128"])
-    assert outside.bring_in(LOG, outside.ImportOptions(), tmp_path).there == found.created  # twice adds nothing
-=======
     run = bundle.load(paths.runs(tmp_path) / found.added[0])
     assert [one.seconds for one in run.samples] == [pytest.approx([1e-4, 142 / 1.41e6]), pytest.approx([2e-4])]
     assert (found.launches, found.broken, found.others) == (3, 1, ["copy_kernel", "ampere_bf16_gemm_128x128"])
     assert outside.bring_in(LOG, outside.ImportOptions(), tmp_path).present == found.added  # twice adds nothing
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
 
 
 @pytest.mark.slow("whole runs")
@@ -92,31 +81,19 @@ def test_correlate_takes_a_mapped_run_like_any_simulation(tmp_path: Path, mapped
     found = outside.bring_in(LOG, outside.ImportOptions(mapped, machine="a100-sxm-80gb"), tmp_path)
     assert found.mapped == ["stream copy fp32 256 MiB", "gemm bf16 m=4096 n=4096 k=512"]
     assert found.others == ["copy_kernel"]  # its third launch
-<<<<<<< HEAD
-    rows = tables.rows(bundle.load(paths.runs(tmp_path) / found.created[0]))
-=======
     rows = tables.rows(bundle.load(paths.runs(tmp_path) / found.added[0]))
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
     plan = tmp_path / "same.toml"
     plan.write_text('name = "same"\n[[case]]\nworkload = "stream"\nop = "copy"\nsize = "256 MiB"\n[[case]]\nworkload = "gemm"\nm = 4096\nn = 4096\nk = 512\ndtype = "bf16"\n')
     assert cli.main(["run", str(plan), "--target", "simulated:a100-sxm-80gb", "--label", "side=silicon"]) == 0
     capsys.readouterr()
-<<<<<<< HEAD
-    (silicon,) = (bundle.load(path) for path in paths.runs(tmp_path).iterdir() if path.name not in found.created)
-=======
     (silicon,) = (bundle.load(path) for path in paths.runs(tmp_path).iterdir() if path.name not in found.added)
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     both = correlate([("sim", rows)], [("silicon", tables.rows(silicon))])
     assert both.regimes[0].cases == 2
     errors = {one.label.split()[0]: one.error for one in both.cases}
     measured = {row.case.workload: row.result.seconds[0] for row in tables.rows(silicon)}
     assert errors["gemm"] == pytest.approx(2e-4 / measured["gemm"] - 1, rel=1e-3)
-<<<<<<< HEAD
-    assert cli.main(["model", "correlate", found.created[0], "side=silicon"]) == 0
-=======
     assert cli.main(["model", "correlate", found.added[0], "side=silicon"]) == 0
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     assert "gemm bf16" in capsys.readouterr().out
 
 

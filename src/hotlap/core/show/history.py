@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -79,17 +80,20 @@ def places(series: Sequence[Series]) -> list[str]:
     for one in series:
         devices.setdefault((one.host, one.target), set()).add(one.device if one.target == IMPORTED else one.selector)
         models.setdefault((one.host, one.selector), set()).add(one.model)
+    named = Counter((one.host, words.imported_name(one.device)) for one in {(one.host, one.device): one for one in series}.values())
     several = [len(models[one.host, one.selector]) > 1 and one.target == SIMULATED for one in series]
+    alike = [named[one.host, words.imported_name(one.device)] > 1 and one.target == IMPORTED for one in series]
     return [
-        _place(one, len(devices[one.host, one.target]) > 1 or model) + (f" {words.clean(one.model)}" if model else "")
-        for one, model in zip(series, several, strict=True)
+        _place(one, same if one.target == IMPORTED else len(devices[one.host, one.target]) > 1 or model)
+        + (f" {words.clean(one.model)}" if model else "")
+        for one, model, same in zip(series, several, alike, strict=True)
     ]
 
 
 def _place(series: Series, several: bool) -> str:
     if series.target == IMPORTED:
-        named = "" if series.device.startswith(f"{IMPORTED}:") else series.device
-        return words.clean(f"{series.host} {named or series.target}")
+        name = words.imported_name(series.device)
+        return words.clean(f"{series.host} {series.selector} {name}" if several else f"{series.host} {name or series.target}")
     return words.clean(f"{series.host} {series.selector if several else series.target}")
 
 

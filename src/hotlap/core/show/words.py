@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from hotlap.core.record import Gap, Row, Summary, Term
+from hotlap.core.record import IMPORTED, UNNAMED, Gap, Row, Summary, Term
 from hotlap.core.show import gaps
 from hotlap.core.units import BASE_UNITS, percent, round_to, show
 from hotlap.core.work import traits
@@ -237,6 +237,12 @@ def short(names: Sequence[str], most: int = 24) -> dict[str, str]:
     """Names that are too long by their ends, as far as that still tells them apart: the id of a device is never broken over lines."""
     found = {name: name if len(name) <= most else f"{name[: most // 2]}…{name[-(most - most // 2 - 1):]}" for name in names}
     return {name: clean(text if list(found.values()).count(text) == 1 else name) for name, text in found.items()}
+
+
+def imported_name(key: str) -> str:
+    """What an imported device is called: its UUID, else its name; "" where neither was given."""
+    name = key.removeprefix(f"{IMPORTED}:").partition(":")[2] if key.startswith(f"{IMPORTED}:") else key
+    return "" if name == UNNAMED else name
 
 
 def signed(share: float, digits: int = 1) -> str:

@@ -76,13 +76,8 @@ def _add(path: Path, as_json: bool, home: Path) -> int:
         if as_json:
             terminal.print_json(found)
         else:
-<<<<<<< HEAD
-            said = f"{len(found.created)} run made of {len(found.cases)} kernels of the CUTLASS profiler, {found.unreadable} without a time"
-            print("\n".join([said, "next    hotlap show latest"]) if found.created else "all of it is kept already")
-=======
             said = f"{len(found.added)} run added: {len(found.cases)} kernels of the CUTLASS profiler, {found.unreadable} without a time"
             print("\n".join([said, "next    hotlap show latest"]) if found.added else "all of it is kept already")
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
         return 0
     described, files = measuring.described(path)
     if described.name in WORKLOADS or (described.workload and described.name in find(described.workload).implementations):

@@ -39,7 +39,7 @@ def read(source: Source) -> list[ReadRun]:
 
 def _csv(source: Source) -> list[Fields]:
     """Rows of the CSV; those of a benchmark with an error have fewer fields."""
-    text = source.text
+    text = source.decoded
     return list(csv.DictReader(io.StringIO(text[text.index("name,iterations") :])))
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 import hotlap
 from hotlap.core import units
 from hotlap.core.errors import HotlapError, InputError, MachineError, nearest
-from hotlap.core.record import IMPORTED, Case, Device, Machine, Plan, Run, Samples, Stop, encode
+from hotlap.core.record import IMPORTED, UNNAMED, Case, Device, Machine, Plan, Run, Samples, Stop, encode
 from hotlap.core.store import bundle, labels, lines, paths
 from hotlap.core.store.files import READINGS, RUN, SAMPLES
 from hotlap.core.store.readers import table
@@ -26,7 +26,6 @@ from hotlap.core.store.readers.table import TableRow
 from hotlap.core.work import program
 
 LOWER = ("s", "W", "J", "°C", "V", "B")
-UNKNOWN = "unknown"  # a host's or device's name that nobody gave
 Better = Literal["lower", "higher"]
 NO: Mapping[str, Better] = {}
 Bundle = tuple[Run, list[Samples]]
@@ -36,13 +35,8 @@ Bundle = tuple[Run, list[Samples]]
 class Imported:
     """What came of files: runs that are new, runs that were there, cases, and numbers that are none."""
 
-<<<<<<< HEAD
-    created: list[str]
-    there: list[str]
-=======
     added: list[str]
     present: list[str]
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     cases: dict[str, str]  # name → unit
     unreadable: int
     reasons: list[str]  # one for each of them, with its line
@@ -134,7 +128,7 @@ def _differs(folder: Path, run: Run, samples: Sequence[Samples]) -> bool:
 
 
 def _of_run(read: ReadRun, name: str, better: Mapping[str, Better]) -> Bundle:
-    device = Device(target=IMPORTED, index=read.index, name=read.device or UNKNOWN, kind="other", uuid=read.uuid)
+    device = Device(target=IMPORTED, index=read.index, name=read.device or UNNAMED, kind="other", uuid=read.uuid)
     cases: list[Case] = []
     samples: list[Samples] = []
     for given in _apart(read.cases):
@@ -145,7 +139,7 @@ def _of_run(read: ReadRun, name: str, better: Mapping[str, Better]) -> Bundle:
         samples += [_round(part, case, device, (number, scale)) for number, part in enumerate(given.rounds)]
     content = repr([(line.case, line.round, line.status, line.seconds) for line in samples])
     text = repr((name, read.host, read.device, read.uuid, read.index, sorted(read.labels.items()), content))
-    machine = Machine(host=read.host or UNKNOWN, os=read.os, cpu=read.cpu, devices=[device], software=dict(read.software))
+    machine = Machine(host=read.host or UNNAMED, os=read.os, cpu=read.cpu, devices=[device], software=dict(read.software))
     return _run((read.time_s, hashlib.sha256(text.encode()).hexdigest()[:6]), name, cases, machine, read.labels), samples
 
 
@@ -202,7 +196,7 @@ UUID = re.compile(r"(?:GPU-|MIG-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-
 
 def _device(row: TableRow, place: int, uuid: str) -> Device:
     """A UUID only where the whole column holds real ones; else a device is its place and its name."""
-    name = row.model or ("" if uuid else row.device) or UNKNOWN
+    name = row.model or ("" if uuid else row.device) or UNNAMED
     facts = {"called": row.device} if row.device and not uuid and row.device != name else {}
     return Device(target=IMPORTED, index=place, name=name, kind="other", uuid=uuid, serial=row.serial, facts=facts)
 
@@ -239,7 +233,7 @@ def _bundle(rows: Sequence[TableRow], name: str, meanings: Mapping[str, Meaning]
     for row in rows:
         samples.append(_sample(row, cases[row.case], device, rounds.get(row.case, 0), unit))
         rounds[row.case] = rounds.get(row.case, 0) + 1
-    machine = Machine(host=first.host or UNKNOWN, devices=[device])
+    machine = Machine(host=first.host or UNNAMED, devices=[device])
     return _run((first.time_s, _hash(first, name)), name, list(cases.values()), machine, first.labels), samples
 
 

@@ -23,7 +23,7 @@ import hotlap
 from hotlap.core import units, work
 from hotlap.core.errors import InputError
 from hotlap.core.plan import read as plans
-from hotlap.core.record import IMPORTED, Case, Device, Machine, Plan, Run, Samples, Stop
+from hotlap.core.record import IMPORTED, UNNAMED, Case, Device, Machine, Plan, Run, Samples, Stop
 from hotlap.core.store import paths
 from hotlap.core.store.readers import accelsim, imported
 from hotlap.core.store.readers.accelsim import SimulatedLaunch, SimulatorRun
@@ -49,13 +49,8 @@ class ImportEntry:
 class Outside:
     """What came of a file: new and known runs, kernels that are cases of ours and others, launches, those that did not end."""
 
-<<<<<<< HEAD
-    created: list[str]
-    there: list[str]
-=======
     added: list[str]
     present: list[str]
->>>>>>> 50f3542 (store/readers: results of eleven other benchmark tools by content; zips of runs; columns for fleets)
     mapped: list[str]
     others: list[str]
     launches: int
@@ -125,7 +120,7 @@ def _bundle(simulation: SimulatorRun, path: Path, asked: ImportOptions) -> tuple
     said = repr((key, clock, asked.machine, [(s.case, s.seconds) for s in samples]))
     run = Run(
         id=f"{moment:%Y%m%dT%H%M%S}-{hashlib.sha256(said.encode()).hexdigest()[:6]}", began=began, ended=began, stops=[Stop("imported")],
-        hotlap=hotlap.__version__, kind=IMPORTED, target=IMPORTED, machine=Machine(host=imported.UNKNOWN, devices=[device]),
+        hotlap=hotlap.__version__, kind=IMPORTED, target=IMPORTED, machine=Machine(host=UNNAMED, devices=[device]),
         plan=Plan(name=path.name.removesuffix(".gz").rpartition(".")[0] or path.name, cases=[c for c, _ in groups.values()],
                   source="hotlap import"),
         devices=[device.key],

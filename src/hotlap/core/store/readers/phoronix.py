@@ -31,10 +31,10 @@ def read(source: Source) -> list[ReadRun]:
 
 def _parse(source: Source) -> ElementTree.Element:
     """Without a document type, so that no entity is there to be resolved."""
-    if "<!DOCTYPE" in source.text or "<!ENTITY" in source.text:
+    if "<!DOCTYPE" in source.decoded or "<!ENTITY" in source.decoded:
         raise InputError(f"{source.path}: XML with a document type or entities is not read")
     try:
-        return ElementTree.fromstring(source.text)
+        return ElementTree.fromstring(source.decoded)
     except ElementTree.ParseError as error:
         raise InputError(f"{source.path}:{error.position[0]}: not XML: {error}; is the file whole?") from None
 

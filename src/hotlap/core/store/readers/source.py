@@ -92,7 +92,7 @@ class Source:
         return cls(path, data)
 
     @cached_property
-    def text(self) -> str:
+    def decoded(self) -> str:
         """UTF-8, with or without a byte order mark. Raises InputError."""
         try:
             return self.data.decode("utf-8-sig")
@@ -110,7 +110,7 @@ class Source:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
         try:
-            return json.loads(self.text)
+            return json.loads(self.decoded)
         except (ValueError, InputError, RecursionError):
             return None
 
@@ -120,7 +120,7 @@ class Source:
         if self.data[:1] != b"{":
             return []
         try:
-            found = [json.loads(line) for line in self.text.splitlines() if line.strip()]
+            found = [json.loads(line) for line in self.decoded.splitlines() if line.strip()]
         except (ValueError, InputError, RecursionError):
             return []
         return found if all(isinstance(line, dict) for line in found) else []

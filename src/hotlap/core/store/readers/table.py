@@ -73,7 +73,7 @@ def read(source: Source, columns: TableColumns) -> list[TableRow]:
 
     Raises InputError with file and line.
     """
-    path, text = source.path, source.text
+    path, text = source.path, source.decoded
     records = _json(text, path) if text.lstrip()[:1] in ("{", "[") else _csv(text, path)
     if not records:
         raise InputError(f"{path}: no rows; a header with a line per number is needed, as in time,case,value,unit")
