@@ -80,7 +80,7 @@ def _run(name: str, rest: list[str]) -> int:
         for implementer in extend.each("implementers"):
             implementer.announce(paths.home())
     with _collecting(name not in MANY):
-        code: int = module.run(_parsed(parser, [*verb.words, *rest]))
+        code: int = module.run(_parsed(parser, [*verb.words, *getattr(module, "rewritten", list)(rest)]))
     return code
 
 
@@ -126,7 +126,7 @@ def usage(words: Sequence[str] = ()) -> str:
     if words:
         name = commands.split(list(words))[0]
         return parser_of(name).format_help().rstrip() if name else noun_usage(words[0]) if words[0] in commands.NOUNS else usage()
-    start = [f"  {command:<16}  {about}" for command, about in commands.START.items()]
+    start = [f"  {command:<20}  {about}" for command, about in commands.START.items()]
     groups = [f"{group:<11} {'  '.join(names)}" for group, names in commands.GROUPS.items()]
     nouns = ", ".join(commands.NOUNS)
     return "\n".join([

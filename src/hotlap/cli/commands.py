@@ -9,6 +9,7 @@ from hotlap.features import FEATURES, Noun, Verb
 _CORE: Mapping[str, Verb] = {
     "devices": Verb("what is here to measure, and what would make the rest usable", "hotlap.cli.devices", "hotlap devices"),
     "doctor": Verb("is this machine fit to measure: load, governor, A/A test", "hotlap.cli.doctor", "hotlap doctor"),
+    "bench": Verb("measure commands, or a workload, now", "hotlap.cli.bench", "hotlap bench 'python a.py' 'python b.py'"),
     "run": Verb("measure a plan and keep every number", "hotlap.cli.run", "hotlap run quick --target cuda"),
     "plan show": Verb("a plan's cases; without a name, the built-in plans", "hotlap.cli.plan", "hotlap plan show quick", ("show",)),
     "plan check": Verb("is a plan valid", "hotlap.cli.plan", "hotlap plan check mine.toml", ("check",)),
@@ -44,15 +45,15 @@ _CORE_NOUNS: Mapping[str, Noun] = {
 VERBS: Mapping[str, Verb] = {**_CORE, **{name: verb for feature in FEATURES.values() for name, verb in feature.verbs.items()}}
 NOUNS: Mapping[str, Noun] = {**_CORE_NOUNS, **{name: noun for feature in FEATURES.values() for name, noun in feature.nouns.items()}}
 GROUPS: Mapping[str, tuple[str, ...]] = {  # of the first screen
-    "measure": ("devices", "doctor", "run", "ab", "stress", "plan"),
+    "measure": ("devices", "doctor", "bench", "run", "ab", "stress", "plan"),
     "results": ("list", "show", "explain", "report", "import", "schema"),
     "judge": ("compare", "gate", "baseline", "history", "energy"),
     "expect": ("predict", "model"),
     "look into": ("trace", "kernel", "node"),
 }
 START: Mapping[str, str] = {
-    "hotlap devices": "what can be measured here",
-    "hotlap run": "measure it: limits, intervals and doubts beside each number",
+    "hotlap bench 'A' 'B'": "which of two commands is faster, and how sure is that",
+    "hotlap run": "measure this machine: limits, intervals and doubts beside each number",
     "hotlap explain": "each number against its limit: how far it is, and why",
 }
 FORMER: Mapping[str, str] = {  # of 0.1; they run in 0.2
@@ -65,7 +66,8 @@ FORMER: Mapping[str, str] = {  # of 0.1; they run in 0.2
 TRIED: Mapping[str, str] = {  # names of other tools → what is meant
     "diff": "hotlap compare A B", "roofline": "hotlap explain RUN", "profile": "hotlap trace capture -- PROGRAM",
     "version": "hotlap --version",
-    "bench": "hotlap run PLAN", "benchmark": "hotlap run PLAN", "measure": "hotlap run PLAN", "verify": "hotlap gate RUN",
+    "benchmark": "hotlap bench COMMAND", "hyperfine": "hotlap bench COMMAND", "measure": "hotlap bench COMMAND",
+    "verify": "hotlap gate RUN",
     "test": "hotlap doctor", "monitor": "hotlap node watch", "top": "hotlap node watch", "info": "hotlap node inspect",
     "burn": "hotlap stress burn", "results": "hotlap list", "runs": "hotlap list", "plot": "hotlap report RUN",
     "export": "hotlap show RUN --format csv",

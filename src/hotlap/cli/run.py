@@ -53,14 +53,14 @@ def run(args: argparse.Namespace) -> int:
             options = _options(args, plan, home)
             if nodes := simulated_nodes.each(options):
                 return many.run(plan, nodes, progress, args.json)
-            path = session.run(*_begun(plan, options, args.wait_quiet, progress), progress)
+            path = session.run(*begun(plan, options, args.wait_quiet, progress), progress)
     except Interrupted as error:
         progress.end()
         print(f"hotlap: {error}", file=sys.stderr)
         return error.exit_code
     finally:
         progress.end()
-    return _show(bundles.load(path), args)
+    return finished(bundles.load(path), args.json, page=not args.no_report)
 
 
 def _options(args: argparse.Namespace, plan: Plan, home: Path) -> session.SessionOptions:
@@ -70,7 +70,7 @@ def _options(args: argparse.Namespace, plan: Plan, home: Path) -> session.Sessio
     )
 
 
-def _begun(plan: Plan, options: session.SessionOptions, wait: str | None, progress: Progress) -> tuple[Plan, session.SessionOptions]:
+def begun(plan: Plan, options: session.SessionOptions, wait: str | None, progress: Progress) -> tuple[Plan, session.SessionOptions]:
     """The plan and its options with what one look at the machine showed, which counts towards the budget; says how long it will take."""
     options = looking.before(plan, options, wait)
     several = options.device == "all" or "," in options.device
@@ -108,22 +108,22 @@ _OF_THE_RUN = (
 )
 
 
-def _show(bundle: bundles.Bundle, args: argparse.Namespace) -> int:
+def finished(bundle: bundles.Bundle, as_json: bool, page: bool) -> int:
     """The table and where everything is kept; exit code 3 when no case gave a number."""
     rows = tables.rows(bundle)
-    page = bundle.path / "report.html"
-    if not args.no_report:
+    file = bundle.path / "report.html"
+    if page:
         try:
-            page.write_text(report.render([(bundle, rows)]), encoding="utf-8")
+            file.write_text(report.render([(bundle, rows)]), encoding="utf-8")
         except (OSError, HotlapError) as error:
             print(f"hotlap: the report was not written: {error}", file=sys.stderr)
-    if args.json:
+    if as_json:
         terminal.print_json(export.to_json(bundle, rows))
         return cases.code([(bundle, rows)])
     print(listing.heading(bundle))
     print(text.table(rows, terminal.width(), terminal.color(), bundle.run.id))
     print(f"\nrun     {bundle.path}")
-    if page.exists():
-        print(f"report  {page}")
+    if file.exists():
+        print(f"report  {file}")
     print(f"next    hotlap explain {bundle.run.id}")
     return cases.code([(bundle, rows)])

@@ -30,8 +30,13 @@ def color() -> bool:
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    sys.stdout.buffer.write(json_text(value).encode())
     sys.stdout.flush()
+
+
+def json_text(value: Any) -> str:
+    """One JSON document, indented."""
+    return (msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n").decode()
 
 
 def runs(selectors: Sequence[str]) -> list[bundles.Bundle]:

@@ -55,6 +55,17 @@ def case(workload: str, given: Mapping[str, object]) -> Case:
         raise InputError(f"a parameter of {workload} is too large: {str(rest)[:80]}") from None
 
 
+def of_workload(workload: str, given: Mapping[str, object], name: str, source: str) -> Plan:
+    """A plan of one workload with its axes multiplied: a list stands for several values. Raises InputError."""
+    spec = _planned(workload)
+    names = [*(param.name for param in spec.params), axes.IMPLEMENTATION.name]
+    for key in given:
+        if key not in names:
+            raise InputError(f"{workload} has no parameter '{key}'; {nearest(key, names)}")
+    cases = _Reader("", {}).expand({"workload": workload, **given}, ("case",), axes.MOST)
+    return Plan(name=name, cases=cases, measure=measuring.usual(cases), source=source)
+
+
 def check(plan: object) -> Plan:
     """A plan made in Python, checked and completed as one from a file: every case's parameters, and how to measure (the usual for its cases
     where that is left at the default). Raises InputError."""

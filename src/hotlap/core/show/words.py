@@ -71,21 +71,28 @@ def value(row: Row) -> str:
 
 def interval(row: Row) -> str:
     """Half-width of the interval as a share of the median, both ends where that would pass 100 %; its confidence below 95 %."""
-    summary = row.summary
     if not numbered(row) or row.result.too_short:
         return DASH
+    return of_interval(row.summary, row.result.unit, row.verdict.state != "invalid")
+
+
+def of_interval(summary: Summary, unit: str, stands: bool = True) -> str:
+    """The same of a summary alone. `stands`: its number may be used."""
     if summary.half_width is None:
         return DASH if summary.rounds > 1 else "1 round"
-    sure = f" ({percent(summary.confidence or 0.0)})" if unsure(row) else ""
+    sure = f" ({percent(summary.confidence or 0.0)})" if stands and _unsure(summary) else ""
     if summary.half_width > 1 and summary.low is not None and summary.high is not None:
-        return f"[{_short_range(summary.low, summary.high, row.result.unit)}]{sure}"
+        return f"[{_short_range(summary.low, summary.high, unit)}]{sure}"
     return f"± {percent(summary.half_width, 2)}{sure}"
 
 
 def unsure(row: Row) -> bool:
     """Whether the interval has less than 95 % confidence, which stands beside it."""
-    confidence = row.summary.confidence
-    return row.summary.half_width is not None and confidence is not None and round(confidence, 2) < 0.95 and row.verdict.state != "invalid"
+    return _unsure(row.summary) and row.verdict.state != "invalid"
+
+
+def _unsure(summary: Summary) -> bool:
+    return summary.half_width is not None and summary.confidence is not None and round(summary.confidence, 2) < 0.95
 
 
 def _short_range(low: float, high: float, unit: str) -> str:

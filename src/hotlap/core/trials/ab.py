@@ -94,11 +94,11 @@ def _in_turns(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener) 
                     kept[side].append(samples)
             elapsed_s = clock.now() - began
             if number + 1 == PILOT:
-                most = _fitting(elapsed_s, options)
+                most = fitting(elapsed_s, options)
             pairs = _pairs(a, b, kept, _asked(options, most))
             listen(number + 1, pairs)
-            if enough := _enough(pairs, number + 1, elapsed_s, (most, options)):
-                stop = enough
+            if over := enough(pairs, number + 1, elapsed_s, (most, options)):
+                stop = over
                 break
         else:
             stop = Stop("rounds_max")
@@ -124,7 +124,7 @@ def _asked(options: AbOptions, most: int) -> SequentialOptions:
     return SequentialOptions(options.difference, options.gate, most)
 
 
-def _fitting(elapsed_s: float, options: AbOptions) -> int:
+def fitting(elapsed_s: float, options: AbOptions) -> int:
     """Pairs that the budget has room for, by what those of the pilot and the warm-up took."""
     if not math.isfinite(options.budget_s) or elapsed_s <= 0:
         return options.most
@@ -160,11 +160,15 @@ def _writer(arm: Arm, side: str, options: AbOptions, home: Path) -> tuple[bundle
 
 def _pairs(a: Arm, b: Arm, kept: tuple[list[Samples], list[Samples]], asked: SequentialOptions, ended: bool = False) -> list[AbPair]:
     """The plan comes from the pilot and the decision from all pairs, so both follow from what is kept."""
-    sides = zip(a.results(kept[0]), b.results(kept[1]), strict=True)
-    return [AbPair(x, y, *sequential.trial(*aligned(x, y), asked, ended)) for x, y in sides]
+    return [pair(x, y, asked, ended) for x, y in zip(a.results(kept[0]), b.results(kept[1]), strict=True)]
 
 
-def _enough(pairs: Sequence[AbPair], count: int, elapsed_s: float, allowed: tuple[int, AbOptions]) -> Stop | None:
+def pair(a: Result, b: Result, asked: SequentialOptions, ended: bool = False) -> AbPair:
+    """One case on both sides, with what its pairs say so far."""
+    return AbPair(a, b, *sequential.trial(*aligned(a, b), asked, ended))
+
+
+def enough(pairs: Sequence[AbPair], count: int, elapsed_s: float, allowed: tuple[int, AbOptions]) -> Stop | None:
     """Why no more pairs are measured; None while they are. `allowed`: the most pairs that there is time for, and what was asked."""
     most, options = allowed
     if count >= PILOT and not any(pair.open and pair.design for pair in pairs):

@@ -1,0 +1,214 @@
+"""hotlap bench COMMAND … | hotlap bench WORKLOAD NAME=VALUE …"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from hotlap.cli import bench_commands, terminal
+from hotlap.cli import run as running
+from hotlap.cli.progress import Progress
+from hotlap.core import plan as plans
+from hotlap.core import units, work
+from hotlap.core.analysis import commands as analysis
+from hotlap.core.analysis import rows as tables
+from hotlap.core.errors import InputError, Interrupted
+from hotlap.core.measure import session
+from hotlap.core.record import Comparison, Plan
+from hotlap.core.show import commands as showing
+from hotlap.core.show import export
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import paths
+from hotlap.core.trials import bench
+
+ROUND_S = 0.5  # of a case of a workload in one round
+FILES = ("export_json", "export_markdown", "export_csv", "save_plan")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", nargs="*", metavar="COMMAND", help="commands in quotes, or a workload and its NAME=VALUE[,VALUE …]")
+    bench_commands.add(parser)
+    kept = parser.add_argument_group("files and labels")
+    kept.add_argument("--export-json", metavar="FILE", help="results in the JSON of hyperfine, with intervals and comparisons beside them")
+    kept.add_argument("--export-markdown", metavar="FILE", help="the table in Markdown")
+    kept.add_argument("--export-csv", metavar="FILE", help="the statistics in CSV, in seconds")
+    kept.add_argument("--save-plan", metavar="FILE", help="what was measured, as a plan for 'hotlap run'")
+    kept.add_argument("--replace", action="store_true", help="overwrite files that exist")
+    kept.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run; may be repeated")
+    workload = parser.add_argument_group("of a workload only")
+    workload.add_argument("--target", default="", help="as in hotlap run")
+    workload.add_argument("--device", default="", metavar="INDEX|UUID|all", help="as in hotlap run")
+    workload.add_argument("--implementation", metavar="NAME[,NAME …]", help="which of the workload's implementations")
+    workload.add_argument("--precision", metavar="SHARE", help="asked half-width of the interval, as in '1 %%'")
+
+
+def rewritten(words: Sequence[str]) -> list[str]:
+    """Words behind ``--`` are commands, also where they have the name of a workload or begin with a dash."""
+    if "--" not in words:
+        return list(words)
+    place = list(words).index("--")
+    return [*words[:place], *(f"--command={word}" for word in words[place + 1 :])]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures the commands or the workload, prints the table, and says where it is kept."""
+    _free([getattr(args, name) for name in FILES], args.replace)
+    if args.what and args.what[0] in work.WORKLOADS and not args.command:
+        return _workload(args)
+    return _commands(args)
+
+
+def _free(names: Sequence[str | None], replace: bool) -> None:
+    """Raises InputError, before anything is measured, for a file that cannot be written."""
+    for name in filter(None, names):
+        path = Path(name)
+        if path.exists() and not replace:
+            raise InputError(f"'{name}' exists; --replace overwrites it")
+        if not path.absolute().parent.is_dir():
+            raise InputError(f"'{name}' cannot be written: there is no folder {path.parent}")
+
+
+# ---------------------------------------------------------------- commands
+
+
+def _commands(args: argparse.Namespace) -> int:
+    given = [name for name in ("target", "device", "implementation", "precision") if getattr(args, name)]
+    if given:
+        raise InputError(f"--{given[0]} is for workloads; '{' '.join(args.what)[:60]}' is taken for commands")
+    commands, options = bench_commands.commands(args), bench_commands.options(args)
+    names = bench_commands.names(args, len(commands))
+    progress = _Progress(names)
+    try:
+        outcome = bench.bench(commands, options, paths.home(), progress)
+    except InputError as error:
+        raise InputError(f"{error}{bench_commands.remedy(error, args)}") from None
+    finally:
+        progress.end()
+    each = zip(names, commands, outcome.results, strict=True)
+    rows = [analysis.row(*name, result, command.parameters, options.warmup) for name, command, result in each]
+    found = showing.Measured(
+        outcome.run, [row for row in rows if row], analysis.compared(outcome.results, outcome.turns, outcome.stop), outcome.others,
+        outcome.in_turns,
+    )
+    _write(args, found)
+    if args.json:
+        terminal.print_json(showing.to_json(found))
+    else:
+        print(showing.text(found, terminal.width(), terminal.color()))
+        print(f"\nrun     {outcome.path}")
+        print(f"next    {_next(found, args)}")
+    return _code(outcome, found, args)
+
+
+def _next(found: showing.Measured, args: argparse.Namespace) -> str:
+    unsure = any(one.answer == "inconclusive" for one in found.comparisons)
+    if unsure and found.in_turns and not args.until_sure:
+        return "--until-sure goes on until the answer is sure, 60 runs of each at most"
+    return f"hotlap show {found.run.id}"
+
+
+def _code(outcome: bench.BenchOutcome, found: showing.Measured, args: argparse.Namespace) -> int:
+    if outcome.stop.kind == "interrupted":
+        print(f"hotlap: interrupted; everything measured is kept: hotlap show {outcome.run.id}", file=sys.stderr)
+        return 130
+    if outcome.stop.kind == "error":
+        advice = bench_commands.remedy(outcome.stop.detail, args)
+        print(f"hotlap: {outcome.stop.detail}{advice}; what was measured until then is kept", file=sys.stderr)
+        return 3
+    return _answer(found.comparisons) if args.until_sure else 0
+
+
+def _answer(comparisons: Sequence[Comparison]) -> int:
+    """As of `ab`."""
+    answers = {one.answer for one in comparisons}
+    return 1 if "slower" in answers else 3 if "inconclusive" in answers else 0
+
+
+def _write(args: argparse.Namespace, found: showing.Measured) -> None:
+    _export(args, {
+        "export_json": lambda: terminal.json_text(showing.to_json(found)), "export_markdown": lambda: showing.markdown(found),
+        "export_csv": lambda: showing.csv(found),
+    })
+    if args.save_plan:
+        once = {name: getattr(args, name) for name in ("setup", "cleanup")}
+        _save_plan(args.save_plan, found.run.plan, [f"run it yourself, as --{name} did: {text}" for name, text in once.items() if text])
+
+
+def _export(args: argparse.Namespace, contents: Mapping[str, Callable[[], str]]) -> None:
+    for option, content in contents.items():
+        if name := getattr(args, option):
+            terminal.write(Path(name), content())
+
+
+def _save_plan(name: str, plan: Plan, notes: Sequence[str] = ()) -> None:
+    terminal.write(Path(name), plans.text(plan, [f"made by hotlap bench; measured by: hotlap run {name}", *notes]))
+
+
+class _Progress:
+    """One line that is rewritten on a terminal; nothing in a log."""
+
+    def __init__(self, names: Sequence[tuple[str, str]]) -> None:
+        self.names, self.live = names, sys.stderr.isatty()
+
+    def __call__(self, which: int, done: int, last_s: float | None) -> None:
+        if self.live:
+            last = f", the last took {units.show(last_s, 's')}" if last_s is not None else ""
+            letter, text = self.names[which]
+            sys.stderr.write(f"\r\x1b[K{letter}  run {done + 1}{last}  {text}"[:120])
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self.live:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+# ---------------------------------------------------------------- workloads
+
+
+def _workload(args: argparse.Namespace) -> int:
+    plan = _plan(args)
+    options = session.SessionOptions(
+        target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=paths.home(),
+        limit_s=plan.measure.budget_s if args.budget is not None else math.inf,
+    )
+    if args.save_plan:
+        _save_plan(args.save_plan, plan)
+    progress = Progress(sys.stderr)
+    try:
+        path = session.run(*running.begun(plan, options, None, progress), progress)
+    except Interrupted as error:
+        progress.end()
+        print(f"hotlap: {error}", file=sys.stderr)
+        return error.exit_code
+    finally:
+        progress.end()
+    bundle = bundles.load(path)
+    rows = tables.rows(bundle)
+    _export(args, {
+        "export_json": lambda: terminal.json_text(export.to_json(bundle, rows)),
+        "export_markdown": lambda: export.to_markdown(bundle, rows),
+        "export_csv": lambda: export.to_csv(bundle, rows),
+    })
+    return running.finished(bundle, args.json, page=False)
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    """The workload with its axes: values with commas between, but of a parameter that is a list itself."""
+    name, *words = args.what
+    if wrong := bench_commands.given(args, beside=("runs", "min_runs", "max_runs", "budget")):
+        option = wrong[0].replace("_", "-")
+        raise InputError(f"--{option} is for commands, and '{name}' is a workload; hotlap bench -- {name} runs the program")
+    spec, axes = work.find(name), terminal.pairs(words, "a parameter of a workload")
+    if args.implementation:
+        axes["implementation"] = args.implementation
+    params = {param.name: param for param in spec.params}
+    lists = {key for key, param in params.items() if param.kind == "list"}
+    values = {key: text if key in lists or "," not in text else [part.strip() for part in text.split(",")] for key, text in axes.items()}
+    plan = plans.of_workload(name, values, "bench", "hotlap bench")
+    asked = {"rounds": args.runs or args.min_runs, "rounds_max": args.runs or args.max_runs, "precision": args.precision}
+    asked |= {"budget": args.budget, "round_time": None if plan.measure.round_s < ROUND_S else ROUND_S * len(plan.cases)}
+    return plans.override(plan, {key: value for key, value in asked.items() if value is not None})

@@ -1,0 +1,73 @@
+"""Commands that were measured together: the statistics of each that people know from other tools, how they compare, what to know first."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from hotlap.core.analysis import turns
+from hotlap.core.record import Comparison, Notice, Record, Result, Stop, Summary, Turns
+from hotlap.core.stats.summary import outliers, summarize
+
+BUSY = 0.25  # processors that others used, from which numbers may be too large
+DIFFERENCE, GATE = 0.02, 0.005  # of commands that were run a fixed number of times: the margin of *same*, the change that is reported
+
+
+class CommandRow(Record, frozen=True, kw_only=True):
+    """One command. Times in seconds, over its runs."""
+
+    name: str
+    command: str
+    parameters: dict[str, str] = {}
+    case: str  # Case.id
+    summary: Summary
+    mean_s: float
+    stddev_s: float | None = None  # None of a single run
+    least_s: float
+    most_s: float
+    user_s: float | None = None  # mean; None where the system does not count it
+    system_s: float | None = None
+    times_s: list[float] = []
+    exit_codes: list[int] = []
+    notices: list[Notice] = []
+
+
+def row(name: str, command: str, result: Result, parameters: Mapping[str, str] | None = None, warmup: int = 0) -> CommandRow | None:
+    """None without a run. `warmup`: executions before it that were not counted."""
+    if not result.values:
+        return None
+    values, rounds = result.values, result.used
+    codes = [next((n.count or 0 for n in one.notices if n.code == "exit_status"), 0) for one in rounds]
+    return CommandRow(
+        name=name, command=command, parameters=dict(parameters or {}), case=result.case.id, summary=summarize(values, better=result.better),
+        mean_s=statistics.fmean(values), stddev_s=statistics.stdev(values) if len(values) > 1 else None, least_s=min(values),
+        most_s=max(values), user_s=_mean(result, "user_s"), system_s=_mean(result, "system_s"), times_s=list(values), exit_codes=codes,
+        notices=_notices(values, codes, warmup),
+    )
+
+
+def compared(results: Sequence[Result], planned: Turns | None, stop: Stop) -> list[Comparison]:
+    """Every command that ran against the first. `planned`: what the test was planned for where it decided how many runs there are."""
+    first, *others = [result for result in results if result.values] or results
+    if planned is not None:
+        return [turns.comparison(first, other, planned, stop) for other in others]
+    return [turns.fixed(first, other, DIFFERENCE, GATE) for other in others]
+
+
+def _mean(result: Result, metric: str) -> float | None:
+    known = [one.metrics[metric] for one in result.used if metric in one.metrics]
+    return statistics.fmean(known) if known and len(known) == len(result.used) else None
+
+
+def _notices(values: Sequence[float], codes: Sequence[int], warmup: int) -> list[Notice]:
+    """As hyperfine: a first run that is slower than the others, else outliers; and statuses that were ignored."""
+    notices = []
+    if failed := sum(map(bool, codes)):
+        notices.append(Notice("exit_status", f"{failed} of {len(codes)} runs ended with another status than 0", count=failed))
+    far = [bool(one) for one in outliers(values)]
+    middle = statistics.median(values)
+    if far[0] and values[0] > middle and not warmup:
+        notices.append(Notice("slow_first_run", f"the first run took {values[0] / middle:.2g} × the median", "--warmup 1"))
+    elif count := sum(far):
+        notices.append(Notice("outliers", f"{count} of {len(values)} runs far from the others", count=count))
+    return notices

@@ -1,0 +1,133 @@
+"""What `bench` prints and writes of commands: a table, how they compare, what to know first; Markdown; and the JSON of hyperfine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hotlap.core.analysis.commands import BUSY, CommandRow
+from hotlap.core.record import Comparison, Notice, Run
+from hotlap.core.show import comparison, layout, listing, sides, table, words
+from hotlap.core.show.table import Cell, Column, Table
+from hotlap.core.units import show
+
+SPARE = ("system", "user", "min … max", "mean ± σ")  # columns that go first where there is no room
+
+
+class Measured(NamedTuple):
+    """All of it. `comparisons`: of each row but the first, with the first."""
+
+    run: Run
+    rows: Sequence[CommandRow]
+    comparisons: Sequence[Comparison]
+    others: float | None = None  # processors that other programs used meanwhile
+    in_turns: bool = True
+
+
+def text(found: Measured, width: int = 100, color: bool = False) -> str:
+    """The table, a line for each comparison, and notices."""
+    several = len(found.rows) > 1
+    how = ["in turns" if found.in_turns else "one after another"] if several else []
+    head = " · ".join([found.run.id, words.counted(len(found.rows), "command"), *how, listing.ending(found.run)])
+    lines = [head, "", *layout.fitted(_columns(found), width, SPARE).lines(color)]
+    first = found.rows[0].name
+    if found.comparisons:
+        lines.append("")
+    for row, one in zip(found.rows[1:], found.comparisons, strict=True):
+        lines += layout.paragraph("", _compared(first, row.name, one), width)
+    lines += [line for notice in _notices(found) for line in layout.paragraph("notice  ", notice, width)]
+    reading = "median ± 95 % interval over runs, each a fresh process; mean ± standard deviation"
+    reading += "; A and B are interleaved (A B B A)" if several and found.in_turns else ""
+    return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{reading}.", width))])
+
+
+def _columns(found: Measured) -> list[Column]:
+    rows = found.rows
+    marks = [f"{row.name}  " if len(rows) > 1 else "" for row in rows]
+    return [
+        Column("command", [Cell(mark + words.clean(row.command)) for mark, row in zip(marks, rows, strict=True)], wrap=True),
+        Column("time", [Cell(words.quantity(row.summary.median, "s"), "bold") for row in rows], point=True),
+        Column("± 95 %", [Cell(words.of_interval(row.summary, "s").replace("1 round", "1 run")) for row in rows], point=True),
+        Column("mean ± σ", [Cell(_mean(row)) for row in rows], right=True),
+        Column("min … max", [Cell(_span(row)) for row in rows], right=True),
+        Column("user", [Cell(show(row.user_s, "s", 2), "dim") for row in rows], right=True),
+        Column("system", [Cell(show(row.system_s, "s", 2), "dim") for row in rows], right=True),
+        Column("runs", [Cell(str(row.summary.rounds)) for row in rows], right=True),
+    ]
+
+
+def _mean(row: CommandRow) -> str:
+    mean = words.quantity(row.mean_s, "s")
+    if row.stddev_s is None:
+        return mean
+    number, _, unit = mean.partition(" ")
+    return f"{number} ± {words.in_unit_of(row.stddev_s, row.mean_s, 's', 2).partition(' ')[0]} {unit}"
+
+
+def _span(row: CommandRow) -> str:
+    near = row.most_s < 100 * row.least_s
+    least = words.in_unit_of(row.least_s, row.most_s, "s") if near else words.quantity(row.least_s, "s")
+    return f"{least} … {words.quantity(row.most_s, 's')}"
+
+
+def _compared(first: str, name: str, one: Comparison) -> str:
+    found = sides.sides(one)
+    reason = f" ({words.clean(one.reason)})" if one.reason else ""
+    if one.ratio is None:
+        return f"{name} vs {first}: not known{reason}"
+    said = {"same": f"{name} takes as long as {first}", "inconclusive": f"{name} vs {first}: inconclusive"}.get(one.answer)
+    said = said or f"{name} is {comparison.answer(one)} than {first}"
+    interval = f", 95 % interval {found.interval}" if found.interval else ""
+    return f"{said}: time {found.change}{interval}{reason}"
+
+
+def _notices(found: Measured) -> list[str]:
+    lines = [f"{f'{row.name}: ' if len(found.rows) > 1 else ''}{_text(notice)}" for row in found.rows for notice in row.notices]
+    for one in found.comparisons:
+        lines += [notice.text for notice in one.notices]
+    if not found.in_turns:
+        lines.append("--setup differs between the commands, so they were measured one after another: drift looks like a difference")
+    if (found.others or 0.0) > BUSY:
+        lines.append(f"other programs used {found.others:.1f} processors meanwhile: times are upper limits")
+    return list(dict.fromkeys(lines))
+
+
+def _text(notice: Notice) -> str:
+    return {
+        "slow_first_run": f"{notice.seen} (files not cached yet?); {notice.action} leaves it out",
+        "outliers": f"{notice.seen}: other programs may have run; --warmup or --prepare may help",
+    }.get(notice.code, notice.text)
+
+
+def markdown(found: Measured) -> str:
+    """A table as hyperfine's: the command as code, times, and the change against the first."""
+    changes = ["", *(sides.sides(one).change if one.ratio is not None else words.DASH for one in found.comparisons)]
+    rest = [column for column in _columns(found)[1:] if column.head not in ("user", "system")]
+    against = [Column(f"vs {found.rows[0].name}", [Cell(change) for change in changes], right=True)] if found.comparisons else []
+    names = [Cell(words.clean(row.command), code=True) for row in found.rows]
+    return "\n".join(table.markdown(Table([Column("command", names), *rest, *against]))) + "\n"
+
+
+def csv(found: Measured) -> str:
+    """As hyperfine's: a line per command, in seconds."""
+    return table.csv(Table([
+        Column(key, [Cell(value=record[key]) for record in map(record, found.rows)])
+        for key in ("command", "mean", "stddev", "median", "user", "system", "min", "max")
+    ]))
+
+
+def record(row: CommandRow) -> dict[str, Any]:
+    """One result in the shape of hyperfine's JSON (version 1.15), with the interval of the median beside it."""
+    return {
+        "command": row.command, "mean": row.mean_s, "stddev": row.stddev_s, "median": row.summary.median, "user": row.user_s,
+        "system": row.system_s, "min": row.least_s, "max": row.most_s, "times": row.times_s, "exit_codes": row.exit_codes,
+        "parameters": row.parameters, "low": row.summary.low, "high": row.summary.high,
+    }
+
+
+def to_json(found: Measured) -> dict[str, Any]:
+    """`results` as hyperfine's, then what Hotlap knows more."""
+    return {
+        "results": [record(row) for row in found.rows], "run": found.run.id, "stops": found.run.stops,
+        "comparisons": list(found.comparisons),
+    }
