@@ -89,28 +89,28 @@ def _commands(args: argparse.Namespace) -> int:
         progress.end()
     each = zip(names, commands, outcome.results, strict=True)
     rows = [analysis.row(*name, result, command.parameters, options.warmup) for name, command, result in each]
-    found = showing.Measured(
+    measured = showing.MeasuredCommands(
         outcome.run, [row for row in rows if row], analysis.compared(outcome.results, outcome.turns, outcome.stop), outcome.others,
         outcome.in_turns,
     )
-    _write(args, found)
+    _write(args, measured)
     if args.json:
-        terminal.print_json(showing.to_json(found))
+        terminal.print_json(showing.to_json(measured))
     else:
-        print(showing.text(found, terminal.width(), terminal.color()))
+        print(showing.text(measured, terminal.width(), terminal.color()))
         print(f"\nrun     {outcome.path}")
-        print(f"next    {_next(found, args)}")
-    return _code(outcome, found, args)
+        print(f"next    {_next(measured, args)}")
+    return _code(outcome, measured, args)
 
 
-def _next(found: showing.Measured, args: argparse.Namespace) -> str:
-    unsure = any(one.answer == "inconclusive" for one in found.comparisons)
-    if unsure and found.in_turns and not args.until_sure:
+def _next(measured: showing.MeasuredCommands, args: argparse.Namespace) -> str:
+    unsure = any(one.answer == "inconclusive" for one in measured.comparisons)
+    if unsure and measured.in_turns and not args.until_sure:
         return "--until-sure goes on until the answer is sure, 60 runs of each at most"
-    return f"hotlap show {found.run.id}"
+    return f"hotlap show {measured.run.id}"
 
 
-def _code(outcome: bench.BenchOutcome, found: showing.Measured, args: argparse.Namespace) -> int:
+def _code(outcome: bench.BenchOutcome, measured: showing.MeasuredCommands, args: argparse.Namespace) -> int:
     if outcome.stop.kind == "interrupted":
         print(f"hotlap: interrupted; everything measured is kept: hotlap show {outcome.run.id}", file=sys.stderr)
         return 130
@@ -118,7 +118,7 @@ def _code(outcome: bench.BenchOutcome, found: showing.Measured, args: argparse.N
         advice = bench_commands.remedy(outcome.stop.detail, args)
         print(f"hotlap: {outcome.stop.detail}{advice}; what was measured until then is kept", file=sys.stderr)
         return 3
-    return _answer(found.comparisons) if args.until_sure else 0
+    return _answer(measured.comparisons) if args.until_sure else 0
 
 
 def _answer(comparisons: Sequence[Comparison]) -> int:
@@ -127,14 +127,14 @@ def _answer(comparisons: Sequence[Comparison]) -> int:
     return 1 if "slower" in answers else 3 if "inconclusive" in answers else 0
 
 
-def _write(args: argparse.Namespace, found: showing.Measured) -> None:
+def _write(args: argparse.Namespace, measured: showing.MeasuredCommands) -> None:
     _export(args, {
-        "export_json": lambda: terminal.json_text(showing.to_json(found)), "export_markdown": lambda: showing.markdown(found),
-        "export_csv": lambda: showing.csv(found),
+        "export_json": lambda: terminal.json_text(showing.to_json(measured)), "export_markdown": lambda: showing.markdown(measured),
+        "export_csv": lambda: showing.csv(measured),
     })
     if args.save_plan:
         once = {name: getattr(args, name) for name in ("setup", "cleanup")}
-        _save_plan(args.save_plan, found.run.plan, [f"run it yourself, as --{name} did: {text}" for name, text in once.items() if text])
+        _save_plan(args.save_plan, measured.run.plan, [f"run it yourself, as --{name} did: {text}" for name, text in once.items() if text])
 
 
 def _export(args: argparse.Namespace, contents: Mapping[str, Callable[[], str]]) -> None:

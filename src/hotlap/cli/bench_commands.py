@@ -113,15 +113,15 @@ def commands(args: argparse.Namespace) -> list[BenchCommand]:
     combinations = _combinations(args)
     if len(combinations) * len(texts) > MOST:
         raise InputError(f"these parameters make {len(combinations) * len(texts)} commands, more than {MOST}; shorten them")
-    found = [_command(args, place, text, parameters) for parameters in combinations for place, text in enumerate(texts)]
-    for place, one in enumerate(found):
-        if one.case in [other.case for other in found[:place]]:
+    listed = [_command(args, place, text, parameters) for parameters in combinations for place, text in enumerate(texts)]
+    for place, one in enumerate(listed):
+        if one.case in [other.case for other in listed[:place]]:
             raise InputError(f"the command '{one.text}' is given twice; hotlap ab compares a command with itself")
-    if args.until_sure and len(found) < 2:
+    if args.until_sure and len(listed) < 2:
         raise InputError("--until-sure compares commands; give two or more, or --runs for one")
-    if args.until_sure and len({one.setup for one in found}) > 1:
+    if args.until_sure and len({one.setup for one in listed}) > 1:
         raise InputError("--until-sure measures in turns, and --setup differs between the commands; use --prepare, or set up beforehand")
-    return found
+    return listed
 
 
 def names(args: argparse.Namespace, count: int) -> list[tuple[str, str]]:

@@ -52,8 +52,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {  # of the first screen
     "look into": ("trace", "kernel", "node"),
 }
 START: Mapping[str, str] = {
-    "hotlap bench 'A' 'B'": "which of two commands is faster, and how sure is that",
-    "hotlap run": "measure this machine: limits, intervals and doubts beside each number",
+    "hotlap bench 'A' 'B'": "which of two commands is faster, and how sure",
+    "hotlap run": "measure this machine: limits, intervals, doubts",
     "hotlap explain": "each number against its limit: how far it is, and why",
 }
 FORMER: Mapping[str, str] = {  # of 0.1; they run in 0.2

@@ -14,7 +14,7 @@ from hotlap.core.units import show
 SPARE = ("system", "user", "min … max", "mean ± σ")  # columns that go first where there is no room
 
 
-class Measured(NamedTuple):
+class MeasuredCommands(NamedTuple):
     """All of it. `comparisons`: of each row but the first, with the first."""
 
     run: Run
@@ -24,25 +24,25 @@ class Measured(NamedTuple):
     in_turns: bool = True
 
 
-def text(found: Measured, width: int = 100, color: bool = False) -> str:
+def text(measured: MeasuredCommands, width: int = 100, color: bool = False) -> str:
     """The table, a line for each comparison, and notices."""
-    several = len(found.rows) > 1
-    how = ["in turns" if found.in_turns else "one after another"] if several else []
-    head = " · ".join([found.run.id, words.counted(len(found.rows), "command"), *how, listing.ending(found.run)])
-    lines = [head, "", *layout.fitted(_columns(found), width, SPARE).lines(color)]
-    first = found.rows[0].name
-    if found.comparisons:
+    several = len(measured.rows) > 1
+    how = ["in turns" if measured.in_turns else "one after another"] if several else []
+    head = " · ".join([measured.run.id, words.counted(len(measured.rows), "command"), *how, listing.ending(measured.run)])
+    lines = [head, "", *layout.fitted(_columns(measured), width, SPARE).lines(color)]
+    first = measured.rows[0].name
+    if measured.comparisons:
         lines.append("")
-    for row, one in zip(found.rows[1:], found.comparisons, strict=True):
+    for row, one in zip(measured.rows[1:], measured.comparisons, strict=True):
         lines += layout.paragraph("", _compared(first, row.name, one), width)
-    lines += [line for notice in _notices(found) for line in layout.paragraph("notice  ", notice, width)]
+    lines += [line for notice in _notices(measured) for line in layout.paragraph("notice  ", notice, width)]
     reading = "median ± 95 % interval over runs, each a fresh process; mean ± standard deviation"
-    reading += "; A and B are interleaved (A B B A)" if several and found.in_turns else ""
+    reading += "; A and B are interleaved (A B B A)" if several and measured.in_turns else ""
     return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{reading}.", width))])
 
 
-def _columns(found: Measured) -> list[Column]:
-    rows = found.rows
+def _columns(measured: MeasuredCommands) -> list[Column]:
+    rows = measured.rows
     marks = [f"{row.name}  " if len(rows) > 1 else "" for row in rows]
     return [
         Column("command", [Cell(mark + words.clean(row.command)) for mark, row in zip(marks, rows, strict=True)], wrap=True),
@@ -70,25 +70,25 @@ def _span(row: CommandRow) -> str:
     return f"{least} … {words.quantity(row.most_s, 's')}"
 
 
-def _compared(first: str, name: str, one: Comparison) -> str:
-    found = sides.sides(one)
-    reason = f" ({words.clean(one.reason)})" if one.reason else ""
-    if one.ratio is None:
+def _compared(first: str, name: str, compared: Comparison) -> str:
+    change = sides.sides(compared)
+    reason = f" ({words.clean(compared.reason)})" if compared.reason else ""
+    if compared.ratio is None:
         return f"{name} vs {first}: not known{reason}"
-    said = {"same": f"{name} takes as long as {first}", "inconclusive": f"{name} vs {first}: inconclusive"}.get(one.answer)
-    said = said or f"{name} is {comparison.answer(one)} than {first}"
-    interval = f", 95 % interval {found.interval}" if found.interval else ""
-    return f"{said}: time {found.change}{interval}{reason}"
+    undecided = {"same": f"{name} takes as long as {first}", "inconclusive": f"{name} vs {first}: inconclusive"}
+    answer = undecided.get(compared.answer) or f"{name} is {comparison.answer(compared)} than {first}"
+    interval = f", 95 % interval {change.interval}" if change.interval else ""
+    return f"{answer}: time {change.change}{interval}{reason}"
 
 
-def _notices(found: Measured) -> list[str]:
-    lines = [f"{f'{row.name}: ' if len(found.rows) > 1 else ''}{_text(notice)}" for row in found.rows for notice in row.notices]
-    for one in found.comparisons:
+def _notices(measured: MeasuredCommands) -> list[str]:
+    lines = [f"{f'{row.name}: ' if len(measured.rows) > 1 else ''}{_text(notice)}" for row in measured.rows for notice in row.notices]
+    for one in measured.comparisons:
         lines += [notice.text for notice in one.notices]
-    if not found.in_turns:
+    if not measured.in_turns:
         lines.append("--setup differs between the commands, so they were measured one after another: drift looks like a difference")
-    if (found.others or 0.0) > BUSY:
-        lines.append(f"other programs used {found.others:.1f} processors meanwhile: times are upper limits")
+    if (measured.others or 0.0) > BUSY:
+        lines.append(f"other programs used {measured.others:.1f} processors meanwhile: times are upper limits")
     return list(dict.fromkeys(lines))
 
 
@@ -99,19 +99,19 @@ def _text(notice: Notice) -> str:
     }.get(notice.code, notice.text)
 
 
-def markdown(found: Measured) -> str:
+def markdown(measured: MeasuredCommands) -> str:
     """A table as hyperfine's: the command as code, times, and the change against the first."""
-    changes = ["", *(sides.sides(one).change if one.ratio is not None else words.DASH for one in found.comparisons)]
-    rest = [column for column in _columns(found)[1:] if column.head not in ("user", "system")]
-    against = [Column(f"vs {found.rows[0].name}", [Cell(change) for change in changes], right=True)] if found.comparisons else []
-    names = [Cell(words.clean(row.command), code=True) for row in found.rows]
+    changes = ["", *(sides.sides(one).change if one.ratio is not None else words.DASH for one in measured.comparisons)]
+    rest = [column for column in _columns(measured)[1:] if column.head not in ("user", "system")]
+    against = [Column(f"vs {measured.rows[0].name}", [Cell(change) for change in changes], right=True)] if measured.comparisons else []
+    names = [Cell(words.clean(row.command), code=True) for row in measured.rows]
     return "\n".join(table.markdown(Table([Column("command", names), *rest, *against]))) + "\n"
 
 
-def csv(found: Measured) -> str:
+def csv(measured: MeasuredCommands) -> str:
     """As hyperfine's: a line per command, in seconds."""
     return table.csv(Table([
-        Column(key, [Cell(value=record[key]) for record in map(record, found.rows)])
+        Column(key, [Cell(value=record[key]) for record in map(record, measured.rows)])
         for key in ("command", "mean", "stddev", "median", "user", "system", "min", "max")
     ]))
 
@@ -125,9 +125,9 @@ def record(row: CommandRow) -> dict[str, Any]:
     }
 
 
-def to_json(found: Measured) -> dict[str, Any]:
+def to_json(measured: MeasuredCommands) -> dict[str, Any]:
     """`results` as hyperfine's, then what Hotlap knows more."""
     return {
-        "results": [record(row) for row in found.rows], "run": found.run.id, "stops": found.run.stops,
-        "comparisons": list(found.comparisons),
+        "results": [record(row) for row in measured.rows], "run": measured.run.id, "stops": measured.run.stops,
+        "comparisons": list(measured.comparisons),
     }
