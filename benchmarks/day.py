@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hotlap.core.record import Machine, Plan, Readings, Run
+from hotlap.core.record import Machine, Plan, Readings, RunRecord
 from hotlap.core.store import bundle
 
 RATE_HZ, DRAIN_S = 10.0, 60.0
@@ -62,7 +62,7 @@ def day(home: Path, hours: float, devices: int) -> tuple[Path, int, int, float]:
     """Writes it: the folder, values, the largest uncompacted tail in bytes, CPU seconds of the writer without making the values."""
     machine = Machine(host="benchmark")
     began = "2026-11-21T00:00:00+00:00"
-    run = Run(
+    run = RunRecord(
         id="20261121T000000-day000", began=began, hotlap="0", plan=Plan(name="day"), machine=machine, target="simulated", devices=[],
     )  # fmt: skip
     writer = bundle.Writer.create(run, home)

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 import hotlap
 from hotlap.core import work
-from hotlap.core.record import Case, Cpu, Device, Machine, Plan, Readings, Run, Samples, Stop
+from hotlap.core.record import Case, Cpu, Device, Machine, Plan, Readings, RunRecord, Samples, Stop
 from hotlap.core.store import bundle, paths
 
 BEGAN = datetime(2026, 6, 1, 6, tzinfo=UTC)
@@ -96,7 +96,7 @@ def write(home: Path, hosts: int, days: int, samples: int, seed: int) -> float:
 def _run(home: Path, where: Machine, moment: datetime, rounds: list[list[list[float]]]) -> None:
     number = int(where.host.removeprefix("node"))
     key = where.devices[0].key
-    run = Run(
+    run = RunRecord(
         id=bundle.new_id(moment), began=moment.isoformat(), hotlap=hotlap.__version__, plan=PLAN, machine=where, target="cuda",
         devices=[key], labels={"cluster": "ab"[number % 2], "rack": f"r{number // 8:02}"}, seed=1,
     )

@@ -46,4 +46,4 @@ def test_every_schema_version_has_its_history() -> None:
 def test_json_schema_names_every_file_of_a_bundle() -> None:
     schema = json_schema()
     assert {name.split()[0] for name in schema["properties"]} == {"run.json", "samples.jsonl", "readings.log"}
-    assert {"Run", "Samples", "Readings", "Case", "Device"} <= set(schema["$defs"])
+    assert {"RunRecord", "Samples", "Readings", "Case", "Device"} <= set(schema["$defs"])

@@ -83,7 +83,7 @@ def kept(kind: type[record.Record]) -> Iterator[type[record.Record]]:
                 yield from kept(inner)
 
 
-KEPT = sorted({k for root in (record.Run, record.Samples, record.Readings) for k in kept(root)}, key=lambda k: k.__name__)
+KEPT = sorted({k for root in (record.RunRecord, record.Samples, record.Readings) for k in kept(root)}, key=lambda k: k.__name__)
 
 
 @pytest.mark.parametrize("kind", KEPT, ids=lambda k: k.__name__)

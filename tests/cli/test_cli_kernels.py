@@ -11,7 +11,7 @@ import pytest
 from hotlap.cli import main
 from hotlap.core.measure.targets import simulated
 from hotlap.core.plan import case
-from hotlap.core.record import Machine, Plan, Run, Samples, Stop, Use, encode
+from hotlap.core.record import Machine, Plan, RunRecord, Samples, Stop, Use, encode
 from hotlap.core.store.bundle import Bundle
 
 NORM = case("rowwise", {"op": "rmsnorm", "rows": 8192})
@@ -32,7 +32,7 @@ def kept(home: Path, day: int, revision: str, faults: dict[str, str], uses: list
             seconds = [target.time(prepared.enqueue, 1).device_s for _ in range(5)]
             samples.append(Samples(case=one.id, device=device.key, round=n, seconds=seconds, method="event-batch"))
     began = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=day)
-    run = Run(
+    run = RunRecord(
         id=f"{began:%Y%m%dT%H%M%S}-00000{day}", began=began.isoformat(timespec="milliseconds"), ended=began.isoformat(timespec="milliseconds"),
         stops=[Stop("rounds_max")], hotlap="0.1.0", plan=Plan(name="norms", cases=[NORM, GEMM], uses=uses, weighed_on="h200-sxm"), target="simulated",
         devices=[device.key], labels={"revision": revision}, machine=Machine(host="node1", devices=[device]),

@@ -11,7 +11,7 @@ import pytest
 from hotlap.core import extend
 from hotlap.core.errors import MachineError, SchemaError
 from hotlap.core.measure.protocol import Job
-from hotlap.core.record import Machine, MeasureOptions, Plan, Run
+from hotlap.core.record import Machine, MeasureOptions, Plan, RunRecord
 from hotlap.core.show import kinds
 from hotlap.core.store.bundle import Bundle
 
@@ -50,6 +50,6 @@ def test_a_worker_gets_the_table_in_its_job() -> None:
 
 
 def test_a_run_of_a_kind_that_no_feature_shows_says_which_version_does() -> None:
-    run = Run(id="20261121T101500-aaaaaa", kind="serving", began="", hotlap="0.9.0", plan=Plan(name="x"), machine=Machine(host=""), target="", devices=[])
+    run = RunRecord(id="20261121T101500-aaaaaa", kind="serving", began="", hotlap="0.9.0", plan=Plan(name="x"), machine=Machine(host=""), target="", devices=[])
     with pytest.raises(SchemaError, match=r"is of kind 'serving', written by Hotlap 0\.9\.0; no feature of this Hotlap shows it"):
         kinds.of(Bundle(run, Path("x")))

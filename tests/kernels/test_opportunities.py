@@ -14,7 +14,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.measure.targets import simulated
 from hotlap.core.measure.targets.faults import Faults
 from hotlap.core.model import machines
-from hotlap.core.record import Case, Gap, Limit, Machine, Plan, Row, Run, Samples, Stop, Use
+from hotlap.core.record import Case, Gap, Limit, Machine, Plan, Row, RunRecord, Samples, Stop, Use
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import find as workload
 from hotlap.kernels import signs
@@ -50,7 +50,7 @@ def simulated_run(uses: Sequence[Use], options: Mapping[str, str] = {}, cases: S
             seconds = [target.time(prepared.enqueue, 1).device_s for _ in range(5)]
             samples.append(Samples(case=one.id, device=device.key, round=n, seconds=seconds, method="event-batch", counters=prepared.counters()))
     plan = Plan(name="test", cases=list(cases), uses=list(uses), weighed_on=machine)
-    run = Run(
+    run = RunRecord(
         id="r1", began="2026-11-21T10:00:00.000+00:00", stops=[Stop("rounds_max")], hotlap="0", plan=plan, target="simulated",
         devices=[device.key], machine=Machine(host="node1", devices=[device]),
     )  # fmt: skip

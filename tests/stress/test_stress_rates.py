@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from draws import draws
 from hotlap.core.model import machines
-from hotlap.core.record import Device, Machine, MeasureOptions, Plan, Readings, Run
+from hotlap.core.record import Device, Machine, MeasureOptions, Plan, Readings, RunRecord
 from hotlap.stress import power_limit, throughput
 from hotlap.stress import verdict as stress
 from hotlap.stress.record import Done, Happened, Line, Tick
@@ -21,8 +21,8 @@ def device(index: int, machine: str = "h200-sxm") -> Device:
     return Device(target="simulated", index=index, name="NVIDIA H200", kind="gpu", machine=machine, uuid=f"G{index}")
 
 
-def run(*devices: Device) -> Run:
-    return Run(
+def run(*devices: Device) -> RunRecord:
+    return RunRecord(
         id="r", began="2026-01-01T00:00:00", ended="2026-01-01T01:00:00", hotlap="0", plan=Plan(name="stress-x", measure=MeasureOptions()),
         machine=Machine(host="h", devices=list(devices)), target="simulated:h200-sxm", devices=[d.key for d in devices],
     )  # fmt: skip

@@ -163,7 +163,7 @@ class Turns(Record, frozen=True, kw_only=True):
     most: int  # pairs that time allowed for
 
 
-class Run(Record, frozen=True, kw_only=True):
+class RunRecord(Record, frozen=True, kw_only=True):
     """What run.json holds: everything about a run but its numbers."""
 
     schema: int = SCHEMA
@@ -452,7 +452,7 @@ class Reference(Record, frozen=True, kw_only=True):
     metric: str = ""
     unit: str = ""
     better: Literal["higher", "lower"] = "higher"
-    runs: dict[str, list[float]] = {}  # Run.id → value of each round
+    runs: dict[str, list[float]] = {}  # RunRecord.id → value of each round
 
     @property
     def identity(self) -> str:
@@ -490,7 +490,7 @@ class Row(Record, frozen=True, kw_only=True):
 class Judgement(Record, frozen=True, kw_only=True):
     """One verdict for a run, and the rows it was reached from."""
 
-    run: str  # Run.id
+    run: str  # RunRecord.id
     state: State
     reason: str
     against: str

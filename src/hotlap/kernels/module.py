@@ -198,14 +198,14 @@ def _recording(torch: Any, seen: list[tuple[str, str, list[CallRequest]]], place
     def note(operator: str, parts: list[CallRequest]) -> None:
         seen.append(((place[-1] or "forward") if place else "backward", operator, parts))
 
-    class Recorder(TorchDispatchMode):  # type: ignore[misc]
+    class OperatorRecorder(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             operator = func._schema.name.removeprefix("aten::")
             if not operator.startswith(BOOKKEEPING) and not aten.is_free(operator):
                 note(operator, _parts(torch, operator, func, args, kwargs or {}))
             return func(*args, **(kwargs or {}))
 
-    with Recorder(), recurrent.whole(torch, note):
+    with OperatorRecorder(), recurrent.whole(torch, note):
         yield
 
 

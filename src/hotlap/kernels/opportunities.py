@@ -118,7 +118,7 @@ class Opportunities(Record, frozen=True, kw_only=True, rename={"ranked": "found"
 class On:
     """Where the rows come from."""
 
-    run: str  # Run.id
+    run: str  # RunRecord.id
     device: str = ""  # Device.selector
     name: str = ""  # of the device
     spec: Spec | None = None

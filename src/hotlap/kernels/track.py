@@ -15,7 +15,7 @@ from hotlap.core.analysis import history, revisions
 from hotlap.core.analysis.history import Key
 from hotlap.core.analysis.series import Series
 from hotlap.core.model.ceilings import seconds
-from hotlap.core.record import Case, Change, Difference, Record, Result, Run
+from hotlap.core.record import Case, Change, Difference, Record, Result, RunRecord
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.store.sides import REVISIONS
 from hotlap.kernels.coverage import used
@@ -123,11 +123,11 @@ class Tracked(Record, frozen=True, kw_only=True):
 class _Seen:
     """What passes by while the series are made."""
 
-    runs: dict[str, Run] = field(default_factory=dict)
+    runs: dict[str, RunRecord] = field(default_factory=dict)
     results: dict[Key, list[tuple[str, Result]]] = field(default_factory=dict)
     there: dict[tuple[str, ...], list[str]] = field(default_factory=dict)  # plan, host, target and place → runs, in order
 
-    def __call__(self, key: Key, run: Run, result: Result) -> None:
+    def __call__(self, key: Key, run: RunRecord, result: Result) -> None:
         self.runs.setdefault(run.id, run)
         self.results.setdefault(key, []).append((run.id, result))
         there = self.there.setdefault((run.plan.name, *key[1:]), [])

@@ -15,7 +15,7 @@ from hotlap.core.analysis import symptoms
 from hotlap.core.analysis.catalogue import Budgets, Findings, catalogue
 from hotlap.core.analysis.symptoms import Columns
 from hotlap.core.model import limits
-from hotlap.core.record import Device, Finding, Readings, Record, Run, State, Stop
+from hotlap.core.record import Device, Finding, Readings, Record, RunRecord, State, Stop
 from hotlap.core.store import files
 from hotlap.core.store.bundle import Bundle
 from hotlap.stress import conduct, power_limit
@@ -69,7 +69,7 @@ class StressVerdict:
 
 
 def judge(
-    run: Run,
+    run: RunRecord,
     lines: Sequence[Line],
     readings: Sequence[Readings],
     budgets: Budgets = DEFAULT,
@@ -136,7 +136,7 @@ def _file(path: Path, name: str) -> bytes | None:
     return files.members(path, name).get(name) if path.is_file() else None
 
 
-def hold(verdict: StressVerdict, run: Run, good: StressVerdict, other: Run) -> StressVerdict:
+def hold(verdict: StressVerdict, run: RunRecord, good: StressVerdict, other: RunRecord) -> StressVerdict:
     """The same verdict with its rates beside those of a run that is known to be good: the same device by its key, else one of the same
     model. A kind that is slower by more than 5 % fails; a device without a like is inconclusive."""
     names = {d.key: d.model for d in (*run.machine.devices, *other.machine.devices)}
@@ -167,7 +167,7 @@ def hold(verdict: StressVerdict, run: Run, good: StressVerdict, other: Run) -> S
     return replace(_all(run, devices, verdict.allowed), skew=verdict.skew)
 
 
-def _all(run: Run, devices: list[DeviceVerdict], allowed: dict[str, float]) -> StressVerdict:
+def _all(run: RunRecord, devices: list[DeviceVerdict], allowed: dict[str, float]) -> StressVerdict:
     states = [one.state for one in devices]
     state: State = "fail" if "fail" in states else "inconclusive" if "inconclusive" in states or not states else "pass"
     names = {d.key: d.selector for d in run.machine.devices}
@@ -194,7 +194,7 @@ def span(seconds: float) -> str:
     return " ".join(f"{value} {unit}" for n, (value, unit) in enumerate(parts[first : first + 2]) if value or not n)
 
 
-def _device(run: Run, key: str, lines: Sequence[Line], all_shown: Mapping[str, Columns], how: tuple[Budgets, Codes]) -> DeviceVerdict:
+def _device(run: RunRecord, key: str, lines: Sequence[Line], all_shown: Mapping[str, Columns], how: tuple[Budgets, Codes]) -> DeviceVerdict:
     (budgets, codes), shown = how, all_shown[key]
     ticks = [x for x in lines if isinstance(x, Tick)]
     wrong = [x for x in lines if isinstance(x, Mismatch)]

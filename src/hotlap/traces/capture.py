@@ -28,7 +28,7 @@ from hotlap.core.measure.sensors.base import Source
 from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.targets import host
 from hotlap.core.measure.targets.base import SystemClock
-from hotlap.core.record import Device, MeasureOptions, Plan, Run, Samples, Stop
+from hotlap.core.record import Device, MeasureOptions, Plan, RunRecord, Samples, Stop
 from hotlap.core.stats.ratio import ratio
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
@@ -72,7 +72,7 @@ def capture(options: CaptureOptions) -> Path:
     devices = _devices()
     began = datetime.now(UTC)
     case = CALLABLE.case({"name": f"a step of {shlex.join(options.argv)}"})
-    record = Run(
+    record = RunRecord(
         id=bundles.new_id(began), kind="capture", began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
         plan=Plan(
             name=PLAN, about=shlex.join(options.argv), cases=[case], measure=MeasureOptions(rounds=1, readings_hz=options.readings_hz),

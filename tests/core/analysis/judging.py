@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from hotlap.core.record import Case, Device, Machine, Plan, Run, Samples, Stop
+from hotlap.core.record import Case, Device, Machine, Plan, RunRecord, Samples, Stop
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import find
 
@@ -31,7 +31,7 @@ def make(
         Samples(case=NAMED[name].id, device=device.key, round=n, seconds=[s] * 3, method="event-batch", clocks_hz=list(clocks_hz))
         for name, seconds in cases.items() for n, s in enumerate(seconds)
     ]
-    run = Run(
+    run = RunRecord(
         id=f"{day:08.3f}-{device.key}-{'-'.join(labels.values())}", schema=schema, began=began, ended=began, stops=[Stop("rounds_max")], hotlap="0.1.0",
         plan=Plan(name="test", cases=[NAMED[name] for name in cases]), target=device.target, devices=[device.key], labels=dict(labels),
         machine=Machine(**{"host": "node1", "devices": [device], **machine}),

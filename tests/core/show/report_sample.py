@@ -26,7 +26,7 @@ from hotlap.core.record import (
     Plan,
     Readings,
     Row,
-    Run,
+    RunRecord,
     Samples,
     Status,
     Stop,
@@ -221,7 +221,7 @@ def bundle(device: Device, cases: list[Seen], rounds: int = 6, labels: dict[str,
             clock_s += 0.4
         readings += _readings(device, number, start_s, clock_s, draw)
     plan = Plan(name="quick", about="a minute", cases=[s.case for s in cases], measure=MeasureOptions(precision=0.05, rounds_max=6))
-    run = Run(
+    run = RunRecord(
         id=f"20261121-103000-{'c0ffee' if device.kind == 'cpu' else 'b0bca7'}", began="2026-11-21T10:30:00Z", ended="2026-11-21T10:30:53Z",
         stops=[Stop("rounds_max")], hotlap="0.1.0", plan=plan, machine=_machine(device), target=device.target, devices=[device.key],
         labels=labels if labels is not None else {"cluster": "A"}, seed=42,

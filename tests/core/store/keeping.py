@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.core import plan
-from hotlap.core.record import Case, Device, Machine, Plan, Run, Samples
+from hotlap.core.record import Case, Device, Machine, Plan, RunRecord, Samples
 
 DEVICE = Device(target="simulated", index=0, name="Model GPU", kind="gpu", uuid="GPU-1111", machine="h200-sxm")
 CASES = [
@@ -24,12 +24,12 @@ def pack(path: Path, out: Path) -> Path:
     return out / f"{path.name}.zip"
 
 
-def make_run(id: str = "20261121T101500-aaaaaa", **changes: Any) -> Run:
+def make_run(id: str = "20261121T101500-aaaaaa", **changes: Any) -> RunRecord:
     given = {
         "began": "2026-11-21T10:15:00+00:00", "hotlap": "0.1.0", "plan": Plan(name="two", cases=CASES),
         "machine": Machine(host="node7", devices=[DEVICE]), "target": "simulated:h200-sxm?seed=1", "devices": [DEVICE.key],
     }
-    return Run(id=id, **{**given, **changes})
+    return RunRecord(id=id, **{**given, **changes})
 
 
 def make_samples(round: int = 0, case: Case = CASES[0], **changes: Any) -> Samples:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.core.errors import InputError
-from hotlap.core.record import Device, Machine, Plan, Run, encode
+from hotlap.core.record import Device, Machine, Plan, RunRecord, encode
 from hotlap.core.store import sides
 
 
@@ -16,7 +16,7 @@ def home(tmp_path: Path) -> Path:
     """Four runs on four days: two revisions, two versions of torch."""
     for n in range(4):
         device = Device(target="cuda", index=0, name="H200", kind="gpu", uuid="GPU-0", driver="550.54")
-        run = Run(
+        run = RunRecord(
             id=f"2026110{n + 1}T100000-00000{n}", began=f"2026-11-0{n + 1}T10:00:00.000+00:00", hotlap="0.1.0", plan=Plan(name="p"), target="cuda",
             devices=["GPU-0"], labels={"revision": ("a1b2c3d4", "e5f6a7b8")[n // 2], "stage": "old" if n < 2 else "new"},
             machine=Machine(host="node1", devices=[device], software={"torch": "2.8.0" if n < 3 else "2.9.0", "triton": "3.5.0"}),

@@ -30,7 +30,7 @@ from hotlap.core.record import (
     Notice,
     OnDevice,
     Result,
-    Run,
+    RunRecord,
     Samples,
     Summary,
     Turns,
@@ -113,7 +113,7 @@ def compare(
     return [replace(one, notices=[*one.notices, notice]) if notice and one.ratio is not None else one for one in weighed]
 
 
-def _methods(a: Sequence[Run], b: Sequence[Run]) -> Notice | None:
+def _methods(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> Notice | None:
     """What to know where Hotlap's own way of making numbers changed from one side to the other."""
     one, two = (sorted({run.method for run in side if run.kind != IMPORTED}) for side in (a, b))
     if not one or not two or one == two:

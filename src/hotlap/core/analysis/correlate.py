@@ -52,7 +52,7 @@ class Correlated(Record, frozen=True, kw_only=True):
 class Correlation(Record, frozen=True, kw_only=True):
     """A simulation against silicon."""
 
-    simulated: list[str]  # Run.id
+    simulated: list[str]  # RunRecord.id
     measured: list[str]
     regimes: list[Agreement] = []  # all cases first
     cases: list[Correlated] = []  # the worst first

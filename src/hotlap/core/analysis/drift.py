@@ -16,7 +16,7 @@ import numpy as np
 
 from hotlap.core.analysis.history import SIMULATED
 from hotlap.core.errors import HotlapError
-from hotlap.core.record import Allowance, Case, Device, Machine, Run
+from hotlap.core.record import Allowance, Case, Device, Machine, RunRecord
 from hotlap.core.stats import drift
 from hotlap.core.stats.drift import Drift
 from hotlap.core.store import when
@@ -33,7 +33,7 @@ Past = Mapping[str, Sequence[tuple[float, float]]]
 """By case: when each earlier run began, in seconds since 1970, and the logarithm of its level; in order of time."""
 
 
-def one_after_the_other(a: Sequence[Run], b: Sequence[Run]) -> bool:
+def one_after_the_other(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> bool:
     """Whether all runs of one side had ended, or been begun where no end is known, before the first of the other began."""
     left, right = (_spans(side) for side in (a, b))
     if not left or not right:
@@ -42,7 +42,7 @@ def one_after_the_other(a: Sequence[Run], b: Sequence[Run]) -> bool:
     return any(max(end for _, end in one) <= min(two)[0] and max(one)[0] < min(two)[0] for one, two in orders)
 
 
-def _spans(runs: Sequence[Run]) -> list[tuple[float, float]]:
+def _spans(runs: Sequence[RunRecord]) -> list[tuple[float, float]]:
     found = []
     for run in runs:
         began = when.seconds(run.began)
@@ -51,7 +51,7 @@ def _spans(runs: Sequence[Run]) -> list[tuple[float, float]]:
     return found
 
 
-def kept(a: Sequence[Run], b: Sequence[Run], home: Path) -> Past:
+def kept(a: Sequence[RunRecord], b: Sequence[RunRecord], home: Path) -> Past:
     """`past` of the newest runs of the home that fit; one that cannot be read is passed over."""
     from hotlap.core.store.catalog import Catalog  # sqlite3 is loaded when a run is looked for, not before
 
@@ -72,7 +72,7 @@ def _read(entries: Iterable[Entry]) -> Iterator[Bundle]:
             yield load(entry.path, readings=False)
 
 
-def past(bundles: Iterable[Bundle], a: Sequence[Run], b: Sequence[Run], cases: Iterable[str] = ()) -> Past:
+def past(bundles: Iterable[Bundle], a: Sequence[RunRecord], b: Sequence[RunRecord], cases: Iterable[str] = ()) -> Past:
     """The runs of the same host, target and devices that began before the older side did; `cases`: ids of those that are wanted, all if
     there are none. A run on several devices counts by the geometric mean over them."""
     sides = [*a, *b]
@@ -94,7 +94,7 @@ def past(bundles: Iterable[Bundle], a: Sequence[Run], b: Sequence[Run], cases: I
     return {case: sorted(points) for case, points in rounds.items()}
 
 
-def between(a: Sequence[Run], b: Sequence[Run], case: Case, known: Past) -> tuple[Drift, Allowance]:
+def between(a: Sequence[RunRecord], b: Sequence[RunRecord], case: Case, known: Past) -> tuple[Drift, Allowance]:
     """What the level of a case may do between the two sides, and where that is known from."""
     points = known.get(case.id, ())
     days = np.array([int(at // DAY_S) for at, _ in points])
@@ -107,7 +107,7 @@ def between(a: Sequence[Run], b: Sequence[Run], case: Case, known: Past) -> tupl
     return drift.allowed(share), Allowance(basis="table", drift=share, machine=name, source=source, runs=runs, days=counted)
 
 
-def _gap(a: Sequence[Run], b: Sequence[Run]) -> int:
+def _gap(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> int:
     """Days from the middle of the older side to that of the younger; 0 where all runs lie within one day."""
     starts = [[start for start, _ in _spans(side)] for side in (a, b)]
     if len({int(start // DAY_S) for side in starts for start in side}) == 1:
@@ -115,7 +115,7 @@ def _gap(a: Sequence[Run], b: Sequence[Run]) -> int:
     return max(round(abs(statistics.median(starts[0]) - statistics.median(starts[1])) / DAY_S), 1)
 
 
-def allowance(runs: Sequence[Run]) -> tuple[str, float, str]:
+def allowance(runs: Sequence[RunRecord]) -> tuple[str, float, str]:
     """Class of the machine, drift as a share, and its source; of several machines the one that drifts most."""
     return max((allowance_of(_class(run)) for run in runs), key=lambda one: one[1])
 
@@ -125,7 +125,7 @@ def allowance_of(name: str) -> tuple[str, float, str]:
     return _classes()[name]
 
 
-def _class(run: Run) -> str:
+def _class(run: RunRecord) -> str:
     devices = [one for one in run.machine.devices if one.key in run.devices] or [_host(run)]
     return class_of(run.machine, devices)
 
@@ -139,7 +139,7 @@ def class_of(machine: Machine, devices: Sequence[Device]) -> str:
     return "virtual" if machine.virtual else "dedicated"
 
 
-def _host(run: Run) -> Device:
+def _host(run: RunRecord) -> Device:
     return Device(target=target_name(run.target), index=0, name=run.machine.host, kind="cpu")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from hotlap.core import units
-from hotlap.core.record import Device, Difference, Run
+from hotlap.core.record import Device, Difference, RunRecord
 
 ANY: tuple[str, ...] = ()
 MEMORY = ("bandwidth", "latency")
@@ -37,7 +37,7 @@ PAIRS = re.compile(r"\w+=[^&]*(&\w+=[^&]*)+")  # noise=0.01&seed=7
 UNITS = {"_hz": "Hz", "_w": "W", "_s": "s", "_c": "°C"}
 
 
-def differences(a: Sequence[Run], b: Sequence[Run]) -> list[Difference]:
+def differences(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> list[Difference]:
     """Facts in which two groups of runs differ, those that matter first. A fact that one side does not know is left out if
     the other side does not either; else it counts as differing, since it may."""
     left, right = _facts(a), _facts(b)
@@ -55,7 +55,7 @@ def explaining(differing: Iterable[Difference], metric: str) -> list[str]:
     return [d.name for d in differing if d.matters != "no" and (not d.moves or metric in d.moves)]
 
 
-def apart(a: Sequence[Run], b: Sequence[Run]) -> str:
+def apart(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> str:
     """Why two groups are not comparable: other targets (simulation is one), other models of device; "" when they are."""
     left, right = _facts(a), _facts(b)
     for name, words in (("target", "was measured through"), ("device.model", "is of")):
@@ -80,7 +80,7 @@ def _said(values: set[str]) -> str:
     return ", ".join(sorted(values)) if values else "not known"
 
 
-def _facts(runs: Sequence[Run]) -> dict[str, set[str]]:
+def _facts(runs: Sequence[RunRecord]) -> dict[str, set[str]]:
     """Every fact's values over a group."""
     facts: dict[str, set[str]] = {}
     # Runs that are the same in all that `_of_run` reads count once: a fleet's runs are of few environments.
@@ -91,7 +91,7 @@ def _facts(runs: Sequence[Run]) -> dict[str, set[str]]:
     return facts
 
 
-def _of_run(run: Run) -> Iterable[tuple[str, str]]:
+def _of_run(run: RunRecord) -> Iterable[tuple[str, str]]:
     machine, options = run.machine, run.asked
     named: dict[str, Any] = {
         "host": machine.host, "os": machine.os, "kernel": machine.kernel, "virtual": machine.virtual, "memory_bytes": machine.memory_bytes,

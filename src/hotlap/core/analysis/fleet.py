@@ -60,7 +60,7 @@ class AgainstFleet:
     fleet: Baseline
     machine: Machine
     gate: float = GATE
-    also: frozenset[str] = frozenset()  # Run.ids that are judged as well, and speak for themselves
+    also: frozenset[str] = frozenset()  # RunRecord.ids that are judged as well, and speak for themselves
 
     @property
     def name(self) -> str:

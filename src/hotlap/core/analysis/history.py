@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hotlap.core import work
 from hotlap.core.analysis import degradation, environment, revisions
 from hotlap.core.analysis.series import Point, Series
-from hotlap.core.record import IMPORTED, Change, Device, Difference, Result, Run
+from hotlap.core.record import IMPORTED, Change, Device, Difference, Result, RunRecord
 from hotlap.core.stats.changes import changes
 from hotlap.core.stats.excursions import excursions
 from hotlap.core.store import select, when
@@ -23,7 +23,7 @@ Key = tuple[str, str, str, str]
 """Case, host, target, and the device's place in the host: its PCI address, else its index. A device in its place is another one
 after a swap, and the series says where. What was imported tells no places: there a series is of the device with its name,
 and a simulated one is of its machine."""
-Seen = Callable[[Key, Run, Result], None]
+Seen = Callable[[Key, RunRecord, Result], None]
 
 
 @dataclass
@@ -31,7 +31,7 @@ class _Line:
     """A series while it is gathered."""
 
     results: list[Result] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
+    runs: list[RunRecord] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
 
@@ -72,14 +72,14 @@ def _lines(bundles: Iterable[Bundle], where: Mapping[str, str], seen: Seen | Non
     return lines
 
 
-def _key(run: Run, result: Result, device: Device) -> Key:
+def _key(run: RunRecord, result: Result, device: Device) -> Key:
     place = device.key if device.target == IMPORTED else device.pci_address or device.selector
     if device.target == SIMULATED:
         place += f" {device.model}"
     return result.case.id, run.machine.host, result.target, place
 
 
-def _add(line: _Line, run: Run, result: Result, device: Device, began_s: float) -> None:
+def _add(line: _Line, run: RunRecord, result: Result, device: Device, began_s: float) -> None:
     line.results.append(result)
     line.runs.append(run)
     line.devices.append(device)
@@ -135,6 +135,6 @@ def _around(line: _Line, change: Change, steps: Sequence[Change], cuts: Mapping[
     return [one for one in differs if one.matters != "no"] + marks
 
 
-def _there(difference: Difference, before: Run, after: Run) -> Difference:
+def _there(difference: Difference, before: RunRecord, after: RunRecord) -> Difference:
     """What differs between groups, as it was right before and after; where it changed a few runs beside, as the groups have it."""
     return next((one for one in environment.differences([before], [after]) if one.name == difference.name), difference)

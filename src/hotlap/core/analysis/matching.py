@@ -16,7 +16,7 @@ from hotlap.core.stats.ratio import Ratio, ratio
 
 FEWEST_RUNS = 4  # on each side, for runs to be the replicates
 Unit = tuple[str, str]
-"""Run.id and which very device (`record.identity`)."""
+"""RunRecord.id and which very device (`record.identity`)."""
 Values = Mapping[Unit, tuple[float, ...]]
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hotlap.core.analysis import environment
-from hotlap.core.record import Case, Change, Result, Run
+from hotlap.core.record import Case, Change, Result, RunRecord
 from hotlap.core.stats import student
 from hotlap.core.stats.ratio import ratio
 from hotlap.core.store.sides import REVISIONS
@@ -43,7 +43,7 @@ class Shift(NamedTuple):
     p: float
 
 
-def revision(run: Run, case: Case | None = None) -> str:
+def revision(run: RunRecord, case: Case | None = None) -> str:
     """As the run was labelled, else that of the user's kernel which a case is of; "" where neither is known."""
     own = [run.machine.software.get(f"{KERNEL}{name}", "") for name in (case.implementation, case.workload)] if case else []
     return next((one for one in [*(run.labels.get(name, "") for name in REVISIONS), *own] if one), "")
@@ -55,7 +55,7 @@ def concerns(name: str, case: Case) -> bool:
     return not kernel.startswith(KERNEL) or kernel.removeprefix(KERNEL) in (case.implementation, case.workload)
 
 
-def mark(run: Run, case: Case) -> str:
+def mark(run: RunRecord, case: Case) -> str:
     """What could have changed a kernel: its revision, libraries and the driver."""
     drivers = ",".join(device.driver for device in run.machine.devices if device.key in run.devices)
     software = sorted(run.machine.software.items())
@@ -64,7 +64,8 @@ def mark(run: Run, case: Case) -> str:
 
 
 def with_steps(
-    changes: Sequence[Change], results: Sequence[Result], runs: Sequence[Run], times: Sequence[float], cuts: Sequence[int], gate: float
+    changes: Sequence[Change], results: Sequence[Result], runs: Sequence[RunRecord], times: Sequence[float], cuts: Sequence[int],
+    gate: float,
 ) -> list[Change]:
     """What was found point by point, with the steps between revisions of stretches and recent ends too short for it, in order."""
     steps = list(changes)
@@ -84,7 +85,7 @@ def _at(change: Change, start: int, times: Sequence[float]) -> Change:
     return replace(change, index=change.index + start, time=times[change.index + start])
 
 
-def _steps(results: Sequence[Result], runs: Sequence[Run], gate: float) -> list[Change]:
+def _steps(results: Sequence[Result], runs: Sequence[RunRecord], gate: float) -> list[Change]:
     """Of one stretch: neighbouring blocks of one revision each."""
     if min((v for one in results for v in one.values), default=0.0) <= 0:
         return []

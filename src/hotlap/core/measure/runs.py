@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import hotlap
 from hotlap.core.errors import Unavailable
 from hotlap.core.measure import targets
-from hotlap.core.record import Device, Machine, Plan, Run, Stop
+from hotlap.core.record import Device, Machine, Plan, RunRecord, Stop
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import locks
 
@@ -22,7 +22,7 @@ from hotlap.core.store import locks
 class OpenRun(NamedTuple):
     """A run that this process alone writes, on devices that no other run uses."""
 
-    record: Run
+    record: RunRecord
     devices: list[Device]
     writer: bundles.Writer
 
@@ -32,18 +32,18 @@ class OpenRun(NamedTuple):
         self.writer.finish(replace(self.record, ended=ended, stops=stops, **changes))
 
 
-def record(plan: Plan, target: str, devices: Sequence[Device], machine: Machine, **more: Any) -> Run:
+def record(plan: Plan, target: str, devices: Sequence[Device], machine: Machine, **more: Any) -> RunRecord:
     """A run that begins now; `more`: further fields."""
     began = datetime.now(UTC)
     fields: dict[str, Any] = {"seed": secrets.randbits(31), "order": "together" if len(devices) > 1 else "single", **more}
-    return Run(
+    return RunRecord(
         id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, plan=plan, target=target,
         machine=machine, devices=[d.key for d in devices], **fields,
     )
 
 
 @contextmanager
-def begin(run: Run, devices: Sequence[Device], home: Path, wait_s: float = 0.0) -> Iterator[OpenRun]:
+def begin(run: RunRecord, devices: Sequence[Device], home: Path, wait_s: float = 0.0) -> Iterator[OpenRun]:
     """A new bundle. Raises Busy where another run uses a device for longer than `wait_s`."""
     with locks.hold(devices, wait_s):
         yield OpenRun(run, list(devices), bundles.Writer.create(run, home))
@@ -62,7 +62,7 @@ def resume(path: Path) -> Iterator[OpenRun]:
         yield OpenRun(run, devices, writer)
 
 
-def _begun_on(run: Run) -> list[Device]:
+def _begun_on(run: RunRecord) -> list[Device]:
     here = {d.key: d for d in targets.find(targets.parse(run.target))}
     gone = [key for key in run.devices if key not in here]
     if gone:

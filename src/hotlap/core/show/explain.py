@@ -37,10 +37,13 @@ class Sources:
 
     seen: dict[str, int] = field(default_factory=dict)
 
+    def number(self, source: str) -> int:
+        return self.seen.setdefault(source, len(self.seen) + 1)
+
     def terms(self, row: Row) -> str:
         """The terms of a row's limit, each with the number of its source."""
         found = row.gap.limit.provenance if row.gap.limit else []
-        return ", ".join(f"{words.term(one)} [{self.seen.setdefault(one.source, len(self.seen) + 1)}]" for one in found)
+        return ", ".join(f"{words.term(one)} [{self.number(one.source)}]" for one in found)
 
 
 def split_line(row: Row) -> str:

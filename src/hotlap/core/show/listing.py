@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hotlap.core.model.machines import Spec
-from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, Run, Stop, StopKind
+from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, RunRecord, Stop, StopKind
 from hotlap.core.show import kinds, layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats import repeatability
@@ -45,13 +45,13 @@ def _named(devices: Sequence[Device]) -> list[str]:
     return [f"{s[0]} … {s[-1]} {len(s)} × {name}" if len(s) > 2 else f"{' and '.join(s)} {name}" for name, s in by.items()]
 
 
-def measured(run: Run) -> list[Device]:
+def measured(run: RunRecord) -> list[Device]:
     """The devices that the run measured, in its order; one the machine does not list stands with its key alone."""
     known = {device.key: device for device in run.machine.devices}
     return [known.get(key) or Device(target=run.target, index=0, name=key, kind="other") for key in run.devices]
 
 
-def ending(run: Run) -> str:
+def ending(run: RunRecord) -> str:
     """How a run ended, in words."""
     if not run.ended:
         return kinds.unfinished(run.kind)

@@ -22,7 +22,7 @@ LONGER = "longer rounds (--round-time)"
 
 
 @dataclass(frozen=True)
-class Kind:
+class NoticeKind:
     """One code: its plain word in a table, and what to do."""
 
     word: str
@@ -31,29 +31,31 @@ class Kind:
 
 
 KINDS = {  # the most important first
-    "wrong_result": Kind("wrong result", "do not use the number: kernel, driver or device computes wrong values", "error"),
-    "tampered": Kind("tampered", "do not use the number: the program interferes with its own timing", "error"),
-    "timers": Kind("timers differ", "do not use the number: compare the device's timer with the wall clock over a longer call", "error"),
-    "beats_bound": Kind("beats bound", "do not use the number: the timer, the counted work or the bound is wrong", "error"),
-    "invalid": Kind("", "do not use the number", "error"),  # of 0.1, which kept no cause
-    "error": Kind("", "", "error"),
-    "too_short": Kind("too short", "give a call more work (a larger size), or time a batch of calls"),
-    "incomplete": Kind("incomplete", "mend what made rounds fail, then run again"),
-    "few_rounds": Kind("few rounds", f"run at least {FEWEST} rounds (--rounds, or a larger --budget)"),
-    "busy": Kind("busy", QUIET),
-    "throttled": Kind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
-    "not_deterministic": Kind("varying bits", "look for atomics and for sums whose order is not fixed; if it is meant, nothing"),
-    "leak": Kind("leak", "free what a call allocates; measure the case alone until then"),
-    "not_steady": Kind("not steady", LONGER),
-    "drift": Kind("drifting", f"{LONGER}; look at clock and temperature"),
-    "bimodal": Kind("two levels", "both values are real: look at the samples over time in the report"),
-    "clock_varied": Kind("clock varied", "compare cycles (hotlap explain), or fix the clock: governor performance, no turbo", "info"),
-    "noise": Kind("noisy", ""),
-    "few_samples": Kind("few samples", LONGER),
-    "timer_coarse": Kind("coarse timer", "longer samples: set sample_time in the plan"),
-    "one_process": Kind("one process", "the workload command measures the same code in fresh processes", "info"),
-    "low_clock": Kind("low clock", "look at power limit, temperature, and clocks that were set", "info"),
-    "power_cap": Kind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
+    "wrong_result": NoticeKind("wrong result", "do not use the number: kernel, driver or device computes wrong values", "error"),
+    "tampered": NoticeKind("tampered", "do not use the number: the program interferes with its own timing", "error"),
+    "timers": NoticeKind(
+        "timers differ", "do not use the number: compare the device's timer with the wall clock over a longer call", "error"
+    ),
+    "beats_bound": NoticeKind("beats bound", "do not use the number: the timer, the counted work or the bound is wrong", "error"),
+    "invalid": NoticeKind("", "do not use the number", "error"),  # of 0.1, which kept no cause
+    "error": NoticeKind("", "", "error"),
+    "too_short": NoticeKind("too short", "give a call more work (a larger size), or time a batch of calls"),
+    "incomplete": NoticeKind("incomplete", "mend what made rounds fail, then run again"),
+    "few_rounds": NoticeKind("few rounds", f"run at least {FEWEST} rounds (--rounds, or a larger --budget)"),
+    "busy": NoticeKind("busy", QUIET),
+    "throttled": NoticeKind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
+    "not_deterministic": NoticeKind("varying bits", "look for atomics and for sums whose order is not fixed; if it is meant, nothing"),
+    "leak": NoticeKind("leak", "free what a call allocates; measure the case alone until then"),
+    "not_steady": NoticeKind("not steady", LONGER),
+    "drift": NoticeKind("drifting", f"{LONGER}; look at clock and temperature"),
+    "bimodal": NoticeKind("two levels", "both values are real: look at the samples over time in the report"),
+    "clock_varied": NoticeKind("clock varied", "compare cycles (hotlap explain), or fix the clock: governor performance, no turbo", "info"),
+    "noise": NoticeKind("noisy", ""),
+    "few_samples": NoticeKind("few samples", LONGER),
+    "timer_coarse": NoticeKind("coarse timer", "longer samples: set sample_time in the plan"),
+    "one_process": NoticeKind("one process", "the workload command measures the same code in fresh processes", "info"),
+    "low_clock": NoticeKind("low clock", "look at power limit, temperature, and clocks that were set", "info"),
+    "power_cap": NoticeKind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
 }
 SAME = {"shared_device": "busy", "steal": "busy"}  # codes that are one in a table
 WIDENS = ("busy", "throttled", "not_steady", "drift", "bimodal", "clock_varied")  # notices that explain a wide interval

@@ -22,7 +22,7 @@ from typing import NoReturn
 import msgspec
 
 from hotlap.core.errors import Busy, InputError, MachineError, SchemaError
-from hotlap.core.record import SCHEMA, Notice, Readings, Record, Run, Samples, Stop, encode
+from hotlap.core.record import SCHEMA, Notice, Readings, Record, RunRecord, Samples, Stop, encode
 from hotlap.core.store import chunks, compact, files, lines, locks, paths, upgrade
 from hotlap.core.store.files import FILES, READINGS, RUN, SAMPLES
 from hotlap.core.store.log import Log
@@ -37,7 +37,7 @@ Key = tuple[str, str, int]
 class Bundle:
     """A run as it was kept. `path` is the folder or zip it was read from."""
 
-    run: Run
+    run: RunRecord
     path: Path
     samples: list[Samples] = field(default_factory=list)
     readings: list[Readings] = field(default_factory=list)  # of a long run: means of stretches; `chunks` has every one
@@ -146,12 +146,12 @@ def _long(path: Path) -> tuple[list[Readings], list[Notice]]:
         return waiting, [Notice("no_readings", f"the readings that were compacted are not shown: {error}")]
 
 
-def read_run(path: Path) -> Run:
+def read_run(path: Path) -> RunRecord:
     """run.json alone. Raises as `load` does."""
     return _run(files.read(path, (RUN,))[RUN], f"{path}/{RUN}")
 
 
-def read_listed(path: Path) -> tuple[Run | None, RunHeader]:
+def read_listed(path: Path) -> tuple[RunRecord | None, RunHeader]:
     """run.json and what a list shows, of a bundle's folder; no run, but its id, kind, machine and time, of a later schema.
 
     Raises as `load` does for run.json.
@@ -167,7 +167,7 @@ def read_listed(path: Path) -> tuple[Run | None, RunHeader]:
     return run, listed(run, rounds)
 
 
-def listed(run: Run, rounds: int | None) -> RunHeader:
+def listed(run: RunRecord, rounds: int | None) -> RunHeader:
     selectors = {device.key: device.selector for device in run.machine.devices}
     return RunHeader(
         id=run.id, began=run.began, plan=run.plan.name, devices=[selectors.get(key, f"{run.target}:0") for key in run.devices],
@@ -192,7 +192,7 @@ class Writer:
             raise Busy(f"the run {path.name} is being written by another process; wait for it to end")
 
     @classmethod
-    def create(cls, run: Run, home: Path, clock: Callable[[], float] = time.monotonic, folder: Path | None = None) -> Writer:
+    def create(cls, run: RunRecord, home: Path, clock: Callable[[], float] = time.monotonic, folder: Path | None = None) -> Writer:
         """A new bundle under `home`, or at `folder`, which appears with its three files in it, so that no moment leaves half of one.
 
         Until then it has a name that begins with a dot, which no list of runs has; a process killed there leaves that.
@@ -276,7 +276,7 @@ class Writer:
             self._readings.set_aside(compact.aside(self.path))
         compact.compact(self.path)
 
-    def finish(self, run: Run) -> None:
+    def finish(self, run: RunRecord) -> None:
         """Writes run.json anew and lets go of the bundle; after it nothing can be appended. May be called again."""
         at = READINGS
         try:
@@ -310,7 +310,7 @@ def _cannot_begin(folder: Path, error: OSError) -> str:
     return f"the run's folder '{folder}' cannot be written: {error.strerror}; nothing was measured yet"
 
 
-def _text(run: Run) -> bytes:
+def _text(run: RunRecord) -> bytes:
     """run.json, indented for people."""
     try:
         return msgspec.json.format(encode(run), indent=2) + b"\n"
@@ -321,7 +321,7 @@ def _text(run: Run) -> bytes:
 # ---------------------------------------------------------------- reading
 
 
-def _run(data: bytes, name: str) -> Run:
+def _run(data: bytes, name: str) -> RunRecord:
     try:
         head = msgspec.json.decode(data, type=_Head)
     except lines.UNREADABLE as error:
@@ -332,8 +332,8 @@ def _run(data: bytes, name: str) -> Run:
         raise SchemaError(f"{name} says schema {head.schema}; valid: 1 to {SCHEMA}")
     try:
         if head.schema < SCHEMA:
-            return msgspec.convert(upgrade.run(msgspec.json.decode(data), head.schema), Run)
-        return msgspec.json.decode(data, type=Run)
+            return msgspec.convert(upgrade.run(msgspec.json.decode(data), head.schema), RunRecord)
+        return msgspec.json.decode(data, type=RunRecord)
     except lines.UNREADABLE as error:
         raise SchemaError(f"{name}: {error}; restore it from a copy") from None
 
@@ -369,7 +369,7 @@ def _position(data: bytes, name: str) -> str:
     return name
 
 
-def _lost(run: Run, lines_here: int) -> list[Notice]:
+def _lost(run: RunRecord, lines_here: int) -> list[Notice]:
     """Whether lines went after the run had ended."""
     if run.kept is None or lines_here >= run.kept:
         return []
@@ -377,7 +377,7 @@ def _lost(run: Run, lines_here: int) -> list[Notice]:
     return [Notice("lost_lines", seen, "restore the file from a copy")]
 
 
-def _deduplicate(run: Run, samples: list[Samples]) -> tuple[list[Samples], list[Notice]]:
+def _deduplicate(run: RunRecord, samples: list[Samples]) -> tuple[list[Samples], list[Notice]]:
     """Each case, device and round once: the first counts. Notices of what is left out or belongs nowhere."""
     seen: dict[Key, Samples] = {}
     for one in samples:

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypedDict, TypeVar, Unpack
 import msgspec
 
 from hotlap.core.errors import HotlapError, InputError, MachineError
-from hotlap.core.record import Run
+from hotlap.core.record import RunRecord
 from hotlap.core.store import locks, paths, when
 from hotlap.core.store.bundle import Bundle, RunHeader, read_listed, target_name
 from hotlap.core.store.files import RUN, SAMPLES
@@ -118,7 +118,7 @@ class Catalog:
         if gone or read:
             _change(db, gone, read)
 
-    def _read(self, name: str) -> tuple[Run | None, RunHeader] | None:
+    def _read(self, name: str) -> tuple[RunRecord | None, RunHeader] | None:
         try:
             return read_listed(paths.runs(self._home) / name)
         except HotlapError as error:
@@ -219,7 +219,7 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _change(db: sqlite3.Connection, gone: list[str], came: list[tuple[str, str, Run | None, RunHeader]]) -> None:
+def _change(db: sqlite3.Connection, gone: list[str], came: list[tuple[str, str, RunRecord | None, RunHeader]]) -> None:
     with _transaction(db):
         db.executemany("DELETE FROM runs WHERE folder = ?", [(name,) for name in gone])
         for name, stamp, run, listed in came:
@@ -230,7 +230,7 @@ def _change(db: sqlite3.Connection, gone: list[str], came: list[tuple[str, str, 
             db.executemany("INSERT INTO marks VALUES (?, ?, ?)", [(name, *mark) for mark in sorted(marks)])
 
 
-def _marks(run: Run) -> set[tuple[str, str]]:
+def _marks(run: RunRecord) -> set[tuple[str, str]]:
     """What a run can be found by, beside its id and time."""
     devices = [d for d in run.machine.devices if d.key in run.devices]
     found = {("host", run.machine.host), ("plan", run.plan.name), ("target", run.target), ("target", target_name(run.target))}

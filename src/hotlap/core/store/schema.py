@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hotlap.core.record import SCHEMA, SCHEMA_HISTORY, Readings, Run, Samples
+from hotlap.core.record import SCHEMA, SCHEMA_HISTORY, Readings, RunRecord, Samples
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 About = Mapping[str, Mapping[str, str]]  # record → key → what it holds
@@ -17,7 +17,7 @@ About = Mapping[str, Mapping[str, str]]  # record → key → what it holds
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema 2020-12 of what a bundle holds: run.json, a line of samples.jsonl, a line of readings.log."""
-    (run, samples, reading), records = components((Run, Samples, Readings), about("hotlap.core.store"))
+    (run, samples, reading), records = components((RunRecord, Samples, Readings), about("hotlap.core.store"))
     return {
         "$schema": DIALECT,
         "title": f"Hotlap run bundle, schema {SCHEMA}",

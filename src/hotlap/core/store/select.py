@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hotlap.core import units, work
 from hotlap.core.errors import HotlapError, InputError, nearest
-from hotlap.core.record import Case, Device, Machine, Plan, Result, Run, Samples, Status
+from hotlap.core.record import Case, Device, Machine, Plan, Result, RunRecord, Samples, Status
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, when
 from hotlap.core.store.bundle import Bundle, target_name
@@ -173,7 +173,7 @@ def results(bundle: Bundle, where: Mapping[str, str] = {}) -> list[Result]:
     return matching
 
 
-def _reached(result: Result, run: Run) -> Result:
+def _reached(result: Result, run: RunRecord) -> Result:
     """A case without a round of a run whose time was up says so."""
     if result.rounds or not run.stopped_by("budget"):
         return result
@@ -185,7 +185,7 @@ def cases(plan: Plan, where: Mapping[str, str]) -> list[Case]:
 
     Raises InputError for a name or value that is not valid, or when none is left.
     """
-    run = Run(id="", began="", hotlap="", plan=plan, machine=Machine(host=""), target="", devices=[])
+    run = RunRecord(id="", began="", hotlap="", plan=plan, machine=Machine(host=""), target="", devices=[])
     tests = {name: _test(name, text) for name, text in where.items()}
     matching = [fold(case, [], "") for case in plan.cases]
     for name in [name for name in tests if name not in _LATER]:
@@ -237,7 +237,7 @@ def _written(name: str, result: Result) -> str:
     return str(value)
 
 
-_Test = Callable[[Run, Result, Device | None], bool]
+_Test = Callable[[RunRecord, Result, Device | None], bool]
 
 
 def _test(name: str, text: str) -> _Test:
@@ -259,12 +259,12 @@ def _test(name: str, text: str) -> _Test:
     return _parameter(name, text)
 
 
-def _whole(text: str, parts: set[str], run: Run) -> set[str]:
+def _whole(text: str, parts: set[str], run: RunRecord) -> set[str]:
     """The name of a device is no list, though names hold commas."""
     return {text} if any(text == device.name for device in run.machine.devices) else parts
 
 
-def _facts(name: str, run: Run, result: Result, device: Device | None) -> set[str]:
+def _facts(name: str, run: RunRecord, result: Result, device: Device | None) -> set[str]:
     """What a result is called in one respect."""
     if name == "device":
         return {result.device} | ({str(device.index), device.selector, device.name} if device else set())
@@ -296,7 +296,7 @@ def _parameter(name: str, text: str) -> _Test:
         choices = {choice for param in specs.values() for choice in param.choices}
         raise InputError(f"'{name}' cannot be '{text}'; {nearest(text, choices)}" if choices else refused)
 
-    def test(_run: Run, result: Result, _device: Device | None) -> bool:
+    def test(_run: RunRecord, result: Result, _device: Device | None) -> bool:
         accepts = accepted.get(result.case.workload)
         return accepts is not None and name in result.case.params and accepts(result.case.params[name])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotlap.core.errors import HotlapError, InputError, nearest
-from hotlap.core.record import Run
+from hotlap.core.record import RunRecord
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import select
 
@@ -100,7 +100,7 @@ def _versions(home: Path, fits: Callable[[str, str], bool]) -> dict[tuple[str, s
     return by_version
 
 
-def _software(run: Run) -> set[tuple[str, str]]:
+def _software(run: RunRecord) -> set[tuple[str, str]]:
     drivers = {("driver", device.driver) for device in run.machine.devices if device.key in run.devices and device.driver}
     return {*run.machine.software.items(), ("hotlap", run.hotlap), *drivers}
 

@@ -15,7 +15,7 @@ from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.workloads.command import NoNumber
-from hotlap.core.record import METHOD, Result, Run, Samples, Stop, Turns
+from hotlap.core.record import METHOD, Result, RunRecord, Samples, Stop, Turns
 from hotlap.core.stats import sequential
 from hotlap.core.stats.sequential import PILOT, Decision, SequentialDesign, SequentialOptions
 from hotlap.core.stats.turns import aligned
@@ -148,9 +148,9 @@ def _first(name: str, arm: Arm) -> None:
         raise InputError(str(error)) from error
 
 
-def _writer(arm: Arm, side: str, options: AbOptions, home: Path) -> tuple[bundles.Writer, Run]:
+def _writer(arm: Arm, side: str, options: AbOptions, home: Path) -> tuple[bundles.Writer, RunRecord]:
     began = datetime.now(UTC)
-    run = Run(
+    run = RunRecord(
         id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=arm.plan,
         machine=fingerprint([arm.device]), target=arm.target, devices=[arm.device.key],
         labels=labels.check({**options.labels, "side": side}),

@@ -19,7 +19,7 @@ MOST_SECTIONS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Section:
+class ElfSection:
     name: str
     kind: int
     data: bytes  # empty of a section that takes no room in the file
@@ -51,7 +51,7 @@ class Elf:
             raise InputError(f"{name}: section headers of {head[11]} bytes, not {_SECTION.size}: damaged")
 
     @cached_property
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[ElfSection]:
         rows = [self._unpack(_SECTION, self._offset + n * _SECTION.size) for n in range(min(self._count, MOST_SECTIONS))]
         if not rows:
             return []
@@ -59,7 +59,7 @@ class Elf:
             raise InputError(f"{self.name}: its section of names has number {self._names} of {len(rows)}: damaged")
         names = self._bytes(rows[self._names][4], rows[self._names][5])
         return [
-            Section(_text(names, row[0]), row[1], b"" if row[1] == NO_BITS else self._bytes(row[4], row[5]), row[5], row[6])
+            ElfSection(_text(names, row[0]), row[1], b"" if row[1] == NO_BITS else self._bytes(row[4], row[5]), row[5], row[6])
             for row in rows
         ]
 
@@ -75,7 +75,7 @@ class Elf:
             found.append(Symbol(_text(names, name), info & 15, size, other))
         return found
 
-    def section(self, name: str) -> Section | None:
+    def section(self, name: str) -> ElfSection | None:
         return next((one for one in self.sections if one.name == name), None)
 
     def _unpack(self, kind: struct.Struct, at: int) -> tuple[int, ...]:

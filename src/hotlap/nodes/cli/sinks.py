@@ -17,7 +17,7 @@ from hotlap.cli import terminal
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.sensors.columns import ReadingColumns
-from hotlap.core.record import MeasureOptions, Plan, Reading, Readings, Run, Stop
+from hotlap.core.record import MeasureOptions, Plan, Reading, Readings, RunRecord, Stop
 from hotlap.core.store import bundle, paths
 from hotlap.nodes.cli import watching
 from hotlap.nodes.sensors import exporter, otlp
@@ -123,7 +123,7 @@ class Kept(Sink):
     def begin(self, about: About) -> None:
         began = datetime.now(UTC)
         devices = [one.device for one in about.seen]
-        self.run = Run(
+        self.run = RunRecord(
             id=bundle.new_id(began), kind="watch", began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__,
             plan=Plan(name="watch", about="sensors alone", measure=MeasureOptions(readings_hz=1 / about.period_s)),
             machine=fingerprint([one for one in devices if one.target != "host"]), target=about.target or "host",

@@ -96,14 +96,14 @@ class _Row(msgspec.Struct):
     oem: _Oem | None = msgspec.field(default=None, name="Oem")
 
 
-class Report(msgspec.Struct):
+class MetricReport(msgspec.Struct):
     """A MetricReport, as little of it as is needed."""
 
     time: str = msgspec.field(default="", name="Timestamp")  # of rows without their own
     rows: list[_Row] = msgspec.field(default_factory=list, name="MetricValues")
 
 
-_decoder = msgspec.json.Decoder(Report)
+_decoder = msgspec.json.Decoder(MetricReport)
 
 
 def report(data: bytes, bmc: str, time_s: float, now_s: float, units: Mapping[str, str] | None = None) -> list[Reading]:

@@ -74,7 +74,7 @@ class Memory(Record, frozen=True, kw_only=True):
     holders: list[Holder] = []  # at the peak, most first
 
 
-class Limit(Record, frozen=True, kw_only=True):
+class OperatorLimit(Record, frozen=True, kw_only=True):
     """One operator with one shape against what the machine allows."""
 
     operator: str
@@ -119,7 +119,7 @@ class Answer(Record, frozen=True, kw_only=True):
     kernels: list[Kernel] = []  # by the time they took
     memory: list[Memory] = []  # empty where it was not recorded
     machine: str = ""  # of the machine table, that limits are for; "" not recognised
-    limits: list[Limit] = []  # by device time; empty without shapes or without a machine
+    limits: list[OperatorLimit] = []  # by device time; empty without shapes or without a machine
     findings: list[Advised] = []  # by gain
     hidden: int = 0  # findings below the least gain
     together: float | None = None  # share of the window that all fixes together would save, at most
@@ -179,11 +179,11 @@ def _memory(usage: memory.MemoryUsage) -> Memory:
     )  # fmt: skip
 
 
-def _limits(study: Study) -> list[Limit]:
+def _limits(study: Study) -> list[OperatorLimit]:
     if not study.devices or not roofline.machine(study):
         return []
     return [
-        Limit(
+        OperatorLimit(
             operator=row.operator, work=row.work.label, calls=row.calls, median_s=row.median_s, total_s=row.total_s, bound_s=row.bound_s,
             expected_s=row.expected_s, headroom_s=row.headroom_s, reason=row.reason,
         )

@@ -27,7 +27,7 @@ NAME, NAMES = 300, 800_000  # characters of a name at most, and of all names tog
 MARKS = 2_000  # stretches of one finding at most
 
 
-class Window(NamedTuple):
+class DrawnWindow(NamedTuple):
     """What is drawn, ns since the origin, and why it."""
 
     low: int
@@ -35,18 +35,18 @@ class Window(NamedTuple):
     words: str
 
 
-def worst(study: Study) -> Window:
+def worst(study: Study) -> DrawnWindow:
     """The longest step, to the end of the work that it launched; the whole window where nothing marks steps."""
     steps = study.steps
     if not len(steps):
-        return Window(*study.window, f"the whole window, {show(study.window_s, 's')}: {study.window_words}")
+        return DrawnWindow(*study.window, f"the whole window, {show(study.window_s, 's')}: {study.window_words}")
     step = int(np.argmax(steps.lengths))
     work = study.events.work[study.step_of_work == step]
     last = int((study.events.start[work] + study.events.duration[work]).max(initial=0))
     low, high = int(steps.start[step]), max(int(steps.end[step]), int(steps.start[step] + steps.lengths[step]), last)
     which = f"step {int(steps.number[step])}"
     said = f"{which}, the longest of {len(steps)}" if len(steps) > 1 else f"{which}, the only one"
-    return Window(low, high, f"{said}: {show((high - low) / 1e9, 's')}, until the next begins and the device work it launched ends")
+    return DrawnWindow(low, high, f"{said}: {show((high - low) / 1e9, 's')}, until the next begins and the device work it launched ends")
 
 
 class Drawn(NamedTuple):
@@ -106,7 +106,7 @@ def _packed(values: NDArray[Any], dtype: Any) -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<")).tobytes()).decode()
 
 
-def _drawn(study: Study, rows: Rows, window: Window) -> Drawn:
+def _drawn(study: Study, rows: Rows, window: DrawnWindow) -> Drawn:
     events, low = study.events, window.low
     place = rows.place
     parts = [
@@ -180,7 +180,7 @@ def _behind(study: Study, drawn: Drawn) -> dict[str, Any]:
     }
 
 
-def _marked(marks: AdviceMarks, rows: Rows, window: Window, unit: int) -> dict[str, Any]:
+def _marked(marks: AdviceMarks, rows: Rows, window: DrawnWindow, unit: int) -> dict[str, Any]:
     """The stretches of a finding within what is drawn, and how many there are in all."""
     inside = np.flatnonzero((marks.start < window.high) & (marks.end > window.low))
     first, last = rows.rows_of(AdviceMarks(*(column[inside] for column in marks)))

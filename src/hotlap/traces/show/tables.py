@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import show
-from hotlap.traces.show.answer import Kernel, Limit
+from hotlap.traces.show.answer import Kernel, OperatorLimit
 from hotlap.traces.show.findings import percent
 
 
@@ -23,7 +23,7 @@ def kernel_columns(rows: Sequence[Kernel], longest: tuple[int, int] = (120, 100)
     ]
 
 
-def limit_columns(head: str, rows: Sequence[Limit]) -> list[Column]:
+def limit_columns(head: str, rows: Sequence[OperatorLimit]) -> list[Column]:
     """Each operator and shape with what its machine allows. `head`: of the operators."""
     return [
         Column(head, [Cell(row.operator, code=True) for row in rows], names=True),

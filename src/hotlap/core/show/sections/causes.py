@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from hotlap.core.record import Row
 from hotlap.core.show import words
+from hotlap.core.show.explain import Sources
 from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.show.table import Cell, Column, Table, text
 from hotlap.core.show.table import html as drawn
@@ -14,25 +14,19 @@ from hotlap.core.show.table import html as drawn
 
 def _html(report: Report) -> str:
     sources = Sources()
-    return report.each(lambda side: gaps(side.rows, sources)) + sources.listed()
+    return report.each(lambda side: gaps(side.rows, sources)) + _listed(sources)
 
 
 SECTION = ReportSection("Causes", "Gaps and their causes", _html)
 
 
-@dataclass
-class Sources:
-    """Sources of terms, numbered as they come, each printed once."""
+def _mark(number: int) -> str:
+    return f'<sup><a href="#source-{number}">{number}</a></sup>'
 
-    seen: dict[str, int] = field(default_factory=dict)
 
-    def mark(self, source: str) -> str:
-        number = self.seen.setdefault(source, len(self.seen) + 1)
-        return f'<sup><a href="#source-{number}">{number}</a></sup>'
-
-    def listed(self) -> str:
-        items = "".join(f'<li id="source-{number}">{text(source) or "not given"}</li>' for source, number in self.seen.items())
-        return f'<h3>Sources</h3><ol class="sources">{items}</ol>' if items else ""
+def _listed(sources: Sources) -> str:
+    items = "".join(f'<li id="source-{number}">{text(source) or "not given"}</li>' for source, number in sources.seen.items())
+    return f'<h3>Sources</h3><ol class="sources">{items}</ol>' if items else ""
 
 
 def gaps(rows: Sequence[Row], sources: Sources) -> str:
@@ -60,7 +54,7 @@ def _reached(row: Row) -> str:
 def _limit(row: Row, sources: Sources) -> str:
     limit, setter = row.gap.limit, words.setter(row)
     against = "this run's own best" if row.gap.against == "ceiling" else row.gap.against
-    terms = ", ".join(text(words.term(one)) + sources.mark(one.source) for one in limit.provenance) if limit else ""
+    terms = ", ".join(text(words.term(one)) + _mark(sources.number(one.source)) for one in limit.provenance) if limit else ""
     made = f'<div class="of">{terms}</div>' if terms and row.gap.against != "ceiling" else ""
     return f"{text(against)}{f', {text(setter)}' if setter else ''}{made}"
 

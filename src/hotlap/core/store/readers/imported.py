@@ -17,7 +17,7 @@ from msgspec.structs import replace
 import hotlap
 from hotlap.core import units
 from hotlap.core.errors import HotlapError, InputError, MachineError, nearest
-from hotlap.core.record import IMPORTED, UNNAMED, Case, Device, Machine, Plan, Run, Samples, Stop, encode
+from hotlap.core.record import IMPORTED, UNNAMED, Case, Device, Machine, Plan, RunRecord, Samples, Stop, encode
 from hotlap.core.store import bundle, labels, lines, paths
 from hotlap.core.store.files import READINGS, RUN, SAMPLES
 from hotlap.core.store.readers import table
@@ -28,7 +28,7 @@ from hotlap.core.work import program
 LOWER = ("s", "W", "J", "°C", "V", "B")
 Better = Literal["lower", "higher"]
 NO: Mapping[str, Better] = {}
-Bundle = tuple[Run, list[Samples]]
+Bundle = tuple[RunRecord, list[Samples]]
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ def keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: 
     return Imported(list(fresh), present, cases, len(failed), failed, conflicting, list(dict.fromkeys(not_run)))
 
 
-def _name(run: Run, case: str) -> str:
+def _name(run: RunRecord, case: str) -> str:
     return next((str(known.params.get("name", case)) for known in run.plan.cases if known.id == case), case)
 
 
-def _differs(folder: Path, run: Run, samples: Sequence[Samples]) -> bool:
+def _differs(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> bool:
     """Whether the run that is there holds other cases, of which unit and direction are part, or other numbers."""
     try:
         kept = bundle.load(folder / run.id)
@@ -237,11 +237,11 @@ def _bundle(rows: Sequence[TableRow], name: str, meanings: Mapping[str, Meaning]
     return _run((first.time_s, _hash(first, name)), name, list(cases.values()), machine, first.labels), samples
 
 
-def _run(when: tuple[float, str], name: str, cases: list[Case], machine: Machine, marks: Mapping[str, str]) -> Run:
+def _run(when: tuple[float, str], name: str, cases: list[Case], machine: Machine, marks: Mapping[str, str]) -> RunRecord:
     """`when`: the time, and what tells runs of one time apart."""
     moment = datetime.fromtimestamp(when[0], UTC)
     began = moment.isoformat(timespec="milliseconds")
-    return Run(
+    return RunRecord(
         id=f"{moment:%Y%m%dT%H%M%S}-{when[1]}", began=began, ended=began, stops=[Stop("imported")], hotlap=hotlap.__version__,
         plan=Plan(name=name, cases=cases, source="hotlap import"), kind=IMPORTED, target=IMPORTED, machine=machine,
         devices=[device.key for device in machine.devices],
@@ -277,7 +277,7 @@ def _sample(row: TableRow, case: Case, device: Device, number: int, unit: str) -
     return Samples(case=case.id, device=device.key, round=number, seconds=[value], method="program")
 
 
-def keep(folder: Path, run: Run, samples: Sequence[Samples]) -> None:
+def keep(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> None:
     """The bundle whole or not at all. Not synced one by one: what is lost can be brought in again."""
     beside = folder / f".{run.id}"
     try:

@@ -23,7 +23,7 @@ import hotlap
 from hotlap.core import units, work
 from hotlap.core.errors import InputError
 from hotlap.core.plan import read as plans
-from hotlap.core.record import IMPORTED, UNNAMED, Case, Device, Machine, Plan, Run, Samples, Stop
+from hotlap.core.record import IMPORTED, UNNAMED, Case, Device, Machine, Plan, RunRecord, Samples, Stop
 from hotlap.core.store import paths
 from hotlap.core.store.readers import accelsim, imported
 from hotlap.core.store.readers.accelsim import SimulatedLaunch, SimulatorRun
@@ -101,7 +101,7 @@ def _clock(simulation: SimulatorRun, path: Path, asked: ImportOptions) -> float:
     return clock
 
 
-def _bundle(simulation: SimulatorRun, path: Path, asked: ImportOptions) -> tuple[Run, list[Samples]]:
+def _bundle(simulation: SimulatorRun, path: Path, asked: ImportOptions) -> tuple[RunRecord, list[Samples]]:
     """One run: a kernel's launches are the samples of one round, for a simulator repeats itself."""
     clock = _clock(simulation, path, asked)
     key = f"{simulation.simulator} {simulation.config or path.name}".strip()
@@ -118,7 +118,7 @@ def _bundle(simulation: SimulatorRun, path: Path, asked: ImportOptions) -> tuple
     moment = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     began = moment.isoformat(timespec="milliseconds")
     said = repr((key, clock, asked.machine, [(s.case, s.seconds) for s in samples]))
-    run = Run(
+    run = RunRecord(
         id=f"{moment:%Y%m%dT%H%M%S}-{hashlib.sha256(said.encode()).hexdigest()[:6]}", began=began, ended=began, stops=[Stop("imported")],
         hotlap=hotlap.__version__, kind=IMPORTED, target=IMPORTED, machine=Machine(host=UNNAMED, devices=[device]),
         plan=Plan(name=path.name.removesuffix(".gz").rpartition(".")[0] or path.name, cases=[c for c, _ in groups.values()],
