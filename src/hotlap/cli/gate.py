@@ -7,18 +7,17 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
-from hotlap.cli import against, looking, terminal
+from hotlap.cli import against, gate_base, looking, reports, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core.analysis import fleet, standards, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
 from hotlap.core.measure import session
-from hotlap.core.record import Baseline, Plan
-from hotlap.core.show import judgement, junit, kinds
+from hotlap.core.record import Baseline, Judgement, Plan
+from hotlap.core.show import judgement, kinds
 from hotlap.core.store import baselines, paths, select, when
 from hotlap.core.store import bundle as bundles
 
@@ -26,7 +25,7 @@ from hotlap.core.store import bundle as bundles
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="*", help="which runs (default: latest)")
     about = "what it is compared with (default: the promoted baseline); a FILE is a baseline or rules"
-    parser.add_argument("--against", default="baseline", metavar="|".join(against.NAMES), help=about)
+    parser.add_argument("--against", metavar="|".join(against.NAMES), help=about)
     match = "a baseline's runs of this host (default), or of machines of its class: processor, logical cores, device model, OS release"
     parser.add_argument("--match", choices=("host", "class"), default="host", help=match)
     parser.add_argument("--share", metavar="SHARE", help="of the limit that passes, as in '80 %%' (with --against limit)")
@@ -35,6 +34,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     read_as = "what an inconclusive verdict of the run is read as; the verdict says so"
     parser.add_argument("--inconclusive-as", choices=("pass", "fail"), default="", help=read_as)
     parser.add_argument("--junit", metavar="FILE", help="also as JUnit XML, for CI")
+    about = f"also for CI, into a file ('-' is standard output; markdown is added to it); KIND: {', '.join(reports.KINDS)}"
+    parser.add_argument("--report", action="append", default=[], metavar="KIND=FILE", help=about)
+    parser.add_argument("--base", metavar="REF", help="of --measure: measure this commit and the present one in turns, as in origin/main")
+    parser.add_argument("--build", default="", metavar="CMD", help="of --base: run by the shell in the worktree of each commit first")
     parser.add_argument("--measure", metavar="PLAN", help="measure this plan first, then judge it: a gate in one command")
     parser.add_argument("--budget", metavar="TIME", help="of --measure: all of it ends within about this, measured or not, as in '60 s'")
     parser.add_argument("--target", default="", help="of --measure: as in hotlap run")
@@ -45,8 +48,21 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """One verdict per case and one per run; exit code 0 pass, 1 fail, 3 neither could be said."""
     _refuse(args)
+    written = reports.read(args)
     where = terminal.pairs(args.where, "a filter")
-    asked = against.read(args.against, paths.home())
+    with reports.shielded(written):
+        judged, found = ([gate_base.judged(args, where)], "") if args.base else _judged(args, where)
+        if args.json:
+            terminal.print_json(judged)
+        else:
+            print(found + "\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
+    reports.write(written, judged, args.measure or "")
+    return verdicts.exit_code(judged)
+
+
+def _judged(args: argparse.Namespace, where: dict[str, str]) -> tuple[list[Judgement], str]:
+    """The verdicts, and of a fleet what stands above them."""
+    asked = against.read(args.against or "baseline", paths.home())
     bundles = [_measured(*_prepared(args, where, asked))] if args.measure else terminal.runs(args.run or ["latest"])
     for one in bundles:
         kind = kinds.of(one)
@@ -57,34 +73,37 @@ def run(args: argparse.Namespace) -> int:
     judged = [verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as) for one, standard in held]
     if where and not any(one.rows for one in judged):
         raise select.no_match_error(bundles, where)
-    if args.junit:
-        terminal.write(Path(args.junit), junit.junit(judged))
-    if args.json:
-        terminal.print_json(judged)
-    else:
-        if known:
-            fleets = [(one, by.rows) for (_, one), by in zip(held, judged, strict=True) if isinstance(one, fleet.AgainstFleet)]
-            findings = [found for one, rows in fleets for found in one.findings(rows)]
-            print(judgement.fleet(findings, judged, terminal.width(), color=terminal.color()))
-        print("\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
-    return verdicts.exit_code(judged)
+    if not known:
+        return judged, ""
+    fleets = [(one, by.rows) for (_, one), by in zip(held, judged, strict=True) if isinstance(one, fleet.AgainstFleet)]
+    findings = [finding for one, rows in fleets for finding in one.findings(rows)]
+    return judged, judgement.fleet(findings, judged, terminal.width(), color=terminal.color()) + "\n"
 
 
 def _refuse(args: argparse.Namespace) -> None:
     """Options that do not go together."""
     if args.measure and args.run:
         raise InputError("--measure makes a run of its own; leave out the run, or --measure")
-    given = [name for name in ("budget", "target", "device", "label") if getattr(args, name)]
+    if args.base:
+        _refuse_beside_base(args)
+    given = [name for name in ("budget", "target", "device", "label", "base") if getattr(args, name)]
     if given and not args.measure:
         raise InputError(f"--{given[0]} is for --measure PLAN, which measures first; the run to judge is there already")
     if args.share and args.against != "limit":
         raise InputError("--share is a share of the limit; give --against limit with it")
+    if args.build and not args.base:
+        raise InputError("--build is of --base REF, whose commits are built")
     if args.match == "class" and args.against in ("limit", "fleet"):
         raise InputError(f"--match is about a baseline's runs; leave it out with --against {args.against}")
     terminal.gate(args.gate)
     _share(args.share)
-    if args.junit:
-        terminal.writable(Path(args.junit))
+
+
+def _refuse_beside_base(args: argparse.Namespace) -> None:
+    """What says something else than that the base commit is the reference."""
+    other = [name for name in ("against", "target", "device", "share") if getattr(args, name)]
+    if other:
+        raise InputError(f"--base compares programs of two commits on this host; leave out --{other[0]}")
 
 
 def _prepared(args: argparse.Namespace, where: dict[str, str], asked: against.Against) -> tuple[Plan, session.SessionOptions]:

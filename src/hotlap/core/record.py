@@ -161,6 +161,7 @@ class Turns(Record, frozen=True, kw_only=True):
     difference: float  # to be found, a share
     gate: float
     most: int  # pairs that time allowed for
+    level: float = 0.05  # of the test of one case
 
 
 class RunRecord(Record, frozen=True, kw_only=True):

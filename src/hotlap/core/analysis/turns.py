@@ -22,7 +22,8 @@ def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, gat
     x, y = aligned(a, b)
     gate = turns.gate if gate is None else gate
     base = _base(a, b, gate)
-    plan, decision = sequential.trial(x, y, SequentialOptions(turns.difference, turns.gate, turns.most), ended=stop is not None)
+    asked = SequentialOptions(turns.difference, turns.gate, turns.most, turns.level)
+    plan, decision = sequential.trial(x, y, asked, ended=stop is not None)
     if decision is None or plan is None:
         return replace(base, reason=_failure(a, b) or _undecided(x, y, stop))
     answered = _answered(base, decision, gate)

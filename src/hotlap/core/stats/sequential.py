@@ -115,7 +115,9 @@ def noise(a: ArrayLike, b: ArrayLike) -> float:
     return math.sqrt(squares / (2 * (2 * d.shape[1] - 2)))
 
 
-def design(sd: float, difference: float, *, gate: float | None = None, pilot: int = 0, most: int = MOST) -> SequentialDesign:
+def design(
+    sd: float, difference: float, *, gate: float | None = None, pilot: int = 0, most: int = MOST, level: float = ALPHA
+) -> SequentialDesign:
     """The plan with the fewest pairs on average that has 80 % power, within 1.05 × the pairs of the fixed-size test, or the one of
     `most` pairs with the largest power where that is not enough.
 
@@ -126,16 +128,16 @@ def design(sd: float, difference: float, *, gate: float | None = None, pilot: in
     whether or not one stops. `pilot`: how many of the pairs that will be decided on gave `sd`. A pilot that happens to be quiet then
     ends the test early, with a noise that is too small, so (0.91 − 0.95 ÷ pilot) × 5 % is spent (Wittes, Schabenberger, Zucker,
     Brittain and Proschan, Statistics in Medicine 18, 1999; `benchmarks/ab.py` shows the level). Raises ValueError for numbers out of
-    range, and where more than 100,000 pairs are needed and `most` allows for them.
+    range, and where more than 100,000 pairs are needed and `most` allows for them. `level` stands for 5 %: less of it for one of many.
     """
     gate = difference / 4 if gate is None else gate
     if not 0 <= gate < difference:
         raise ValueError(f"the gate is a share from 0 to below the difference of {difference}, not {gate}")
-    spent = ALPHA * (REUSED[0] - REUSED[1] / max(pilot, 2) if pilot else CAREFUL)
+    spent = level * (REUSED[0] - REUSED[1] / max(pilot, 2) if pilot else CAREFUL)
     clear = (1 + difference) / (1 + gate) - 1
     step, fewest = _step(sd, clear), max(FEWEST, pilot)
     cut = most < MOST and fixed_power(max(most, fewest), step, spent) < POWER
-    fixed = max(most, fewest) if cut else max(needed(sd, clear, POWER, spent if pilot else ALPHA), fewest)
+    fixed = max(most, fewest) if cut else max(needed(sd, clear, POWER, spent if pilot else level), fewest)
     sizes = {fixed} if cut else {fixed, math.floor(SLACK * fixed), round((1 + SLACK) / 2 * fixed)}
     options = []
     for pairs in sorted(min(size, max(most, fewest)) for size in sizes):
@@ -145,19 +147,19 @@ def design(sd: float, difference: float, *, gate: float | None = None, pilot: in
             enough = effect >= POWER + (-GAINED if pilot else SPARE)
             options.append((not enough, average if enough else -effect, pairs, shape, effect, average))
     _, _, pairs, shape, effect, average = min(options)
-    plan = _planned(sd, difference, gate, _looks(pairs, fewest), (shape, spent))
+    plan = _planned(sd, difference, gate, _looks(pairs, fewest), (shape, spent, level))
     text = f"there is time for {pairs} pairs, which find a change of {percent(difference)} with a power of {effect:.0%}, not {POWER:.0%}"
     notices = (Notice("low_power", text),) if effect < POWER else ()
     return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=effect, notices=notices)
 
 
-def _planned(sd: float, difference: float, gate: float, places: tuple[int, ...], how: tuple[float, float]) -> SequentialDesign:
-    """With boundaries of a shape that spend a level; what it attains is not known yet."""
-    shape, spent = how
+def _planned(sd: float, difference: float, gate: float, places: tuple[int, ...], how: tuple[float, float, float]) -> SequentialDesign:
+    """With boundaries of a shape that spend so much of a level; what it attains is not known yet."""
+    shape, spent, level = how
     outer, inner = (boundary(places, shape, times * spent, EARLY) for times in (1, 2))
     return SequentialDesign(
         pairs=places[-1], fixed=places[-1], looks=places, bounds=outer, inner=inner, sd=sd, difference=difference, gate=gate, power=POWER,
-        alpha=ALPHA, average=places[-1], attained=math.nan,
+        alpha=level, average=places[-1], attained=math.nan,
     )  # fmt: skip
 
 
@@ -245,6 +247,7 @@ class SequentialOptions(NamedTuple):
     difference: float
     gate: float
     most: int = MOST
+    level: float = ALPHA
 
 
 def trial(a: ArrayLike, b: ArrayLike, asked: SequentialOptions, ended: bool = False) -> tuple[SequentialDesign | None, Decision | None]:
@@ -258,10 +261,10 @@ def trial(a: ArrayLike, b: ArrayLike, asked: SequentialOptions, ended: bool = Fa
         return None, None
     sd = max(noise(x[:PILOT], y[:PILOT]), QUIETEST)
     if len(x) < PILOT:
-        plan = _planned(sd, asked.difference, asked.gate, (len(x),), (0.0, ALPHA * CAREFUL))
+        plan = _planned(sd, asked.difference, asked.gate, (len(x),), (0.0, asked.level * CAREFUL, asked.level))
         return plan, decide(plan, x, y)
     try:
-        plan = design(sd, asked.difference, gate=asked.gate, pilot=PILOT, most=asked.most)
+        plan = design(sd, asked.difference, gate=asked.gate, pilot=PILOT, most=asked.most, level=asked.level)
     except ValueError:
         return None, None
     return plan, decide(plan, x, y)
@@ -272,7 +275,7 @@ def fixed(a: ArrayLike, b: ArrayLike, asked: SequentialOptions) -> tuple[Sequent
     x, y = finite(a), finite(b)
     if len(x) < FEWEST or min(x.min(), y.min()) <= 0:
         return None, None
-    plan = _planned(max(noise(x, y), QUIETEST), asked.difference, asked.gate, (len(x),), (0.0, ALPHA * CAREFUL))
+    plan = _planned(max(noise(x, y), QUIETEST), asked.difference, asked.gate, (len(x),), (0.0, asked.level * CAREFUL, asked.level))
     return plan, decide(plan, x, y)
 
 

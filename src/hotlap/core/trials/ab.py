@@ -17,7 +17,7 @@ from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.workloads.command import NoNumber
 from hotlap.core.record import METHOD, Result, RunRecord, Samples, Stop, Turns
 from hotlap.core.stats import sequential
-from hotlap.core.stats.sequential import PILOT, Decision, SequentialDesign, SequentialOptions
+from hotlap.core.stats.sequential import ALPHA, PILOT, Decision, SequentialDesign, SequentialOptions
 from hotlap.core.stats.turns import aligned
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels, locks
@@ -35,6 +35,7 @@ class AbOptions:
     budget_s: float = math.inf
     most: int = 1000  # pairs
     labels: dict[str, object] = field(default_factory=dict)
+    level: float = ALPHA  # chance that a case without a change is called one, over all looks
 
 
 @dataclass
@@ -112,7 +113,7 @@ def _in_turns(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener) 
         stop = Stop("error", type(error).__name__)
         raise
     finally:
-        turns = Turns(id=writers[0][1].id, side="A", difference=options.difference, gate=options.gate, most=most)
+        turns = Turns(id=writers[0][1].id, side="A", difference=options.difference, gate=options.gate, most=most, level=options.level)
         for (writer, run), one in zip(writers, (turns, replace(turns, side="B")), strict=True):
             ended = datetime.now(UTC).isoformat(timespec="milliseconds")
             writer.finish(replace(run, ended=ended, stops=[stop], turns=one))
@@ -121,7 +122,7 @@ def _in_turns(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener) 
 
 
 def _asked(options: AbOptions, most: int) -> SequentialOptions:
-    return SequentialOptions(options.difference, options.gate, most)
+    return SequentialOptions(options.difference, options.gate, most, options.level)
 
 
 def fitting(elapsed_s: float, options: AbOptions) -> int:
@@ -153,7 +154,7 @@ def _writer(arm: Arm, side: str, options: AbOptions, home: Path) -> tuple[bundle
     run = RunRecord(
         id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=arm.plan,
         machine=fingerprint([arm.device]), target=arm.target, devices=[arm.device.key],
-        labels=labels.check({**options.labels, "side": side}),
+        labels=labels.check({**options.labels, **arm.labels, "side": side}),
     )
     return bundles.Writer.create(run, home), run
 

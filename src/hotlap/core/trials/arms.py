@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotlap.core import plan as plans
@@ -15,7 +15,7 @@ from hotlap.core.measure.protocol import CaseDone, Job, RoundFailed
 from hotlap.core.measure.session import choose, process
 from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads.command import CommandProgram
-from hotlap.core.record import Device, Plan, Result, Samples
+from hotlap.core.record import Case, Device, Plan, Result, Samples
 from hotlap.core.store.fold import fold
 from hotlap.core.work.program import COMMAND
 
@@ -31,6 +31,7 @@ class Arm:
     device: Device
     target: str
     once: Callable[[int], list[Samples]]
+    labels: Mapping[str, str] = field(default_factory=dict)  # of its run alone
 
     def results(self, kept: Sequence[Samples]) -> list[Result]:
         """A result per case, in the plan's order."""
@@ -45,17 +46,26 @@ def command(text: str, how: dict[str, object]) -> Arm:
     except ValueError as error:
         raise InputError(f"'{text}' is no command line: {error}") from None
     case = COMMAND.case({"argv": argv, **how})
-    program, host = CommandProgram(case), HostTarget()
+    return programs_of(text, Plan(name="ab", cases=[case], source="hotlap ab"), [CommandProgram(case)])
+
+
+def programs_of(text: str, plan: Plan, started: Sequence[CommandProgram], labels: Mapping[str, str] = {}) -> Arm:
+    """A plan of programs: each turn is one execution of each. `started`: what is run for each case."""
+    host = HostTarget()
 
     def once(number: int) -> list[Samples]:
-        began_s = host.clock.now()
-        value = programs.timed(program)
-        return [Samples(
-            case=case.id, device=host.device.key, round=number, seconds=[value], method="program", began_s=began_s,
-            ended_s=host.clock.now(), resolution_s=host.timer_resolution_s, variant=program.read,
-        )]
+        return [_executed(host, case, program, number) for case, program in zip(plan.cases, started, strict=True)]
 
-    return Arm(text, Plan(name="ab", cases=[case], source="hotlap ab"), host.device, "host", once)
+    return Arm(text, plan, host.device, "host", once, labels)
+
+
+def _executed(host: HostTarget, case: Case, program: CommandProgram, number: int) -> Samples:
+    began_s = host.clock.now()
+    value = programs.timed(program)
+    return Samples(
+        case=case.id, device=host.device.key, round=number, seconds=[value], method="program", began_s=began_s,
+        ended_s=host.clock.now(), resolution_s=host.timer_resolution_s, variant=program.read,
+    )
 
 
 def planned(text: str, plan: Plan, target: str, device: str) -> Arm:

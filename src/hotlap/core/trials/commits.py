@@ -64,8 +64,16 @@ def resolve(repo: str, revision: str, option: str) -> str:
     """The commit that a revision names. Raises InputError."""
     done = _git(repo, ["rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"]) if revision[:1] not in ("", "-") else None
     if done is None or done.returncode:
-        raise InputError(f"{option}: there is no revision '{revision}' in {repo}; valid: a commit, a branch, a tag, as in v1.2 or HEAD~30")
+        shallow = revision[:1] not in ("", "-") and git(repo, "rev-parse", "--is-shallow-repository") == "true"
+        hint = "this clone is shallow: git fetch --unshallow" if shallow else "valid: a commit, a branch, a tag, as in v1.2 or HEAD~30"
+        raise InputError(f"{option}: there is no revision '{revision}' in {repo}; {hint}")
     return done.stdout.strip()
+
+
+def present(repo: str) -> str:
+    """The commit of the user's folder as it is: HEAD, or where tracked files were changed a commit of these, which no branch has."""
+    who = ("-c", "user.name=hotlap", "-c", "user.email=hotlap@localhost")
+    return git(repo, *who, "stash", "create") or resolve(repo, "HEAD", "HEAD")
 
 
 def history(repo: str, good: str, bad: str) -> tuple[list[str], bool]:

@@ -1,14 +1,9 @@
-"""A commit, measured: a worktree of its own, built there by the user's command, and the value of one round of one case.
-
-The user's own folder is never touched, save for git's list of worktrees, which is as before once `close` has been called.
-"""
+"""A commit, measured: the value of one round of one case in its worktree."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,17 +14,15 @@ from msgspec.structs import replace
 from hotlap.core.errors import HotlapError, InputError, MachineError
 from hotlap.core.measure import programs
 from hotlap.core.measure.loop import CaseBudget
-from hotlap.core.measure.supervisor import kill
 from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads.command import CommandProgram
 from hotlap.core.record import Case, MeasureOptions, Plan
 from hotlap.core.store.fold import fold
-from hotlap.core.trials.commits import Commit, describe, environment, git
+from hotlap.core.trials.commits import Commit, describe
 from hotlap.core.trials.tape import TapeSample
+from hotlap.core.trials.worktrees import Worktrees
 from hotlap.core.work import label, traits
 from hotlap.core.work.program import COMMAND
-
-BUILT = ".built"  # beside a worktree: its build ended well
 
 
 class MeasureSetting(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,22 +70,19 @@ def placed(case: Case, repo: str) -> Case:
     return replace(case, params={**case.params, "folder": os.path.relpath(inside, home)})
 
 
-# ---------------------------------------------------------------- worktrees
+# ---------------------------------------------------------------- commits
 
 
 class Trees:
-    """Worktrees of commits, built and measured on demand.
+    """Commits, built and measured on demand.
 
     A build or program that fails is a Took without a value; what the machine refuses (disk, git) is a MachineError.
     """
 
     def __init__(self, setting: MeasureSetting, folder: Path, listen: Callable[[str], None] = lambda _: None) -> None:
-        self.setting, self.folder, self.listen = setting, folder / "trees", listen
-        self.logs = folder / "logs"
+        self.setting, self.trees = setting, Worktrees(setting.repo, setting.build, folder, listen)
         self.cases: dict[str, Case] = {}  # of the commits whose worktree stands, built
         self.host, self.count = HostTarget(), 0
-        for path in (self.folder, self.logs):
-            path.mkdir(parents=True, exist_ok=True)
 
     def measure(self, commit: str) -> TapeSample:
         """One round of the case. The first of a worktree is preceded by one execution that is not counted: its files are not yet cached."""
@@ -118,58 +108,24 @@ class Trees:
     def forget(self, commit: str) -> None:
         """Removes a worktree."""
         self.cases.pop(commit, None)
-        self._remove(self._tree(commit))
+        self.trees.remove(commit)
 
     def close(self) -> None:
         """Removes every worktree of this search, those of a search that was killed too."""
         self.cases.clear()
-        for tree in sorted(self.folder.glob("*")):
-            self._remove(tree)
-        with suppress(HotlapError):
-            git(self.setting.repo, "worktree", "prune")
-
-    def _tree(self, commit: str) -> Path:
-        return self.folder / commit[:16]
+        self.trees.close()
 
     def _make(self, commit: str) -> str:
         """A worktree, built, and its program run once; why it could not be built, or ""."""
-        tree = self._tree(commit)
-        if not tree.with_suffix(BUILT).exists():  # else it was left, built, by a search that was killed
-            self._remove(tree)
-            git(self.setting.repo, "worktree", "add", "--detach", str(tree), commit)
-            if self.setting.build and (failed := self._build(commit, tree)):
-                self._remove(tree)
-                return failed
-            tree.with_suffix(BUILT).touch()
-        case = self._case(tree)
+        if fault := self.trees.make(commit):
+            return fault
+        case = within(self.setting.case, self.trees.of(commit))
         with suppress(HotlapError):
             CommandProgram(case).once()
         self.cases[commit] = case
         return ""
 
-    def _build(self, commit: str, tree: Path) -> str:
-        log = self.logs / f"{commit[:16]}.log"
-        self.listen(f"building {commit[:10]}")
-        with open(log, "wb") as file:
-            process = subprocess.Popen(
-                self.setting.build, shell=True, cwd=tree, env=environment(), stdin=subprocess.DEVNULL, stdout=file,
-                stderr=subprocess.STDOUT, start_new_session=True,
-            )
-            try:
-                status = process.wait()
-            except BaseException:  # Ctrl-C does not reach a session of its own, and a build leaves many children
-                kill(process)
-                raise
-        return f"it does not build: status {status}; log {log}" if status else ""
 
-    def _case(self, tree: Path) -> Case:
-        params = self.setting.case.params
-        return replace(self.setting.case, params={**params, "folder": str(tree / str(params["folder"]))})
-
-    def _remove(self, tree: Path) -> None:
-        """Whatever is left of it. It must not hide why a search ended, so what cannot be removed stays."""
-        tree.with_suffix(BUILT).unlink(missing_ok=True)
-        if tree.is_dir():
-            with suppress(HotlapError):
-                git(self.setting.repo, "worktree", "remove", "--force", "--force", str(tree))
-            shutil.rmtree(tree, ignore_errors=True)
+def within(case: Case, tree: Path) -> Case:
+    """A placed case in a worktree."""
+    return replace(case, params={**case.params, "folder": str(tree / str(case.params["folder"]))})
