@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         name: {"reason": e.reason, "remedy": e.remedy} if isinstance(e, Unavailable) else {"reason": str(e), "remedy": ""}
         for name, e in missing.items()
     }
-    injections = {name: {"about": about, "example": f"{name}={example}"} for name, (about, example) in INJECTIONS.items()}
+    injections = {name: {"about": what, "example": f"{name}={how}", "answer": answer} for name, (what, how, answer) in INJECTIONS.items()}
     if args.json:
         simulated = {"machines": machines.names(), "options": injections}
         terminal.print_json({"devices": devices, "unavailable": reasons, "simulated": simulated})

@@ -88,10 +88,11 @@ def devices(devices: Sequence[Device], missing: Mapping[str, Mapping[str, str]],
 def simulated(names: Sequence[str], injections: Mapping[str, Mapping[str, str]], width: int = 100, color: bool = False) -> str:
     """What a simulated GPU can be asked for: the machines of the table, and options that make noise and faults."""
     lines = [layout.painted("machines", "bold", color), *layout.paragraph("  ", ", ".join(names), width, most=20), ""]
-    lines += [layout.painted("options", "bold", color) + "  --target 'simulated:h200-sxm?OPTION&OPTION'"]
+    usage = "--target 'simulated:h200-sxm?OPTION&OPTION': what it does → what Hotlap then says"
+    lines += [f"{layout.painted('options', 'bold', color)}  {usage}"]
     room = max((len(why["example"] or name) for name, why in injections.items()), default=0)
     for name, why in injections.items():
-        lines += layout.paragraph(f"  {why['example'] or name:<{room}}  ", why["about"], width)
+        lines += layout.paragraph(f"  {why['example'] or name:<{room}}  ", f"{why['about']} → {why['answer']}", width)
     return "\n".join(lines)
 
 

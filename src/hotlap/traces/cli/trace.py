@@ -16,7 +16,7 @@ from hotlap.traces.advice import ranks as advising_ranks
 from hotlap.traces.advice import trace as advising
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.cli import ranked
-from hotlap.traces.counters import analysis
+from hotlap.traces.counters import analysis, rules
 from hotlap.traces.events import Events
 from hotlap.traces.ranks import AllRanks
 from hotlap.traces.readers import packed
@@ -37,7 +37,7 @@ MOST_BARS = 64  # ranks drawn on a page
 
 def add(parser: argparse.ArgumentParser) -> None:
     about = "a trace, or a profile of kernels; several, or a folder: one for each rank"
-    parser.add_argument("files", nargs="+", metavar="FILE", help=about)
+    parser.add_argument("files", nargs="*", metavar="FILE", help=about)
     parser.epilog = (
         "Also: hotlap trace diff A B: what changed between two traces of one program; hotlap trace lint FILE: markers that will mislead."
     )
@@ -49,12 +49,17 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
     parser.add_argument("--machine", default="", metavar="NAME", help="the GPU it was recorded on, where that is not recognised")
     parser.add_argument("--no-cache", action="store_true", help="do not keep the columns of large files")
+    parser.add_argument("--rules", action="store_true", help="list the rules over kernels' counters, each with what to do")
     on = "where the traces of several ranks are reduced: processes here, or tasks of a Ray cluster (default: processes)"
     parser.add_argument("--on", choices=ranks.PLACES, default="processes", help=on)
 
 
 def run(args: argparse.Namespace) -> int:
     """Where the time went, and what to do about it."""
+    if args.rules:
+        return _rules(args)
+    if not args.files:
+        raise InputError("name a trace, or --rules for the rules over kernels' counters")
     if args.json and args.markdown:
         raise InputError("--json and --markdown exclude each other: both print")
     if args.kernels < 0:
@@ -119,6 +124,15 @@ def _kernels(args: argparse.Namespace, path: Path) -> int:
     else:
         least = 0.0 if args.all else printing_kernels.LEAST
         print(printing_kernels.text(profile, found, terminal.width(), terminal.color(), least))
+    return 0
+
+
+def _rules(args: argparse.Namespace) -> int:
+    known = list(rules.table().values())
+    if args.json:
+        terminal.print_json(known)
+    else:
+        print(printing_kernels.listed(known, terminal.width(), terminal.color()))
     return 0
 
 

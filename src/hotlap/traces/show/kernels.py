@@ -13,7 +13,7 @@ from hotlap.core.units import percent, size
 from hotlap.traces.counters import metrics, rules
 from hotlap.traces.counters.analysis import Analysis, Bound
 from hotlap.traces.counters.kernel import CountedKernel, KernelProfile
-from hotlap.traces.counters.rules import Hint
+from hotlap.traces.counters.rules import CounterRule, Hint
 
 LEAST = 0.02  # of a kernel's time: findings that can gain less are counted only
 ROWS, DETAILED = 20, 5  # kernels in the table, and those with their findings
@@ -190,3 +190,14 @@ def _gain(hint: Hint, kernel: CountedKernel) -> str:
 
 def _size(three: tuple[int, int, int]) -> str:
     return "×".join(str(one) for one in three if one != 1) or "1"
+
+
+def listed(known: Sequence[CounterRule], width: int = 100, color: bool = False) -> str:
+    """Every rule: what it finds → what to do, and when it fires."""
+    room = max(len(rule.name) for rule in known)
+    lines = []
+    for rule in known:
+        lines += layout.paragraph(
+            f"{layout.painted(rule.name.ljust(room), 'bold', color)}  ", f"{rule.title} → {rule.remedy} [{rule.when}]", width, 20
+        )
+    return "\n".join(lines)
