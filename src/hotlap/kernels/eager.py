@@ -17,7 +17,7 @@ from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure.supervisor import SPEED_ENVIRONMENT
 from hotlap.core.stats import order
 from hotlap.kernels import apart
-from hotlap.kernels.binaries.graphs import Against, Spread
+from hotlap.kernels.binaries.graphs import EagerComparison, Spread
 from hotlap.kernels.eager_round import EagerJob, EagerRound
 
 LIMIT_S = 1800.0  # of one round
@@ -25,7 +25,7 @@ NO_COMPILER = "no C++ compiler is here, which torch.compile's inductor needs on 
 COMPILERS = ("g++", "clang++", "c++")
 
 
-def run(job: EagerJob, rounds: int, listen: Callable[[str], None] = lambda _: None) -> Against:
+def run(job: EagerJob, rounds: int, listen: Callable[[str], None] = lambda _: None) -> EagerComparison:
     """Raises InputError for a factory that is none, MachineError where a round's process ends badly."""
     reason = _missing(job)
     if reason:
@@ -38,10 +38,10 @@ def run(job: EagerJob, rounds: int, listen: Callable[[str], None] = lambda _: No
     return folded(job, done, reason)
 
 
-def folded(job: EagerJob, rounds: Sequence[EagerRound], reason: str = "") -> Against:
+def folded(job: EagerJob, rounds: Sequence[EagerRound], reason: str = "") -> EagerComparison:
     """All rounds as one answer."""
     first = rounds[0]
-    shown = Against(
+    shown = EagerComparison(
         factory=job.factory,
         target=job.target,
         backend=job.backend,

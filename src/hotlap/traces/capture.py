@@ -24,7 +24,7 @@ import hotlap
 from hotlap.core.errors import HotlapError, InputError, MachineError
 from hotlap.core.measure import sensors, signals, targets
 from hotlap.core.measure.machine.machine import fingerprint
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.targets import host
 from hotlap.core.measure.targets.base import SystemClock
@@ -123,9 +123,9 @@ def _devices() -> list[Device]:
         return [host.describe()]
 
 
-def _sources(devices: Sequence[Device]) -> list[Source]:
+def _sources(devices: Sequence[Device]) -> list[SensorSource]:
     """Sensors of all devices, those of the host once."""
-    found: dict[tuple[str, str], Source] = {}
+    found: dict[tuple[str, str], SensorSource] = {}
     for device in devices:
         for source in sensors.find(host.HostTarget(device)):
             found.setdefault((type(source).__name__, source.device), source)

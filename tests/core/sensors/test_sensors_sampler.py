@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hotlap.core.measure import sensors
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.sensors.simulated import SimulatedSource
 from hotlap.core.measure.targets.base import SystemClock
@@ -153,7 +153,7 @@ class Card:
 
 
 def test_simulated_sensors_are_dead_lacking_or_alive() -> None:
-    source: Source = SimulatedSource(Card(), "gpu")
+    source: SensorSource = SimulatedSource(Card(), "gpu")
     found = {r.sensor: (r.value, r.status, r.reason) for r in source.read(1.0)}
     assert found == {
         "power_w": (100.0, "ok", ""), "temperature_c": (None, "error", "no answer"),

@@ -16,7 +16,7 @@ import hotlap
 from hotlap.cli import main
 from hotlap.core import plan as plans
 from hotlap.core.analysis import commands as analysis
-from hotlap.core.record import Comparison, Machine, Plan, Result, Run, Samples, Stop
+from hotlap.core.record import Comparison, Machine, Plan, Result, RunRecord, Samples, Stop
 from hotlap.core.show import commands as showing
 from hotlap.core.store.fold import fold
 from hotlap.core.work.program import COMMAND
@@ -266,7 +266,7 @@ def test_the_first_run_that_is_slow_is_said_unless_there_was_a_warm_up() -> None
 def test_the_table_has_the_statistics_of_other_tools() -> None:
     a, b = result("a", JITTER), result("b", [1.1 * value for value in JITTER])
     rows = [row for row in (analysis.row("A", "a", a), analysis.row("B", "b", b)) if row]
-    run = Run(
+    run = RunRecord(
         id="20260101T000000-aaaaaa", began="", hotlap="0", plan=Plan(name="bench"), machine=Machine(host="h"), target="host",
         devices=["d"], ended="x", stops=[Stop("rounds_max")],
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hotlap.core.analysis.commands import BUSY, CommandRow
-from hotlap.core.record import Comparison, Notice, Run
+from hotlap.core.record import Comparison, Notice, RunRecord
 from hotlap.core.show import comparison, layout, listing, sides, table, words
 from hotlap.core.show.table import Cell, Column, Table
 from hotlap.core.units import show
@@ -17,7 +17,7 @@ SPARE = ("system", "user", "min … max", "mean ± σ")  # columns that go first
 class MeasuredCommands(NamedTuple):
     """All of it. `comparisons`: of each row but the first, with the first."""
 
-    run: Run
+    run: RunRecord
     rows: Sequence[CommandRow]
     comparisons: Sequence[Comparison]
     others: float | None = None  # processors that other programs used meanwhile

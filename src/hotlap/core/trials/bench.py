@@ -18,7 +18,7 @@ from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads.command import CommandProgram, ProgramFailed, ending
 from hotlap.core.plan import of_programs
-from hotlap.core.record import METHOD, Case, Check, Notice, Plan, Result, Run, Samples, Stop, Turns
+from hotlap.core.record import METHOD, Case, Check, Notice, Plan, Result, RunRecord, Samples, Stop, Turns
 from hotlap.core.stats.sequential import PILOT, SequentialOptions
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
@@ -58,7 +58,7 @@ class BenchOutcome:
     """What came of it. `turns`: what the test was planned for; None where the number of runs was fixed."""
 
     path: Path
-    run: Run
+    run: RunRecord
     results: list[Result]  # a command's each
     stop: Stop
     turns: Turns | None
@@ -112,10 +112,10 @@ class _Bench:
         assert self.writer is not None
         return BenchOutcome(self.writer.path, self.run, self._results(), stop, self.turns, watch.others(), self.in_turns)
 
-    def _record(self) -> Run:
+    def _record(self) -> RunRecord:
         began = datetime.now(UTC)
         plan = Plan(name="bench", cases=[command.case for command in self.commands], source="hotlap bench")
-        return Run(
+        return RunRecord(
             id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=plan,
             machine=fingerprint([self.host.device]), target="host", devices=[self.host.device.key],
             labels=labels.check(self.options.labels),

@@ -20,7 +20,7 @@ class Spread(Record, frozen=True, kw_only=True):
     high: float | None = None
 
 
-class Against(Record, frozen=True, kw_only=True):
+class EagerComparison(Record, frozen=True, kw_only=True):
     """A module compiled and not compiled, over all rounds."""
 
     factory: str

@@ -6,12 +6,12 @@ import math
 
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
-from hotlap.kernels.binaries.graphs import Against, Spread
+from hotlap.kernels.binaries.graphs import EagerComparison, Spread
 
 WORSE = 4.0  # times eager's own rounding from which a difference of outputs is worth a word
 
 
-def against(eager: Against, width: int = 100, color: bool = False) -> str:
+def against(eager: EagerComparison, width: int = 100, color: bool = False) -> str:
     """Times side by side, what they mean, graphs and their breaks, outputs, memory."""
     version = ", ".join(f"{name} {value}" for name, value in eager.versions.items())
     lines = layout.paragraph("", f"{eager.factory} on {eager.device or eager.target}, {version}, backend {eager.backend}", width)
@@ -29,7 +29,7 @@ def against(eager: Against, width: int = 100, color: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _columns(eager: Against) -> list[Column]:
+def _columns(eager: EagerComparison) -> list[Column]:
     asked = (
         ("eager step", eager.eager_s, "s"),
         ("compiled step", eager.compiled_s, "s"),
@@ -70,7 +70,7 @@ def _verdict(ratio: Spread, even: Spread) -> str:
     return "compiled is slower" if ratio.high < 1 else "no difference that these rounds can tell"
 
 
-def _graphs(eager: Against, width: int) -> list[str]:
+def _graphs(eager: EagerComparison, width: int) -> list[str]:
     many = len(eager.breaks)
     text = f"{words.counted(eager.graphs or 0, 'graph')}, {words.counted(many, 'break')}"
     text += f", {words.counted(eager.guards, 'guard')}" if eager.guards is not None else ""

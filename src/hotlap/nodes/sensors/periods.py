@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.columns import ReadingColumns
 from hotlap.core.measure.sensors.gauge import ReadingCost, spent
 from hotlap.core.measure.targets.base import Clock
@@ -55,7 +55,7 @@ class PeriodRequest:
     seconds: float
 
 
-def measure(sources: Sequence[Source], clock: Clock, length_s: float, every_s: float) -> tuple[list[Period], list[PeriodRequest]]:
+def measure(sources: Sequence[SensorSource], clock: Clock, length_s: float, every_s: float) -> tuple[list[Period], list[PeriodRequest]]:
     """Reads all sources every `every_s` for `length_s` by the target's clock."""
     columns = ReadingColumns()
     before = [{name: (one.calls, one.seconds) for name, one in spent(source).items()} for source in sources]
@@ -74,7 +74,7 @@ def measure(sources: Sequence[Source], clock: Clock, length_s: float, every_s: f
     return periods, [one for parts in zip(sources, means, whole, strict=True) for one in _together(*parts)]
 
 
-def _means(source: Source, before: dict[str, tuple[int, float]]) -> dict[str, tuple[int, float]]:
+def _means(source: SensorSource, before: dict[str, tuple[int, float]]) -> dict[str, tuple[int, float]]:
     """Calls since then and their mean time, by name."""
     found = {}
     for name, now in spent(source).items():
@@ -84,7 +84,7 @@ def _means(source: Source, before: dict[str, tuple[int, float]]) -> dict[str, tu
     return found
 
 
-def _together(source: Source, means: dict[str, tuple[int, float]], whole: ReadingCost) -> list[PeriodRequest]:
+def _together(source: SensorSource, means: dict[str, tuple[int, float]], whole: ReadingCost) -> list[PeriodRequest]:
     if not spent(source):
         return [PeriodRequest(source.device, f"all of {source.name}", whole.calls, whole.seconds / max(whole.calls, 1))]
     shared = getattr(source, "spent", {})

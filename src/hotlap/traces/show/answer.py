@@ -20,7 +20,7 @@ MANUAL = "docs/findings.md"
 NAMED = 5  # places of a finding that are named: the longest
 
 
-class Place(Record, frozen=True, kw_only=True):
+class FindingPlace(Record, frozen=True, kw_only=True):
     """A stretch of the trace in which a finding lies."""
 
     start_s: float  # since the first event of the trace
@@ -40,7 +40,7 @@ class Advised(Record, frozen=True, kw_only=True):
     manual: str = ""  # page and section that explain its remedy
     source: str = ""  # public document behind the rule
     places: int = 0
-    longest: list[Place] = []
+    longest: list[FindingPlace] = []
 
 
 class Holder(Record, frozen=True, kw_only=True):
@@ -229,12 +229,12 @@ def _advised(study: Study, finding: Finding, where: AdviceMarks | None) -> Advis
     return Advised(finding=finding, manual=manual, source=source, places=len(where), longest=places)
 
 
-def _place(study: Study, where: AdviceMarks, i: int) -> Place:
+def _place(study: Study, where: AdviceMarks, i: int) -> FindingPlace:
     events, place, start = study.events, int(where.place[i]), int(where.start[i])
     thread, device, stream = int(where.thread[i]), int(where.device[i]), int(where.stream[i])
     step = int(of_times(study.steps, np.array([start]))[0])
     whose = events.threads[thread] if thread >= 0 else None
-    return Place(
+    return FindingPlace(
         start_s=start / 1e9,
         duration_s=(int(where.end[i]) - start) / 1e9,
         what=events.names[int(events.name[place])] if place >= 0 else "",

@@ -10,7 +10,7 @@ from hotlap.core.show import words
 from hotlap.core.show.table import text
 from hotlap.core.units import show
 from hotlap.traces.show import trace
-from hotlap.traces.show.answer import Advised, Answer, Place
+from hotlap.traces.show.answer import Advised, Answer, FindingPlace
 
 
 def section(answer: Answer) -> str:
@@ -88,7 +88,7 @@ def _said(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
 
 
-def _place(place: Place) -> str:
+def _place(place: FindingPlace) -> str:
     device = f"device {place.device}" if place.device is not None else ""
     stream = f"stream {place.stream}" if place.stream is not None else ""
     step = f"step {place.step}" if place.step is not None else ""

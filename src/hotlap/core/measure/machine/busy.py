@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from hotlap.core.measure import sensors
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.targets.host import HostTarget
@@ -24,7 +24,7 @@ LEAST_CORES = 0.02  # a process below it is not named
 
 def look(
     devices: Sequence[Device], seconds: float = 1.0, tree: FileTree | None = None, sleep: Callable[[float], None] = time.sleep,
-    sources: Sequence[Source] | None = None,
+    sources: Sequence[SensorSource] | None = None,
 ) -> Look:
     """What others do now, on the processor and on the first of `devices`' kind, over `seconds`.
 
@@ -125,7 +125,7 @@ def _load(tree: FileTree) -> float | None:
         return None
 
 
-def _device(devices: Sequence[Device], sources: Sequence[Source] | None, missing: dict[str, str]) -> dict[str, float]:
+def _device(devices: Sequence[Device], sources: Sequence[SensorSource] | None, missing: dict[str, str]) -> dict[str, float]:
     """Other processes on the devices and how busy they keep them: of several devices the most."""
     if sources is None:
         sources = [source for device in devices for source in sensors.find(HostTarget(device)) if source.device != "host"]

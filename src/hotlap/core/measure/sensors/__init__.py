@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.drm import Drm
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Device
@@ -24,9 +24,9 @@ SOURCES = {
 }
 
 
-def find(target: Target) -> list[Source]:
+def find(target: Target) -> list[SensorSource]:
     """The sources that can be read here for this target. Never raises; what is left out stands in `missing`."""
-    sources: list[Source] = []
+    sources: list[SensorSource] = []
     for name in _wanted(target.device):
         sources += _module(name).find(target)
     if _amd(target.device):

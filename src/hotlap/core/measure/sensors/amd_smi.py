@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hotlap.core.errors import MachineError, NotSupported, Unavailable
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.gauge import SensorProbe, read_all
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Device, Reading
@@ -115,7 +115,7 @@ def critical_c(device: Device) -> float | None:
     return None
 
 
-def find(target: Target, skip: Sequence[str] = ()) -> list[Source]:
+def find(target: Target, skip: Sequence[str] = ()) -> list[SensorSource]:
     """The GPU's source; none where the package, the library or the GPU is not found, for the reason in `missing`."""
     try:
         return [opened(target.device, skip)]

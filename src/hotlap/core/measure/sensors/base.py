@@ -1,6 +1,6 @@
 """The contract of a sensor source: what can be read of a device or host, each with a unit in its name.
 
-A source module has `find(target) -> list[Source]`; it never raises: a source whose library or driver is missing is left
+A source module has `find(target) -> list[SensorSource]`; it never raises: a source whose library or driver is missing is left
 out, with its reason in `missing(target)`. Names are the field's and end in their unit, a part after a dot:
 power_w, energy_j, temperature_c, temperature_c.memory, clock_hz.sm, clock_hz.memory, utilization, memory_used_bytes,
 throttle (a bit mask of reasons, see THROTTLE), throttle_s.CAUSE (time held back so far), ecc_corrected, ecc_uncorrected,
@@ -22,7 +22,7 @@ THROTTLE = {  # bit: name; NVML's clock event reasons, used for every vendor
 HARMLESS = 0x1 | 0x2 | 0x10 | 0x100  # not a limit the hardware ran into
 
 
-class Source(Protocol):
+class SensorSource(Protocol):
     """Sensors that are read together in one go."""
 
     name: str  # nvml, system, simulated

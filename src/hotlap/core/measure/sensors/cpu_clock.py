@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable, Sequence
 
 from hotlap.core.errors import Unavailable
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.gauge import SensorProbe, read_all
 from hotlap.core.measure.targets.base import Clock, SystemClock
 from hotlap.core.record import Reading
@@ -75,7 +75,7 @@ def why_not() -> str:
     return _doubt(lambda: _ratio(SystemClock.now, multiply, rotate))
 
 
-def source(clock: Clock) -> Source:
+def source(clock: Clock) -> SensorSource:
     """The clock as a sensor, for whoever wants it: one reading costs about 1 ms of a core."""
     return CoreClock(clock)
 

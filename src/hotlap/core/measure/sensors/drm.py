@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from hotlap.core.errors import MachineError, Unavailable
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.gauge import SensorProbe, absent, read_all
 from hotlap.core.measure.sensors.tree import FileTree, Tap
 from hotlap.core.measure.targets.base import Target
@@ -65,7 +65,7 @@ class Drm:
         return read_all(self.gauges.values(), self.device, time_s)
 
 
-def find(target: Target) -> list[Source]:
+def find(target: Target) -> list[SensorSource]:
     """The card's source; none where the kernel shows none for this device, for the reason in `missing`."""
     try:
         return [opened(target.device, FileTree(), target.clock.now())]

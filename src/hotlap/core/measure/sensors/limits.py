@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.core.measure.sensors import amd_smi, drm, nvml
-from hotlap.core.measure.sensors.base import THROTTLE, Source
+from hotlap.core.measure.sensors.base import THROTTLE, SensorSource
 from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.measure.targets.base import Target
 
@@ -29,7 +29,7 @@ def slowdown_c(target: Target) -> tuple[float | None, str]:
     return None, "neither NVML nor hwmon nor AMD SMI tells it"
 
 
-def held(sources: Sequence[Source], time_s: float, harmless: int) -> list[str]:
+def held(sources: Sequence[SensorSource], time_s: float, harmless: int) -> list[str]:
     """Names of the reasons that hold the clock now, but for those in the mask `harmless`; empty where no sensor tells."""
     for source in sources:
         for reading in source.read(time_s):

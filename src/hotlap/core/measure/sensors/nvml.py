@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hotlap.core.errors import MachineError, NotSupported, Unavailable
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.gauge import ReadingCost, SensorProbe, read_all, why
 from hotlap.core.measure.sensors.gpm import METRICS, Gpm
 from hotlap.core.measure.sensors.nvml_fields import FUNCTION_NOT_FOUND, LACKING, Fields, known
@@ -198,7 +198,7 @@ class NvmlPart:
         return [Reading(sensor=s, device=device, time_s=time_s, status="not_supported", reason=self.unsupported) for s in self.names]
 
 
-def find(target: Target) -> list[Source]:
+def find(target: Target) -> list[SensorSource]:
     """The GPU's source; none where NVML or the GPU in it is not found, for the reason in `missing`."""
     try:
         return [opened(target.device)]

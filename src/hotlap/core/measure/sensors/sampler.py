@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.columns import ReadingColumn, ReadingColumns
 from hotlap.core.measure.sensors.gauge import spent, why
 from hotlap.core.measure.targets.base import Clock
@@ -20,7 +20,7 @@ KEPT_COSTS = 4096  # the last sweeps whose cost is remembered, so that a run of 
 class Sampler:
     """Sweeps over all sources every `period_s` between `start` and `stop`; on a virtual clock this happens as time passes."""
 
-    def __init__(self, clock: Clock, sources: Sequence[Source], period_s: float) -> None:
+    def __init__(self, clock: Clock, sources: Sequence[SensorSource], period_s: float) -> None:
         self.clock, self.sources, self.period_s = clock, sources, period_s
         self.kept = ReadingColumns()
         self.costs_s: deque[float] = deque(maxlen=KEPT_COSTS)
@@ -99,7 +99,7 @@ class Sampler:
     def _in_drivers(self) -> float:
         return sum(one.seconds for source in self.sources for one in spent(source).values())
 
-    def _ask(self, source: Source) -> list[Reading]:
+    def _ask(self, source: SensorSource) -> list[Reading]:
         time_s = self.clock.now()
         try:
             return source.read(time_s)

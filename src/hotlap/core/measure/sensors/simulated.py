@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Reading
 
@@ -52,7 +52,7 @@ class SimulatedSource:
         return Reading(sensor=sensor, device=self.device, time_s=time_s, value=float(value), window_s=0.0)
 
 
-def find(target: Target) -> list[Source]:
+def find(target: Target) -> list[SensorSource]:
     """The one source of a simulated target; none for any other."""
     gpu = getattr(target, "gpu", None)
     return [SimulatedSource(gpu, target.device.key)] if gpu is not None else []

@@ -14,7 +14,7 @@ from typing import Any
 
 from hotlap.core.errors import MachineError, NotSupported
 from hotlap.core.measure.sensors import rapl
-from hotlap.core.measure.sensors.base import Source
+from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.gauge import SensorProbe, absent, read_all
 from hotlap.core.measure.sensors.tree import FileTree, Tap
 from hotlap.core.measure.targets.base import Target
@@ -43,7 +43,7 @@ class System:
         return read_all(self.gauges, self.device, time_s)
 
 
-def find(target: Target) -> list[Source]:
+def find(target: Target) -> list[SensorSource]:
     """The host's source, wherever Hotlap runs; what this host does not show is not supported, sensor by sensor."""
     return [System(target.clock.now())]
 
