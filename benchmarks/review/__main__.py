@@ -15,10 +15,10 @@ import time
 import traceback
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from review.desk import Desk, NotRun
-from review.tasks import TASKS, Task
+from benchmarks.review.desk import Desk, NotRun
+from benchmarks.review.tasks import TASKS, Task
 
 
 def tried(task: Task, folder: Path) -> tuple[str, str, list[str]]:

@@ -197,8 +197,8 @@ WRONG: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("show nosuch", ("nosuch",)),
     ("plan perf.toml --nosuch", ("nosuch",)),
     ("gate latest --against nosuch", ("nosuch",)),
-    ("predict gemm m=-1", ("m",)),
-    ("predict gemm nosuch=1", ("nosuch",)),
+    ("predict gemm m=-1 --machine h200-sxm", ("m",)),
+    ("predict gemm nosuch=1 --machine h200-sxm", ("nosuch",)),
     ("import nosuch.json", ("nosuch.json",)),
     ("kernel add nosuch.cl", ("nosuch.cl",)),
 )

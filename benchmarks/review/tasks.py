@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from review import inputs
-from review.desk import CLONE, Answer, Desk, NotRun, has, lacks, need
+from benchmarks.review import inputs
+from benchmarks.review.desk import CLONE, Answer, Desk, NotRun, has, lacks, need
 
 PALLET = "simulated:h200-sxm?count=40&spread=0.002&noise=0.005&slow=0.05@7,18,33"
 ABSURD = re.compile(r"±\s*\d{3,} ?%")  # wider than the value itself
@@ -33,6 +33,11 @@ def _run_id(answer: Answer) -> str:
     ids = re.findall(r"\d{8}T\d{6}-[0-9a-f]{6}", answer.out + answer.err)
     need(ids, "no run is named in the answer")
     return ids[0]
+
+
+def _runs(desk: Desk, *labels: str) -> int:
+    listed = desk.hotlap("list", *labels, "--json").json()
+    return len(listed if isinstance(listed, list) else listed["runs"])
 
 
 def _numbers_shown(desk: Desk, run: str, budget: str | None = None) -> None:
@@ -211,12 +216,14 @@ def fleet_from_csv(desk: Desk) -> None:
 
 def many_simulated_nodes(desk: Desk) -> None:
     desk.hotlap("run", desk.write("acc.toml", inputs.PLAN), "--rounds", "3", "--target", "simulated:h200-sxm?count=8&nodes=200&slow=0.05@17.3", "--device", "all", "--label", "cluster=a", "--no-report", codes=(0, 3))
-    need(len(desk.hotlap("list", "cluster=a", "--json").json()["runs"]) == 200, "not 200 bundles")
+    need(_runs(desk, "cluster=a") == 200, "not 200 bundles")
 
 
 def is_a_level_off(desk: Desk) -> None:
     desk.hotlap("import", desk.write("days.csv", inputs.series()), "--host", "node")
     has(desk.hotlap("history", "--changed", codes=(0, 1)).out, "copy", "10")
+    for verb in ("show", "explain"):
+        lacks(desk.hotlap(verb, "latest", codes=(0, 3)).out, "--round-time", "temperature", "--wait-quiet", "run again", "rounds")
 
 
 def settings(desk: Desk) -> None:
@@ -245,10 +252,10 @@ def gate_with_baseline_in_git(desk: Desk) -> None:
     lacks(same.out, "invalid")
     desk.write("work.py", inputs.LOOP.format(turns=3_000_000))
     desk.hotlap("gate", "--measure", plan, "--budget", "30 s", "--against", "baseline.json", codes=(1,))
-    runs = len(desk.hotlap("list", "--json").json()["runs"])
+    runs = _runs(desk)
     absent = desk.hotlap("gate", "--measure", plan, "--against", "main2", codes=(2,))
     has(absent.err, "main2", "baseline")
-    need(len(desk.hotlap("list", "--json").json()["runs"]) == runs, "it measured before it looked at --against")
+    need(_runs(desk) == runs, "it measured before it looked at --against")
 
 
 def two_commands(desk: Desk) -> None:
@@ -258,12 +265,11 @@ def two_commands(desk: Desk) -> None:
     kept = re.search(r"hotlap (compare .*)", answer.out)
     need(kept, "no compare line is printed")
     desk.hotlap(*kept[1].split(), codes=(0, 1))  # type: ignore[index]
-    row = next((line for line in answer.out.splitlines() if re.search(r"\d ms.*%", line)), "")
-    times = [float(x) for x in re.findall(r"([\d.]+) +ms", row)][:2]
-    change = re.search(r"([+-][\d.]+) %", row)
-    need(len(times) == 2 and change, f"A, B and the change stand in no row: {row}")
-    by_hand = (times[1] / times[0] - 1) * 100
-    need(abs(by_hand - float(change[1])) < 0.5, f"B ÷ A − 1 is {by_hand:.1f} %, the row says {change[1]} %")  # type: ignore[index]
+    row = re.search(r"([\d.]+) (m?s) +([\d.]+) (m?s) +([+-][\d.]+) %", answer.out)
+    need(row, f"A, B and the change stand in no row: {answer.out}")
+    a, unit_a, b, unit_b, change = row.groups()  # type: ignore[union-attr]
+    by_hand = (float(b) / float(a) * (1 if unit_a == unit_b else 1000) - 1) * 100
+    need(abs(by_hand - float(change)) < 0.5, f"B ÷ A − 1 is {by_hand:.1f} %, the row says {change} %")
 
 
 def mailed_bundle(desk: Desk) -> None:

@@ -103,6 +103,16 @@ def test_names_of_other_tools_are_answered_with_the_right_command(word: str, ins
     assert name == "--version" or commands.split(name.split())[0]
 
 
+def test_a_noun_without_its_verb_takes_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "perf.toml").write_text('[[case]]\nworkload = "stream"\nsize = "1 MiB"\n')
+    printed = []
+    for words in (["plan"], ["plan", "show"]):
+        assert main([*words, str(tmp_path / "perf.toml")]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert "1 case" in printed[0]
+
+
 def test_options_and_arguments_come_in_any_order(capsys: pytest.CaptureFixture[str]) -> None:
     answers = []
     for words in (["gemm", "m=64", "--machine", "h200-sxm", "--json"], ["--machine", "h200-sxm", "gemm", "--json", "m=64"]):

@@ -69,6 +69,11 @@ def test_a_slow_data_loader() -> None:
     assert (found.gain_high or 0) == pytest.approx(truth, rel=0.35)
 
 
+def test_what_the_host_waits_for_is_not_titled_by_a_device() -> None:
+    """The same title stands over a trace of a program that has no device."""
+    assert top(program(loader=2000)).title == "Steps wait for the data loader"
+
+
 def test_waits_for_the_device() -> None:
     found = top(program(wait_every=1, work=12))
     assert found.rule == "synchronise"

@@ -66,6 +66,14 @@ def test_few_rounds_have_an_interval_with_its_confidence() -> None:
     assert all(row.verdict.state != "measured" for row in rows)
 
 
+def test_an_interval_wider_than_its_value_is_shown_by_its_ends(cpu: Kept) -> None:
+    row = cpu[1][0]
+    wide = replace(row.result, unit="s", metric="time", better="lower"), Summary(rounds=6, median=64e-6, low=60e-6, high=1.5e-3, half_width=11.25)
+    printed = words.interval(replace(row, result=wide[0], summary=wide[1]))
+    assert printed == "[60 µs – 1.5 ms]"
+    assert "±" not in printed
+
+
 def test_unknown_is_a_dash_and_never_zero(cpu: Kept) -> None:
     for row in cpu[1]:
         line = next(line for line in text.table([row], 200).splitlines() if row.label in line)
