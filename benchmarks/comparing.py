@@ -54,7 +54,7 @@ def called(cell: Cell, gate: float, change: float = 0.0, drift: Drift | None = N
     """Share called different, or, of a change, called so in the right direction. A shift of all of B shifts the interval with it."""
     shift = math.log1p(change) * cell.way
     found = cell.estimates
-    ends = {name: getattr(found, name) + shift for name in ("centre", "low", "high", "inner_low", "inner_high")}
+    ends = {name: getattr(found, name) + shift for name in ("centre", "low", "high", "low_90", "high_90")}
     moved = found._replace(**ends, p=0 * shift)
     if drift is not None:
         moved = widened(moved, drift)

@@ -16,7 +16,7 @@ import numpy as np
 
 from hotlap.core import record, work
 from hotlap.core.record import Case
-from hotlap.kernels.coverage import edges, measure, used
+from hotlap.kernels.coverage import boundary, measure, usage
 from hotlap.kernels.coverage.regions import RegionRoof
 
 ROOF = RegionRoof("h200-sxm", 4.8e12, 50e6, 3e-6, {"matrix.bf16": 989e12, "matrix.fp8": 1979e12, "fma.fp32": 67e12}, 450e9)
@@ -49,11 +49,11 @@ def main() -> None:
     cases = drawn(args.cases)
     record._IDS.clear()  # ids are part of what is timed
     began = time.perf_counter()
-    asked = used.steps(["all"])
-    weighed = used.weighed(asked, lambda some: [1e-5] * len(some))
+    asked = usage.steps(["all"])
+    weighed = usage.weighed(asked, lambda some: [1e-5] * len(some))
     networks_s = time.perf_counter() - began
     began, busy = time.perf_counter(), time.process_time()
-    found = measure.coverage(["drawn"], cases, args.strength, weighed, ROOF, lambda some: edges.edges(some, 8e9))
+    found = measure.coverage(["drawn"], cases, args.strength, weighed, ROOF, lambda some: boundary.boundary_cases(some, 8e9))
     took, busy = time.perf_counter() - began, time.process_time() - busy
     covered, possible = sum(t.covered for t in found.tables), sum(t.possible for t in found.tables)
     answer = {

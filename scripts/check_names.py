@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Refuses names that say nothing: of parameters, attributes, functions and fields anywhere, of variables that live longer than five lines.
+"""Refuses names that say nothing: of parameters, attributes, functions and fields anywhere, of variables that live longer than five lines;
+and public classes of the package that share a name.
 
     python scripts/check_names.py
 """
@@ -7,8 +8,8 @@
 import argparse
 import ast
 import sys
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -170,16 +171,27 @@ def places(tree: ast.Module) -> Iterator[Place]:
             yield Place(node.lineno, "attribute", node.attr)
 
 
+def shared(trees: Iterable[ast.Module]) -> list[str]:
+    """Names that several public classes have."""
+    counts = Counter(node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    return sorted(name for name, count in counts.items() if count > 1 and not name.startswith("_"))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.parse_args()
-    refused = 0
+    refused, package = 0, []
     for path in sorted(p for folder in CODE for p in (ROOT / folder).rglob("*.py")):
-        for place in sorted(places(ast.parse(path.read_text(encoding="utf-8"), str(path)))):
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        package += [tree] if "src" in path.relative_to(ROOT).parts else []
+        for place in sorted(places(tree)):
             refused += 1
             print(f"{path.relative_to(ROOT)}:{place.line}: {place.kind} {place.name!r}: name what it is", file=sys.stderr)
-    print(f"{refused} names are refused; valid: none")
-    return 1 if refused else 0
+    several = shared(package)
+    for name in several:
+        print(f"several classes are called {name}: give each a name of its own", file=sys.stderr)
+    print(f"{refused} names are refused, {len(several)} are shared by classes; valid: none")
+    return 1 if refused or several else 0
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from hotlap.core.plan.read import read
 from hotlap.core.record import Case, Use
 from hotlap.core.work.compute import GEMM
 from hotlap.core.work.variety import Variety
-from hotlap.kernels.coverage import complete, covering, edges, features, making, measure, near, regions, used
+from hotlap.kernels.coverage import boundary, complete, covering, features, measure, realize, regions, similar, usage
 from hotlap.kernels.coverage.groups import GroupColumns, grouped
 from hotlap.kernels.coverage.regions import RegionRoof
 from hotlap.kernels.show import coverage as report
@@ -61,7 +61,7 @@ def test_alignment_is_that_of_the_least_aligned_stored_row(given: dict[str, obje
     ("given", "odd"), [({"n": 255, "k": 255, "pad": 1}, False), ({"n": 256, "k": 256, "pad": 1}, True), ({"n": 256, "k": 255}, True), ({"n": 256, "k": 256}, False)]
 )
 def test_a_stride_is_odd_with_its_padding(given: dict[str, object], odd: bool) -> None:
-    found = {edge.name: edge.covered for edge in edges.edges(grouped([gemm(m=64, **given)]), GIB)}
+    found = {edge.name: edge.covered for edge in boundary.boundary_cases(grouped([gemm(m=64, **given)]), GIB)}
     assert found["odd stride"] is odd
 
 
@@ -72,21 +72,21 @@ def test_every_row_of_a_design_becomes_a_case_of_these_levels(name: str) -> None
     may = features.allowed(of, features.rules(name, of))
     made = covering.design([len(one.levels) for one in of], min(2, len(of)), may)
     for row in made.rows:
-        found = making.make(name, of, row.tolist())
+        found = realize.realize_case(name, of, row.tolist())
         assert found is not None, measure.words(of, row)
         assert plans.case(name, found.params).id == found.id  # plans take it as it is
         assert features.codes(of, GroupColumns(name, [found]))[0].tolist() == row.tolist()
 
 
-@pytest.mark.parametrize("name", [name for name in work.WORKLOADS if edges.named(name)])
+@pytest.mark.parametrize("name", [name for name in work.WORKLOADS if boundary.named(name)])
 def test_every_directed_case_can_be_made_or_says_why_not(name: str) -> None:
-    for edge in edges.named(name):
-        if reason := edges.impossible(name, edge, 8 * GIB):
+    for edge in boundary.named(name):
+        if reason := boundary.impossible(name, edge, 8 * GIB):
             assert edge == "empty", reason
             continue
-        made = edges.make(name, edge, 8 * GIB)
+        made = boundary.make(name, edge, 8 * GIB)
         assert made is not None, edge
-        assert {one.name: one.covered for one in edges.edges(grouped([made]), 8 * GIB)}[edge]
+        assert {one.name: one.covered for one in boundary.boundary_cases(grouped([made]), 8 * GIB)}[edge]
 
 
 def test_counts_at_once_are_those_of_single_cases() -> None:
@@ -101,8 +101,8 @@ def test_counts_at_once_are_those_of_single_cases() -> None:
 # ---------------------------------------------------------------- by weight
 
 
-def uses(*some: tuple[Case, str, float, float | None]) -> used.Used:
-    return used.Used({one.id: one for one, *_ in some}, [Use(case=one.id, step=step, kernel="k", calls=calls, expected_s=s) for one, step, calls, s in some])
+def uses(*some: tuple[Case, str, float, float | None]) -> usage.Used:
+    return usage.Used({one.id: one for one, *_ in some}, [Use(case=one.id, step=step, kernel="k", calls=calls, expected_s=s) for one, step, calls, s in some])
 
 
 def test_shares_are_calls_times_expected_time() -> None:
@@ -126,7 +126,7 @@ def test_shares_are_calls_times_expected_time() -> None:
 )  # fmt: skip
 def test_near_is_a_factor_of_two_with_equal_texts_and_alignment(other: dict[str, object], like: bool) -> None:
     asked = gemm(m=1024)
-    exact, found = near.matched([asked], grouped([gemm(**{"m": 1024, **other})]), None)
+    exact, found = similar.matched([asked], grouped([gemm(**{"m": 1024, **other})]), None)
     assert (asked.id in exact) == (not other)
     assert (asked.id in found) == (like and bool(other))
 
@@ -135,8 +135,8 @@ def test_near_needs_the_same_side_of_the_roofline() -> None:
     few, many = gemm(m=176), gemm(m=340)  # the ridge of this machine lies between
     sides = regions.placed("gemm", GroupColumns("gemm", [few, many]), ROOF).computes.tolist()
     assert sides == [False, True]
-    assert few.id in near.matched([few], grouped([many]), None)[1]
-    assert few.id not in near.matched([few], grouped([many]), ROOF)[1]
+    assert few.id in similar.matched([few], grouped([many]), None)[1]
+    assert few.id not in similar.matched([few], grouped([many]), ROOF)[1]
 
 
 def test_regions() -> None:
@@ -190,7 +190,7 @@ def test_a_completion_closes_every_table(strength: int, cases: list[Case]) -> No
     assert made.failed == []
     assert len({one.id for one in [*cases, *made.cases]}) == len(cases) + len(made.cases)
     assert set(made.why) == {one.id for one in made.cases}
-    after = measure.coverage(["all"], [*cases, *made.cases], strength, asked, ROOF, lambda have: edges.edges(have, 8 * GIB))
+    after = measure.coverage(["all"], [*cases, *made.cases], strength, asked, ROOF, lambda have: boundary.boundary_cases(have, 8 * GIB))
     assert [one.workload for one in after.tables if one.covered < one.possible] == []
     assert all(one.covered or one.reason for one in after.edges)
     assert all(after.regions.values())
@@ -201,7 +201,7 @@ def test_a_completion_closes_every_table(strength: int, cases: list[Case]) -> No
 
 
 def test_a_small_memory_leaves_the_huge_out_and_says_so() -> None:
-    found = edges.edges(grouped([gemm()]), 2.0**29)
+    found = boundary.boundary_cases(grouped([gemm()]), 2.0**29)
     assert {one.name: one.reason for one in found}["huge"] == "needs 1 GiB of memory and --memory allows 512 MiB"
 
 
@@ -235,12 +235,12 @@ def test_a_completion_has_the_directed_cases_of_workloads_that_it_brings() -> No
     cases = [case("rowwise", op="softmax")]
     made = complete.complete(cases, 1, 8 * GIB, None, ROOF)
     assert {"gemm", "pointwise"} <= {one.workload for one in made.cases}
-    assert [one for one in edges.edges(grouped([*cases, *made.cases]), 8 * GIB) if not one.covered and not one.reason] == []
+    assert [one for one in boundary.boundary_cases(grouped([*cases, *made.cases]), 8 * GIB) if not one.covered and not one.reason] == []
     assert made.failed == []
 
 
 def test_a_combination_that_another_row_has_is_not_told_as_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, tried = making.make, list[str]()
+    real, tried = realize.realize_case, list[str]()
 
     def second_only(name: str, of: Sequence[features.CoverageFeature], row: Sequence[int]) -> Case | None:
         tried.append(name)
@@ -251,7 +251,7 @@ def test_a_combination_that_another_row_has_is_not_told_as_open(monkeypatch: pyt
         return covering.CoveringDesign(np.repeat(found.rows, 2, axis=0), found.possible, found.covered)
 
     design = covering.design
-    monkeypatch.setattr(making, "make", second_only)
+    monkeypatch.setattr(realize, "realize_case", second_only)
     monkeypatch.setattr(covering, "design", each_twice)
     made = complete.complete([case("stream", op="copy", size=2**20)], 2, 8 * GIB)
     assert made.counts["combinations"] > 1
@@ -262,16 +262,16 @@ def test_a_combination_that_another_row_has_is_not_told_as_open(monkeypatch: pyt
 
 
 def test_networks_have_the_steps_they_are_run_by() -> None:
-    found = used.steps(["llama-3-8b", "resnet-50"])
+    found = usage.steps(["llama-3-8b", "resnet-50"])
     assert [step.split(" context")[0] for step in found.steps] == [
         "llama-3-8b prefill batch=1", "llama-3-8b prefill batch=32", "llama-3-8b decode batch=1", "llama-3-8b decode batch=32",
         "resnet-50 forward batch=1", "resnet-50 forward batch=32",
     ]  # fmt: skip
-    chosen = used.steps(["bert-large", "llama-3-8b"], {"phases": ("decode",), "batch": (4,), "context": (1024,)})
+    chosen = usage.steps(["bert-large", "llama-3-8b"], {"phases": ("decode",), "batch": (4,), "context": (1024,)})
     assert [step.split(" tp")[0] for step in chosen.steps] == ["llama-3-8b decode batch=4 context=1024"]
     assert "bert-large has no phase decode" in chosen.left_out[0]
     with pytest.raises(InputError, match="no network 'lama'"):
-        used.steps(["lama"])
+        usage.steps(["lama"])
 
 
 def test_a_step_of_which_no_time_is_expected_is_not_known() -> None:

@@ -18,8 +18,8 @@ from hotlap.core.record import Case, Gap, Limit, Machine, Plan, Row, RunRecord, 
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import find as workload
 from hotlap.kernels import signs
-from hotlap.kernels.coverage import used
-from hotlap.kernels.coverage.used import Needed
+from hotlap.kernels.coverage import usage
+from hotlap.kernels.coverage.usage import Needed
 from hotlap.kernels.opportunities import On, Opportunities, find
 from hotlap.kernels.show import opportunities as shown
 from hotlap.kernels.show import opportunities_page
@@ -63,7 +63,7 @@ def use(one: Case, calls: float, step: str = STEP, kernel: str = "kernel") -> Us
 
 def found(bundle: Bundle, weights: Mapping[str, float] = {}, needed: Sequence[Needed] = ()) -> Opportunities:
     rows = tables.rows(bundle)
-    return find(rows, needed or used.of_plan(bundle.run.plan).needed, ON, weights)
+    return find(rows, needed or usage.of_plan(bundle.run.plan).needed, ON, weights)
 
 
 USES = [use(NORM, 64, kernel="norm"), use(GEMM, 32), use(ADD, 64)]
@@ -139,7 +139,7 @@ def test_weights_decide_between_networks() -> None:
 
 def test_what_was_not_measured_is_said_with_its_share() -> None:
     lost = case("gemm", m=8192, n=8192, k=8192)
-    needed = [*used.of_plan(simulated_run(USES).run.plan).needed, Needed(STEP, "up", 10, lost)]
+    needed = [*usage.of_plan(simulated_run(USES).run.plan).needed, Needed(STEP, "up", 10, lost)]
     answer = found(simulated_run(USES), needed=needed)
     (missing,) = answer.missing
     assert (missing.kernel, missing.reason) == ("up", "not in the run's plan")
@@ -152,7 +152,7 @@ def test_what_was_not_measured_is_said_with_its_share() -> None:
 
 def test_without_an_expected_time_the_bound_stands_in_and_says_so() -> None:
     rows = [_without_expectation(row) for row in tables.rows(simulated_run(USES))]
-    answer = find(rows, used.of_plan(simulated_run(USES).run.plan).needed, ON)
+    answer = find(rows, usage.of_plan(simulated_run(USES).run.plan).needed, ON)
     gemm = next(one for one in answer.ranked if one.case.id == GEMM.id)
     assert gemm.against == "bound"
     assert gemm.win.s == pytest.approx(gemm.most_s)
@@ -162,7 +162,7 @@ def test_without_an_expected_time_the_bound_stands_in_and_says_so() -> None:
 
 def test_a_case_that_nothing_is_known_of_is_said() -> None:
     rows = [replace(row, gap=Gap(limit=Limit(kind="unknown"))) if row.case.id == ADD.id else row for row in tables.rows(simulated_run(USES))]
-    answer = find(rows, used.of_plan(simulated_run(USES).run.plan).needed, ON)
+    answer = find(rows, usage.of_plan(simulated_run(USES).run.plan).needed, ON)
     assert answer.unheld == [next(row.label for row in rows if row.case.id == ADD.id)]
     assert "nothing is known to hold it against" in shown.opportunities(answer, 200)
 
@@ -203,15 +203,15 @@ def test_signs_of_sizes_and_every_rule_has_words() -> None:
 
 
 def test_networks_of_the_table_weigh_a_plan_without_uses() -> None:
-    needed = used.chosen(Plan(name="bare"), ["llama-3-8b"]).needed
+    needed = usage.chosen(Plan(name="bare"), ["llama-3-8b"]).needed
     assert {one.step for one in needed} == {f"llama-3-8b {how} context=2048 tp=1" for how in ("prefill batch=1", "prefill batch=32", "decode batch=1", "decode batch=32")}
-    assert used.of_table("llama-3-8b") == needed
-    assert used.of_table("lama") == []
+    assert usage.of_table("llama-3-8b") == needed
+    assert usage.of_table("lama") == []
     assert {one.network for one in needed} == {"llama-3-8b"}
     with pytest.raises(InputError, match="says nothing of networks"):
-        used.chosen(Plan(name="bare"), [])
+        usage.chosen(Plan(name="bare"), [])
     with pytest.raises(InputError, match="there is no network 'lama'"):
-        used.chosen(Plan(name="bare"), ["lama"])
+        usage.chosen(Plan(name="bare"), ["lama"])
     with pytest.raises(InputError, match="no case of the run r1"):
         found(simulated_run([], cases=(ADD,)), needed=needed)
 
@@ -230,16 +230,16 @@ NETS = [
         ([], {"context": (2048,)}, [0, 1, 2]),  # of which resnet-50 has none
     ],
 )  # fmt: skip
-def test_of_the_plan_only_the_steps_that_are_run_so(names: Sequence[str], settings: used.Settings, places: Sequence[int]) -> None:
+def test_of_the_plan_only_the_steps_that_are_run_so(names: Sequence[str], settings: usage.Settings, places: Sequence[int]) -> None:
     plan = Plan(name="nets", cases=list(CASES), uses=NETS)
-    assert list(used.chosen(plan, names, settings).uses) == [NETS[place] for place in places]
+    assert list(usage.chosen(plan, names, settings).uses) == [NETS[place] for place in places]
 
 
 def test_steps_that_the_plan_lacks_come_from_the_table_or_are_refused() -> None:
     plan = Plan(name="nets", cases=list(CASES), uses=NETS)
     eight = {"phases": ("decode",), "batch": (4,), "tp": (8,)}
-    assert used.chosen(plan, ["llama-3-8b"], eight) == used.steps(["llama-3-8b"], eight)
-    both = used.chosen(plan, ["llama-3-8b", "bert-large"], {"phases": ("decode",), "batch": (8,)})
+    assert usage.chosen(plan, ["llama-3-8b"], eight) == usage.steps(["llama-3-8b"], eight)
+    both = usage.chosen(plan, ["llama-3-8b", "bert-large"], {"phases": ("decode",), "batch": (8,)})
     assert {step.partition(" ")[0] for step in both.steps} == {"llama-3-8b"}
     assert "bert-large has no phase decode" in both.left_out[0]
     for names, settings, told in (
@@ -247,7 +247,7 @@ def test_steps_that_the_plan_lacks_come_from_the_table_or_are_refused() -> None:
         (["mine.py:net"], {"phases": ("forward",)}, "no such step with phase forward; its steps: mine.py:net forward"),
     ):
         with pytest.raises(InputError, match=told):
-            used.chosen(plan, names, settings)
+            usage.chosen(plan, names, settings)
 
 
 def test_what_cannot_be_of_the_steps_asked_for_is_said() -> None:
@@ -270,7 +270,7 @@ def test_the_page_and_the_text_say_the_same() -> None:
 def test_the_uses_survive_a_plan_file(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text(plans.text(Plan(name="p", cases=list(CASES), uses=USES)), encoding="utf-8")
-    assert [one.calls for one in used.of_plan(plans.load(str(file))).needed] == [64, 32, 64]
+    assert [one.calls for one in usage.of_plan(plans.load(str(file))).needed] == [64, 32, 64]
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from hotlap.core.record import Device
 from hotlap.core.show import bands, report
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import chunks
+from hotlap.stress import session
 from hotlap.stress import show as stress
 from hotlap.stress import show_page as stress_page
-from hotlap.stress import soak
 from hotlap.stress import verdict as judging
 from hotlap.stress.cli import View
 from hotlap.stress.record import Line, Phase, Profile, Tick
@@ -34,7 +34,7 @@ FAULTS = "flip=0.01&throttle=0.2@5min&reason=hardware_thermal"
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
-    return soak.run(PROFILE, soak.StressOptions(target=f"simulated:h200-sxm?{FAULTS}", home=tmp_path), lambda _device, _line: None)
+    return session.run(PROFILE, session.StressOptions(target=f"simulated:h200-sxm?{FAULTS}", home=tmp_path), lambda _device, _line: None)
 
 
 def judged(path: Path) -> judging.Judged:
@@ -65,8 +65,8 @@ def test_of_many_devices_those_that_fail_are_named_and_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
-    options = soak.StressOptions(target="simulated:h200-sxm?count=5&slow=0.3@1,3", device="all", home=tmp_path)
-    path = soak.run(replace(PROFILE, seconds=120.0), options, lambda _device, _line: None)
+    options = session.StressOptions(target="simulated:h200-sxm?count=5&slow=0.3@1,3", device="all", home=tmp_path)
+    path = session.run(replace(PROFILE, seconds=120.0), options, lambda _device, _line: None)
     page = report.page([bundles.load(path)])
     assert "2 of 5 devices: behind its peers (simulated:1, simulated:3)." in page
     assert page.index("<h3>simulated:3 ") < page.index("<summary>simulated:0 ")
@@ -91,7 +91,7 @@ def test_operations_of_integers_are_no_flop() -> None:
 def test_readings_and_levels_draw_the_same_extremes(run: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     monkeypatch.setattr(bundles, "LOG_BYTES", 60_000)
-    long = soak.run(PROFILE, soak.StressOptions(target=f"simulated:h200-sxm?{FAULTS}", home=tmp_path / "long"), lambda _device, _line: None)
+    long = session.run(PROFILE, session.StressOptions(target=f"simulated:h200-sxm?{FAULTS}", home=tmp_path / "long"), lambda _device, _line: None)
     assert chunks.stored(long, "levels")
     plain, levels = (stress_page.bands(judged(path).bundle) for path in (run, long))
     for key in (key for key in plain if key[1] in ("power_w", "temperature_c", "clock_hz.sm")):
@@ -156,8 +156,8 @@ def test_the_printed_verdict_and_the_plain_log(
 ) -> None:
     monkeypatch.setattr(runs.secrets, "randbits", lambda _bits: 7)
     said: list[tuple[Device, Line]] = []
-    options = soak.StressOptions(target=f"simulated:h200-sxm?{FAULTS}&mute=power_w@9min&seed=3&pcie_width=4@8min", home=tmp_path)
-    path = soak.run(PROFILE, options, lambda device, line: said.append((device, line)))
+    options = session.StressOptions(target=f"simulated:h200-sxm?{FAULTS}&mute=power_w@9min&seed=3&pcie_width=4@8min", home=tmp_path)
+    path = session.run(PROFILE, options, lambda device, line: said.append((device, line)))
     found = judged(path)
     for width in (80, 120):
         text = stress.report(found.verdict, stress.devices(found), width)

@@ -19,23 +19,23 @@ KINDS = ("markdown", "annotations", "codequality", "metrics", "junit")
 STDOUT = "-"
 
 
-class Report(NamedTuple):
+class RequestedReport(NamedTuple):
     """One that was asked for."""
 
     kind: str
     file: str  # "-" is standard output
 
 
-def read(args: argparse.Namespace) -> list[Report]:
+def read(args: argparse.Namespace) -> list[RequestedReport]:
     """What --report and --junit ask for. Raises InputError."""
-    asked = [Report("junit", args.junit)] if args.junit else []
+    asked = [RequestedReport("junit", args.junit)] if args.junit else []
     for text in args.report:
         kind, sign, file = text.partition("=")
         if kind not in KINDS:
             raise InputError(f"--report: there is no kind '{kind}'; {nearest(kind, KINDS)}, as in --report markdown=summary.md")
         if not sign or not file:
             raise InputError(f"--report {kind} needs a file, as in --report {kind}=FILE; '-' is standard output")
-        asked.append(Report(kind, file))
+        asked.append(RequestedReport(kind, file))
     for one in asked:
         if one.file != STDOUT:
             terminal.writable(Path(one.file))
@@ -45,9 +45,9 @@ def read(args: argparse.Namespace) -> list[Report]:
 
 
 @contextmanager
-def shielded(asked: Sequence[Report]) -> Iterator[None]:
+def shielded(asked: Sequence[RequestedReport]) -> Iterator[None]:
     """Where annotations go to standard output, GitHub's runner reads it: meanwhile it takes nothing that a name holds for a command."""
-    if Report("annotations", STDOUT) not in asked:
+    if RequestedReport("annotations", STDOUT) not in asked:
         yield
         return
     token = secrets.token_hex(16)
@@ -58,7 +58,7 @@ def shielded(asked: Sequence[Report]) -> Iterator[None]:
         print(f"::{token}::", flush=True)
 
 
-def write(asked: Sequence[Report], judged: Sequence[Judgement], plan: str) -> None:
+def write(asked: Sequence[RequestedReport], judged: Sequence[Judgement], plan: str) -> None:
     """Each in its file; Markdown is added, since a step's summary may have begun. `plan`: its file, where it is report."""
     for report in asked:
         text = _text(report.kind, judged, plan)
@@ -77,7 +77,7 @@ def _text(kind: str, judged: Sequence[Judgement], plan: str) -> str:
         return ci.metrics(judged)
     if kind == "junit":
         return junit.junit(judged)
-    place = ci.Place(plan, _lines(plan, judged)) if Path(plan).is_file() else ci.Place()
+    place = ci.PlanFile(plan, _lines(plan, judged)) if Path(plan).is_file() else ci.PlanFile()
     return ci.workflow_commands(judged, place) if kind == "annotations" else ci.codequality(judged, place)
 
 

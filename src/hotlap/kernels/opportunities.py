@@ -18,7 +18,7 @@ from hotlap.core.model import expect
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Case, Gap, Readings, Record, Row
 from hotlap.kernels import numbers, signs
-from hotlap.kernels.coverage.used import Needed, network_of
+from hotlap.kernels.coverage.usage import Needed, network_of
 from hotlap.kernels.numbers import Span, seconds, span, stands
 from hotlap.kernels.similar import Peer, similar
 

@@ -18,13 +18,13 @@ from hotlap.core.analysis.compare import ComparedSide
 from hotlap.core.analysis.matching import Unit
 from hotlap.core.model.ceilings import seconds
 from hotlap.core.record import Case, Comparison, Difference, OnDevice, Record, Result
-from hotlap.core.stats import few, several
+from hotlap.core.stats import multiple_testing, pooled_t
 from hotlap.core.stats.drift import allowed
 from hotlap.core.stats.ratio import Ratio, allowing, beyond, ratio, verdict
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.store.sides import REVISIONS
-from hotlap.kernels.coverage import used
-from hotlap.kernels.coverage.used import Needed
+from hotlap.kernels.coverage import usage
+from hotlap.kernels.coverage.usage import Needed
 from hotlap.kernels.track import Cost, costs, shares
 
 Kind = Literal["broken", "slower", "missing", "fixed", "new", "faster", "inconclusive", "same", "not run"]
@@ -94,11 +94,11 @@ def release(
     (a_name, a_runs), (b_name, b_runs) = a, b
     left, right = comparing.sides(a_runs), comparing.sides(b_runs)
     compared = _with_few(comparing.compare(a_runs, b_runs, gate), left, right)
-    calls = used.of_plans((one.run.plan for one in (*a_runs, *b_runs)), network) or list(table)
-    by_work = used.by_work(calls)
+    calls = usage.of_plans((one.run.plan for one in (*a_runs, *b_runs)), network) or list(table)
+    by_work = usage.by_work(calls)
     kernels = [
-        _kernel(one, left.get(one.case.id), right.get(one.case.id), by_work.get(used.work_of(one.case), []))
-        for one in compared if not network or used.work_of(one.case) in by_work
+        _kernel(one, left.get(one.case.id), right.get(one.case.id), by_work.get(usage.work_of(one.case), []))
+        for one in compared if not network or usage.work_of(one.case) in by_work
     ]
     broken = {one.comparison.case.id for one in kernels if one.kind == "broken"}
     ends = tuple(_revision(runs) for runs in (a_runs, b_runs))
@@ -127,7 +127,7 @@ def _with_few(compared: Sequence[Comparison], left: Mapping[str, ComparedSide], 
         if one.answer == "inconclusive" and (found := _normal(one, left[one.case.id], right[one.case.id]))
     }
     chances = [seen[one.case.id].p if one.case.id in seen else one.p for one in compared]
-    adjusted = several.benjamini_hochberg(chances)
+    adjusted = multiple_testing.benjamini_hochberg(chances)
     return [_retold(one, seen[one.case.id], q) if one.case.id in seen else one for one, q in zip(compared, adjusted, strict=True)]
 
 
@@ -143,8 +143,8 @@ def _normal(comparison: Comparison, a: ComparedSide, b: ComparedSide) -> Ratio |
 
 def _by_replicates(a: ComparedSide, b: ComparedSide, lower: bool) -> Ratio | None:
     x, y = ([statistics.median(values) for values in side.units.values()] for side in (a, b))
-    if min(len(x), len(y)) >= few.FEWEST:
-        return few.pooled_t_ratio(y, x) if lower else few.pooled_t_ratio(x, y)
+    if min(len(x), len(y)) >= pooled_t.FEWEST:
+        return pooled_t.pooled_t_ratio(y, x) if lower else pooled_t.pooled_t_ratio(x, y)
     x, y = a.values, b.values
     return ratio(y, x, assume="normal") if lower else ratio(x, y, assume="normal")
 
@@ -228,7 +228,8 @@ def _sums(
         a, b = (_whole(side, known) for side in (left, right)) if known else ([], [])
         if a and b:
             ours, theirs = ([statistics.median(one) for one in side] for side in (a, b))
-            seen = few.pooled_t_ratio(ours, theirs) or ratio([v for one in a for v in one], [v for one in b for v in one], assume="normal")
+            rounds = ([v for one in side for v in one] for side in (a, b))
+            seen = pooled_t.pooled_t_ratio(ours, theirs) or ratio(*rounds, assume="normal")
             a_s, b_s = (statistics.median(v for one in side for v in one) for side in (a, b))
             low, high = (None if end is None else a_s * (end - 1) for end in (seen.low, seen.high))
             sums.append(KernelSum(step=step, kernels=len(known), of=len(members), a_s=a_s, b_s=b_s, low_s=low, high_s=high))

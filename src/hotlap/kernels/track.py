@@ -18,8 +18,8 @@ from hotlap.core.model.ceilings import seconds
 from hotlap.core.record import Case, Change, Difference, Record, Result, RunRecord
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.store.sides import REVISIONS
-from hotlap.kernels.coverage import used
-from hotlap.kernels.coverage.used import Needed
+from hotlap.kernels.coverage import usage
+from hotlap.kernels.coverage.usage import Needed
 
 LEVEL = 20  # points at most that make the level at the beginning and the end of a life
 GROWN, NOTABLE = 2.0, 0.05  # times by which an error must have grown, and the share of its tolerance it must have reached
@@ -148,11 +148,11 @@ def track(
     by those uses, else by `table`. `gate`: the smallest change to report, as a share."""
     seen = _Seen()
     by_place = history.by_place(bundles, where, gate, seen)
-    calls = used.of_plans((run.plan for run in seen.runs.values()), network) or list(table)
-    by_work = used.by_work(calls)
-    lives = [_life(series, seen, key, by_work.get(used.work_of(series.case), [])) for key, series in by_place.items()]
+    calls = usage.of_plans((run.plan for run in seen.runs.values()), network) or list(table)
+    by_work = usage.by_work(calls)
+    lives = [_life(series, seen, key, by_work.get(usage.work_of(series.case), [])) for key, series in by_place.items()]
     if network:
-        lives = [one for one in lives if used.work_of(one.series.case) in by_work]
+        lives = [one for one in lives if usage.work_of(one.series.case) in by_work]
     never = [_never(kept) for key, kept in seen.results.items() if key not in by_place]
     return Tracked(lives=lives, never=never, totals=_totals(lives, calls), runs=len(seen.runs), kernels=len(lives))
 

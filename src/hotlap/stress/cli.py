@@ -23,11 +23,11 @@ from hotlap.core.store import baselines, paths, select
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
 from hotlap.stress import record as stress
+from hotlap.stress import session
 from hotlap.stress import show as shown
-from hotlap.stress import soak
 from hotlap.stress import verdict as judging
 from hotlap.stress.record import Happened, Line, Mismatch, Profile, Tick
-from hotlap.stress.verdict import Judged
+from hotlap.stress.verdict import StressRun
 
 EXIT_CODES = {"pass": 0, "fail": 1}
 LOG_S, DRAW_S, KEPT = 10.0, 0.5, 600
@@ -75,20 +75,20 @@ def run(args: argparse.Namespace) -> int:
     else:
         view = View(sys.stderr)
         if args.resume:
-            path = soak.resume(_one(args.resume), view)
+            path = session.resume(_one(args.resume), view)
         else:
             profile = _profile(args)
             profile = replace(profile, allowed={**profile.allowed, **allowed})
             options = _options(args, home)
             view.begin(profile)
-            path = soak.run(profile, options, view)
+            path = session.run(profile, options, view)
         view.end()
     return _show(path, args, (own, allowed), good)
 
 
-def _options(args: argparse.Namespace, home: Path) -> soak.StressOptions:
+def _options(args: argparse.Namespace, home: Path) -> session.StressOptions:
     labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
-    return soak.StressOptions(args.target, args.device, tuple(labels.items()), home, _rate(args.readings), _time(args.hung, 60.0))
+    return session.StressOptions(args.target, args.device, tuple(labels.items()), home, _rate(args.readings), _time(args.hung, 60.0))
 
 
 MEASURING = ("profile", "seconds", "target", "device", "label", "power", "temperature", "max_power", "max_temperature", "readings", "hung")
@@ -165,7 +165,7 @@ def _profile(args: argparse.Namespace) -> Profile:
     return replace(profile, **given, phases=[replace(one, seconds=one.seconds * share) for one in profile.phases])
 
 
-def _judged(path: Path, own: Path | None, allowed: dict[str, float] | None = None) -> Judged:
+def _judged(path: Path, own: Path | None, allowed: dict[str, float] | None = None) -> StressRun:
     bundle = bundles.load(path)
     found = judging.of(bundle, own, allowed)
     if found is None:
@@ -175,7 +175,7 @@ def _judged(path: Path, own: Path | None, allowed: dict[str, float] | None = Non
     return found
 
 
-def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str, float]], good: Judged | None) -> int:
+def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str, float]], good: StressRun | None) -> int:
     judged = _judged(path, *how)
     run = judged.bundle.run
     if good:
@@ -256,7 +256,7 @@ class View:
 
     def _left(self) -> str:
         spans = [
-            soak.loaded_s(ticks[-1:]) if len(ticks) < 2 else ticks[-1].time_s - ticks[0].time_s for ticks in self.ticks.values() if ticks
+            session.loaded_s(ticks[-1:]) if len(ticks) < 2 else ticks[-1].time_s - ticks[0].time_s for ticks in self.ticks.values() if ticks
         ]
         if self.profile is None or not spans:
             return "starting"

@@ -15,7 +15,7 @@ from hotlap.core.stats.energy import Energy
 from hotlap.core.units import percent, show
 from hotlap.stress.record import ALLOWED, FILE, Tick
 from hotlap.stress.throughput import Rate
-from hotlap.stress.verdict import DeviceVerdict, Judged, Skew, StressVerdict, span
+from hotlap.stress.verdict import DeviceVerdict, Skew, StressRun, StressVerdict, span
 
 PHASES = {"products": "GEMM"}
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -112,7 +112,7 @@ def rows(
     return layout.fitted(columns, width, ("", "throttled", "clock")).lines(False)
 
 
-def report_of(judged: Judged, width: int = 100, color: bool = False) -> str:
+def report_of(judged: StressRun, width: int = 100, color: bool = False) -> str:
     """`report` of a run that was read, with the energy of each device."""
     return report(judged.verdict, devices(judged), width, color, telemetry.energies(judged.bundle))
 
@@ -327,13 +327,13 @@ def rate_columns(rates: Sequence[Rate]) -> list[Column]:
     return columns
 
 
-def devices(judged: Judged) -> dict[str, Device]:
+def devices(judged: StressRun) -> dict[str, Device]:
     """The devices of the run by their keys."""
     run = judged.bundle.run
     return {d.key: d for d in run.machine.devices if d.key in run.devices}
 
 
-def torn(judged: Judged) -> list[str]:
+def torn(judged: StressRun) -> list[str]:
     """A warning where lines could not be read."""
     n = judged.torn
     return [f"{words.counted(n, 'line')} of {FILE} could not be read: torn"] if n else []

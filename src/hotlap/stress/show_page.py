@@ -18,7 +18,7 @@ from hotlap.core.store.bundle import Bundle
 from hotlap.stress import show as stress
 from hotlap.stress.record import Tick
 from hotlap.stress.throughput import Rate
-from hotlap.stress.verdict import DeviceVerdict, Judged, StressVerdict, span
+from hotlap.stress.verdict import DeviceVerdict, StressRun, StressVerdict, span
 
 Floats = NDArray[np.float64]
 DRAWN = (  # sensors, the first that is there; unit, name, whether the axis begins at zero
@@ -30,7 +30,7 @@ ALWAYS = 4  # columns of the table of rates after the first that are shown even 
 LANE, FULL = 24.0, 0.25  # of the throughput chart: height in pixels, and room above a kind's fastest, where its line is
 
 
-def lead(judged: Judged) -> str:
+def lead(judged: StressRun) -> str:
     """The verdict in a sentence, then findings with what to do: of devices that fail first, and each but once."""
     verdict, known = judged.verdict, stress.devices(judged)
     items, actions = list[str](), dict[str, list[str]]()
@@ -65,7 +65,7 @@ def _findings(verdict: StressVerdict, known: Mapping[str, Device]) -> list[tuple
     return sorted(by.items(), key=lambda pair: ("error", "warning", "info").index(pair[0][0]))
 
 
-def _span(judged: Judged) -> str:
+def _span(judged: StressRun) -> str:
     """How many devices, how long they were under load, and the energy that it took."""
     seconds = [one.figures.get("seconds", 0.0) for one in judged.verdict.devices]
     spent = [one.joules for one in telemetry.energies(judged.bundle).values() if one.joules]
@@ -75,7 +75,7 @@ def _span(judged: Judged) -> str:
     return " · ".join(filter(None, (words.counted(len(seconds), "device"), load, energy)))
 
 
-def section(judged: Judged) -> str:
+def section(judged: StressRun) -> str:
     """Per device, the worst first: what it did, rates by kind of unit, wrong results, and charts. Of many, those that pass unfold."""
     drawable, known, spent = bands(judged.bundle), stress.devices(judged), telemetry.energies(judged.bundle)
     several, folded = len(judged.verdict.devices) > 1, stress.passing(judged.verdict)
@@ -96,12 +96,12 @@ def section(judged: Judged) -> str:
     return "".join([*parts, *together, *budgets])
 
 
-def _overview(judged: Judged, known: Mapping[str, Device]) -> str:
+def _overview(judged: StressRun, known: Mapping[str, Device]) -> str:
     """A row per device, the worst first."""
     return html(Table(stress.device_columns(stress.worst_first(judged.verdict), known)))
 
 
-def notices(judged: Judged) -> str:
+def notices(judged: StressRun) -> str:
     """What the verdict does not rest on: sensors that were not read, work that was not done, figures that nothing is known for."""
     by_text: dict[str, list[str]] = {}
     known = stress.devices(judged)

@@ -23,7 +23,7 @@ from hotlap.stress import throughput as speed
 from hotlap.stress.record import ALLOWED, FILE, SETUP, Happened, Line, Mismatch, Profile, Tick, read
 from hotlap.stress.throughput import Rate
 
-__all__ = ["Budgets", "DeviceVerdict", "Judged", "StressVerdict", "catalogue", "hold", "judge", "of"]
+__all__ = ["Budgets", "DeviceVerdict", "StressRun", "StressVerdict", "catalogue", "hold", "judge", "of"]
 
 BEHIND = 0.05  # of the peers' median throughput, or of a reference run's: too much
 DEFAULT = Budgets()
@@ -100,7 +100,7 @@ def skew(lines: Sequence[Line]) -> Skew | None:
 
 
 @dataclass(frozen=True)
-class Judged:
+class StressRun:
     """A stress run that was read, and its verdict."""
 
     bundle: Bundle
@@ -115,7 +115,7 @@ class _Kept(Record, frozen=True, kw_only=True):
     profile: Profile
 
 
-def of(bundle: Bundle, own: Path | None = None, allowed: Mapping[str, float] | None = None) -> Judged | None:
+def of(bundle: Bundle, own: Path | None = None, allowed: Mapping[str, float] | None = None) -> StressRun | None:
     """The verdict of a bundle, a folder or a zip; None where it holds no stress run. `own`: a user's catalogue. `allowed`: violation
     budgets instead of those that the run was begun with."""
     data = _file(bundle.path, FILE)
@@ -127,7 +127,7 @@ def of(bundle: Bundle, own: Path | None = None, allowed: Mapping[str, float] | N
     except msgspec.DecodeError:  # of an older Hotlap, or lost: the usual ones
         kept = {}
     given = {name: value for name, value in {**kept, **(allowed or {})}.items() if name in ALLOWED}
-    return Judged(bundle, lines, torn, judge(bundle.run, lines, bundle.readings, Budgets(**given), own, bundle.path))
+    return StressRun(bundle, lines, torn, judge(bundle.run, lines, bundle.readings, Budgets(**given), own, bundle.path))
 
 
 def _file(path: Path, name: str) -> bytes | None:

@@ -10,7 +10,7 @@ from judging import CHASE, COPY, GEMM, NAMED, make
 from msgspec.structs import replace
 
 from hotlap.core.record import Case, Check, Use
-from hotlap.core.stats import few
+from hotlap.core.stats import pooled_t
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import find
 from hotlap.kernels.release import Release, release
@@ -46,7 +46,7 @@ def held(a: list[Bundle], b: list[Bundle], **options: Any) -> Release:
 
 
 def test_few_values_by_students_t() -> None:
-    found = few.pooled_t_ratio([1.0, 1.0, 1.02], [1.5, 1.52, 1.49])
+    found = pooled_t.pooled_t_ratio([1.0, 1.0, 1.02], [1.5, 1.52, 1.49])
     assert found is not None
     assert found.ratio == pytest.approx(1.4933, rel=1e-3)
     assert found.low is not None
@@ -55,8 +55,8 @@ def test_few_values_by_students_t() -> None:
     logs = [np.log([1.0, 1.0, 1.02]), np.log([1.5, 1.52, 1.49])]
     error = np.sqrt((logs[0].var(ddof=1) + logs[1].var(ddof=1)) / 2 * (2 / 3))
     assert np.log(found.high / found.low) / 2 == pytest.approx(2.776 * error, rel=1e-3)
-    assert few.pooled_t_ratio([1.0], [1.0, 1.1]) is None
-    assert few.pooled_t_ratio([1.0, 0.0], [1.0, 1.1]) is None
+    assert pooled_t.pooled_t_ratio([1.0], [1.0, 1.1]) is None
+    assert pooled_t.pooled_t_ratio([1.0, 0.0], [1.0, 1.1]) is None
 
 
 @pytest.mark.slow("hundreds of comparisons")

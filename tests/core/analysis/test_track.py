@@ -11,7 +11,7 @@ from hotlap.core.analysis import revisions
 from hotlap.core.analysis.history import history
 from hotlap.core.record import Check, Use
 from hotlap.core.store.bundle import Bundle
-from hotlap.kernels.coverage.used import Needed
+from hotlap.kernels.coverage.usage import Needed
 from hotlap.kernels.show import track as shown
 from hotlap.kernels.show import track_page
 from hotlap.kernels.track import track

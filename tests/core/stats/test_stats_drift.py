@@ -78,9 +78,9 @@ def test_an_allowance_adds_in_quadrature_and_widens_both_intervals() -> None:
     for end in ("low", "high"):
         own = math.log(getattr(plain, end) / plain.ratio)
         assert math.log(getattr(wide, end) / wide.ratio) == pytest.approx(math.copysign(math.hypot(own, math.log1p(0.03)), own))
-    assert wide.inner_low is not None
+    assert wide.low_90 is not None
     assert wide.low is not None
-    assert wide.low < wide.inner_low
+    assert wide.low < wide.low_90
     assert wide.p is not None
     assert plain.p is not None
     assert wide.p > plain.p

@@ -19,7 +19,7 @@ A = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 100.9, 99.1, 100.0]
 
 def held(**fields: object) -> Ratio:
     """A ratio as it might be found: 1.03, interval 1.02 to 1.04."""
-    base = {"ratio": 1.03, "low": 1.02, "high": 1.04, "inner_low": 1.021, "inner_high": 1.039, "p": 0.001, "confidence": 0.95, "n_a": 10, "n_b": 10}
+    base = {"ratio": 1.03, "low": 1.02, "high": 1.04, "low_90": 1.021, "high_90": 1.039, "p": 0.001, "confidence": 0.95, "n_a": 10, "n_b": 10}
     return Ratio(**{**base, **fields})  # type: ignore[arg-type]
 
 
@@ -97,7 +97,7 @@ def test_units_do_not_matter_and_a_factor_multiplies(unit: float, factor: float)
     rng = np.random.default_rng(8)
     a, b = (np.exp(0.02 * rng.normal(size=9)) for _ in "AB")
     plain, scaled = ratio(a, b, paired=True), ratio(a * unit, b * unit * factor, paired=True)
-    for name in ("ratio", "low", "high", "inner_low", "inner_high"):
+    for name in ("ratio", "low", "high", "low_90", "high_90"):
         assert getattr(scaled, name) == pytest.approx(getattr(plain, name) * factor, rel=1e-6)
 
 
@@ -277,10 +277,10 @@ def test_larger_needs_the_test_and_the_gate() -> None:
 
 
 def test_smaller_and_same() -> None:
-    down = held(ratio=1 / 1.03, low=1 / 1.04, high=1 / 1.02, inner_low=1 / 1.039, inner_high=1 / 1.021)
+    down = held(ratio=1 / 1.03, low=1 / 1.04, high=1 / 1.02, low_90=1 / 1.039, high_90=1 / 1.021)
     assert verdict(down) == "smaller"
     assert verdict(down, margin=0.05) == "same"
-    equal = held(ratio=1.0, low=0.985, high=1.015, inner_low=0.99, inner_high=1.01, p=0.9)
+    equal = held(ratio=1.0, low=0.985, high=1.015, low_90=0.99, high_90=1.01, p=0.9)
     assert verdict(equal) == "same"
     assert verdict(equal, margin=0.01) == "inconclusive"
     assert verdict(equal, margin=0) == "inconclusive"

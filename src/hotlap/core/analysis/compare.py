@@ -36,7 +36,7 @@ from hotlap.core.record import (
     Turns,
     identity,
 )
-from hotlap.core.stats import several
+from hotlap.core.stats import multiple_testing
 from hotlap.core.stats.components import components
 from hotlap.core.stats.drift import Drift
 from hotlap.core.stats.ratio import Ratio, significant, verdict
@@ -152,8 +152,8 @@ def weigh(
     """An answer for each pair of sides, at one error rate over all of them; `found` is what differs between their environments,
     `between` what the level may have done from one side to the other."""
     weighed = [_weighed(x, y, gate, between) for x, y in pairs]
-    adjusted = several.benjamini_hochberg([one.base.p for one in weighed])
-    by_device = iter(several.benjamini_hochberg([part.beside.p for one in weighed for part in one.parts]))  # a family of its own
+    adjusted = multiple_testing.benjamini_hochberg([one.base.p for one in weighed])
+    by_device = iter(multiple_testing.benjamini_hochberg([part.beside.p for one in weighed for part in one.parts]))  # a family of its own
     weighed = [one.with_devices([next(by_device) for _ in one.parts]) for one in weighed]
     return [_answered(one, q, forced, differences) for one, q in zip(weighed, adjusted, strict=True)]
 

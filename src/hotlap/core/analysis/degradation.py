@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hotlap.core.analysis.series import Point, Series, Trend
-from hotlap.core.stats import several
+from hotlap.core.stats import multiple_testing
 from hotlap.core.stats.degradation import FEWEST_PEERS, VERDICTS, Trends, trends, verdicts
 from hotlap.core.stats.slope import DAY_S
 
@@ -27,7 +27,7 @@ def with_trends(all_series: Sequence[Series]) -> list[Series]:
     known: dict[int, Trend] = {}
     for members in groups.values():
         known.update(zip(members, _together([all_series[place] for place in members]), strict=True))
-    adjusted = several.benjamini_hochberg([None if math.isnan(one.p) else one.p for one in known.values()])
+    adjusted = multiple_testing.benjamini_hochberg([None if math.isnan(one.p) else one.p for one in known.values()])
     named = {place: _named(one, q) for (place, one), q in zip(known.items(), adjusted, strict=True) if q is not None}
     return [replace(one, trend=named.get(place)) for place, one in enumerate(all_series)]
 

@@ -28,7 +28,7 @@ from hotlap.core.analysis.matching import FEWEST_RUNS
 from hotlap.core.analysis.standards import unmeasured
 from hotlap.core.errors import InputError
 from hotlap.core.record import Baseline, Device, Machine, Plan, Reference, Row, Verdict, identity, machine_class
-from hotlap.core.stats import several
+from hotlap.core.stats import multiple_testing
 from hotlap.core.stats.drift import FEWEST_DAYS, NORMAL, allowed
 from hotlap.core.stats.ratio import beyond, ratio
 from hotlap.core.stats.series import MAD_TO_SD
@@ -171,7 +171,7 @@ def _spread(logs: Sequence[float]) -> float:
 def decided(answers: Sequence[ReferenceRatio | Verdict], name: str, gate: float) -> list[Verdict]:
     """A loss fails when its whole interval is beyond the gate and it is not chance over all cases; a case passes when a loss would have
     been seen."""
-    adjusted = several.benjamini_hochberg([one.p if isinstance(one, ReferenceRatio) else None for one in answers])
+    adjusted = multiple_testing.benjamini_hochberg([one.p if isinstance(one, ReferenceRatio) else None for one in answers])
     return [one if isinstance(one, Verdict) else _decided(one, q, name, gate) for one, q in zip(answers, adjusted, strict=True)]
 
 

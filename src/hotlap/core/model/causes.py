@@ -239,13 +239,13 @@ def _resource(seen: GapInputs) -> NamedCause | None:
     if seen.against == "ceiling":
         return None
     ceilings, wanted = seen.context.ceilings, demand(seen.case, seen.asked, seen.context.spec, mixed=True)
-    parts = {key: amount / rate / seen.seconds for key, amount in wanted.items() if (rate := ceilings.others(key, seen.case))}
+    parts = {key: amount / rate / seen.seconds for key, amount in wanted.items() if (rate := ceilings.best_of_other_cases(key, seen.case))}
     parts = {key: part for key, part in parts.items() if SETS_PACE <= part <= FASTER}  # else the others say nothing of it
     if not parts:
         return None
     key, part = max(parts.items(), key=lambda item: item[1])
     cause = "arithmetic" if key.startswith("compute") else "bandwidth"
-    numbers = {"rate": ceilings.others(key, seen.case) or 0.0, "time_share": min(part, 1.0)}
+    numbers = {"rate": ceilings.best_of_other_cases(key, seen.case) or 0.0, "time_share": min(part, 1.0)}
     if cause == LIMITERS.get(seen.limit.limiter):  # what sets the limit also sets the pace: no other case comes nearer to it
         return NamedCause(cause, "nearest", numbers | _ruled_out(seen), {"resource": key})
     return NamedCause(cause, "resource", numbers, {"resource": key})

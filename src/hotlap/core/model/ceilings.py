@@ -32,7 +32,7 @@ class Ceilings:
         rates = self.by_case.get(key, {})
         return max(rates.values()) if rates.keys() - {case.id} else None
 
-    def others(self, key: str, case: Case) -> float | None:
+    def best_of_other_cases(self, key: str, case: Case) -> float | None:
         """The best rate of all other cases."""
         return max((rate for id_, rate in self.by_case.get(key, {}).items() if id_ != case.id), default=None)
 

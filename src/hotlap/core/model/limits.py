@@ -24,12 +24,12 @@ REPORTED_UNITS = ("NVIDIA", "AMD")  # their drivers count SMs and CUs as the tab
 
 @dataclass(frozen=True)
 class LimitPart:
-    """One term of a limit in seconds. `proven`: nothing can be faster."""
+    """One term of a limit in seconds. `is_hard_bound`: nothing can be faster."""
 
     name: str
     limiter: str
     seconds: float
-    proven: bool
+    is_hard_bound: bool
     terms: tuple[Term, ...]
     notes: tuple[Notice, ...] = ()
 
@@ -105,16 +105,16 @@ def _roofline(case: Case, asked: Work, spec: Spec) -> Limit:
 
 
 def _join(parts: list[LimitPart], left_out: list[Notice], spec: Spec) -> Limit:
-    """The longest part sets the limit; it is a bound if that part is proven."""
+    """The longest part sets the limit; it is a bound if that part is a hard one."""
     longest = max(parts, key=lambda p: p.seconds)
-    proven = [p.seconds for p in parts if p.proven and p.seconds > 0]
+    hard = [p.seconds for p in parts if p.is_hard_bound and p.seconds > 0]
     made_of = [
         Notice("limit_part", f"{p.name}: {show(p.seconds, 's')} of {show(longest.seconds, 's')}")
         for p in sorted(parts, key=lambda p: -p.seconds)
     ]
     return Limit(
-        kind="bound" if longest.proven else "expected", bound_s=max(proven) if proven else None,
-        expected_s=None if longest.proven else longest.seconds, clock_hz=spec.clock_max_hz, limiter=longest.limiter,
+        kind="bound" if longest.is_hard_bound else "expected", bound_s=max(hard) if hard else None,
+        expected_s=None if longest.is_hard_bound else longest.seconds, clock_hz=spec.clock_max_hz, limiter=longest.limiter,
         notes=made_of + [note for p in parts for note in p.notes] + left_out, provenance=[t for p in parts for t in p.terms],
     )
 
@@ -131,12 +131,12 @@ def _arithmetic(asked: Work, spec: Spec) -> LimitPart | str:
         rate = per_clock(spec, unit)
         if rate is None:
             return f"no published rate of {unit} on {spec.name}"
-        clock, proven = spec.clock_max_hz, spec.clock_proven
+        clock, is_hard_bound = spec.clock_max_hz, spec.clock_proven
         if clock is None:
-            clock, proven = spec.clock_for_peak_hz, False
+            clock, is_hard_bound = spec.clock_for_peak_hz, False
         if clock is None or spec.compute_units is None:
             return f"no published {'clock' if clock is None else 'number of units'} of {spec.name}"
-        parts.append(_operations(rate, count, clock, proven, spec))
+        parts.append(_operations(rate, count, clock, is_hard_bound, spec))
     return max(parts, key=lambda p: p.seconds) if parts else "no operations are counted"
 
 
@@ -156,7 +156,7 @@ def operation_unit(unit: str) -> str:
     return "OP" if ".int" in unit else "FLOP"
 
 
-def _operations(per_clock_rate: tuple[str, float], count: float, clock_hz: float, proven: bool, spec: Spec) -> LimitPart:
+def _operations(per_clock_rate: tuple[str, float], count: float, clock_hz: float, is_hard_bound: bool, spec: Spec) -> LimitPart:
     unit, rate = per_clock_rate
     assert spec.compute_units is not None
     peak, flop = spec.compute_units * rate * clock_hz, operation_unit(unit)
@@ -169,8 +169,8 @@ def _operations(per_clock_rate: tuple[str, float], count: float, clock_hz: float
         ),
         Term(name="clock", value=clock_hz, unit="Hz", source=clock_source),
     )
-    notes = () if proven else (Notice("not_proven", f"expected, not bound: {clock_source}"),)
-    return LimitPart("arithmetic", "arithmetic unit", count / peak, proven, terms, notes)
+    notes = () if is_hard_bound else (Notice("not_proven", f"expected, not bound: {clock_source}"),)
+    return LimitPart("arithmetic", "arithmetic unit", count / peak, is_hard_bound, terms, notes)
 
 
 # ---------------------------------------------------------------- memory

@@ -24,7 +24,7 @@ LEVELS: Mapping[State, str] = {"fail": "error", "invalid": "error", "error": "er
 SEVERITIES = {"error": "major", "warning": "minor"}
 
 
-class Place(NamedTuple):
+class PlanFile(NamedTuple):
     """The plan's file, as seen from the top of the repository, and the line of each case by its id."""
 
     file: str = ""
@@ -80,7 +80,7 @@ def _worst_first(rows: Sequence[Row]) -> list[Row]:
 # ---------------------------------------------------------------- GitHub's annotations
 
 
-def workflow_commands(judged: Sequence[Judgement], place: Place) -> str:
+def workflow_commands(judged: Sequence[Judgement], place: PlanFile) -> str:
     """A line per case that did not pass, at most ten errors and ten warnings, and a notice with the verdict of each run."""
     lines: list[str] = []
     for one in judged:
@@ -92,7 +92,7 @@ def workflow_commands(judged: Sequence[Judgement], place: Place) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _annotation(row: Row, level: str, place: Place) -> str:
+def _annotation(row: Row, level: str, place: PlanFile) -> str:
     where = f",file={_property(place.file)},line={place.lines.get(row.case.id, 1)}" if place.file else ""
     title = f"{words.state(row)}: {words.clean(row.label)}"
     return f"::{level} title={_property(title)}{where}::{_data(words.clean(row.verdict.reason))}"
@@ -109,7 +109,7 @@ def _property(text: str) -> str:
 # ---------------------------------------------------------------- GitLab's reports
 
 
-def codequality(judged: Sequence[Judgement], place: Place) -> str:
+def codequality(judged: Sequence[Judgement], place: PlanFile) -> str:
     """An issue per case that did not pass, at the case's line of the plan."""
     issues = [
         {

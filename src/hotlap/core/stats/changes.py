@@ -115,13 +115,13 @@ def _described(result: WindowResult, x: Floats, offset: int, until: int | None =
     ends = [0, *(one.at for one in all_splits), len(x)]
     for low, one, high in zip(ends, all_splits, ends[2:], strict=False):
         rise = result.noise.slope * one.at  # the drift's part of the level there
-        change = _step(flat[low : one.at] + rise, flat[one.at : high] + rise, result.noise.widening)
+        change = _step(flat[low : one.at] + rise, flat[one.at : high] + rise, result.noise.variance_inflation)
         place = {"index": offset + one.at, "p": one.p, "provisional": one is result.provisional}
         steps.append(_Found(replace(change, **place), offset + one.at))
     return steps
 
 
-def _step(before: Floats, after: Floats, widening: float) -> Change:
+def _step(before: Floats, after: Floats, variance_inflation: float) -> Change:
     """Medians of two levels and their ratio, with the interval of Hodges and Lehmann (Ann. Math. Stat. 34, 1963) from the
     differences of all pairs, of logarithms where all values are positive, its variance widened for autocorrelation."""
     a, b = split.median(before), split.median(after)
@@ -133,7 +133,7 @@ def _step(before: Floats, after: Floats, widening: float) -> Change:
         near, next_ = np.log(near), np.log(next_)
     pairs = (next_[:, None] - near[None, :]).ravel()
     n, m = len(near), len(next_)
-    reach = 1.96 * math.sqrt(n * m * (n + m + 1) / 12 * widening)
+    reach = 1.96 * math.sqrt(n * m * (n + m + 1) / 12 * variance_inflation)
     rank = max(0, math.floor(n * m / 2 - reach))
     pairs = np.partition(pairs, (rank, n * m - 1 - rank))
     low, high = (float(pairs[i]) for i in (rank, n * m - 1 - rank))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.core.record import Notice
-from hotlap.core.stats import several
+from hotlap.core.stats import multiple_testing
 from hotlap.core.stats.series import LARGEST
 from hotlap.core.stats.slope import DAY_S, FEWEST_DAYS, FEWEST_POINTS, MONTH_S, POWER, Slopes, median, slopes, unknown
 
@@ -50,7 +50,7 @@ class Trends(NamedTuple):
     def q(self) -> Floats:
         """p adjusted over all series (Benjamini and Hochberg, 1995)."""
         p = self.judged().p
-        adjusted = several.benjamini_hochberg([None if math.isnan(one) else one for one in p.ravel().tolist()])
+        adjusted = multiple_testing.benjamini_hochberg([None if math.isnan(one) else one for one in p.ravel().tolist()])
         return np.array([math.nan if one is None else one for one in adjusted]).reshape(p.shape)
 
     def verdicts(self) -> NDArray[np.int8]:

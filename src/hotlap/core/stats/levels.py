@@ -149,10 +149,10 @@ def _placed(x: Floats, splits: list[Split]) -> list[Split]:
     return placed
 
 
-def _alarming(z: Floats, widening: float) -> bool:
+def _alarming(z: Floats, variance_inflation: float) -> bool:
     """Whether any of the last splits is strong by itself."""
     n = len(z) + 1
-    return n >= 2 * EDGE and bool(np.max(np.abs(z[_late(n)])) >= split.one_limit(n, PROVISIONAL) * math.sqrt(widening))
+    return n >= 2 * EDGE and bool(np.max(np.abs(z[_late(n)])) >= split.one_limit(n, PROVISIONAL) * math.sqrt(variance_inflation))
 
 
 def _late(n: int) -> slice:
@@ -161,14 +161,14 @@ def _late(n: int) -> slice:
 
 def _provisional(x: Floats, z: Floats, noise: Noise) -> Split | None:
     """The strongest split in the last few points when it is strong enough to ask for more."""
-    if not _alarming(z, noise.inflation):
+    if not _alarming(z, noise.innovation_inflation):
         return None
     n = len(x)
     if noise.phi:
         z = split.whitened(x, noise.phi)[0]
     last = z[_late(n)]
     at = int(np.argmax(np.abs(last)))
-    value = float(last[at]) / math.sqrt(noise.inflation)
+    value = float(last[at]) / math.sqrt(noise.innovation_inflation)
     if abs(value) < split.one_limit(n, PROVISIONAL):
         return None
     return Split(_late(n).start + at + 1, value, min(1.0, RECENT * split.chance_of_one(abs(value), n)))
@@ -219,7 +219,8 @@ def _fit_noise(x: Floats, alpha: float) -> tuple[Noise, list[int]]:
         dependence = _dependence(x, cuts, noise)
         cost = _cost(residuals(x, cuts), len(cuts), dependence.phi, reach)
         if cost < least or cuts == answer[1]:  # of those with the same cuts the most dependent: more points are to come
-            least, answer = cost, (noise._replace(widening=dependence.inflation * (1 + dependence.phi) / (1 - dependence.phi)), cuts)
+            of_values = dependence.innovation_inflation * (1 + dependence.phi) / (1 - dependence.phi)
+            least, answer = cost, (noise._replace(variance_inflation=of_values), cuts)
         if dependence == noise:
             break
         noise = dependence
@@ -245,8 +246,8 @@ def _dependence(x: Floats, cuts: list[int], noise: Noise) -> Noise:
         most = max(_differenced(x), 0.0) + STEP_ROOM / math.sqrt(n)  # a step that no cut has taken off is no autocorrelation
         mended = round(min(mended, most, split.STATIONARY), 2)
         phi = mended if mended > phi + 0.01 else phi
-    inflation = _left_over(residual, phi)
-    return Noise(phi, inflation if inflation > noise.inflation + 0.05 else noise.inflation)
+    left, before = _left_over(residual, phi), noise.innovation_inflation
+    return Noise(phi, left if left > before + 0.05 else before)
 
 
 def autocorrelation(residual: Floats) -> float:
@@ -313,7 +314,7 @@ def line(x: Floats, cuts: list[int], noise: Noise) -> Line:
     if not len(slopes):
         return Line(0.0, 0.0, 0.0, 1.0)
     phi = noise.phi**step  # blocks depend less on each other than points
-    spread = math.sqrt(variance * noise.inflation * (1 + phi) / (1 - phi))
+    spread = math.sqrt(variance * noise.innovation_inflation * (1 + phi) / (1 - phi))
     z = max(abs(float(np.sum(np.sign(rise)))) - 1, 0.0) / spread if spread else 0.0
     reach = math.ceil(1.96 * spread)
     low, high = max(0, (len(slopes) - reach) // 2), min(len(slopes) - 1, (len(slopes) + reach) // 2)

@@ -48,8 +48,8 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float | None  # centre of B ÷ centre of A
     low: float | None = None  # interval of the ratio, with `confidence`
     high: float | None = None
-    inner_low: float | None = None  # interval with 2·confidence − 1, so 90 % beside 95 %: equivalence is read from it
-    inner_high: float | None = None
+    low_90: float | None = None  # interval with 2·confidence − 1, so 90 % beside 95 %: equivalence is read from it
+    high_90: float | None = None
     p: float | None = None  # two-sided, of a ratio of 1
     confidence: float | None = None
     n_a: int
@@ -66,10 +66,10 @@ class Estimates(NamedTuple):
     centre: Floats
     low: Floats
     high: Floats
-    inner_low: Floats
-    inner_high: Floats
+    low_90: Floats
+    high_90: Floats
     p: Floats
-    inflation: Floats  # of the variance, by autocorrelation
+    variance_inflation: Floats  # of the variance, by autocorrelation
 
 
 # ---------------------------------------------------------------- one comparison
@@ -134,7 +134,7 @@ def verdict(r: Ratio, *, margin: float = 0.02, p: float | None = None) -> Answer
     way = beyond(r.low, r.high, margin)
     if way and significant(r, p):
         return way
-    if r.inner_low is not None and r.inner_high is not None and 1 / (1 + margin) < r.inner_low and r.inner_high < 1 + margin:
+    if r.low_90 is not None and r.high_90 is not None and 1 / (1 + margin) < r.low_90 and r.high_90 < 1 + margin:
         return "same"
     return "inconclusive"
 
@@ -142,13 +142,13 @@ def verdict(r: Ratio, *, margin: float = 0.02, p: float | None = None) -> Answer
 def allowing(estimate: Ratio, drift: Drift) -> Ratio:
     """The same, widened by what the level of unchanged code does between the sides."""
     if estimate.ratio is None or not (
-        estimate.low and estimate.high and estimate.inner_low and estimate.inner_high and estimate.confidence
+        estimate.low and estimate.high and estimate.low_90 and estimate.high_90 and estimate.confidence
     ):
         return estimate
-    logs = [np.array([math.log(end)]) for end in (estimate.ratio, estimate.low, estimate.high, estimate.inner_low, estimate.inner_high)]
+    logs = [np.array([math.log(end)]) for end in (estimate.ratio, estimate.low, estimate.high, estimate.low_90, estimate.high_90)]
     chance = np.array([1.0 if estimate.p is None else estimate.p])
-    centre, low, high, inner_low, inner_high = logs
-    wide = widened(Estimates(centre, low, high, inner_low, inner_high, chance, np.ones(1)), drift, estimate.confidence)
+    centre, low, high, low_90, high_90 = logs
+    wide = widened(Estimates(centre, low, high, low_90, high_90, chance, np.ones(1)), drift, estimate.confidence)
     return msgspec.structs.replace(estimate, **_shares(wide, estimate.confidence))
 
 
@@ -177,25 +177,25 @@ def estimate(
     variance of the mean difference by (1 + φ) ÷ (1 + φ²), by 1.207 at most: estimated from 10 pairs on, where it is clear
     of zero, and taken as 1.1 with fewer. Without pairs it is (1 + φ) ÷ (1 − φ), estimated from 10 runs a side on.
     """
-    inflation = serial_pairs(x, y) if paired else _serial_sides(x, y)
+    variance_inflation = serial_pairs(x, y) if paired else _serial_sides(x, y)
     if assume == "normal" or (paired and x.shape[1] < FEWEST_FLIPS):
-        return _student(x, y, paired, confidence, inflation)
+        return _student(x, y, paired, confidence, variance_inflation)
     if paired:
         d = y - x
-        return _inverted(lambda shift: _sign_flips(d - shift[:, None]), d.min(axis=1), d.max(axis=1), confidence, inflation)
+        return _inverted(lambda shift: _sign_flips(d - shift[:, None]), d.min(axis=1), d.max(axis=1), confidence, variance_inflation)
     lowest, highest = y.min(axis=1) - x.max(axis=1), y.max(axis=1) - x.min(axis=1)
-    return _inverted(lambda shift: _permutations(x, y - shift[:, None]), lowest, highest, confidence, inflation)
+    return _inverted(lambda shift: _permutations(x, y - shift[:, None]), lowest, highest, confidence, variance_inflation)
 
 
 def widened(estimate: Estimates, drift: Drift, confidence: float = 0.95) -> Estimates:
     """With what the level of unchanged code does between the sides; p is of the widened interval."""
     centre, ends = estimate.centre, []
-    for low, high, level in ((estimate.low, estimate.high, confidence), (estimate.inner_low, estimate.inner_high, 2 * confidence - 1)):
+    for low, high, level in ((estimate.low, estimate.high, confidence), (estimate.low_90, estimate.high_90, 2 * confidence - 1)):
         ends += [centre - drift.widen(centre - low, level), centre + drift.widen(high - centre, level)]
     reach = np.where(centre > 0, centre - ends[0], ends[1] - centre)
     score = np.abs(centre) * NORMAL.inv_cdf(0.5 + confidence / 2) / np.where(reach > 0, reach, 1.0)
     p = np.where(np.isfinite(reach) & (drift.reach > 0), np.maximum(_two_sided(score), estimate.p), estimate.p)
-    return estimate._replace(low=ends[0], high=ends[1], inner_low=ends[2], inner_high=ends[3], p=p)
+    return estimate._replace(low=ends[0], high=ends[1], low_90=ends[2], high_90=ends[3], p=p)
 
 
 def _sign_flips(d: Floats) -> Floats:
@@ -239,10 +239,12 @@ def _drawn_in(d: Floats, reach: Floats) -> Floats:
     return np.asarray(np.clip(d, -reach, reach))
 
 
-def _inverted(score: Callable[[Floats], Floats], lowest: Floats, highest: Floats, confidence: float, inflation: Floats) -> Estimates:
+def _inverted(
+    score: Callable[[Floats], Floats], lowest: Floats, highest: Floats, confidence: float, variance_inflation: Floats
+) -> Estimates:
     """The centre, where a falling score crosses 0, and the intervals of all shifts whose score is not too large. All shifts
     lie from `lowest` to `highest`."""
-    wide = np.sqrt(inflation)
+    wide = np.sqrt(variance_inflation)
     margin = 4 * (highest - lowest) + 10 * ROUNDING  # beyond it all values lie on one side, about equally far
     still = highest - lowest < ROUNDING
     centre = np.where(still, (lowest + highest) / 2, _crossing(score, lowest, highest, 0 * wide))
@@ -252,12 +254,12 @@ def _inverted(score: Callable[[Floats], Floats], lowest: Floats, highest: Floats
         for outer, aim in ((lowest - margin, target), (highest + margin, -target)):
             end = np.where(still, centre, _crossing(score, np.minimum(outer, centre), np.maximum(outer, centre), aim))
             ends.append(np.where(np.abs(score(outer)) >= target, end, np.nan))
-    low, high, inner_low, inner_high = ends
+    low, high, low_90, high_90 = ends
     p = _two_sided(score(0 * wide) / wide)
     # where the score is not quite monotone the interval must not contradict its own test
     passed = p > 1 - confidence
     low, high = np.where(passed, np.minimum(low, 0.0), low), np.where(passed, np.maximum(high, 0.0), high)
-    return Estimates(centre, low, high, inner_low, inner_high, p, inflation)
+    return Estimates(centre, low, high, low_90, high_90, p, variance_inflation)
 
 
 def _crossing(score: Callable[[Floats], Floats], low: Floats, high: Floats, target: Floats) -> Floats:
@@ -269,7 +271,7 @@ def _crossing(score: Callable[[Floats], Floats], low: Floats, high: Floats, targ
     return (low + high) / 2
 
 
-def _student(x: Floats, y: Floats, paired: bool, confidence: float, inflation: Floats) -> Estimates:
+def _student(x: Floats, y: Floats, paired: bool, confidence: float, variance_inflation: Floats) -> Estimates:
     """Student's t of differences, or Welch's of two sides (Biometrika 34, 1947). Without any spread the chance is what
     signs or permutations allow, and there is an interval, of no width, only where that is small enough."""
     n, m = x.shape[1], y.shape[1]
@@ -286,7 +288,7 @@ def _student(x: Floats, y: Floats, paired: bool, confidence: float, inflation: F
         one_in = _one_in_combinations(n + m, m)
     df = np.floor(20 * df) / 20  # so that few quantiles are needed for many series
     noisy = variance > ROUNDING**2
-    error = np.sqrt(np.where(noisy, variance, 0.0) * inflation)
+    error = np.sqrt(np.where(noisy, variance, 0.0) * variance_inflation)
     t = np.abs(centre) / np.where(noisy, error, 1.0)
     still = np.where(np.abs(centre) > ROUNDING, min(1.0, 2 * one_in), 1.0)
     p = np.where(noisy, _tail(t, df), still)
@@ -294,8 +296,8 @@ def _student(x: Floats, y: Floats, paired: bool, confidence: float, inflation: F
     for level in (confidence, 2 * confidence - 1):
         reach = np.where(noisy | (2 * one_in <= 1 - level), _point((1 + level) / 2, df) * error, np.nan)
         ends += [centre - reach, centre + reach]
-    low, high, inner_low, inner_high = ends
-    return Estimates(centre, low, high, inner_low, inner_high, p, inflation)
+    low, high, low_90, high_90 = ends
+    return Estimates(centre, low, high, low_90, high_90, p, variance_inflation)
 
 
 # ---------------------------------------------------------------- runs that resemble their neighbours
@@ -392,7 +394,7 @@ def _exact(x: Floats, y: Floats, plain: Ratio, confidence: float) -> Ratio:
     if share is None:
         notice = Notice("zero_values", "a value is zero or negative: there is no ratio")
         return msgspec.structs.replace(plain, p=0.0, method="exact", notices=(notice,))
-    fields = dict.fromkeys(("ratio", "low", "high", "inner_low", "inner_high"), share)
+    fields = dict.fromkeys(("ratio", "low", "high", "low_90", "high_90"), share)
     return msgspec.structs.replace(plain, **fields, p=float(same), confidence=confidence, method="exact", resolvable=0.0)
 
 
@@ -416,7 +418,7 @@ def _method(n: int, m: int, paired: bool, assume: str) -> str:
 
 def _shares(estimate: Estimates, confidence: float) -> dict[str, float | None]:
     """One series of estimates as ratios."""
-    centre, low, high, inner_low, inner_high, p = (float(field[0]) for field in estimate[:6])
+    centre, low, high, low_90, high_90, p = (float(field[0]) for field in estimate[:6])
     known = math.isfinite(low) and math.isfinite(high)
     fields: dict[str, float | None] = {"ratio": exponential(centre), "p": p}
     if not known:
@@ -425,8 +427,8 @@ def _shares(estimate: Estimates, confidence: float) -> dict[str, float | None]:
     return fields | {
         "low": exponential(low),
         "high": exponential(high),
-        "inner_low": exponential(inner_low),
-        "inner_high": exponential(inner_high),
+        "low_90": exponential(low_90),
+        "high_90": exponential(high_90),
         "confidence": confidence,
         "resolvable": _finite(math.expm1(min((high - low) / 2 * (1 + more), 700.0))),
     }
@@ -434,14 +436,14 @@ def _shares(estimate: Estimates, confidence: float) -> dict[str, float | None]:
 
 def _notices(x: Floats, y: Floats, estimate: Estimates, paired: bool, assume: str) -> tuple[Notice, ...]:
     n = min(len(x), len(y))
-    inflation = float(estimate.inflation[0])
+    variance_inflation = float(estimate.variance_inflation[0])
     spreads = sorted(float(np.median(np.abs(side - np.median(side)))) for side in (x, y))
     notices = [] if math.isfinite(float(estimate.low[0])) else [_no_interval(x, y, paired)]
     if paired and n < FEWEST_FLIPS and assume != "normal":
         seen = f"with {n} pairs their differences are taken to be normal; {FEWEST_FLIPS} pairs need no such assumption"
         notices.append(Notice("taken_as_normal", seen))
-    if inflation > 1 and n >= KNOWN:
-        seen = f"neighbouring values are alike (autocorrelation): the interval is widened by {math.sqrt(inflation) - 1:.0%}"
+    if variance_inflation > 1 and n >= KNOWN:
+        seen = f"neighbouring values are alike (autocorrelation): the interval is widened by {math.sqrt(variance_inflation) - 1:.0%}"
         notices.append(Notice("autocorrelated", seen))
     if not paired and n >= 8 and 3 * spreads[0] < spreads[1]:
         notices.append(Notice("unlike_noise", "one side is over 3 times as noisy as the other", "look for what differs"))

@@ -86,7 +86,7 @@ def _starts_apart(x: Floats, negligible: float) -> bool:
     distance = np.clip((early - level) / noise, -reach, reach) - usual.mean()
     count = np.arange(1, len(early) + 1)
     mean = np.cumsum(distance) / count
-    width = scale * np.sqrt((1 / count + 1 / n) * np.where(count > 1, _inflation(lag1(usual)), 1.0))
+    width = scale * np.sqrt((1 / count + 1 / n) * np.where(count > 1, _variance_inflation(lag1(usual)), 1.0))
     return bool(np.any((np.abs(mean) > limit * width) & (np.abs(mean) * noise > negligible * abs(level))))
 
 
@@ -103,8 +103,8 @@ def _level_changes(x: Floats, negligible: float) -> bool:
     if abs(after - before) <= negligible * abs(_median(x)):
         return False
     step = np.concatenate([x[:split] - before, x[split:] - after])
-    inflation = min(_inflation(lag1(step)), _inflation(lag1(_about_line(x))))
-    chance = 2 * math.exp(-6 * float(sums[split - 1]) ** 2 / inflation / (n**3 + n**2))
+    variance_inflation = min(_variance_inflation(lag1(step)), _variance_inflation(lag1(_about_line(x))))
+    chance = 2 * math.exp(-6 * float(sums[split - 1]) ** 2 / variance_inflation / (n**3 + n**2))
     return chance < 1e-3
 
 
@@ -130,7 +130,7 @@ def _pairs(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return earlier, later
 
 
-def _inflation(r: float | None) -> float:
+def _variance_inflation(r: float | None) -> float:
     """Of the variance of a mean, by lag-1 autocorrelation."""
     r = min(max(r or 0.0, 0.0), 0.98)
     return (1 + r) / (1 - r)
@@ -167,7 +167,7 @@ def drifting(x: ArrayLike, negligible: float = NEGLIGIBLE, chance: float = 0.01)
         return True
     ties = np.unique(points, return_counts=True)[1].astype(float)
     variance = (n * (n - 1) * (2 * n + 5) - float(np.sum(ties * (ties - 1) * (2 * ties + 5)))) / 18
-    variance *= _inflation(lag1(_about_line(points))) if n > 10 else 1.0  # fewer say nothing of autocorrelation
+    variance *= _variance_inflation(lag1(_about_line(points))) if n > 10 else 1.0  # fewer say nothing of autocorrelation
     z = max(abs(score) - 1, 0) / math.sqrt(variance) if variance > 0 else 0.0
     return math.erfc(z / math.sqrt(2)) < chance
 

@@ -32,9 +32,9 @@ class Noise(NamedTuple):
     """What is not level, as the tests take it."""
 
     phi: float = 0.0  # lag-1 autocorrelation
-    inflation: float = 1.0  # of the variance of a mean of innovations by what dependence is left, ≥ 1
+    innovation_inflation: float = 1.0  # of the variance of a mean of innovations by what dependence is left, ≥ 1
     slope: float = 0.0  # of a drift, per point
-    widening: float = 1.0  # of the variance of a mean of values between the changes found, against independent ones
+    variance_inflation: float = 1.0  # of the variance of a mean of values between the changes found, against independent ones
 
 
 class Split(NamedTuple):
@@ -101,7 +101,7 @@ def arc(z: Floats, alpha: float, noise: Noise) -> tuple[int, int] | None:
         return None
     found = _arcs(z[None])[0]
     best = int(np.argmax(found))
-    if found.flat[best] < _arc_limit(n, alpha) * math.sqrt(noise.inflation * (1 + noise.phi) / (1 - noise.phi)):
+    if found.flat[best] < _arc_limit(n, alpha) * math.sqrt(noise.innovation_inflation * (1 + noise.phi) / (1 - noise.phi)):
         return None
     ends = _ends(n)
     a, b = divmod(best, len(ends))
@@ -123,7 +123,7 @@ def best(x: Floats, z: Floats, noise: Noise) -> Split:
         z, apart = whitened(x, noise.phi)
         apart = apart[inside]
     at = int(np.argmax(np.abs(z[inside])))
-    value = float(z[inside][at]) / math.sqrt(noise.inflation)
+    value = float(z[inside][at]) / math.sqrt(noise.innovation_inflation)
     orders = 2 / math.comb(n, at + EDGE) if n < FEW_ORDERS else 0.0  # of all, the share in which the levels part as clearly
     return Split(at + EDGE, value, max(chance(abs(value), n, apart), orders))
 

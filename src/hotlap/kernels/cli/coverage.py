@@ -22,8 +22,8 @@ from hotlap.core.units import parse
 from hotlap.core.work.network import POINTWISE
 from hotlap.core.work.networks import steps as networks
 from hotlap.kernels.cli import network_options
+from hotlap.kernels.coverage import boundary, measure, usage
 from hotlap.kernels.coverage import complete as completing
-from hotlap.kernels.coverage import edges, measure, used
 from hotlap.kernels.coverage.regions import RegionRoof
 from hotlap.kernels.show import coverage as report
 from hotlap.traces import captured
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     names = [plan.name for plan in loaded]
 
     def covered(some: Sequence[Case]) -> measure.Coverage:
-        return measure.coverage(names, some, args.strength, asked, roof, lambda these: edges.edges(these, memory))
+        return measure.coverage(names, some, args.strength, asked, roof, lambda these: boundary.boundary_cases(these, memory))
 
     paths = _paths(args.results)
     coverage = replace(covered(cases), paths=paths, notes=_notes(args, asked, paths))
@@ -102,7 +102,7 @@ def _roof(machine: str) -> RegionRoof:
     )  # fmt: skip
 
 
-def _used(args: argparse.Namespace, loaded: Sequence[Plan]) -> used.Used | None:
+def _used(args: argparse.Namespace, loaded: Sequence[Plan]) -> usage.Used | None:
     """Of the networks asked for, else of the plans themselves; None where nobody knows of any."""
     settings = network_options.settings(args)
     if args.networks:
@@ -110,7 +110,7 @@ def _used(args: argparse.Namespace, loaded: Sequence[Plan]) -> used.Used | None:
     elif settings:
         raise InputError("--phase, --batch, --context, --tp and --dtype are of networks: add --networks all, or NAME,…")
     else:
-        kernels_used = used.merged([used.of_plan(plan) for plan in loaded if plan.uses])
+        kernels_used = usage.merged([usage.of_plan(plan) for plan in loaded if plan.uses])
     if not kernels_used.uses:
         return None
     calibration = kept.chosen(args.machine, "", False, kept.place())
@@ -119,19 +119,19 @@ def _used(args: argparse.Namespace, loaded: Sequence[Plan]) -> used.Used | None:
         told = prices(cases, args.machine, calibration).seconds
         return [told.get(case.id) for case in cases]
 
-    return used.weighed(kernels_used, seconds)
+    return usage.weighed(kernels_used, seconds)
 
 
-def _networks(names: Sequence[str], settings: used.Settings) -> used.Used:
+def _networks(names: Sequence[str], settings: usage.Settings) -> usage.Used:
     files = [name for name in names if name.endswith(".toml") or "/" in name]
-    parts = [used.of_plan(plans.load(name)) for name in files]
+    parts = [usage.of_plan(plans.load(name)) for name in files]
     for name, one in zip(files, parts, strict=True):
         if not one.uses:
             raise InputError(f"the plan '{name}' knows of no uses; give a plan that 'hotlap plan from' wrote, or networks by name")
     rest = [name.strip() for name in names if name not in files]
     if "all" in rest and len(rest) > 1:
         raise InputError(f"--networks is 'all', or names: {', '.join(networks.names())}")
-    return used.merged([*parts, *([used.steps(rest, settings)] if rest else [])])
+    return usage.merged([*parts, *([usage.steps(rest, settings)] if rest else [])])
 
 
 def _paths(selectors: Sequence[str]) -> list[measure.CoveragePath]:
@@ -163,7 +163,7 @@ def _traced(bundle: Bundle) -> list[measure.CoveragePath]:
     return [measure.CoveragePath(name, "trace", []) for name in names]
 
 
-def _notes(args: argparse.Namespace, asked: used.Used | None, paths: Sequence[measure.CoveragePath]) -> list[str]:
+def _notes(args: argparse.Namespace, asked: usage.Used | None, paths: Sequence[measure.CoveragePath]) -> list[str]:
     found = [] if asked else ["not weighed by use: the plans know of no uses; --networks all weighs by the networks of the table"]
     if args.results and not paths:
         found.append(f"{', '.join(args.results)}: no sample names a variant, and no trace a kernel of a device")

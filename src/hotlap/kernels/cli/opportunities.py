@@ -15,7 +15,7 @@ from hotlap.core.show import listing
 from hotlap.core.store.bundle import Bundle
 from hotlap.kernels import opportunities as finding
 from hotlap.kernels.cli import network_options
-from hotlap.kernels.coverage import used
+from hotlap.kernels.coverage import usage
 from hotlap.kernels.opportunities import Opportunities
 from hotlap.kernels.show import opportunities, opportunities_page
 
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 def _found(bundle: Bundle, args: argparse.Namespace) -> list[Opportunities]:
     """Of each device of the run."""
     names = [name.strip() for name in args.networks.split(",") if name.strip()]
-    asked = used.chosen(bundle.run.plan, names, network_options.settings(args))
+    asked = usage.chosen(bundle.run.plan, names, network_options.settings(args))
     weights = {name: _weight(name, text) for name, text in terminal.pairs(args.weight, "a weight").items()}
     rows = tables.rows(bundle, calibrations=kept.of(bundle, kept.place()))
     on_devices = []

@@ -14,7 +14,7 @@ from hotlap.core.store import paths, select
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work.networks import steps
 from hotlap.kernels import track as tracking
-from hotlap.kernels.coverage import used
+from hotlap.kernels.coverage import usage
 from hotlap.kernels.show import track, track_page
 
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     where = terminal.pairs(args.where, "a filter") | ({"device": args.device} if args.device else {})
     if args.out and args.out.endswith(".md"):
         raise InputError(f"track writes a page: name it .html, not {args.out}; 'hotlap kernel track report' writes Markdown")
-    tracked = tracking.track(_bundles(args), where, terminal.gate(args.gate, below=math.inf), args.network, used.of_table(args.network))
+    tracked = tracking.track(_bundles(args), where, terminal.gate(args.gate, below=math.inf), args.network, usage.of_table(args.network))
     if not tracked.lives and not tracked.never:
         _explain(args, where)
     kept = [one for one in tracked.lives if one.turns or one.checks.wrong or one.checks.grown] if args.changed else tracked.lives
@@ -59,7 +59,7 @@ def _explain(args: argparse.Namespace, where: dict[str, str]) -> None:
     if not bundles:
         raise InputError("no runs are kept yet: 'hotlap run' measures one, 'hotlap import FILE' brings in numbers measured elsewhere")
     if args.network:
-        has = {used.network_of(use.step) for one in bundles for use in one.run.plan.uses}
+        has = {usage.network_of(use.step) for one in bundles for use in one.run.plan.uses}
         valid = {*has, *steps.names()}
         hint = "" if args.network in valid else f"; {nearest(args.network, valid)}"
         raise InputError(f"no case of these runs is called by '{args.network}'{hint}")

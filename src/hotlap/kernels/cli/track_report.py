@@ -10,7 +10,7 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, sides
 from hotlap.core.store.bundle import Bundle
 from hotlap.kernels import release as comparing
-from hotlap.kernels.coverage import used
+from hotlap.kernels.coverage import usage
 from hotlap.kernels.show import release, release_page
 
 
@@ -26,10 +26,10 @@ def run(args: argparse.Namespace) -> int:
     """The report; exit code 1 for a regression, 3 when a case is lost or nothing can be told."""
     gate = terminal.gate(args.gate)
     a, b = _side(args.a), _side(args.b)
-    table = used.of_table(args.network)
+    table = usage.of_table(args.network)
     report = comparing.release(a, b, gate, args.network, table)
     if args.network and not report.kernels:
-        has = {used.network_of(use.step) for _, side in (a, b) for one in side for use in one.run.plan.uses}
+        has = {usage.network_of(use.step) for _, side in (a, b) for one in side for use in one.run.plan.uses}
         raise InputError(f"no case of these runs is called by '{args.network}'; their plans know {', '.join(sorted(has)) or 'no network'}")
     if args.out:
         written = release.markdown(report) if args.out.endswith(".md") else release_page.page(report)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from hotlap.core import work
 from hotlap.core.record import Case, Use
 from hotlap.core.work.networks import compose
-from hotlap.kernels.coverage import covering, edges, features, making, measure, regions
+from hotlap.kernels.coverage import boundary, covering, features, measure, realize, regions
 from hotlap.kernels.coverage.groups import CaseGroup, grouped
 from hotlap.kernels.coverage.regions import RegionRoof
 from hotlap.kernels.coverage.tuples import Tuples
-from hotlap.kernels.coverage.used import Used
+from hotlap.kernels.coverage.usage import Used
 
 SHARE = 0.99
 
@@ -99,16 +99,16 @@ def _percent(share: float) -> str:
 
 
 def _directed(adding: _Adding, memory_bytes: float) -> None:
-    for edge in edges.edges(grouped(adding.cases), memory_bytes):
+    for edge in boundary.boundary_cases(grouped(adding.cases), memory_bytes):
         if edge.covered or edge.reason:
             continue
-        case = edges.make(edge.workload, edge.name, memory_bytes)
+        case = boundary.make(edge.workload, edge.name, memory_bytes)
         if case is not None:
             adding.add(case, "edges", edge.name)
 
 
 def _open_edges(adding: _Adding, memory_bytes: float) -> list[str]:
-    found = edges.edges(grouped(adding.cases), memory_bytes)
+    found = boundary.boundary_cases(grouped(adding.cases), memory_bytes)
     return [f"{one.workload}: no case was found for '{one.name}'" for one in found if not one.covered and not one.reason]
 
 
@@ -148,7 +148,7 @@ def _combinations(adding: _Adding, group: CaseGroup, strength: int, memory_bytes
     seen = tuples.mark(given)
     failed: list[tuple[NDArray[np.int64], str]] = []
     for row in made.rows:
-        case = making.make(name, of, row.tolist())
+        case = realize.realize_case(name, of, row.tolist())
         places = tuples.places(row[None])[0]
         if case is None:
             failed.append((places, f"{name}: no case was found of {measure.words(of, row)}"))

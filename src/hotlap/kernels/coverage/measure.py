@@ -13,10 +13,10 @@ from hotlap.core.record import Case, Use
 from hotlap.core.work.networks import compose
 from hotlap.kernels.coverage import covering, features, regions
 from hotlap.kernels.coverage.groups import CaseGroup, Groups, grouped
-from hotlap.kernels.coverage.near import matched
 from hotlap.kernels.coverage.regions import RegionRoof
+from hotlap.kernels.coverage.similar import matched
 from hotlap.kernels.coverage.tuples import OPEN, Rows, Tuples
-from hotlap.kernels.coverage.used import Used
+from hotlap.kernels.coverage.usage import Used
 
 _SHAPE = re.compile(r"\d+(×\d+){2,}( |$)")
 EXAMPLES = 3  # uncovered combinations that are told in words, per workload

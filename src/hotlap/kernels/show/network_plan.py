@@ -12,7 +12,7 @@ from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent
 from hotlap.core.work.networks import compose
-from hotlap.kernels.coverage import used
+from hotlap.kernels.coverage import usage
 
 MOST = 8  # heaviest cases that are listed
 STEPS_NAMED = 3  # of those left out for one reason
@@ -84,7 +84,7 @@ def _named(steps: Sequence[str]) -> str:
 def summary(notes: Notes, plan: Plan, width: int, color: bool = False) -> str:
     """Beside the plan: how much there is, the heaviest cases with their share, what was left out."""
     cases, steps = words.counted(len(plan.cases), "case"), words.counted(len(notes.steps), "step")
-    networks = words.counted(len({used.network_of(step) for step in notes.steps}), "network")
+    networks = words.counted(len({usage.network_of(step) for step in notes.steps}), "network")
     lines = [f"{cases} of {steps} of {networks}, weighed on {plan.weighed_on}", ""]
     lines += layout.Grid(_heaviest(plan, len(notes.steps)), width).lines(color)
     said = _said(notes, plan, width)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.core.stats.several import benjamini_hochberg
+from hotlap.core.stats.multiple_testing import benjamini_hochberg
 
 # Benjamini and Hochberg 1995, section 4: 15 tests of thrombolysis; at 5 % the first four are rejected, Bonferroni rejects three
 PUBLISHED = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hotlap.core.analysis.catalogue import Findings, catalogue
 from hotlap.core.store import bundle as bundles
-from hotlap.stress import conduct, soak
+from hotlap.stress import conduct, session
 from hotlap.stress import record as stress
 from hotlap.stress import verdict as judging
 from hotlap.stress.control import SHORT_S, Controller, Limits, Mix
@@ -89,8 +89,8 @@ def verdict(path: Path) -> judging.StressVerdict:
 
 def drill(faults: str, home: Path, profile: Profile = PROFILE) -> judging.StressVerdict:
     device = "all" if "count=" in faults else ""
-    options = soak.StressOptions(target=f"simulated:h200-sxm?{faults}".rstrip("?"), device=device, home=home, hung_s=4.0)
-    return verdict(soak.run(profile, options, lambda _device, _line: None))
+    options = session.StressOptions(target=f"simulated:h200-sxm?{faults}".rstrip("?"), device=device, home=home, hung_s=4.0)
+    return verdict(session.run(profile, options, lambda _device, _line: None))
 
 
 @pytest.mark.slow("hours of load, simulated")
@@ -171,8 +171,8 @@ def test_every_dtype_has_the_same_time(tmp_path: Path) -> None:
 def test_hours_at_the_limit_are_at_the_limit(machine: str, tmp_path: Path) -> None:
     """Most of the time is for what draws the most, and every dtype still has its turn."""
     for name in ("thermal", "burn-in"):
-        options = soak.StressOptions(target=f"simulated:{machine}", home=tmp_path)
-        path = soak.run(replace(stress.load(name), seconds=900.0), options, lambda _device, _line: None)
+        options = session.StressOptions(target=f"simulated:{machine}", home=tmp_path)
+        path = session.run(replace(stress.load(name), seconds=900.0), options, lambda _device, _line: None)
         (one,) = verdict(path).devices
         watts = np.concatenate([np.array(x.values, float) for x in bundles.load(path).readings if x.sensor == "power_w"])
         assert (one.causes, np.mean(watts >= 0.95 * one.figures["power_limit_w"]) > 0.9) == ([], True)
@@ -183,10 +183,10 @@ def test_hours_at_the_limit_are_at_the_limit(machine: str, tmp_path: Path) -> No
 @pytest.mark.slow("hours of load, simulated")
 @pytest.mark.parametrize("machine", ["mi300x", "arc-b580", "v100-sxm2-32gb", "rtx-4090", "gb200", "t4", "max-1550"])
 def test_a_card_that_is_well_passes(machine: str, tmp_path: Path) -> None:
-    options = soak.StressOptions(target=f"simulated:{machine}", home=tmp_path)
+    options = session.StressOptions(target=f"simulated:{machine}", home=tmp_path)
     for name in ("quick", "mixed", "idle-wake", "power-pulse"):
         asked = stress.load(name)
-        found = verdict(soak.run(replace(asked, seconds=min(asked.seconds, 120.0)), options, lambda _device, _line: None))
+        found = verdict(session.run(replace(asked, seconds=min(asked.seconds, 120.0)), options, lambda _device, _line: None))
         assert (found.state, found.devices[0].causes) == ("pass", []), (name, [f.detail for f in found.devices[0].findings])
 
 
@@ -194,11 +194,11 @@ def test_a_card_that_is_well_passes(machine: str, tmp_path: Path) -> None:
 def test_a_resumed_run_does_the_phases_that_were_left(tmp_path: Path) -> None:
     """Ended in its first phase, it goes on from there, not from the beginning."""
     asked = profile(40.0, ("products", "memory", "link", "atomics"))
-    path = soak.run(asked, soak.StressOptions(target="simulated:h200-sxm", home=tmp_path), lambda _device, _line: None)
+    path = session.run(asked, session.StressOptions(target="simulated:h200-sxm", home=tmp_path), lambda _device, _line: None)
     lines = [x for x in verdict_lines(path) if x.time_s < 8.0]
     (path / FILE).write_bytes(b"".join(msgspec.json.encode(x) + b"\n" for x in lines))
     (path / bundles.READINGS).write_bytes(b"")
-    soak.resume(path, lambda _device, _line: None)
+    session.resume(path, lambda _device, _line: None)
     (one,) = verdict(path).devices
     later = {x.phase for x in verdict_lines(path) if isinstance(x, Tick) and x.attempt == 1}
     assert {"products", "memory", "link", "atomics"} <= later
@@ -244,11 +244,11 @@ def test_killed_again_and_again_nothing_durable_is_lost(tmp_path: Path) -> None:
     assert path is not None
     done = verdict_lines(path)
     assert len({x.attempt for x in done if isinstance(x, Tick)}) >= 2
-    soak.resume(path, lambda _device, _line: None)
+    session.resume(path, lambda _device, _line: None)
     found = verdict(path)
     assert found.state == "pass", [one.findings for one in found.devices]
     ticks = [x for x in verdict_lines(path) if isinstance(x, Tick)]
-    assert soak.loaded_s(ticks) == pytest.approx(7200.0, abs=30.0)
+    assert session.loaded_s(ticks) == pytest.approx(7200.0, abs=30.0)
 
 
 def grown(home: Path, size: int) -> bool:

@@ -29,7 +29,7 @@ MODEST = {  # where a parameter's default would make every case large
 }  # fmt: skip
 
 
-def make(name: str, of: Sequence[CoverageFeature], row: Sequence[int]) -> Case | None:
+def realize_case(name: str, of: Sequence[CoverageFeature], row: Sequence[int]) -> Case | None:
     """The smallest case of these levels; None where the search finds none."""
     spec = work.find(name)
     wanted = np.array(row, dtype=np.int16)

@@ -11,7 +11,7 @@ from hotlap.core import work
 from hotlap.core.record import Case
 from hotlap.core.units import size
 from hotlap.core.work.variety import Variety
-from hotlap.kernels.coverage import features, making
+from hotlap.kernels.coverage import features, realize
 from hotlap.kernels.coverage.groups import GroupColumns, Groups
 from hotlap.kernels.coverage.measure import Edge
 
@@ -34,7 +34,7 @@ def _variety(name: str) -> Variety:
     return work.find(name).variety or Variety()
 
 
-def edges(have: Groups, memory_bytes: float) -> list[Edge]:
+def boundary_cases(have: Groups, memory_bytes: float) -> list[Edge]:
     """Which directed cases of their workloads the cases have; one that cannot be says why."""
     found = []
     for name, group in have.items():
@@ -80,7 +80,7 @@ def make(name: str, edge: str, memory_bytes: float) -> Case | None:
     """A small case that is this; None where the search finds none."""
     spec = work.find(name)
     for params in _tried(name, edge):
-        case = making.checked(spec, params)
+        case = realize.checked(spec, params)
         if case is None:
             continue
         columns = GroupColumns(name, [case])
@@ -93,10 +93,10 @@ def make(name: str, edge: str, memory_bytes: float) -> Case | None:
 def _tried(name: str, edge: str) -> list[dict[str, Any]]:
     spec, variety = work.find(name), _variety(name)
     extents, more = variety.edges, variety.grown
-    base = {**making.modest(spec), **dict.fromkeys(extents, 256), **variety.directed}
+    base = {**realize.modest(spec), **dict.fromkeys(extents, 256), **variety.directed}
     if edge == "huge":
         grown = [(times, 256 * min(times, 2**10 if more else times)) for times in (2**n for n in range(1, 23))]
-        return [{**base, **dict.fromkeys(extents, wide), **{p: making.MODEST.get(p, 1) * times for p in more}} for times, wide in grown]
+        return [{**base, **dict.fromkeys(extents, wide), **{p: realize.MODEST.get(p, 1) * times for p in more}} for times, wide in grown]
     if edge == "odd stride":
         return [{**base, "pad": 1}]
     if edge.endswith("a tile"):

@@ -17,7 +17,7 @@ from hotlap.core.record import Stop
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import chunks
 from hotlap.stress import record as stress
-from hotlap.stress import soak
+from hotlap.stress import session
 from hotlap.stress import verdict as judging
 from hotlap.stress.record import FILE, Happened, Phase, Profile, Tick
 
@@ -193,8 +193,8 @@ class Clocks:
 def test_clocks_that_part_are_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall_s: float, slept_s: float, what: str, state: str
 ) -> None:
-    monkeypatch.setattr(soak, "time", Clocks(wall_s, slept_s))
-    path = soak.run(PROFILE, soak.StressOptions(target="simulated:h200-sxm", home=tmp_path), lambda _device, _line: None)
+    monkeypatch.setattr(session, "time", Clocks(wall_s, slept_s))
+    path = session.run(PROFILE, session.StressOptions(target="simulated:h200-sxm", home=tmp_path), lambda _device, _line: None)
     assert [x for x in events(path) if x in ("clock_jump", "suspended")] == ([what] if what else [])
     assert judged(path).state == state
 
@@ -205,7 +205,7 @@ def test_compacted_readings_are_judged_in_full(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(bundles, "LOG_BYTES", 60_000)
     profile = Profile(name="x", about="", seconds=1200.0, phases=PROFILE.phases)
     faults = "xid=48@333s&throttle=0.3@600s&reason=hardware_thermal&dead=fan"
-    path = soak.run(profile, soak.StressOptions(target=f"simulated:h200-sxm?{faults}", home=tmp_path), lambda _device, _line: None)
+    path = session.run(profile, session.StressOptions(target=f"simulated:h200-sxm?{faults}", home=tmp_path), lambda _device, _line: None)
     assert chunks.stored(path)
     (one,) = judged(path).devices
     assert "Xid 48" in one.causes

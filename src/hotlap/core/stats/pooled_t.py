@@ -28,7 +28,7 @@ def pooled_t_ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0
     shift = float(y.mean() - x.mean())
     reach, inner = (student.quantile(p, freedom) * error for p in ((1 + confidence) / 2, confidence))
     return Ratio(
-        ratio=math.exp(shift), low=math.exp(shift - reach), high=math.exp(shift + reach), inner_low=math.exp(shift - inner),
-        inner_high=math.exp(shift + inner), p=student.two_sided(shift / error, freedom), confidence=confidence, n_a=len(a), n_b=len(b),
+        ratio=math.exp(shift), low=math.exp(shift - reach), high=math.exp(shift + reach), low_90=math.exp(shift - inner),
+        high_90=math.exp(shift + inner), p=student.two_sided(shift / error, freedom), confidence=confidence, n_a=len(a), n_b=len(b),
         method="normal",
     )
