@@ -151,6 +151,19 @@ def test_what_measure_refuses(options: dict[str, Any], words: str) -> None:
     assert words in refused(lambda: hotlap.measure(**{"fn": int, "rounds": 1, **options}))
 
 
+def test_what_measure_returns_shows_itself_and_the_call_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    result = hotlap.measure(sorted, [3, 1, 2], rounds=2, round_s=0.01)
+    assert capsys.readouterr() == ("", "")
+    heading, line = str(result).splitlines()
+    assert heading.split()[:2] == ["case", "value"]
+    assert "callable builtins.sorted" in line
+    assert repr(result) == str(result)
+    page = result._repr_html_()
+    assert page.startswith("<table>")
+    assert "<th>callable builtins.sorted</th>" in page
+    assert len(result.values) == 2
+
+
 @pytest.mark.parametrize(("given", "words"), [
     ({"size": np.array([])}, "'size' is empty"), ({"size": []}, "'size' is empty"), ({"size": [[4096], [4096, 8192]]}, "rows of several lengths"),
     ({"size": "512mib"}, "did you mean '512 MiB'"), ({"size": 2.0**50}, "at most 64 TiB, not 1024 TiB"), ({"workload": 5}, "'workload' is a name"),

@@ -23,7 +23,7 @@ from hotlap.core.model import kept
 from hotlap.core.model.predict import predict as predicted
 from hotlap.core.plan import measuring
 from hotlap.core.record import Change, Comparison, Finding, Limit, MeasureOptions, Plan, Result, Row, Samples
-from hotlap.core.show import text
+from hotlap.core.show import single, text
 from hotlap.core.stats.changes import changes as detected
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels, paths, select
@@ -93,15 +93,27 @@ def load(run: Which) -> Run:
     return Run(found[0])
 
 
+class Measurement(Result, frozen=True, kw_only=True):
+    """A Result that shows itself: as text its line of the table, in a notebook as a table."""
+
+    def __str__(self) -> str:
+        return single.text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return single.html(self)
+
+
 def measure(
     fn: Callable[..., Any], *args: Any, work: Mapping[str, float | str] | None = None, target: str | None = None, **options: Any
-) -> Result:
+) -> Measurement:
     """The measuring loop on a callable of one's own, in this process.
 
     `work` says what one call does, as far as it is known: `bytes`, `bytes_written`, `operations`, `unit_of_arithmetic`.
     `target` names one whose device is waited for and whose timer is used ("torch:cuda"); None is the wall clock.
-    Options: `rounds` (6), `round_s` (0.5), `sample_s`. Values of the result are seconds per call, one per round. An
-    exception of `fn` passes through.
+    Options: `rounds` (6), `round_s` (0.5), `sample_s`. Values of the result are seconds per call, one per round; nothing is
+    printed, and the result shows itself. An exception of `fn` passes through.
     """
     if not callable(fn):
         raise InputError(f"measure needs a callable, not {_shown(fn)}; as in hotlap.measure(f, x) for f(x)")
@@ -110,7 +122,8 @@ def measure(
     case = inline.case_of(fn, work)
     plan = Plan(name="callable", measure=MeasureOptions(round_s=0.5, rounds_max=6))
     opened, samples = inline.rounds(lambda: fn(*args), case, _target(target), _measured(plan, options).measure)
-    return select.fold(case, samples, opened.device.target)
+    result = select.fold(case, samples, opened.device.target)
+    return Measurement(**{name: getattr(result, name) for name in result.__struct_fields__})
 
 
 def predict(
