@@ -54,7 +54,9 @@ def _stacked(cases: Sequence[Beside], width: int) -> list[str]:
 def _about(entries: Sequence[ImplementationEntry]) -> str:
     """How many are right, how near the bound of the error the worst is, whether bits repeat, and why others have no number."""
     right = [one for one in entries if one.status == "measured"]
-    parts = [f"{len(right)} of {len(entries)} right"]
+    ran = [one for one in entries if one.status != "not_run"]
+    parts = [f"{len(right)} of {len(ran)} right"] if ran else []
+    parts += [f"{len(entries) - len(ran)} not run"] if len(ran) < len(entries) else []
     if errors := [one.error for one in right if one.error is not None]:
         parts.append(f"error at most {percent(max(errors))} of what is allowed")
     if seen := [one.deterministic for one in right if one.deterministic is not None]:
