@@ -16,6 +16,7 @@ export HOTLAP_HOME=$work/home COLUMNS=100
 hotlap=$work/venv/bin/hotlap
 "$work/venv/bin/python" "$root/examples/simulated_timeline.py" syncs --trace trace.json >/dev/null
 ran() { printf '%s\n' "hotlap $*"; "$hotlap" "$@" >"$work/out" 2>"$work/err" || { code=$?; tail -n 20 "$work/out" "$work/err"; echo "wheel: 'hotlap $*' ended with $code" >&2; exit 1; }; test -s "$work/out"; }
+"$work/venv/bin/python" -c 'from importlib.metadata import entry_points; [p] = entry_points(group="pytest11", name="hotlap"); assert p.value == "hotlap.pytest_plugin"'
 ran devices
 ran run quick --target simulated:h200-sxm --rounds 2
 ran show latest
