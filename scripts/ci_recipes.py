@@ -24,14 +24,14 @@ def recipes(text: str) -> list[list[str]]:
 
 def _scripts(block: str) -> list[str]:
     """This is the part of YAML that the document uses: plain and literal scalars, and the list under `script:`."""
-    found, lines = list[str](), block.splitlines()
+    steps, lines = list[str](), block.splitlines()
     for number, line in enumerate(lines):
         indent = len(line) - len(line.lstrip())
         if match := re.match(r"\s*(?:- )?run: (.+)", line):
-            found.append(_literal(lines[number + 1 :], indent) if match[1] == "|" else match[1])
+            steps.append(_literal(lines[number + 1 :], indent) if match[1] == "|" else match[1])
         elif line.strip() == "script:":
-            found += [match[1] for item in _within(lines[number + 1 :], indent) if (match := re.match(r"\s*- (.+)", item))]
-    return found
+            steps += [match[1] for item in _within(lines[number + 1 :], indent) if (match := re.match(r"\s*- (.+)", item))]
+    return steps
 
 
 def _within(lines: list[str], indent: int) -> list[str]:

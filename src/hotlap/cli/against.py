@@ -33,7 +33,7 @@ class Against:
         """Raises InputError where it cannot judge what is about to be measured, and what places raises."""
         spec, devices = session.places(plan, options)
         if self.baseline:
-            reference.check(self.baseline, plan, reference.Place(spec.name, fingerprint(devices), devices), match, part)
+            reference.check(self.baseline, plan, reference.BaselinePlace(spec.name, fingerprint(devices), devices), match, part)
 
 
 def read(text: str, home: Path) -> Against:

@@ -55,7 +55,7 @@ class ReferenceRatio:
 Match = Literal["host", "class"]
 
 
-class Place(NamedTuple):
+class BaselinePlace(NamedTuple):
     """Where a plan is to be measured."""
 
     target: str  # by its name alone
@@ -210,7 +210,7 @@ def device_of(machine: Machine, row: Row) -> Device | None:
 # ---------------------------------------------------------------- before anything is measured
 
 
-def check(baseline: Baseline, plan: Plan, here: Place, match: Match, part: bool = False) -> None:
+def check(baseline: Baseline, plan: Plan, here: BaselinePlace, match: Match, part: bool = False) -> None:
     """That the baseline can judge the plan on these devices. `part`: only a part of the cases is to be judged.
 
     Raises InputError: another target, another device or class of machine, no case in common, a case that is gone.
@@ -233,7 +233,7 @@ def check(baseline: Baseline, plan: Plan, here: Place, match: Match, part: bool 
         )
 
 
-def _of_class(fits: Sequence[Reference], here: Place, name: str) -> list[Reference]:
+def _of_class(fits: Sequence[Reference], here: BaselinePlace, name: str) -> list[Reference]:
     classes = [machine_class(here.machine, device) for device in here.devices]
     same = [one for one in fits if one.machine_class in classes]
     if same:
@@ -245,7 +245,7 @@ def _of_class(fits: Sequence[Reference], here: Place, name: str) -> list[Referen
     raise InputError(f"{name} is of another class of machine: {has[0]}{more}, here {classes[0].text}; save one of runs on this machine")
 
 
-def _of_device(fits: Sequence[Reference], here: Place, name: str) -> list[Reference]:
+def _of_device(fits: Sequence[Reference], here: BaselinePlace, name: str) -> list[Reference]:
     own = {identity(device.key, here.target, here.machine.host) for device in here.devices}
     models = {device.model for device in here.devices}
     same = [one for one in fits if one.identity in own or one.model in models]
