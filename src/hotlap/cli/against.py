@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from hotlap.core.analysis import reference, standards
+from hotlap.core.analysis import expected, reference, standards
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.measure import session
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.record import Baseline, Machine, Plan
 from hotlap.core.store import baselines
 
-NAMES = ("limit", "baseline", "baseline:NAME", "fleet", "FILE")
+NAMES = ("limit", "expected", "baseline", "baseline:NAME", "fleet", "FILE")
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Against:
         """What the rows of a run on this machine are compared with; None where the kind alone does not say."""
         if self.baseline:
             return reference.AgainstBaseline(self.baseline, machine, gate, match)
-        return self.rules
+        return expected.AgainstExpected(machine) if self.kind == expected.NAME else self.rules
 
     def check(self, plan: Plan, options: session.SessionOptions, match: reference.Match, part: bool) -> None:
         """Raises InputError where it cannot judge what is about to be measured, and what places raises."""
@@ -39,7 +39,7 @@ class Against:
 def read(text: str, home: Path) -> Against:
     """A kind, a baseline by name, or a file: a baseline or rules, by its content. Raises InputError, SchemaError."""
     kind, _, name = text.partition(":")
-    if text in ("limit", "fleet"):
+    if text in ("limit", expected.NAME, "fleet"):
         return Against(text)
     if kind == "baseline":
         return Against(kind, baseline=baselines.load(name, home))

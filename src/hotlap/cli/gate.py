@@ -93,7 +93,7 @@ def _refuse(args: argparse.Namespace) -> None:
         raise InputError("--share is a share of the limit; give --against limit with it")
     if args.build and not args.base:
         raise InputError("--build is of --base REF, whose commits are built")
-    if args.match == "class" and args.against in ("limit", "fleet"):
+    if args.match == "class" and args.against in ("limit", "expected", "fleet"):
         raise InputError(f"--match is about a baseline's runs; leave it out with --against {args.against}")
     terminal.gate(args.gate)
     _share(args.share)

@@ -81,6 +81,8 @@ class Rounds:
         samples = self.kept.get(case.id, [])
         if any(s.status == "not_run" or (s.status == "invalid" and s.cause != "timers") for s in samples):
             return False  # the next round would say the same
+        if len(samples) < self.options.rounds:
+            return True
         values, failed = self.good(case), sum(s.status != "measured" for s in samples)
         if failed >= max(self.options.rounds, len(values)) or sum(bool(bad(s)) for s in samples) > REPLACED * self.options.rounds_max:
             return False  # it does not get better

@@ -61,6 +61,28 @@ def _table(name: str) -> Mapping[str, Any]:
     return found
 
 
+class Healthy(NamedTuple):
+    """Of held-out cases of a family on a machine: how many are slower than the interval, and how much they go together."""
+
+    share: float
+    alike: float  # intraclass correlation of cases of one shape
+    dtypes: tuple[str, ...]  # that were measured
+    torch: str  # the oldest PyTorch that was
+
+
+@functools.cache
+def healthy(family: str, machine: str) -> Healthy | None:
+    """`machine`: a slug of the table. None where no held-out case was measured on it."""
+    table = tomllib.loads((importlib.resources.files("hotlap.core.model") / "coefficients" / "beyond.toml").read_text(encoding="utf-8"))
+    one = table["beyond"].get(family, {}).get(machine)
+    return Healthy(one["share"], one["alike"], tuple(one["dtypes"]), table["torch"]) if one else None
+
+
+def tested(family: str) -> bool:
+    """Whether held-out cases of the family were measured on any machine."""
+    return any(healthy(family, machine) for machine in ("h100-sxm", "h200-sxm"))
+
+
 def interval(family: str, key: str, seconds: Floats, inside: NDArray[np.bool_]) -> tuple[Floats, Floats]:
     """The stated 90 % interval of each case; wide outside what was measured."""
     table = stored().get(family, {})
