@@ -22,7 +22,7 @@ from hotlap.traces.timeline import Timeline
 pytestmark = pytest.mark.slow("runs the examples as a reader would")
 
 ROOT = Path(__file__).parents[2]
-torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install 'hotlap[torch]'")
+torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install torch")
 
 
 def ran(name: str, *arguments: str) -> float:
@@ -146,12 +146,12 @@ PLANTED = "rowwise layernorm rows=32768"  # step 6 of kernel_lab.sh makes row ke
 def missing() -> str:
     """Why the whole journey cannot be gone here; empty where it can."""
     if importlib.util.find_spec("torch") is None:
-        return "PyTorch is not installed: pip install 'hotlap[torch]'"
+        return "PyTorch is not installed: pip install torch"
     from hotlap.core.errors import HotlapError
     from hotlap.core.measure import targets
 
     try:
-        return "" if targets.find(targets.parse("opencl:cpu")) else "no OpenCL device on the CPU: pip install 'hotlap[opencl]'"
+        return "" if targets.find(targets.parse("opencl:cpu")) else "no OpenCL device on the CPU: pip install 'pyopencl[pocl]'"
     except HotlapError as error:
         return str(error)
 

@@ -15,7 +15,7 @@ from hotlap.kernels.binaries.graphs import Break
 from hotlap.kernels.eager_round import EagerJob, EagerRound, _apart
 from hotlap.kernels.show import eager as report
 
-torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install 'hotlap[torch]'")
+torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install torch")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "graph_break.py"
 JOB = EagerJob(factory="net:make")
 

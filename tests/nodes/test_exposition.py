@@ -83,4 +83,4 @@ def test_without_the_library_one_line_names_the_extra(monkeypatch) -> None:
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(Unavailable, match="need prometheus_client") as error:
         exposition.samples("a 1")
-    assert error.value.remedy == "pip install 'hotlap[prometheus]'"
+    assert error.value.remedy == "pip install prometheus-client"

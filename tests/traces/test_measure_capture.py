@@ -24,7 +24,7 @@ from hotlap.traces.timeline import Timeline
 
 pytestmark = pytest.mark.slow("records programs, each in a process of its own")
 
-torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install 'hotlap[torch]'")
+torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install torch")
 TRAIN = """
 import sys, time, torch
 model = torch.nn.Linear(32, 32)

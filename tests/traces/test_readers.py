@@ -273,7 +273,7 @@ def test_xplane_without_protobuf_is_one_line(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     with pytest.raises(Unavailable, match="XPlane files need protobuf") as error:
         opened(tmp_path, "x.pb", samples.xplane())
-    assert error.value.remedy == "pip install 'hotlap[trace]'"
+    assert error.value.remedy == "pip install protobuf"
 
 
 def test_nsysjax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise Unavailable(f"a module is traced with PyTorch, which cannot be imported ({error})", "pip install 'hotlap[torch]'") from error
+        raise Unavailable(f"a module is traced with PyTorch, which cannot be imported ({error})", "pip install torch") from error
     return torch
 
 

@@ -35,7 +35,7 @@ class Timeline(Events):
         try:
             import pyarrow
         except ImportError:
-            raise InputError("an Arrow table needs pyarrow; pip install 'hotlap[parquet]' brings it") from None
+            raise InputError("an Arrow table needs pyarrow; pip install pyarrow brings it") from None
         columns = {name: pyarrow.array(np.asarray(column)) for name, column in self.columns.items() if name not in ("name", "kind")}
         for name, texts in (("name", self.names), ("kind", list(KINDS))):
             places = pyarrow.array(np.asarray(self.columns[name]).astype(np.int32))

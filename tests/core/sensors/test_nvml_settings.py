@@ -49,7 +49,7 @@ HOLD = HEAD + """
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed: pip install 'hotlap[nvidia]'")
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed: pip install nvidia-ml-py")
     folder = tmp_path_factory.mktemp("nvml_settings")
     argv = [str(COMPILER), "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"]
     subprocess.run([*argv, "-o", str(folder / "libnvidia-ml.so.1"), str(Path(__file__).with_name("fake_nvml.c"))], check=True)

@@ -57,7 +57,7 @@ Ask = Callable[..., dict[str, Any]]
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A folder with libnvidia-ml.so.1 each: a driver of today and an old one."""
-    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed: pip install 'hotlap[nvidia]'")
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed: pip install nvidia-ml-py")
     source = Path(__file__).with_name("fake_nvml.c")
     folders = {}
     for name, extra in (("new", []), ("old", ["-DOLD_DRIVER"])):
@@ -239,7 +239,7 @@ def test_a_machine_without_the_binding(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(CHILD), options], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path},
     )
-    assert json.loads(done.stdout)["missing"]["nvml"] == "nvidia-ml-py cannot be imported (not here); pip install 'hotlap[nvidia]'"
+    assert json.loads(done.stdout)["missing"]["nvml"] == "nvidia-ml-py cannot be imported (not here); pip install nvidia-ml-py"
 
 
 # ---------------------------------------------------------------- health

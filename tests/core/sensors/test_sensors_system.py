@@ -235,7 +235,7 @@ def test_this_machine_answers_within_sense() -> None:
 
 
 def test_other_systems_are_asked_through_psutil() -> None:
-    pytest.importorskip("psutil", reason="psutil is not installed: pip install 'hotlap[system]'")
+    pytest.importorskip("psutil", reason="psutil is not installed: pip install psutil")
     found = table(read_all(portable(), "host", 1.0))
     assert found["memory_used_bytes"].status == "ok"
     assert 0 <= (found["utilization"].value or 0) <= 1
@@ -245,7 +245,7 @@ def test_other_systems_without_psutil_say_what_to_install(tmp_path: Path, monkey
     monkeypatch.setitem(sys.modules, "psutil", None)
     found = System(0.0, str(tmp_path)).read(1.0)
     assert {r.status for r in found} == {"not_supported"}
-    assert all("pip install 'hotlap[system]'" in r.reason for r in found)
+    assert all("pip install psutil" in r.reason for r in found)
 
 
 def gone(*_: object) -> bytes:

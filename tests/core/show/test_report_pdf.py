@@ -58,7 +58,7 @@ def test_pdf(cpu: Kept, tmp_path: Path) -> None:
 
 @pytest.mark.slow("starts a browser, or makes a PDF")
 def test_pdf_by_weasyprint(cpu: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("weasyprint", reason="WeasyPrint is not here: pip install 'hotlap[pdf]'", exc_type=ImportError)
+    pytest.importorskip("weasyprint", reason="WeasyPrint is not here: pip install weasyprint", exc_type=ImportError)
     monkeypatch.setattr(pdf, "browser", lambda: "")
     pdf.write(report.render([cpu]), tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")

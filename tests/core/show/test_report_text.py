@@ -172,7 +172,7 @@ def test_comparison(cpu: Kept, golden: Golden) -> None:
 def test_devices(golden: Golden) -> None:
     missing = {
         "cuda": {"reason": "libcuda.so.1 is not here", "remedy": "install the NVIDIA driver"},
-        "torch": {"reason": "PyTorch is not installed", "remedy": "pip install 'hotlap[torch]'"},
+        "torch": {"reason": "PyTorch is not installed", "remedy": "pip install torch"},
     }
     bare = Device(target="opencl", index=1, name="no facts", kind="other")
     golden("devices.txt", text.devices([sample.CPU, sample.GPU, bare], missing, 100) + "\n")

@@ -153,7 +153,7 @@ def test_without_the_bindings_the_remedy_is_a_pip_line(monkeypatch: pytest.Monke
     cuda_driver.driver.cache_clear()
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     monkeypatch.delitem(sys.modules, "cuda.bindings.driver", raising=False)
-    with pytest.raises(Unavailable, match=r"pip install 'hotlap\[cuda\]'"):
+    with pytest.raises(Unavailable, match=r"pip install cuda-bindings nvidia-cuda-nvrtc nvidia-ml-py"):
         cuda_driver.driver()
 
 

@@ -17,7 +17,7 @@ QUIET = (
     "--disable-sync", "--disable-extensions", "--disable-dev-shm-usage", "--hide-scrollbars",
 )
 LIMIT_S = 120.0
-REMEDY = "install Chromium (apt install chromium) or WeasyPrint (pip install 'hotlap[pdf]'), or print the page from a browser"
+REMEDY = "install Chromium (apt install chromium) or WeasyPrint (pip install weasyprint), or print the page from a browser"
 
 
 def write(page: str, path: Path) -> None:

@@ -27,7 +27,7 @@ OWN_TIMES = "@us"  # ends the name of a column of a sensor's own times, UNIX, in
 WINDOWS = b"windows"  # key of a file's metadata: device → sensor → averaging window in s
 OWN_COLUMNS = ("device", "round", "time_us", "failed")
 MICRO = 1e6
-REMEDY = "pip install 'hotlap[parquet]'"
+REMEDY = "pip install pyarrow"
 
 
 class ChunkSeries(NamedTuple):

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 LIMIT_S = 120.0
-REMEDY = "pip install 'hotlap[sass]'"
+REMEDY = "pip install nvidia-cuda-nvdisasm"
 
 
 def run(argv: list[str]) -> subprocess.CompletedProcess[str]:

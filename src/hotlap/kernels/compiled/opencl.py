@@ -16,13 +16,13 @@ def make(job: CompileJob) -> CompiledFiles:
     try:
         import pyopencl as cl
     except ImportError as error:
-        raise Unavailable(f"pyopencl cannot be imported ({error})", "pip install 'hotlap[opencl]'") from error
+        raise Unavailable(f"pyopencl cannot be imported ({error})", "pip install 'pyopencl[pocl]'") from error
     try:
         devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error as error:
-        raise Unavailable(f"OpenCL finds no device ({error})", "pip install 'hotlap[opencl]' brings one for the processor") from error
+        raise Unavailable(f"OpenCL finds no device ({error})", "pip install 'pyopencl[pocl]' brings one for the processor") from error
     if not devices:
-        raise Unavailable("OpenCL finds no device", "pip install 'hotlap[opencl]' brings one for the processor")
+        raise Unavailable("OpenCL finds no device", "pip install 'pyopencl[pocl]' brings one for the processor")
     gpus = [one for one in devices if one.type & cl.device_type.GPU]
     device = (gpus or devices)[0]
     context = cl.Context([device])

@@ -81,5 +81,5 @@ def _library() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise NotSupported(f"a user's kernel needs PyTorch for its inputs and reference ({error}); pip install 'hotlap[torch]'") from error
+        raise NotSupported(f"a user's kernel needs PyTorch for its inputs and reference ({error}); pip install torch") from error
     return torch

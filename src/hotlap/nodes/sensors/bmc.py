@@ -213,7 +213,7 @@ async def opened(endpoints: Sequence[Endpoint], keep_s: float = 15.0, timeout_s:
     try:
         import aiohttp
     except ImportError as error:
-        raise Unavailable(f"aiohttp cannot be imported ({error})", "pip install 'hotlap[bmc]'") from error
+        raise Unavailable(f"aiohttp cannot be imported ({error})", "pip install aiohttp") from error
     contexts = {key: context(one) for one in endpoints for key in [(one.cafile, one.insecure)]}
     connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, keepalive_timeout=keep_s, ttl_dns_cache=300)
     async with aiohttp.ClientSession(connector=connector, auto_decompress=True, cookie_jar=aiohttp.DummyCookieJar()) as session:

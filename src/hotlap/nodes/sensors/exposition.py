@@ -53,7 +53,7 @@ HELP = {  # of a sensor without its part
 }  # fmt: skip
 RATIOS = ("utilization", "fan", "pressure")
 EXEMPLAR = re.compile(r"\s#\s*\{.*\Z")  # of OpenMetrics, after a sample
-REMEDY = "pip install 'hotlap[prometheus]'"
+REMEDY = "pip install prometheus-client"
 
 
 def client() -> Any:

@@ -125,7 +125,7 @@ def _unpacked(path: Path, data: bytes) -> Iterator[bytes]:
 def _work(path: Path, data: bytes, fill: Filling) -> None:
     table = _parquet(data)
     if table is None:
-        seen = "work of the device was not read: it is in Parquet, and pyarrow is not installed (pip install 'hotlap[parquet]')"
+        seen = "work of the device was not read: it is in Parquet, and pyarrow is not installed (pip install pyarrow)"
         fill.into.notice("missing_package", seen)
         return
     needed = ("Name", "Projected Start", "Projected Duration", "RangeId", "RangeStack")

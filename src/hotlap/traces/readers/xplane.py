@@ -61,7 +61,7 @@ def _plane_type() -> Any:
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     except ImportError as error:
-        raise Unavailable(f"XPlane files need protobuf ({error})", "pip install 'hotlap[trace]'") from error
+        raise Unavailable(f"XPlane files need protobuf ({error})", "pip install protobuf") from error
     file = descriptor_pb2.FileDescriptorProto(name="xplane.proto", package="x")
     types = descriptor_pb2.FieldDescriptorProto
     for name, fields in MESSAGES.items():

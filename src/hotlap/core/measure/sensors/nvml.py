@@ -34,7 +34,7 @@ CLOCK_SM, CLOCK_MEMORY = 1, 2  # nvmlClockType_t
 RARE_S = 5.0  # each link is asked for each of its errors
 SLOW_S = 0.5  # what changes rarely, or is dear to ask (the list of processes), is read at most twice a second
 
-REMEDY_PACKAGE = "pip install 'hotlap[nvidia]'"
+REMEDY_PACKAGE = "pip install nvidia-ml-py"
 REMEDIES = {  # NVML_ERROR_*
     9: "load the nvidia kernel module; check nvidia-smi",
     12: "install NVIDIA's driver; in a container, start it with the GPUs and the capability 'utility'",

@@ -185,7 +185,7 @@ def portable() -> list[SensorProbe]:
     try:
         import psutil
     except ImportError:
-        return [absent(name, "psutil is not installed: pip install 'hotlap[system]'") for name in ask]
+        return [absent(name, "psutil is not installed: pip install psutil") for name in ask]
     psutil.cpu_percent(interval=None)  # begins the stretch that the first reading covers
     return [SensorProbe(name, functools.partial(_asked, psutil, function)) for name, function in ask.items()]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hotlap.core.errors import NotSupported, Unavailable
 
-REMEDY = "pip install 'hotlap[cuda]'"
+REMEDY = "pip install cuda-bindings nvidia-cuda-nvrtc nvidia-ml-py"
 
 
 @functools.cache

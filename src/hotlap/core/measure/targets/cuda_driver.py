@@ -9,7 +9,7 @@ from typing import Any
 from hotlap.core.errors import HotlapError, MachineError, NotSupported, Unavailable
 from hotlap.core.record import Device
 
-REMEDY_BINDINGS = "pip install 'hotlap[cuda]'"
+REMEDY_BINDINGS = "pip install cuda-bindings nvidia-cuda-nvrtc nvidia-ml-py"
 REMEDY_DRIVER = "install NVIDIA's driver; in a container, start it with the GPUs passed in"
 CANNOT = {  # answers that mean: not this case on this device; all others mean that the machine or a kernel is at fault
     "CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "CUDA_ERROR_NO_BINARY_FOR_GPU",

@@ -1,4 +1,4 @@
-"""OpenCL: any vendor's driver. PoCL on the CPU comes with `pip install 'hotlap[opencl]'` and is the embedded default."""
+"""OpenCL: any vendor's driver. PoCL on the CPU comes with `pip install 'pyopencl[pocl]'` and is the embedded default."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _cl() -> Any:
     try:
         import pyopencl
     except ImportError as error:
-        raise Unavailable(f"pyopencl cannot be imported ({error})", "pip install 'hotlap[opencl]'") from error
+        raise Unavailable(f"pyopencl cannot be imported ({error})", "pip install 'pyopencl[pocl]'") from error
     return pyopencl
 
 
@@ -68,7 +68,7 @@ def _raw() -> list[Any]:
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
-        raise Unavailable(f"no OpenCL driver answers ({error})", "pip install 'hotlap[opencl]' brings one for the CPU") from error
+        raise Unavailable(f"no OpenCL driver answers ({error})", "pip install 'pyopencl[pocl]' brings one for the CPU") from error
     devices: dict[tuple[str, str, str], Any] = {}
     for platform in platforms:
         try:

@@ -48,7 +48,7 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise Unavailable(f"PyTorch cannot be imported ({error})", "pip install 'hotlap[torch]'") from error
+        raise Unavailable(f"PyTorch cannot be imported ({error})", "pip install torch") from error
     except OSError as error:  # a shared library of a GPU build that is not here
         raise Unavailable(f"PyTorch cannot load its libraries ({error})", "pip install --force-reinstall torch") from error
     return torch

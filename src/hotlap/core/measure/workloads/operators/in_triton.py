@@ -22,7 +22,7 @@ def kernels() -> Any:
     try:
         from hotlap.core.measure.workloads.operators import triton_kernels
     except ImportError as error:
-        raise NotSupported(f"Triton cannot be imported ({error}): pip install 'hotlap[triton]'") from error
+        raise NotSupported(f"Triton cannot be imported ({error}): pip install triton") from error
     return triton_kernels
 
 
