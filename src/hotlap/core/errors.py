@@ -21,12 +21,12 @@ from collections.abc import Iterable
 
 
 class HotlapError(Exception):
-    """Base of all; `exit_code` is what the command line returns. `reason` is the message without its advice."""
+    """Base of all; `exit_code` is what the command line returns; `reason` is the message alone, without `advice` and `about`."""
 
     exit_code = 3
 
-    def __init__(self, message: str = "", advice: str = "") -> None:
-        super().__init__(f"{message}; {advice}" if advice else message)
+    def __init__(self, message: str = "", advice: str = "", about: str = "") -> None:
+        super().__init__(f"{about}{message}; {advice}" if advice else f"{about}{message}")
         self.reason = message
 
 

@@ -213,7 +213,7 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
     query = np.broadcast_to(np.asarray(params["query"]), (count,))
     single_query = bool((query == 1).all())
     if not single_query and (query == 1).any():
-        raise InputError(f"{ATTENTION.name}: ask for prefill (many queries) and decode (query = 1) apart")
+        raise InputError("ask for prefill (many queries) and decode (query = 1) apart", about=f"{ATTENTION.name}: ")
     keys = np.where(np.asarray(params["kv"]) > 0, params["kv"], params["query"])
     implementation = USUAL_ATTENTION if isinstance(implementation, str) and not implementation else implementation
     _can(spec, str(params["dtype"]), ATTENTION.name)
@@ -240,7 +240,7 @@ def _can(spec: Spec, dtype: str, workload: str) -> None:
     unit = unit_of(dtype)
     if unit not in spec.flop_per_clock:
         have = ", ".join(sorted(name.removeprefix("matrix.") for name in spec.flop_per_clock if name.startswith("matrix.")))
-        raise InputError(f"{workload}: {spec.name} has no rate of {unit} in the machine table; it has {have or 'no matrix unit'}")
+        raise InputError(f"{spec.name} has no rate of {unit} in the machine table", f"it has {have or 'no matrix unit'}", f"{workload}: ")
 
 
 def _collective(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:

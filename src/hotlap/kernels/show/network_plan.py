@@ -146,11 +146,9 @@ def notes(notes: Notes, whole: Plan, kept: Plan, unknown: Mapping[str, Sequence[
 
 
 def _unknown(unknown: Mapping[str, Sequence[Case]]) -> dict[str, list[str]]:
-    """Reasons, the list of what would be valid left out, with the workloads that they are about."""
+    """Reasons, with the workloads that they are about."""
     by_reason: dict[str, list[str]] = {}
     for reason, cases in unknown.items():
-        short = "the model expects nothing of these yet" if reason.startswith("no expected value is known") else reason
-        short = next((short.removeprefix(f"{case.workload}: ") for case in cases if short.startswith(f"{case.workload}: ")), short)
-        names = by_reason.setdefault(short, [])
+        names = by_reason.setdefault(reason or "the model expects nothing of these yet", [])
         names += [name for name in dict.fromkeys(case.workload for case in cases) if name not in names]
     return by_reason

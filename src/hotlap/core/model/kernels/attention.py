@@ -82,9 +82,9 @@ def read(params: Mapping[str, ArrayLike], phase: str) -> Cases:
     try:
         arrays = np.broadcast_arrays(*(np.atleast_1d(np.asarray(given[name])) for name in (*SIZES, "dtype", "kv_dtype")))
     except ValueError:
-        raise InputError("attention: parameters are arrays of one length, or single values") from None
+        raise InputError("parameters are arrays of one length, or single values", about="attention: ") from None
     if arrays[0].ndim > 1 or not arrays[0].size:
-        raise InputError("attention: parameters are arrays of one dimension with at least one case")
+        raise InputError("parameters are arrays of one dimension with at least one case", about="attention: ")
     size = {name: _sizes(name, array) for name, array in zip(SIZES, arrays, strict=False)}
     _check(size)
     window = np.where(size["window"] > 0, np.minimum(size["window"], size["kv"]), size["kv"])
@@ -99,19 +99,19 @@ def _sizes(name: str, array: NDArray[Any]) -> Floats:
     try:
         values = array.astype(float)
     except (TypeError, ValueError):
-        raise InputError(f"attention: '{name}' is a number") from None
+        raise InputError(f"'{name}' is a number", about="attention: ") from None
     least = 0.0 if name in ("window", "causal", "latent", "cache_write") else 1.0
     bad = ~((values >= least) & (values <= LARGEST) & (values == np.floor(values)))
     if bad.any():
-        raise InputError(f"attention: '{name}' is a whole number from {least:g} to 2^40, not {values[bad][0]:g}")
+        raise InputError(f"'{name}' is a whole number from {least:g} to 2^40, not {values[bad][0]:g}", about="attention: ")
     return values
 
 
 def _check(size: Mapping[str, Floats]) -> None:
     if (size["heads"] % size["kv_heads"] != 0).any():
-        raise InputError("attention: 'heads' is a multiple of 'kv_heads'")
+        raise InputError("'heads' is a multiple of 'kv_heads'", about="attention: ")
     if (size["kv"] < size["query"]).any() and (size["causal"][size["kv"] < size["query"]] > 0).any():
-        raise InputError("attention: a causal call has at least as many keys ('kv') as new tokens ('query')")
+        raise InputError("a causal call has at least as many keys ('kv') as new tokens ('query')", about="attention: ")
 
 
 def _bytes(names: NDArray[Any]) -> Floats:
@@ -132,7 +132,7 @@ def matrix_rate(chip: Chip, low: Floats, warp_level: bool = False) -> Floats:
     rates = chip.flop_per_clock
     wide = next((rates[u] for u in ("matrix.bf16", "matrix.fp16", "fma.fp16", "fma.fp32") if rates.get(u)), None)
     if wide is None:
-        raise InputError("attention: the machine table has no rate of 16-bit products for this machine")
+        raise InputError("the machine table has no rate of 16-bit products for this machine", about="attention: ")
     narrow = rates.get("matrix.fp8", wide)
     if warp_level and wide >= 4096:
         wide, narrow = min(wide, WARP_LEVEL_FLOP), min(narrow, 2 * WARP_LEVEL_FLOP)

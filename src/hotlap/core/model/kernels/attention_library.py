@@ -39,7 +39,7 @@ def estimate(
     plan = _planned(family, c, chip, kernels, fitted)
     seconds = np.asarray(sum(plan.parts.values()), dtype=float)
     if not np.isfinite(seconds).all():
-        raise InputError("attention: the sizes are too large to predict, or a fact of the machine is missing")
+        raise InputError("the sizes are too large to predict, or a fact of the machine is missing", about="attention: ")
     short = np.maximum(family.bound(c, chip) - seconds, 0.0)
     parts = {name: value + short if name == "DRAM" else value for name, value in plan.parts.items()}
     known = np.isin(kernels, [k for k in fitted if k != "default"]) & ~excluded(kernels, c)

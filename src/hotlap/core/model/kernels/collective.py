@@ -84,7 +84,7 @@ def _cases(params: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
     for name in ("gpus", "bytes", "nodes", "network_b_s", "network_latency_s"):
         cases[name] = _numbers(name, cases[name])
     if np.any(cases["gpus"] % cases["nodes"]):
-        raise InputError("collective: 'gpus' are all GPUs together and must be a multiple of 'nodes'")
+        raise InputError("'gpus' are all GPUs together and must be a multiple of 'nodes'", about="collective: ")
     return cases
 
 
@@ -92,9 +92,9 @@ def _numbers(name: str, values: NDArray[Any]) -> Floats:
     try:
         found: Floats = values.astype(np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"collective: '{name}' must be a number") from None
+        raise InputError(f"'{name}' must be a number", about="collective: ") from None
     if not np.all((found > 0) & (found < 1e18)):
-        raise InputError(f"collective: '{name}' must be above 0 and below 1e18")
+        raise InputError(f"'{name}' must be above 0 and below 1e18", about="collective: ")
     return found
 
 

@@ -81,9 +81,9 @@ def _cases(params: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
     for name in ("m", "n", "k", "batch"):
         cases[name] = cases[name].astype(np.float64)
         if not np.all((cases[name] >= 1) & (cases[name] < LARGEST)):
-            raise InputError(f"gemm: '{name}' is a number from 1 to under {LARGEST:.0e}")
+            raise InputError(f"'{name}' is a number from 1 to under {LARGEST:.0e}", about="gemm: ")
     if not np.all(cases["m"] * cases["n"] * cases["k"] * cases["batch"] < MOST):
-        raise InputError(f"gemm: m × n × k × batch is under {MOST:.0e}")
+        raise InputError(f"m × n × k × batch is under {MOST:.0e}", about="gemm: ")
     cases["dtype"] = cases["dtype"].astype(str)
     return cases
 

@@ -86,9 +86,9 @@ def _counts(name: str, values: NDArray[Any]) -> Floats:
     try:
         found: Floats = values.astype(np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"moe: '{name}' must be a number") from None
+        raise InputError(f"'{name}' must be a number", about="moe: ") from None
     if not np.all((found >= 1) & (found < 1e9) & (found == np.floor(found))):
-        raise InputError(f"moe: '{name}' must be a whole number from 1 to 1e9")
+        raise InputError(f"'{name}' must be a whole number from 1 to 1e9", about="moe: ")
     return found
 
 
@@ -98,17 +98,17 @@ def _alphas(names: NDArray[np.str_]) -> Floats:
     try:
         found = [0.0 if kind == "balanced" else float(kind.removeprefix("power_law_")) for kind in kinds]
     except ValueError:
-        raise InputError(f"moe: 'distribution' is balanced or power_law_ and a number, not {kinds}") from None
+        raise InputError(f"'distribution' is balanced or power_law_ and a number, not {kinds}", about="moe: ") from None
     if not all(one == 0.0 or 0.1 <= one <= 10 for one in found):
-        raise InputError("moe: the exponent of 'distribution' must be from 0.1 to 10")
+        raise InputError("the exponent of 'distribution' must be from 0.1 to 10", about="moe: ")
     return np.array([1.0001 if one == 1.0 else one for one in found])[which]
 
 
 def _possible(cases: Mapping[str, NDArray[Any]]) -> None:
     if np.any(cases["topk"] > cases["experts"]):
-        raise InputError("moe: 'topk' cannot exceed 'experts'")
+        raise InputError("'topk' cannot exceed 'experts'", about="moe: ")
     if np.any(cases["experts"] % cases["ep"]):
-        raise InputError("moe: 'experts' must be a multiple of 'ep'")
+        raise InputError("'experts' must be a multiple of 'ep'", about="moe: ")
 
 
 def flop_per_clock(dtype: NDArray[np.str_], chip: Chip) -> Floats:
@@ -117,7 +117,7 @@ def flop_per_clock(dtype: NDArray[np.str_], chip: Chip) -> Floats:
     needed = {one: "matrix.fp8" if one.startswith("fp8") else wide for one in set(dtype.tolist())}
     for one, unit in needed.items():
         if unit not in rates:
-            raise InputError(f"moe: this machine has no {unit} for dtype '{one}'; it has {', '.join(sorted(rates))}")
+            raise InputError(f"this machine has no {unit} for dtype '{one}'; it has {', '.join(sorted(rates))}", about="moe: ")
     return _by(dtype, {one: rates[unit] for one, unit in needed.items()})
 
 

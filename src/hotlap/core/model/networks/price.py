@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hotlap.core.errors import InputError
+from hotlap.core.errors import InputError, NotModelled
 from hotlap.core.model import machines
 from hotlap.core.model.calibration import Calibration
 from hotlap.core.model.cases import alike
@@ -16,7 +16,7 @@ from hotlap.core.record import Case
 
 
 class Prices(NamedTuple):
-    """Seconds of one call by Case.id; and of cases without, why: reason → cases."""
+    """Seconds of one call by Case.id; and of cases without, why: reason → cases, "" where the model expects nothing of the workload."""
 
     seconds: dict[str, float]
     unknown: dict[str, list[Case]]
@@ -29,7 +29,7 @@ def prices(cases: Sequence[Case], machine: str, calibration: Calibration | None 
         try:
             seconds = expect(group.workload, group.params, spec, group.implementation, calibration).seconds
         except InputError as error:
-            priced.unknown.setdefault(str(error), []).extend(group.cases)
+            priced.unknown.setdefault("" if isinstance(error, NotModelled) else error.reason, []).extend(group.cases)
             continue
         for case, one in zip(group.cases, np.broadcast_to(seconds, len(group.cases)).tolist(), strict=True):
             priced.seconds[case.id] = one

@@ -75,18 +75,18 @@ class Call:
 def check(network: Network, setting: Setting) -> None:
     """Raises InputError for what cannot be: widths and layers that cannot be cut, an encoder that decodes."""
     if setting.phase == "decode" and not network.causal:
-        raise InputError(f"{network.name} is an encoder: it has no decode phase; valid: prefill, train")
+        raise InputError("is an encoder: it has no decode phase", "valid: prefill, train", f"{network.name} ")
     most, fewest = max(network.kv_heads, setting.tp), min(network.kv_heads, setting.tp)
     for what, value, ways in (
         ("heads", network.heads, setting.tp), ("inner width", network.inter, setting.tp), ("experts", network.experts, setting.ep),
         ("key-value heads and tensor-parallel GPUs", most, fewest),
     ):  # fmt: skip
         if value % ways:
-            raise InputError(f"{network.name}: {value} {what} cannot be cut into {ways}; take a divisor")
+            raise InputError(f"{value} {what} cannot be cut into {ways}", "take a divisor", f"{network.name}: ")
     if setting.pp > network.layers:
-        raise InputError(f"{network.name}: {network.layers} layers cannot be cut into {setting.pp} stages; take fewer")
+        raise InputError(f"{network.layers} layers cannot be cut into {setting.pp} stages", "take fewer", f"{network.name}: ")
     if setting.ep > 1 and not network.experts:
-        raise InputError(f"{network.name} has no experts: leave --ep out")
+        raise InputError("has no experts: leave --ep out", about=f"{network.name} ")
     if setting.tp * setting.dp % setting.ep:
         there = setting.tp * setting.dp
         raise InputError(f"experts over {setting.ep} GPUs, but tp × dp is {there}: --ep is a divisor of it, for experts lie on those GPUs")
@@ -95,9 +95,9 @@ def check(network: Network, setting: Setting) -> None:
     if setting.dtype == EXPERTS_ONLY and (setting.phase == "train" or not network.experts):
         why = "no weights are trained in it" if network.experts else f"{network.name} has none"
         *others, last = PRODUCT_DTYPES
-        raise InputError(f"{EXPERTS_ONLY} is how experts' weights are stored, and {why}; take {', '.join(others)} or {last}")
+        raise InputError(f"{EXPERTS_ONLY} is how experts' weights are stored, and {why}", f"take {', '.join(others)} or {last}")
     if setting.phase == "train" and setting.batch % setting.micro_batch:
-        raise InputError(f"a batch of {setting.batch} cannot be cut into micro-batches of {setting.micro_batch}; take a divisor")
+        raise InputError(f"a batch of {setting.batch} cannot be cut into micro-batches of {setting.micro_batch}", "take a divisor")
 
 
 def of_stage(network: Network, setting: Setting) -> float:

@@ -59,7 +59,7 @@ def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[Compo
             except InputError as error:
                 errors.append(str(error))
                 # Without the network's name and advice, so that one reason is said once for all that it holds for.
-                left_out.setdefault(str(error).removeprefix(network.name).lstrip(": ").partition(";")[0], []).append(name)
+                left_out.setdefault(error.reason, []).append(name)
     if not by_name:
         raise InputError(f"none of these steps can be: {'; '.join(dict.fromkeys(errors[:3]))}")
     return list(by_name.values()), left_out

@@ -88,9 +88,9 @@ def context_of(network: Source, choice: Choice) -> int:
 def step(network: Source, choice: Choice) -> list[Call]:
     """What one GPU runs in one step. Raises InputError for what cannot be, as widths that cannot be cut."""
     if choice.phase not in phases(network):
-        raise InputError(f"{network.name} has no phase {choice.phase}; valid: {', '.join(phases(network))}")
+        raise InputError(f"has no phase {choice.phase}", f"valid: {', '.join(phases(network))}", f"{network.name} ")
     if network.longest and context_of(network, choice) > network.longest:
-        raise InputError(f"{network.name} takes a context of at most {network.longest}, not {choice.context}")
+        raise InputError(f"takes a context of at most {network.longest}, not {choice.context}", about=f"{network.name} ")
     return _layers(network, choice) if isinstance(network, Layered) else _transformer(network, choice)
 
 
@@ -99,9 +99,9 @@ def step(network: Source, choice: Choice) -> list[Call]:
 
 def _layers(network: Layered, choice: Choice) -> list[Call]:
     if max(choice.tp, choice.pp, choice.ep) > 1:
-        raise InputError(f"{network.name} is not cut over GPUs: tp, pp and ep are 1; dp makes replicas")
+        raise InputError("is not cut over GPUs: tp, pp and ep are 1", "dp makes replicas", f"{network.name} ")
     if choice.dtype not in ("bf16", "fp16", "fp32"):
-        raise InputError(f"{network.name} is described in bf16, fp16 or fp32, not {choice.dtype}")
+        raise InputError(f"is described in bf16, fp16 or fp32, not {choice.dtype}", about=f"{network.name} ")
     train = choice.phase == "train"
     section = "decode" if choice.phase == "decode" else "layers"
     walked = walk(network, section, choice.batch, context_of(network, choice), choice.dtype, train)
@@ -125,7 +125,7 @@ def _typed(call: Call, dtype: str) -> Call:
 def _transformer(network: Network, choice: Choice) -> list[Call]:
     valid = calls.DTYPES if network.experts else calls.PRODUCT_DTYPES
     if choice.dtype not in valid:
-        raise InputError(f"{network.name} is described in {', '.join(valid)}, not {choice.dtype}")
+        raise InputError(f"is described in {', '.join(valid)}, not {choice.dtype}", about=f"{network.name} ")
     setting = _setting(network, choice)
     found = transformer.forward(network, setting)
     once = transformer.after(network, setting, found) if setting.phase == "train" else []
