@@ -171,7 +171,7 @@ def test_metadata_of_a_code_object_are_read() -> None:
     (one,) = hsaco.read(elf_with([(".note", 7, note(told))], AMDGPU), "k.hsaco")
     assert (one.kernel, one.architecture, one.registers, one.scalar_registers) == ("k", "gfx942", 96, 40)
     assert (one.spill_store_bytes, one.stack_bytes, one.shared_bytes, one.threads) == (20, 24, 16384, 512)
-    assert "32 of its registers" in one.notes[0]
+    assert "32 of its registers" in one.notices[0].seen
 
 
 @pytest.mark.parametrize("told", [{}, {"amdhsa.kernels": [{}]}, [1], {"amdhsa.kernels": 3}])

@@ -9,6 +9,7 @@ import pytest
 
 from hotlap import cli
 from hotlap.core.errors import InputError, NotSupported
+from hotlap.core.record import Notice
 from hotlap.kernels.advice import findings, study
 from hotlap.kernels.binaries.base import Compiled
 from hotlap.kernels.compiled import disassembling
@@ -184,7 +185,7 @@ def test_nothing_is_found_where_nothing_is(fields: dict[str, object]) -> None:
 
 
 def test_the_table_says_what_is_not_known() -> None:
-    studied = [study(kernel(registers=None, of="", threads=None, notes=["registers are not known: why"]))]
+    studied = [study(kernel(registers=None, of="", threads=None, notices=[Notice("not_compiled", "registers are not known: why")]))]
     out = report.compiled(studied, findings(studied), 80)
     assert "no occupancy: its registers are not known" in out
     assert "registers are not known: why" in out

@@ -256,7 +256,7 @@ def test_ranks_by_file_name_and_by_order(tmp_path: Path) -> None:
         (tmp_path / name).write_text(made.text(number, told=False))
     found = ranks.analysed(ranks.files([tmp_path]))
     assert {rank: Path(one.file).name for rank, one in found.ranks.items()} == {0: "x.json", 1: "rank1.json", 2: "y.json"}
-    assert found.notes == ["2 files do not say their rank: numbered in the order given"]
+    assert [notice.seen for notice in found.notices] == ["2 files do not say their rank: numbered in the order given"]
 
 
 def test_files_that_nothing_joins_and_that_say_no_rank_are_answered_one_by_one(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_a_folder_of_mixed_things(tmp_path: Path) -> None:
     assert list(found.ranks) == [0, 1, 2]
     assert {Path(one.file).name for one in found.unusable} == {"rank1.json", "notes.txt", "empty.json"}
     assert any("it is of rank 1, as is again.json" in one.why for one in found.unusable)
-    assert found.notes == ["1 of 4 ranks are missing: 3; what waits for them is not seen"]
+    assert [notice.seen for notice in found.notices] == ["1 of 4 ranks are missing: 3; what waits for them is not seen"]
 
 
 def test_nothing_to_read_is_said(tmp_path: Path) -> None:

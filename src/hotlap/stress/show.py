@@ -252,8 +252,11 @@ def _time(f: Mapping[str, float], spent: Energy | None) -> str:
 
 def _doubted(device: DeviceVerdict, sensor: str) -> str:
     """A word where a finding says that this sensor is not to be believed."""
-    kinds = [x.title.partition(" sensor: ")[0] for x in device.findings if x.title.endswith(f"sensor: {sensor}")]
-    return f" (of a {kinds[0].replace('nonsense from', 'lying')} sensor: only until then)" if kinds else ""
+    rule = next((finding.rule for finding in device.findings if finding.where == sensor), "")
+    return f" (of a {NOT_BELIEVED.get(rule, rule)}: only until then)" if rule else ""
+
+
+NOT_BELIEVED = {"nonsense from sensor": "lying sensor"}
 
 
 def signed(share: float) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from hotlap.core.errors import InputError, MachineError, Unavailable
 from hotlap.core.model import machines
-from hotlap.core.record import Record
+from hotlap.core.record import Notice, Record
 from hotlap.traces import arrivals, bandwidth, clocks, meeting
 from hotlap.traces.arrivals import Arrivals
 from hotlap.traces.bandwidth import Moved
@@ -66,7 +66,7 @@ class AllRanks(NamedTuple):
 
     ranks: dict[int, Reduced]
     unusable: list[Unusable]
-    notes: list[str]  # how ranks were numbered, which are missing
+    notices: list[Notice]  # how ranks were numbered, which are missing
     clocks: Clocks
     arrivals: Arrivals | None  # None where the order of arrivals cannot be told
     moved: list[Moved]
@@ -186,7 +186,7 @@ def merged(all_ranks: Iterable[Reduced | Unusable], machine: str = "") -> AllRan
             usable.append(one)
         else:
             unusable.append(one)
-    ranks, doubles, notes = numbered(usable)
+    ranks, doubles, notices = numbered(usable)
     if not ranks:
         why = f"; the first: {unusable[0].why}" if unusable else ""
         raise InputError(f"none of {len(unusable)} files is a trace that Hotlap can read{why}")
@@ -197,17 +197,18 @@ def merged(all_ranks: Iterable[Reduced | Unusable], machine: str = "") -> AllRan
     unusable += [] if apart else doubles
     known = arrivals.arrivals(ranks, met, set_to) if set_to.agree else None
     return AllRanks(
-        ranks, unusable, notes, set_to, known, bandwidth.moved(ranks, met, set_to, machine), mismatches, roles(ranks, known), steps(ranks),
+        ranks, unusable, notices, set_to, known, bandwidth.moved(ranks, met, set_to, machine), mismatches, roles(ranks, known),
+        steps(ranks),
         RanksApart([one.file for one in usable], _sizes(usable)) if apart else None,
     )  # fmt: skip
 
 
-def numbered(all_ranks: Sequence[Reduced]) -> tuple[dict[int, Reduced], list[Unusable], list[str]]:
+def numbered(all_ranks: Sequence[Reduced]) -> tuple[dict[int, Reduced], list[Unusable], list[Notice]]:
     """Ranks by number: as the file says, else as its name says, else by order; and files whose rank another has already."""
     ranks: dict[int, Reduced] = {}
     doubles: list[Unusable] = []
     later: list[Reduced] = []
-    notes = []
+    notices = []
     for rank_file in all_ranks:
         rank = _told(rank_file)
         if rank is None:
@@ -221,12 +222,13 @@ def numbered(all_ranks: Sequence[Reduced]) -> tuple[dict[int, Reduced], list[Unu
         ranks[number] = rank_file
     if later and len(ranks) > 1:
         many = "1 file does not say its" if len(later) == 1 else f"{len(later)} files do not say their"
-        notes.append(f"{many} rank: numbered in the order given")
+        notices.append(Notice("rank_by_order", f"{many} rank: numbered in the order given", count=len(later)))
     whole = max((one.ranks or 0 for one in ranks.values()), default=0)
     missing = sorted(set(range(whole)) - set(ranks))
     if missing and len(ranks) > 1:
-        notes.append(f"{len(missing)} of {whole} ranks are missing: {spans(missing)}; what waits for them is not seen")
-    return dict(sorted(ranks.items())), doubles, notes
+        seen = f"{len(missing)} of {whole} ranks are missing: {spans(missing)}; what waits for them is not seen"
+        notices.append(Notice("ranks_missing", seen, count=len(missing)))
+    return dict(sorted(ranks.items())), doubles, notices
 
 
 def _sizes(ranks: Sequence[Reduced]) -> list[int]:

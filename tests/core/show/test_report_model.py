@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hotlap.core.analysis.correlate import Agreement, Correlated, Correlation
 from hotlap.core.model.networks.result import StepEstimate, StepPart
 from hotlap.core.plan import case
-from hotlap.core.record import Gap, Limit, Row
+from hotlap.core.record import Gap, Limit, Notice, Row
 from hotlap.core.show import correlation, network, text
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work.networks.calls import Setting
@@ -34,7 +34,7 @@ def step() -> StepEstimate:
         network="llama-3-70b", phase="decode", machine="h200-sxm", setting=asdict(Setting("decode", batch=32, context=8192, tp=8)), gpus=8,
         seconds=total, low_s=0.87 * total, high_s=1.16 * total, tokens_s=32 / total, operations=4.5e12, share_of_peak=0.021, energy_j=120.0,
         energy_per_token_j=3.75, memory_bytes={"weights": 17.6e9, "cache of keys and values": 10.7e9, "activations": 4e6, "runtime": 1.5e9},
-        memory_total_bytes=29.8e9, fits=True, parts=sorted(parts, key=lambda one: -one.total_s), notes=["kernels back to back, as in recorded graphs"],
+        memory_total_bytes=29.8e9, fits=True, parts=sorted(parts, key=lambda one: -one.total_s), notices=[Notice("back_to_back", "kernels back to back, as in recorded graphs")],
     )  # fmt: skip
 
 

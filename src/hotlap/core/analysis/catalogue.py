@@ -54,9 +54,11 @@ class Findings:
     def __init__(self, codes: Mapping[str, dict[str, dict[str, str]]]) -> None:
         self.codes, self.findings, self.failed, self.open = codes, list[tuple[str, Finding]](), list[str](), list[str]()
 
-    def add(self, cause: str, detail: str, level: Literal["fail", "open", "note"] = "fail", action: str = "") -> None:
+    def add(self, rule: str, detail: str, level: Literal["fail", "open", "note"] = "fail", action: str = "", where: str = "") -> None:
+        """`where`: the sensor or part that it is about, where it is about one."""
+        cause = f"{rule}: {where}" if where else rule
         severity: Literal["info", "warning", "error"] = "error" if level == "fail" else "warning" if level == "open" else "info"
-        self.findings.append((cause, Finding(title=cause, detail=detail, severity=severity, action=action)))
+        self.findings.append((cause, Finding(title=cause, detail=detail, severity=severity, action=action, rule=rule, where=where)))
         if level == "fail":
             self.failed.append(cause)
         if level == "open":

@@ -216,23 +216,20 @@ def sensors(shown: Columns, findings: Findings, ticks: Sequence[Load] = ()) -> N
     for sensor, (times, values) in shown.items():
         if len(times) >= SILENT_STEPS and end_s - times[-1] > max(SILENT_S, SILENT_STEPS * float(np.median(np.diff(times)))):
             silent = f"no reading after {times[-1] - times[0]:.0f} s, while others went on for {end_s - times[-1]:.0f} s more"
-            findings.add(f"lost sensor: {sensor}", silent, "open", "restart the driver's daemon; see the log")
+            findings.add("lost sensor", silent, "open", "restart the driver's daemon; see the log", sensor)
             continue
         good = values[np.isfinite(values)]
         if not len(good):
-            findings.add(
-                f"dead sensor: {sensor}", "it gave no answer during the whole run", "open", "restart the driver's daemon; see the log"
-            )
+            silent = "it gave no answer during the whole run"
+            findings.add("dead sensor", silent, "open", "restart the driver's daemon; see the log", sensor)
             continue
         if np.isnan(values[-max(5, len(values) // 20) :]).all() and len(values) > 20:
-            findings.add(
-                f"lost sensor: {sensor}", f"no answer since {times[np.isfinite(values)][-1]:.0f} s", "open", "restart the driver's daemon"
-            )
+            silent = f"no answer since {times[np.isfinite(values)][-1]:.0f} s"
+            findings.add("lost sensor", silent, "open", "restart the driver's daemon", sensor)
         low, high = PLAUSIBLE.get(sensor, (-math.inf, math.inf))
         if (bad := good[(good < low) | (good > high)]).size:
-            findings.add(
-                f"nonsense from sensor: {sensor}", f"{bad[0]:g} is not plausible ({low:g} to {high:g})", "open", "read it from the BMC"
-            )
+            nonsense = f"{bad[0]:g} is not plausible ({low:g} to {high:g})"
+            findings.add("nonsense from sensor", nonsense, "open", "read it from the BMC", sensor)
         elif sensor in ("power_w", "temperature_c"):
             _frozen(sensor, shown, ticks, findings)
 
@@ -243,7 +240,7 @@ def _frozen(sensor: str, shown: Columns, ticks: Sequence[Load], findings: Findin
     moved = "" if began_s is None else _moved(sensor, began_s, shown, ticks)
     if began_s is not None and moved:
         what = f"exactly {values[-1]:g} for the last {times[-1] - began_s:.0f} s, after it had moved, while {moved}"
-        findings.add(f"frozen sensor: {sensor}", what, "open", "read it from the BMC")
+        findings.add("frozen sensor", what, "open", "read it from the BMC", sensor)
 
 
 def _still(times: np.ndarray, values: np.ndarray) -> float | None:

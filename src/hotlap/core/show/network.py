@@ -23,7 +23,7 @@ def step(estimate: StepEstimate, width: int = 100, color: bool = False) -> str:
     lines = layout.paragraph("", title, width)
     lines += [line for name, text in _facts(estimate) for line in layout.paragraph(f"  {name:<10}  ", text, width)]
     lines += ["", *layout.Grid(_columns(estimate.parts, width), width).lines(color)]
-    return "\n".join([*lines, "", *(piece for note in estimate.notes for piece in layout.paragraph("  ", note, width))])
+    return "\n".join([*lines, "", *(piece for notice in estimate.notices for piece in layout.paragraph("  ", notice.text, width))])
 
 
 def _facts(estimate: StepEstimate) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotlap.core.record import Record
+from hotlap.core.record import Notice, Record
 
 
 class Compiled(Record, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class Compiled(Record, frozen=True, kw_only=True):
     of: str = ""  # what was counted: SASS, PTX, AMDGCN, SPIR-V
     matrix: dict[str, int] = {}  # matrix instructions by name
     dtypes: list[str] = []  # 16-bit and narrower types that arithmetic or conversions of its code name
-    notes: list[str] = []
+    notices: list[Notice] = []
     compile_s: list[float] = []  # of each fresh process, its cache empty
 
     @property

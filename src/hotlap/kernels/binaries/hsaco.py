@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from hotlap.core.errors import InputError
+from hotlap.core.record import Notice
 from hotlap.kernels.binaries.base import Compiled
 from hotlap.kernels.binaries.elf import AMDGPU, NOTE, Elf
 
@@ -46,9 +47,11 @@ def _kernel(metadata: dict[str, Any], architecture: str, elf: Elf) -> Compiled:
     name = str(metadata[".name"])
     symbol = next((one for one in elf.symbols if one.name == name), None)
     vector, spilled = int(metadata[".vgpr_count"]), int(metadata.get(".vgpr_spill_count", 0))
-    notes = [f"{metadata['.agpr_count']} of its registers accumulate matrix products (AGPRs)"] if metadata.get(".agpr_count") else []
+    notices = []
+    if metadata.get(".agpr_count"):
+        notices.append(Notice("matrix_registers", f"{metadata['.agpr_count']} of its registers accumulate matrix products (AGPRs)"))
     if metadata.get(".sgpr_spill_count"):
-        notes.append(f"{metadata['.sgpr_spill_count']} scalar registers spilled")
+        notices.append(Notice("scalar_spills", f"{metadata['.sgpr_spill_count']} scalar registers spilled"))
     return Compiled(
         kernel=name,
         architecture=architecture,
@@ -60,7 +63,7 @@ def _kernel(metadata: dict[str, Any], architecture: str, elf: Elf) -> Compiled:
         shared_bytes=metadata.get(".group_segment_fixed_size"),
         threads=metadata.get(".max_flat_workgroup_size"),
         code_bytes=symbol.size if symbol and symbol.size else None,
-        notes=notes,
+        notices=notices,
     )
 
 

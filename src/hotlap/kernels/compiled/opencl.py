@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from hotlap.core.errors import NotSupported, Unavailable
+from hotlap.core.record import Notice
 from hotlap.kernels.compiled.protocol import CompiledFiles, CompileJob, ProductSpec
 
 KINDS = {b"//": "ptx", b"\x7fELF": "elf", b"\x03\x02\x23\x07": "spirv", b"BC\xc0\xde": "llvm"}  # by how a binary begins
@@ -44,7 +45,7 @@ def make(job: CompileJob) -> CompiledFiles:
         seconds=seconds,
         facts=facts,
         compiler=device.name.strip(),
-        notes=[f"compiled by {device.platform.name.strip()}, {device.version.strip()[:40]}"],
+        notices=[Notice("compiled_by", f"compiled by {device.platform.name.strip()}, {device.version.strip()[:40]}")],
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from hotlap.core.record import Notice
+
 ARCHITECTURE = "sm_90"  # compiled for where nothing else is asked
 
 
@@ -36,6 +38,6 @@ class CompiledFiles(msgspec.Struct, frozen=True, kw_only=True):
     threads: int | None = None  # of a block, where the language fixes it
     shared_dynamic_bytes: int | None = None  # of a block, asked for at each launch
     facts: dict[str, dict[str, int]] = {}  # kernel → figures that a driver tells (OpenCL)
-    notes: list[str] = []
+    notices: list[Notice] = []
     problem: str = ""  # why nothing was made
     asked_wrongly: bool = False  # by the user, not by source or machine

@@ -9,14 +9,17 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hotlap.core.errors import InputError
+from hotlap.core.record import Notice
 from hotlap.kernels.binaries import classes, cubin, elf, hsaco, spirv, text
 from hotlap.kernels.binaries.base import Compiled
 from hotlap.kernels.compiled import disassembling
 from hotlap.kernels.compiled.protocol import CompiledFiles
 
 FATBIN = 0xBA55ED50
-NO_SASS = f"no nvdisasm is here, so its machine code is not counted; {disassembling.REMEDY}"
-LOCAL = "its PTX declares no array in local memory: the stack holds spilled registers"
+NO_SASS = Notice("not_counted", "no nvdisasm is here, so its machine code is not counted", disassembling.REMEDY)
+LOCAL_MEMORY = Notice("local_memory", "spills or arrays: a cubin does not say what its local memory is for")
+NO_OBJDUMP = Notice("not_counted", "no llvm-objdump that knows this architecture is here, so its machine code is not counted")
+LOCAL = Notice("stack_spills", "its PTX declares no array in local memory: the stack holds spilled registers")
 
 
 def sniff(path: Path) -> str:
@@ -62,7 +65,7 @@ def ptx(path: Path, why: str) -> list[Compiled]:
                 how=f"PTX {module.version}",
                 threads=kernel.threads,
                 shared_bytes=kernel.shared_bytes,
-                notes=[f"registers, spills and stack are not known: {why}"],
+                notices=[Notice("not_compiled", f"registers, spills and stack are not known: {why}")],
             ),
             kernel.instructions,
             "PTX",
@@ -94,7 +97,7 @@ def read(answer: CompiledFiles, source: str, architecture: str, flags: str) -> l
             how=answer.compiler,
             threads=kernel.threads or answer.threads,
             shared_dynamic_bytes=answer.shared_dynamic_bytes,
-            notes=[*kernel.notes, *answer.notes],
+            notices=[*kernel.notices, *answer.notices],
         )
         for kernel in kernels
     ]
@@ -102,14 +105,14 @@ def read(answer: CompiledFiles, source: str, architecture: str, flags: str) -> l
 
 def _told(answer: CompiledFiles) -> list[Compiled]:
     """Kernels of which only the driver's own figures are known."""
-    note = "the driver's binary is in a form of its own: no registers and no instructions can be read from it"
+    notice = Notice("own_form", "the driver's binary is in a form of its own: no registers and no instructions can be read from it")
     return [
         Compiled(
             kernel=name,
             stack_bytes=told.get("stack_bytes"),
             shared_bytes=told.get("shared_bytes"),
             threads=told.get("threads"),
-            notes=[note],
+            notices=[notice],
         )
         for name, told in answer.facts.items()
     ]
@@ -129,7 +132,7 @@ def _with_ptx(binaries: Sequence[Compiled], path: Path | None, answer: CompiledF
         elif kernel.stack_bytes == 0:
             kernel = replace(kernel, spill_store_bytes=0, spill_load_bytes=0)
         elif source is not None and not source.local_bytes:
-            kernel = replace(kernel, spill_store_bytes=kernel.stack_bytes, notes=[*kernel.notes, LOCAL])
+            kernel = replace(kernel, spill_store_bytes=kernel.stack_bytes, notices=[*kernel.notices, LOCAL])
         if source is not None and not kernel.of:
             kernel = _mixed(kernel, source.instructions, "PTX")
         if source is not None:
@@ -149,12 +152,12 @@ def _local(compiled: Compiled) -> Compiled:
     """A cubin alone tells how much local memory a thread has, not what for."""
     if compiled.stack_bytes == 0:
         return replace(compiled, spill_store_bytes=0, spill_load_bytes=0)
-    return replace(compiled, notes=[*compiled.notes, "spills or arrays: a cubin does not say what its local memory is for"])
+    return replace(compiled, notices=[*compiled.notices, LOCAL_MEMORY])
 
 
 def _counted_sass(compiled: Compiled, listing: Mapping[str, list[str]] | None) -> Compiled:
     if listing is None or compiled.kernel not in listing:
-        return replace(compiled, how="read", notes=[*compiled.notes, NO_SASS] if listing is None else compiled.notes)
+        return replace(compiled, how="read", notices=[*compiled.notices, NO_SASS] if listing is None else compiled.notices)
     return _mixed(replace(compiled, how="read"), listing[compiled.kernel], "SASS")
 
 
@@ -162,11 +165,11 @@ def _amd(path: Path, listing: Path | None) -> list[Compiled]:
     kernels = hsaco.read(path.read_bytes(), path.name)
     shown = listing.read_text(encoding="utf-8") if listing else disassembling.amdgcn(path, kernels[0].architecture if kernels else "")
     code = text.amdgcn(shown) if shown else {}
-    why = [] if code else ["no llvm-objdump that knows this architecture is here, so its machine code is not counted"]
+    why = [] if code else [NO_OBJDUMP]
     return [
         replace(_mixed(one, code[one.kernel], "AMDGCN"), how="read")
         if one.kernel in code
-        else replace(one, how="read", notes=[*one.notes, *why])
+        else replace(one, how="read", notices=[*one.notices, *why])
         for one in kernels
     ]
 

@@ -162,7 +162,7 @@ def _beside(some: Sequence[Studied], width: int, color: bool) -> list[str]:
 def _notes(studied: Sequence[Studied], width: int) -> list[str]:
     said: dict[str, list[str]] = {}
     for one in studied:
-        for note in [*one.compiled.notes, *([f"no occupancy: {one.reason}"] if one.reason else [])]:
+        for note in [*(notice.text for notice in one.compiled.notices), *([f"no occupancy: {one.reason}"] if one.reason else [])]:
             said.setdefault(note, []).append(one.compiled.kernel)
     lines = [line for note, names in said.items() for line in layout.paragraph(f"{words.some(_once(names))}: ", note, width)]
     legend = []

@@ -58,8 +58,8 @@ def _head(whole: AllRanks, width: int, color: bool) -> list[str]:
         text = f"median {median} over ranks, slowest rank {steps.slowest_rank} with {slowest}; "
         text += f"within a rank they vary by {units.percent(steps.within)} (median deviation)"
         lines += layout.paragraph("steps   ", text, width)
-    for note in whole.notes:
-        lines += layout.paragraph("note    ", note, width)
+    for notice in whole.notices:
+        lines += layout.paragraph("note    ", notice.text, width)
     for one in whole.mismatches[:FEW]:
         group = f"group {words.clean(one.group)}: " if one.group else ""
         lines += layout.paragraph("differs ", f"{group}rank {one.rank} {one.what}", width)
@@ -299,7 +299,7 @@ def document(whole: AllRanks, findings: Sequence[Finding]) -> dict[str, Any]:
     ]  # fmt: skip
     few = whole.arrivals is not None and len(whole.ranks) <= ROWS
     return {
-        "ranks": rows, "unusable": [one._asdict() for one in whole.unusable], "notes": whole.notes, "mismatches": whole.mismatches,
+        "ranks": rows, "unusable": [one._asdict() for one in whole.unusable], "notices": whole.notices, "mismatches": whole.mismatches,
         "clocks": {
             "agree": clock.agree, "set": clock.corrected, "collectives": clock.used, "ends_within_s": clock.residual_ns / 1e9,
             "as_recorded_s": clock.raw_ns / 1e9, "arrivals_apart_s": clock.waited_ns / 1e9,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from hotlap.core.record import Case, Record
+from hotlap.core.record import Case, Notice, Record
 
 
 class StepPart(Record, frozen=True, kw_only=True):
@@ -40,4 +40,4 @@ class StepEstimate(Record, frozen=True, kw_only=True):
     memory_total_bytes: float = 0.0
     fits: bool | None = None  # None: the machine's memory is not known
     parts: list[StepPart] = []  # longest first
-    notes: list[str] = []
+    notices: list[Notice] = []

@@ -14,7 +14,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.networks import memory
 from hotlap.core.model.networks.result import StepEstimate, StepPart
-from hotlap.core.record import Case
+from hotlap.core.record import Case, Notice
 from hotlap.core.work.networks import calls, transformer
 from hotlap.core.work.networks.backward import backward
 from hotlap.core.work.networks.calls import Call, Setting
@@ -108,7 +108,7 @@ def _step(network: Network, setting: Setting, spec: Spec, priced: Sequence[Price
         share_of_peak=operations / (seconds * peak * setting.gpus) if peak else None,
         energy_per_token_j=energy / tokens if energy else None, memory_bytes=needed, memory_total_bytes=total,
         fits=None if spec.memory_bytes is None else total <= spec.memory_bytes,
-        parts=sorted(parts, key=lambda one: -one.total_s), notes=_notes(network, setting),
+        parts=sorted(parts, key=lambda one: -one.total_s), notices=_notices(network, setting),
     )  # fmt: skip
 
 
@@ -146,17 +146,17 @@ def _energy(parts: Sequence[Priced], seconds: float, setting: Setting) -> float 
     return sum(time * power for time, power in known) / weight * seconds * setting.gpus if weight else None
 
 
-def _notes(network: Network, setting: Setting) -> list[str]:
-    notes = ["kernels back to back, as in recorded graphs: time on the host between them is not counted"]
+def _notices(network: Network, setting: Setting) -> list[Notice]:
+    notices = [Notice("back_to_back", "kernels back to back, as in recorded graphs: time on the host between them is not counted")]
     if setting.tp > calls.GPUS_A_NODE:
-        notes.append(f"tensor parallel over {calls.nodes(setting.tp)} nodes of {calls.GPUS_A_NODE}")
+        notices.append(Notice("several_nodes", f"tensor parallel over {calls.nodes(setting.tp)} nodes of {calls.GPUS_A_NODE}"))
     if network.experts and setting.phase == "train":
-        notes.append("tokens shared out evenly over experts, whose products are grouped ones")
+        notices.append(Notice("even_experts", "tokens shared out evenly over experts, whose products are grouped ones"))
     if network.latent and setting.phase == "decode":
-        notes.append("decode works on the latent, up-projections absorbed into queries and output")
+        notices.append(Notice("absorbed_projections", "decode works on the latent, up-projections absorbed into queries and output"))
     if setting.phase != "train" and (taken_as := network.taken_as(setting.dtype)):
-        notes.append(taken_as)
-    return notes
+        notices.append(Notice("taken_as", taken_as))
+    return notices
 
 
 def setting_for(**given: Any) -> Setting:
