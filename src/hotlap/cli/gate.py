@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from hotlap.cli import against, gate_base, looking, reports, terminal
+from hotlap.cli import against, gate_base, gate_fleet, looking, reports, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core.analysis import fleet, standards, verdicts
@@ -33,6 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
     read_as = "what an inconclusive verdict of the run is read as; the verdict says so"
     parser.add_argument("--inconclusive-as", choices=("pass", "fail"), default="", help=read_as)
+    parser.add_argument("--out", metavar="FILE", help="of a fleet of more than 8 devices: also as one HTML page")
     parser.add_argument("--junit", metavar="FILE", help="also as JUnit XML, for CI")
     about = f"also for CI, into a file ('-' is standard output; markdown is added to it); KIND: {', '.join(reports.KINDS)}"
     parser.add_argument("--report", action="append", default=[], metavar="KIND=FILE", help=about)
@@ -51,6 +52,12 @@ def run(args: argparse.Namespace) -> int:
     written = reports.read(args)
     where = terminal.pairs(args.where, "a filter")
     with reports.shielded(written):
+        if bundles := gate_fleet.many(args):
+            fleet_verdict = gate_fleet.judge(bundles, args, where)
+            reports.write(written, gate_fleet.judgements(fleet_verdict, bundles) if written else [], "")
+            return fleet_verdict.exit_code
+        if args.out:
+            raise InputError("--out is the page of a fleet of more than 8 devices (--against fleet); hotlap report makes that of runs")
         judged, found = ([gate_base.judged(args, where)], "") if args.base else _judged(args, where)
         if args.json:
             terminal.print_json(judged)

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from hotlap.cli import cases, terminal
+from hotlap.core.analysis import fleets
 from hotlap.core.errors import InputError
 from hotlap.core.show import counters, export, kinds, listing, text
 
@@ -39,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
                 print(kind.text(what, width, color))
                 continue
             print(text.table(rows, width, color, bundle.run.id))
-            if counted := counters.table(rows, width, color):
+            few = len({row.device for row in rows}) <= fleets.MANY
+            if few and (counted := counters.table(rows, width, color)):
                 print(f"\n{counted}")
     return cases.code(analysed, shown)
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
+from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
 from hotlap.core.record import Device
-from hotlap.core.show import export, kinds, listing, sections, words
+from hotlap.core.show import export, fleet_page, kinds, listing, sections, words
 from hotlap.core.show import page as pages
 from hotlap.core.show.sections.base import Report, Runs, Side
 from hotlap.core.show.sections.top import top
@@ -31,6 +32,8 @@ def render(runs: Runs, shown: Mapping[str, tuple[kinds.Kind, Any]] | None = None
     given = shown or {}
     known = {bundle.run.id: pair for bundle, _ in runs if (pair := given.get(bundle.run.id) or kinds.read(bundle))}
     report = Report(runs, _sides(runs), known)
+    if len(report.sides) > fleets.MANY and not known:
+        return fleet_page.page_of(fleets.judge([bundle for bundle, _ in runs]), _title(report) if len(runs) == 1 else "")
     return pages.page(_title(report), sections.of(report), _data(runs), top(report))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hotlap.core.analysis import fleets
 from hotlap.core.record import Row
-from hotlap.core.show import layout, results, words
+from hotlap.core.show import fleet, layout, results, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
@@ -39,7 +40,9 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str =
     shown = [row for row in rows if row.verdict.state != "not_run"]
     keys = words.devices(shown)
     lines = [*_banner(shown, width, color)]
-    for key in keys:
+    if len(keys) > fleets.MANY:
+        lines += [f"{words.counted(len(keys), 'device')}", *fleet.folded(fleets.of_rows(shown), width, color, len(shown)), ""]
+    for key in keys if len(keys) <= fleets.MANY else ():
         if len(keys) > 1:
             lines += [layout.painted(words.clean(key), "accent", color)]
         lines += [*_table([row for row in shown if row.device == key], width, color), ""]

@@ -59,6 +59,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     spread: list[float | None]  # between healthy nodes, by metric; None where it cannot be known
     noise: list[float | None]  # within nodes, by metric
     notices: list[Notice]
+    reach: list[float | None] = []  # the smallest loss in one metric that is named, as a share
 
     @property
     def nodes(self) -> list[int]:
@@ -66,11 +67,14 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return sorted({one.node for one in self.odd})
 
 
-def odd(values: ArrayLike, better: Better | Sequence[Better] = "higher", limit: Sequence[float | None] | None = None) -> Fleet:
+def odd(
+    values: ArrayLike, better: Better | Sequence[Better] = "higher", limit: Sequence[float | None] | None = None, rate: float = RATE
+) -> Fleet:
     """`values`: nodes × metrics × samples, above zero; NaN is a sample that is missing. `better`: of all metrics, or of each.
 
     `limit`: what a healthy node reaches in each metric, as far as it is known: where nodes fall into two groups it says which is
-    the healthy one, and a fleet that lies below it as a whole is warned of. Assumes that noise within nodes is much the same on
+    the healthy one, and a fleet that lies below it as a whole is warned of. `rate`: of healthy nodes that may be named by their level
+    over all metrics; three times as many by their tails. Assumes that noise within nodes is much the same on
     all of them, and at most a fifth of the nodes bad where there is no limit; how locations of healthy nodes tail off is learnt
     from some 1000 nodes on, below that they are taken for roughly lognormal. At most 0.1 % of healthy nodes are named over all
     metrics (`benchmarks/fleet.py`). Tail limits by Pareto's law fitted between 2 robust standard deviations and the normal limit.
@@ -90,7 +94,7 @@ def odd(values: ArrayLike, better: Better | Sequence[Better] = "higher", limit: 
     if nodes < FEWEST_NODES or not metrics:
         said = f"{nodes} nodes are no fleet: {FEWEST_NODES} are the fewest that can be held against each other"
         return Fleet(odd=[], spread=[None] * metrics, noise=[None] * metrics, notices=[Notice("small_fleet", said)])
-    fleet = Fleet(odd=[], spread=[], noise=[], notices=[])
+    fleet = Fleet(odd=[], spread=[], noise=[], notices=[], reach=[])
     for start in range(0, metrics, BLOCK):
         chosen = range(start, min(start + BLOCK, metrics))
         block = np.ascontiguousarray(np.swapaxes(x[:, chosen.start : chosen.stop], 0, 1), dtype=np.float64)
@@ -98,9 +102,35 @@ def odd(values: ArrayLike, better: Better | Sequence[Better] = "higher", limit: 
             raise ValueError("values must be finite and above zero: a ratio says nothing otherwise")
         for metric, samples in zip(chosen, block, strict=True):
             logs = np.log(samples) if ways[metric] == "higher" else -np.log(samples)
-            _judge(fleet, metric, logs, _signed(limits[metric], ways[metric]), (RATE / metrics, TAIL_RATE / metrics))
+            rates = rate / metrics, rate * TAIL_RATE / RATE / metrics
+            _judge(fleet, metric, logs, _signed(limits[metric], ways[metric]), rates)
     fleet.odd.sort(key=lambda one: one.p)
     return fleet
+
+
+def together(values: ArrayLike, better: Sequence[Better], known: Fleet, rate: float = RATE) -> tuple[Floats, Fleet]:
+    """Each node's deviation from the fleet over all metrics, as a share (negative is worse; NaN where fewer than half of the metrics were
+    measured), and who is off in it. `known`: what `odd` says of the metrics; those that cannot be judged do not count.
+
+    A metric weighs as well as it tells nodes apart (the inverse of its variance). How much healthy nodes differ in the mean is learnt from
+    the nodes themselves, so that metrics which go up and down together on a node need no assumption.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    sums, weights, seen = np.zeros(len(x)), np.zeros(len(x)), np.zeros(len(x))
+    usable = [metric for metric, spread in enumerate(known.spread) if spread is not None]
+    for metric in usable:
+        logs = np.log(x[:, metric]) if better[metric] == "higher" else -np.log(x[:, metric])
+        count = np.count_nonzero(np.isfinite(logs), axis=1)
+        there = np.flatnonzero(count > 0)
+        location, noise = _locations(logs[there])
+        variance = (known.spread[metric] or 0.0) ** 2 + noise**2 / float(np.median(count[there]))
+        weight = 1 / max(variance, 1e-10)
+        sums[there] += weight * (location - np.median(location))
+        weights[there] += weight
+        seen[there] += 1
+    enough = (seen > 0) & (2 * seen >= len(usable))
+    level = np.where(enough, np.exp(np.divide(sums, weights, out=np.zeros(len(x)), where=weights > 0)), np.nan)
+    return level - 1, odd(level[:, None, None], rate=rate)
 
 
 def _signed(limit: float | None, better: Better) -> float | None:
@@ -117,6 +147,7 @@ def _judge(fleet: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
     if len(measured) < FEWEST_NODES:
         fleet.spread.append(None)
         fleet.noise.append(None)
+        fleet.reach.append(None)
         fleet.notices.append(Notice("small_fleet", f"{len(measured)} nodes have samples, {FEWEST_NODES} are needed", index=metric))
         return
     location, noise = _locations(logs[measured])
@@ -125,6 +156,7 @@ def _judge(fleet: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
     if well is None:
         fleet.spread.append(None)
         fleet.noise.append(noise)
+        fleet.reach.append(None)
         return
     centre, spread, well = _scale(location, well)
     own = max(spread**2 - noise**2 / float(np.median(counts)), 0.0)  # between nodes, beyond what samples explain
@@ -141,6 +173,7 @@ def _judge(fleet: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
         fleet.odd.append(_named((int(measured[place]), metric), (shift[place], error[place]), p, kind, share))
     fleet.spread.append(math.sqrt(own))
     fleet.noise.append(noise)
+    fleet.reach.append(-math.expm1(-lowest * float(np.median(error))))
 
 
 def _notices(fleet: Fleet, metric: int, reach: tuple[float, bool], healthy: tuple[float, float, float | None]) -> None:

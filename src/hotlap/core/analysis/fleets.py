@@ -1,0 +1,277 @@
+"""Many devices of a model judged together: who is slower than the others, in one case or in all, with one error rate for the whole fleet.
+
+`analysis.fleet` judges one run by the others; here all runs are judged at once, so that 500 nodes cost one look, and the verdict has a
+stated rate: of fleets without a bad device at most RATE have one named. Half of that goes to the level over all cases (how much healthy
+devices differ in it is learnt from the devices), half to single cases, their levels and tails.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from hotlap.core import work
+from hotlap.core.analysis.compare import GATE
+from hotlap.core.analysis.verdicts import EXIT_CODES
+from hotlap.core.record import Notice, Result, Row, State
+from hotlap.core.stats import fleet
+from hotlap.core.store import select
+from hotlap.core.store.bundle import Bundle
+
+RATE = 0.02  # of fleets without a bad device in which one is named
+ALL_SHARE, CASE_SHARE = 0.5, 0.125  # of the rate: for the level over all cases, and for single cases (their tails take three times as much)
+MANY = 8  # devices, above which they are judged and shown together
+Code = Literal["", "slow", "slow_case", "tail", "slight", "fast", "broken", "missing"]
+
+
+@dataclass(frozen=True)
+class OffCase:
+    """A case in which a device stands out: its difference to the others as a share, negative is worse."""
+
+    case: str
+    label: str
+    size: float
+    low: float
+    high: float
+    tail: float = 0.0  # share of its samples in the fleet's slowest hundredth, where that is what stands out
+
+
+@dataclass(frozen=True)
+class FleetDevice:
+    """One device in its fleet. `code`: why it stands out; "" where it does not. `level`: over all cases, as a share, negative is worse."""
+
+    run: str
+    host: str
+    device: str
+    model: str
+    state: State
+    code: Code = ""
+    labels: dict[str, str] = field(default_factory=dict)
+    level: float | None = None
+    low: float | None = None
+    high: float | None = None
+    off: list[OffCase] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # cases that others measured and it did not, with the reason
+    broken: list[str] = field(default_factory=list)  # cases that are invalid or failed, with the reason
+
+
+@dataclass(frozen=True)
+class FleetCase:
+    """One case over the devices of a model, in base units. `spread` between devices, `noise` within: shares. `reach`: the smallest loss
+    that is named; None where the fleet cannot be its own reference."""
+
+    case: str
+    label: str
+    model: str
+    unit: str
+    better: Literal["higher", "lower"]
+    values: dict[str, float]  # by host and device, the median of its rounds
+    spread: float | None = None
+    noise: float | None = None
+    reach: float | None = None
+    notices: list[Notice] = field(default_factory=list)
+
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        """Least, median, most."""
+        return min(self.values.values()), statistics.median(self.values.values()), max(self.values.values())
+
+
+@dataclass(frozen=True)
+class FleetVerdict:
+    """`devices`: the worst first. `reach`: the smallest loss in all cases that is named, by model; None where nothing can be said."""
+
+    state: State
+    devices: list[FleetDevice]
+    cases: list[FleetCase]
+    gate: float
+    reach: dict[str, float | None]
+    rounds: int  # usual number in a case
+    runs: int
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES.get(self.state, 3)
+
+    @property
+    def counts(self) -> Counter[State]:
+        return Counter(device.state for device in self.devices)
+
+    @property
+    def named(self) -> list[FleetDevice]:
+        """Those that stand out, the worst first."""
+        return [device for device in self.devices if device.code]
+
+
+@dataclass(frozen=True)
+class _Member:
+    run: str
+    host: str
+    labels: dict[str, str]
+    device: str
+    model: str
+    results: list[Result]
+
+    @property
+    def key(self) -> str:
+        """Which very device: host and device, as far as it is known."""
+        return f"{self.host} {self.device}"
+
+
+def judge(bundles: Iterable[Bundle], where: dict[str, str] | None = None, gate: float = GATE) -> FleetVerdict:
+    """All devices of these runs; of a device with several runs the last counts."""
+    members: dict[tuple[str, str], _Member] = {}
+    runs = 0
+    for bundle in sorted(bundles, key=lambda bundle: bundle.run.began):
+        runs += 1
+        for member in _members(bundle, where):
+            members[member.key, member.model] = member
+    return _judged(list(members.values()), gate, runs)
+
+
+def of_rows(rows: Sequence[Row], gate: float = GATE) -> FleetVerdict:
+    """The devices of one run, whose rows are known."""
+    results: dict[str, list[Result]] = {}
+    for row in rows:
+        results.setdefault(row.device, []).append(row.result)
+    return _judged([_Member("", "", {}, device, "", found) for device, found in results.items()], gate, 1)
+
+
+def _judged(members: Sequence[_Member], gate: float, runs: int) -> FleetVerdict:
+    groups: dict[tuple[str, str], list[_Member]] = {}
+    for member in members:
+        groups.setdefault((member.model, member.results[0].target), []).append(member)
+    devices: list[FleetDevice] = []
+    cases: list[FleetCase] = []
+    reach: dict[str, float | None] = {}
+    for (model, _), group in groups.items():
+        judged, seen, least = _group(group, gate)
+        devices += judged
+        cases += seen
+        reach[model] = least
+    devices.sort(key=_badness)
+    counted = [len(result.values) for member in members for result in member.results if result.values]
+    return FleetVerdict(_state(devices), devices, cases, gate, reach, int(statistics.median(counted)) if counted else 0, runs)
+
+
+def _members(bundle: Bundle, where: dict[str, str] | None) -> list[_Member]:
+    models = {device.key: device.model for device in bundle.run.machine.devices}
+    found: dict[str, list[Result]] = {}
+    for result in select.results(bundle, where or {}):
+        found.setdefault(result.device, []).append(result)
+    facts = bundle.run.id, bundle.run.machine.host, dict(bundle.run.labels)
+    return [_Member(*facts, key, models.get(key, ""), results) for key, results in found.items()]
+
+
+ORDER: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass", "measured", "not_run")
+
+
+def _badness(device: FleetDevice) -> tuple[int, bool, bool, float]:
+    """Worst state first, then those that stand out in all cases, by how far, then those that do in one."""
+    size = device.level if device.code in ("slow", "fast") else min([case.size for case in device.off] or [0.0])
+    return ORDER.index(device.state), not device.code, device.code != "slow", size if size is not None else 0.0
+
+
+def _state(devices: Sequence[FleetDevice]) -> State:
+    states = {device.state for device in devices}
+    return next((state for state in ORDER[:5] if state in states), "not_run")
+
+
+def _group(members: Sequence[_Member], gate: float) -> tuple[list[FleetDevice], list[FleetCase], float | None]:
+    """Devices, cases and reach of one model on one target."""
+    known = {result.case.id: result for member in members for result in member.results if _usable(result)}
+    ids = list(known)
+    rows, columns = range(len(members)), {case: place for place, case in enumerate(ids)}
+    most = max((len(result.values) for member in members for result in member.results if _usable(result)), default=1)
+    values = np.full((len(members), len(ids), most), np.nan)
+    for row, member in zip(rows, members, strict=True):
+        for result in member.results:
+            if _usable(result) and result.unit == known[result.case.id].unit:
+                values[row, columns[result.case.id], : len(result.values)] = result.values
+    ways = [known[case].better for case in ids]
+    answer = fleet.odd(values, ways, rate=RATE * CASE_SHARE / len(members)) if ids else _nothing(0)
+    if len(members) >= fleet.FEWEST_NODES and ids:
+        levels, all_cases = fleet.together(values, ways, answer, RATE * ALL_SHARE / len(members))
+    else:
+        levels, all_cases = np.full(len(members), np.nan), _nothing(1)
+    off_all = {one.node: one for one in all_cases.odd}
+    by_case: dict[int, list[fleet.Odd]] = {}
+    for one in answer.odd:
+        by_case.setdefault(one.node, []).append(one)
+    judgeable = any(spread is not None for spread in answer.spread)
+    labels = {case: work.label(known[case].case) for case in ids}
+    devices = [
+        _device(member, (off_all.get(row), float(levels[row])), [_off(one, ids, labels) for one in by_case.get(row, [])],
+                (judgeable, gate, set(ids)))
+        for row, member in zip(rows, members, strict=True)
+    ]  # fmt: skip
+    seen = [_case(known[case], labels[case], members, (answer, place)) for place, case in enumerate(ids)]
+    return devices, seen, all_cases.reach[0] if all_cases.reach else None
+
+
+def _nothing(metrics: int) -> fleet.Fleet:
+    return fleet.Fleet(odd=[], spread=[None] * metrics, noise=[None] * metrics, notices=[], reach=[None] * metrics)
+
+
+def _usable(result: Result) -> bool:
+    return result.status == "measured" and bool(result.values) and min(result.values) > 0
+
+
+def _off(one: fleet.Odd, ids: Sequence[str], labels: dict[str, str]) -> OffCase:
+    case = ids[one.metric]
+    return OffCase(case, labels[case], one.size, one.low, one.high, one.tail if one.kind == "tail" else 0.0)
+
+
+def _device(
+    member: _Member, level: tuple[fleet.Odd | None, float], off: list[OffCase], rules: tuple[bool, float, set[str]]
+) -> FleetDevice:
+    judgeable, gate, ids = rules
+    whole, mean = level
+    broken = [f"{work.label(r.case)}: {r.reason or r.status}" for r in member.results if r.status in ("invalid", "error")]
+    measured = {result.case.id for result in member.results if _usable(result)}
+    missing = [f"{work.label(r.case)}: {r.reason}" for r in member.results if r.status == "not_run" and r.case.id in ids]
+    missing += ["a case that others measured is not in its run"] * bool(ids - measured - {r.case.id for r in member.results})
+    worse = sorted((case for case in off if case.size < 0 or case.tail), key=lambda case: case.size)
+    state, code = _verdict(whole, worse, gate)
+    if state == "pass" and broken:
+        state, code = "invalid" if any(r.status == "invalid" for r in member.results) else "error", "broken"
+    elif state == "pass" and (missing or not judgeable or not measured):
+        state, code = "inconclusive", "missing" if missing else ""
+    if not code and (whole is not None or off):
+        code = "fast"
+    return FleetDevice(
+        member.run, member.host, member.device, member.model, state, code, member.labels, None if np.isnan(mean) else mean,
+        whole.low if whole else None, whole.high if whole else None, worse or off, missing, broken,
+    )  # fmt: skip
+
+
+def _verdict(whole: fleet.Odd | None, worse: Sequence[OffCase], gate: float) -> tuple[State, Code]:
+    """Fails where a loss is surely beyond the gate; a loss that is surely within it passes, and is named."""
+    if whole is not None and whole.size < 0 and whole.high < -gate:
+        return "fail", "slow"
+    if any(case.high < -gate and not case.tail for case in worse):
+        return "fail", "slow_case"
+    if whole is not None and whole.size < 0:
+        return ("pass", "slight") if whole.low >= -gate else ("inconclusive", "slow")
+    if worse:
+        tails = all(case.tail for case in worse)
+        slight = all(case.low >= -gate and not case.tail for case in worse)
+        return ("pass", "slight") if slight else ("inconclusive", "tail" if tails else "slow_case")
+    return "pass", ""
+
+
+def _case(first: Result, label: str, members: Sequence[_Member], answer: tuple[fleet.Fleet, int]) -> FleetCase:
+    known, place = answer
+    values = {
+        member.key: statistics.median(result.values)
+        for member in members for result in member.results if result.case.id == first.case.id and _usable(result)
+    }  # fmt: skip
+    notices = [notice for notice in known.notices if notice.index == place]
+    spread, noise, reach = (each[place] if place < len(each) else None for each in (known.spread, known.noise, known.reach))
+    return FleetCase(first.case.id, label, members[0].model, first.unit, first.better, values, spread, noise, reach, notices)
+

@@ -1,0 +1,160 @@
+"""The verdict on many devices on one screen: summary, the worst, what stands out, how sure; and cases folded to their ends and middle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hotlap.core.analysis import fleets
+from hotlap.core.analysis.fleets import FleetCase, FleetDevice, FleetVerdict
+from hotlap.core.show import layout, words
+from hotlap.core.show.explain import STATE_STYLES
+from hotlap.core.show.table import Cell, Column, Table
+from hotlap.core.units import percent
+
+SHOWN = 10  # devices that are named on a terminal
+ROOM = 24  # characters for names of outliers in a table of cases
+CASES = 8  # cases in the table on a terminal
+WHY: Mapping[fleets.Code, str] = {
+    "slow": "slower in all cases together", "slow_case": "slower in single cases", "tail": "usual level, but many slow samples",
+    "slight": "slower, by less than the gate", "fast": "faster than the others", "broken": "wrong or failed cases",
+    "missing": "cases are missing", "": "",
+}
+
+
+def called(verdict: FleetVerdict) -> dict[tuple[str, str], str]:
+    """What each device is called, by host and key: as shortly as tells it from the others."""
+    keys = [(device.host, device.device) for device in verdict.devices]
+    names = {key: words.imported_name(key[1]) for key in keys}
+    models = {device.model for device in verdict.devices}
+    hosts = [host for host, _ in keys]
+    ids = words.short([device for _, device in keys])
+    if len(set(hosts)) == len(hosts):
+        return {key: words.clean(key[0]) for key in keys}
+    if len(set(hosts)) == 1:
+        return {key: ids[key[1]] for key in keys}
+    short = {key: ids[key[1]] if names[key] in models or not names[key] else names[key] for key in keys}
+    return {key: f"{words.clean(key[0])} {words.clean(short[key])}" for key in keys}
+
+
+def verdict(found: FleetVerdict, width: int = 100, color: bool = False) -> str:
+    """At most 24 lines but for long names: what is said of the whole, the worst devices, cases, and how sure all of it is."""
+    lines = [layout.painted(_summary(found), "bold", color), *folded(found, width, color), ""]
+    state = layout.painted(words.STATES[found.state].upper(), {"pass": "good", "fail": "bad"}.get(found.state, "warn"), color)
+    return "\n".join([*lines, f"{state}  {words.counted(found.runs, 'run')} against fleet: {tally(found)}"])
+
+
+def folded(found: FleetVerdict, width: int, color: bool, least: int = CASES) -> list[str]:
+    """Devices that stand out, cases with their ends, and how sure all of it is. `least`: cases that are listed."""
+    lines: list[str] = []
+    if named := found.named[:SHOWN]:
+        lines += ["", *layout.fitted(devices(found, named).columns, width, ("why",)).lines(color)]
+        lines += [f"  … and {len(found.named) - SHOWN} more; --json or --out FILE has all"] if len(found.named) > SHOWN else []
+    spread = sorted(found.cases, key=lambda case: -(case.spread or 0.0))[:least]
+    lines += ["", *layout.fitted(cases(found, spread).columns, width, ("noise", "unit")).lines(color)]
+    lines += [f"  … and {len(found.cases) - least} more cases, which differ less"] if len(found.cases) > least else []
+    return [*lines, "", *(line for text in sure(found) for line in layout.paragraph("", text, width))]
+
+
+def _summary(found: FleetVerdict) -> str:
+    models = ", ".join(words.clean(model) for model in found.reach)
+    counts = (len(found.devices), "device"), (len({case.case for case in found.cases}), "case"), (found.rounds, "round")
+    devices, cases, rounds = (words.counted(count, thing) for count, thing in counts)
+    return f"{devices} ({models}), {cases}, {rounds} each"
+
+
+def tally(found: FleetVerdict) -> str:
+    """How many devices are in each state."""
+    counts = found.counts
+    return ", ".join(f"{counts[state]} {words.STATES[state]}" for state in fleets.ORDER if counts[state])
+
+
+def devices(found: FleetVerdict, chosen: Sequence[FleetDevice]) -> Table:
+    """A row per device: how far it is off over all cases, its worst case, and why it is named."""
+    names, racks = called(found), any("rack" in device.labels for device in chosen)
+    styles = [STATE_STYLES[device.state] for device in chosen]
+    marks = [f"{words.MARKS[device.state]} {names[device.host, device.device]}" for device in chosen]
+    marked = [Cell(mark, style) for mark, style in zip(marks, styles, strict=True)]
+    columns = [Column("  device", marked, title="Device", names=True)]
+    if racks:
+        columns.append(Column("rack", [Cell(words.clean(device.labels.get("rack", words.DASH))) for device in chosen], title="Rack"))
+    columns += [
+        Column("all cases", [Cell(_share(device.level), value=device.level) for device in chosen], right=True, title="All cases"),
+        Column("95 %", [Cell(_interval(device.low, device.high), "dim") for device in chosen], right=True),
+        Column("worst case", [Cell(_worst(device)) for device in chosen], wrap=True, title="Worst case"),
+        Column("why", [Cell(WHY[device.code]) for device in chosen], wrap=True, title="Why"),
+    ]
+    return Table(columns)
+
+
+def _worst(device: FleetDevice) -> str:
+    if device.off:
+        first, more = device.off[0], f" and {len(device.off) - 1} more" if len(device.off) > 1 else ""
+        size = f"{first.tail:.0%} slow samples" if first.tail else _share(first.size)
+        return f"{words.clean(first.label)} {size}{more}"
+    return words.clean((device.broken or device.missing or [words.DASH])[0])
+
+
+def _share(size: float | None) -> str:
+    return words.DASH if size is None else words.signed(size)
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"[{words.signed(low)}, {words.signed(high)}]"
+
+
+def cases(found: FleetVerdict, chosen: Sequence[FleetCase]) -> Table:
+    """A row per case: least, median, most over the devices, how much healthy ones differ, and which stand out."""
+    spoken = called(found)
+    off: dict[tuple[str, str], list[str]] = {}
+    for device in found.devices:
+        for case in device.off:
+            off.setdefault((case.case, device.model), []).append(spoken[device.host, device.device])
+    ends = [case.ends for case in chosen]
+    columns = [Column("case", [Cell(words.clean(case.label), "bold") for case in chosen], wrap=True, title="Case", names=True)]
+    if len({case.model for case in chosen}) > 1:
+        columns.append(Column("model", [Cell(words.clean(case.model)) for case in chosen], title="Model"))
+    for place, head in enumerate(("min", "median", "max")):
+        texts = [words.quantity(end[place], case.unit) for case, end in zip(chosen, ends, strict=True)]
+        numbered = [Cell(text, value=end[place]) for text, end in zip(texts, ends, strict=True)]
+        columns.append(Column(head, numbered, point=True, title=head.title()))
+    columns += [
+        Column("devices differ", [Cell(percent(case.spread, 2) if case.spread is not None else words.DASH) for case in chosen], right=True),
+        Column("noise", [Cell(percent(case.noise, 2) if case.noise is not None else words.DASH) for case in chosen], right=True),
+        Column("outliers", [Cell(_outliers(off.get((case.case, case.model), []))) for case in chosen], wrap=True, title="Outliers"),
+    ]
+    return Table(columns)
+
+
+def _outliers(names: Sequence[str]) -> str:
+    listed = words.some(list(names), 2)
+    return words.DASH if not names else listed if len(listed) <= ROOM else words.counted(len(names), "device")
+
+
+def sure(found: FleetVerdict) -> list[str]:
+    """What would have been named, how often a healthy fleet has a device named, and what could not be judged."""
+    texts = []
+    for model, reach in found.reach.items():
+        known = [case.reach for case in found.cases if case.model == model and case.reach is not None]
+        if reach is None or not known:
+            texts.append(f"{_of(model)}the devices cannot be compared with each other: {_unjudged(found, model)}")
+            continue
+        ends = [percent(end, 2) for end in (min(known), max(known))]
+        single = " to ".join(dict.fromkeys(ends))
+        smallest = f"{percent(reach, 2)} slower over all cases, or {single} slower in one"
+        texts.append(f"{_of(model)}a device is named from {smallest}; it fails where the loss is surely above {percent(found.gate)}")
+    rate = f"{fleets.RATE * 100:g}"
+    texts.append(f"of 100 fleets without a bad device at most {rate} have one named, if levels of devices are roughly lognormal")
+    notices = {notice.code: (case, notice) for case in found.cases for notice in case.notices}
+    texts += [f"{words.clean(case.label)}: {notice.text}" for case, notice in notices.values()]
+    return texts
+
+
+def _of(model: str) -> str:
+    return f"{words.clean(model)}: " if model else ""
+
+
+def _unjudged(found: FleetVerdict, model: str) -> str:
+    count = sum(device.model == model for device in found.devices)
+    if count < 5:
+        return f"{words.counted(count, 'device')}, 5 are needed; import with --model where devices of one model have names of their own"
+    return "no case has values above zero on enough of them"

@@ -1,0 +1,127 @@
+"""Many devices judged at once: the slow ones named, a healthy fleet left alone, what cannot be judged said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hotlap.cli import main
+from hotlap.core.analysis import fleets
+from hotlap.core.record import Case, Device, Machine, Plan, RunRecord, Samples
+from hotlap.core.store.bundle import Bundle
+from hotlap.core.work import program
+
+Capture = pytest.CaptureFixture[str]
+
+
+def drawn(seed: int, nodes: int = 60, cases: int = 8, rounds: int = 3) -> np.ndarray:
+    """Nodes × cases × rounds, 1 % between nodes for each case and 1 % between rounds."""
+    source = np.random.default_rng(seed)
+    return np.asarray(100 * np.exp(source.normal(0, 0.01, (nodes, cases, 1)) + source.normal(0, 0.01, (nodes, cases, rounds))))
+
+
+def bundles(values: np.ndarray, missing: dict[int, int] | None = None) -> list[Bundle]:
+    """A run per node; `missing`: node → a case that it could not run."""
+    cases: list[Case] = [program.IMPORTED.case({"name": f"case{c}", "unit": "B/s", "better": "higher"}) for c in range(values.shape[1])]
+    device = Device(target="imported", index=0, name="H200", kind="other")
+    made = []
+    for node, own in enumerate(values):
+        run = RunRecord(
+            id=f"run{node}", began=f"2026-11-01T00:00:{node % 60:02}", kind="imported", hotlap="0", plan=Plan(name="p", cases=cases), target="imported",
+            machine=Machine(host=f"node{node:03}", devices=[device]), devices=[device.key], labels={"rack": f"r{node // 10}"},
+        )  # fmt: skip
+        samples = [
+            Samples(case=case.id, device=device.key, round=k, status="not_run", reason="no memory") if (missing or {}).get(node) == c
+            else Samples(case=case.id, device=device.key, round=k, seconds=[float(value)])
+            for c, case in enumerate(cases) for k, value in enumerate(own[c])
+        ]  # fmt: skip
+        made.append(Bundle(run, Path(f"run{node}"), samples))
+    return made
+
+
+def test_who_is_slower_in_all_cases_or_in_one_is_named_and_nobody_else() -> None:
+    values = drawn(8)
+    values[[7, 33]] *= 0.95
+    values[41, 3] *= 0.85
+    found = fleets.judge(bundles(values))
+    assert [(one.host, one.state, one.code) for one in found.devices[:3]] == [("node007", "fail", "slow"), ("node033", "fail", "slow"), ("node041", "fail", "slow_case")]
+    assert len(found.named) == 3
+    assert (found.state, found.exit_code, found.counts["pass"], found.rounds, found.runs) == ("fail", 1, 57, 3, 60)
+    assert found.devices[0].level == pytest.approx(-0.05, abs=0.015)
+    assert [case.label for case in found.devices[2].off] == ["case3"]
+    assert found.devices[2].off[0].size == pytest.approx(-0.15, abs=0.03)
+    assert found.devices[0].labels == {"rack": "r0"}
+
+
+def test_a_healthy_fleet_passes_in_nearly_every_draw() -> None:
+    states = [fleets.judge(bundles(drawn(seed, 40, 6))).state for seed in range(100, 120)]
+    assert states.count("pass") >= 19
+
+
+def test_a_loss_below_the_gate_is_named_and_passes() -> None:
+    source = np.random.default_rng(5)
+    values = 100 * np.exp(source.normal(0, 0.0005, (60, 8, 3)))
+    values[5] *= 0.99
+    found = fleets.judge(bundles(values))
+    assert [(one.host, one.state, one.code) for one in found.named] == [("node005", "pass", "slight")]
+    assert found.exit_code == 0
+
+
+def test_two_groups_of_few_devices_and_missing_cases_are_inconclusive() -> None:
+    values = drawn(2)
+    values[:30] *= 0.9
+    halves = fleets.judge(bundles(values))
+    assert (halves.state, halves.exit_code) == ("inconclusive", 3)
+    assert {notice.code for case in halves.cases for notice in case.notices} >= {"two_groups"}
+    few = fleets.judge(bundles(drawn(3, 4)))
+    assert (few.state, few.reach) == ("inconclusive", {"H200": None})
+    lacking = fleets.judge(bundles(drawn(4), {9: 2}))
+    assert [(one.host, one.state, one.code) for one in lacking.named] == [("node009", "inconclusive", "missing")]
+
+
+@pytest.fixture
+def fleet_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """500 nodes from a CSV, three of them 5 % slower; columns under names of their own."""
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    values = drawn(6, 500, 4)
+    values[[11, 222, 333]] *= 0.95
+    rows = [f"2026-11-01,n{n:03},H200,SN{n:05},R{n // 32:02},bench{c},{v:.5f},GB/s" for n, own in enumerate(values) for c, case in enumerate(own) for v in case]
+    path = tmp_path / "fleet.csv"
+    path.write_text("\n".join(["when,box,sku,sn,cabinet,case,value,unit", *rows]) + "\n")
+    return path
+
+
+@pytest.mark.slow("a fleet of 500 nodes through every verb")
+def test_a_fleet_from_a_csv_is_judged_on_a_screen_and_a_page(fleet_csv: Path, capsys: Capture) -> None:
+    columns = ["--time", "when", "--host", "box", "--model", "sku", "--serial", "sn", "--rack", "cabinet"]
+    assert main(["import", str(fleet_csv), *columns]) == 0
+    capsys.readouterr()
+    page = fleet_csv.with_name("page.html")
+    assert main(["gate", "2026-11-01", "--against", "fleet", "--out", str(page)]) == 1
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) <= 30
+    assert [name for name in ("n011", "n222", "n333") if f"✗ {name}" in out] == ["n011", "n222", "n333"]
+    assert "FAIL  500 runs against fleet: 3 fail, 497 pass" in out
+    text = page.read_text()
+    assert text.index("3 devices slower than the others") < text.index("Cases over all devices") < text.index("Ranking over all cases")
+    assert main(["gate", "2026-11-01", "--against", "fleet", "--json"]) == 1
+    assert '"verdict": "fail"' in capsys.readouterr().out
+    assert main(["compare", "rack=R00", "rack=R01", "--force"]) in (0, 1, 3)
+    assert main(["history", "rack=R00"]) == 0
+    assert main(["baseline", "save", "rack=R00", "--name", "rack0"]) == 0
+    assert main(["gate", "rack=R00", "--against", "baseline:rack0"]) in (0, 1, 3)
+
+
+def test_one_model_for_a_whole_file_and_uuids_only_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hotlap.core.store import select
+
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    real = "GPU-3d7e4e10-0a5b-4a4e-9f3c-0123456789ab"
+    for number, (name, keys) in enumerate({"GPU-1": "imported:0:H200", "H200": "imported:0:H200", real: real}.items()):
+        path = tmp_path / f"{number}.csv"
+        path.write_text(f"time,case,value,unit,gpu\n2026-01-0{number + 1},a,1,GB/s,{name}\n")
+        assert main(["import", str(path), "--model", "H200"]) == 0
+        run = list(select.every(tmp_path / "home"))[-1].run
+        assert ([device.key for device in run.machine.devices], run.machine.devices[0].model) == ([keys], "H200")
