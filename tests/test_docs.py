@@ -130,12 +130,22 @@ def test_console_blocks_hold_commands() -> None:
     assert not empty, f"console blocks without a line that begins with '$ ': {empty}"
 
 
+def anchors(document: Path) -> set[str]:
+    """What a link behind `#` may name: headings as GitHub writes them, and anchors."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = (re.sub(r"[`*]|\]\([^)]*\)", "", heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings} | set(re.findall(r'<a id="([^"]+)"', text))
+
+
 def test_relative_links_lead_somewhere() -> None:
     broken = []
     for document in DOCUMENTS:
-        for target in re.findall(r"\]\(([^)#\s]+)", document.read_text(encoding="utf-8")):
-            if not re.match(r"[a-z]+:", target) and not (document.parent / target).exists():
-                broken.append(f"{document.relative_to(ROOT)}: {target}")
+        for target, place in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", document.read_text(encoding="utf-8")):
+            path = document.parent / target if target else document
+            if re.match(r"[a-z]+:", target):
+                continue
+            if not path.exists() or (place and path.suffix == ".md" and place not in anchors(path)):
+                broken.append(f"{document.relative_to(ROOT)}: {target}#{place}")
     assert not broken
 
 
