@@ -153,9 +153,11 @@ def too_short(plan: Plan, target: str, limit_s: float) -> str:
     round_s = START_S + SHORTEST_SLOT_S * len(plan.cases)
     if target == "host" or limit_s >= asked.rounds * round_s:
         return ""
-    count, needed_s = max(int(limit_s / round_s), 1), 5 * math.ceil(asked.rounds * round_s / 5 + 1)
+    used_s = max(asked.budget_s - limit_s, 0.0)  # to find devices and to look at the machine
+    count, needed_s = max(int(limit_s / round_s), 1), 5 * math.ceil((asked.rounds * round_s + used_s) / 5 + 1)
+    used = f", of which finding devices took {_time(used_s)}," if used_s >= 1 else ""
     return (
-        f"a budget of {_time(asked.budget_s)} is too short for {asked.rounds} rounds of about {_time(round_s)}, {START_S:g} s of it "
+        f"a budget of {_time(asked.budget_s)}{used} is too short for {asked.rounds} rounds of about {_time(round_s)}, {START_S:g} s of it "
         f"to start: expect {count}, and an interval from few rounds or none; --budget '{needed_s} s' is enough on an idle machine"
     )
 
