@@ -126,8 +126,9 @@ class AgainstFleet:
         here |= {(one.identity, one.target) for one in self.fleet.references if self.also & one.runs.keys()}
         others = [
             Finding(
-                title=f"{where[0]} is off in {work.label(self._by_case[where[2]][0].case)}", cases=[where[2]], severity="info",
+                title=f"{where[0]} is off in {(label := work.label(self._by_case[where[2]][0].case))}", cases=[where[2]], severity="info",
                 detail=f"{_level(odd, self._survey.sizes[where])}; its latest run, which is not judged here", action=ACTION,
+                where=where[0], evidence={"case": label},
             )
             for where, odd in self._survey.odd.items()
             if where[:2] not in here and where[2] in cases and (odd.kind == "tail" or odd.low < -self.gate)
@@ -149,7 +150,10 @@ class AgainstFleet:
             detail += "" if verdict.ratio > 1 else f", less than the gate of {percent(self.gate)}"
         severity = {"fail": "error", "inconclusive": "warning"}.get(verdict.state, "info")
         title = f"{where[0]} is {'off' if severity != 'info' else 'unlike the others'} in {row.label}"
-        return Finding(title=title, cases=[row.case.id], severity=severity, detail=detail, action=ACTION)  # type: ignore[arg-type]
+        return Finding(
+            title=title, cases=[row.case.id], severity=severity, detail=detail, action=ACTION,  # type: ignore[arg-type]
+            where=where[0], evidence={"case": row.label},
+        )
 
 
 def _worse(verdict: Verdict) -> str:

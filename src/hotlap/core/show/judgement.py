@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -39,20 +38,17 @@ def fleet(findings: Sequence[Finding], judged: Sequence[Judgement] = (), width: 
     off: dict[str, list[Finding]] = {}
     for one in dict.fromkeys((one.title, one.detail) for one in findings):
         first = next(f for f in findings if (f.title, f.detail) == one)
-        off.setdefault(_PARTED.split(first.title)[0], []).append(first)
+        off.setdefault(first.where or first.title, []).append(first)
     if not off:
         return f"the fleet: {_nobody(judged)}\n"
     lines = [layout.painted("the fleet", "bold", color)]
     room = max((len(words.clean(who)) for who in off), default=0)
     for who, members in off.items():
         first = members[0]
-        case = first.title.removeprefix(who).partition(" in ")[2]
+        case = first.evidence.get("case", "")
         more = f", and {len(members) - 1} more" if len(members) > 1 else ""
         lines += layout.paragraph(f"  {words.clean(who):<{room}}  ", f"{f'{case}{more}: ' if case else ''}{first.detail}", width)
     return "\n".join([*lines, ""])
-
-
-_PARTED = re.compile(r" is (?:off|unlike the others) in ")
 
 
 def _nobody(judged: Sequence[Judgement]) -> str:

@@ -36,7 +36,6 @@ class Components(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     samples: int
     largest: str = ""  # name of the largest component
-    notes: tuple[str, ...] = ()  # what could not be told, and why
 
 
 class _Group(NamedTuple):
@@ -91,7 +90,6 @@ def _assembled(tree: list[list[list[_Group]]]) -> Components:
         rounds=len(leaves),
         samples=freedom + len(leaves),
         largest=max(known, key=lambda name: known[name]) if any(known.values()) else "",
-        notes=_notes(tree, parts),
     )
 
 
@@ -148,7 +146,7 @@ def _lags1(x: Floats) -> Floats:
 def _between(families: Sequence[Sequence[_Group]]) -> float | None:
     """Variance between the members of families beyond the error of their means; None without two members in any family.
 
-    Where the error of a mean is unknown (single samples) it stays in, and `_notes` says so.
+    Where the error of a mean is unknown (single samples) it stays in.
     """
     spread = freedom = error = 0.0
     for family in families:
@@ -177,23 +175,6 @@ def _drift(tree: Sequence[Sequence[Sequence[_Group]]]) -> float | None:
         if drifts:
             return float(np.median(drifts))
     return None
-
-
-def _notes(tree: Sequence[Sequence[Sequence[_Group]]], parts: dict[str, float | None]) -> tuple[str, ...]:
-    all_runs = [run for machine in tree for run in machine]
-    single = parts["within_rounds"] is None
-    notes = [
-        (single, "each round has one sample: what is said to lie between rounds holds the noise of samples too"),
-        (parts["between_rounds"] is None, "each run has one round: what is said to lie between runs holds the noise of rounds too"),
-        (parts["between_runs"] is None and len(all_runs) == 1, "there is one run: what differs between runs is not known"),
-        (
-            parts["between_runs"] is None and len(all_runs) > 1,
-            "each machine has one run: what lies between machines holds the noise of runs",
-        ),
-        (parts["between_runs"] is not None and len(all_runs) < 5, f"{len(all_runs)} runs say little of what lies between runs"),
-        (1 < len(tree) < 5, f"{len(tree)} machines say little of what lies between machines"),
-    ]
-    return tuple(text for seen, text in notes if seen)
 
 
 def _depth(nested: Any) -> int:

@@ -16,7 +16,7 @@ from hotlap.core.model import kept, machines
 from hotlap.core.model.networks.price import prices
 from hotlap.core.model.predict import predict
 from hotlap.core.plan import write
-from hotlap.core.record import Case, MeasureOptions, Plan, Use
+from hotlap.core.record import Case, MeasureOptions, Notice, Plan, Use
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import parse
 from hotlap.core.work.network import POINTWISE
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         return measure.coverage(names, some, args.strength, asked, roof, lambda these: boundary.boundary_cases(these, memory))
 
     paths = _paths(args.results)
-    coverage = replace(covered(cases), paths=paths, notes=_notes(args, asked, paths))
+    coverage = replace(covered(cases), paths=paths, notices=_notices(args, asked, paths))
     if not args.complete:
         _say(args, coverage, report.coverage(coverage, terminal.width(), terminal.color()), coverage)
         return 0
@@ -163,11 +163,15 @@ def _traced(bundle: Bundle) -> list[measure.CoveragePath]:
     return [measure.CoveragePath(name, "trace", []) for name in names]
 
 
-def _notes(args: argparse.Namespace, asked: usage.Used | None, paths: Sequence[measure.CoveragePath]) -> list[str]:
-    found = [] if asked else ["not weighed by use: the plans know of no uses; --networks all weighs by the networks of the table"]
+def _notices(args: argparse.Namespace, asked: usage.Used | None, paths: Sequence[measure.CoveragePath]) -> list[Notice]:
+    notices = [] if asked else [NOT_WEIGHED]
     if args.results and not paths:
-        found.append(f"{', '.join(args.results)}: no sample names a variant, and no trace a kernel of a device")
-    return found
+        seen = f"{', '.join(args.results)}: no sample names a variant, and no trace a kernel of a device"
+        notices.append(Notice("no_paths", seen))
+    return notices
+
+
+NOT_WEIGHED = Notice("not_weighed", "not weighed by use: the plans know of no uses", "--networks all weighs by the networks of the table")
 
 
 # ---------------------------------------------------------------- the plan

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hotlap.core import work
-from hotlap.core.record import Case, Use
+from hotlap.core.record import Case, Notice, Use
 from hotlap.core.work.networks import compose
 from hotlap.kernels.coverage import covering, features, regions
 from hotlap.kernels.coverage.groups import CaseGroup, Groups, grouped
@@ -98,7 +98,7 @@ class Coverage:
     edges: Sequence[Edge] = ()
     regions: Mapping[str, int] = field(default_factory=dict)  # cases by region
     paths: Sequence[CoveragePath] = ()
-    notes: Sequence[str] = ()
+    notices: Sequence[Notice] = ()
 
     @property
     def exact(self) -> float | None:

@@ -29,7 +29,8 @@ def coverage(coverage: Coverage, width: int = 100, color: bool = False, closing:
     for section in sections:
         lines += ["", *section] if section else []
     open_ = bool(coverage.lacking or any(one.covered < one.possible for one in coverage.tables))
-    said = [*coverage.notes, *(["--complete -o FILE writes the fewest cases that close what is missing"] if open_ and not closing else [])]
+    said = [notice.text for notice in coverage.notices]
+    said += ["--complete -o FILE writes the fewest cases that close what is missing"] if open_ and not closing else []
     notes = [piece for note in said for piece in layout.paragraph("  ", note, width)]
     return "\n".join([*lines, *(["", *notes] if notes else [])])
 
