@@ -42,8 +42,8 @@ def bundles(values: NDArray[np.float64]) -> list[Bundle]:
     kept = []
     for node, own in enumerate(values):
         run = RunRecord(
-            id=f"run{node}", began="2026-11-01T00:00:00", kind="imported", hotlap="", plan=Plan(name="fleet", cases=cases), target="imported",
-            machine=Machine(host=f"node{node:04}", devices=[device]), devices=[device.key],
+            id=f"run{node}", began="2026-11-01T00:00:00", kind="imported", hotlap="", plan=Plan(name="fleet", cases=cases),
+            target="imported", machine=Machine(host=f"node{node:04}", devices=[device]), devices=[device.key],
         )  # fmt: skip
         samples = [
             Samples(case=case.id, device=device.key, round=number, seconds=[float(value)])
@@ -68,7 +68,8 @@ def processor_time(values: NDArray[np.float64]) -> tuple[float, str]:
         gate = [sys.executable, "-m", "hotlap", "gate", "2026-11-01", "--against", "fleet"]
         answer = subprocess.run(gate, env=environment, check=False, capture_output=True, text=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, f"{answer.stdout.splitlines()[-1]} (exit {answer.returncode})"
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return seconds, f"{answer.stdout.splitlines()[-1]} (exit {answer.returncode})"
 
 
 def main() -> None:

@@ -34,27 +34,27 @@ def many(args: argparse.Namespace) -> list[Bundle]:
 
 def judge(bundles: Sequence[Bundle], args: argparse.Namespace, where: Mapping[str, str]) -> fleets.FleetVerdict:
     """Prints the verdict, and writes the page where one is asked for."""
-    found = fleets.judge(bundles, dict(where), terminal.gate(args.gate))
-    if args.inconclusive_as and found.state == "inconclusive":
-        found = fleets.FleetVerdict(**{**vars(found), "state": args.inconclusive_as})
+    judged = fleets.judge(bundles, dict(where), terminal.gate(args.gate))
+    if args.inconclusive_as and judged.state == "inconclusive":
+        judged = fleets.FleetVerdict(**{**vars(judged), "state": args.inconclusive_as})
     if args.out:
-        terminal.page(args.out, fleet_page.page_of(found), args.json)
+        terminal.page(args.out, fleet_page.page_of(judged), args.json)
     if args.json:
-        terminal.print_json(document(found))
+        terminal.print_json(document(judged))
     else:
-        print(fleet.verdict(found, terminal.width(), terminal.color()))
-    return found
+        print(fleet.verdict(judged, terminal.width(), terminal.color()))
+    return judged
 
 
-def document(found: fleets.FleetVerdict) -> dict[str, Any]:
+def document(judged: fleets.FleetVerdict) -> dict[str, Any]:
     """For scripts: verdict and exit code at the top, devices with the worst first, cases with their values by device."""
-    facts = msgspec.to_builtins(found)
-    return {"verdict": found.state, "exit_code": found.exit_code, **{name: value for name, value in facts.items() if name != "state"}}
+    facts = msgspec.to_builtins(judged)
+    return {"verdict": judged.state, "exit_code": judged.exit_code, **{name: value for name, value in facts.items() if name != "state"}}
 
 
-def judgements(found: fleets.FleetVerdict, bundles: Sequence[Bundle]) -> list[Judgement]:
+def judgements(whole: fleets.FleetVerdict, bundles: Sequence[Bundle]) -> list[Judgement]:
     """The same by run, for reports that list cases."""
-    devices = {(device.run, device.device): device for device in found.devices}
+    devices = {(device.run, device.device): device for device in whole.devices}
     judged = []
     for bundle in bundles:
         rows = [_row(row, devices.get((bundle.run.id, row.device))) for row in tables.rows(bundle)]

@@ -46,13 +46,15 @@ def test_who_is_slower_in_all_cases_or_in_one_is_named_and_nobody_else() -> None
     values[[7, 33]] *= 0.95
     values[41, 3] *= 0.85
     found = fleets.judge(bundles(values))
-    assert [(one.host, one.state, one.code) for one in found.devices[:3]] == [("node007", "fail", "slow"), ("node033", "fail", "slow"), ("node041", "fail", "slow_case")]
+    assert sorted((one.host, one.state, one.code) for one in found.devices[:3]) == [
+        ("node007", "fail", "slow"), ("node033", "fail", "slow"), ("node041", "fail", "slow_case"),
+    ]  # fmt: skip
     assert len(found.named) == 3
     assert (found.state, found.exit_code, found.counts["pass"], found.rounds, found.runs) == ("fail", 1, 57, 3, 60)
     assert found.devices[0].level == pytest.approx(-0.05, abs=0.015)
     assert [case.label for case in found.devices[2].off] == ["case3"]
     assert found.devices[2].off[0].size == pytest.approx(-0.15, abs=0.03)
-    assert found.devices[0].labels == {"rack": "r0"}
+    assert found.devices[2].labels == {"rack": "r4"}
 
 
 def test_a_healthy_fleet_passes_in_nearly_every_draw() -> None:

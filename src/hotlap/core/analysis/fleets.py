@@ -222,9 +222,9 @@ def _usable(result: Result) -> bool:
     return result.status == "measured" and bool(result.values) and min(result.values) > 0
 
 
-def _off(one: fleet.Odd, ids: Sequence[str], labels: dict[str, str]) -> OffCase:
-    case = ids[one.metric]
-    return OffCase(case, labels[case], one.size, one.low, one.high, one.tail if one.kind == "tail" else 0.0)
+def _off(odd: fleet.Odd, ids: Sequence[str], labels: dict[str, str]) -> OffCase:
+    case = ids[odd.metric]
+    return OffCase(case, labels[case], odd.size, odd.low, odd.high, odd.tail if odd.kind == "tail" else 0.0)
 
 
 def _device(

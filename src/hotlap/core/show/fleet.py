@@ -36,41 +36,41 @@ def called(verdict: FleetVerdict) -> dict[tuple[str, str], str]:
     return {key: f"{words.clean(key[0])} {words.clean(short[key])}" for key in keys}
 
 
-def verdict(found: FleetVerdict, width: int = 100, color: bool = False) -> str:
+def verdict(judged: FleetVerdict, width: int = 100, color: bool = False) -> str:
     """At most 24 lines but for long names: what is said of the whole, the worst devices, cases, and how sure all of it is."""
-    lines = [layout.painted(_summary(found), "bold", color), *folded(found, width, color), ""]
-    state = layout.painted(words.STATES[found.state].upper(), {"pass": "good", "fail": "bad"}.get(found.state, "warn"), color)
-    return "\n".join([*lines, f"{state}  {words.counted(found.runs, 'run')} against fleet: {tally(found)}"])
+    lines = [layout.painted(_summary(judged), "bold", color), *folded(judged, width, color), ""]
+    state = layout.painted(words.STATES[judged.state].upper(), {"pass": "good", "fail": "bad"}.get(judged.state, "warn"), color)
+    return "\n".join([*lines, f"{state}  {words.counted(judged.runs, 'run')} against fleet: {tally(judged)}"])
 
 
-def folded(found: FleetVerdict, width: int, color: bool, least: int = CASES) -> list[str]:
+def folded(judged: FleetVerdict, width: int, color: bool, least: int = CASES) -> list[str]:
     """Devices that stand out, cases with their ends, and how sure all of it is. `least`: cases that are listed."""
     lines: list[str] = []
-    if named := found.named[:SHOWN]:
-        lines += ["", *layout.fitted(devices(found, named).columns, width, ("why",)).lines(color)]
-        lines += [f"  … and {len(found.named) - SHOWN} more; --json or --out FILE has all"] if len(found.named) > SHOWN else []
-    spread = sorted(found.cases, key=lambda case: -(case.spread or 0.0))[:least]
-    lines += ["", *layout.fitted(cases(found, spread).columns, width, ("noise", "unit")).lines(color)]
-    lines += [f"  … and {len(found.cases) - least} more cases, which differ less"] if len(found.cases) > least else []
-    return [*lines, "", *(line for text in sure(found) for line in layout.paragraph("", text, width))]
+    if named := judged.named[:SHOWN]:
+        lines += ["", *layout.fitted(devices(judged, named).columns, width, ("why",)).lines(color)]
+        lines += [f"  … and {len(judged.named) - SHOWN} more; --json or --out FILE has all"] if len(judged.named) > SHOWN else []
+    spread = sorted(judged.cases, key=lambda case: -(case.spread or 0.0))[:least]
+    lines += ["", *layout.fitted(cases(judged, spread).columns, width, ("noise", "unit")).lines(color)]
+    lines += [f"  … and {len(judged.cases) - least} more cases, which differ less"] if len(judged.cases) > least else []
+    return [*lines, "", *(line for text in sure(judged) for line in layout.paragraph("", text, width))]
 
 
-def _summary(found: FleetVerdict) -> str:
-    models = ", ".join(words.clean(model) for model in found.reach)
-    counts = (len(found.devices), "device"), (len({case.case for case in found.cases}), "case"), (found.rounds, "round")
+def _summary(judged: FleetVerdict) -> str:
+    models = ", ".join(words.clean(model) for model in judged.reach)
+    counts = (len(judged.devices), "device"), (len({case.case for case in judged.cases}), "case"), (judged.rounds, "round")
     devices, cases, rounds = (words.counted(count, thing) for count, thing in counts)
     return f"{devices} ({models}), {cases}, {rounds} each"
 
 
-def tally(found: FleetVerdict) -> str:
+def tally(judged: FleetVerdict) -> str:
     """How many devices are in each state."""
-    counts = found.counts
+    counts = judged.counts
     return ", ".join(f"{counts[state]} {words.STATES[state]}" for state in fleets.ORDER if counts[state])
 
 
-def devices(found: FleetVerdict, chosen: Sequence[FleetDevice]) -> Table:
+def devices(judged: FleetVerdict, chosen: Sequence[FleetDevice]) -> Table:
     """A row per device: how far it is off over all cases, its worst case, and why it is named."""
-    names, racks = called(found), any("rack" in device.labels for device in chosen)
+    names, racks = called(judged), any("rack" in device.labels for device in chosen)
     styles = [STATE_STYLES[device.state] for device in chosen]
     marks = [f"{words.MARKS[device.state]} {names[device.host, device.device]}" for device in chosen]
     marked = [Cell(mark, style) for mark, style in zip(marks, styles, strict=True)]
@@ -102,11 +102,11 @@ def _interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"[{words.signed(low)}, {words.signed(high)}]"
 
 
-def cases(found: FleetVerdict, chosen: Sequence[FleetCase]) -> Table:
+def cases(judged: FleetVerdict, chosen: Sequence[FleetCase]) -> Table:
     """A row per case: least, median, most over the devices, how much healthy ones differ, and which stand out."""
-    spoken = called(found)
+    spoken = called(judged)
     off: dict[tuple[str, str], list[str]] = {}
-    for device in found.devices:
+    for device in judged.devices:
         for case in device.off:
             off.setdefault((case.case, device.model), []).append(spoken[device.host, device.device])
     ends = [case.ends for case in chosen]
@@ -130,21 +130,21 @@ def _outliers(names: Sequence[str]) -> str:
     return words.DASH if not names else listed if len(listed) <= ROOM else words.counted(len(names), "device")
 
 
-def sure(found: FleetVerdict) -> list[str]:
+def sure(judged: FleetVerdict) -> list[str]:
     """What would have been named, how often a healthy fleet has a device named, and what could not be judged."""
     texts = []
-    for model, reach in found.reach.items():
-        known = [case.reach for case in found.cases if case.model == model and case.reach is not None]
+    for model, reach in judged.reach.items():
+        known = [case.reach for case in judged.cases if case.model == model and case.reach is not None]
         if reach is None or not known:
-            texts.append(f"{_of(model)}the devices cannot be compared with each other: {_unjudged(found, model)}")
+            texts.append(f"{_of(model)}the devices cannot be compared with each other: {_unjudged(judged, model)}")
             continue
         ends = [percent(end, 2) for end in (min(known), max(known))]
         single = " to ".join(dict.fromkeys(ends))
         smallest = f"{percent(reach, 2)} slower over all cases, or {single} slower in one"
-        texts.append(f"{_of(model)}a device is named from {smallest}; it fails where the loss is surely above {percent(found.gate)}")
+        texts.append(f"{_of(model)}a device is named from {smallest}; it fails where the loss is surely above {percent(judged.gate)}")
     rate = f"{fleets.RATE * 100:g}"
     texts.append(f"of 100 fleets without a bad device at most {rate} have one named, if levels of devices are roughly lognormal")
-    notices = {notice.code: (case, notice) for case in found.cases for notice in case.notices}
+    notices = {notice.code: (case, notice) for case in judged.cases for notice in case.notices}
     texts += [f"{words.clean(case.label)}: {notice.text}" for case, notice in notices.values()]
     return texts
 
@@ -153,8 +153,8 @@ def _of(model: str) -> str:
     return f"{words.clean(model)}: " if model else ""
 
 
-def _unjudged(found: FleetVerdict, model: str) -> str:
-    count = sum(device.model == model for device in found.devices)
+def _unjudged(judged: FleetVerdict, model: str) -> str:
+    count = sum(device.model == model for device in judged.devices)
     if count < 5:
         return f"{words.counted(count, 'device')}, 5 are needed; import with --model where devices of one model have names of their own"
     return "no case has values above zero on enough of them"

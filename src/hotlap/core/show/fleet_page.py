@@ -22,58 +22,58 @@ INLINE = 'style="display: inline; vertical-align: middle; margin: 0"'
 WIDTH, HEIGHT, BINS = 220, 26, 44  # of the drawing of a case, in pixels
 
 
-def page_of(found: FleetVerdict, title: str = "") -> str:
+def page_of(judged: FleetVerdict, title: str = "") -> str:
     """One HTML file."""
     sections = [
-        page.Section("worst", "What stands out", _worst(found)),
-        page.Section("cases", "Cases over all devices", _cases(found)),
-        page.Section("ranking", "Ranking over all cases", _ranking(found)),
-        page.Section("devices", "Devices that differ", _blocks(found)),
-        page.Section("method", "How sure", page.notes([*fleet.sure(found), *_method(found)])),
+        page.Section("worst", "What stands out", _worst(judged)),
+        page.Section("cases", "Cases over all devices", _cases(judged)),
+        page.Section("ranking", "Ranking over all cases", _ranking(judged)),
+        page.Section("devices", "Devices that differ", _blocks(judged)),
+        page.Section("method", "How sure", page.notes([*fleet.sure(judged), *_method(judged)])),
     ]
-    models = ", ".join(found.reach)
-    heading = title or f"{words.counted(len(found.devices), 'device')}: {models}"
-    return page.page(heading, sections, _data(found), _top(found))
+    models = ", ".join(judged.reach)
+    heading = title or f"{words.counted(len(judged.devices), 'device')}: {models}"
+    return page.page(heading, sections, _data(judged), _top(judged))
 
 
-def _data(found: FleetVerdict) -> dict[str, Any]:
-    facts = msgspec.to_builtins(found)
+def _data(judged: FleetVerdict) -> dict[str, Any]:
+    facts = msgspec.to_builtins(judged)
     if len(msgspec.json.encode(facts)) > EMBEDDED_BYTES:
         facts["cases"] = [{name: value for name, value in case.items() if name != "values"} for case in facts["cases"]]
-    return {"verdict": found.state, "fleet": facts}
+    return {"verdict": judged.state, "fleet": facts}
 
 
-def _top(found: FleetVerdict) -> str:
-    named, names = found.named, fleet.called(found)
+def _top(judged: FleetVerdict) -> str:
+    named, names = judged.named, fleet.called(judged)
     bad = [device for device in named if device.state == "fail"]
     other = [device for device in named if device.state != "fail" and device.code != "fast"]
-    lines = [f"{words.counted(len(bad), 'device')} slower than the others by more than {percent(found.gate)}"] if bad else []
+    lines = [f"{words.counted(len(bad), 'device')} slower than the others by more than {percent(judged.gate)}"] if bad else []
     lines += [f"{words.counted(len(other), 'device')} to look at"] if other else []
-    rest = len(found.devices) - len(bad) - len(other)
-    comparable = any(reach is not None for reach in found.reach.values())
-    lines.append(f"{rest} of {len(found.devices)} like the others" if comparable else "they cannot be compared")
-    color = {"pass": "good", "fail": "bad"}.get(found.state, "warn")
-    state = f'<span class="state" style="color: var(--{color})">{words.STATES[found.state].upper()}</span>'
+    rest = len(judged.devices) - len(bad) - len(other)
+    comparable = any(reach is not None for reach in judged.reach.values())
+    lines.append(f"{rest} of {len(judged.devices)} like the others" if comparable else "they cannot be compared")
+    color = {"pass": "good", "fail": "bad"}.get(judged.state, "warn")
+    state = f'<span class="state" style="color: var(--{color})">{words.STATES[judged.state].upper()}</span>'
     listed = f"<p>{table.text(words.some([names[device.host, device.device] for device in bad + other], 8))}</p>" if bad or other else ""
-    runs, ids = words.counted(found.runs, "run"), len({case.case for case in found.cases})
-    size = f"{runs}, {words.counted(ids, 'case')}, {words.counted(found.rounds, 'round')} each"
+    runs, ids = words.counted(judged.runs, "run"), len({case.case for case in judged.cases})
+    size = f"{runs}, {words.counted(ids, 'case')}, {words.counted(judged.rounds, 'round')} each"
     return f'<p class="sub">{size}</p><p class="lead">{state} {table.text("; ".join(lines))}.</p>{listed}'
 
 
-def _worst(found: FleetVerdict) -> str:
-    named = found.named
+def _worst(judged: FleetVerdict) -> str:
+    named = judged.named
     if not named:
         return "<p>Nothing: no device differs from the others by more than chance.</p>"
     more = page.notes([f"{len(named) - WORST} more stand in the data of this page."]) if len(named) > WORST else ""
-    return table.html(fleet.devices(found, named[:WORST]), "results") + more
+    return table.html(fleet.devices(judged, named[:WORST]), "results") + more
 
 
-def _cases(found: FleetVerdict) -> str:
+def _cases(judged: FleetVerdict) -> str:
     """The folded table, with the spread of devices drawn in each row."""
-    ordered = sorted(found.cases, key=lambda case: -(case.spread or 0.0))
-    columns = list(fleet.cases(found, ordered).columns)
+    ordered = sorted(judged.cases, key=lambda case: -(case.spread or 0.0))
+    columns = list(fleet.cases(judged, ordered).columns)
     off: dict[tuple[str, str], set[str]] = {}
-    for device in found.devices:
+    for device in judged.devices:
         for case in device.off:
             off.setdefault((case.case, device.model), set()).add(f"{device.host} {device.device}")
     drawn = [Cell(drawn=_strip(case, off.get((case.case, case.model), set()))) for case in ordered]
@@ -109,12 +109,12 @@ def _strip(case: FleetCase, off: set[str]) -> str:
     )
 
 
-def _ranking(found: FleetVerdict) -> str:
+def _ranking(judged: FleetVerdict) -> str:
     """Every device of few, else both ends and the middle."""
-    ranked = sorted((device for device in found.devices if device.level is not None), key=lambda device: device.level or 0.0)
+    ranked = sorted((device for device in judged.devices if device.level is not None), key=lambda device: device.level or 0.0)
     if not ranked:
         return ""
-    names = fleet.called(found)
+    names = fleet.called(judged)
     shown = ranked if len(ranked) <= RANKED else [*ranked[:ENDS], ranked[len(ranked) // 2], *ranked[-ENDS:]]
     place = {id(device): number for number, device in enumerate(ranked, 1)}
     reach = max(abs(device.level or 0.0) for device in ranked) or 1e-6
@@ -137,10 +137,10 @@ def _bar(share: float, named: bool) -> str:
     return f'<svg aria-hidden="true" {INLINE} width="{2 * half}" height="12">{drawn}</svg>'
 
 
-def _blocks(found: FleetVerdict) -> str:
+def _blocks(judged: FleetVerdict) -> str:
     """A block for each device that stands out in single cases, or lacks some; those that are slower as a whole have a line above."""
-    names = fleet.called(found)
-    chosen = [device for device in found.named if device.off or device.missing or device.broken]
+    names = fleet.called(judged)
+    chosen = [device for device in judged.named if device.off or device.missing or device.broken]
     blocks = [f"<h3>{table.text(names[device.host, device.device])}</h3>{_block(device)}" for device in chosen[:BLOCKS]]
     more = [f"{len(chosen) - BLOCKS} more devices differ in single cases: they stand in the table above and in the data of this page."]
     return "".join(blocks) + page.notes(more if len(chosen) > BLOCKS else [], "note")
@@ -154,12 +154,12 @@ def _block(device: FleetDevice) -> str:
     return page.notes([", ".join(facts)], "sub") + page.notes([*rows, *device.broken[:3], *device.missing[:3]])
 
 
-def _method(found: FleetVerdict) -> Sequence[str]:
+def _method(judged: FleetVerdict) -> Sequence[str]:
     return (
         (
             "A device's level is the mean of its differences to the median device over all cases, each weighted by how well the case tells "
             "devices apart. How much healthy devices differ is learnt from the fleet, robustly: up to a fifth of the devices may be bad."
         ),
-        f"A verdict fails where the 95 % interval of a loss lies wholly beyond the gate of {percent(found.gate)}.",
-        "All cases of a run that a device measured twice or more are judged by its last run." if found.runs > len(found.devices) else "",
+        f"A verdict fails where the 95 % interval of a loss lies wholly beyond the gate of {percent(judged.gate)}.",
+        "All cases of a run that a device measured twice or more are judged by its last run." if judged.runs > len(judged.devices) else "",
     )
