@@ -40,7 +40,7 @@ FINDINGS = (
     Finding(22, "the order of options matters", ("cli/test_cli.py::test_options_and_arguments_come_in_any_order",), (13, 19)),
     Finding(23, "`plan perf.toml` is refused", ("cli/test_cli.py::test_a_noun_without_its_verb_takes_the_first",), (27,)),
     Finding(24, "no template for a kernel's header, no remedy without Triton", (), (13, 14)),
-    Finding(25, "imported data get advice about how to run", (), (21,)),
+    Finding(25, "imported data get advice about how to run", ("core/store/test_store_imported.py::test_what_was_brought_in_gets_no_advice_about_how_to_run",), (21,)),
     Finding(26, "a zipped run is refused by import", ("core/store/test_store_readers.py::test_a_mailed_run_is_taken_in_and_never_in_place_of_another",), (26,)),
     Finding(27, "JSON is for archives, not for scripts", (), (1, 20)),
     Finding(28, "a title about a device where there is none; a pause that nobody announced", ("traces/test_advise_trace.py::test_what_the_host_waits_for_is_not_titled_by_a_device",), (17,)),

@@ -201,7 +201,7 @@ def function_in_python(desk: Desk) -> None:
     answer = desk.run([sys.executable, desk.write("own.py", inputs.MEASURE)])
     need(answer.code == 0, answer.err[-200:])
     lacks(answer.out, "Result(", "Case(")
-    has(answer.out, "FLOP/s", "±")
+    has(answer.out, "numpy.dot", "±")
     need(len(answer.out.splitlines()) <= 6, f"the result prints {len(answer.out.splitlines())} lines")
 
 
@@ -209,7 +209,7 @@ def fleet_from_csv(desk: Desk) -> None:
     bad = dict(zip(BAD, (0.05, 0.07, 0.5), strict=True))
     desk.write("fleet.csv", inputs.fleet(bad))
     desk.hotlap("import", "fleet.csv", "--model", "gpu", "--host", "node", "--serial", "serial")
-    answer = desk.hotlap("gate", "--against", "fleet", "model=H200", codes=(1,))
+    answer = desk.hotlap("gate", "device=H200", "--against", "fleet", codes=(1,))
     has("\n".join(answer.out.splitlines()[:40]), *BAD)
     need(len(answer.out.splitlines()) <= 60, f"the verdict of 500 nodes has {len(answer.out.splitlines())} lines")
 
@@ -223,7 +223,7 @@ def is_a_level_off(desk: Desk) -> None:
     desk.hotlap("import", desk.write("days.csv", inputs.series()), "--host", "node")
     has(desk.hotlap("history", "--changed", codes=(0, 1)).out, "copy", "10")
     for verb in ("show", "explain"):
-        lacks(desk.hotlap(verb, "latest", codes=(0, 3)).out, "--round-time", "temperature", "--wait-quiet", "run again", "rounds")
+        lacks(desk.hotlap(verb, "latest", codes=(0, 3)).out, "--round", "--budget", "temperature", "--wait-quiet", "run again")
 
 
 def settings(desk: Desk) -> None:

@@ -147,6 +147,20 @@ def test_one_moment_in_its_spellings(text: str) -> None:
     assert moment(text, "x") == 1793502000.0
 
 
+def test_what_was_brought_in_gets_no_advice_about_how_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The state stands there all the same: one round has no interval."""
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    (tmp_path / "x.csv").write_text(CSV)
+    assert main(["import", str(tmp_path / "x.csv")]) == 0
+    for verb in ("show", "explain"):
+        capsys.readouterr()
+        main([verb, "latest"])
+        out = capsys.readouterr().out
+        assert "inconclusive, few rounds" in out
+        assert "→" not in out
+        assert "--round" not in out
+
+
 @pytest.mark.slow("whole runs")
 def test_every_verb_works_on_what_was_brought_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from hotlap.core import units, work
 from hotlap.core.analysis.state import state
 from hotlap.core.errors import HotlapError
@@ -37,6 +39,8 @@ def row(result: Result, seen: Context, precision: float | None) -> Row:
     summary = summarize(result.values, sample_values(result), precision, result.better)
     found = against(result, summary, seen)
     verdict = state(result, summary, found)
+    if work.traits(result.case.workload).source == "file":  # advice on how to run is of no use
+        verdict = structs.replace(verdict, action="")
     return Row(
         case=result.case, device=result.device, label=work.label(result.case), result=result, summary=summary, gap=found, verdict=verdict,
     )

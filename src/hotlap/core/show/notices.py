@@ -16,6 +16,7 @@ from hotlap.core.show import words
 from hotlap.core.stats import series
 from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.units import percent
+from hotlap.core.work import traits
 
 Severity = Literal["info", "warning", "error"]
 LONGER = "longer rounds (--round-time)"
@@ -186,7 +187,7 @@ def find(rows: Sequence[Row]) -> list[TableNotice]:
             of.setdefault(one, []).append(row)
     found = [notice for code, members in of.items() for notice in _grouped(code, members)]
     order, weight = list(KINDS), {"error": 0, "warning": 1, "info": 2}
-    known = [notice for notice in found if notice.code in KINDS]
+    known = [replace(notice, action="") if _measured_elsewhere(notice) else notice for notice in found if notice.code in KINDS]
     if busy(rows):
         known = [_after_quiet(notice) for notice in known]
     return sorted(known, key=lambda notice: (weight[notice.severity], _settled(notice), order.index(notice.code)))
@@ -195,6 +196,11 @@ def find(rows: Sequence[Row]) -> list[TableNotice]:
 def _after_quiet(notice: TableNotice) -> TableNotice:
     """On a busy machine more rounds are more noise."""
     return replace(notice, action="measure on a quiet machine first, see above") if notice.code in ("noise", "few_rounds") else notice
+
+
+def _measured_elsewhere(notice: TableNotice) -> bool:
+    """Whether all of it was imported: advice on how to run would be of no use."""
+    return all(traits(row.case.workload).source == "file" for row in notice.rows)
 
 
 def _settled(notice: TableNotice) -> bool:
