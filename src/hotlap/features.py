@@ -47,6 +47,9 @@ FEATURES: Mapping[str, Feature] = {
         nouns={"kernel": Noun("your own kernels; what plans cover; where work on kernels pays", "add")},
         verbs={
             "kernel add": Verb("keep a kernel of your own, with its revision", KERNEL, "hotlap kernel add mine.py", ("add",)),
+            "kernel new": Verb(
+                "begin a .cl or .cu: its heading, guessed", KERNEL, "hotlap kernel new rms.cl --like rowwise", ("new",)
+            ),
             "kernel list": Verb("the kernels that are kept", KERNEL, "hotlap kernel list", ("list",)),
             "kernel show": Verb("one kernel: what it implements, its files, its cost", KERNEL, "hotlap kernel show mine", ("show",)),
             "kernel check": Verb("are its results right", KERNEL, "hotlap kernel check mine m=512", ("check",)),

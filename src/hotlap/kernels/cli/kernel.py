@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hotlap.cli import terminal
 from hotlap.core import plan as plans
@@ -20,19 +21,23 @@ from hotlap.core.store.readers import cutlass, imported
 from hotlap.core.work import WORKLOADS, find
 from hotlap.kernels import checked as measuring
 from hotlap.kernels import kept as kernels
+from hotlap.kernels.own import heading
 from hotlap.kernels.show import own_kernels
+
+LIBRARY = "torch"  # the target of the library's implementations
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    about = "add: keep one; list; show one; check: are its results right; plan: its cases, as TOML; remove: forget it"
-    parser.add_argument("what", choices=("add", "list", "show", "check", "plan", "remove"), help=about)
-    item = "add: a .py, .cl, .cu or .so, or a CUTLASS profiler CSV; else the kernel's name, for plan several with commas"
+    about = "add: keep one; new: begin a .cl or .cu; list; show one; check: are its results right; plan: its cases; remove: forget it"
+    parser.add_argument("what", choices=("add", "new", "list", "show", "check", "plan", "remove"), help=about)
+    item = "add: a .py, .cl, .cu or .so, or a CUTLASS profiler CSV; new: a .cl or .cu; else the kernel's name, for plan several with commas"
     parser.add_argument("item", nargs="?", default="", help=item)
     parser.add_argument("params", nargs="*", metavar="KEY=VALUE", help="check, plan: parameters, several values with commas")
     parser.add_argument("--target", default="", help="check: where (default: the first target that runs this kind)")
     parser.add_argument("--timeout", default="2 min", metavar="TIME", help="check: longest silence of a case (default: 2 min)")
     parser.add_argument("-o", "--out", metavar="FILE", help="plan: write it there (default: print it)")
-    parser.add_argument("--beside", action="store_true", help="plan: of a kernel that implements a workload, our own implementation too")
+    parser.add_argument("--beside", action="store_true", help="plan: the library's implementation too, in a plan of its own where needed")
+    parser.add_argument("--like", default="", metavar="WORKLOAD", help="new: the workload that the kernel implements, as rowwise")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,12 +53,14 @@ def run(args: argparse.Namespace) -> int:
             print(own_kernels.listed(found, terminal.width(), color=terminal.color()))
         return 0
     if not args.item:
-        wanted = "a file" if args.what == "add" else "the name of a kernel; hotlap kernel list has them"
+        wanted = "a file" if args.what in ("add", "new") else "the name of a kernel; hotlap kernel list has them"
         raise InputError(f"{args.what} what? give {wanted}")
     if args.params and args.what not in ("check", "plan"):
         raise InputError(f"{args.what} takes no parameters, not '{args.params[0]}'")
     if args.what == "add":
         return _add(Path(args.item), args.json, home)
+    if args.what == "new":
+        return _new(Path(args.item), args.like)
     if args.what == "remove":
         gone = kernels.remove(args.item, home)
         print(msgspec.json.encode(gone).decode() if args.json else f"{gone.name} is forgotten; runs that measured it are kept")
@@ -94,22 +101,51 @@ def _add(path: Path, as_json: bool, home: Path) -> int:
     return 0
 
 
+def _new(path: Path, like: str) -> int:
+    """Writes the heading into the file; prints it."""
+    text = heading.guessed(path, like)
+    terminal.write(path, text)
+    print("\n".join(line for line in text.splitlines() if line.startswith("//:")))
+    print(f"\nwritten {path}\nnext    look at the heading, then: hotlap kernel add {path}")
+    return 0
+
+
 def _plan(several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> int:
     """One plan of all of them, each case once."""
     if args.beside and not any(one.workload for one in several):
         raise InputError(f"{args.item} is a workload of its own: there is nothing of ours beside it")
     cases = {case.id: case for one in several for case in _cases(one, args.params, args.beside)}
     about = several[0].about if len(several) == 1 else ""
-    made = Plan(name=several[0].name if len(several) == 1 else "kernels", about=about, cases=list(cases.values()))
+    plan = Plan(name=several[0].name if len(several) == 1 else "kernels", about=about, cases=list(cases.values()))
+    if args.beside and not all(kernels.RUNS_ON[one.kind].startswith(LIBRARY) for one in several):
+        return _apart(several, plan, args)
     if args.json:
-        terminal.print_json(made)
+        terminal.print_json(plan)
     else:
         places = dict.fromkeys(kernels.RUNS_ON[one.kind] for one in several)
-        written = plans.text(made, [f"hotlap run FILE --target {where}" for where in places])
+        written = plans.text(plan, [f"hotlap run FILE --target {where}" for where in places])
         if args.out:
             terminal.write(Path(args.out), written)
         else:
             print(written, end="")
+    return 0
+
+
+def _apart(several: Sequence[kernels.KeptKernel], plan: Plan, args: argparse.Namespace) -> int:
+    """The library runs on another target than the kernels do: a plan for each, and the commands that measure and compare both."""
+    if not args.out or args.json:
+        kinds = ", ".join(dict.fromkeys(kernels.RUNS_ON[one.kind] for one in several))
+        raise InputError(f"the library runs on {LIBRARY}, {args.item} on {kinds}: two plans; -o FILE writes both")
+    out = Path(args.out)
+    places = {"": "torch:cpu", **{one.name: kernels.RUNS_ON[one.kind] for one in several}}
+    lines = []
+    for where in dict.fromkeys(places.values()):
+        cases = [case for case in plan.cases if places[case.implementation] == where]
+        file = out if where != places[""] else out.with_suffix(f".library{out.suffix}")
+        command = f"hotlap run {file} --target {where} --label beside={plan.name}"
+        terminal.write(file, plans.text(replace(plan, cases=cases), [command]))
+        lines.append(command)
+    print("\n".join([*lines, f"hotlap compare beside={plan.name} --by implementation"]))
     return 0
 
 

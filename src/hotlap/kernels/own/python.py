@@ -19,6 +19,11 @@ from hotlap.kernels import kept as kernels
 from hotlap.kernels.cost import evaluate
 from hotlap.kernels.own import cancelling
 
+REMEDIES = {  # where a module is missing that kernels are written with
+    "triton": "; pip install triton (Linux; its kernels run on a GPU)", "torch": "; pip install 'hotlap[torch]'",
+    "cupy": "; pip install cupy-cuda12x (needs a GPU)", "numba": "; pip install numba",
+}
+
 
 def module(path: Path, name: str) -> ModuleType:
     """The file, run as a module. Raises InputError with its own error in a line."""
@@ -31,7 +36,8 @@ def module(path: Path, name: str) -> ModuleType:
     try:
         spec.loader.exec_module(module_)
     except Exception as error:  # a user's code raises what it likes
-        raise InputError(f"{path.name} cannot be loaded: {type(error).__name__}: {line(error)}") from error
+        missing = REMEDIES.get(error.name or "", "") if isinstance(error, ModuleNotFoundError) else ""
+        raise InputError(f"{path.name} cannot be loaded: {type(error).__name__}: {line(error)}{missing}") from error
     return module_
 
 

@@ -1,0 +1,141 @@
+"""The `//:` lines of a kernel in OpenCL C or CUDA C++, guessed from its signature: a start for its author, who knows better."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from hotlap.core.errors import InputError
+from hotlap.core.measure.workloads import operators
+from hotlap.core.work import find
+from hotlap.core.work.base import Param, Workload
+
+SUFFIXES = (".cl", ".cu")
+DTYPES = {"float": "fp32", "double": "fp64", "half": "fp16", "__half": "fp16", "__nv_bfloat16": "bf16", "int": "int32", "char": "int8"}
+SCALARS = {"int": "int32", "unsigned": "uint32", "uint": "uint32", "long": "int64", "size_t": "int64", "float": "fp32", "double": "fp64"}
+SIGNATURE = re.compile(
+    r"(?:__kernel|\bkernel|__global__)\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)"
+)
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+QUALIFIERS = {"__global", "global", "const", "restrict", "__restrict__", "__restrict", "volatile", "__constant", "constant"}
+ROWS = ("rows", "m", "n", "tokens", "batch", "size", "count", "elements")  # what a work-item is likely to take
+SKELETON = {
+    ".cl": "__kernel void {name}(__global const float *x, __global float *out, {sizes})\n{{\n    int i = get_global_id(0);\n}}\n",
+    ".cu": '__global__ void {name}(const float *x, float *out, {sizes})\n{{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n}}\n',
+}
+
+
+class Argument(NamedTuple):
+    """Of the signature. `kind`: its C type without qualifiers."""
+
+    name: str
+    kind: str
+    pointer: bool
+    const: bool
+
+
+def guessed(path: Path, like: str) -> str:
+    """The whole file with its heading. A file that is not there is begun. `like`: the workload that it implements; "": none.
+
+    Raises InputError for another kind of file, one that has a heading, and one without a kernel.
+    """
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"'{path.name}' gets no heading; valid: {', '.join(SUFFIXES)}; a .py file says it in Python")
+    if like and like not in operators.FAMILIES:
+        raise InputError(f"kernels can implement {', '.join(sorted(operators.FAMILIES))}, not '{like}'")
+    spec = find(like) if like else None
+    text = path.read_text("utf-8") if path.exists() else _begun(path, spec)
+    if re.search(r"^\s*//:", text, re.MULTILINE):
+        raise InputError(f"{path.name} has lines that begin with //: already; take them out for new ones")
+    signature = SIGNATURE.search(COMMENT.sub(" ", text))
+    if signature is None:
+        raise InputError(f"{path.name} has no function that begins with '__kernel void' or '__global__ void'")
+    lines = _heading(path, signature[1], _arguments(signature[2]), spec)
+    return "\n".join(f"//: {line}" for line in lines) + "\n\n" + text
+
+
+def _begun(path: Path, spec: Workload | None) -> str:
+    sizes = [p.name for p in _extents(spec)] if spec else ["n"]
+    name = re.sub(r"\W", "_", path.stem)
+    return SKELETON[path.suffix].format(name=name, sizes=", ".join(f"int {size}" for size in sizes or ["n"]))
+
+
+def _arguments(text: str) -> list[Argument]:
+    arguments = []
+    for part in filter(str.strip, text.split(",")):
+        tokens = re.findall(r"\w+|\*", part)
+        types = [token for token in tokens[:-1] if token not in QUALIFIERS and token != "*"]
+        arguments.append(Argument(tokens[-1], types[-1] if types else "int", "*" in tokens, "const" in tokens))
+    return arguments
+
+
+def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Workload | None) -> list[str]:
+    outputs = [one for one in arguments if one.pointer and not one.const]
+    inputs = [one for one in arguments if one.pointer and one.const]
+    dtype = next((DTYPES[one.kind] for one in [*outputs, *inputs] if one.kind in DTYPES), "fp32")
+    sizes = {one.name: _size(one.name, spec) for one in arguments if not one.pointer and one.kind not in ("float", "double")}
+    shape = list(dict.fromkeys(sizes.values())) or ([p.name for p in _extents(spec)] if spec else ["n"])
+    lines = ["# guessed from the signature: hotlap kernel check says what is wrong; keys: docs/own-kernels.md"]
+    lines += _like(path, function, spec, shape, dtype) if spec else _own(inputs, shape, dtype)
+    dtypes = ', dtype = "dtype"' if spec and spec.param("dtype") else ""
+    lines += [f'function = "{function}"'] if function != re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_") else []
+    tables = ", ".join(f"{one.name} = {{ shape = {_list(shape)}{dtypes} }}" for one in outputs)
+    lines += [f"outputs = {{ {tables} }}"]
+    lines += [f"arguments = {_list([_argument(one, sizes) for one in arguments])}"]
+    items = next((size for size in ROWS if size in shape), shape[0])
+    return [*lines, f'items = "{items}"  # work-items in all' if len(shape) > 1 else f'items = "{" * ".join(shape)}"', "group = 64"]
+
+
+def _like(path: Path, function: str, spec: Workload, shape: Sequence[str], dtype: str) -> list[str]:
+    """What of the workload it can do: the operation by the names of function and file, and the type."""
+    only = []
+    if (op := spec.param("op")) and op.choices:
+        stem = f"{path.stem} {function}".lower().replace("_", "")
+        backward = any(word in stem for word in ("backward", "bwd", "grad"))
+        choices = [one for one in op.choices if one.endswith("_backward") == backward] or list(op.choices)
+        named = [one for one in choices if one.replace("_", "") in stem] or [one for one in choices if one[:3] in stem]
+        only.append(f'op = "{max(named, key=len) if named else op.default or op.choices[0]}"')
+    only += [f'dtype = "{dtype}"'] if spec.param("dtype") else []
+    needed = ", ".join(f"{size} = 1024" for size in shape if spec.param(size))
+    return [f'workload = "{spec.name}"', f"only = {{ {', '.join(only)} }}", *([f"cases = [{{ {needed} }}]"] if needed else [])]
+
+
+def _own(inputs: Sequence[Argument], shape: Sequence[str], dtype: str) -> list[str]:
+    count = " * ".join(shape)
+    params = ", ".join(f"{size} = 1024" for size in shape)
+    tables = ", ".join(f"{one.name} = {{ shape = {_list(shape)} }}" for one in inputs)
+    first = inputs[0].name if inputs else "0"
+    return [
+        f'params = {{ {params}, dtype = "{dtype}" }}', f'read_bytes = "{len(inputs)} * {count} * size(dtype)"',
+        f'written_bytes = "{count} * size(dtype)"', f"inputs = {{ {tables} }}",
+        f'reference = "{first}"  # what is right, as an expression of PyTorch over the inputs',
+    ]
+
+
+def _extents(spec: Workload) -> list[Param]:
+    """Sizes of a case: whole numbers from 1 on, three at most."""
+    return [p for p in spec.params if p.kind == "int" and p.low == 1][:3]
+
+
+def _size(name: str, spec: Workload | None) -> str:
+    """The workload's parameter that an argument is likely to be."""
+    if spec is None:
+        return name
+    names = [p.name for p in spec.params if p.kind == "int"]
+    near = [one for one in names if one.startswith(name) or name.startswith(one)] or difflib.get_close_matches(name, names, 1)
+    return near[0] if near else name
+
+
+def _argument(argument: Argument, sizes: dict[str, str]) -> str:
+    if argument.pointer:
+        return argument.name
+    if argument.name in sizes:
+        return f"{sizes[argument.name]}:{SCALARS.get(argument.kind, 'int32')}"
+    return f"{'1e-6' if 'eps' in argument.name else '1'}:{SCALARS[argument.kind]}"
+
+
+def _list(names: Sequence[str]) -> str:
+    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
