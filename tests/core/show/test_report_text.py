@@ -180,7 +180,7 @@ def test_devices(golden: Golden) -> None:
 
 
 def test_what_can_be_simulated(golden: Golden) -> None:
-    injections = {"noise": {"about": "relative standard deviation of samples", "example": "noise=0.01"}}
+    injections = {"noise": {"about": "relative standard deviation of samples", "example": "noise=0.01", "answer": "wide intervals"}}
     golden("simulated.txt", listing.simulated(["h100-sxm", "h200-sxm"], injections, 100) + "\n")
 
 
