@@ -69,7 +69,7 @@ class Plans:
 
     def of(self, step: int) -> SequentialDesign:
         if step not in self.designs:
-            self.designs[step] = sequential.design(GRID**step, self.difference, gate=0.0, pilot=self.pilot)
+            self.designs[step] = sequential.design(GRID**step, self.difference, min_effect=0.0, pilot=self.pilot)
         return self.designs[step]
 
 
@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rng, began = np.random.default_rng(options.seed), time.perf_counter()
-    plan = sequential.design(SD, options.difference, gate=0.0)
+    plan = sequential.design(SD, options.difference, min_effect=0.0)
     rows = [row for noise in NOISES for row in known(rng, plan, noise, options.series)]
     repeated = naive(rng, plan, options.series)
     plans = [Plans(options.difference, pilot) for pilot in PILOTS]
@@ -129,7 +129,7 @@ def main() -> None:
         print(json.dumps({"seed": options.seed, "plan": shown, "known": rows, "naive": repeated, "piloted": after}, indent=1))
         return
     bounds = ", ".join(f"{z:.2f}" for z in plan.bounds)
-    print(f"difference {plan.difference:.1%}, noise {SD:.0%}, gate {plan.gate:.2%}, power {plan.power:.0%}, level {plan.alpha:.0%}")
+    print(f"difference {plan.difference:.1%}, noise {SD:.0%}, gate {plan.min_effect:.2%}, power {plan.power:.0%}, level {plan.alpha:.0%}")
     print(f"fixed-size paired t test: {plan.fixed} pairs; plan: at most {plan.pairs} ({plan.pairs / plan.fixed:.2f} ×; promised ≤ 1.05)")
     print(f"looks at {plan.looks}, boundaries {bounds}; expected power {plan.attained:.1%}, {plan.average:.1f} pairs; seed {options.seed}")
     print(f"promised: different ≤ 5 % where the ratio is 1; under normal noise right ≥ 80 % and pairs ≤ {0.9 * plan.fixed:.1f}")

@@ -1,6 +1,6 @@
 """`hotlap ab` on a Python script of about 0.9 s and one that does a fifth more, on this machine; hyperfine beside it.
 
-    python benchmarks/ab_program.py [--times 20] [--budget '30 s'] [--gate '5 %'] [--seconds 0.9]
+    python benchmarks/ab_program.py [--times 20] [--budget '30 s'] [--min-effect '5 %'] [--seconds 0.9]
 
 Promised: the slower script is called slower in 19 of 20, and the same script twice different in at most 1 of 20. In turns: one of each
 kind, then hyperfine with both scripts in the same time. hyperfine gives no verdict: its ratio is called slower where it lies more than its
@@ -45,7 +45,7 @@ def _took(script: Path) -> float:
 def by_ab(a: Path, b: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The case of one `hotlap ab`."""
     commands = [shlex.join([sys.executable, str(one)]) for one in (a, b)]
-    argv = [sys.executable, "-m", "hotlap", "ab", *commands, "--gate", options.gate, "--budget", options.budget, "--json"]
+    argv = [sys.executable, "-m", "hotlap", "ab", *commands, "--min-effect", options.min_effect, "--budget", options.budget, "--json"]
     began = time.perf_counter()
     done = subprocess.run(argv, capture_output=True, text=True)
     took = time.perf_counter() - began
@@ -78,10 +78,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--budget", default="30 s")
-    parser.add_argument("--gate", default="5 %")
+    parser.add_argument("--min-effect", default="5 %")
     parser.add_argument("--seconds", type=float, default=0.9)
     options = parser.parse_args()
-    gate = float(options.gate.rstrip(" %")) / 100
+    min_effect = float(options.min_effect.rstrip(" %")) / 100
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["HOTLAP_HOME"] = str(folder / "home")
@@ -98,7 +98,7 @@ def main() -> None:
                 pair = folder / "fast.py", folder / f"{kind}.py"
                 case, beside = by_ab(*pair, options), by_hyperfine(*pair, options)
                 counts[kind] += case["answer"] == "slower" if kind == "slow" else case["answer"] in ("slower", "faster")
-                counts[f"hyperfine {kind}"] += beside is not None and beside > 1 + gate
+                counts[f"hyperfine {kind}"] += beside is not None and beside > 1 + min_effect
                 print(line(kind, case, beside), flush=True)
     slow, same = counts["slow"], counts["same"]
     right = slow >= math.floor(0.95 * options.times) and same <= options.times / 20

@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 SD = 0.01
 RUNS = (4, 6, 10, 20)
 DAYS = 20
-GATE = 0.02
+MIN_EFFECT = 0.02
 CHANGES = (0.02, 0.03, 0.04, 0.05)
 WARM = np.array([0.03, 0.02, 0.01])
 
@@ -50,7 +50,7 @@ def cell(rng: np.random.Generator, x: Floats, y: Floats) -> Cell:
     return Cell(estimate(x, y, paired=False), rng.choice([-1.0, 1.0], size=len(x)))
 
 
-def called(cell: Cell, gate: float, change: float = 0.0, drift: Drift | None = None) -> float:
+def called(cell: Cell, min_effect: float, change: float = 0.0, drift: Drift | None = None) -> float:
     """Share called different, or, of a change, called so in the right direction. A shift of all of B shifts the interval with it."""
     shift = math.log1p(change) * cell.way
     found = cell.estimates
@@ -58,8 +58,8 @@ def called(cell: Cell, gate: float, change: float = 0.0, drift: Drift | None = N
     moved = found._replace(**ends, p=0 * shift)
     if drift is not None:
         moved = widened(moved, drift)
-    larger = (moved.low > 0) & (moved.low >= math.log1p(gate))
-    smaller = (moved.high < 0) & (moved.high <= -math.log1p(gate))
+    larger = (moved.low > 0) & (moved.low >= math.log1p(min_effect))
+    smaller = (moved.high < 0) & (moved.high <= -math.log1p(min_effect))
     return float(np.mean(np.where(cell.way > 0, larger, smaller) if change else larger | smaller))
 
 
@@ -74,10 +74,10 @@ def in_turns(rng: np.random.Generator, series: int, runs: int) -> Cell:
     return cell(rng, noise(rng, series, runs), noise(rng, series, runs))
 
 
-def runs_for(rng: np.random.Generator, series: int, change: float, power: float, gate: float = GATE) -> int | None:
+def runs_for(rng: np.random.Generator, series: int, change: float, power: float, min_effect: float = MIN_EFFECT) -> int | None:
     """The fewest runs a side that find a change so often; None above 200."""
     for runs in (*range(4, 21), *range(22, 51, 2), *range(55, 101, 5), *range(110, 201, 10)):
-        if called(in_turns(rng, series, runs), gate, change) >= power:
+        if called(in_turns(rng, series, runs), min_effect, change) >= power:
             return runs
     return None
 
@@ -130,8 +130,8 @@ def row(rng: np.random.Generator, kind: str, series: int, runs: int) -> dict[str
     return {"kind": kind, "runs": runs, "allowance": float(np.median(np.expm1(history.reach)))} | {
         name: {
             "false": wilson(round(called(entry, 0.0, drift=drift) * series), series),
-            "false_gate": called(entry, GATE, drift=drift), "finds_10": called(entry, GATE, 0.10, drift),
-            "finds_5": called(entry, 0.0, 0.05, drift), "finds_5_gate": called(entry, GATE, 0.05, drift),
+            "false_gate": called(entry, MIN_EFFECT, drift=drift), "finds_10": called(entry, MIN_EFFECT, 0.10, drift),
+            "finds_5": called(entry, 0.0, 0.05, drift), "finds_5_gate": called(entry, MIN_EFFECT, 0.05, drift),
         }
         for name, drift in ways.items()
     }
@@ -163,8 +163,8 @@ def main() -> None:
     turned = {n: in_turns(rng, 10 * options.series, n) for n in RUNS}
     turns = [
         {
-            "runs": n, "false": wilson(round(called(one, 0.0) * len(one.way)), len(one.way)), "false_gate": called(one, GATE),
-            "finds": {change: called(one, GATE, change) for change in CHANGES},
+            "runs": n, "false": wilson(round(called(one, 0.0) * len(one.way)), len(one.way)), "false_gate": called(one, MIN_EFFECT),
+            "finds": {change: called(one, MIN_EFFECT, change) for change in CHANGES},
         }
         for n, one in turned.items()
     ]

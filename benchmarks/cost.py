@@ -38,7 +38,7 @@ def bookkeeping() -> dict[str, float]:
     case = Case(workload="launch", params=work.find("launch").parse({"mode": "stream"}))
     samples = measure(target, case, CaseBudget(seconds=1.0))
     assert samples.bookkeeping_s is not None
-    return {"bookkeeping_s": samples.bookkeeping_s, "samples": len(samples.seconds)}
+    return {"bookkeeping_s": samples.bookkeeping_s, "samples": len(samples.values)}
 
 
 def main() -> None:

@@ -108,7 +108,7 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     extra = {
         "seconds": seconds, "making_seconds": fleet.making_s, "peak_mib": peak, "covered": float(held.mean()),
-        "resolvable": float(np.median(fitted.resolvable())), "steady": float((verdicts == 1).mean()),
+        "mde": float(np.median(fitted.mde())), "steady": float((verdicts == 1).mean()),
     }  # fmt: skip
     if options.json:
         print(json.dumps({"rows": rows, **extra}, indent=1))

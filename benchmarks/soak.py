@@ -104,8 +104,8 @@ def _run(home: Path, where: Machine, moment: datetime, rounds: list[list[list[fl
     for turn, values in enumerate(rounds):
         for case, seconds in zip(IDS, values, strict=True):
             writer.append(Samples(
-                case=case, device=key, round=turn, seconds=seconds, calls=16, method="event-batch", resolution_s=1e-9, wall_ratio=1.0,
-                dropped=5, began_s=1.0, ended_s=2.0, clocks_hz=[1.98e9, 1.98e9], autocorrelation=0.05, seed=3,
+                case=case, device=key, round=turn, values=seconds, calls=16, method="event-batch", resolution_s=1e-9, wall_ratio=1.0,
+                warmup_samples=5, began_s=1.0, ended_s=2.0, clocks_hz=[1.98e9, 1.98e9], autocorrelation=0.05, seed=3,
             ))
     times = np.arange(0.0, 10.0, 0.1).tolist()
     sensors = {"power_w": 512.5, "temperature_c": 61.0}

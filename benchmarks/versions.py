@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 HERE = Path(sys.executable).parent
 RUNS = 1000
-GATE, BUDGET = "10 %", "90 s"
+MIN_EFFECT, BUDGET = "10 %", "90 s"
 
 
 def homes(folder: Path) -> dict[str, Path]:
@@ -72,12 +72,12 @@ def main() -> int:
         pairs = {"import": (line(options.old, home["old"], [], "import hotlap"), line(HERE, home["new"], [], "import hotlap"))}
         for what, (old, new) in commands(trace).items():
             pairs[what] = (line(options.old, home["old"], old), line(HERE, home["new"], new))
-        print(f"{'command':<20} {'old':>9} {'new':>9} {'new ÷ old':>10}  95 % interval    verdict at ± {GATE}", flush=True)
+        print(f"{'command':<20} {'old':>9} {'new':>9} {'new ÷ old':>10}  95 % interval    verdict at ± {MIN_EFFECT}", flush=True)
         for what, (a, b) in pairs.items():
             for warm in (a, b):
                 subprocess.run(warm, shell=True, check=True)
             done = subprocess.run(
-                [str(HERE / "hotlap"), "ab", a, b, "--resolve", "20 %", "--gate", GATE, "--budget", options.budget, "--json"],
+                [str(HERE / "hotlap"), "ab", a, b, "--resolve", "20 %", "--min-effect", MIN_EFFECT, "--budget", options.budget, "--json"],
                 capture_output=True, text=True, env=os.environ | {"HOTLAP_HOME": str(folder / "ab")}, check=False,
             )  # fmt: skip
             print(shown(what, json.loads(done.stdout)), flush=True)

@@ -32,7 +32,7 @@ def limits(bundles: Iterable[Bundle]) -> int:
     for bundle in bundles:
         print(f"\n{bundle.run.id}  {bundle.run.plan.name} on {bundle.run.target}  ({listing.stopped(bundle.run.stops) or 'not ended'})")
         for row in tables.rows(bundle):
-            too_fast = row.gap.against == "bound" and (row.gap.share or 0.0) > ALLOWED
+            too_fast = row.gap.reference_kind == "bound" and (row.gap.share or 0.0) > ALLOWED
             beaten += too_fast
             print(f"  {line(row)}{'  FASTER THAN ITS BOUND' if too_fast else ''}")
     print(f"\n{beaten} cases are faster than their bound")
@@ -43,7 +43,7 @@ def line(row: Row) -> str:
     if row.summary.median is None:
         return f"{row.label:<44} {row.result.status}: {row.result.reason}"
     unit = row.result.unit
-    share = f"{row.gap.share:.1%} of {row.gap.against}" if row.gap.share is not None else "no limit known"
+    share = f"{row.gap.share:.1%} of {row.gap.reference_kind}" if row.gap.share is not None else "no limit known"
     width = f"± {row.summary.half_width:.2%}" if row.summary.half_width is not None else "no interval"
     return (
         f"{row.label:<44} {units.show(row.summary.median, unit):>14} {width:>11}  {share} {units.show(row.gap.limit_value, unit)}, "

@@ -7,4 +7,4 @@ from hotlap.core.record import Samples
 
 def ran(samples: Samples) -> bool:
     """Whether there are numbers whose result is right: measured, or called invalid for its timers alone, which a loaded processor does."""
-    return bool(samples.seconds) and (samples.status == "measured" or samples.cause == "timers")
+    return bool(samples.values) and (samples.status == "measured" or samples.cause == "timers")

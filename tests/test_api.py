@@ -189,3 +189,10 @@ def test_changes_of_a_series() -> None:
         with pytest.raises(InputError) as caught:
             hotlap.changes(wrong, **options)
         assert "\n" not in str(caught.value)
+
+
+def test_former_names_of_options_are_taken_with_a_warning() -> None:
+    with pytest.warns(FutureWarning, match="'gate' is now 'min_effect'"):
+        assert hotlap.changes([1.0] * 20 + [1.05] * 20, gate=0.5) == []
+    with pytest.warns(FutureWarning, match="'gate' is now 'min_effect'"), pytest.raises(InputError, match="min_effect: "):
+        hotlap.compare([], [], gate=2.0)

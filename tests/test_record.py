@@ -24,7 +24,7 @@ def test_case_ids_do_not_change() -> None:
 
 
 def test_records_survive_a_round_trip() -> None:
-    samples = Samples(case="x", device="y", round=3, seconds=[0.1, 0.2], notices=[record.Notice("drift")], metrics={"operations": 2.0})
+    samples = Samples(case="x", device="y", round=3, values=[0.1, 0.2], notices=[record.Notice("drift")], metrics={"operations": 2.0})
     assert msgspec.json.decode(record.encode(samples), type=Samples) == samples
 
 

@@ -60,7 +60,7 @@ def test_every_code_is_printed_with_what_it_says(capsys: pytest.CaptureFixture[s
 
 def test_states_and_limits_are_in_the_glossary() -> None:
     assert section("States") == literals("Verdict", "state")
-    assert section("Limits") == literals("Gap", "against")
+    assert section("Limits") == literals("Gap", "reference_kind")
     assert literals("Samples", "status") <= section("States")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -145,21 +146,23 @@ def predict(
 
 
 def compare(
-    a: Which | Sequence[Which], b: Which | Sequence[Which], gate: float | str | None = None, force: bool = False,
-    assume_stable: bool = False,
+    a: Which | Sequence[Which], b: Which | Sequence[Which], min_effect: float | str | None = None, force: bool = False,
+    assume_stable: bool = False, *, gate: float | str | None = None,
 ) -> list[Comparison]:
     """Two runs or groups of runs, case by case; a list is a group. A ratio above 1 means that b is better.
 
-    `gate`: minimum change to report, a share from 0 to 1 or text as in "2 %", which is the default (of runs of `hotlap ab` their own).
+    `min_effect`: smallest change to report, a share from 0 to 1 or text as in "2 %", which is the default (of runs of `ab` their own).
     Groups of other targets or models of device are `not comparable` unless `force`d. Intervals of sides measured one after the other
-    allow for drift, by the runs that are kept of this machine, unless `assume_stable`: `.allowance` says by how much.
+    allow for drift, by the runs that are kept of this machine, unless `assume_stable`: `.allowance` says by how much. `gate` is the former
+    name of `min_effect`.
     """
+    min_effect = min_effect if gate is None else _renamed("gate", "min_effect", gate)
     try:
-        share = None if gate is None else units.parse(gate, "%")
+        share = None if min_effect is None else units.parse(min_effect, "%")
     except InputError as error:
-        raise InputError(f"gate: {error}") from None
+        raise InputError(f"min_effect: {error}") from None
     if share is not None and not 0 <= share < 1:
-        raise InputError(f"gate is a share from 0 to under 1, as in 0.02 or '2 %', not {gate!r}")
+        raise InputError(f"min_effect is a share from 0 to under 1, as in 0.02 or '2 %', not {min_effect!r}")
     left, right = _group(a), _group(b)
     runs = [one.run for one in left], [one.run for one in right]
     past = drift.kept(*runs, paths.home()) if not assume_stable and drift.one_after_the_other(*runs) else {}
@@ -170,10 +173,12 @@ def changes(values: ArrayLike, times: ArrayLike | None = None, **options: Any) -
     """Where the level of a series changed: `.index .before .after .ratio .low .high .p .kind .provisional` of each, in order.
 
     `values` in order of time, of any unit; `times` of the same length, not falling. Options: `alpha` (chance of a false change in a
-    window of 384 independent values), `gate` (smallest change to report, as a share), `provisional`, `boundaries` (indices at which
+    window of 384 independent values), `min_effect` (smallest change to report, as a share), `provisional`, `boundaries` (indices at which
     something else began). Raises InputError for values that are not finite and times that fall.
     """
-    valid = ("alpha", "gate", "provisional", "boundaries")
+    valid = ("alpha", "min_effect", "provisional", "boundaries")
+    if "gate" in options:
+        options["min_effect"] = _renamed("gate", "min_effect", options.pop("gate"))
     for name in options:
         if name not in valid:
             raise InputError(f"there is no option '{name}'; {nearest(name, valid)}")
@@ -184,6 +189,12 @@ def changes(values: ArrayLike, times: ArrayLike | None = None, **options: Any) -
 
 
 # ---------------------------------------------------------------- what is given, read
+
+
+def _renamed(former: str, name: str, value: Any) -> Any:
+    """The value of an option that had another name in 0.1."""
+    warnings.warn(f"'{former}' is now '{name}'; the former name works in version 0.2 only", FutureWarning, stacklevel=3)
+    return value
 
 
 def _plan(given: object) -> Plan:

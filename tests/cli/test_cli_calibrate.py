@@ -98,7 +98,7 @@ def test_in_python_it_is_used_as_on_the_command_line(home: Path, tmp_path: Path,
     plain = hotlap.predict(**asked)
     named = hotlap.predict(**asked, calibration="simulated-h200-sxm")
     assert np.all(np.abs(named.expected_s / plain.expected_s - 1) > 0.1)
-    assert "sweep on the simulated GPU" in named.known
+    assert "sweep on the simulated GPU" in named.calibration_level
     (tmp_path / "calibrations").mkdir()
     text = (home / "calibrations" / "simulated-h200-sxm.toml").read_text()
     (tmp_path / "calibrations" / "h200-sxm.toml").write_text(text)

@@ -200,13 +200,13 @@ def test_history_of_one_device(home: Path, capsys: pytest.CaptureFixture[str], t
     assert "<svg" in out.read_text()
     assert main(["history", "--metric", "bandwidth", "--confirmed"]) == 0
     assert "stream copy" in capsys.readouterr().out
-    assert main(["history", "--where", "workload=gemm", "--changed", "--gate", "900 %", "--out", str(out)]) == 0
+    assert main(["history", "--where", "workload=gemm", "--changed", "--min-effect", "900 %", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
     assert "2 series: none with a change above 900 %" in printed
     assert f"page    {out}" in printed
     for verb in ("history", "track"):
-        assert main([verb, "--gate=-1 %"]) == 2
-        assert "--gate is a share from 0 on, as in '2 %', not -1 %" in capsys.readouterr().err
+        assert main([verb, "--min-effect=-1 %"]) == 2
+        assert "--min-effect is a share from 0 on, as in '2 %', not -1 %" in capsys.readouterr().err
 
 
 def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,9 +217,9 @@ def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["compare", "state=well"], "two runs"), (["compare", "state=well", "state=slow", "--gate", "200 %"], "--gate"),
+        (["compare", "state=well"], "two runs"), (["compare", "state=well", "state=slow", "--min-effect", "200 %"], "--min-effect"),
         (["gate", "state=well", "--against", "luck"], "nothing can be compared with 'luck'"), (["gate", "state=well", "--share", "80 %"], "--against limit"),
-        (["gate", "state=well", "--against", "limit", "--share", "300 %"], "at most 100 %"), (["gate", "latest", "--gate", "2"], "--gate"),
+        (["gate", "state=well", "--against", "limit", "--share", "300 %"], "at most 100 %"), (["gate", "latest", "--min-effect", "2"], "--min-effect"),
         (["gate", "latest", "--budget", "9 s"], "--measure"),
         (["gate", "latest", "--measure", "quick"], "leave out the run"), (["gate", "latest", "--against", "none.toml"], "there is no file"),
         (["gate", "state=well", "--against", "limit", "--where", "workload=fma"], "has workload=fma"), (["baseline", "save", "state=well"], "under which name"),

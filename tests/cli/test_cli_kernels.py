@@ -30,7 +30,7 @@ def kept(home: Path, day: int, revision: str, faults: dict[str, str], uses: list
         for one in (NORM, GEMM):
             prepared = target.prepare(one)
             seconds = [target.time(prepared.enqueue, 1).device_s for _ in range(5)]
-            samples.append(Samples(case=one.id, device=device.key, round=n, seconds=seconds, method="event-batch"))
+            samples.append(Samples(case=one.id, device=device.key, round=n, values=seconds, method="event-batch"))
     began = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=day)
     run = RunRecord(
         id=f"{began:%Y%m%dT%H%M%S}-00000{day}", began=began.isoformat(timespec="milliseconds"), ended=began.isoformat(timespec="milliseconds"),

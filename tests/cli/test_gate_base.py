@@ -115,7 +115,7 @@ def test_a_build_that_fails_is_said_and_leaves_its_log(project: Project, capsys:
         (["--base", "nosuch"], "no revision 'nosuch'"), (["--base", "HEAD"], "no change to judge"), (["--against", "limit"], "leave out --against"),
         (["--target", "opencl"], "leave out --target"), (["--report", "markdwon=x"], "did you mean 'markdown'"), (["--report", "metrics"], "needs a file"),
         (["--report", "junit=none/x.xml"], "no folder none"), (["--json", "--report", "annotations=-"], "--json takes standard output"),
-        (["--gate", "x"], "--gate"), (["--budget", "soon"], "soon"), (["--label", "x"], "name=value"),
+        (["--min-effect", "x"], "--min-effect"), (["--budget", "soon"], "soon"), (["--label", "x"], "name=value"),
     ],
 )  # fmt: skip
 def test_wrong_words_are_refused_before_a_commit_is_built(

@@ -30,7 +30,7 @@ def session(signal_number):
 sys.stdin.buffer.readline()
 now = time.perf_counter
 {sampling}
-say(CaseDone(samples=Samples(case="c", device="d", round=0, status="measured", seconds=[1e-3])))
+say(CaseDone(samples=Samples(case="c", device="d", round=0, status="measured", values=[1e-3])))
 sys.stdin.buffer.readline()
 say(RoundDone(seconds=1.0))
 """
@@ -132,7 +132,7 @@ def test_the_account_of_workloads_of_ours_is_believed(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_how_much_of_the_time_must_be_in_the_account(ends: tuple[float, float, float], account_s: float, state: str) -> None:
     """First message sent, last message sent, and until when nothing had come; the first one came at 10.5."""
-    account, blank = GuardAccount(), Samples(case="c", device="d", round=0, status="measured", seconds=[1e-3])
+    account, blank = GuardAccount(), Samples(case="c", device="d", round=0, status="measured", values=[1e-3])
     account.sampling(Sampling(sent_s=ends[0]), 10.5, 0.0)
     account.sampling(Sampling(timed_s=account_s / 2, between_s=account_s / 2, sent_s=ends[1]), 99.0, ends[2])
     assert account.judged(blank).status == state
@@ -140,7 +140,7 @@ def test_how_much_of_the_time_must_be_in_the_account(ends: tuple[float, float, f
 
 
 def test_an_end_without_a_beginning_says_nothing() -> None:
-    account, blank = GuardAccount(), Samples(case="c", device="d", round=0, status="measured", seconds=[1e-3])
+    account, blank = GuardAccount(), Samples(case="c", device="d", round=0, status="measured", values=[1e-3])
     account.sampling(Sampling(timed_s=1e-9, sent_s=50.0), 50.0, 40.0)
     assert account.judged(blank) is blank
     failed = Samples(case="c", device="d", round=0, status="error", reason="no luck")

@@ -48,7 +48,7 @@ def simulated_run(uses: Sequence[Use], options: Mapping[str, str] = {}, cases: S
         for one in cases:
             prepared = target.prepare(one)
             seconds = [target.time(prepared.enqueue, 1).device_s for _ in range(5)]
-            samples.append(Samples(case=one.id, device=device.key, round=n, seconds=seconds, method="event-batch", counters=prepared.counters()))
+            samples.append(Samples(case=one.id, device=device.key, round=n, values=seconds, method="event-batch", counters=prepared.counters()))
     plan = Plan(name="test", cases=list(cases), uses=list(uses), weighed_on=machine)
     run = RunRecord(
         id="r1", began="2026-11-21T10:00:00.000+00:00", stops=[Stop("rounds_max")], hotlap="0", plan=plan, target="simulated",
@@ -177,7 +177,7 @@ def test_similar_cases_that_do_better_are_named() -> None:
     half = case("rowwise", op="rmsnorm", rows=4096, columns=4096)
     named = [replace(one, implementation=name) for one in (half,) for name in ("slow", "fast")]
     bundle = simulated_run([use(NORM, 64), use(half, 1)], {"slow_kernel": "1.0@rowwise"}, (NORM, half, *named))
-    quick = [replace(s, seconds=[x / 2 for x in s.seconds]) if s.case in (named[1].id, half.id) else s for s in bundle.samples]
+    quick = [replace(s, values=[x / 2 for x in s.values]) if s.case in (named[1].id, half.id) else s for s in bundle.samples]
     (first,) = [one for one in found(Bundle(bundle.run, bundle.path, quick)).ranked if one.case.id == NORM.id]
     assert [one.kind for one in first.similar] == ["size"] * len(first.similar)
     assert "rows=4096" in shown.peer(first.similar[0])

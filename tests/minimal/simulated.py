@@ -23,7 +23,7 @@ def main() -> None:
     assert len(rows) >= 10, f"only {len(rows)} cases were measured: {[(r.label, r.result.reason) for r in run.rows]}"
     assert all(row.summary.rounds >= 6 and row.summary.low is not None for row in rows), "a case has no interval"
     triad = next(row for row in rows if row.label.startswith("stream triad"))
-    assert triad.gap.against == "bound", f"the triad has no bound: {triad.gap}"
+    assert triad.gap.reference_kind == "bound", f"the triad has no bound: {triad.gap}"
     assert triad.gap.share is not None
     assert 0.72 < triad.gap.share < 0.74, f"asked for 73 % of the bound, reported {triad.gap.share:.1%}"
     limit = hotlap.predict("stream", machine="h200-sxm", op="triad", size="1 GiB")

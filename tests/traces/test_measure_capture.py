@@ -95,7 +95,7 @@ def test_a_window_of_steps_with_its_cost_and_the_exit_code(tmp_path: Path, train
     assert found.overhead is not None
     assert found.overhead.inside is not None
     assert found.overhead.still_s > 0
-    assert kept.samples[0].seconds == [s for some in one.usual_s for s in some]
+    assert kept.samples[0].values == [s for some in one.usual_s for s in some]
     assert {"cost", "window", "trace"} <= {line.split()[0] for line in done.stdout.splitlines() if line.split()}
     assert any(r.device == "host" and r.times_s for r in kept.readings)
 

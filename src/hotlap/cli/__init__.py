@@ -97,9 +97,24 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
     """Options and arguments in any order, save where the rest of the line is a program's own."""
+    words = _with_todays_options(parser, words)
     if any(action.nargs == argparse.REMAINDER for action in parser._actions):
         return parser.parse_args(words)
     return parser.parse_intermixed_args(words)
+
+
+def _with_todays_options(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
+    """Former options replaced by today's, where the command has them; up to `--`."""
+    end = words.index("--") if "--" in words else len(words)
+    renamed = []
+    for word in words[:end]:
+        name, sign, value = word.partition("=")
+        today = commands.FORMER_OPTIONS.get(name, "")
+        if today in parser._option_string_actions:
+            print(f"hotlap: '{name}' is now '{today}'; the former option works in version 0.2 only", file=sys.stderr)
+            word = today + sign + value
+        renamed.append(word)
+    return [*renamed, *words[end:]]
 
 
 @contextmanager

@@ -24,8 +24,8 @@ DIFFERENCE = 0.02
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", help="a command line in quotes, or a plan")
     parser.add_argument("b", help="the same, compared with A")
-    parser.add_argument("--resolve", metavar="SHARE", help="change to be found with 80 %% power (default: 2 %%, or twice --gate)")
-    parser.add_argument("--gate", metavar="SHARE", help="minimum change to report (threshold; default: a quarter of --resolve)")
+    parser.add_argument("--resolve", metavar="SHARE", help="change to be found with 80 %% power (default: 2 %%, or twice --min-effect)")
+    parser.add_argument("--min-effect", metavar="SHARE", help="minimum change to report (threshold; default: a quarter of --resolve)")
     parser.add_argument("--metric", metavar="POINTER|PATTERN", help="number in a command's output: a JSON pointer (/a/b) or a pattern")
     parser.add_argument("--unit", metavar="UNIT", help="of --metric, as in FLOP/s")
     parser.add_argument("--better", choices=("lower", "higher"), help="which way --metric is better")
@@ -65,18 +65,18 @@ def _code(comparisons: Sequence[Comparison]) -> int:
 
 
 def _options(args: argparse.Namespace) -> ab.AbOptions:
-    gate = terminal.share(args.gate, "--gate") if args.gate is not None else None
-    difference = terminal.share(args.resolve, "--resolve") if args.resolve is not None else max(DIFFERENCE, 2 * (gate or 0.0))
-    gate = difference / 4 if gate is None else gate
+    min_effect = terminal.share(args.min_effect, "--min-effect") if args.min_effect is not None else None
+    difference = terminal.share(args.resolve, "--resolve") if args.resolve is not None else max(DIFFERENCE, 2 * (min_effect or 0.0))
+    min_effect = difference / 4 if min_effect is None else min_effect
     most = units.parse(args.pairs, "")
     if not 0 < difference < 1:
         raise InputError(f"--resolve is a share above 0 and under 100 %, as in '1 %', not {args.resolve or percent(difference)}")
-    if not 0 <= gate < difference:
-        raise InputError(f"--gate is a share from 0 to below --resolve ({percent(difference)}), not {args.gate}")
+    if not 0 <= min_effect < difference:
+        raise InputError(f"--min-effect is a share from 0 to below --resolve ({percent(difference)}), not {args.min_effect}")
     if most != int(most) or most < PILOT:
         raise InputError(f"--pairs is a whole number of at least {PILOT}, not {args.pairs}")
     budget_s = units.parse(args.budget, "s") if args.budget else math.inf
-    return ab.AbOptions(difference, gate, budget_s, int(most), dict(terminal.pairs(args.label, "a label")))
+    return ab.AbOptions(difference, min_effect, budget_s, int(most), dict(terminal.pairs(args.label, "a label")))
 
 
 def _how(args: argparse.Namespace) -> dict[str, object]:

@@ -23,10 +23,10 @@ class Against:
     baseline: Baseline | None = None
     rules: standards.AgainstRules | None = None
 
-    def standard(self, machine: Machine, gate: float, match: reference.Match) -> standards.Standard | None:
+    def standard(self, machine: Machine, min_effect: float, match: reference.Match) -> standards.Standard | None:
         """What the rows of a run on this machine are compared with; None where the kind alone does not say."""
         if self.baseline:
-            return reference.AgainstBaseline(self.baseline, machine, gate, match)
+            return reference.AgainstBaseline(self.baseline, machine, min_effect, match)
         return expected.AgainstExpected(machine) if self.kind == expected.NAME else self.rules
 
     def check(self, plan: Plan, options: session.SessionOptions, match: reference.Match, part: bool) -> None:

@@ -22,7 +22,7 @@ from hotlap.core.store.bundle import Bundle
 def add(parser: argparse.ArgumentParser) -> None:
     about = "runs or groups of runs (label=value): the others are compared with the first; with --by implementation all together"
     parser.add_argument("side", nargs="+", help=about)
-    parser.add_argument("--gate", metavar="SHARE", help="minimum change to report (threshold; default: 2 %%, of runs of ab its own)")
+    parser.add_argument("--min-effect", metavar="SHARE", help="minimum change to report (threshold; default: 2 %%, of runs of ab its own)")
     parser.add_argument("--assume-stable", action="store_true", help="allow for no drift between sides measured one after the other")
     parser.add_argument("--force", action="store_true", help="compare other targets or models of device all the same, and say so")
     parser.add_argument("--by", choices=("run", "implementation"), default="run", help="what is set side by side (default: run)")
@@ -31,9 +31,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """A row per case; exit code 1 when a case is slower, be it on one device, 3 when all is inconclusive or a case is missing."""
-    gate = terminal.gate(args.gate) if args.gate is not None else None
+    min_effect = terminal.min_effect(args.min_effect) if args.min_effect is not None else None
     if args.by == "implementation":
-        return _by_implementation(args, comparing.GATE if gate is None else gate)
+        return _by_implementation(args, comparing.MIN_EFFECT if min_effect is None else min_effect)
     if len(args.side) < 2:
         raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; hotlap list has all runs")
     sides = [list(terminal.each([one])) for one in args.side]
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         apart = environment.apart([one.run for one in first], [one.run for one in other])
         if apart and not args.force:
             raise InputError(f"{args.side[0]} (A) and {name} (B) are not comparable: {apart}; --force compares them all the same")
-    comparisons = {name: _compared(first, other, gate, args) for name, other in others.items()}
+    comparisons = {name: _compared(first, other, min_effect, args) for name, other in others.items()}
     differs = {name: environment.differences([one.run for one in first], [one.run for one in other]) for name, other in others.items()}
     held = {name: comparison.Other(comparisons[name], others[name], differs[name]) for name in others}
     if args.out:
@@ -57,19 +57,19 @@ def run(args: argparse.Namespace) -> int:
     return max((_code(one) for one in comparisons.values()), key=(0, 3, 1).index)
 
 
-def _compared(first: Sequence[Bundle], other: Sequence[Bundle], gate: float | None, args: argparse.Namespace) -> list[Comparison]:
+def _compared(first: Sequence[Bundle], other: Sequence[Bundle], min_effect: float | None, args: argparse.Namespace) -> list[Comparison]:
     """With what the home holds of the series before, where the sides were measured one after the other."""
     past: drift.Past = {}
     if not args.assume_stable and drift.one_after_the_other([one.run for one in first], [one.run for one in other]):
         past = drift.kept([one.run for one in first], [one.run for one in other], paths.home())
-    return comparing.compare(first, other, gate, args.force, past, args.assume_stable)
+    return comparing.compare(first, other, min_effect, args.force, past, args.assume_stable)
 
 
-def _by_implementation(args: argparse.Namespace, gate: float) -> int:
+def _by_implementation(args: argparse.Namespace, min_effect: float) -> int:
     """All runs together; exit code 3 when no case has two implementations, 1 when one of them is wrong."""
     if args.out:
         raise InputError("--out is a page of two sides; with --by implementation there is --json")
-    pairs = implementations.beside(list(terminal.each(args.side)), gate)
+    pairs = implementations.beside(list(terminal.each(args.side)), min_effect)
     if not pairs:
         said = f"no case of {', '.join(args.side)} was measured in two implementations"
         raise InputError(f"{said}; hotlap kernel plan NAME --beside makes such a plan")
@@ -90,12 +90,12 @@ def _document(name: str, first: Sequence[Bundle], others: Mapping[str, compariso
 
 
 def _code(comparisons: Sequence[Comparison]) -> int:
-    if any(one.answer == "slower" or any(_slower(device, one.gate or 0.0) for device in one.devices) for one in comparisons):
+    if any(one.answer == "slower" or any(_slower(device, one.min_effect or 0.0) for device in one.devices) for one in comparisons):
         return 1
     lost = any(one.answer == "not comparable" and one.a.median is not None for one in comparisons)
     return 3 if lost or all(one.answer in ("inconclusive", "not comparable") for one in comparisons) else 0
 
 
-def _slower(on_device: OnDevice, gate: float) -> bool:
+def _slower(on_device: OnDevice, min_effect: float) -> bool:
     """Whether a device that is worse than the others is slower than it was, too."""
-    return on_device.answer == "worse" and beyond(on_device.low, on_device.high, gate) == "smaller"
+    return on_device.answer == "worse" and beyond(on_device.low, on_device.high, min_effect) == "smaller"

@@ -29,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     match = "a baseline's runs of this host (default), or of machines of its class: processor, logical cores, device model, OS release"
     parser.add_argument("--match", choices=("host", "class"), default="host", help=match)
     parser.add_argument("--share", metavar="SHARE", help="of the limit that passes, as in '80 %%' (with --against limit)")
-    parser.add_argument("--gate", default="2 %", metavar="SHARE", help="smallest loss that fails (default: 2 %%)")
+    parser.add_argument("--min-effect", default="2 %", metavar="SHARE", help="smallest loss that fails (default: 2 %%)")
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
     read_as = "what an inconclusive verdict of the run is read as; the verdict says so"
     parser.add_argument("--inconclusive-as", choices=("pass", "fail"), default="", help=read_as)
@@ -102,7 +102,7 @@ def _refuse(args: argparse.Namespace) -> None:
         raise InputError("--build is of --base REF, whose commits are built")
     if args.match == "class" and args.against in ("limit", "expected", "fleet"):
         raise InputError(f"--match is about a baseline's runs; leave it out with --against {args.against}")
-    terminal.gate(args.gate)
+    terminal.min_effect(args.min_effect)
     _share(args.share)
 
 
@@ -139,10 +139,10 @@ def _measured(plan: Plan, options: session.SessionOptions) -> bundles.Bundle:
 
 
 def _standard(bundle: bundles.Bundle, args: argparse.Namespace, asked: against.Against, known: _Known | None) -> standards.Standard:
-    gate = terminal.gate(args.gate)
+    min_effect = terminal.min_effect(args.min_effect)
     if known:
-        return fleet.AgainstFleet(fleet.latest(known.of_all, known.order, bundle.run.id), bundle.run.machine, gate, known.judged)
-    return asked.standard(bundle.run.machine, gate, args.match) or standards.AgainstLimit(_share(args.share))
+        return fleet.AgainstFleet(fleet.latest(known.of_all, known.order, bundle.run.id), bundle.run.machine, min_effect, known.judged)
+    return asked.standard(bundle.run.machine, min_effect, args.match) or standards.AgainstLimit(_share(args.share))
 
 
 def _share(text: str | None) -> float | None:

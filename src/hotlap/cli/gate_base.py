@@ -47,10 +47,10 @@ def judged(args: argparse.Namespace, where: Mapping[str, str]) -> Judgement:
 
 def _options(args: argparse.Namespace, cases: int) -> ab.AbOptions:
     """The level is shared among the cases: a plan of many is called slower by chance no more often than one of a single case."""
-    gate = terminal.gate(args.gate)
+    min_effect = terminal.min_effect(args.min_effect)
     budget_s = units.parse(args.budget, "s") if args.budget else math.inf
     labels: dict[str, object] = dict(terminal.pairs(args.label, "a label"))
-    return ab.AbOptions(max(FOUND, 2 * gate), gate, budget_s, MOST, labels, ALPHA / max(cases, 1))
+    return ab.AbOptions(max(FOUND, 2 * min_effect), min_effect, budget_s, MOST, labels, ALPHA / max(cases, 1))
 
 
 def _listen(text: str) -> None:

@@ -34,7 +34,7 @@ def many(args: argparse.Namespace) -> list[Bundle]:
 
 def judge(bundles: Sequence[Bundle], args: argparse.Namespace, where: Mapping[str, str]) -> fleets.FleetVerdict:
     """Prints the verdict, and writes the page where one is asked for."""
-    judged = fleets.judge(bundles, dict(where), terminal.gate(args.gate))
+    judged = fleets.judge(bundles, dict(where), terminal.min_effect(args.min_effect))
     if args.inconclusive_as and judged.state == "inconclusive":
         judged = fleets.FleetVerdict(**{**vars(judged), "state": args.inconclusive_as})
     if args.out:

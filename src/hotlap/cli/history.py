@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
     parser.add_argument("--metric", default="", help="only this metric: bandwidth, compute, latency …")
     parser.add_argument("--device", default="", help="only this device: its key, UUID, name or index")
-    parser.add_argument("--gate", default="0 %", metavar="SHARE", help="smallest change to report (default: any that is not chance)")
+    parser.add_argument("--min-effect", default="0 %", metavar="SHARE", help="smallest change to report (default: any that is not chance)")
     parser.add_argument("--confirmed", action="store_true", help="no provisional changes: those that only the last few points show")
     parser.add_argument("--out", metavar="FILE", help="also as one HTML page with a chart per series")
     parser.add_argument("--changed", action="store_true", help="only series with a change")
@@ -28,8 +28,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """A series per case and device over time, with the places where its level changed."""
     where = terminal.pairs(args.where, "a filter") | {k: v for k, v in (("metric", args.metric), ("device", args.device)) if v}
-    gate = terminal.gate(args.gate, below=math.inf)
-    all_series = remembering.history(_bundles(args), where, gate, provisional=not args.confirmed)
+    min_effect = terminal.min_effect(args.min_effect, below=math.inf)
+    all_series = remembering.history(_bundles(args), where, min_effect, provisional=not args.confirmed)
     if not all_series:
         _explain(list(_bundles(args)), where)
     kept = [one for one in all_series if one.changes] if args.changed else all_series
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         terminal.print_json(kept)
         return 0
     runs = len({point.run for one in all_series for point in one.points})
-    print(history.history(kept, terminal.width(), color=terminal.color()) if kept else history.unchanged(runs, all_series, gate))
+    print(history.history(kept, terminal.width(), color=terminal.color()) if kept else history.unchanged(runs, all_series, min_effect))
     return 0
 
 

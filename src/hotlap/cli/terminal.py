@@ -14,6 +14,7 @@ import msgspec
 
 from hotlap.core import units
 from hotlap.core.errors import InputError, MachineError
+from hotlap.core.show import former
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
 
@@ -36,7 +37,7 @@ def print_json(value: Any) -> None:
 
 def json_text(value: Any) -> str:
     """One JSON document, indented."""
-    return (msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n").decode()
+    return (msgspec.json.format(msgspec.json.encode(former.keys(value)), indent=2) + b"\n").decode()
 
 
 def runs(selectors: Sequence[str]) -> list[bundles.Bundle]:
@@ -73,12 +74,12 @@ def share(text: str, option: str) -> float:
         raise InputError(f"{option}: {error}") from None
 
 
-def gate(text: str, below: float = 1.0) -> float:
-    """The smallest change worth a word, as a share. Raises InputError for what is none."""
-    found = share(text, "--gate")
+def min_effect(text: str, below: float = 1.0) -> float:
+    """The smallest change to report, as a share. Raises InputError for what is none."""
+    found = share(text, "--min-effect")
     if not 0 <= found < below:
         most = f" to under {units.exact(below, '%')}" if math.isfinite(below) else " on"
-        raise InputError(f"--gate is a share from 0{most}, as in '2 %', not {text}")
+        raise InputError(f"--min-effect is a share from 0{most}, as in '2 %', not {text}")
     return found
 
 

@@ -38,7 +38,7 @@ METHOD_HISTORY = {
 }
 SCHEMA_HISTORY = {
     1: "2026-11: the first: run.json, samples.jsonl, readings.log",
-    2: "2026-11: a run says its kind; why it ended, and notices, are codes and fields",
+    2: "2026-11: a run says its kind; why it ended, and notices, are codes and fields; samples have values and their unit",
 }
 IMPORTED = "imported"  # kind and target of what Hotlap did not measure itself
 UNNAMED = "unknown"  # host or device of an import, where nobody gave its name
@@ -125,19 +125,20 @@ class Samples(Record, frozen=True, kw_only=True):
     status: Status = "measured"
     reason: str = ""  # of any status but measured
     cause: Literal["", "wrong_result", "tampered", "timers"] = ""  # of `invalid`; "": valid, or kept by 0.1
-    seconds: list[float] = []  # per call, overhead subtracted, in order of time
+    values: list[float] = []  # per call, overhead subtracted, in order of time
+    unit: str = "s"  # of `values` and `replaced`; "": that of the case, in runs of 0.1
     calls: int = 1  # calls in one sample (the batch)
     method: str = ""  # how it was timed: event-batch, wall-batch, graph-batch, wall-single, program, simulator
     overhead_s: float = 0.0  # per sample, already subtracted
     resolution_s: float = 0.0  # of the timer
     wall_ratio: float | None = None  # device timer ÷ wall clock over the same batches; None where only one was read
-    dropped: int = 0  # warm-up samples that are not in `seconds`
-    replaced: list[float] = []  # as `seconds`: samples during which something foreign ran; others were taken in their place
+    warmup_samples: int = 0  # at the beginning, not in `values`
+    replaced: list[float] = []  # as `values`: samples during which something foreign ran; others were taken in their place
     foreign: dict[str, int] = {}  # what ran during samples that were replaced: cause → samples; run_delay, processor, process, brake
-    disturbed: float | None = None  # share of the samples in `seconds` during which something foreign ran; None: not watched
+    disturbed: float | None = None  # share of the samples in `values` during which something foreign ran; None: not watched
     waited_s: float = 0.0  # beyond the case's time: for others to end, and for samples in place of disturbed ones
     steal: float | None = None  # share of the processors' time that the hypervisor gave to others meanwhile; None where it is not counted
-    steady: bool = True  # a steady state was found within the time given
+    steady_state_found: bool = True  # a steady state was found within the time given
     began_s: float = 0.0  # target's clock, first kept sample
     ended_s: float = 0.0
     clocks_hz: list[float] = []  # of the device, or of the cores that carry the load: before, between and after the samples, where known
@@ -159,7 +160,7 @@ class Turns(Record, frozen=True, kw_only=True):
     id: str  # of side A's run
     side: Literal["A", "B"]
     difference: float  # to be found, a share
-    gate: float
+    min_effect: float
     most: int  # pairs that time allowed for
     level: float = 0.05  # of the test of one case
 
@@ -225,7 +226,7 @@ class Result(Record, frozen=True, kw_only=True):
     def used(self) -> list[Samples]:
         """The rounds behind `values`, in their order."""
         left_out = set(self.left_out)
-        return [one for one in self.rounds if one.seconds and one.status in ("measured", "invalid") and one.round not in left_out]
+        return [one for one in self.rounds if one.values and one.status in ("measured", "invalid") and one.round not in left_out]
 
 
 class Summary(Record, frozen=True, kw_only=True):
@@ -241,8 +242,8 @@ class Summary(Record, frozen=True, kw_only=True):
     expected: float | None = None  # half-width to be expected of so many rounds, from the noise between them; None without a precision
     reached: bool | None = None  # whether `expected` is within the precision asked; None where none was asked
     needed: int | None = None  # rounds with which it would be; None: reached, or out of reach
-    spread: float | None = None  # 1.4826 · MAD ÷ median, over rounds
-    within: float | None = None  # the same within rounds, over samples
+    mad_between_rounds: float | None = None  # 1.4826 · MAD ÷ median, over rounds
+    mad_within_rounds: float | None = None  # the same within rounds, over samples
     quantiles: dict[str, float] = {}  # of all samples: p1 p5 p25 p50 p75 p95 p99, in the metric's unit
     samples: int = 0
     effective: float | None = None  # effective sample size within rounds
@@ -273,7 +274,7 @@ class Limit(Record, frozen=True, kw_only=True):
     limiter: str = ""  # what sets it: memory, cache, arithmetic unit, link, latency, launch
     parts: dict[str, Any] = {}  # of the expected time, in seconds by name; they add up
     choice: dict[str, Any] = {}  # the kernel that is thought to run: tile_m, tile_n, split, waves …
-    known: str = ""  # how sure the expectation is: fitted to this machine, to its architecture, published figures only
+    calibration_level: str = ""  # how sure the expectation is: fitted to this machine, to its architecture, published figures only
     notes: list[Notice] = []  # what it is made of, leaves out, or needs
     provenance: list[Term] = []
     reason: str = ""  # why unknown
@@ -288,7 +289,7 @@ class Gap(Record, frozen=True, kw_only=True):
     """A summary against its limit: the headroom and its named cause."""
 
     share: float | None = None  # of the bound, of the expectation, or of the measured ceiling; 1.0 is at the limit
-    against: Literal["bound", "expected", "ceiling", "unknown"] = "unknown"
+    reference_kind: Literal["bound", "expected", "ceiling", "unknown"] = "unknown"  # what `share` is a share of
     limit_value: float | None = None  # in the metric's unit
     cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, shared, too_small, unknown
     basis: GapBasis = ""  # what the cause rests on; "": at the limit, or nothing is known
@@ -349,8 +350,8 @@ class OnDevice(Record, frozen=True, kw_only=True):
     ratio: float | None = None  # its own
     low: float | None = None  # 95 % interval
     high: float | None = None
-    beside: float | None = None  # the same of its values over the other devices' in the same run
-    p: float | None = None  # two-sided, of `beside` being 1
+    vs_peers: float | None = None  # the same of its values over the other devices' in the same run
+    p: float | None = None  # two-sided, of `vs_peers` being 1
     q: float | None = None  # the same after Benjamini and Hochberg, over all devices and cases of one comparison
     answer: Literal["better", "worse", "like the others", "inconclusive"]  # than the other devices
 
@@ -379,8 +380,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     high: float | None = None
     p: float | None = None  # two-sided, of a ratio of 1
     q: float | None = None  # the same after Benjamini and Hochberg, over the cases of one comparison
-    gate: float | None = None  # the smallest change worth a word, as a share
-    resolvable: float | None = None  # smallest change that these replicates find with 80 % power
+    min_effect: float | None = None  # smallest change to report, as a share
+    mde: float | None = None  # smallest change that these replicates find with 80 % power
     replicates: str = ""  # what was compared: runs, rounds of single runs, or devices that both sides have
     n_a: int = 0
     n_b: int = 0
@@ -393,16 +394,16 @@ class Comparison(Record, frozen=True, kw_only=True):
     tail_low: float | None = None
     tail_high: float | None = None
     noise: str = ""  # where most of it lies: between_runs, between_rounds, within_rounds; what to repeat to see smaller changes
-    could: list[str] = []  # names of differences between the environments that could explain it
+    environment_suspects: list[str] = []  # names of differences between the environments that could explain it
     metric: str = ""
     unit: str = ""
     better: Literal["higher", "lower"] | None = None  # None where neither side has a number
     devices: list[OnDevice] = []  # where both sides have the same ones, the worst first; empty for a single one
 
     @property
-    def detectable(self) -> float | None:
-        """Minimum detectable effect: the smallest change that is called with 80 % power, its interval beyond the gate; a share."""
-        return None if self.resolvable is None else (1 + self.resolvable) * (1 + (self.gate or 0.0)) - 1
+    def mde_of_answer(self) -> float | None:
+        """Minimum detectable effect: the smallest change that is called with 80 % power, its interval beyond `min_effect`; a share."""
+        return None if self.mde is None else (1 + self.mde) * (1 + (self.min_effect or 0.0)) - 1
 
     @property
     def change(self) -> tuple[float | None, float | None, float | None]:

@@ -156,7 +156,7 @@ def _turns(target: Target, job: EagerJob, eager: Callable[[], Any], compiled: Ca
         prepared = Prepared(enqueue, lambda: Check(passed=True, what="outputs are compared apart"))
         blank = Samples(case=name, device=target.device.key, round=0)
         samples = time_prepared(target, prepared, CaseBudget(seconds=job.slot_s), blank, overhead)
-        seconds[name] += samples.seconds
+        seconds[name] += samples.values
     return {name: float(np.median(some)) for name, some in seconds.items()}
 
 

@@ -273,7 +273,7 @@ def _goal(row: Row, measured: Span, expected: Span | None, bound: float | None) 
         return "expected", expected
     if bound is not None:
         return "bound", Span(s=bound)
-    if row.gap.against == "ceiling" and row.gap.share:
+    if row.gap.reference_kind == "ceiling" and row.gap.share:
         return "ceiling", Span(s=row.gap.share * measured.s)
     return None
 

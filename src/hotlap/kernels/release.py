@@ -87,13 +87,13 @@ class Release(Record, frozen=True, kw_only=True):
 
 
 def release(
-    a: tuple[str, Sequence[Bundle]], b: tuple[str, Sequence[Bundle]], gate: float = comparing.GATE, network: str = "",
+    a: tuple[str, Sequence[Bundle]], b: tuple[str, Sequence[Bundle]], min_effect: float = comparing.MIN_EFFECT, network: str = "",
     table: Sequence[Needed] = (),
 ) -> Release:
     """Side b, newer, against side a; each with its name. `network`: only what it calls, by the plans' uses, else by `table`."""
     (a_name, a_runs), (b_name, b_runs) = a, b
     left, right = comparing.sides(a_runs), comparing.sides(b_runs)
-    compared = _with_few(comparing.compare(a_runs, b_runs, gate), left, right)
+    compared = _with_few(comparing.compare(a_runs, b_runs, min_effect), left, right)
     calls = usage.of_plans((one.run.plan for one in (*a_runs, *b_runs)), network) or list(table)
     by_work = usage.by_work(calls)
     kernels = [
@@ -150,7 +150,7 @@ def _by_replicates(a: ComparedSide, b: ComparedSide, lower: bool) -> Ratio | Non
 
 
 def _retold(comparison: Comparison, seen: Ratio, q: float | None) -> Comparison:
-    answer = comparing.ANSWERS[verdict(seen, margin=comparison.gate or 0.0, p=q)]
+    answer = comparing.ANSWERS[verdict(seen, margin=comparison.min_effect or 0.0, p=q)]
     if answer == "inconclusive" or seen.low is None:
         return comparison
     reason = "normal noise assumed: more runs would need no assumption"
@@ -191,8 +191,8 @@ def _kind(comparison: Comparison, a: ComparedSide | None, b: ComparedSide | None
 
 def _worse(comparison: Comparison) -> list[OnDevice]:
     """Devices that are slower than they were, and than the others are: each is a regression, whatever all together say."""
-    gate = comparison.gate or 0.0
-    return [d for d in comparison.devices if d.answer == "worse" and beyond(d.low, d.high, gate) == "smaller"]
+    min_effect = comparison.min_effect or 0.0
+    return [d for d in comparison.devices if d.answer == "worse" and beyond(d.low, d.high, min_effect) == "smaller"]
 
 
 def _wrong(side: ComparedSide | None) -> str:

@@ -142,12 +142,12 @@ class _Seen:
 
 
 def track(
-    bundles: Iterable[Bundle], where: Mapping[str, str] = {}, gate: float = 0.0, network: str = "", table: Sequence[Needed] = ()
+    bundles: Iterable[Bundle], where: Mapping[str, str] = {}, min_effect: float = 0.0, network: str = "", table: Sequence[Needed] = ()
 ) -> Tracked:
     """The lives of all kernels of these runs, weighed by the uses that the newest run of each plan keeps. `network`: only what it calls,
-    by those uses, else by `table`. `gate`: the smallest change to report, as a share."""
+    by those uses, else by `table`. `min_effect`: the smallest change to report, as a share."""
     seen = _Seen()
-    by_place = history.by_place(bundles, where, gate, seen)
+    by_place = history.by_place(bundles, where, min_effect, seen)
     calls = usage.of_plans((run.plan for run in seen.runs.values()), network) or list(table)
     by_work = usage.by_work(calls)
     lives = [_life(series, seen, key, by_work.get(usage.work_of(series.case), [])) for key, series in by_place.items()]

@@ -91,7 +91,7 @@ def capture(options: CaptureOptions) -> Path:
         captured.write(writer.path, found)
         for one in found.processes[:1]:
             if usual := [seconds for some in one.usual_s for seconds in some]:
-                times = Samples(case=case.id, device=devices[0].key, round=0, seconds=usual, method="program", dropped=1)
+                times = Samples(case=case.id, device=devices[0].key, round=0, values=usual, method="program", warmup_samples=1)
                 writer.append(replace(times, began_s=one.began_s, ended_s=one.ended_s))
         stop = Stop("interrupted") if interrupted else Stop("program_ended", str(code) if code else "")
     except OSError as error:

@@ -28,7 +28,7 @@ def make(
     """One run: seconds per call of each round, by the name of a case."""
     began = (BEGAN + timedelta(days=day)).isoformat(timespec="milliseconds")
     samples = [
-        Samples(case=NAMED[name].id, device=device.key, round=n, seconds=[s] * 3, method="event-batch", clocks_hz=list(clocks_hz))
+        Samples(case=NAMED[name].id, device=device.key, round=n, values=[s] * 3, method="event-batch", clocks_hz=list(clocks_hz))
         for name, seconds in cases.items() for n, s in enumerate(seconds)
     ]
     run = RunRecord(

@@ -25,8 +25,8 @@ def seconds(level: float = 1e-3, sd: float = 0.002, n: int = 12) -> list[float]:
     return (level * np.exp(RNG.normal(0, sd, n))).tolist()
 
 
-def one(a: list[float], b: list[float], name: str = "copy", gate: float = 0.02) -> Comparison:
-    (found,) = compare([make({name: a})], [make({name: b}, day=1)], gate)
+def one(a: list[float], b: list[float], name: str = "copy", min_effect: float = 0.02) -> Comparison:
+    (found,) = compare([make({name: a})], [make({name: b}, day=1)], min_effect)
     return found
 
 
@@ -43,14 +43,14 @@ def test_longer_times_are_slower_whichever_way_the_metric_points() -> None:
 
 def test_a_change_under_the_gate_is_the_same() -> None:
     assert one(seconds(sd=1e-4), seconds(1.005e-3, sd=1e-4)).answer == "same"
-    assert one(seconds(sd=1e-4), seconds(1.005e-3, sd=1e-4), gate=0.0).answer == "slower"
+    assert one(seconds(sd=1e-4), seconds(1.005e-3, sd=1e-4), min_effect=0.0).answer == "slower"
 
 
 def test_noise_says_how_small_a_change_would_hide_in_it() -> None:
     found = one(seconds(sd=0.05), seconds(sd=0.05))
     assert found.answer == "inconclusive"
-    assert found.resolvable is not None
-    assert found.detectable == pytest.approx((1 + found.resolvable) * 1.02 - 1)
+    assert found.mde is not None
+    assert found.mde_of_answer == pytest.approx((1 + found.mde) * 1.02 - 1)
     assert found.reason.startswith("no significant difference; minimum detectable effect ")
 
 
@@ -75,7 +75,7 @@ def test_error_rate_is_held_over_all_cases() -> None:
     """Of 60 A/A comparisons with single p-values 3 would be called different; after adjustment hardly any."""
     called = 0
     for day in range(20):
-        found = compare([make({n: seconds() for n in ("copy", "gemm", "chase")})], [make({n: seconds() for n in ("copy", "gemm", "chase")}, day=day + 1)], gate=0.0)
+        found = compare([make({n: seconds() for n in ("copy", "gemm", "chase")})], [make({n: seconds() for n in ("copy", "gemm", "chase")}, day=day + 1)], min_effect=0.0)
         called += sum(c.answer in ("faster", "slower") for c in found)
         assert all(c.q is not None and c.p is not None and c.q > c.p * (1 - 1e-9) for c in found)
     assert called <= 3
@@ -109,7 +109,7 @@ def test_only_what_can_move_the_metric_explains_it() -> None:
     devices = [replace(H200, facts={"nvml": {"ecc": on}}, driver=d) for on, d in ((True, "550"), (False, "560"))]
     a, b = (make({"copy": seconds(level), "gemm": seconds(level)}, day=n, device=devices[n]) for n, level in enumerate((1e-3, 1.1e-3)))
     copy, gemm = compare([a], [b])
-    assert (copy.could, gemm.could) == (["device.driver", "device.ecc"], ["device.driver"])
+    assert (copy.environment_suspects, gemm.environment_suspects) == (["device.driver", "device.ecc"], ["device.driver"])
 
 
 def test_a_slow_tail_shows_though_the_median_does_not_move() -> None:
@@ -118,7 +118,7 @@ def test_a_slow_tail_shows_though_the_median_does_not_move() -> None:
         return replace_samples(bundle, tail)
 
     def replace_samples(bundle: object, tail: float) -> object:
-        samples = [replace(s, seconds=[s.seconds[0]] * 36 + [s.seconds[0] * tail] * 4) for s in bundle.samples]  # type: ignore[attr-defined]
+        samples = [replace(s, values=[s.values[0]] * 36 + [s.values[0] * tail] * 4) for s in bundle.samples]  # type: ignore[attr-defined]
         return dataclasses.replace(bundle, samples=samples)  # type: ignore[type-var]
 
     (found,) = compare([tailed(0, 1.0)], [tailed(1, 1.3)])  # type: ignore[list-item]

@@ -67,7 +67,7 @@ def played(seed: int, counter: bool) -> tuple[Row, list[Readings], float]:
         if counter:
             readings.append(Readings(sensor="energy_j", device=DEVICE.key, times_s=grid[at].tolist(), values=total[at].tolist(), round=number))
         samples.append(
-            Samples(case=one.id, device=DEVICE.key, round=number, seconds=[call_s] * count, calls=calls, began_s=begin, ended_s=begin + period * count)
+            Samples(case=one.id, device=DEVICE.key, round=number, values=[call_s] * count, calls=calls, began_s=begin, ended_s=begin + period * count)
         )
     return row(samples, one), readings, busy_w * call_s
 

@@ -25,13 +25,13 @@ def node(number: int, level: float = 1.0, noise: float = 0.004, day: float = 0.0
     return make(seconds, day=day + number / 1000, device=replace(H200, uuid=f"GPU-{number}", pci_address=""))
 
 
-def judged(runs: Sequence[Bundle], chosen: Sequence[Bundle], gate: float = 0.02) -> tuple[list[Judgement], list[Finding]]:
+def judged(runs: Sequence[Bundle], chosen: Sequence[Bundle], min_effect: float = 0.02) -> tuple[list[Judgement], list[Finding]]:
     """Each of the chosen runs against the latest run of each other device, as the command line does it."""
     known, order = baselines.learn("fleet", runs), [one.run.id for one in sorted(runs, key=lambda one: one.run.began)]
     ids = frozenset(one.run.id for one in chosen)
     found: list[tuple[Judgement, list[Finding]]] = []
     for one in chosen:
-        standard = AgainstFleet(latest(known, order, one.run.id), one.run.machine, gate, ids)
+        standard = AgainstFleet(latest(known, order, one.run.id), one.run.machine, min_effect, ids)
         verdict = verdicts.judge(one.run.id, tables.rows(one), standard)
         found.append((verdict, standard.findings(verdict.rows)))
     return [verdict for verdict, _ in found], [one for _, said in found for one in said]

@@ -79,7 +79,7 @@ def test_a_sparkline_shows_levels_and_where_they_change() -> None:
 
 
 def test_a_device_that_gets_worse_is_said_to() -> None:
-    (series,) = history(runs([1.0 + 0.0004 * n for n in range(120)]), gate=0.5)
+    (series,) = history(runs([1.0 + 0.0004 * n for n in range(120)]), min_effect=0.5)
     assert series.trend is not None
     assert series.trend.state == "degrading"
     assert series.trend.slope == pytest.approx(-0.0004 * 30.44, rel=0.15)
@@ -95,7 +95,7 @@ def test_a_device_is_held_against_its_peers() -> None:
         one for node in range(8)
         for one in runs([1.0 + 0.0003 * n * (2 if node == 3 else 1) for n in range(90)], host=lambda _, node=node: f"node{node}")
     ]  # fmt: skip
-    found = {one.host: one.trend for one in history(fleet, gate=0.5)}
+    found = {one.host: one.trend for one in history(fleet, min_effect=0.5)}
     assert [host for host, trend in found.items() if trend and trend.state == "degrading"] == ["node3"]
     worst = found["node3"]
     assert worst is not None
@@ -106,7 +106,7 @@ def test_a_device_is_held_against_its_peers() -> None:
 
 def test_a_latency_that_rises_is_shown_to_rise() -> None:
     bundles = [make({"chase": [1e-6 * (1 + 0.0004 * n) * float(np.exp(RNG.normal(0, 0.004)))] * 3}, day=n) for n in range(120)]
-    (series,) = history(bundles, gate=0.5)
+    (series,) = history(bundles, min_effect=0.5)
     assert series.better == "lower"
     text = shown.history([series], 160)
     assert "degrading: +1." in text

@@ -43,8 +43,8 @@ def test_the_noise_is_told_apart_and_says_what_can_be_seen() -> None:
     (copy,) = measured(240, sd=0.01, names=("copy",)).cases
     assert copy.between == pytest.approx(0.01, rel=0.2)
     assert copy.within == pytest.approx(0.0, abs=1e-6)
-    assert copy.resolvable[6] > copy.resolvable[12] > copy.resolvable[24] > 0.005
-    assert copy.resolvable[24] == pytest.approx((2.069 + 0.858) * 0.01 * np.sqrt(2) / np.sqrt(24), rel=0.25)
+    assert copy.mde[6] > copy.mde[12] > copy.mde[24] > 0.005
+    assert copy.mde[24] == pytest.approx((2.069 + 0.858) * 0.01 * np.sqrt(2) / np.sqrt(24), rel=0.25)
 
 
 @pytest.mark.slow("hundreds of comparisons")

@@ -26,7 +26,7 @@ UNKNOWN = Gap()
 
 
 def test_measured_is_narrow_enough_and_believable() -> None:
-    assert state(_result(), _summary(), Gap(against="bound", limit_value=110.0)).state == "measured"
+    assert state(_result(), _summary(), Gap(reference_kind="bound", limit_value=110.0)).state == "measured"
 
 
 @pytest.mark.parametrize("status", ["not_run", "invalid", "error"])
@@ -41,7 +41,7 @@ def test_more_rounds_than_the_fewest_are_as_good() -> None:
 
 @pytest.mark.parametrize("high", [0.0, -1.0])
 def test_no_time_at_all_beats_every_bound(high: float) -> None:
-    found = state(_result(better="lower"), _summary(-3.0, -2.0, high), Gap(against="bound", limit_value=1.0))
+    found = state(_result(better="lower"), _summary(-3.0, -2.0, high), Gap(reference_kind="bound", limit_value=1.0))
     assert found.state == "invalid"
 
 
@@ -67,17 +67,17 @@ def test_too_few_rounds_are_inconclusive_and_say_how_sure_their_range_is() -> No
 
 
 def test_a_call_too_short_to_time_is_inconclusive_even_where_it_beats_a_bound() -> None:
-    verdict = state(replace(_result(), too_short=True), _summary(), Gap(against="bound", limit_value=50.0))
+    verdict = state(replace(_result(), too_short=True), _summary(), Gap(reference_kind="bound", limit_value=50.0))
     assert (verdict.state, "more work" in verdict.action) == ("inconclusive", True)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(100.0, "measured"), (98.9, "measured"), (97.1, "measured"), (96.9, "invalid"), (50.0, "invalid")])
 def test_the_slow_end_may_beat_a_bound_by_one_percent(limit: float, expected: str) -> None:
-    assert state(_result(), _summary(), Gap(against="bound", limit_value=limit)).state == expected
+    assert state(_result(), _summary(), Gap(reference_kind="bound", limit_value=limit)).state == expected
 
 
 def test_latencies_beat_their_bound_downwards() -> None:
-    gap = Gap(against="bound", limit_value=100.0)
+    gap = Gap(reference_kind="bound", limit_value=100.0)
     assert state(_result(better="lower"), _summary(96.0, 97.0, 98.0), gap).state == "invalid"
     assert state(_result(better="lower"), _summary(96.0, 97.0, 99.5), gap).state == "measured"
     assert state(_result(better="lower"), _summary(100.0, 101.0, 102.0), gap).state == "measured"
@@ -85,7 +85,7 @@ def test_latencies_beat_their_bound_downwards() -> None:
 
 @pytest.mark.parametrize("against", ["expected", "ceiling", "unknown"])
 def test_only_a_provable_bound_makes_a_number_invalid(against: Any) -> None:
-    assert state(_result(), _summary(), Gap(against=against, limit_value=10.0)).state == "measured"
+    assert state(_result(), _summary(), Gap(reference_kind=against, limit_value=10.0)).state == "measured"
 
 
 def test_no_number_is_an_error() -> None:

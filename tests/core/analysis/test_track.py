@@ -94,7 +94,7 @@ def test_two_revisions_of_one_run_each_are_told_by_their_rounds() -> None:
     (turn,) = life.turns
     assert turn.time_ratio == pytest.approx(1.5, rel=0.02)
     assert turn.change.provisional  # what differs from run to run is not known
-    few = [Bundle(b.run, b.path, [replace(s, seconds=s.seconds[:4]) for s in b.samples]) for b in runs([1.0, 2.0, 2.0], per=1)]
+    few = [Bundle(b.run, b.path, [replace(s, values=s.values[:4]) for s in b.samples]) for b in runs([1.0, 2.0, 2.0], per=1)]
     (life,) = track(few).lives
     assert [turn.time_ratio for turn in life.turns] == [pytest.approx(2.0, rel=0.02)]  # too few for ranks: normal noise is assumed
 
@@ -150,7 +150,7 @@ def test_a_kernel_that_is_not_measured_any_more_is_said_to_be_gone() -> None:
 
 def test_what_was_never_measured_is_said() -> None:
     bundle = make({"copy": [1e-3] * 6, "gemm": [1e-3] * 6})
-    samples = [replace(s, status="not_run", reason="no fp8 here", seconds=[]) if s.case == GEMM.id else s for s in bundle.samples]
+    samples = [replace(s, status="not_run", reason="no fp8 here", values=[]) if s.case == GEMM.id else s for s in bundle.samples]
     answer = track([Bundle(bundle.run, bundle.path, samples)])
     (never,) = answer.never
     assert never.reason == "not run: no fp8 here"

@@ -42,7 +42,7 @@ def names(samples: Samples) -> list[str]:
 def test_a_batch_is_as_long_as_the_timer_asks(call_s: float, script: Any, budget: Any, calls: int) -> None:
     samples = measured(opened(steps(call_s), **script), 0.05, **budget)
     assert samples.calls == calls
-    assert samples.seconds == pytest.approx([call_s] * len(samples.seconds), rel=1e-9)
+    assert samples.values == pytest.approx([call_s] * len(samples.values), rel=1e-9)
     assert samples.method == ("event-single" if calls == 1 else "event-batch")
 
 
@@ -59,7 +59,7 @@ def test_the_call_that_compiles_is_not_a_sample() -> None:
     target = opened(steps(4 * TICK))
     samples = measured(target)
     assert (samples.began_s, samples.ended_s) == (0.0, 8 * TICK + 64 * TICK)
-    assert len(samples.seconds) == 16
+    assert len(samples.values) == 16
 
 
 @pytest.mark.parametrize(
@@ -112,16 +112,16 @@ def test_the_batch_is_sized_by_the_timer_of_the_case() -> None:
 def test_the_cost_of_timing_is_subtracted_once_a_sample(calls: int) -> None:
     target = opened(steps(4 * TICK), device_overhead_s=TICK, wall_overhead_s=2 * TICK)
     samples = measured(target, 256 * TICK, {"batch": calls})
-    assert set(samples.seconds) == {4 * TICK}
+    assert set(samples.values) == {4 * TICK}
     assert samples.overhead_s == TICK
     by_wall = measured(opened(steps(4 * TICK), device_overhead_s=TICK, wall_overhead_s=2 * TICK), 256 * TICK, {"batch": calls, "timer": "wall"})
-    assert set(by_wall.seconds) == {4 * TICK}
+    assert set(by_wall.values) == {4 * TICK}
     assert (by_wall.overhead_s, by_wall.resolution_s) == (2 * TICK, 1e-9)
 
 
 def test_no_call_takes_less_than_nothing() -> None:
     samples = measured(opened(steps(4 * TICK)), overhead=Overhead(6 * TICK, 6 * TICK))
-    assert set(samples.seconds) == {0.0}
+    assert set(samples.values) == {0.0}
 
 
 def test_overhead_is_the_median_of_21_empty_batches() -> None:
@@ -142,13 +142,13 @@ def test_overhead_is_the_median_of_21_empty_batches() -> None:
 
 def test_without_a_timer_of_the_device_there_is_the_wall_clock() -> None:
     samples = measured(opened([ScriptedStep(wall_s=4 * TICK)], wall_overhead_s=TICK))
-    assert (samples.method, samples.wall_ratio, set(samples.seconds)) == ("wall-single", None, {4 * TICK})
+    assert (samples.method, samples.wall_ratio, set(samples.values)) == ("wall-single", None, {4 * TICK})
 
 
 def test_one_sample_without_a_device_timer_makes_all_of_them_wall_clock() -> None:
     mixed = [ScriptedStep(device_s=4 * TICK, wall_s=5 * TICK), ScriptedStep(wall_s=5 * TICK), ScriptedStep(device_s=4 * TICK, wall_s=5 * TICK)]
     samples = measured(opened(mixed))
-    assert (samples.method, set(samples.seconds)) == ("wall-single", {5 * TICK})
+    assert (samples.method, set(samples.values)) == ("wall-single", {5 * TICK})
 
 
 def test_the_ratio_of_the_timers_is_kept() -> None:
@@ -162,32 +162,32 @@ def test_the_ratio_of_the_timers_is_kept() -> None:
 
 def test_the_warm_up_is_dropped() -> None:
     samples = measured(opened(steps(12 * TICK, 8 * TICK, *[4 * TICK] * 30)))
-    assert (samples.seconds, samples.dropped, samples.steady) == ([4 * TICK] * 11, 2, True)
+    assert (samples.values, samples.warmup_samples, samples.steady_state_found) == ([4 * TICK] * 11, 2, True)
 
 
 def test_fewer_than_ten_samples_have_no_warm_up() -> None:
     samples = measured(opened(steps(20 * TICK, *[4 * TICK] * 30)), 40 * TICK)
-    assert (samples.seconds, samples.dropped, samples.steady) == ([20 * TICK, *[4 * TICK] * 5], 0, True)
+    assert (samples.values, samples.warmup_samples, samples.steady_state_found) == ([20 * TICK, *[4 * TICK] * 5], 0, True)
 
 
 def test_a_series_that_never_settles_is_kept_whole_and_said() -> None:
     samples = measured(opened(steps(*[(4 + n / 8) * TICK for n in range(40)])), 96 * TICK)
-    assert (samples.dropped, samples.steady) == (0, False)
+    assert (samples.warmup_samples, samples.steady_state_found) == (0, False)
     assert "not_steady" in names(samples)
     assert "drift" in names(samples)
 
 
 def test_samples_fill_the_time_and_three_are_the_fewest() -> None:
-    assert len(measured(opened(steps(4 * TICK)), 64 * TICK).seconds) == 16
-    assert len(measured(opened(steps(4 * TICK)), 62 * TICK).seconds) == 16
-    assert len(measured(opened(steps(64 * TICK)), 64 * TICK).seconds) == 3
-    assert len(measured(opened(steps(1.5)), 0.125).seconds) == 1  # three times the time given and a second: no further one
-    assert len(measured(opened(steps(0.6)), 0.125).seconds) == 3
+    assert len(measured(opened(steps(4 * TICK)), 64 * TICK).values) == 16
+    assert len(measured(opened(steps(4 * TICK)), 62 * TICK).values) == 16
+    assert len(measured(opened(steps(64 * TICK)), 64 * TICK).values) == 3
+    assert len(measured(opened(steps(1.5)), 0.125).values) == 1  # three times the time given and a second: no further one
+    assert len(measured(opened(steps(0.6)), 0.125).values) == 3
 
 
 def test_no_case_has_more_than_5000_samples() -> None:
     samples = measured(opened(steps(0.0, wall_s=2.0**-20)), 1.0, {"batch": 1, "timer": "wall"})
-    assert len(samples.seconds) + samples.dropped == 5000
+    assert len(samples.values) + samples.warmup_samples == 5000
 
 
 # ---------------------------------------------------------------- what happens beside the samples
@@ -226,7 +226,7 @@ def test_the_session_hears_where_the_time_of_sampling_went() -> None:
     target, heard = opened(steps(4 * TICK)), []
     change = {"before": lambda: target.clock.sleep(TICK / 4), "after": lambda: target.clock.sleep(TICK / 2)}
     samples = measured(target, 72 * TICK, change, sampling=lambda timed, between: heard.append((timed, between)))
-    count = len(samples.seconds)
+    count = len(samples.values)
     assert count == 16  # 16 × 4.75 ticks are 76
     assert heard == [(0.0, 0.0), (64 * TICK, 16 * 0.75 * TICK)]
 
@@ -240,7 +240,7 @@ def test_bookkeeping_is_what_passes_between_two_samples_but_for_what_the_case_do
     assert samples.bookkeeping_s == TICK / 8
     assert diary.asked[:4] == ["steal", "others", "begin", "end"]
     assert diary.asked[-4:] == ["begin", "end", "steal", "others"]
-    assert diary.asked.count("begin") == diary.asked.count("end") == len(samples.seconds) == 9  # of 7 1/8 ticks each
+    assert diary.asked.count("begin") == diary.asked.count("end") == len(samples.values) == 9  # of 7 1/8 ticks each
 
 
 def test_reading_the_clock_is_no_bookkeeping() -> None:
@@ -334,7 +334,7 @@ def test_what_a_case_cannot_do_is_its_status(error: Exception, status: str, reas
     target = Broken(base.device, base.script)
     target.error = error
     samples = measure(target, CASE, CaseBudget(seconds=1.0, seed=9, round=4))
-    assert (samples.status, samples.reason, samples.seconds) == (status, reason, [])
+    assert (samples.status, samples.reason, samples.values) == (status, reason, [])
     assert (samples.case, samples.device, samples.round, samples.seed) == (CASE.id, "scripted:0:script", 4, 9)
 
 
@@ -361,7 +361,7 @@ def test_a_wrong_answer_is_invalid_and_keeps_its_number() -> None:
     samples = measured(opened(Page(steps=steps(4 * TICK), right=False, error=2.0)))
     assert (samples.status, samples.cause) == ("invalid", "wrong_result")
     assert samples.reason == "wrong result: scripted answer: error 2.0 against 0.5 allowed"
-    assert samples.seconds == [4 * TICK] * 16
+    assert samples.values == [4 * TICK] * 16
     assert samples.check == Check(passed=False, what="scripted answer", error=2.0, tolerance=0.5)
 
 
@@ -392,8 +392,8 @@ def test_the_real_cpu_gives_samples_of_a_right_answer() -> None:
     assert ran(samples), samples.reason
     assert samples.check is not None
     assert samples.check.passed
-    assert all(s >= 0 for s in samples.seconds)
-    assert samples.seconds
+    assert all(s >= 0 for s in samples.values)
+    assert samples.values
 
 
 def test_what_the_real_cpu_cannot_run_says_why() -> None:
@@ -406,7 +406,7 @@ def test_what_the_real_cpu_cannot_run_says_why() -> None:
 
 def test_the_same_seed_gives_the_same_numbers() -> None:
     one, two, other = (
-        measure(_open(f"simulated:h200-sxm?noise=0.05&seed={seed}"), _case("gemm"), CaseBudget(seconds=0.1)).seconds for seed in (4, 4, 5)
+        measure(_open(f"simulated:h200-sxm?noise=0.05&seed={seed}"), _case("gemm"), CaseBudget(seconds=0.1)).values for seed in (4, 4, 5)
     )
     assert one == two
     assert one != other

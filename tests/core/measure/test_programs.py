@@ -73,8 +73,8 @@ def test_a_round_is_one_execution_and_the_first_of_all_is_not_counted(tmp_path: 
     assert found.bundle.run.target == "host"
     rounds = len(found.samples)
     assert rounds >= 6  # a round that others disturbed is measured again
-    assert [len(one.seconds) for one in found.samples] == [1] * rounds
-    assert [one.dropped for one in found.samples] == [1] + [0] * (rounds - 1)
+    assert [len(one.values) for one in found.samples] == [1] * rounds
+    assert [one.warmup_samples for one in found.samples] == [1] + [0] * (rounds - 1)
     assert len(log.read_text().splitlines()) == rounds + 1
     result = found.results[0]
     assert (result.status, result.metric, result.unit, result.target) == ("measured", "time", "s", "host")
@@ -85,16 +85,16 @@ def test_a_round_is_one_execution_and_the_first_of_all_is_not_counted(tmp_path: 
 
 def test_the_first_execution_counts_where_the_fewest_rounds_would_not_fit_without_it() -> None:
     case, slot = program(HALF_S), CaseBudget(seconds=0.0)
-    assert [measure(HostTarget(), case, slot, most_s).dropped for most_s in (None, 60.0, 0.1)] == [1, 1, 0]
-    assert [len(measure(HostTarget(), case, slot, most_s).seconds) for most_s in (60.0, 0.1)] == [1, 1]
-    assert measure(HostTarget(), case, CaseBudget(seconds=0.0, round=1), 60.0).dropped == 0
+    assert [measure(HostTarget(), case, slot, most_s).warmup_samples for most_s in (None, 60.0, 0.1)] == [1, 1, 0]
+    assert [len(measure(HostTarget(), case, slot, most_s).values) for most_s in (60.0, 0.1)] == [1, 1]
+    assert measure(HostTarget(), case, CaseBudget(seconds=0.0, round=1), 60.0).warmup_samples == 0
 
 
 def test_short_programs_are_executed_for_the_time_of_the_round() -> None:
     host = HostTarget()
     host.clock = Ticking()  # type: ignore[assignment]
     found = measure(host, number("echo 7"), CaseBudget(seconds=0.1, round=1))
-    assert found.seconds == [7.0] * 10  # a tick each: the look at what is left; an execution has a clock of its own
+    assert found.values == [7.0] * 10  # a tick each: the look at what is left; an execution has a clock of its own
     assert (found.began_s, found.ended_s, found.variant) == (0.01, 0.12, "pattern")
 
 
@@ -103,7 +103,7 @@ def test_one_process_starts_the_programs_of_all_rounds_and_loads_no_device() -> 
     found = {one.case.params["argv"][2][-5:]: one for one in run(pid, loaded).results}  # type: ignore[index]
     result = next(one for one in found.values() if one.case.id == pid.id)
     assert len(result.rounds) >= 6
-    parents = [one.seconds[0] for one in result.rounds]  # of every round, whether others disturbed it or not
+    parents = [one.values[0] for one in result.rounds]  # of every round, whether others disturbed it or not
     assert len(set(parents)) == 1
     assert parents[0] != os.getpid()
     if Path("/proc/self/maps").exists():
@@ -144,7 +144,7 @@ def test_the_budget_holds_and_an_interval_comes_of_it(home: Path) -> None:
     assert found.rows[0].summary.low is not None
     few = hotlap.load(session.run(plan, session.SessionOptions(home=home, limit_s=0.01), lambda *_: None))
     assert (len(few.samples), few.bundle.run.stops) == (1, [Stop("budget")])
-    assert few.samples[0].dropped == 0  # there was no time for a warm-up
+    assert few.samples[0].warmup_samples == 0  # there was no time for a warm-up
 
 
 @pytest.mark.slow("starts real programs and waits for them")

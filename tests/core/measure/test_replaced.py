@@ -37,9 +37,9 @@ def test_a_disturbed_sample_is_replaced_and_kept_raw() -> None:
     samples = measured(opened(page("cdccwccccc" + "c" * 50)))
     assert ticks(samples) == [2, 5]
     assert samples.foreign == {"processor": 1, "run_delay": 1}
-    assert samples.seconds == [CLEAN] * 14
+    assert samples.values == [CLEAN] * 14
     assert (samples.disturbed, samples.notices, samples.waited_s) == (0.0, [], pytest.approx(7 * TICK / 64))
-    assert samples.dropped == 0
+    assert samples.warmup_samples == 0
 
 
 def test_nothing_disturbed_is_nothing_replaced() -> None:
@@ -64,14 +64,14 @@ def test_at_most_half_is_replaced_and_the_least_disturbed_stay() -> None:
     """All 8 waited, longer each: the 4 that waited longest go."""
     samples = measured(opened(page("w" * 60)), 8 * CLEAN)
     assert ticks(samples) == [5, 6, 7, 8]
-    assert len(samples.seconds) == 4
+    assert len(samples.values) == 4
     assert (samples.disturbed, samples.foreign) == (1.0, {"run_delay": 4})
     assert samples.notices[-1] == Notice(code="shared_device", seen="others ran during 100 % of the samples that are left")
 
 
 def test_half_of_an_odd_number_is_less_than_half() -> None:
     samples = measured(opened(page("w" * 60)), 7 * CLEAN)
-    assert (ticks(samples), len(samples.seconds)) == ([5, 6, 7], 4)
+    assert (ticks(samples), len(samples.values)) == ([5, 6, 7], 4)
 
 
 def test_the_choice_never_looks_at_the_sample_s_own_time() -> None:
@@ -79,24 +79,24 @@ def test_the_choice_never_looks_at_the_sample_s_own_time() -> None:
     steps = [ScriptedStep(device_s=CLEAN)] * 5 + [ScriptedStep(device_s=64 * TICK)] + [ScriptedStep(device_s=TICK, wall_s=CLEAN, foreign="run_delay", waited=0.5)]
     samples = measured(opened(Page(steps=[*steps, ScriptedStep(device_s=CLEAN)])), 30 * CLEAN, {"batch": 1})
     assert samples.replaced == [TICK]
-    assert max(samples.seconds) == 64 * TICK
+    assert max(samples.values) == 64 * TICK
 
 
 def test_more_is_sampled_until_half_is_clean() -> None:
     """Of 11 samples in the time given 5 are clean; with patience there is a twelfth."""
     turns = page("dc" * 30)
     without = measured(opened(turns), 11 * CLEAN, {"batch": 1})
-    assert (len(without.replaced), without.seconds) == (5, [*[CLEAN] * 5, CLEAN + 11 * TICK / 64])  # those of equal share go in order of time
+    assert (len(without.replaced), without.values) == (5, [*[CLEAN] * 5, CLEAN + 11 * TICK / 64])  # those of equal share go in order of time
     assert without.disturbed == 1 / 6
     patient = measured(opened(turns), 11 * CLEAN, {"batch": 1}, patience_s=64 * TICK)
-    assert (len(patient.replaced), patient.seconds, patient.disturbed) == (6, [CLEAN] * 6, 0.0)
+    assert (len(patient.replaced), patient.values, patient.disturbed) == (6, [CLEAN] * 6, 0.0)
 
 
 def test_two_in_a_row_are_waited_for_and_what_ends_is_over() -> None:
     """Others end after 5 ticks of waiting; all samples after that are clean, and the time that went by is not the case's."""
     samples = measured(opened(page("ccdd" + "d" * 50, quiet_after_s=5 * TICK)), 16 * CLEAN, patience_s=64 * TICK)
     assert ticks(samples) == [3, 4]
-    assert len(samples.seconds) == 14
+    assert len(samples.values) == 14
     assert samples.waited_s == pytest.approx(5 * TICK + 7 * TICK / 64 + sum(range(5, 17)) * TICK / 64)
     assert samples.disturbed == 0.0
     assert samples.ended_s - samples.began_s == pytest.approx(2 * CLEAN + 16 * CLEAN + 5 * TICK + sum([3, 4, *range(5, 17)]) * TICK / 64)
@@ -116,7 +116,7 @@ def test_without_patience_nothing_is_waited_for() -> None:
 def test_patience_that_is_used_up_ends_the_case() -> None:
     """Others never end: once the patience of 20 ticks is gone, 8 samples' time is what there is."""
     samples = measured(opened(page("d" * 60)), 8 * CLEAN, patience_s=20 * TICK)
-    assert len(samples.seconds) + len(samples.replaced) == 8
+    assert len(samples.values) + len(samples.replaced) == 8
     assert samples.waited_s == pytest.approx(20 * TICK + sum(range(1, 9)) * TICK / 64)
     assert samples.disturbed == 1.0
 
@@ -135,7 +135,7 @@ def test_others_that_end_late_use_up_the_patience_bit_by_bit() -> None:
     target.watch = Watch(target)
     samples = measured(target, 8 * CLEAN, patience_s=12 * TICK, watch=target.watch)
     assert waits == [12, 7, 2]
-    assert len(samples.seconds) + len(samples.replaced) == 8
+    assert len(samples.values) + len(samples.replaced) == 8
 
 
 @pytest.mark.parametrize(

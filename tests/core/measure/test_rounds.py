@@ -26,7 +26,7 @@ def give(to: Rounds, values: list[float], seconds: float = 8.0, case: Case = CAS
 
 
 def made(case: Case, value: float, number: int, **samples: Any) -> Samples:
-    return Samples(**{"case": case.id, "device": "d", "round": number, "seconds": [value], **samples})
+    return Samples(**{"case": case.id, "device": "d", "round": number, "values": [value], **samples})
 
 
 def test_the_first_round_has_every_case_and_the_time_asked() -> None:
@@ -77,7 +77,7 @@ def test_nothing_that_gave_a_number_stops_the_run() -> None:
     assert none.next() == Next(stop=Stop("no_number"))
 
 
-@pytest.mark.parametrize("given", [{"status": "not_run", "seconds": []}, {"status": "invalid", "cause": "wrong_result"}, {"status": "invalid"}])
+@pytest.mark.parametrize("given", [{"status": "not_run", "values": []}, {"status": "invalid", "cause": "wrong_result"}, {"status": "invalid"}])
 def test_what_cannot_get_better_is_not_measured_again(given: dict[str, Any]) -> None:
     both = rounds(CASE, OTHER)
     both.add(made(CASE, 1.0, 0, **given))

@@ -41,7 +41,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_injected_efficiency_is_reported() -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm?efficiency=0.73&noise=0.01&seed=3")
-    assert {row.gap.against for row in run.rows} == {"bound"}
+    assert {row.gap.reference_kind for row in run.rows} == {"bound"}
     for row in run.rows:
         assert row.verdict.state == "measured", row
         assert row.gap.share == pytest.approx(0.73, abs=0.01), row.label

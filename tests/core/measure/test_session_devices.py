@@ -37,7 +37,7 @@ class Told:
     def messages(self) -> Any:
         for case in self.job.cases:
             yield CaseStarted(case=case.id)
-            yield CaseDone(samples=Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], ended_s=1e9), readings=[], spent=False)
+            yield CaseDone(samples=Samples(case=case.id, device=self.job.device_key, round=self.job.round, values=[1.0], ended_s=1e9), readings=[], spent=False)
         yield RoundDone(seconds=1e9, sampler_share=0.25, missing={"nvml": "not here"}, notices=[Notice("few_readings", "a sensor is odd")])
 
 
@@ -129,7 +129,7 @@ def test_what_programs_took_is_counted_apart(tmp_path: Path, monkeypatch: pytest
         def messages(self) -> Any:
             for case in self.job.cases:
                 yield CaseStarted(case=case.id)
-                took = Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], began_s=3.0, ended_s=5.5)
+                took = Samples(case=case.id, device=self.job.device_key, round=self.job.round, values=[1.0], began_s=3.0, ended_s=5.5)
                 yield CaseDone(samples=took, readings=[], spent=False)
             yield RoundDone(seconds=2.5, sampler_share=None, missing={}, notices=[])
 
@@ -151,7 +151,7 @@ def test_devices_one_after_another_share_the_time_of_a_run(tmp_path: Path, monke
             for case in self.job.cases:
                 both.wait()
                 yield CaseStarted(case=case.id)
-                took = Samples(case=case.id, device=self.job.device_key, round=self.job.round, seconds=[1.0], ended_s=self.job.start_s + 10.0)
+                took = Samples(case=case.id, device=self.job.device_key, round=self.job.round, values=[1.0], ended_s=self.job.start_s + 10.0)
                 yield CaseDone(samples=took, readings=[], spent=False)
             yield RoundDone(seconds=10.0, sampler_share=None, missing={}, notices=[])
 

@@ -112,19 +112,19 @@ def test_a_timer_that_shows_half_is_invalid_with_its_number() -> None:
     assert (samples.status, samples.cause) == ("invalid", "timers")
     assert samples.reason == "timers disagree: the device's timer shows 0.5 times the wall clock in every undisturbed sample"
     assert samples.wall_ratio == 0.5
-    assert samples.seconds == [2 * TICK] * 16
+    assert samples.values == [2 * TICK] * 16
 
 
 @pytest.mark.parametrize("device_s", [0.0, -4 * TICK])
 def test_a_timer_of_the_device_that_stands_still_or_runs_backwards_is_invalid(device_s: float) -> None:
     samples = measured(opened([ScriptedStep(device_s=device_s, wall_s=4 * TICK)]), change={"batch": 1})
     assert (samples.status, samples.cause) == ("invalid", "timers")
-    assert set(samples.seconds) == {0.0}
+    assert set(samples.values) == {0.0}
 
 
 def test_a_wall_clock_that_stands_still_is_invalid_and_ends() -> None:
     samples = measured(opened([ScriptedStep(device_s=4 * TICK, wall_s=0.0)]))
-    assert (samples.status, samples.cause, len(samples.seconds)) == ("invalid", "timers", 5000)
+    assert (samples.status, samples.cause, len(samples.values)) == ("invalid", "timers", 5000)
     assert "did not advance" in samples.reason
 
 
@@ -162,7 +162,7 @@ def accused(rng: np.random.Generator, law: str, share: float) -> bool:
     rounds = []
     for number in range(ROUNDS):
         found = validity.validity(RIGHT, drawn(rng, law, share, 1, SAMPLES), lambda: drawn(rng, law, share, validity.LONGER, validity.SECOND_LOOKS))
-        rounds.append(Samples(case=CASE.id, device="d", round=number, status=found.status, cause=found.cause, seconds=[SAMPLE_S]))
+        rounds.append(Samples(case=CASE.id, device="d", round=number, status=found.status, cause=found.cause, values=[SAMPLE_S]))
     return fold(CASE, rounds, "scripted").status == "invalid"
 
 
@@ -197,7 +197,7 @@ def test_looking_again_ends_after_a_second_but_for_three_batches() -> None:
     def taken_s(sample_s: float) -> float:
         target = opened([ScriptedStep(device_s=sample_s / 2, wall_s=sample_s)])
         samples = measured(target, 3 * sample_s, {"batch": 1})
-        assert (samples.status, len(samples.seconds)) == ("invalid", 3)
+        assert (samples.status, len(samples.values)) == ("invalid", 3)
         return (target.clock.now() - samples.ended_s) / sample_s
 
     assert taken_s(2 * TICK) == 24 * 8

@@ -44,7 +44,7 @@ def test_a_round_says_each_case_as_it_begins_and_once_it_was_measured(tmp_path: 
     assert began == CaseStarted(case=CASE.id)
     assert isinstance(took, CaseDone)
     assert (took.samples.case, took.samples.device, took.samples.round, took.readings, took.spent) == (CASE.id, "key", 0, [], False)
-    assert set(took.samples.seconds) == {4 * TICK}
+    assert set(took.samples.values) == {4 * TICK}
     assert isinstance(ended, RoundDone)
     assert (ended.seconds, ended.sampler_share, ended.missing, ended.notices) == (took.samples.ended_s, None, {}, [])
 
@@ -52,7 +52,7 @@ def test_a_round_says_each_case_as_it_begins_and_once_it_was_measured(tmp_path: 
 def test_half_of_the_first_case_s_time_is_for_preparing_it(tmp_path: Path) -> None:
     """1 s for one case: samples for half a second, 128 of 4 ticks; two batches before them."""
     _, took, _ = said(job(written(tmp_path, {CASE.workload: [SECOND]})))
-    assert len(took.samples.seconds) == 128
+    assert len(took.samples.values) == 128
     assert took.samples.ended_s - took.samples.began_s == 130 * 4 * TICK
 
 
@@ -88,7 +88,7 @@ def test_the_order_is_by_the_seed_and_so_is_the_input_of_each_case(tmp_path: Pat
 def test_each_round_has_its_page_and_the_clock_goes_on(tmp_path: Path) -> None:
     spec = written(tmp_path, {CASE.workload: [SECOND, Page(steps=steps(8 * TICK))]})
     _, took, ended = said(job(spec, round=1, start_s=50.0))
-    assert set(took.samples.seconds) == {8 * TICK}
+    assert set(took.samples.values) == {8 * TICK}
     assert (took.samples.round, took.samples.began_s) == (1, 50.0)
     assert ended.seconds == took.samples.ended_s - 50.0  # by the target's clock, from where the round began
 
@@ -105,7 +105,7 @@ def test_what_waiting_took_is_not_the_next_case_s(tmp_path: Path) -> None:
     found = [m.samples for m in said(job(written(tmp_path, {"launch": [busy], "sync": [busy]}), CASE, OTHER, patience_s=2.0)) if isinstance(m, CaseDone)]
     assert [s.waited_s for s in found] == [pytest.approx(2.0, abs=0.01), 0.0]
     assert [s.disturbed for s in found] == [1.0, 1.0]
-    counts = [len(s.seconds) + len(s.replaced) for s in found]
+    counts = [len(s.values) + len(s.replaced) for s in found]
     assert counts[0] == 64  # a quarter of a second
     assert counts[1] >= 100  # the rest of the second, less what preparing took
 
@@ -124,7 +124,7 @@ def test_programs_are_executed_and_know_what_a_first_one_may_take(
 
     def measure(target: Any, case: Case, budget: Any, most_s: float | None) -> Samples:
         asked.append((case.workload, most_s))
-        return Samples(case=case.id, device="", round=0, seconds=[1.0])
+        return Samples(case=case.id, device="", round=0, values=[1.0])
 
     monkeypatch.setattr(worker.programs, "measure", measure)
     monkeypatch.setattr(worker, "measure", lambda target, case, *_: Samples(case=case.id, device="", round=0))
@@ -133,7 +133,7 @@ def test_programs_are_executed_and_know_what_a_first_one_may_take(
     took = [m.samples for m in said(job("host", program, CASE, left_s=left_s, options=options)) if isinstance(m, CaseDone)]
     assert asked == [("command", most_s)]
     assert {one.device for one in took} == {"key"}
-    assert sorted(len(one.seconds) for one in took) == [0, 1]
+    assert sorted(len(one.values) for one in took) == [0, 1]
 
 
 def test_sensors_are_read_as_often_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

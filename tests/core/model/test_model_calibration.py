@@ -81,7 +81,7 @@ def test_predictions_take_it_keep_to_the_bound_and_say_so() -> None:
     before, after = predict("gemm", "h200-sxm", **case), predict("gemm", "h200-sxm", calibration=with_sweep, **case)
     assert 1.05 < after.expected_s / before.expected_s < 1.15
     assert sum(after.parts.values()) == pytest.approx(after.expected_s)
-    assert after.known == "published figures and a sweep on this machine (2026-01-02)"
+    assert after.calibration_level == "published figures and a sweep on this machine (2026-01-02)"
     assert after.low_s < after.expected_s < after.high_s
     quick = Learnt(9, *(Factor(0.01, 0.01, 0.01) for _ in range(3)), Factor(0.0, 0.0, 0.0))
     fast = predict("gemm", "h200-sxm", calibration=kept(quick), m=[4096, 8192], n=8192, k=8192, dtype="bf16")

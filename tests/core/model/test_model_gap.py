@@ -30,7 +30,7 @@ def result(case: Case, seconds: float, clock_hz: float | None = None, notices: l
     """Six rounds around `seconds` a call."""
     kind, times = work.find(case.workload), [seconds * f for f in (1.0, 0.999, 1.001, 1.0, 0.999, 1.001)]
     rounds = [
-        Samples(case=case.id, device="d", round=i, seconds=[t], clocks_hz=[clock_hz] if clock_hz else [], passes=passes, began_s=i, ended_s=i + 0.5)
+        Samples(case=case.id, device="d", round=i, values=[t], clocks_hz=[clock_hz] if clock_hz else [], passes=passes, began_s=i, ended_s=i + 0.5)
         for i, t in enumerate(times)
     ]
     return Result(
@@ -69,7 +69,7 @@ BIG = {
 @pytest.mark.parametrize("efficiency", [1.0, 0.95, 0.73])
 def test_a_known_efficiency_is_found_again(workload: str, efficiency: float) -> None:
     seen = judge(slowed(case(workload, **BIG[workload]), efficiency))
-    assert seen.against == "bound"
+    assert seen.reference_kind == "bound"
     assert seen.share == pytest.approx(efficiency, rel=0.002)
     cause = {"stream": "bandwidth", "transfer": "bandwidth"}.get(workload, "arithmetic")
     assert seen.cause == ("at_limit" if efficiency >= 0.9 else cause)
@@ -87,13 +87,13 @@ def test_the_limit_is_given_in_the_metric_s_unit() -> None:
 def test_a_bound_comes_before_a_ceiling_even_where_the_run_was_better() -> None:
     best, worse = slowed(case("gemm", dtype="bf16"), 0.8), slowed(case("gemm", dtype="bf16", m=2048), 0.5)
     seen = judge(worse, others=[best])
-    assert (seen.against, seen.share) == ("bound", pytest.approx(0.5, rel=0.002))
+    assert (seen.reference_kind, seen.share) == ("bound", pytest.approx(0.5, rel=0.002))
 
 
 def test_without_a_bound_the_other_cases_of_the_run_give_a_ceiling() -> None:
     fast, slow = result(case("stream", op="copy", size="1 GiB"), 2**30 / 29e9), result(case("stream", op="write", size="1 GiB"), 2**30 / 14e9)
     seen = judge(slow, HOST, [fast])
-    assert (seen.against, seen.cause) == ("ceiling", "unknown")
+    assert (seen.reference_kind, seen.cause) == ("ceiling", "unknown")
     assert seen.share == pytest.approx(14 / 29, rel=0.01)
     assert seen.limit_value == pytest.approx(29e9, rel=0.01)
     assert "of the run's best" in why(seen)
@@ -102,7 +102,7 @@ def test_without_a_bound_the_other_cases_of_the_run_give_a_ceiling() -> None:
 
 def test_a_case_alone_is_no_ceiling_for_itself() -> None:
     seen = judge(result(case("stream", size="1 GiB"), 2**30 / 29e9), HOST)
-    assert (seen.against, seen.share, seen.limit_value) == ("unknown", None, None)
+    assert (seen.reference_kind, seen.share, seen.limit_value) == ("unknown", None, None)
     assert "no published memory bandwidth" in why(seen)
 
 
@@ -110,7 +110,7 @@ def test_a_bound_without_memory_yields_to_the_memory_ceiling_of_the_run() -> Non
     stream = result(case("stream", size="1 GiB"), 2**30 / 29e9)
     thin = result(case("intensity", fmas=4, size="256 MiB"), 2**28 / 28e9)
     seen = judge(thin, HOST, [stream])
-    assert (seen.against, seen.cause) == ("ceiling", "bandwidth")
+    assert (seen.reference_kind, seen.cause) == ("ceiling", "bandwidth")
     assert seen.share == pytest.approx(28 / 29, rel=0.01)
 
 
@@ -119,14 +119,14 @@ def test_faster_than_the_bound_is_held_against_the_bound() -> None:
     asked = case("intensity", fmas=4, size="256 MiB")
     wrong = result(asked, limit(asked, HOST).bound_s / 2)
     seen = judge(wrong, HOST, [stream])
-    assert (seen.against, seen.share) == ("bound", pytest.approx(2.0))
+    assert (seen.reference_kind, seen.share) == ("bound", pytest.approx(2.0))
 
 
 def test_an_expectation_is_used_where_there_is_no_bound() -> None:
     b60 = machines.load("arc-pro-b60")
     asked = case("gemm", dtype="bf16", m=8192, n=8192, k=8192)
     seen = judge(result(asked, expected_call_s(asked, b60) / 0.95), b60)
-    assert (seen.against, seen.cause) == ("expected", "at_limit")
+    assert (seen.reference_kind, seen.cause) == ("expected", "at_limit")
 
 
 def test_what_beats_the_whole_interval_of_an_expectation_is_not_at_a_limit() -> None:
@@ -160,7 +160,7 @@ def test_rounded_operations_do_not_move_the_share() -> None:
 
 def test_an_unknown_machine_has_no_share() -> None:
     seen = judge(result(case("fma"), 1e-4), None)
-    assert (seen.against, seen.share, seen.cause) == ("unknown", None, "unknown")
+    assert (seen.reference_kind, seen.share, seen.cause) == ("unknown", None, "unknown")
     assert "not in the machine table" in why(seen)
 
 
@@ -175,7 +175,7 @@ def test_a_program_s_own_number_has_no_limit() -> None:
     asked = Case(workload="command", params={"argv": ["true"], "unit": "points"})
     one = Result(case=asked, device="d", target="t", status="measured", unit="points", values=[3.0] * 6)
     seen = gap(one, Summary(rounds=6, median=3.0), limit(asked, H200), Context(H200))
-    assert (seen.against, seen.cause) == ("unknown", "unknown")
+    assert (seen.reference_kind, seen.cause) == ("unknown", "unknown")
 
 
 # ---------------------------------------------------------------- causes
@@ -264,11 +264,11 @@ def test_memory_at_its_measured_rate_explains_a_thin_product() -> None:
     stream = result(case("stream", size="1 GiB"), 2**30 / 29e9)
     thin = case("gemm", m=1, n=8192, k=8192)
     seen = judge(result(thin, 4 * 8192 * 8192 / 26e9), HOST, [stream])
-    assert (seen.cause, seen.against) == ("bandwidth", "ceiling")
+    assert (seen.cause, seen.reference_kind) == ("bandwidth", "ceiling")
     assert seen.share == pytest.approx(26 / 29, rel=0.01)
     mixed = case("gemm", m=1, n=4096, k=4096)  # 64 MiB beside 32 MiB of cache: no ceiling, but the cause is clear
     seen = judge(result(mixed, 4 * 4096 * 4096 / 26e9), HOST, [stream])
-    assert (seen.cause, seen.against) == ("bandwidth", "bound")
+    assert (seen.cause, seen.reference_kind) == ("bandwidth", "bound")
     assert "memory traffic at the run's best rate, 29.0 GB/s, takes 90 % of the time" in why(seen)
 
 

@@ -26,7 +26,7 @@ def test_a_single_prediction_has_bound_expectation_and_interval() -> None:
     assert found.bound_s < found.low_s < found.expected_s < found.high_s
     assert sum(found.parts.values()) == pytest.approx(found.expected_s)
     assert found.choice["tile_m"] * found.choice["tile_n"] >= 128 * 128
-    assert "on this machine" in found.known
+    assert "on this machine" in found.calibration_level
 
 
 def test_it_holds_a_published_measurement() -> None:
@@ -39,7 +39,7 @@ def test_it_holds_a_published_measurement() -> None:
 def test_it_says_how_sure_it_is() -> None:
     """The less is known of a machine, the wider the interval."""
     found = [predict("gemm", name, dtype="bf16") for name in ("h100-sxm", "h200-sxm", "b200")]
-    assert [one.known.partition(":")[0] for one in found] == [
+    assert [one.calibration_level.partition(":")[0] for one in found] == [
         "fitted to measurements on this machine", "fitted to measurements on other machines of its architecture", "published figures of the machine only",
     ]
     widths = [one.high_s / one.low_s for one in found]

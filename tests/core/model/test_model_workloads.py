@@ -64,7 +64,7 @@ def test_what_was_never_measured_says_so(workload: str) -> None:
     found = predict(workload, "h200-sxm", **dict(case(workload).params))
     assert any("outside of what was measured" in cause for cause in found.causes)
     assert found.high_s / found.expected_s >= 2.5 or found.low_s == found.bound_s
-    assert found.known.startswith("no kernel like it was measured")
+    assert found.calibration_level.startswith("no kernel like it was measured")
 
 
 @pytest.mark.parametrize("workload", [w for w in FAMILIES if w not in ("collective",)])

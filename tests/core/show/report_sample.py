@@ -185,8 +185,8 @@ def _samples(seen: Seen, device: Device, number: int, began_s: float, draw: rand
     values = [level * (1 + draw.gauss(0, seen.noise / 2) + two * (draw.random() < 0.4)) for _ in range(PER_ROUND)]
     clock = device.clock_max_hz or 2e9
     return Samples(
-        **blank, seconds=[float(f"{_seconds(seen, v):.6g}") for v in values], calls=8, method="event-batch", overhead_s=2.1e-6,
-        resolution_s=1e-9, wall_ratio=0.999, dropped=3, began_s=began_s, ended_s=began_s + 0.35, autocorrelation=0.1, notices=notices,
+        **blank, values=[float(f"{_seconds(seen, v):.6g}") for v in values], calls=8, method="event-batch", overhead_s=2.1e-6,
+        resolution_s=1e-9, wall_ratio=0.999, warmup_samples=3, began_s=began_s, ended_s=began_s + 0.35, autocorrelation=0.1, notices=notices,
         clocks_hz=[round(clock * 1.42, -6)] * 3 if device.kind == "cpu" else [],
         variant="fp32 × 8, 4 chains" if seen.workload == "fma" else "",
         check=Check(passed=True, what="4096 elements against NumPy", error=0.0, tolerance=1e-6), bookkeeping_s=6e-6,
@@ -235,7 +235,7 @@ def rows(kept: Bundle, cases: list[Seen]) -> list[Row]:
     found = []
     for result in results(kept):
         seen, spec = by_id[result.case.id], work.find(result.case.workload)
-        per_round = [[spec.value(s, result.case.params) for s in r.seconds] for r in result.rounds if r.status == "measured" and r.seconds]
+        per_round = [[spec.value(s, result.case.params) for s in r.values] for r in result.rounds if r.status == "measured" and r.values]
         summary = summarize(result.values, per_round, kept.run.plan.measure.precision, result.better)
         gap = _gap(seen, summary.median if result.status == "measured" else None)
         found.append(Row(
@@ -256,7 +256,7 @@ def _gap(seen: Seen, median: float | None) -> Gap:
     spec = work.find(seen.workload)
     share = median / seen.limit if spec.better == "higher" else seen.limit / median
     return Gap(
-        share=share, against=seen.against, limit_value=seen.limit, cause=seen.cause, basis="throttled", names={"seen": seen.detail}, limit=limit,  # type: ignore[arg-type]
+        share=share, reference_kind=seen.against, limit_value=seen.limit, cause=seen.cause, basis="throttled", names={"seen": seen.detail}, limit=limit,  # type: ignore[arg-type]
     )
 
 

@@ -58,7 +58,7 @@ def test_the_largest_gap_is_named_with_its_cause(gpu: Kept) -> None:
 
 def test_a_ceiling_of_the_run_is_never_called_the_limit_of_the_hardware(cpu: Kept) -> None:
     near = next(f for f in conclude(*cpu).findings if "limit of the hardware" in f.title)
-    ids = {row.case.id for row in cpu[1] if row.gap.against == "ceiling"}
+    ids = {row.case.id for row in cpu[1] if row.gap.reference_kind == "ceiling"}
     assert not ids & set(near.cases)
 
 

@@ -123,7 +123,7 @@ def test_its_data_is_the_runs_data(one: str, cpu: Kept) -> None:
     (run,) = document["runs"]
     assert run["run"]["id"] == cpu[0].run.id
     assert len(run["samples"]) == len(cpu[0].samples)
-    assert run["samples"][0]["seconds"] == cpu[0].samples[0].seconds
+    assert run["samples"][0]["values"] == cpu[0].samples[0].values
     assert len(run["results"]["results"]) == len(cpu[1])
 
 

@@ -27,7 +27,7 @@ def series() -> Series:
     return Series(
         case=case("stream", {"op": "copy", "size": "1 GiB"}), label="stream copy fp32 1 GiB", device="GPU-0", host="node1", target="cuda", metric="bandwidth",
         unit="B/s", points=[Point(time_s=START + 86400 * n, value=float(v), run=f"r{n}") for n, v in enumerate(values)], changes=[change],
-        trend=Trend(slope=-0.004, low=-0.006, high=-0.002, p=0.001, q=0.01, own=-0.007, peers=49, since=45, resolvable=0.003, state="degrading"), boundaries={45: "another device: GPU-0 → GPU-7"},
+        trend=Trend(slope=-0.004, low=-0.006, high=-0.002, p=0.001, q=0.01, own=-0.007, peers=49, since=45, mde=0.003, state="degrading"), boundaries={45: "another device: GPU-0 → GPU-7"},
         differences={30: [Difference(name="device.driver", a="550.54", b="560.35", matters="yes")]},
     )
 
@@ -46,7 +46,7 @@ def test_ab(golden: Golden) -> None:
     side = Summary(rounds=20, median=0.0221), Summary(rounds=20, median=0.0231)
     found = Comparison(
         case=case("command", {"argv": ["python", "decode.py"]}), a=side[0], b=side[1], a_value=0.0221, b_value=0.0221 / 0.957, ratio=0.957, low=0.944, high=0.970,
-        answer="slower", unit="s", better="lower", gate=0.01, n_a=20, n_b=20, replicates="pairs",
+        answer="slower", unit="s", better="lower", min_effect=0.01, n_a=20, n_b=20, replicates="pairs",
         reason="the whole interval is beyond the threshold of 1.0 %, at the look after 20 of 20 pairs (at most 26 were planned)",
     )
     golden("ab.txt", comparison.in_turns([found], ("python decode.py", "python decode_new.py"), 0.02, 100) + "\n")
@@ -54,7 +54,7 @@ def test_ab(golden: Golden) -> None:
 
 def test_selftest(golden: Golden) -> None:
     cases = [
-        CaseNoise(label="gemm bf16", rounds=24, between=0.004, within=0.002, drift=None, resolvable={6: 0.012, 12: 0.0075, 24: 0.005}, called=1, comparisons=12),
-        CaseNoise(label="launch single", rounds=24, between=0.03, within=0.05, drift=-0.02, resolvable={6: 0.09, 12: 0.056, 24: 0.038}, called=1, comparisons=12),
+        CaseNoise(label="gemm bf16", rounds=24, between=0.004, within=0.002, drift=None, mde={6: 0.012, 12: 0.0075, 24: 0.005}, called=1, comparisons=12),
+        CaseNoise(label="launch single", rounds=24, between=0.03, within=0.05, drift=-0.02, mde={6: 0.09, 12: 0.056, 24: 0.038}, called=1, comparisons=12),
     ]
     golden("selftest.txt", selftest.selftest(Selftest(cases=cases, called=2, comparisons=24, low=0.023, high=0.258, blocked=7, state="pass"), 100) + "\n")

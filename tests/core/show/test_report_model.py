@@ -39,7 +39,7 @@ def step() -> StepEstimate:
 
 
 def correlated() -> Correlation:
-    traffic = Gap(cause="bandwidth", basis="traffic", share=0.8, against="bound", numbers={"moved_b_s": 3.4e12})
+    traffic = Gap(cause="bandwidth", basis="traffic", share=0.8, reference_kind="bound", numbers={"moved_b_s": 3.4e12})
     known: tuple[tuple[str, float, float, dict[str, Any]], ...] = (
         ("gemm", 81.2e-6, 79.5e-6, {"differ": {"DRAM": 4e-6}}),
         ("stream", 512e-6, 640e-6, {"spent": {"DRAM": 0.9, "launch": 0.1}, "gaps": {"measured": traffic}}),
@@ -59,10 +59,10 @@ def correlated() -> Correlation:
 
 def explained(rows: list[Row], missed_s: float) -> list[Row]:
     """A case that is measured, with a limit that the model expects something of and causes that add up to what is over the bound."""
-    row = next(row for row in rows if row.verdict.state == "measured" and row.gap.against == "bound")
+    row = next(row for row in rows if row.verdict.state == "measured" and row.gap.reference_kind == "bound")
     limit = Limit(
         kind="bound", bound_s=80e-6, expected_s=120e-6, low_s=105e-6, high_s=136e-6, limiter="memory",
-        known="fitted to measurements on other machines of its architecture",
+        calibration_level="fitted to measurements on other machines of its architecture",
     )  # fmt: skip
     return [replace(row, gap=replace(row.gap, split={**SPLIT, "unexplained": missed_s}, limit=limit))]
 

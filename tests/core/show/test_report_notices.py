@@ -88,7 +88,7 @@ def test_a_wide_interval_is_noise_unless_a_notice_explains_it(triad: Row, codes:
 
 def test_a_clock_that_varied_stands_beside_the_number_in_cycles(chase: Row) -> None:
     clocks = [1.8e9, 2.0e9, 2.02e9, 2.02e9, 2.1e9, 2.4e9]
-    rounds = [Samples(case="c", device="d", round=n, seconds=[1e-9], clocks_hz=[hz]) for n, hz in enumerate(clocks)]
+    rounds = [Samples(case="c", device="d", round=n, values=[1e-9], clocks_hz=[hz]) for n, hz in enumerate(clocks)]
     seconds = [4.01 * 1000 / hz for hz in clocks]  # a call of a thousand loads
     row = made(
         chase, [4.01 / hz for hz in clocks], rounds=rounds, bound_by_clock=True, cycles=[4010.0] * 6, seconds=seconds,
@@ -102,12 +102,12 @@ def test_a_clock_that_varied_stands_beside_the_number_in_cycles(chase: Row) -> N
 
 def test_an_invalid_number_has_a_code_of_its_cause(triad: Row) -> None:
     for cause in ("wrong_result", "tampered", "timers"):
-        rounds = [Samples(case="c", device="d", round=0, status="invalid", cause=cause, reason="why", seconds=[1.0])]
+        rounds = [Samples(case="c", device="d", round=0, status="invalid", cause=cause, reason="why", values=[1.0])]
         row = made(triad, [10e9] * 6, status="invalid", reason="why", rounds=rounds)
         found = results.record(row)
         assert (found["state"], found["notice"], found["value"]) == ("invalid", cause, 10e9)
         assert not words.stands(row)
-    fast = made(triad, [10e9] * 6, gap=Gap(share=2.0, against="bound", limit_value=5e9))
+    fast = made(triad, [10e9] * 6, gap=Gap(share=2.0, reference_kind="bound", limit_value=5e9))
     assert (fast.verdict.state, notices.code(fast)) == ("invalid", "beats_bound")
 
 
@@ -159,7 +159,7 @@ def test_a_busy_machine_wants_quiet_before_more_rounds(cpu: Kept) -> None:
 
 def test_few_samples_are_counted_where_they_are_few(triad: Row) -> None:
     flag = Notice(code="few_samples", seen="2 samples in the round")
-    several = [replace(one, seconds=one.seconds[:count], notices=[flag] if count < 5 else []) for one, count in zip(triad.result.rounds, (2, 4, 9), strict=False)]
+    several = [replace(one, values=one.values[:count], notices=[flag] if count < 5 else []) for one, count in zip(triad.result.rounds, (2, 4, 9), strict=False)]
     row = replace(triad, result=replace(triad.result, rounds=several, notices=[flag]))
     (found,) = (notice for notice in notices.find([row]) if notice.code == "few_samples")
     assert found.seen == "2 to 4 samples in some rounds"
@@ -177,7 +177,7 @@ def test_the_confidence_beside_an_interval_is_explained(triad: Row) -> None:
 
 def _busy(row: Row, disturbed: float | None, steal: float | None) -> Row:
     rounds = [
-        Samples(case="c", device="d", round=n, seconds=[1.0, 1.0], disturbed=disturbed, steal=steal, replaced=[2.0], foreign={"run_delay": 1})
+        Samples(case="c", device="d", round=n, values=[1.0, 1.0], disturbed=disturbed, steal=steal, replaced=[2.0], foreign={"run_delay": 1})
         for n in range(6)
     ]
     return made(row, row.result.values, notices=[Notice(code="shared_device", seen="in 6 of 6 rounds: others ran")], rounds=rounds)

@@ -26,7 +26,7 @@ def test_a_row_per_case_in_the_plans_order(cpu: Kept) -> None:
 def test_rows_of_a_gpu_are_held_against_the_machine_table(gpu: Kept) -> None:
     rows = {row.label: row for row in tables.rows(gpu[0])}
     triad = rows["stream triad fp32 1 GiB"]
-    assert triad.gap.against == "bound"
+    assert triad.gap.reference_kind == "bound"
     assert triad.gap.share == pytest.approx(0.9, abs=0.06)  # 4.31 of 4.8 TB/s, less what the cache may hold
     assert rows["launch single"].gap.share is None
 
@@ -56,7 +56,7 @@ def test_a_workload_of_a_later_version_is_shown_by_its_time(cpu: Kept) -> None:
     later = Case(workload="teleport", params={"size": 3})
     plan = replace(cpu[0].run.plan, cases=[later])
     samples = [
-        Samples(case=later.id, device=sample.CPU.key, round=n, seconds=[1e-3, 1.1e-3, 1.2e-3], method="wall-batch") for n in range(6)
+        Samples(case=later.id, device=sample.CPU.key, round=n, values=[1e-3, 1.1e-3, 1.2e-3], method="wall-batch") for n in range(6)
     ]
     (row,) = tables.rows(changed(cpu[0], run=replace(cpu[0].run, plan=plan), samples=samples))
     assert row.summary.median == pytest.approx(1.1e-3)
@@ -73,7 +73,7 @@ def test_a_programs_own_number_is_kept_as_it_is(cpu: Kept) -> None:
 
     given = {"argv": ["./bench"], "read": "pattern", "expression": "([0-9.]+)", "unit": "frames/s", "better": "higher"}
     own = Case(workload="command", params=work.find("command").parse(given))
-    samples = [Samples(case=own.id, device=sample.CPU.key, round=n, seconds=[100.0 + n, 101.0 + n], method="program") for n in range(6)]
+    samples = [Samples(case=own.id, device=sample.CPU.key, round=n, values=[100.0 + n, 101.0 + n], method="program") for n in range(6)]
     (row,) = tables.rows(changed(cpu[0], run=replace(cpu[0].run, plan=replace(cpu[0].run.plan, cases=[own])), samples=samples))
     assert row.result.unit == "frames/s"
     assert row.summary.median == pytest.approx(103.0)

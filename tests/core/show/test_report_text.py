@@ -113,7 +113,7 @@ def test_what_was_not_run_is_one_line_and_explain_says_why(cpu: Kept) -> None:
 
 
 def test_a_runs_own_best_is_no_limit(cpu: Kept) -> None:
-    rows = [row for row in cpu[1] if row.gap.against == "ceiling"]
+    rows = [row for row in cpu[1] if row.gap.reference_kind == "ceiling"]
     printed = text.table(rows, 130)
     assert "of best" in printed
     assert not re.search("[█▓▒]", printed)

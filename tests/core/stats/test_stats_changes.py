@@ -83,8 +83,8 @@ def test_bad_times_and_options():
         ({"times": [0, 1]}, "3 values need as many times, not 2"),
         ({"times": [0, math.nan, 1]}, "time 1 is not finite"),
         ({"alpha": 0.0}, "alpha"),
-        ({"gate": -0.1}, "gate"),
-        ({"gate": math.nan}, "gate"),
+        ({"min_effect": -0.1}, "min_effect"),
+        ({"min_effect": math.nan}, "min_effect"),
         ({"boundaries": [4]}, "boundary"),
         ({"boundaries": [1.5]}, "boundary"),
     ]:
@@ -108,7 +108,7 @@ def test_two_constants_need_seven_points_each():
 def test_levels_that_are_not_positive_have_no_ratio(sign):
     x = noise("normal", 1)[0] - 100 + 50 * sign
     x[100:] -= 8
-    (found,) = changes(x, gate=0.5)
+    (found,) = changes(x, min_effect=0.5)
     assert abs(found.index - 100) <= 2
     assert math.isnan(found.ratio)
     assert math.isnan(found.low)
@@ -231,7 +231,7 @@ def test_the_gate_leaves_out_small_changes():
     x[100:] *= 1.02
     x[200:] *= 0.9
     assert len(changes(x)) == 2
-    assert [round(one.ratio, 2) for one in changes(x, gate=0.05)] == [0.9]
+    assert [round(one.ratio, 2) for one in changes(x, min_effect=0.05)] == [0.9]
 
 
 def test_a_fresh_step_is_provisional_then_confirmed():

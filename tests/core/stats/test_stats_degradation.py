@@ -144,7 +144,7 @@ def test_blocks_of_devices_and_missing_values_give_the_same_answer() -> None:
 
 def test_resolvable_is_found_four_times_in_five() -> None:
     x = noise(1500, seed=10)
-    least = float(np.median(trends(DAYS, np.exp(x)).resolvable()))
+    least = float(np.median(trends(DAYS, np.exp(x)).mde()))
     found = trends(DAYS, np.exp(x + np.log1p(-least) * MONTHS))
     assert 0.7 < np.mean(found.own.p < 0.05) < 0.92
 

@@ -26,7 +26,7 @@ def test_two_points_at_the_end_do_two_in_the_middle_do_not() -> None:
     x[28:] *= 0.92
     (found,) = excursions(x)
     assert (found.index, found.end, found.last) == (28, 30, True)
-    assert excursions(x, gate=0.1) == []
+    assert excursions(x, min_effect=0.1) == []
 
 
 @pytest.mark.slow("error rate by simulation")

@@ -172,7 +172,7 @@ def test_the_interval_holds_the_true_ratio() -> None:
 @pytest.mark.slow("error rate by simulation")
 def test_resolvable_is_found_with_80_percent_power() -> None:
     x, y = pairs(5, 1500, 16)
-    typical = np.median([ratio(np.exp(a), np.exp(b), paired=True).resolvable for a, b in zip(x[: draws(200)], y[: draws(200)], strict=True)])
+    typical = np.median([ratio(np.exp(a), np.exp(b), paired=True).mde for a, b in zip(x[: draws(200)], y[: draws(200)], strict=True)])
     found = estimate(x, y + math.log1p(float(typical)), paired=True)
     assert 0.72 <= alarms(found) <= 0.88
 
@@ -184,7 +184,7 @@ def test_resolvable_is_found_with_80_percent_power() -> None:
 def test_fewer_than_4_cannot_tell(n: int) -> None:
     for paired in (True, False):
         found = ratio([1.0] * n, [2.0] * n, paired=paired)
-        assert (found.low, found.p, found.confidence, found.resolvable) == (None, None, None, None)
+        assert (found.low, found.p, found.confidence, found.mde) == (None, None, None, None)
         assert verdict(found) == "inconclusive"
         assert f"there are {n}" in found.notices[0].text
 

@@ -69,7 +69,7 @@ def test_a_plan_stays_within_105_percent_and_saves_on_average(sd: float, differe
     assert plan.attained >= 0.8
     assert plan.looks[-1] == plan.pairs
     assert list(plan.bounds) == sorted(plan.bounds, reverse=True)
-    assert plan.gate == difference / 4
+    assert plan.min_effect == difference / 4
     assert plan.notices == ()
 
 
@@ -87,8 +87,8 @@ def test_pilot_pairs_that_stay_in_the_test_are_paid_for() -> None:
 def test_too_much_to_ask_is_refused_or_said() -> None:
     with pytest.raises(ValueError, match="ask for a larger difference"):
         design(0.5, 1e-4)
-    with pytest.raises(ValueError, match="gate"):
-        design(0.01, 0.01, gate=0.01)
+    with pytest.raises(ValueError, match="min_effect"):
+        design(0.01, 0.01, min_effect=0.01)
 
 
 @pytest.mark.parametrize(("sd", "difference", "power"), [(0.0, 0.01, 0.8), (-1, 0.01, 0.8), (math.nan, 0.01, 0.8), (0.01, 0.0, 0.8), (0.01, math.inf, 0.8), (0.01, 0.01, 1.0), (0.01, 0.01, 0.01)])
@@ -156,12 +156,12 @@ def test_after_the_last_look_there_is_an_answer_and_what_could_be_seen() -> None
     open_ = np.flatnonzero(follow(PLAN, x, y).answers == 4)[0]
     found = decide(PLAN, np.exp(x[open_]), np.exp(y[open_]))
     assert (found.answer, found.pairs, found.look) == ("inconclusive", PLAN.pairs, len(PLAN.looks))
-    assert found.resolvable == pytest.approx(0.0075, rel=0.6)
+    assert found.mde == pytest.approx(0.0075, rel=0.6)
 
 
 def test_the_gate_keeps_small_differences_back() -> None:
     x, y = pairs(8, 200, 18, 1.003, sd=0.0005)
-    strict, open_ = (follow(design(0.01, 0.01, gate=gate), x, y).answers for gate in (0.005, 0.0))
+    strict, open_ = (follow(design(0.01, 0.01, min_effect=min_effect), x, y).answers for min_effect in (0.005, 0.0))
     assert set(strict) == {3}  # significant, but below the gate and within the margin: the same
     assert 1 in set(open_)
 
@@ -171,7 +171,7 @@ def test_values_without_noise(factor: float) -> None:
     found = decide(PLAN, [2.0] * 18, [2.0 * factor] * 18)
     assert found.answer == ("same" if factor == 1 else "larger")
     assert found.ratio == pytest.approx(factor)
-    assert decide(design(0.001, 0.05, gate=0.0), [2.0] * 6, [2.2] * 6).answer == "larger"
+    assert decide(design(0.001, 0.05, min_effect=0.0), [2.0] * 6, [2.2] * 6).answer == "larger"
 
 
 @pytest.mark.slow("error rate by simulation")

@@ -144,8 +144,8 @@ class TestSummarize:
         got = summarize([10.0, 11.0, 12.0, 13.0, 14.0, 15.0], [[10.0] * 5, [11.0] * 5])
         assert (got.rounds, got.median, got.low, got.high, got.confidence) == (6, 12.5, 10.0, 15.0, 0.96875)
         assert got.half_width == pytest.approx(0.2)
-        assert got.spread == pytest.approx(1.4826 * 1.5 / 12.5)
-        assert got.within == 0.0
+        assert got.mad_between_rounds == pytest.approx(1.4826 * 1.5 / 12.5)
+        assert got.mad_within_rounds == 0.0
         assert (got.samples, got.effective, got.outliers) == (10, 2.0, 0)
         assert got.quantiles == {"p1": 10.0, "p5": 10.0, "p25": 10.0, "p50": 10.5, "p75": 11.0, "p95": 11.0, "p99": 11.0}
 
@@ -161,7 +161,7 @@ class TestSummarize:
 
     def test_one_value(self) -> None:
         got = summarize([5.0])
-        assert (got.rounds, got.median, got.low, got.half_width, got.spread, got.effective) == (1, 5.0, None, None, None, None)
+        assert (got.rounds, got.median, got.low, got.half_width, got.mad_between_rounds, got.effective) == (1, 5.0, None, None, None, None)
         assert names(got, "6 rounds needed for a 95 % interval", "there is 1", "--rounds 6")
 
     @pytest.mark.parametrize(("n", "confidence"), [(2, 0.5), (3, 0.75), (4, 0.875), (5, 0.9375)])
@@ -199,13 +199,13 @@ class TestSummarize:
 
     def test_constant(self) -> None:
         got = summarize([2.0] * 6, [[2.0] * 10] * 6)
-        assert (got.median, got.low, got.high, got.half_width, got.spread, got.within) == (2.0, 2.0, 2.0, 0.0, 0.0, 0.0)
+        assert (got.median, got.low, got.high, got.half_width, got.mad_between_rounds, got.mad_within_rounds) == (2.0, 2.0, 2.0, 0.0, 0.0, 0.0)
         assert got.effective == 6  # nothing is known of the samples inside a round
         assert got.notices == []
 
     def test_zero(self) -> None:
         got = summarize([0.0] * 6, [[0.0] * 6] * 6)
-        assert (got.median, got.half_width, got.spread, got.within) == (0.0, None, None, None)
+        assert (got.median, got.half_width, got.mad_between_rounds, got.mad_within_rounds) == (0.0, None, None, None)
         assert names(got, "median is zero", "takes longer")
 
     def test_not_finite(self) -> None:
@@ -235,10 +235,10 @@ class TestSummarize:
         rng = np.random.default_rng(3)
         centres = [10.0, 10.5, 11.0, 10.1, 10.9, 10.3]
         got = summarize(centres, [(c + rng.normal(size=50) * 0.01).tolist() for c in centres])
-        assert got.spread is not None
-        assert got.within is not None
-        assert got.within == pytest.approx(0.001, rel=0.3)
-        assert got.spread > 10 * got.within
+        assert got.mad_between_rounds is not None
+        assert got.mad_within_rounds is not None
+        assert got.mad_within_rounds == pytest.approx(0.001, rel=0.3)
+        assert got.mad_between_rounds > 10 * got.mad_within_rounds
         assert names(got, "rounds differ by", "raise --rounds")
 
     def test_one_outlier_in_twenty_is_not_many(self) -> None:
@@ -268,7 +268,7 @@ class TestSummarize:
         samples = [(10 + rng.normal(size=100) * 0.05).tolist() for _ in range(6)]
         got = summarize([float(np.median(one)) for one in samples], samples)
         assert got.notices == []
-        assert got.within == pytest.approx(0.005, rel=0.2)
+        assert got.mad_within_rounds == pytest.approx(0.005, rel=0.2)
         assert got.half_width is not None
         assert got.half_width < 0.005
 
@@ -281,7 +281,7 @@ PLAIN = st.floats(1e-6, 1e6)
 @given(st.lists(NUMBERS, max_size=12), st.lists(st.lists(NUMBERS, max_size=8), max_size=4))
 def test_every_input_gives_a_summary_of_finite_numbers_in_order(values: list[float], samples: list[list[float]]) -> None:
     got = summarize(values, samples)
-    flat = [got.median, got.low, got.high, got.confidence, got.half_width, got.spread, got.within, got.effective, *got.quantiles.values()]
+    flat = [got.median, got.low, got.high, got.confidence, got.half_width, got.mad_between_rounds, got.mad_within_rounds, got.effective, *got.quantiles.values()]
     assert all(number is None or math.isfinite(number) for number in flat)
     if got.low is not None and got.median is not None and got.high is not None:
         assert got.low <= got.median <= got.high
@@ -300,5 +300,5 @@ def test_the_unit_and_the_order_do_not_matter(values: list[float], scale: float,
     assert a.median is not None
     assert b.median == pytest.approx(a.median * scale)
     assert b.half_width == pytest.approx(a.half_width)
-    assert b.spread == pytest.approx(a.spread, abs=1e-9)
+    assert b.mad_between_rounds == pytest.approx(a.mad_between_rounds, abs=1e-9)
     assert b.confidence == a.confidence

@@ -33,4 +33,4 @@ def make_run(id: str = "20261121T101500-aaaaaa", **changes: Any) -> RunRecord:
 
 
 def make_samples(round: int = 0, case: Case = CASES[0], **changes: Any) -> Samples:
-    return Samples(**{"case": case.id, "device": DEVICE.key, "round": round, "seconds": [1e-3, 2e-3, 3e-3], **changes})
+    return Samples(**{"case": case.id, "device": DEVICE.key, "round": round, "values": [1e-3, 2e-3, 3e-3], **changes})

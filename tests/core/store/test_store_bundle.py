@@ -140,7 +140,7 @@ def test_torn_readings_lose_nothing_before_them(kept: Keep) -> None:
 def test_a_broken_line_in_the_middle_is_named_by_number(kept: Keep) -> None:
     path = kept(rounds=2).path / "samples.jsonl"
     rows = path.read_bytes().splitlines(keepends=True)
-    for bad in (b'{"case": ', b'{"case": 1}', b'{"case":"a","device":"b","round":0,"seconds":[null]}', b"\xff\xfe", b"[" * 5000):
+    for bad in (b'{"case": ', b'{"case": 1}', b'{"case":"a","device":"b","round":0,"values":[null]}', b"\xff\xfe", b"[" * 5000):
         path.write_bytes(rows[0] + bad + b"\n" + b"".join(rows[1:]))
         with pytest.raises(SchemaError, match=r"samples\.jsonl:2: .*remove that line to read the rest"):
             load(path.parent)
@@ -166,7 +166,7 @@ def test_of_lines_that_repeat_a_case_and_round_the_first_counts(kept: Keep) -> N
     whole = kept()
     path = whole.path / "samples.jsonl"
     first = whole.samples[0]
-    path.write_bytes(path.read_bytes() + lines.line(msgspec.structs.replace(first, seconds=[9.0])))
+    path.write_bytes(path.read_bytes() + lines.line(msgspec.structs.replace(first, values=[9.0])))
     read = load(whole.path)
     assert read.samples == whole.samples
     assert "1 lines repeat" in read.notices[0].text
@@ -359,14 +359,14 @@ def test_an_error_while_finishing_names_the_file(kept: Keep, monkeypatch: pytest
 
 def test_numbers_that_json_has_not_become_an_error_that_says_so(tmp_path: Path) -> None:
     writer = Writer.create(make_run(), tmp_path)
-    writer.append(make_samples(0, seconds=[1.0, math.nan, 3.0], metrics={"a": math.inf, "b": 2.0}))
+    writer.append(make_samples(0, values=[1.0, math.nan, 3.0], metrics={"a": math.inf, "b": 2.0}))
     writer.append(make_samples(1, wall_ratio=math.nan))
     writer.append(make_samples(2, reason="half \ud800"))
     writer.readings([Readings(sensor="power_w", device="d", times_s=[1.0, math.nan, 3.0], values=[10.0, 20.0, math.inf])])
     read = load(writer.path)
     assert read.samples[0].status == "error"
-    assert read.samples[0].reason == "numbers that are not finite, left out of seconds, metrics"
-    assert (read.samples[0].seconds, read.samples[0].metrics) == ([1.0, 3.0], {"b": 2.0})
+    assert read.samples[0].reason == "numbers that are not finite, left out of values, metrics"
+    assert (read.samples[0].values, read.samples[0].metrics) == ([1.0, 3.0], {"b": 2.0})
     assert (read.samples[1].status, read.samples[1].wall_ratio) == ("measured", None)
     assert (read.samples[2].status, read.samples[2].reason) == ("measured", "half ?")
     assert (read.readings[0].times_s, read.readings[0].values) == ([1.0, 3.0], [10.0, None])
@@ -380,7 +380,7 @@ def test_a_label_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 any_samples = st.builds(
-    Samples, case=st.text(max_size=8), device=st.text(max_size=8), round=st.integers(0, 99), seconds=st.lists(numbers, max_size=5),
+    Samples, case=st.text(max_size=8), device=st.text(max_size=8), round=st.integers(0, 99), values=st.lists(numbers, max_size=5),
     reason=st.text(st.characters(exclude_categories=()), max_size=8), clocks_hz=st.lists(numbers, max_size=3), overhead_s=numbers,
     metrics=st.dictionaries(st.text(max_size=3), numbers, max_size=3), autocorrelation=st.none() | numbers,
 )
@@ -395,8 +395,8 @@ def test_any_samples_are_a_line_that_reads_back_and_a_cut_loses_only_the_last(gi
     whole = lines.read(text, Samples, "x")
     assert len(whole.records) == len(given)
     for before, after in zip(given, whole.records, strict=True):
-        assert after.seconds == [s for s in before.seconds if math.isfinite(s)]
-        if before.seconds != after.seconds:
+        assert after.values == [s for s in before.values if math.isfinite(s)]
+        if before.values != after.values:
             assert after.status == "error"
     cut = data.draw(st.integers(len(text) - len(written[-1]), len(text))) if written else 0
     assert lines.read(text[:cut], Samples, "x").records == whole.records[: len(given) - (cut < len(text) - 1 and bool(written))]

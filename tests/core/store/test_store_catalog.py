@@ -45,28 +45,28 @@ def test_find_by_each_filter(three: Path) -> None:
     assert ids(three, prefix="20261120t") == ["bbbbbb"]
     assert ids(three, prefix="2026112") == ["bbbbbb", "cccccc"]
     assert ids(three, prefix="%") == []
-    assert ids(three, marks={"cluster": "B"}) == ["bbbbbb", "cccccc"]
-    assert ids(three, marks={"cluster": "B", "node": "7"}) == ["bbbbbb"]
-    assert ids(three, marks={"cluster": "B"}, newest=1) == ["cccccc"]
-    assert ids(three, marks={"workload": "gemm", "cluster": "A"}) == ["aaaaaa"]
+    assert ids(three, tags={"cluster": "B"}) == ["bbbbbb", "cccccc"]
+    assert ids(three, tags={"cluster": "B", "node": "7"}) == ["bbbbbb"]
+    assert ids(three, tags={"cluster": "B"}, newest=1) == ["cccccc"]
+    assert ids(three, tags={"workload": "gemm", "cluster": "A"}) == ["aaaaaa"]
     for name, value in {"host": "node7", "device": "GPU-1111", "machine": "h200-sxm", "target": "simulated", "plan": "two"}.items():
-        assert ids(three, marks={name: value}) == ["aaaaaa", "bbbbbb", "cccccc"]
-        assert ids(three, marks={name: "other"}) == []
+        assert ids(three, tags={name: value}) == ["aaaaaa", "bbbbbb", "cccccc"]
+        assert ids(three, tags={name: "other"}) == []
     assert ids(three, since_s=1795169700.0) == ["bbbbbb", "cccccc"]
     assert ids(three, until_s=1795169700.0) == ["aaaaaa"]
 
 
 def test_runs_that_come_change_and_go_are_noticed(three: Path, kept: Keep) -> None:
-    assert ids(three, marks={"cluster": "C"}) == []
+    assert ids(three, tags={"cluster": "C"}) == []
     fourth = kept("20261122T101500-dddddd", began="2026-11-22T10:15:00+00:00", labels={"cluster": "C"})
-    assert ids(three, marks={"cluster": "C"}) == ["dddddd"]
+    assert ids(three, tags={"cluster": "C"}) == ["dddddd"]
     Writer.resume(fourth.path).finish(msgspec.structs.replace(fourth.run, labels={"cluster": "D"}))
-    assert ids(three, marks={"cluster": "C"}) == []
-    assert ids(three, marks={"cluster": "D"}) == ["dddddd"]
+    assert ids(three, tags={"cluster": "C"}) == []
+    assert ids(three, tags={"cluster": "D"}) == ["dddddd"]
     shutil.rmtree(fourth.path)
     assert ids(three) == ["aaaaaa", "bbbbbb", "cccccc"]
     with closing(Catalog(three)) as opened:
-        assert "D" not in opened.marks()["cluster"]
+        assert "D" not in opened.tags()["cluster"]
 
 
 def test_what_is_no_run_is_passed_over_and_what_is_broken_is_said(three: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -93,7 +93,7 @@ def test_add_and_remove(three: Path, kept: Keep, tmp_path: Path) -> None:
         assert rows(three, "SELECT count(*) FROM runs") == [(4,)]
         opened.remove(extra.run.id)
         assert rows(three, "SELECT count(*) FROM runs") == [(3,)]
-        assert rows(three, "SELECT count(*) FROM marks WHERE folder LIKE '%eeeeee'") == [(0,)]
+        assert rows(three, "SELECT count(*) FROM tags WHERE folder LIKE '%eeeeee'") == [(0,)]
         assert len(opened.find()) == 4
         with pytest.raises(InputError, match="copy it there"):
             opened.add(Bundle(make_run(), tmp_path / "elsewhere"))
@@ -153,7 +153,7 @@ def test_a_newer_catalog_is_left_alone_and_every_run_is_found(three: Path, caplo
         db.execute(f"PRAGMA user_version = {catalog.VERSION + 1}")
         db.execute("DELETE FROM runs")
         db.commit()
-    assert ids(three, marks={"cluster": "B"}) == ["bbbbbb", "cccccc"]
+    assert ids(three, tags={"cluster": "B"}) == ["bbbbbb", "cccccc"]
     assert f"of version {catalog.VERSION + 1}, made by a newer Hotlap" in caplog.text
     assert rows(three, "SELECT count(*) FROM runs") == [(0,)]
     assert not list(three.glob("*.aside"))
@@ -162,11 +162,11 @@ def test_a_newer_catalog_is_left_alone_and_every_run_is_found(three: Path, caplo
 def test_an_older_catalog_is_made_anew_in_place(three: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert len(ids(three)) == 3
     with closing(sqlite3.connect(three / catalog.NAME)) as db:
-        db.execute("DROP TABLE marks")
+        db.execute("DROP TABLE tags")
         db.execute("ALTER TABLE runs DROP COLUMN stamp")
         db.execute("PRAGMA user_version = 0")
         db.commit()
-    assert ids(three, marks={"cluster": "B"}) == ["bbbbbb", "cccccc"]
+    assert ids(three, tags={"cluster": "B"}) == ["bbbbbb", "cccccc"]
     assert caplog.text == ""
 
 
@@ -207,7 +207,7 @@ for number in range(8):
     writer.finish(run)
     with closing(catalog.Catalog(home)) as opened:
         opened.add(load(writer.path))
-        assert [e.id for e in opened.find(marks={"who": who}, newest=1)] == [run.id]
+        assert [e.id for e in opened.find(tags={"who": who}, newest=1)] == [run.id]
 """
 
 

@@ -33,7 +33,7 @@ def write_forever(number, acknowledge):
     os.write(acknowledge, struct.pack("i", 0))
     for line in range(10**9):
         seconds = [1e-3 + line * 1e-9] * (1, 40, 3000)[line % 3]  # short lines, and some of many pages
-        writer.append(make_samples(line, seconds=seconds))
+        writer.append(make_samples(line, values=seconds))
         os.write(acknowledge, struct.pack("i", line + 1))
         if line % 5 == 0:
             writer.readings([Readings(sensor="power_w", device="d", times_s=[1.0] * 50, values=[300.0] * 50, round=line)])
@@ -104,7 +104,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
 kept, said = 0, []
 for round in range(100):
     try:
-        writer.append(make_samples(round, seconds=[0.001] * 100))
+        writer.append(make_samples(round, values=[0.001] * 100))
         kept += 1
     except MachineError as error:
         said.append(str(error))
@@ -153,7 +153,7 @@ def until_full(write: Callable[[int], object]) -> str:
 @pytest.mark.skipif(sys.platform != "linux", reason="mounts a tmpfs")
 def test_a_full_disk_keeps_what_was_written_and_lets_the_run_go_on(small_disk: Path) -> None:
     writer = Writer.create(make_run(), small_disk)
-    said = until_full(lambda n: writer.append(make_samples(n, seconds=[0.001] * 500)))
+    said = until_full(lambda n: writer.append(make_samples(n, values=[0.001] * 500)))
     assert "No space left on device" in said
     assert f"{writer.kept} lines of samples are kept in {writer.path}" in said
     kept = load(writer.path)

@@ -21,7 +21,7 @@ def folded(case: Case, *rounds: dict[str, Any]) -> Result:
 
 
 def test_bandwidth_is_bytes_over_the_median_of_each_round() -> None:
-    result = folded(COPY, {"seconds": [1e-3, 9.0, 2e-3]}, {"seconds": [4e-3, 4e-3]})
+    result = folded(COPY, {"values": [1e-3, 9.0, 2e-3]}, {"values": [4e-3, 4e-3]})
     assert result.values == pytest.approx([2**20 / 2e-3, 2**20 / 4e-3])  # half is read, half is written
     assert result.seconds == [2e-3, 4e-3]
     assert (result.metric, result.unit, result.better, result.status, result.reason) == ("bandwidth", "B/s", "higher", "measured", "")
@@ -29,19 +29,19 @@ def test_bandwidth_is_bytes_over_the_median_of_each_round() -> None:
 
 
 def test_a_bad_round_is_left_out_of_more_good_ones_than_the_fewest() -> None:
-    result = folded(COPY, *[{"seconds": [1e-3]}] * 8, {"seconds": [1e-3], "disturbed": 0.9})
+    result = folded(COPY, *[{"values": [1e-3]}] * 8, {"values": [1e-3], "disturbed": 0.9})
     assert (len(result.values), result.left_out) == (8, [8])
 
 
 def test_shares_of_a_flag_are_averaged_over_all_rounds() -> None:
-    first = {"seconds": [1e-3], "notices": [Notice(code="throttled", seen="heat", shares={"heat": 0.75})]}
-    second = {"seconds": [1e-3], "notices": [Notice(code="throttled", seen="heat", shares={"heat": 0.5})]}
-    result = folded(COPY, first, second, {"seconds": [1e-3]}, {"seconds": [1e-3]})
+    first = {"values": [1e-3], "notices": [Notice(code="throttled", seen="heat", shares={"heat": 0.75})]}
+    second = {"values": [1e-3], "notices": [Notice(code="throttled", seen="heat", shares={"heat": 0.5})]}
+    result = folded(COPY, first, second, {"values": [1e-3]}, {"values": [1e-3]})
     assert [notice.shares for notice in result.notices if notice.code == "throttled"] == [{"heat": 1.25 / 4}]
 
 
 def test_compute_counts_what_was_really_done() -> None:
-    result = folded(GEMM, {"seconds": [1e-3]}, {"seconds": [1e-3], "metrics": {"operations": 3e9}})
+    result = folded(GEMM, {"values": [1e-3]}, {"values": [1e-3], "metrics": {"operations": 3e9}})
     assert result.values == pytest.approx([2 * 512**3 / 1e-3, 3e12])
     assert (result.metric, result.unit) == ("compute", "FLOP/s")
 
@@ -53,23 +53,23 @@ def test_integers_are_not_floating_point() -> None:
 
 
 def test_latency_is_time_per_step_and_operations_do_not_touch_it() -> None:
-    result = folded(plan.case("barrier", {"repeats": 100}), {"seconds": [1e-3], "metrics": {"operations": 7.0}})
+    result = folded(plan.case("barrier", {"repeats": 100}), {"values": [1e-3], "metrics": {"operations": 7.0}})
     assert result.values == pytest.approx([1e-5])
     assert (result.unit, result.better) == ("s", "lower")
 
 
 def test_a_program_speaks_for_itself() -> None:
     given = {"argv": ["x"], "read": "pattern", "expression": "(.*)", "unit": "tokens/s", "better": "higher", "scale": 1000.0}
-    result = folded(plan.case("command", given), {"seconds": [5.0, 7.0, 6.0]}, {"seconds": [-1.0, 0.0]})
+    result = folded(plan.case("command", given), {"values": [5.0, 7.0, 6.0]}, {"values": [-1.0, 0.0]})
     assert result.values == [6.0, -0.5]  # as kept: scaled already, and of any sign
     assert result.seconds == []
     assert (result.metric, result.unit, result.better, result.status) == ("own", "tokens/s", "higher", "measured")
 
 
 def test_a_programs_wall_time_is_scaled_here() -> None:
-    plain = folded(plan.case("command", {"argv": ["x"]}), {"seconds": [2.0]})
+    plain = folded(plan.case("command", {"argv": ["x"]}), {"values": [2.0]})
     assert (plain.values, plain.seconds, plain.metric, plain.unit, plain.better) == ([2.0], [2.0], "time", "s", "lower")
-    scaled = folded(plan.case("command", {"argv": ["x"], "unit": "ms per item", "scale": 10.0}), {"seconds": [2.0]})
+    scaled = folded(plan.case("command", {"argv": ["x"], "unit": "ms per item", "scale": 10.0}), {"values": [2.0]})
     assert (scaled.values, scaled.seconds, scaled.metric) == ([20.0], [2.0], "own")
 
 
@@ -97,8 +97,8 @@ def test_nothing_measured_is_never_measured() -> None:
     assert fold(COPY, [], "simulated", "GPU-1111").status == "not_run"
     assert fold(COPY, [], "simulated", "GPU-1111").reason == "no round of it was measured"
     assert fold(COPY, [], "simulated", "GPU-1111").device == "GPU-1111"
-    assert folded(COPY, {"seconds": []}).status == "error"
-    assert folded(COPY, {"seconds": []}).reason == "no sample was kept"
+    assert folded(COPY, {"values": []}).status == "error"
+    assert folded(COPY, {"values": []}).reason == "no sample was kept"
 
 
 def test_a_wrong_answer_in_any_round_disproves_the_case_and_the_number_stays() -> None:
@@ -122,8 +122,8 @@ def test_timers_disprove_a_case_where_they_disagree_in_most_rounds(bad: int, sta
 
 def test_rounds_that_gave_nothing_do_not_count_against_the_timers() -> None:
     apart = {"status": "invalid", "cause": "timers", "reason": "apart"}
-    assert folded(COPY, apart, {}, {"status": "error", "seconds": []}).status == "measured"
-    assert folded(COPY, apart, apart, {}, {"status": "error", "seconds": []}).status == "invalid"
+    assert folded(COPY, apart, {}, {"status": "error", "values": []}).status == "measured"
+    assert folded(COPY, apart, apart, {}, {"status": "error", "values": []}).status == "invalid"
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_which_rounds_are_bad(given: dict[str, Any], why: str) -> None:
 
 
 def test_disturbed_rounds_are_left_out_where_three_good_ones_are_there() -> None:
-    disturbed, fast = {"disturbed": 0.5, "seconds": [8e-3]}, {"seconds": [1e-3]}
-    result = folded(COPY, fast, disturbed, fast, {"steal": 0.2, "seconds": [9e-3]}, fast)
+    disturbed, fast = {"disturbed": 0.5, "values": [8e-3]}, {"values": [1e-3]}
+    result = folded(COPY, fast, disturbed, fast, {"steal": 0.2, "values": [9e-3]}, fast)
     assert (result.seconds, result.left_out) == ([1e-3] * 3, [1, 3])
     assert result.reason == "2 of 5 rounds are left out: others ran meanwhile, the hypervisor took the processors"
     few = folded(COPY, fast, disturbed, fast, disturbed)
@@ -151,19 +151,19 @@ def test_disturbed_rounds_are_left_out_where_three_good_ones_are_there() -> None
 
 def test_a_call_that_takes_less_than_timing_it_is_at_most_so_long() -> None:
     """10 calls in a sample; the longest sample took 3 ms after 1 ms for timing was subtracted, and the timer's step is 0.5 ms."""
-    short = {"seconds": [0.0, 0.0, 3e-4], "calls": 10, "overhead_s": 1e-3, "resolution_s": 5e-4}
+    short = {"values": [0.0, 0.0, 3e-4], "calls": 10, "overhead_s": 1e-3, "resolution_s": 5e-4}
     result = folded(COPY, {}, short)
     assert (result.too_short, result.status) == (True, "measured")
     assert result.seconds == pytest.approx([2e-3, 4.5e-4])
     assert result.values == pytest.approx([2**20 / 2e-3, 2**20 / 4.5e-4])
-    assert not folded(COPY, {}, {"seconds": [0.0, 1e-3, 1e-3]}).too_short
+    assert not folded(COPY, {}, {"values": [0.0, 1e-3, 1e-3]}).too_short
     own = plan.case("command", {"argv": ["x"], "read": "pattern", "expression": "(.*)", "unit": "tokens/s"})
-    assert not folded(own, {"seconds": [-1.0]}).too_short
+    assert not folded(own, {"values": [-1.0]}).too_short
 
 
 def test_work_bound_by_the_clock_is_given_in_cycles() -> None:
     fma = plan.case("fma", {"dtype": "fp32"})
-    result = folded(fma, {"seconds": [1e-3], "clocks_hz": [1e9, 3e9]}, {"seconds": [2e-3], "clocks_hz": [1e9]})
+    result = folded(fma, {"values": [1e-3], "clocks_hz": [1e9, 3e9]}, {"values": [2e-3], "clocks_hz": [1e9]})
     assert (result.cycles, result.bound_by_clock) == ([pytest.approx(2e6), pytest.approx(2e6)], True)
     assert folded(fma, {"clocks_hz": [1e9]}, {}).cycles == []
     assert folded(fma, {}).cycles == []
@@ -210,7 +210,7 @@ def test_chance_shows_a_flag_in_1_percent_of_cases_at_most(rounds: int, name: st
 
 
 def test_a_drift_between_rounds_is_shown_in_place_of_those_within() -> None:
-    rising = [{"seconds": [(1 + n / 10) * 1e-3], "notices": [Notice(code="drift", seen="x")]} for n in range(8)]
+    rising = [{"values": [(1 + n / 10) * 1e-3], "notices": [Notice(code="drift", seen="x")]} for n in range(8)]
     flags = folded(plan.case("barrier", {"repeats": 100}), *rising).notices
     assert flags == [Notice(code="drift", seen="+51.9% from the first round to the last")]
 
@@ -218,7 +218,7 @@ def test_a_drift_between_rounds_is_shown_in_place_of_those_within() -> None:
 def test_notices_are_of_the_rounds_that_are_used() -> None:
     noisy = {"disturbed": 0.5, "notices": [Notice(code="shared_device", seen="x")]}
     assert folded(COPY, {}, {}, {}, noisy).notices == []
-    assert folded(COPY, {"status": "error", "seconds": [], "notices": [Notice(code="own")]}).notices == [Notice(code="own")]
+    assert folded(COPY, {"status": "error", "values": [], "notices": [Notice(code="own")]}).notices == [Notice(code="own")]
 
 
 def test_checks_are_collected_in_order_of_rounds() -> None:
@@ -231,6 +231,6 @@ def test_checks_are_collected_in_order_of_rounds() -> None:
 
 def test_a_workload_of_a_later_version_is_shown_by_its_time() -> None:
     for case in (Case(workload="transmogrify"), Case(workload="stream", params={"op": "quadruple"})):
-        result = folded(case, {"seconds": [2.0]})
+        result = folded(case, {"values": [2.0]})
         assert (result.status, result.values, result.metric, result.unit) == ("measured", [2.0], "time", "s")
         assert "does not know the workload" in result.reason

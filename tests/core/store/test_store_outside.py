@@ -71,7 +71,7 @@ def test_the_table_of_get_stats_has_a_run_for_each_configuration(tmp_path: Path)
 def test_cycles_become_seconds_and_launches_of_a_kernel_one_case(tmp_path: Path) -> None:
     found = outside.bring_in(LOG, outside.ImportOptions(), tmp_path)
     run = bundle.load(paths.runs(tmp_path) / found.added[0])
-    assert [one.seconds for one in run.samples] == [pytest.approx([1e-4, 142 / 1.41e6]), pytest.approx([2e-4])]
+    assert [one.values for one in run.samples] == [pytest.approx([1e-4, 142 / 1.41e6]), pytest.approx([2e-4])]
     assert (found.launches, found.broken, found.others) == (3, 1, ["copy_kernel", "ampere_bf16_gemm_128x128"])
     assert outside.bring_in(LOG, outside.ImportOptions(), tmp_path).present == found.added  # twice adds nothing
 

@@ -42,7 +42,7 @@ def results(home: Path) -> dict[tuple[str, str], Result]:
 
 def kept(home: Path) -> dict[str, list[list[float]]]:
     """Samples by round of each case, by label."""
-    return {label: [one.seconds for one in result.rounds if one.seconds] for (_, label), result in results(home).items()}
+    return {label: [one.values for one in result.rounds if one.values] for (_, label), result in results(home).items()}
 
 
 EXPECTED: dict[str, dict[str, list[list[float]]]] = {
@@ -67,7 +67,7 @@ def test_a_file_is_recognised_and_its_samples_are_kept_by_process(tmp_path: Path
     given = path.rename(path.with_name("x.bin")) if name not in ("asv", "criterion") else path
     assert main(["import", str(given)]) == 0
     assert capsys.readouterr().out.startswith(f"{name}: ")
-    found = kept(home) if name != "nvbench" else {k: v for k, v in kept(home).items() if v} or {"copy n=1": [r.seconds for x in results(home).values() for r in x.rounds if r.seconds]}
+    found = kept(home) if name != "nvbench" else {k: v for k, v in kept(home).items() if v} or {"copy n=1": [r.values for x in results(home).values() for r in x.rounds if r.values]}
     assert found.keys() == EXPECTED[name].keys()
     for label, rounds in EXPECTED[name].items():
         assert [pytest.approx(one, rel=1e-14) for one in rounds] == found[label]
@@ -127,7 +127,7 @@ def test_of_nvbench_every_sample_where_it_was_kept(tmp_path: Path, home: Path) -
     (tmp_path / "n.json-bin" / "0.bin").write_bytes(struct.pack("<3f", 1.0, 2.0, 4.0))
     (tmp_path / "n.json").write_text(json.dumps(document))
     assert main(["import", str(tmp_path / "n.json")]) == 0
-    assert [one.seconds for r in results(home).values() for one in r.rounds if one.seconds] == [[1.0, 2.0, 4.0]]
+    assert [one.values for r in results(home).values() for one in r.rounds if one.values] == [[1.0, 2.0, 4.0]]
     (tmp_path / "n.json-bin" / "0.bin").write_bytes(b"\0" * 11)
     assert main(["import", str(tmp_path / "n.json")]) == 2
 
@@ -175,7 +175,7 @@ def test_every_format_names_its_origin_and_two_claims_are_refused(tmp_path: Path
 def test_the_statistic_of_each_recorded_file_is_that_of_what_is_kept(home: Path) -> None:
     for name in ("hyperfine.json", "pytest_benchmark.json", "google_benchmark.json", "asv", "pts_composite.xml"):
         assert main(["import", str(SHARED / name)]) == 0
-    samples = {str(r.case.params["name"]): [v for one in r.rounds for v in one.seconds] for r in results(home).values()}
+    samples = {str(r.case.params["name"]): [v for one in r.rounds for v in one.values] for r in results(home).values()}
     for result in json.loads((SHARED / "hyperfine.json").read_text())["results"]:
         own = samples[result["command"]]
         assert (statistics.mean(own), statistics.median(own)) == (pytest.approx(result["mean"]), pytest.approx(result["median"]))
@@ -187,7 +187,7 @@ def test_the_statistic_of_each_recorded_file_is_that_of_what_is_kept(home: Path)
         if row.get("aggregate_name") in ("mean", "median"):
             own = samples[row["run_name"]]
             assert getattr(statistics, row["aggregate_name"])(own) == pytest.approx(row["real_time"] * scale[row["time_unit"]])
-    by_label = {label: [v for one in r.rounds for v in one.seconds] for (_, label), r in results(home).items()}
+    by_label = {label: [v for one in r.rounds for v in one.values] for (_, label), r in results(home).items()}
     printed = {"n=100 kind='a'": 10.7e-6, "n=100 kind='b'": 7.03e-6, "n=1000 kind='a'": 36.1e-6, "n=1000 kind='b'": 28.0e-6}
     assert {k: statistics.median(by_label[f"b.Suite.time_sum {k}"]) for k in printed} == pytest.approx(printed, rel=5e-3)
     assert statistics.mean(samples["Own sample Size: 64"]) == pytest.approx(0.205e9, abs=5e5)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hotlap import cli
-from hotlap.core.record import Notice, Stop
+from hotlap.core.record import Notice, Stop, Turns
 from hotlap.core.store import bundle, upgrade
 
 BEFORE = Path(__file__).parents[2] / "before" / "bundles"
@@ -96,6 +96,22 @@ def test_flags_become_notices_and_lines_of_both_schemas_stand_in_one_file() -> N
     found = upgrade.samples(LINE % (b"", flags) + LINE % (b"", today) + b'{"case', "samples.jsonl")
     assert [one.notices for one in found.records] == [[Notice("throttled", "heat", shares={"heat": 0.5})], [Notice("drift", "+2 %")]]
     assert found.torn == b'{"case'
+
+
+def test_keys_of_samples_of_schema_1_are_read() -> None:
+    (line,) = upgrade.samples(LINE % (b"", b',"dropped":3,"steady":false,"metrics":{"seconds":2.0}'), "samples.jsonl").records
+    assert (line.values, line.unit, line.warmup_samples, line.steady_state_found) == ([1.0], "s", 3, False)
+    assert line.metrics == {"seconds": 2.0}
+    (own,) = upgrade.samples(LINE % (b"", b',"method":"program","variant":"pattern"'), "samples.jsonl").records
+    assert (own.values, own.unit) == ([1.0], "")
+    (today,) = upgrade.samples(b'{"case":"c","device":"d","round":0,"values":[1.0],"unit":"B/s","metrics":{"seconds":2.0}}\n', "x").records
+    assert (today.values, today.unit) == ([1.0], "B/s")
+
+
+def test_the_smallest_change_to_report_of_turns_is_read() -> None:
+    turns = {"id": "r", "side": "A", "difference": 0.02, "gate": 0.005, "most": 9}
+    found = upgrade.run({"turns": turns, "plan": {}}, 1)["turns"]
+    assert msgspec.convert(found, Turns).min_effect == 0.005
 
 
 @pytest.mark.parametrize(("reason", "more", "status"), [

@@ -38,7 +38,7 @@ def noisy(level: float, sd: float, seed: int) -> arms.Arm:
     rng, device = np.random.default_rng(seed), Device(target="host", index=0, name="x", kind="cpu")
 
     def once(number: int) -> list[Samples]:
-        return [Samples(case=made.id, device=device.key, round=number, seconds=[level * float(np.exp(rng.normal(0, sd)))], method="program")]
+        return [Samples(case=made.id, device=device.key, round=number, values=[level * float(np.exp(rng.normal(0, sd)))], method="program")]
 
     return arms.Arm("x", Plan(name="ab", cases=[made]), device, "host", once)
 
@@ -117,7 +117,7 @@ def test_plans_are_measured_round_by_round(home: Path, capsys: pytest.CaptureFix
     ("words", "message"),
     [
         (["", "true"], "empty command"), (["echo 'x", "true"], "no command line"), (["true", "true", "--better", "lower"], "of --metric"),
-        (["true", "true", "--metric", "/x"], "which way"), (["true", "true", "--resolve", "0"], "--resolve"), (["true", "true", "--resolve", "5 %", "--gate", "9 %"], "--gate"),
+        (["true", "true", "--metric", "/x"], "which way"), (["true", "true", "--resolve", "0"], "--resolve"), (["true", "true", "--resolve", "5 %", "--min-effect", "9 %"], "--min-effect"),
         (["true", "true", "--pairs", "3"], "at least 10"), (["true", "true", "--target", "opencl"], "for plans"), (["quick", "quick", "--timeout", "1 s"], "says itself"),
     ],
 )
@@ -206,7 +206,7 @@ def test_sides_of_different_size_are_refused(home: Path) -> None:
 def test_slower_needs_the_whole_interval_beyond_the_threshold(home: Path) -> None:
     """A true 3 % and a threshold of 2 %: the ratio lies beyond it long before its interval does."""
     for seed in range(6):
-        done = ab.ab(noisy(1.0, 0.02, 2 * seed), noisy(1.03, 0.02, 2 * seed + 1), ab.AbOptions(difference=0.04, gate=0.02), home)
+        done = ab.ab(noisy(1.0, 0.02, 2 * seed), noisy(1.03, 0.02, 2 * seed + 1), ab.AbOptions(difference=0.04, min_effect=0.02), home)
         one = comparison(done)
         assert one.low is not None
         assert one.high is not None
@@ -217,7 +217,7 @@ def test_slower_needs_the_whole_interval_beyond_the_threshold(home: Path) -> Non
 
 
 def test_the_plan_has_the_power_to_clear_the_threshold(home: Path) -> None:
-    answers = [answer(noisy(1.0, 0.01, 2 * n), noisy(1.02, 0.01, 2 * n + 1), home, difference=0.02, gate=0.005)[0] for n in range(40)]
+    answers = [answer(noisy(1.0, 0.01, 2 * n), noisy(1.02, 0.01, 2 * n + 1), home, difference=0.02, min_effect=0.005)[0] for n in range(40)]
     assert answers.count("slower") >= 26  # 80 % planned; 26 of 40 or more happen in 99 %
     assert answers.count("faster") == 0
 
@@ -245,7 +245,7 @@ def test_the_budget_holds_the_plan(turn_s: float, pairs: int, answers: str, home
 
         return arms.Arm(arm.text, arm.plan, arm.device, arm.target, once)
 
-    options = ab.AbOptions(difference=0.1, gate=0.05, budget_s=30.0)
+    options = ab.AbOptions(difference=0.1, min_effect=0.05, budget_s=30.0)
     done = ab.ab(timed(noisy(1.0, 0.06, 1)), timed(noisy(1.2, 0.06, 2)), options, home)
     one = comparison(done)
     assert clock.at <= 30.0
@@ -267,7 +267,7 @@ def test_compare_says_what_ab_said(home: Path, capsys: pytest.CaptureFixture[str
     assert again["cases"][0]["answer"] == "faster"
     assert main(["compare", *reversed(first["runs"])]) == 1  # A against B is slower
     assert "one after the other" not in capsys.readouterr().out
-    assert main(["compare", *first["runs"], "--gate", "50 %"]) == 3
+    assert main(["compare", *first["runs"], "--min-effect", "50 %"]) == 3
 
 
 def test_a_row_of_ab_can_be_checked_by_hand(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -280,7 +280,7 @@ def test_a_row_of_ab_can_be_checked_by_hand(home: Path, capsys: pytest.CaptureFi
 
         def once(number: int) -> list[Samples]:
             level = 0.26 * (1.3 if number > 6 else 1.0) * float(np.exp(rng.normal(0, 0.01)))
-            return [Samples(case=case.id, device=device.key, round=number, seconds=[factor * level], method="program")]
+            return [Samples(case=case.id, device=device.key, round=number, values=[factor * level], method="program")]
 
         return arms.Arm("x", Plan(name="ab", cases=[case]), device, "host", once)
 

@@ -51,7 +51,7 @@ def test_commands_run_in_turns_and_each_process_is_a_round(tmp_path: Path) -> No
     run = hotlap.load("latest")
     assert [(len(one.values), one.rounds[0].method) for one in run.results] == [(4, "program"), (4, "program")]
     assert [one.round for one in run.results[0].rounds] == [0, 1, 2, 3]
-    assert all(len(one.seconds) == 1 and one.metrics["user_s"] >= 0 for one in run.samples)
+    assert all(len(one.values) == 1 and one.metrics["user_s"] >= 0 for one in run.samples)
     assert run.bundle.run.stops == [Stop("rounds_max")]
 
 
@@ -59,7 +59,7 @@ def test_what_prepares_and_concludes_stands_around_each_run_and_warm_up(tmp_path
     words = ["--setup", "echo s >> log", "--prepare", "echo p >> log", "--conclude", "echo c >> log", "--cleanup", "echo e >> log"]
     assert main(["bench", mark("x"), "--runs", "2", "--warmup", "1", *words]) == 0
     assert marks(tmp_path / "log") == "spxcpxcpxce"
-    assert [one.dropped for one in hotlap.load("latest").samples] == [1, 0]
+    assert [one.warmup_samples for one in hotlap.load("latest").samples] == [1, 0]
 
 
 def test_each_command_can_have_what_prepares_it(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_until_sure_stops_once_the_answer_is_known(capsys: Capture) -> None:
     assert "B is slower than A" in out
     run = hotlap.load("latest")
     assert run.bundle.run.stops == [Stop("precision")]
-    assert [one.dropped for one in run.samples if one.round == 0] == [1, 1]
+    assert [one.warmup_samples for one in run.samples if one.round == 0] == [1, 1]
     assert 10 <= len(run.results[0].values) < 60
     assert main(["bench", "sleep 0.2", "true", "--until-sure"]) == 0
 
@@ -224,7 +224,7 @@ def test_what_was_measured_is_a_run_like_any_other(capsys: Capture) -> None:
 def result(text: str, values: list[float]) -> Result:
     case = COMMAND.case({"argv": text.split(), "output": "null"})
     return fold(case, [
-        Samples(case=case.id, device="d", round=place, seconds=[value], method="program", metrics={"user_s": value / 2, "system_s": 0.0})
+        Samples(case=case.id, device="d", round=place, values=[value], method="program", metrics={"user_s": value / 2, "system_s": 0.0})
         for place, value in enumerate(values)
     ], "host")  # fmt: skip
 

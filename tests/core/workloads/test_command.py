@@ -27,24 +27,24 @@ def test_wall_time() -> None:
     samples = _run(argv=_python("import time; time.sleep(0.05)"))
     assert samples.status == "measured"
     assert samples.method == "program"
-    assert all(v >= 0.05 for v in samples.seconds)
+    assert all(v >= 0.05 for v in samples.values)
 
 
 def test_a_number_by_pattern_is_scaled() -> None:
     samples = _run(argv=["echo", "speed: 1,234.5 MB/s"], read="pattern", expression=r"speed: ([\d.,]+) MB", unit="B/s", scale=1e6, better="higher")
     assert samples.method == "program"
-    assert set(samples.seconds) == {1234.5e6}
+    assert set(samples.values) == {1234.5e6}
 
 
 def test_a_number_by_json_pointer_after_other_lines() -> None:
     samples = _run(argv=["printf", 'warming up\\n{"a": [{"b/c": "7.5"}]}\\n'], read="pointer", expression="/a/0/b~1c", unit="ms")
-    assert set(samples.seconds) == {7.5}
+    assert set(samples.values) == {7.5}
 
 
 def test_folder_and_environment(tmp_path: Path) -> None:
     (tmp_path / "value").write_text("3")
     samples = _run(argv=["sh", "-c", 'echo "$(cat value)$X"'], folder=str(tmp_path), environment=["X=4"], read="pattern", expression=r"\d+")
-    assert set(samples.seconds) == {34.0}
+    assert set(samples.values) == {34.0}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hotlap.core.store import select
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent
 
-ACTION = "less background load, programs that run longer, or a larger --gate"
+ACTION = "less background load, programs that run longer, or a larger --min-effect"
 STATES: dict[str, State] = {"slower": "fail", "faster": "pass", "same": "pass"}
 
 
@@ -36,20 +36,21 @@ class AgainstBase:
     def _compared(self, before: Result | None, row: Row, planned: Turns) -> Verdict:
         if before is None:
             return Verdict(state="inconclusive", reason="the base has no number for it", against=self.name)
-        return _verdict(turns.comparison(before, row.result, planned, self.stop), self.name, planned.gate)
+        return _verdict(turns.comparison(before, row.result, planned, self.stop), self.name, planned.min_effect)
 
 
-def _verdict(compared: Comparison, name: str, gate: float) -> Verdict:
+def _verdict(compared: Comparison, name: str, min_effect: float) -> Verdict:
     normal = compared.a_value
-    threshold = normal and (normal * (1 + gate) if compared.better == "lower" else normal / (1 + gate))
+    threshold = normal and (normal * (1 + min_effect) if compared.better == "lower" else normal / (1 + min_effect))
     change, low, high = compared.change
     state, reason = STATES.get(compared.answer, "inconclusive"), compared.reason
     if change is not None:
-        sure = reason if state != "inconclusive" else f"whether by more than {percent(gate)} is not certain from {compared.n_b} runs a side"
+        unsure = f"whether by more than {percent(min_effect)} is not certain from {compared.n_b} runs a side"
+        sure = unsure if state == "inconclusive" else reason
         reason = f"{_signed(compared, change, low, high)}; {sure}"
     return Verdict(
         state=state, reason=reason, action=ACTION if state == "inconclusive" else "", against=name, threshold=threshold,
-        provenance=f"median of {compared.n_a} runs of the {name}, in turns with this, less {percent(gate)}",
+        provenance=f"median of {compared.n_a} runs of the {name}, in turns with this, less {percent(min_effect)}",
         ratio=compared.ratio, low=compared.low, high=compared.high,
     )
 

@@ -10,7 +10,7 @@ from hotlap.core.record import Comparison, Notice, Record, Result, Stop, Summary
 from hotlap.core.stats.summary import outliers, summarize
 
 BUSY = 0.25  # processors that others used, from which numbers may be too large
-DIFFERENCE, GATE = 0.02, 0.005  # of commands that were run a fixed number of times: the margin of *same*, the change that is reported
+DIFFERENCE, MIN_EFFECT = 0.02, 0.005  # of commands that were run a fixed number of times: the margin of *same*, the change that is reported
 
 
 class CommandRow(Record, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ def compared(results: Sequence[Result], planned: Turns | None, stop: Stop) -> li
     first, *others = [result for result in results if result.values] or results
     if planned is not None:
         return [turns.comparison(first, other, planned, stop) for other in others]
-    return [turns.fixed(first, other, DIFFERENCE, GATE) for other in others]
+    return [turns.fixed(first, other, DIFFERENCE, MIN_EFFECT) for other in others]
 
 
 def _mean(result: Result, metric: str) -> float | None:

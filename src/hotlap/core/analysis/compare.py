@@ -45,7 +45,7 @@ from hotlap.core.store.bundle import Bundle
 from hotlap.core.store.select import results
 from hotlap.core.units import RATES, percent, show
 
-GATE = 0.02  # smallest change that is reported, unless the caller says so
+MIN_EFFECT = 0.02  # smallest change that is reported, unless the caller says so
 TAIL, TAIL_SAMPLES = 0.95, 20  # the quantile that stands for the slow tail, and the samples a round needs for it
 Answer = Literal["faster", "slower", "same", "inconclusive", "not comparable"]
 InBetween = Callable[[Case], tuple[Drift | None, Allowance]]
@@ -84,18 +84,18 @@ class _Weighed:
 
     def with_devices(self, adjusted: Sequence[float | None]) -> _Weighed:
         """Each device's own ratio, and whether it differs from the others; the worst first."""
-        found = [_on_device(part, q, self.base.gate or 0.0) for part, q in zip(self.parts, adjusted, strict=True)]
-        base = replace(self.base, devices=sorted(found, key=lambda one: one.beside or 1.0))
+        found = [_on_device(part, q, self.base.min_effect or 0.0) for part, q in zip(self.parts, adjusted, strict=True)]
+        base = replace(self.base, devices=sorted(found, key=lambda one: one.vs_peers or 1.0))
         return _Weighed(base, self.raw, self.cycles, self.clocks, self.parts)
 
 
 def compare(
-    a: Sequence[Bundle], b: Sequence[Bundle], gate: float | None = None, force: bool = False, past: drift.Past | None = None,
+    a: Sequence[Bundle], b: Sequence[Bundle], min_effect: float | None = None, force: bool = False, past: drift.Past | None = None,
     stable: bool = False,
 ) -> list[Comparison]:
     """Cases of either side, in the order of the first; those on one side alone are not comparable, with the reason.
 
-    `gate`: the smallest change that is reported, as a share; unless given 2 %, and of runs of `ab` its own. Groups of
+    `min_effect`: the smallest change that is reported, as a share; unless given 2 %, and of runs of `ab` its own. Groups of
     other targets or models of device are not comparable unless `force`d, and every answer then says so. `past`: what is known of the
     level before, of sides that were measured one after the other (`drift.past`). `stable`: nothing is allowed for between them.
     """
@@ -103,12 +103,12 @@ def compare(
     runs = [one.run for one in a], [one.run for one in b]
     apart, differences = environment.apart(*runs), environment.differences(*runs)
     if turns := _in_turns(a, b, left, right):
-        return [turned.comparison(x, y, one, next(iter(a[0].run.stops), None), gate) for x, y, one in turns]
+        return [turned.comparison(x, y, one, next(iter(a[0].run.stops), None), min_effect) for x, y, one in turns]
     pairs = [(left.get(key), right.get(key)) for key in dict.fromkeys([*left, *right])]
     if apart and not force:
         return [_unlike(x, y, apart) for x, y in pairs]
     between = _between(a, b, past or {}, stable) if drift.one_after_the_other(*runs) else None
-    weighed = weigh(pairs, GATE if gate is None else gate, apart, differences, between)
+    weighed = weigh(pairs, MIN_EFFECT if min_effect is None else min_effect, apart, differences, between)
     notice = _methods(*runs)
     return [replace(one, notices=[*one.notices, notice]) if notice and one.ratio is not None else one for one in weighed]
 
@@ -144,14 +144,14 @@ def _in_turns(
 
 def weigh(
     pairs: Sequence[tuple[ComparedSide | None, ComparedSide | None]],
-    gate: float = GATE,
+    min_effect: float = MIN_EFFECT,
     forced: str = "",
     differences: Sequence[Difference] = (),
     between: InBetween | None = None,
 ) -> list[Comparison]:
     """An answer for each pair of sides, at one error rate over all of them; `found` is what differs between their environments,
     `between` what the level may have done from one side to the other."""
-    weighed = [_weighed(x, y, gate, between) for x, y in pairs]
+    weighed = [_weighed(x, y, min_effect, between) for x, y in pairs]
     adjusted = multiple_testing.benjamini_hochberg([one.base.p for one in weighed])
     by_device = iter(multiple_testing.benjamini_hochberg([part.beside.p for one in weighed for part in one.parts]))  # a family of its own
     weighed = [one.with_devices([next(by_device) for _ in one.parts]) for one in weighed]
@@ -192,12 +192,12 @@ def _clocks(result: Result) -> tuple[float, ...]:
 def _tails(result: Result) -> tuple[float, ...]:
     """In the metric's unit: the time that 95 % of a round's samples stay under, or the rate that they stay above."""
     rounds = _rounds(result)
-    if len(rounds) != len(result.values) or any(len(one.seconds) < TAIL_SAMPLES for one in rounds):
+    if len(rounds) != len(result.values) or any(len(one.values) < TAIL_SAMPLES for one in rounds):
         return ()
-    middles = [statistics.median(one.seconds) for one in rounds]
+    middles = [statistics.median(one.values) for one in rounds]
     if min(middles, default=0.0) <= 0:
         return ()
-    stretched = [float(np.quantile(one.seconds, TAIL)) / middle for one, middle in zip(rounds, middles, strict=True)]
+    stretched = [float(np.quantile(one.values, TAIL)) / middle for one, middle in zip(rounds, middles, strict=True)]
     return tuple(v * s if result.better == "lower" else v / s for v, s in zip(result.values, stretched, strict=True))
 
 
@@ -222,12 +222,12 @@ def summary(side: ComparedSide | None) -> Summary:
 
 def _counted(summary: Summary, side: ComparedSide) -> Summary:
     """With the samples behind the values, and the outliers among those of each round."""
-    rounds = [np.array(one.seconds) for result in side.results if result.values for one in _rounds(result)]
+    rounds = [np.array(one.values) for result in side.results if result.values for one in _rounds(result)]
     turned = [1 / one if side.results[0].better == "higher" and one.min() > 0 else one for one in rounds]
     return replace(summary, samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in turned))
 
 
-def _weighed(a: ComparedSide | None, b: ComparedSide | None, gate: float, between: InBetween | None) -> _Weighed:
+def _weighed(a: ComparedSide | None, b: ComparedSide | None, min_effect: float, between: InBetween | None) -> _Weighed:
     for name, side in (("A", a), ("B", b)):
         if not side or not side.values:
             why = next((r.reason for r in side.results if r.reason), "") if side else ""
@@ -246,8 +246,8 @@ def _weighed(a: ComparedSide | None, b: ComparedSide | None, gate: float, betwee
     metric, _, better = next(iter(meanings))
     moved, allowance = between(case) if between else (None, None)
     base = Comparison(
-        case=case, a=one, b=two, answer="inconclusive", metric=metric, unit=unit, better=better, gate=gate, replicates=reps.kind,
-        n_a=len(reps.x), n_b=len(reps.y), allowance=allowance,
+        case=case, a=one, b=two, answer="inconclusive", metric=metric, unit=unit, better=better, min_effect=min_effect,
+        replicates=reps.kind, n_a=len(reps.x), n_b=len(reps.y), allowance=allowance,
     )
     if min(*reps.x, *reps.y) <= 0:
         return _Weighed(replace(base, reason="a value is zero or negative, and a ratio says nothing then"))
@@ -268,14 +268,14 @@ def with_ratio(base: Comparison, raw: Ratio) -> Comparison:
     shown = base.a.median * factor if base.a.median is not None and factor is not None else None
     return replace(
         base, a_value=base.a.median if shown is not None else None, b_value=shown, ratio=raw.ratio, low=raw.low, high=raw.high, p=raw.p,
-        resolvable=raw.resolvable,
+        mde=raw.mde,
     )
 
 
 def _noise(a: ComparedSide, b: ComparedSide) -> str:
     """The largest component of variance over both sides, each about its own centre; "" where samples are not times above zero."""
     sides = [
-        [[one.seconds for one in _rounds(result)] for result in side.results if result.values and result.device == key]
+        [[one.values for one in _rounds(result)] for result in side.results if result.values and result.device == key]
         for side in (a, b) for key in dict.fromkeys(result.device for result in side.results if result.values)
     ]
     try:
@@ -303,22 +303,22 @@ def _answered(weighed: _Weighed, q: float | None, forced: str, differences: Sequ
     base = weighed.base
     if weighed.raw is None:
         return replace(base, forced=forced)
-    answer = ANSWERS[verdict(weighed.raw, margin=base.gate or 0.0, p=q)]
+    answer = ANSWERS[verdict(weighed.raw, margin=base.min_effect or 0.0, p=q)]
     could = environment.explaining(differences, RATES.get(base.unit, "latency")) if answer in ("faster", "slower") else []
     reason = _joined(_reason(base, weighed.raw, answer, q), _clock(weighed, answer))
     notices = base.notices[base.low is None :]  # the first is the reason where there is no interval
-    return replace(base, q=q, answer=answer, reason=reason, forced=forced, could=could, notices=notices)
+    return replace(base, q=q, answer=answer, reason=reason, forced=forced, environment_suspects=could, notices=notices)
 
 
 ANSWERS: Mapping[str, Answer] = {"larger": "faster", "smaller": "slower", "same": "same", "inconclusive": "inconclusive"}
 
 
-def _on_device(part: SidesApart, q: float | None, gate: float) -> OnDevice:
+def _on_device(part: SidesApart, q: float | None, min_effect: float) -> OnDevice:
     own, beside = part.own, part.beside
-    answer = verdict(beside, margin=gate, p=q)
+    answer = verdict(beside, margin=min_effect, p=q)
     said = {"larger": "better", "smaller": "worse", "same": "like the others"}.get(answer, "inconclusive")
     return OnDevice(
-        device=part.device, ratio=own.ratio, low=own.low, high=own.high, beside=beside.ratio, p=beside.p, q=q,
+        device=part.device, ratio=own.ratio, low=own.low, high=own.high, vs_peers=beside.ratio, p=beside.p, q=q,
         answer=said,  # type: ignore[arg-type]
     )
 
@@ -332,15 +332,15 @@ def _clock(weighed: _Weighed, answer: Answer) -> str:
         return ""
     a, b = (show(hz, "Hz") for hz in weighed.clocks)
     moved = abs(math.log(cycles.ratio)) < abs(math.log(raw.ratio)) / 2
-    if moved and (cycles.low <= 1 <= cycles.high or abs(cycles.ratio - 1) < (weighed.base.gate or 0.0)):
+    if moved and (cycles.low <= 1 <= cycles.high or abs(cycles.ratio - 1) < (weighed.base.min_effect or 0.0)):
         return f"the clock differs, {a} and {b}: in cycles they are the same"
     return "" if moved else f"in cycles too ({cycles.ratio:.3f} ×): the clock is not the cause"
 
 
 def _reason(comparison: Comparison, raw: Ratio, answer: Answer, q: float | None) -> str:
-    gate = comparison.gate or 0.0
+    min_effect = comparison.min_effect or 0.0
     if answer == "same":
-        return f"within ± {percent(gate)}"
+        return f"within ± {percent(min_effect)}"
     if answer in ("faster", "slower"):
         return ""
     if comparison.low is None or comparison.high is None:
@@ -352,14 +352,14 @@ def _reason(comparison: Comparison, raw: Ratio, answer: Answer, q: float | None)
     _, low, high = comparison.change
     if comparison.low <= 1 <= comparison.high or low is None or high is None:
         return (
-            f"no significant difference; minimum detectable effect {percent(comparison.detectable)}"
-            if comparison.detectable is not None
+            f"no significant difference; minimum detectable effect {percent(comparison.mde_of_answer)}"
+            if comparison.mde_of_answer is not None
             else ""
         )
     if not significant(raw, q):
         return "not significant over all cases together"
     ends = sorted((abs(low), abs(high)))
-    return f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(gate)}"
+    return f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(min_effect)}"
 
 
 def _joined(*parts: str) -> str:

@@ -55,7 +55,7 @@ def _by_day(series: Series, days: Sequence[int]) -> NDArray[np.float64]:
 
 def _trends(slopes: Trends, since: Sequence[int]) -> list[Trend]:
     judged = slopes.judged()
-    columns = {**judged._asdict(), "resolvable": slopes.resolvable(), "own": slopes.own.slope}
+    columns = {**judged._asdict(), "mde": slopes.mde(), "own": slopes.own.slope}
     peers = len(since) - 1 if len(since) > FEWEST_PEERS else 0
     numbers = [{name: float(column[n, 0]) for name, column in columns.items()} for n in range(len(since))]
     return [Trend(state="cannot tell", q=math.nan, peers=peers, since=first, **one) for one, first in zip(numbers, since, strict=True)]

@@ -60,9 +60,9 @@ def kept(a: Sequence[RunRecord], b: Sequence[RunRecord], home: Path) -> Past:
     if first is None:
         return {}
     places = {(run.machine.host, target_name(run.target)) for run in sides}
-    marks = [{"host": host, "target": target} for host, target in sorted(places)]
+    tags = [{"host": host, "target": target} for host, target in sorted(places)]
     with closing(Catalog(home)) as catalog:
-        entries = [one for mark in marks for one in catalog.find(marks=mark, until_s=first, newest=MOST)]
+        entries = [one for tag in tags for one in catalog.find(tags=tag, until_s=first, newest=MOST)]
     return past(_read(entries), a, b, {case.id for run in sides for case in run.plan.cases})
 
 

@@ -132,8 +132,8 @@ def _round(samples: Samples, series: _Sensed, least_w: float) -> _Round | None:
     window = energy.window(samples.began_s, samples.ended_s, series["power_w"], series["energy_j"])
     if window.joules is None:
         return None
-    call_s, whole_s = statistics.median(samples.seconds), samples.ended_s - samples.began_s
-    busy_s = min(sum(samples.seconds) * samples.calls + samples.dropped * samples.calls * call_s, whole_s)
+    call_s, whole_s = statistics.median(samples.values), samples.ended_s - samples.began_s
+    busy_s = min(sum(samples.values) * samples.calls + samples.warmup_samples * samples.calls * call_s, whole_s)
     if busy_s <= 0:
         return None
     inside = _within(series["power_w"], samples.began_s, samples.ended_s)

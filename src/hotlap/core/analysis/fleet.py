@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hotlap.core import work
-from hotlap.core.analysis.compare import GATE
+from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.matching import FEWEST_RUNS
 from hotlap.core.analysis.reference import ReferenceRatio, against, decided, device_of
 from hotlap.core.analysis.standards import unmeasured
@@ -59,7 +59,7 @@ class AgainstFleet:
 
     fleet: Baseline
     machine: Machine
-    gate: float = GATE
+    min_effect: float = MIN_EFFECT
     also: frozenset[str] = frozenset()  # RunRecord.ids that are judged as well, and speak for themselves
 
     @property
@@ -67,7 +67,7 @@ class AgainstFleet:
         return "fleet"
 
     def judge(self, rows: Sequence[Row]) -> list[Verdict]:
-        found = decided([unmeasured(row) or self._held(row) for row in rows], self.name, self.gate)
+        found = decided([unmeasured(row) or self._held(row) for row in rows], self.name, self.min_effect)
         return [self._doubted(row, one) for row, one in zip(rows, found, strict=True)]
 
     @cached_property
@@ -110,11 +110,11 @@ class AgainstFleet:
             return verdict
         if odd.kind == "tail":
             return replace(verdict, state="inconclusive", reason=_tailed(odd, self._survey.sizes[where]))
-        reason = f"{_worse(verdict)} than the others: whether by more than the gate of {percent(self.gate)} cannot be told"
+        reason = f"{_worse(verdict)} than the others: whether by more than the gate of {percent(self.min_effect)} cannot be told"
         return replace(verdict, state="inconclusive", reason=reason)
 
     def _slight(self, verdict: Verdict) -> bool:
-        return verdict.low is not None and verdict.low >= 1 - self.gate
+        return verdict.low is not None and verdict.low >= 1 - self.min_effect
 
     def findings(self, rows: Sequence[Row]) -> list[Finding]:
         """A finding for each judged row whose device is off, the worst first; devices of other runs that are off; and cases for which
@@ -131,7 +131,7 @@ class AgainstFleet:
                 where=where[0], evidence={"case": label},
             )
             for where, odd in self._survey.odd.items()
-            if where[:2] not in here and where[2] in cases and (odd.kind == "tail" or odd.low < -self.gate)
+            if where[:2] not in here and where[2] in cases and (odd.kind == "tail" or odd.low < -self.min_effect)
         ]
         open_ones = {row.case.id for row in rows if row.verdict.state == "inconclusive"}
         return own + others + [one for one in self._survey.notices if set(one.cases) & open_ones]
@@ -147,7 +147,7 @@ class AgainstFleet:
         tailed = odd is not None and odd.kind == "tail" and verdict.state != "fail"
         detail = _tailed(odd, size) if odd and tailed else f"{_worse(verdict)} than the others of its model"
         if verdict.state == "pass":
-            detail += "" if verdict.ratio > 1 else f", less than the gate of {percent(self.gate)}"
+            detail += "" if verdict.ratio > 1 else f", less than the gate of {percent(self.min_effect)}"
         severity = {"fail": "error", "inconclusive": "warning"}.get(verdict.state, "info")
         title = f"{where[0]} is {'off' if severity != 'info' else 'unlike the others'} in {row.label}"
         return Finding(

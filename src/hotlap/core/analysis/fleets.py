@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from hotlap.core import work
-from hotlap.core.analysis.compare import GATE
+from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.verdicts import EXIT_CODES
 from hotlap.core.record import Notice, Result, Row, State
 from hotlap.core.stats import fleet
@@ -89,7 +89,7 @@ class FleetVerdict:
     state: State
     devices: list[FleetDevice]
     cases: list[FleetCase]
-    gate: float
+    min_effect: float
     reach: dict[str, float | None]
     rounds: int  # usual number in a case
     runs: int
@@ -123,7 +123,7 @@ class _Member:
         return f"{self.host} {self.device}"
 
 
-def judge(bundles: Iterable[Bundle], where: dict[str, str] | None = None, gate: float = GATE) -> FleetVerdict:
+def judge(bundles: Iterable[Bundle], where: dict[str, str] | None = None, min_effect: float = MIN_EFFECT) -> FleetVerdict:
     """All devices of these runs; of a device with several runs the last counts."""
     members: dict[tuple[str, str], _Member] = {}
     runs = 0
@@ -131,18 +131,18 @@ def judge(bundles: Iterable[Bundle], where: dict[str, str] | None = None, gate: 
         runs += 1
         for member in _members(bundle, where):
             members[member.key, member.model] = member
-    return _judged(list(members.values()), gate, runs)
+    return _judged(list(members.values()), min_effect, runs)
 
 
-def of_rows(rows: Sequence[Row], gate: float = GATE) -> FleetVerdict:
+def of_rows(rows: Sequence[Row], min_effect: float = MIN_EFFECT) -> FleetVerdict:
     """The devices of one run, whose rows are known."""
     results: dict[str, list[Result]] = {}
     for row in rows:
         results.setdefault(row.device, []).append(row.result)
-    return _judged([_Member("", "", {}, device, "", found) for device, found in results.items()], gate, 1)
+    return _judged([_Member("", "", {}, device, "", found) for device, found in results.items()], min_effect, 1)
 
 
-def _judged(members: Sequence[_Member], gate: float, runs: int) -> FleetVerdict:
+def _judged(members: Sequence[_Member], min_effect: float, runs: int) -> FleetVerdict:
     groups: dict[tuple[str, str], list[_Member]] = {}
     for member in members:
         groups.setdefault((member.model, member.results[0].target), []).append(member)
@@ -150,13 +150,13 @@ def _judged(members: Sequence[_Member], gate: float, runs: int) -> FleetVerdict:
     cases: list[FleetCase] = []
     reach: dict[str, float | None] = {}
     for (model, _), group in groups.items():
-        judged, seen, least = _group(group, gate)
+        judged, seen, least = _group(group, min_effect)
         devices += judged
         cases += seen
         reach[model] = least
     devices.sort(key=_badness)
     counted = [len(result.values) for member in members for result in member.results if result.values]
-    return FleetVerdict(_state(devices), devices, cases, gate, reach, int(statistics.median(counted)) if counted else 0, runs)
+    return FleetVerdict(_state(devices), devices, cases, min_effect, reach, int(statistics.median(counted)) if counted else 0, runs)
 
 
 def _members(bundle: Bundle, where: dict[str, str] | None) -> list[_Member]:
@@ -182,7 +182,7 @@ def _state(devices: Sequence[FleetDevice]) -> State:
     return next((state for state in ORDER[:5] if state in states), "not_run")
 
 
-def _group(members: Sequence[_Member], gate: float) -> tuple[list[FleetDevice], list[FleetCase], float | None]:
+def _group(members: Sequence[_Member], min_effect: float) -> tuple[list[FleetDevice], list[FleetCase], float | None]:
     """Devices, cases and reach of one model on one target."""
     known = {result.case.id: result for member in members for result in member.results if _usable(result)}
     ids = list(known)
@@ -207,7 +207,7 @@ def _group(members: Sequence[_Member], gate: float) -> tuple[list[FleetDevice], 
     labels = {case: work.label(known[case].case) for case in ids}
     devices = [
         _device(member, (off_all.get(row), float(levels[row])), [_off(one, ids, labels) for one in by_case.get(row, [])],
-                (judgeable, gate, set(ids)))
+                (judgeable, min_effect, set(ids)))
         for row, member in zip(rows, members, strict=True)
     ]  # fmt: skip
     seen = [_case(known[case], labels[case], members, (answer, place)) for place, case in enumerate(ids)]
@@ -230,14 +230,14 @@ def _off(odd: fleet.Odd, ids: Sequence[str], labels: dict[str, str]) -> OffCase:
 def _device(
     member: _Member, level: tuple[fleet.Odd | None, float], off: list[OffCase], rules: tuple[bool, float, set[str]]
 ) -> FleetDevice:
-    judgeable, gate, ids = rules
+    judgeable, min_effect, ids = rules
     whole, mean = level
     broken = [f"{work.label(r.case)}: {r.reason or r.status}" for r in member.results if r.status in ("invalid", "error")]
     measured = {result.case.id for result in member.results if _usable(result)}
     missing = [f"{work.label(r.case)}: {r.reason}" for r in member.results if r.status == "not_run" and r.case.id in ids]
     missing += ["a case that others measured is not in its run"] * bool(ids - measured - {r.case.id for r in member.results})
     worse = sorted((case for case in off if case.size < 0 or case.tail), key=lambda case: case.size)
-    state, code = _verdict(whole, worse, gate)
+    state, code = _verdict(whole, worse, min_effect)
     if state == "pass" and broken:
         state, code = "invalid" if any(r.status == "invalid" for r in member.results) else "error", "broken"
     elif state == "pass" and (missing or not judgeable or not measured):
@@ -250,17 +250,17 @@ def _device(
     )  # fmt: skip
 
 
-def _verdict(whole: fleet.Odd | None, worse: Sequence[OffCase], gate: float) -> tuple[State, Code]:
+def _verdict(whole: fleet.Odd | None, worse: Sequence[OffCase], min_effect: float) -> tuple[State, Code]:
     """Fails where a loss is surely beyond the gate; a loss that is surely within it passes, and is named."""
-    if whole is not None and whole.size < 0 and whole.high < -gate:
+    if whole is not None and whole.size < 0 and whole.high < -min_effect:
         return "fail", "slow"
-    if any(case.high < -gate and not case.tail for case in worse):
+    if any(case.high < -min_effect and not case.tail for case in worse):
         return "fail", "slow_case"
     if whole is not None and whole.size < 0:
-        return ("pass", "slight") if whole.low >= -gate else ("inconclusive", "slow")
+        return ("pass", "slight") if whole.low >= -min_effect else ("inconclusive", "slow")
     if worse:
         tails = all(case.tail for case in worse)
-        slight = all(case.low >= -gate and not case.tail for case in worse)
+        slight = all(case.low >= -min_effect and not case.tail for case in worse)
         return ("pass", "slight") if slight else ("inconclusive", "tail" if tails else "slow_case")
     return "pass", ""
 

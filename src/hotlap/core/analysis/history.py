@@ -36,20 +36,22 @@ class _Line:
     points: list[Point] = field(default_factory=list)
 
 
-def history(bundles: Iterable[Bundle], where: Mapping[str, str] | None = None, gate: float = 0.0, provisional: bool = True) -> list[Series]:
+def history(
+    bundles: Iterable[Bundle], where: Mapping[str, str] | None = None, min_effect: float = 0.0, provisional: bool = True
+) -> list[Series]:
     """A series per case, host, target and place of device, in order of time; runs without a readable time are left out.
 
-    `gate`: the smallest change worth reporting, as a share. Where the device, the schema or the meaning of the case changes,
+    `min_effect`: the smallest change to report, as a share. Where the device, the schema or the meaning of the case changes,
     the series is cut, and no change is sought across.
     """
-    return degradation.with_trends([_series(line, gate, provisional) for line in _lines(bundles, where or {}, None).values()])
+    return degradation.with_trends([_series(line, min_effect, provisional) for line in _lines(bundles, where or {}, None).values()])
 
 
-def by_place(bundles: Iterable[Bundle], where: Mapping[str, str], gate: float, seen: Seen) -> dict[Key, Series]:
+def by_place(bundles: Iterable[Bundle], where: Mapping[str, str], min_effect: float, seen: Seen) -> dict[Key, Series]:
     """The same by key, with the steps between revisions where a series is too short to be tested point by point. `seen` is told of
     every result, measured or not, in order of time."""
     lines = _lines(bundles, where, seen)
-    found = degradation.with_trends([_series(line, gate, True, between=True) for line in lines.values()])
+    found = degradation.with_trends([_series(line, min_effect, True, between=True) for line in lines.values()])
     return dict(zip(lines, found, strict=True))
 
 
@@ -86,18 +88,18 @@ def _add(line: _Line, run: RunRecord, result: Result, device: Device, began_s: f
     line.points.append(Point(time_s=began_s, value=statistics.median(result.values), run=run.id))
 
 
-def _series(line: _Line, gate: float, provisional: bool, between: bool = False) -> Series:
+def _series(line: _Line, min_effect: float, provisional: bool, between: bool = False) -> Series:
     cuts = _boundaries(line)
     values, times = [p.value for p in line.points], [p.time_s for p in line.points]
-    steps = changes(values, times, gate=gate, provisional=provisional, boundaries=sorted(cuts))
+    steps = changes(values, times, min_effect=min_effect, provisional=provisional, boundaries=sorted(cuts))
     if between:
-        steps = revisions.with_steps(steps, line.results, line.runs, times, [*cuts], gate)
+        steps = revisions.with_steps(steps, line.results, line.runs, times, [*cuts], min_effect)
     last, run = line.results[-1], line.runs[-1]
     return Series(
         case=last.case, label=work.label(last.case), device=line.devices[-1].key, host=run.machine.host, target=last.target,
         index=line.devices[-1].index, model=line.devices[-1].model, metric=last.metric, unit=last.unit,
         better=last.better, points=line.points, changes=steps,
-        excursions=excursions(values, [*cuts, *(one.index for one in steps)], gate=gate),
+        excursions=excursions(values, [*cuts, *(one.index for one in steps)], min_effect=min_effect),
         boundaries=cuts, differences={one.index: _around(line, one, steps, cuts) for one in steps},
     )
 

@@ -37,7 +37,7 @@ class Beside:
     entries: list[ImplementationEntry]
 
 
-def beside(bundles: Sequence[Bundle], gate: float = comparing.GATE) -> list[Beside]:
+def beside(bundles: Sequence[Bundle], min_effect: float = comparing.MIN_EFFECT) -> list[Beside]:
     """Cases of the runs that have more than one implementation; the library's own comes first where there is one."""
     groups: dict[str, tuple[Case, dict[str, ComparedSide]]] = {}
     for side in comparing.sides(bundles).values():
@@ -45,7 +45,7 @@ def beside(bundles: Sequence[Bundle], gate: float = comparing.GATE) -> list[Besi
         groups.setdefault(bare.id, (bare, {}))[1][side.case.implementation or LIBRARY] = side
     found = [(case, _library_first(members)) for case, members in groups.values() if len(members) > 1]
     pairs = [(next(iter(members.values())), other) for _, members in found for other in list(members.values())[1:]]
-    answers = iter(comparing.weigh(pairs, gate))
+    answers = iter(comparing.weigh(pairs, min_effect))
     return [
         Beside(case, [_entry(name, side, None if at == 0 else next(answers)) for at, (name, side) in enumerate(members.items())])
         for case, members in found

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from hotlap.core import work
 from hotlap.core.analysis import drift
-from hotlap.core.analysis.compare import GATE
+from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.matching import FEWEST_RUNS
 from hotlap.core.analysis.standards import unmeasured
 from hotlap.core.errors import InputError
@@ -69,7 +69,7 @@ class AgainstBaseline:
 
     baseline: Baseline
     machine: Machine  # of the run
-    gate: float = GATE
+    min_effect: float = MIN_EFFECT
     match: Match = "host"
 
     @property
@@ -79,7 +79,7 @@ class AgainstBaseline:
     def judge(self, rows: Sequence[Row]) -> list[Verdict]:
         """A verdict per row; the error rate is held over all of them (Benjamini and Hochberg)."""
         found = [unmeasured(row) or self._held(row) for row in rows]
-        verdicts = decided([self._missed(row, one) for row, one in zip(rows, found, strict=True)], self.name, self.gate)
+        verdicts = decided([self._missed(row, one) for row, one in zip(rows, found, strict=True)], self.name, self.min_effect)
         if self.match == "host":
             return verdicts
         seen = [machine_class(self.machine, device_of(self.machine, row)) for row in rows]
@@ -168,17 +168,17 @@ def _spread(logs: Sequence[float]) -> float:
     return max(robust, statistics.stdev(logs) / 2, 1e-4)
 
 
-def decided(answers: Sequence[ReferenceRatio | Verdict], name: str, gate: float) -> list[Verdict]:
+def decided(answers: Sequence[ReferenceRatio | Verdict], name: str, min_effect: float) -> list[Verdict]:
     """A loss fails when its whole interval is beyond the gate and it is not chance over all cases; a case passes when a loss would have
     been seen."""
     adjusted = multiple_testing.benjamini_hochberg([one.p if isinstance(one, ReferenceRatio) else None for one in answers])
-    return [one if isinstance(one, Verdict) else _decided(one, q, name, gate) for one, q in zip(answers, adjusted, strict=True)]
+    return [one if isinstance(one, Verdict) else _decided(one, q, name, min_effect) for one, q in zip(answers, adjusted, strict=True)]
 
 
-def _decided(held: ReferenceRatio, q: float | None, name: str, gate: float) -> Verdict:
+def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float) -> Verdict:
     unit, lower = held.row.result.unit, held.row.result.better == "lower"
     seen = 1 - math.exp(-held.reach)  # the smallest loss that shows
-    least = max(gate, seen)
+    least = max(min_effect, seen)
     threshold = held.reference / (1 - least) if lower else held.reference * (1 - least)
     size, low, high = (math.exp(v) for v in (held.log_ratio, held.log_ratio - held.reach, held.log_ratio + held.reach))
     fields = {
@@ -188,14 +188,14 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, gate: float) -> V
         "low": low,
         "high": high,
         "provenance": f"{held.label}: {show(held.reference, unit)}, less {percent(least)} "
-            f"({'their spread' if seen > gate else 'the gate'})",
+            f"({'their spread' if seen > min_effect else 'the threshold'})",
     }
     worse, sure = 1 - size, held.log_ratio < 0 and q is not None and q <= ERROR_RATE
-    if sure and beyond(low, high, gate) == "smaller":
+    if sure and beyond(low, high, min_effect) == "smaller":
         return Verdict(state="fail", reason=f"{percent(worse)} worse than the {held.label}, {show(held.reference, unit)}", **fields)  # type: ignore[arg-type]
-    if sure and low < 1 / (1 + gate):
+    if sure and low < 1 / (1 + min_effect):
         sizes = f"at least {percent(max(1 - high, 0.0))} and at most {percent(1 - low)}"
-        reason = f"worse than the {held.label} by {sizes}; the threshold is {percent(gate)}"
+        reason = f"worse than the {held.label} by {sizes}; the threshold is {percent(min_effect)}"
         return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
     if seen > NOISIEST:
         reason = f"too noisy to gate: only a loss above {percent(seen)} would be seen; more rounds, or a quieter machine"

@@ -26,7 +26,7 @@ from hotlap.core.store.sides import REVISIONS
 KERNEL = "kernel "  # how the revision of a kernel of the user's begins among the machine's software
 SHORT = 20  # points of a series, between boundaries: longer ones are tested point by point
 CHANCE = 0.01  # of a false step in one series
-GATE = 0.02  # the smallest step between revisions that is worth a word
+MIN_EFFECT = 0.02  # the smallest step between revisions that is worth a word
 FEWEST = 4  # differences between neighbouring runs, beside the one in question, from which their scatter is known
 EFFICIENCY = 0.6  # of the median absolute deviation beside the standard deviation, small samples: degrees of freedom for each difference
 LEAST_SD = 1e-6  # of logarithms: numbers without any noise
@@ -65,7 +65,7 @@ def mark(run: RunRecord, case: Case) -> str:
 
 def with_steps(
     changes: Sequence[Change], results: Sequence[Result], runs: Sequence[RunRecord], times: Sequence[float], cuts: Sequence[int],
-    gate: float,
+    min_effect: float,
 ) -> list[Change]:
     """What was found point by point, with the steps between revisions of stretches and recent ends too short for it, in order."""
     steps = list(changes)
@@ -74,7 +74,7 @@ def with_steps(
         settled = [one.index for one in changes if start < one.index < end and not one.provisional]
         recent = max([start, end - SHORT, *settled])  # what came since is too short to be tested point by point
         if end - recent >= 2:
-            own = _steps(results[recent:end], runs[recent:end], gate)
+            own = _steps(results[recent:end], runs[recent:end], min_effect)
             if own:  # a provisional one is said better by its border
                 steps = [one for one in steps if not recent < one.index < end]
             steps += [_at(one, recent, times) for one in own]
@@ -85,7 +85,7 @@ def _at(change: Change, start: int, times: Sequence[float]) -> Change:
     return replace(change, index=change.index + start, time=times[change.index + start])
 
 
-def _steps(results: Sequence[Result], runs: Sequence[RunRecord], gate: float) -> list[Change]:
+def _steps(results: Sequence[Result], runs: Sequence[RunRecord], min_effect: float) -> list[Change]:
     """Of one stretch: neighbouring blocks of one revision each."""
     if min((v for one in results for v in one.values), default=0.0) <= 0:
         return []
@@ -97,7 +97,7 @@ def _steps(results: Sequence[Result], runs: Sequence[RunRecord], gate: float) ->
         rest = np.delete(np.diff(values), border - 1)
         known = len(rest) >= FEWEST
         seen = _by_runs(values, (start, border, end), rest) if known else _by_rounds(results[start:border], results[border:end], share)
-        if seen and seen.p <= share and abs(seen.shift) >= math.log1p(max(gate, GATE)):
+        if seen and seen.p <= share and abs(seen.shift) >= math.log1p(max(min_effect, MIN_EFFECT)):
             before, after = (float(np.exp(np.median(values[a:b]))) for a, b in ((start, border), (border, end)))
             ends = [math.exp(one) for one in (seen.shift, seen.low, seen.high)]
             fresh = not known or (end == len(runs) and end - border == 1)  # one run says little of a level, rounds little of runs

@@ -88,9 +88,9 @@ def sample_values(result: Result) -> list[list[float]]:
     """The samples of each round in the metric's unit, in the order of `result.values`."""
     values = []
     for value, one in zip(result.values, result.used, strict=False):
-        middle = statistics.median(one.seconds)
+        middle = statistics.median(one.values)
         if result.metric in units.RATES.values():
-            values.append([value * middle / s for s in one.seconds if s > 0])
+            values.append([value * middle / s for s in one.values if s > 0])
         else:
-            values.append([value * s / middle for s in one.seconds] if middle else list(one.seconds))
+            values.append([value * s / middle for s in one.values] if middle else list(one.values))
     return values

@@ -34,7 +34,7 @@ class CaseNoise(msgspec.Struct, frozen=True, kw_only=True):
     between: float | None  # standard deviation from round to round, beyond what samples explain
     within: float | None  # within a round, from sample to sample
     drift: float | None  # from the first round to the last; None when there is none to speak of
-    resolvable: dict[int, float]  # rounds a side, measured in turns → smallest difference found with 80 % power
+    mde: dict[int, float]  # rounds a side, measured in turns → smallest difference found with 80 % power
     called: int  # A/A comparisons called different
     comparisons: int
 
@@ -78,11 +78,11 @@ def _why(result: Result) -> str:
 
 def _case(result: Result) -> CaseNoise:
     values = result.values
-    windows, parts = _windows(values), components([[one.seconds for one in result.used]])
+    windows, parts = _windows(values), components([[one.values for one in result.used]])
     drifting = len(values) >= 6 and series.drifting(values)
     return CaseNoise(
         label=work.label(result.case), rounds=len(values), between=parts.between_rounds, within=parts.within_rounds,
-        drift=series.drift(values) if drifting else None, resolvable=_resolvable(values),
+        drift=series.drift(values) if drifting else None, mde=_mde(values),
         called=sum(_called(*_turns(window), paired=True) for window in windows), comparisons=len(windows),
     )
 
@@ -112,7 +112,7 @@ def _called(a: Sequence[float], b: Sequence[float], paired: bool) -> bool:
     return found.p is not None and found.p < NOMINAL
 
 
-def _resolvable(values: Sequence[float]) -> dict[int, float]:
+def _mde(values: Sequence[float]) -> dict[int, float]:
     """By Student's t over pairs in turns, with 80 % power."""
     if len(values) < FEWEST_ROUNDS:
         return {}

@@ -16,7 +16,7 @@ class Trend(Record, frozen=True, kw_only=True):
     high: float
     p: float
     q: float  # p adjusted for all series that were looked at together
-    resolvable: float  # smallest trend that would have been found with 80 % power
+    mde: float  # smallest trend that would have been found with 80 % power
     own: float  # slope with what the peers share still in it
     peers: int = 0  # devices of this model whose shared course was taken out
     since: int = 0  # index of the first point that counts

@@ -86,19 +86,19 @@ class AgainstLimit:
 
     def _one(self, row: Row) -> Verdict:
         gap, limit = row.gap, row.gap.limit
-        if gap.limit_value is None or gap.against not in ("bound", "expected") or limit is None:
+        if gap.limit_value is None or gap.reference_kind not in ("bound", "expected") or limit is None:
             why = limit.reason if limit and limit.reason else "only a ceiling of the run itself is known"
             return Verdict(state="inconclusive", reason=f"no limit is known: {why}", against=self.name)
         source = next((term.source for term in reversed(limit.provenance)), "the machine table")
         if self.share is not None:
-            said = f"{_asked(self.share)} of the {gap.against} {show(gap.limit_value, row.result.unit)}: {source}"
+            said = f"{_asked(self.share)} of the {gap.reference_kind} {show(gap.limit_value, row.result.unit)}: {source}"
             higher = row.result.better == "higher"
             return held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, said)
-        if gap.against == "expected" and limit.high_s and limit.expected_s:
+        if gap.reference_kind == "expected" and limit.high_s and limit.expected_s:
             slowest = float(limit.high_s) / float(limit.expected_s)
             threshold = gap.limit_value / slowest if row.result.better == "higher" else gap.limit_value * slowest
             return held(row, threshold, self.name, f"slow end of the expected value: {source}")
-        reason = f"a {gap.against} says what is possible, not what is normal: give --share, or judge against a baseline"
+        reason = f"a {gap.reference_kind} says what is possible, not what is normal: give --share, or judge against a baseline"
         return Verdict(state="inconclusive", reason=reason, against=self.name)
 
 

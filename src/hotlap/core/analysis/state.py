@@ -60,7 +60,7 @@ def _more(summary: Summary) -> str:
 
 
 def _beats_bound(result: Result, summary: Summary, gap: Gap) -> str:
-    if gap.against != "bound" or gap.limit_value is None or summary.median is None or result.too_short:
+    if gap.reference_kind != "bound" or gap.limit_value is None or summary.median is None or result.too_short:
         return ""
     slow = summary.low if result.better == "higher" else summary.high
     slow = summary.median if slow is None else slow

@@ -17,53 +17,53 @@ from hotlap.core.stats.turns import aligned
 from hotlap.core.units import percent
 
 
-def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, gate: float | None = None) -> Comparison:
-    """One case; `stop`: why no more pairs were measured; None while they are. `gate`: another than the test was planned for."""
+def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, min_effect: float | None = None) -> Comparison:
+    """One case; `stop`: why no more pairs were measured; None while they are. `min_effect`: another than the test was planned for."""
     x, y = aligned(a, b)
-    gate = turns.gate if gate is None else gate
-    base = _base(a, b, gate)
-    asked = SequentialOptions(turns.difference, turns.gate, turns.most, turns.level)
+    min_effect = turns.min_effect if min_effect is None else min_effect
+    base = _base(a, b, min_effect)
+    asked = SequentialOptions(turns.difference, turns.min_effect, turns.most, turns.level)
     plan, decision = sequential.trial(x, y, asked, ended=stop is not None)
     if decision is None or plan is None:
         return replace(base, reason=_failure(a, b) or _undecided(x, y, stop))
-    answered = _answered(base, decision, gate)
+    answered = _answered(base, decision, min_effect)
     notices = list(plan.notices) if answered.answer == "inconclusive" else []
-    return replace(answered, notices=notices, reason=_reason(plan, decision, (len(x), gate), stop))
+    return replace(answered, notices=notices, reason=_reason(plan, decision, (len(x), min_effect), stop))
 
 
-def fixed(a: Result, b: Result, difference: float, gate: float) -> Comparison:
+def fixed(a: Result, b: Result, difference: float, min_effect: float) -> Comparison:
     """Of as many pairs as there are, their number not chosen by what they say: one look at all of them, with the whole level."""
     x, y = aligned(a, b)
-    base = _base(a, b, gate)
-    plan, decision = sequential.fixed(x, y, SequentialOptions(difference, gate))
+    base = _base(a, b, min_effect)
+    plan, decision = sequential.fixed(x, y, SequentialOptions(difference, min_effect))
     if decision is None or plan is None:
         return replace(base, reason=_failure(a, b) or _undecided(x, y, Stop("rounds_max"), ""))
-    answered = _answered(base, decision, gate)
+    answered = _answered(base, decision, min_effect)
     pairs = f"{len(x)} pairs"
     if answered.answer == "inconclusive":
-        apart, reach = _apart(decision, gate), _reach(decision)
+        apart, reach = _apart(decision, min_effect), _reach(decision)
         unseen = apart or (f"a change of up to {percent(reach)} may be there" if reach else "")
         return replace(answered, reason="; ".join(filter(None, (unseen, f"no answer from {pairs}"))))
-    basis = f"within ± {percent(difference)}" if answered.answer == "same" else f"the whole interval is beyond {_threshold(gate)}"
+    basis = f"within ± {percent(difference)}" if answered.answer == "same" else f"the whole interval is beyond {_threshold(min_effect)}"
     return replace(answered, reason=f"{basis}, by {pairs}")
 
 
-def _base(a: Result, b: Result, gate: float) -> Comparison:
+def _base(a: Result, b: Result, min_effect: float) -> Comparison:
     x, y = aligned(a, b)
     return Comparison(
-        case=a.case, a=_summary(x, a), b=_summary(y, b), answer="inconclusive", metric=a.metric, unit=a.unit, better=a.better, gate=gate,
-        replicates="pairs", n_a=len(x), n_b=len(y),
+        case=a.case, a=_summary(x, a), b=_summary(y, b), answer="inconclusive", metric=a.metric, unit=a.unit, better=a.better,
+        min_effect=min_effect, replicates="pairs", n_a=len(x), n_b=len(y),
     )
 
 
-def _answered(base: Comparison, decision: Decision, gate: float) -> Comparison:
+def _answered(base: Comparison, decision: Decision, min_effect: float) -> Comparison:
     """With the ratio and its interval, and the answer that they give."""
     ratio, low, high = decision.ratio, decision.low, decision.high
     if base.better == "lower":
         ratio, low, high = (1 / v if v else None for v in (ratio, high, low))
-    base = replace(base, ratio=ratio, low=low, high=high, p=decision.p, resolvable=decision.resolvable)
+    base = replace(base, ratio=ratio, low=low, high=high, p=decision.p, mde=decision.mde)
     base = replace(base, a_value=base.a.median, b_value=_scaled(base.a.median, decision.ratio))
-    if way := beyond(low, high, gate):
+    if way := beyond(low, high, min_effect):
         return replace(base, answer="faster" if way == "larger" else "slower")
     return replace(base, answer="same" if decision.answer == "same" else "inconclusive")
 
@@ -89,36 +89,37 @@ def _undecided(x: Sequence[float], y: Sequence[float], stop: Stop | None, ended:
 def _reason(plan: SequentialDesign, decision: Decision, seen: tuple[int, float], stop: Stop | None) -> str:
     """What the answer rests on; where there is none, the smallest change that could have been seen, why, and what helps. `seen`: pairs
     measured, and the gate."""
-    count, gate = seen
-    if decision.answer in ("larger", "smaller", "same") and gate == plan.gate:
-        basis = f"within ± {percent(plan.difference)}" if decision.answer == "same" else f"the whole interval is beyond {_threshold(gate)}"
+    count, min_effect = seen
+    if decision.answer in ("larger", "smaller", "same") and min_effect == plan.min_effect:
+        beyond_it = f"the whole interval is beyond {_threshold(min_effect)}"
+        basis = f"within ± {percent(plan.difference)}" if decision.answer == "same" else beyond_it
         return f"{basis}, at the look after {decision.pairs} of {_pairs(count, plan)}"
     parts = []
-    if apart := _apart(decision, gate):
+    if apart := _apart(decision, min_effect):
         parts.append(apart)
     elif unseen := _reach(decision):
         parts.append(f"a change of up to {percent(unseen)} may be there")
     parts.append(f"no answer after {_pairs(count, plan)}{_ended(stop)}")
     if decision.answer == "inconclusive":
-        wanted = max(decision.resolvable or 0.0, plan.difference) * 1.25
+        wanted = max(decision.mde or 0.0, plan.difference) * 1.25
         parts.append(f"more pairs (--budget), less background load, or a larger --resolve, as in '{wanted * 100:.2g} %', would answer")
     return "; ".join(parts)
 
 
-def _apart(decision: Decision, gate: float) -> str:
+def _apart(decision: Decision, min_effect: float) -> str:
     """That there is a change whose size is not sure enough; "" where there may be none."""
     if not decision.low or not decision.high or decision.low <= 1 <= decision.high:
         return ""
     ends = sorted(abs(end - 1) for end in (decision.low, decision.high))
-    return f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(gate)}"
+    return f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(min_effect)}"
 
 
 def _pairs(count: int, plan: SequentialDesign) -> str:
     return f"{count} pairs" if count == plan.pairs else f"{count} pairs (at most {plan.pairs} were planned)"
 
 
-def _threshold(gate: float) -> str:
-    return f"the threshold of {percent(gate)}" if gate else "no change"
+def _threshold(min_effect: float) -> str:
+    return f"the threshold of {percent(min_effect)}" if min_effect else "no change"
 
 
 def _reach(decision: Decision) -> float | None:
@@ -138,5 +139,5 @@ def _ended(stop: Stop | None) -> str:
 
 def _summary(values: Sequence[float], result: Result) -> Summary:
     """With the samples behind the values, and the outliers among those of each round."""
-    rounds = [one.seconds for one in result.used]
+    rounds = [one.values for one in result.used]
     return replace(summarize(values), samples=sum(map(len, rounds)), outliers=sum(int(outliers(one).sum()) for one in rounds))

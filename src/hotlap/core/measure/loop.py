@@ -131,8 +131,9 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
     own = prepared.notices() if prepared.notices else []
     notices = _notices(kept, first, resolution, calls) + _shared(raw, places, others, steal, ended - sampling_s) + own
     return _with(
-        blank, status=verdict.status, cause=verdict.cause, reason=verdict.reason, seconds=kept, calls=calls, method=method, overhead_s=cost,
-        resolution_s=resolution, wall_ratio=_wall_ratio(prepared, raw, overhead), dropped=len(used) - len(kept), steady=first is not None,
+        blank, status=verdict.status, cause=verdict.cause, reason=verdict.reason, values=kept, calls=calls, method=method, overhead_s=cost,
+        resolution_s=resolution, wall_ratio=_wall_ratio(prepared, raw, overhead), warmup_samples=len(used) - len(kept),
+        steady_state_found=first is not None,
         replaced=[values[n] for n in _gone(raw, places)], foreign=dict(Counter(raw.foreign[n].cause for n in _gone(raw, places))),
         disturbed=disturbed if watched else None, waited_s=max(ended - sampling_s - budget.seconds, 0.0) if raw.disturbed else 0.0,
         steal=steal, began_s=began, ended_s=ended, clocks_hz=raw.clocks_hz,

@@ -57,8 +57,9 @@ def _executed(program: CommandProgram, target: Target, budget: CaseBudget, blank
         disturbed += watch.crowded()
     executions = f"{program.runs} execution{'' if program.runs == 1 else 's'}"
     return _with(
-        blank, seconds=values, method="program", variant=program.read, dropped=warm, began_s=began_s, ended_s=clock.now(),
-        resolution_s=target.timer_resolution_s if program.read == "wall" else 0.0, autocorrelation=autocorrelation(values),
+        blank, values=values, unit=program.unit, method="program", variant=program.read, warmup_samples=warm, began_s=began_s,
+        ended_s=clock.now(), resolution_s=target.timer_resolution_s if program.read == "wall" else 0.0,
+        autocorrelation=autocorrelation(values),
         disturbed=None if watch.why_not else disturbed / len(values), steal=watch.steal(),
         check=Check(passed=True, what=f"exit status 0 in {executions}"),
     )

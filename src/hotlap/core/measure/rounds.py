@@ -59,7 +59,7 @@ class Rounds:
         """What to measure now."""
         if not self.number:
             return Next(list(self.cases), self.options.round_s, self._patience_s())
-        if not any(s.seconds for samples in self.kept.values() for s in samples):
+        if not any(s.values for samples in self.kept.values() for s in samples):
             return Next(stop=Stop("no_number"))
         wanting = [case for case in self.cases if self._wants(case)]
         if not wanting:
@@ -90,7 +90,7 @@ class Rounds:
 
     def _short_of_it(self, case: Case) -> bool:
         """Whether a case that gave numbers ended without the precision asked."""
-        timed = any(s.status == "measured" and s.seconds for s in self.kept.get(case.id, []))
+        timed = any(s.status == "measured" and s.values for s in self.kept.get(case.id, []))
         return timed and not stopping.need(self.good(case), self.options.precision).reached
 
     def _fewest_done(self, wanting: Sequence[Case]) -> bool:

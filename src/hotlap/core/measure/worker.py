@@ -80,7 +80,7 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
         else:
             samples = measure(target, case, budget, overhead)
         samples = msgspec.structs.replace(samples, device=job.device_key)
-        sampled_s += seconds if samples.seconds else 0.0
+        sampled_s += seconds if samples.values else 0.0
         waited_s += samples.waited_s
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
         samples = msgspec.structs.replace(samples, notices=samples.notices + noticing.notices(samples, readings, device))

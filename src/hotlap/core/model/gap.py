@@ -31,7 +31,7 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     value = kind.value(limit_s, result.case.params) if limit_s else None
     shares = split(seconds, limit) if limit.parts else causes.measured_split(seen)
     return Gap(
-        share=seen.share, against=against, limit_value=value, cause=found.cause, basis=found.basis, names=dict(found.names),
+        share=seen.share, reference_kind=against, limit_value=value, cause=found.cause, basis=found.basis, names=dict(found.names),
         numbers={**seen.memory, **found.numbers}, limiter=name, split=shares, limit=limit,
     )
 

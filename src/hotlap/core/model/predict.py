@@ -73,7 +73,7 @@ def expected(case: Case, spec: Spec, bound: Limit, implementation: str = "", cal
         bound, kind=kind, expected_s=float(known.seconds[0]), low_s=float(known.low_s[0]), high_s=float(known.high_s[0]),
         power_w=_number(known.power_w), energy_j=_number(known.power_w * known.seconds), clock_hz=_number(known.clock_hz) or bound.clock_hz,
         parts=parts, choice=choice,
-        known=known.known.words, notes=[*bound.notes, *notes], provenance=[*bound.provenance, _source(case.workload, known)],
+        calibration_level=known.known.words, notes=[*bound.notes, *notes], provenance=[*bound.provenance, _source(case.workload, known)],
     )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def _at_once(
         limiter=", ".join(sorted(set(limiters.ravel().tolist()))),
         parts={name: shaped(value) for name, value in levels.parts.items()},
         choice={name: shaped(value) for name, value in levels.choice.items()},
-        known=levels.known.words, notes=[] if levels.inside.all() else [OUTSIDE],
+        calibration_level=levels.known.words, notes=[] if levels.inside.all() else [OUTSIDE],
     )  # fmt: skip
 
 

@@ -195,7 +195,7 @@ def answer(comparison: Comparison) -> str:
 
 def _answer_and_size(comparison: Comparison) -> str:
     """With the size of change that could not have been seen."""
-    size = comparison.detectable if _unseen(comparison) else None
+    size = comparison.mde_of_answer if _unseen(comparison) else None
     return answer(comparison) if size is None else f"inconclusive (MDE {percent(size)})"
 
 
@@ -267,13 +267,13 @@ def _apart(comparisons: Sequence[Comparison], width: int) -> list[str]:
         for device in comparison.devices:
             if device.answer in ("better", "worse"):
                 off.setdefault(device.device, []).append((comparison, device))
-    ordered = sorted(off.items(), key=lambda item: min(device.beside or 1.0 for _, device in item[1]))
+    ordered = sorted(off.items(), key=lambda item: min(device.vs_peers or 1.0 for _, device in item[1]))
     lines: list[str] = []
     for who, members in ordered[:APART]:
-        comparison, device = min(members, key=lambda pair: pair[1].beside or 1.0)
+        comparison, device = min(members, key=lambda pair: pair[1].vs_peers or 1.0)
         more = f" and {len(members) - 1} more" if len(members) > 1 else ""
         said = f"{words.clean(who)} differs from the other {len(comparison.devices) - 1} in {label(comparison.case)}{more}: "
-        apart = percent(abs((device.beside or 1.0) - 1))
+        apart = percent(abs((device.vs_peers or 1.0) - 1))
         said += f"speedup {times(device.ratio)} {interval(device.low, device.high)}, {apart} {device.answer} than they"
         lines += layout.paragraph(f"  {'device':<14}  ", said, width)
     rest = len(ordered) - APART
@@ -298,8 +298,8 @@ def _tails(comparisons: Sequence[Comparison], width: int) -> list[str]:
             continue
         if comparison.answer in ("faster", "slower"):
             continue
-        gate = comparison.gate or 0.0
-        if comparison.tail_high < 1 - gate or comparison.tail_low > 1 + gate:
+        min_effect = comparison.min_effect or 0.0
+        if comparison.tail_high < 1 - min_effect or comparison.tail_low > 1 + min_effect:
             tail = replace(comparison, ratio=comparison.tail, low=comparison.tail_low, high=comparison.tail_high)
             change, low, high = (sides.percent(end) for end in tail.change if end is not None)
             way = "better" if comparison.tail > 1 else "worse"
@@ -315,7 +315,7 @@ def _differences(
     if not differences:
         return []
     changed = [one for one in answers if one.answer in ("faster", "slower")]
-    could = list(dict.fromkeys(name for one in changed for name in one.could))
+    could = list(dict.fromkeys(name for one in changed for name in one.environment_suspects))
     telling = [d for d in differences if d.matters != "no"]
     harmless = [d.name for d in differences if d.matters == "no"]
     lines = ["", layout.painted(f"what differs between {words.clean(names[0])} and {words.clean(names[1])}", "bold", color)]
@@ -335,16 +335,16 @@ def _differences(
 
 def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]:
     """One paragraph, of what is in the table."""
-    gates = {one.gate for one in ordered if one.gate is not None}
-    gate = percent(max(gates)) if gates else ""
+    gates = {one.min_effect for one in ordered if one.min_effect is not None}
+    min_effect = percent(max(gates)) if gates else ""
     parts = [CHECK] if any(one.ratio is not None for one in ordered) else []
     kinds = {one.replicates for one in ordered if one.replicates}
     if kinds == {"pairs"}:
         parts.append("the two runs of hotlap ab, pair by pair: its interleaved A/B test with early stopping, and the same answer")
-    elif gate:
+    elif min_effect:
         parts.append(
-            f"faster and slower: the whole interval is beyond the threshold of {gate}, and not by chance (false discovery rate 5 % over "
-            f"all cases); same: the 90 % interval is within ± {gate}"
+            f"faster and slower: the whole interval is beyond the threshold of {min_effect}, and not by chance (false discovery rate 5 % "
+            f"over all cases); same: the 90 % interval is within ± {min_effect}"
         )
     if any(_unseen(one) for one in ordered):
         parts.append("MDE: minimum detectable effect, with 80 % power; more rounds or runs make it smaller")

@@ -55,10 +55,10 @@ def _table(compared: Sequence[Comparison]) -> Table:
 
 def _axis(comparisons: Sequence[Comparison]) -> Axis:
     """Around 1 and all intervals, with the gate in sight."""
-    gate = max((one.gate or 0.0 for one in comparisons), default=0.0)
+    min_effect = max((one.min_effect or 0.0 for one in comparisons), default=0.0)
     ends = [end for one in comparisons for end in (one.low, one.high, one.ratio) if end is not None]
     ends += [device.ratio for one in comparisons for device in one.devices if device.answer in ("better", "worse") and device.ratio]
-    low, high = min([*ends, 1 - 1.5 * gate, 0.99]), max([*ends, 1 + 1.5 * gate, 1.01])
+    low, high = min([*ends, 1 - 1.5 * min_effect, 0.99]), max([*ends, 1 + 1.5 * min_effect, 1.01])
     return linear_axis(max(low, 1 / FARTHEST), min(high, FARTHEST), lambda v: f"{v:.3f}".rstrip("0").rstrip("."), most=4)
 
 
@@ -73,8 +73,8 @@ def _scale(axis: Axis) -> str:
 
 def _forest(compared: Comparison, axis: Axis, colour: str) -> str:
     """The gate as a band about 1, the interval, the ratio; and each device that differs from the others as a ring."""
-    gate, middle = compared.gate or 0.0, HIGH / 2
-    left, right = _x(axis, 1 / (1 + gate)), _x(axis, 1 + gate)
+    min_effect, middle = compared.min_effect or 0.0, HIGH / 2
+    left, right = _x(axis, 1 / (1 + min_effect)), _x(axis, 1 + min_effect)
     marks = f'<rect x="{left:.1f}" y="0" width="{right - left:.1f}" height="{HIGH:g}" style="fill:var(--line);opacity:.55"/>'
     marks += f'<path class="line bound" d="M{_x(axis, 1):.1f} 0V{HIGH:g}"/>'
     if compared.low is not None and compared.high is not None:

@@ -175,7 +175,7 @@ TITLES = {
 
 def held(rows: Sequence[Row]) -> list[Row]:
     """Rows that are held against something the run did not set itself."""
-    return [row for row in rows if words.stands(row) and row.gap.share is not None and row.gap.against in ("bound", "expected")]
+    return [row for row in rows if words.stands(row) and row.gap.share is not None and row.gap.reference_kind in ("bound", "expected")]
 
 
 def _near(rows: Sequence[Row]) -> list[Finding]:
@@ -207,7 +207,7 @@ def _far(gaps: Sequence[Row]) -> list[Finding]:
         why = f", {words.why(row)}" if words.why(row) else ""
         limit = words.quantity(row.gap.limit_value, row.result.unit)
         findings.append(Finding(
-            title=f"{words.clean(row.label)} reaches {words.share(row.gap)} of its {AGAINST[row.gap.against]}", severity="info",
+            title=f"{words.clean(row.label)} reaches {words.share(row.gap)} of its {AGAINST[row.gap.reference_kind]}", severity="info",
             detail=f"{words.value(row)} of {limit}; cause: {row.gap.cause.replace('_', ' ')}{why}", cases=[row.case.id],
             action=advice(row),
         ))
@@ -215,10 +215,10 @@ def _far(gaps: Sequence[Row]) -> list[Finding]:
 
 
 def _unknown(rows: Sequence[Row]) -> list[Finding]:
-    without = [row for row in rows if words.stands(row) and row.gap.against not in ("bound", "expected")]
+    without = [row for row in rows if words.stands(row) and row.gap.reference_kind not in ("bound", "expected")]
     if not without:
         return []
-    referred = sum(row.gap.against == "ceiling" for row in without)
+    referred = sum(row.gap.reference_kind == "ceiling" for row in without)
     shown = f"; {referred} of them {'is' if referred == 1 else 'are'} compared with the best rate of this run" if referred else ""
     title = f"No limit is known for {len(without)} of {sum(map(words.stands, rows))} cases"
     detail = f"no published figure for them on this machine{shown}"

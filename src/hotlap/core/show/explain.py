@@ -57,10 +57,11 @@ def split_line(row: Row) -> str:
         return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; by the readings of this run, the kernel has no model"
     expected = words.quantity(limit.expected_s, "s")
     if missed >= 0:
-        return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; expected {expected}, {limit.known}"
+        return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; expected {expected}, {limit.calibration_level}"
     causes = {name: value for name, value in split.items() if name != "unexplained"}
     faster = f"measured {words.quantity(-missed, 's')} ({percent(-missed / limit.expected_s)}) faster than that"
-    return f"expected {expected}, {words.quantity(whole, 's')} over the bound: {_shares(causes, whole)}; {faster}; {limit.known}"
+    over = f"{words.quantity(whole, 's')} over the bound: {_shares(causes, whole)}"
+    return f"expected {expected}, {over}; {faster}; {limit.calibration_level}"
 
 
 def _shares(split: Mapping[str, float], whole: float) -> str:
@@ -84,7 +85,7 @@ def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]
     lines = [f"  {layout.painted(label, 'accent', color)}  {layout.painted(number, style or 'bold', color)}"]
     parts = [("interval", ends), ("state", _state_line(row)), ("rounds", _rounds_line(row))]
     if words.numbered(row):
-        name = "reference" if row.gap.against == "ceiling" else "limit"
+        name = "reference" if row.gap.reference_kind == "ceiling" else "limit"
         parts += [(name, limit_line(row)), ("cause", cause_line(row)), ("split", split_line(row)), ("from", sources.terms(row)),
                   ("count", counters.line(row) if counters.of(row) else ""), ("time", counters.waited(row))]
     parts += [("" if place else "notice", ": ".join(filter(None, note))) for place, note in enumerate(noticing.notes(row))]
@@ -157,17 +158,17 @@ def limit_line(row: Row) -> str:
     if gap.share is None or gap.limit_value is None:
         return f"unknown: {limit.reason if limit and limit.reason else 'no figure with a source'}"
     value, setter = words.quantity(gap.limit_value, row.result.unit), words.setter(row)
-    if gap.against == "ceiling":
+    if gap.reference_kind == "ceiling":
         return f"this run's own best: {value}{f' ({setter})' if setter else ''}, reached {gap.share:.2f} of it; no limit is known"
     reached = ", ".join(filter(None, (f"reached {words.share(gap)}", words.headroom(gap))))
     said = "; ".join(filter(None, (reached, _expected(row))))
-    return f"{gap.against} {value}{f', set by {setter}' if setter else ''}; {said}"
+    return f"{gap.reference_kind} {value}{f', set by {setter}' if setter else ''}; {said}"
 
 
 def _expected(row: Row) -> str:
     """How a number lies to what the model expects, where its limit is a bound."""
     slower = noticing.slower_than_expected(row)
-    if slower is None or row.gap.against != "bound":
+    if slower is None or row.gap.reference_kind != "bound":
         return ""
     return "slower than the model expects" if slower else "at least as fast as the model expects"
 

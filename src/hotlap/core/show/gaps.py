@@ -40,7 +40,8 @@ def head(row: Row) -> str:
     if gap.share is None or gap.limit_value is None:
         return shown
     name = f" ({set_by(gap)})" if set_by(gap) else ""
-    return f"{shown} is {_share(gap.share)} of the {AGAINST.get(gap.against, 'limit')} {show(gap.limit_value, row.result.unit)}{name}"
+    limit = AGAINST.get(gap.reference_kind, "limit")
+    return f"{shown} is {_share(gap.share)} of the {limit} {show(gap.limit_value, row.result.unit)}{name}"
 
 
 def detail(row: Row) -> str:
@@ -50,7 +51,7 @@ def detail(row: Row) -> str:
 
 def brief(case: Case, gap: Gap) -> str:
     """The share and what the cause rests on, where the number itself stands elsewhere."""
-    reached = "" if gap.share is None else f"{_share(gap.share)} of the {AGAINST.get(gap.against, 'limit')}"
+    reached = "" if gap.share is None else f"{_share(gap.share)} of the {AGAINST.get(gap.reference_kind, 'limit')}"
     return "; ".join(part for part in (reached, why(case, gap)) if part)
 
 

@@ -56,11 +56,11 @@ def telling(series: Series) -> tuple[bool, bool]:
     return not series.changes, not series.excursions
 
 
-def unchanged(runs: int, series: Sequence[Series], gate: float) -> str:
+def unchanged(runs: int, series: Sequence[Series], min_effect: float) -> str:
     """What to say where only series with a change were asked for, and there is none."""
     if not series:
         return NOTHING
-    above = f" above {percent(gate)}" if gate else ""
+    above = f" above {percent(min_effect)}" if min_effect else ""
     apart = sum(bool(one.excursions) for one in series)
     but = f"; {apart} with points that lie apart, too few to test: leave out --changed to see them" if apart else ""
     return f"{words.counted(runs, 'run')}, {len(series)} series: none with a change{above}{but}"

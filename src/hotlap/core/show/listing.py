@@ -309,8 +309,8 @@ def _expectation(limit: Limit, width: int) -> list[str]:
         power, energy, clock = (words.quantity(float(value), unit) for value, unit in values)
         facts.append(("power", f"{power}, {energy} a call, holding {clock}"))
     facts += [("memory", note.text) for note in _notes(limit, "does_not_fit")]
-    if limit.known:
-        facts.append(("how sure", "; ".join([limit.known, *(note.text for note in _notes(limit, "outside_measured"))])))
+    if limit.calibration_level:
+        facts.append(("how sure", "; ".join([limit.calibration_level, *(note.text for note in _notes(limit, "outside_measured"))])))
     return [line for name, text in facts for line in layout.paragraph(f"  {name:<9} ", words.clean(text), width)]
 
 

@@ -285,7 +285,7 @@ def _few(rows: Sequence[Row]) -> str:
 
 
 def _few_samples(rows: Sequence[Row]) -> str:
-    counts = [len(one.seconds) for row in rows for one in row.result.rounds if any(notice.code == "few_samples" for notice in one.notices)]
+    counts = [len(one.values) for row in rows for one in row.result.rounds if any(notice.code == "few_samples" for notice in one.notices)]
     return f"{span(counts, str)} {'sample' if max(counts) == 1 else 'samples'} in some rounds" if counts else _detail("few_samples", rows)
 
 
@@ -334,7 +334,7 @@ def _disturbed(rows: Sequence[Row]) -> bool:
 
 def taken(rows: Sequence[Row]) -> str:
     """What others took of the machine while the numbers were measured; "" where it was not watched."""
-    rounds = [one for row in rows for one in row.result.rounds if one.round not in set(row.result.left_out) and one.seconds]
+    rounds = [one for row in rows for one in row.result.rounds if one.round not in set(row.result.left_out) and one.values]
     disturbed = [one.disturbed for one in rounds if one.disturbed is not None]
     stolen = [one.steal for one in rounds if one.steal is not None]
     parts = []

@@ -129,7 +129,7 @@ def _of_vectors(row: Row) -> str:
 
 
 def _bound(row: Row) -> float | None:
-    return row.gap.limit_value if row.gap.against == "bound" else None
+    return row.gap.limit_value if row.gap.reference_kind == "bound" else None
 
 
 def intensity(row: Row) -> float | None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hotlap.core.record import Row
-from hotlap.core.show import counters, gaps, layout, words
+from hotlap.core.show import counters, former, gaps, layout, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import STATE_STYLES, ends_shown
 from hotlap.core.show.table import Cell, Column, Table
@@ -69,11 +69,11 @@ def _shares(rows: Sequence[Row]) -> Column:
 
 def _barred(rows: Sequence[Row], bar: int) -> Column:
     """Bar, share and what it is a share of; without a limit there is nothing to draw."""
-    limited = any(row.gap.share is not None and row.gap.against in layout.BARS for row in rows)
+    limited = any(row.gap.share is not None and row.gap.reference_kind in layout.BARS for row in rows)
     room, cells = max([4, *(len(words.share(row.gap)) for row in rows)]), []
     for row in rows:
         number, kind = words.share_of(row.gap)
-        drawn = layout.bar(row.gap.share, row.gap.against, bar) + " " if bar and limited else ""
+        drawn = layout.bar(row.gap.share, row.gap.reference_kind, bar) + " " if bar and limited else ""
         text = f"{drawn}{number:>{room}} {kind}".rstrip() if words.numbered(row) else ""
         cells.append(Cell(text, _share_style(row)))
     return Column("of limit", cells)
@@ -98,7 +98,7 @@ def _share_style(row: Row) -> str:
     """Colour says how near a limit is; the run's own best is none."""
     if row.gap.share is None:
         return "dim"
-    if row.gap.against not in ("bound", "expected"):
+    if row.gap.reference_kind not in ("bound", "expected"):
         return ""
     return "good" if row.gap.share >= FAST else "warn" if is_slow(row) else ""
 
@@ -115,12 +115,12 @@ def share(row: Row) -> str:
         return ""
     if row.gap.share is None:
         return f'<span class="of">{words.DASH}</span>'
-    if row.gap.against == "ceiling":
+    if row.gap.reference_kind == "ceiling":
         return f'<span class="of best-of">{escaped(words.of_limit(row.gap))}</span>'
     full = min(max(row.gap.share, 0.0), 1.0) * 100
     return (
-        f'<span class="meter {row.gap.against}"><i style="width:{full:.1f}%"></i></span>'
-        f'<span class="pct">{escaped(words.share(row.gap))}</span> <span class="of">{escaped(row.gap.against)}</span>'
+        f'<span class="meter {row.gap.reference_kind}"><i style="width:{full:.1f}%"></i></span>'
+        f'<span class="pct">{escaped(words.share(row.gap))}</span> <span class="of">{escaped(row.gap.reference_kind)}</span>'
     )
 
 
@@ -140,11 +140,11 @@ def record(row: Row) -> dict[str, Any]:
         "best": summary.best, "too_short": result.too_short,
         "rounds": list(result.values), "rounds_used": summary.rounds, "rounds_left_out": list(result.left_out),
         "replaced": sum(len(each.replaced) for each in result.rounds), "seconds": list(result.seconds), "cycles": list(result.cycles),
-        "summary": msgspec.to_builtins(summary),
-        "share": gap.share if has else None, "against": gap.against, "limit_value": gap.limit_value, "cause": gap.cause,
+        "summary": former.keys(summary),
+        "share": gap.share if has else None, "against": gap.reference_kind, "limit_value": gap.limit_value, "cause": gap.cause,
         "basis": gap.basis, "numbers": gap.numbers, "names": gap.names, "detail": gaps.detail(row), "set_by": gaps.set_by(gap),
         "why": gaps.why(row.case, gap),
-        "limit": msgspec.to_builtins(gap.limit) if gap.limit else None,
+        "limit": former.keys(gap.limit),
         "counters": counters.of(row),
         "notices": [msgspec.to_builtins(noticing.whole(notice)) for notice in result.notices],
         "state": row.verdict.state, "notice": noticing.code(row), "codes": noticing.codes(row), "reason": row.verdict.reason,

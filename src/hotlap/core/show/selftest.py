@@ -19,7 +19,7 @@ def selftest(outcome: Selftest, width: int = 100, color: bool = False) -> str:
         Column("between rounds", [Cell(_share(one.between)) for one in outcome.cases], right=True),
         Column("within", [Cell(_share(one.within)) for one in outcome.cases], right=True),
         Column("drift", [Cell(_share(one.drift), "warn") for one in outcome.cases], right=True),
-        *(Column(f"seen by {n}", [Cell(_share(one.resolvable.get(n)), "bold") for one in outcome.cases], right=True) for n in SIZES),
+        *(Column(f"seen by {n}", [Cell(_share(one.mde.get(n)), "bold") for one in outcome.cases], right=True) for n in SIZES),
     ]
     lines = layout.Grid(columns, width).lines(color)
     reading = (

@@ -74,14 +74,14 @@ def _tally(rows: Sequence[Row], color: bool) -> list[str]:
 
 def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     """What is fast and what is slow, of numbers that have a limit; not what others slowed down."""
-    having = [row for row in rows if words.stands(row) and row.gap.against in layout.BARS and row.gap.share]
+    having = [row for row in rows if words.stands(row) and row.gap.reference_kind in layout.BARS and row.gap.share]
     limited = sorted(having, key=lambda row: -(row.gap.share or 0))
     fast = [row for row in limited if (row.gap.share or 0) >= FAST]
     slow = [row for row in reversed(limited) if row not in fast and is_slow(row) and "busy" not in noticing.codes(row)]
     lines: list[str] = []
     for name, found in (("fast", fast), ("slow", slow)):
         if found:
-            said = [f"{words.clean(row.label)} ({words.share(row.gap)} of {LIMITS[row.gap.against]})" for row in found[:NAMED]]
+            said = [f"{words.clean(row.label)} ({words.share(row.gap)} of {LIMITS[row.gap.reference_kind]})" for row in found[:NAMED]]
             more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
             lines += _named(name, ", ".join(said) + more, "good" if name == "fast" else "warn", width, color)
     return lines
@@ -122,7 +122,7 @@ def _reading(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     having = [row for row in rows if words.numbered(row)]
     if not having:
         return []
-    seen = {row.gap.against if row.gap.share is not None else "unknown" for row in having}
+    seen = {row.gap.reference_kind if row.gap.share is not None else "unknown" for row in having}
     parts = ["±: 95 % interval of the median over rounds"]
     parts += ["(88 %) and the like: its confidence with fewer than 6 rounds"] * any(map(words.unsure, having))
     parts += ["best: the best round, in the unit of the value, where they are far apart"] * any(map(words.best, having))

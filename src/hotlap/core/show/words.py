@@ -149,7 +149,7 @@ def share_of(gap: Gap) -> tuple[str, str]:
     """Share and what it is a share of: ``97 %``, ``bound``; of the run's own best, which limits nothing, a ratio: ``0.92``, ``of best``."""
     if gap.share is None:
         return DASH, ""
-    return (f"{gap.share:.2f}", "of best") if gap.against == "ceiling" else (share(gap), gap.against)
+    return (f"{gap.share:.2f}", "of best") if gap.reference_kind == "ceiling" else (share(gap), gap.reference_kind)
 
 
 def of_limit(gap: Gap) -> str:
@@ -159,9 +159,9 @@ def of_limit(gap: Gap) -> str:
 
 def headroom(gap: Gap) -> str:
     """What is missing to a limit, in words; "" where no limit is known."""
-    if gap.share is None or gap.against not in ("bound", "expected"):
+    if gap.share is None or gap.reference_kind not in ("bound", "expected"):
         return ""
-    if gap.share > 1 and gap.against == "expected":  # which limits nothing
+    if gap.share > 1 and gap.reference_kind == "expected":  # which limits nothing
         return "faster than expected"
     return f"headroom {percent(1 - gap.share)}" if gap.share <= 0.999 else ""
 

@@ -44,7 +44,7 @@ def changes(
     times: ArrayLike | None = None,
     *,
     alpha: float = ALPHA,
-    gate: float = 0.0,
+    min_effect: float = 0.0,
     provisional: bool = False,
     boundaries: Iterable[int] = (),
 ) -> list[Change]:
@@ -52,7 +52,7 @@ def changes(
     a step of any size needs 7 on either side).
 
     `values`: shape (points,), any unit, in order of time; `times`: the same shape, not falling. `alpha`: the chance of a false
-    change in one window of 384 independent values. `gate`: smallest ratio − 1, up or down, worth reporting; the others are
+    change in one window of 384 independent values. `min_effect`: smallest ratio − 1, up or down, worth reporting; the others are
     found and left out. `provisional`: also a change too fresh to be confirmed, at most one, at the end. `boundaries`: indices
     at which something else began (another device, another schema): nothing is tested across them.
 
@@ -62,11 +62,11 @@ def changes(
     """
     x, when = _checked(values, times)
     starts = _starts(boundaries, len(x))
-    _check_options(alpha, gate)
+    _check_options(alpha, min_effect)
     found: list[_Found] = []
     for start, end in zip(starts, [*starts[1:], len(x)], strict=False):
         found += _piece(x[start:end], start, alpha, provisional and end == len(x))
-    return _reported(found, gate, when)
+    return _reported(found, min_effect, when)
 
 
 def _piece(x: Floats, offset: int, alpha: float, provisional: bool) -> list[_Found]:
@@ -154,7 +154,7 @@ def _ratios(before: float, after: Sequence[float]) -> list[float]:
     return [b / before if before > 0 and after[0] > 0 else math.nan for b in after]
 
 
-def _reported(steps: list[_Found], gate: float, times: Floats | None) -> list[Change]:
+def _reported(steps: list[_Found], min_effect: float, times: Floats | None) -> list[Change]:
     """In order, drifts that go on joined, small ones left out."""
     joined: list[_Found] = []
     for one in steps:
@@ -163,14 +163,14 @@ def _reported(steps: list[_Found], gate: float, times: Floats | None) -> list[Ch
             joined[last] = _joined(joined[last], one)
         else:
             joined.append(one)
-    kept = [one.change for one in joined if not _small(one.change.ratio, gate)]
+    kept = [one.change for one in joined if not _small(one.change.ratio, min_effect)]
     kept.sort(key=lambda change: (change.index, change.kind))
     return kept if times is None else [replace(one, time=float(times[one.index])) for one in kept]
 
 
-def _small(ratio: float, gate: float) -> bool:
-    """Below the gate, up or down; a ratio that is not known is not small."""
-    return ratio > 0 and max(ratio, 1 / ratio) < 1 + gate
+def _small(ratio: float, min_effect: float) -> bool:
+    """Below the smallest change to report, up or down; a ratio that is not known is not small."""
+    return ratio > 0 and max(ratio, 1 / ratio) < 1 + min_effect
 
 
 def _goes_on(first: _Found, second: _Found) -> bool:
@@ -216,11 +216,11 @@ def _check_finite(x: Floats) -> None:
         raise ValueError(f"value {at} is not finite: {x[at]}; leave it out and say so")
 
 
-def _check_options(alpha: float, gate: float) -> None:
+def _check_options(alpha: float, min_effect: float) -> None:
     if not 1e-9 <= alpha <= 0.5:
         raise ValueError(f"alpha must be between 1e-9 and 0.5, not {alpha}")
-    if not 0 <= gate < math.inf:
-        raise ValueError(f"gate must be 0 or more, not {gate}")
+    if not 0 <= min_effect < math.inf:
+        raise ValueError(f"min_effect must be 0 or more, not {min_effect}")
 
 
 def _starts(boundaries: Iterable[int], n: int) -> list[int]:

@@ -58,7 +58,7 @@ class Trends(NamedTuple):
         found = self.judged()
         return verdicts(found.slope, found.low, found.high, self.q())
 
-    def resolvable(self) -> Floats:
+    def mde(self) -> Floats:
         """Smallest relative change per month that is found with 80 % power at 5 %, from the interval's width."""
         found = self.judged()
         return np.asarray(POWER * (found.high - found.low) / 2)

@@ -25,12 +25,12 @@ OTHERS = 20  # points of the rest, of which one may lie as far away as the group
 COHERENT = 1 / 3  # of the way from the rest to the group, that a point of it may be off the group's median
 
 
-def excursions(values: ArrayLike, edges: Iterable[int] = (), *, gate: float = 0.0) -> list[Excursion]:
+def excursions(values: ArrayLike, edges: Iterable[int] = (), *, min_effect: float = 0.0) -> list[Excursion]:
     """Groups of at least 3 neighbours (2 at the end of the series) that all lie on one side, beyond 6 robust standard deviations
     of the rest of their level (more where it has few points), and close to each other.
 
     `values`: shape (points,), finite, any unit, in order of time. `edges`: indices at which a level begins, of changes that were
-    found and of boundaries. `gate`: smallest ratio − 1, up or down, worth a word. [] for a level of under 15 points (14 at the
+    found and of boundaries. `min_effect`: smallest ratio − 1, up or down, to report. [] for a level of under 15 points (14 at the
     end). The rest is at least twice as many points as lie apart. Raises ValueError for values that are not finite.
     """
     x = np.asarray(values, dtype=float)
@@ -38,7 +38,7 @@ def excursions(values: ArrayLike, edges: Iterable[int] = (), *, gate: float = 0.
         raise ValueError("values must be finite and of one dimension")
     ends = sorted({0, len(x), *(int(edge) for edge in edges if 0 < edge < len(x))})
     found = [one for start, end in pairwise(ends) for one in _of_level(x[start:end], start, end == len(x))]
-    return [one for one in found if not (one.ratio > 0 and max(one.ratio, 1 / one.ratio) < 1 + gate)]
+    return [one for one in found if not (one.ratio > 0 and max(one.ratio, 1 / one.ratio) < 1 + min_effect)]
 
 
 def _of_level(x: Floats, offset: int, last: bool) -> list[Excursion]:

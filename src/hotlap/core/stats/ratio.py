@@ -56,7 +56,7 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
     n_b: int
     pairs: int = 0  # 0: not paired
     method: str = ""
-    resolvable: float | None = None  # smallest change that this many runs with this noise find with 80 % power
+    mde: float | None = None  # smallest change that this many runs with this noise find with 80 % power
     notices: tuple[Notice, ...] = ()
 
 
@@ -395,7 +395,7 @@ def _exact(x: Floats, y: Floats, plain: Ratio, confidence: float) -> Ratio:
         notice = Notice("zero_values", "a value is zero or negative: there is no ratio")
         return msgspec.structs.replace(plain, p=0.0, method="exact", notices=(notice,))
     fields = dict.fromkeys(("ratio", "low", "high", "low_90", "high_90"), share)
-    return msgspec.structs.replace(plain, **fields, p=float(same), confidence=confidence, method="exact", resolvable=0.0)
+    return msgspec.structs.replace(plain, **fields, p=float(same), confidence=confidence, method="exact", mde=0.0)
 
 
 def _unknown(x: Floats, y: Floats, paired: bool) -> Notice | None:
@@ -430,7 +430,7 @@ def _shares(estimate: Estimates, confidence: float) -> dict[str, float | None]:
         "low_90": exponential(low_90),
         "high_90": exponential(high_90),
         "confidence": confidence,
-        "resolvable": _finite(math.expm1(min((high - low) / 2 * (1 + more), 700.0))),
+        "mde": _finite(math.expm1(min((high - low) / 2 * (1 + more), 700.0))),
     }
 
 

@@ -60,7 +60,7 @@ class SequentialDesign(msgspec.Struct, frozen=True, kw_only=True):
     inner: tuple[float, ...]  # the same at twice the level, for sameness
     sd: float  # relative, of one run
     difference: float  # to be found with `power`, and the margin of sameness
-    gate: float  # the whole interval must be beyond it for a difference to be reported
+    min_effect: float  # the whole interval must be beyond it for a difference to be reported
     power: float
     alpha: float
     average: float  # pairs to expect when the difference is real
@@ -78,7 +78,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None = None  # repeated confidence interval: right whenever one stops
     high: float | None = None
     p: float | None = None  # of this look alone, not adjusted for the others
-    resolvable: float | None = None  # smallest change that the full number of pairs finds, with the noise seen so far
+    mde: float | None = None  # smallest change that the full number of pairs finds, with the noise seen so far
     reason: str = ""
 
 
@@ -116,12 +116,12 @@ def noise(a: ArrayLike, b: ArrayLike) -> float:
 
 
 def design(
-    sd: float, difference: float, *, gate: float | None = None, pilot: int = 0, most: int = MOST, level: float = ALPHA
+    sd: float, difference: float, *, min_effect: float | None = None, pilot: int = 0, most: int = MOST, level: float = ALPHA
 ) -> SequentialDesign:
     """The plan with the fewest pairs on average that has 80 % power, within 1.05 × the pairs of the fixed-size test, or the one of
     `most` pairs with the largest power where that is not enough.
 
-    A difference counts once its whole interval is beyond the `gate` (a quarter of the difference unless given), so that the plan is for
+    A difference counts once its whole interval is beyond `min_effect` (a quarter of the difference unless given), so that the plan is for
     what is left of the difference beyond it. Boundaries of Wang and Tsiatis (Biometrics 43, 1987), c·(n/N)^(Δ−½), at most 3.5, with c
     by recursive integration (Armitage, McPherson and Rowe, J. Royal Stat. Soc. A 132, 1969) so that all looks together raise a false
     alarm with 0.98 × 5 %: the rest is kept for what `located` adds. Stopping for sameness is not counted on: the level holds
@@ -130,11 +130,11 @@ def design(
     Brittain and Proschan, Statistics in Medicine 18, 1999; `benchmarks/ab.py` shows the level). Raises ValueError for numbers out of
     range, and where more than 100,000 pairs are needed and `most` allows for them. `level` stands for 5 %: less of it for one of many.
     """
-    gate = difference / 4 if gate is None else gate
-    if not 0 <= gate < difference:
-        raise ValueError(f"the gate is a share from 0 to below the difference of {difference}, not {gate}")
+    min_effect = difference / 4 if min_effect is None else min_effect
+    if not 0 <= min_effect < difference:
+        raise ValueError(f"the gate is a share from 0 to below the difference of {difference}, not {min_effect}")
     spent = level * (REUSED[0] - REUSED[1] / max(pilot, 2) if pilot else CAREFUL)
-    clear = (1 + difference) / (1 + gate) - 1
+    clear = (1 + difference) / (1 + min_effect) - 1
     step, fewest = _step(sd, clear), max(FEWEST, pilot)
     cut = most < MOST and fixed_power(max(most, fewest), step, spent) < POWER
     fixed = max(most, fewest) if cut else max(needed(sd, clear, POWER, spent if pilot else level), fewest)
@@ -147,19 +147,19 @@ def design(
             enough = effect >= POWER + (-GAINED if pilot else SPARE)
             options.append((not enough, average if enough else -effect, pairs, shape, effect, average))
     _, _, pairs, shape, effect, average = min(options)
-    plan = _planned(sd, difference, gate, _looks(pairs, fewest), (shape, spent, level))
+    plan = _planned(sd, difference, min_effect, _looks(pairs, fewest), (shape, spent, level))
     text = f"there is time for {pairs} pairs, which find a change of {percent(difference)} with a power of {effect:.0%}, not {POWER:.0%}"
     notices = (Notice("low_power", text),) if effect < POWER else ()
     return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=effect, notices=notices)
 
 
-def _planned(sd: float, difference: float, gate: float, places: tuple[int, ...], how: tuple[float, float, float]) -> SequentialDesign:
+def _planned(sd: float, difference: float, min_effect: float, places: tuple[int, ...], how: tuple[float, float, float]) -> SequentialDesign:
     """With boundaries of a shape that spend so much of a level; what it attains is not known yet."""
     shape, spent, level = how
     outer, inner = (boundary(places, shape, times * spent, EARLY) for times in (1, 2))
     return SequentialDesign(
-        pairs=places[-1], fixed=places[-1], looks=places, bounds=outer, inner=inner, sd=sd, difference=difference, gate=gate, power=POWER,
-        alpha=level, average=places[-1], attained=math.nan,
+        pairs=places[-1], fixed=places[-1], looks=places, bounds=outer, inner=inner, sd=sd, difference=difference, min_effect=min_effect,
+        power=POWER, alpha=level, average=places[-1], attained=math.nan,
     )  # fmt: skip
 
 
@@ -245,7 +245,7 @@ class SequentialOptions(NamedTuple):
     """What a trial is planned for: shares of the ratio, and the pairs that there is time for."""
 
     difference: float
-    gate: float
+    min_effect: float
     most: int = MOST
     level: float = ALPHA
 
@@ -261,10 +261,10 @@ def trial(a: ArrayLike, b: ArrayLike, asked: SequentialOptions, ended: bool = Fa
         return None, None
     sd = max(noise(x[:PILOT], y[:PILOT]), QUIETEST)
     if len(x) < PILOT:
-        plan = _planned(sd, asked.difference, asked.gate, (len(x),), (0.0, asked.level * CAREFUL, asked.level))
+        plan = _planned(sd, asked.difference, asked.min_effect, (len(x),), (0.0, asked.level * CAREFUL, asked.level))
         return plan, decide(plan, x, y)
     try:
-        plan = design(sd, asked.difference, gate=asked.gate, pilot=PILOT, most=asked.most, level=asked.level)
+        plan = design(sd, asked.difference, min_effect=asked.min_effect, pilot=PILOT, most=asked.most, level=asked.level)
     except ValueError:
         return None, None
     return plan, decide(plan, x, y)
@@ -275,7 +275,7 @@ def fixed(a: ArrayLike, b: ArrayLike, asked: SequentialOptions) -> tuple[Sequent
     x, y = finite(a), finite(b)
     if len(x) < FEWEST or min(x.min(), y.min()) <= 0:
         return None, None
-    plan = _planned(max(noise(x, y), QUIETEST), asked.difference, asked.gate, (len(x),), (0.0, asked.level * CAREFUL, asked.level))
+    plan = _planned(max(noise(x, y), QUIETEST), asked.difference, asked.min_effect, (len(x),), (0.0, asked.level * CAREFUL, asked.level))
     return plan, decide(plan, x, y)
 
 
@@ -309,8 +309,8 @@ def _decision(plan: SequentialDesign, k: int, x: Floats, y: Floats) -> Decision:
     if math.isfinite(low):
         late = _reach(plan.bounds[-1], plan.pairs) + NORMAL.inv_cdf(plan.power)
         chance = two_sided(centre / error, _freedom(n)) if error else min(1.0, 2.0 ** (1 - n) if abs(centre) > ROUNDING else 1.0)
-        resolvable = math.expm1(min(late * error * math.sqrt(n / plan.pairs), 700.0))
-        fields |= {"low": exponential(low), "high": exponential(high), "p": chance, "resolvable": resolvable}
+        mde = math.expm1(min(late * error * math.sqrt(n / plan.pairs), 700.0))
+        fields |= {"low": exponential(low), "high": exponential(high), "p": chance, "mde": mde}
     return Decision(answer=answer, look=k + 1, pairs=n, reason=_reason(plan, answer, n), **fields)
 
 
@@ -346,7 +346,7 @@ def at_look(plan: SequentialDesign, k: int, x: Floats, y: Floats) -> tuple[Float
     # without any noise seen, signs alone speak: n equal ones come by chance once in 2^(n−1)
     known = (error > 0) | (2.0 ** (1 - n) <= math.erfc(plan.bounds[k] / math.sqrt(2)))
     nearest = np.abs(centre) - outer * error  # end of the interval, to no change
-    beyond = known & (nearest > ROUNDING) & (nearest >= math.log1p(plan.gate) - ROUNDING)
+    beyond = known & (nearest > ROUNDING) & (nearest >= math.log1p(plan.min_effect) - ROUNDING)
     same = known & (np.abs(centre) + inner * error < math.log1p(plan.difference))
     answers = np.where(beyond, np.where(centre > 0, 1, 2), np.where(same, 3, 4 if last else 0))
     reach = np.where(known, outer * error, np.nan)
@@ -410,8 +410,8 @@ def _reason(plan: SequentialDesign, answer: Answer, n: int) -> str:
     when = f"after {n} of at most {plan.pairs} pairs"
     if answer == "same":
         return f"within ± {percent(plan.difference)} {when}"
-    return f"no answer {when}" if answer == "inconclusive" else f"the whole interval is beyond {_threshold(plan.gate)} {when}"
+    return f"no answer {when}" if answer == "inconclusive" else f"the whole interval is beyond {_threshold(plan.min_effect)} {when}"
 
 
-def _threshold(gate: float) -> str:
-    return f"the threshold of {percent(gate)}" if gate else "no change"
+def _threshold(min_effect: float) -> str:
+    return f"the threshold of {percent(min_effect)}" if min_effect else "no change"

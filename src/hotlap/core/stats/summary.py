@@ -80,7 +80,7 @@ def summarize(
     if rounds:
         pooled = np.concatenate(rounds)
         fields |= {
-            "within": _within(rounds),
+            "mad_within_rounds": _within(rounds),
             "quantiles": dict(zip((f"p{q}" for q in QUANTILES), np.quantile(pooled, np.array(QUANTILES) / 100).tolist(), strict=True)),
             "effective": sum(_effective(one) for one in rounds),
         }
@@ -110,7 +110,7 @@ def centre(values: Sequence[float], precision: float | None) -> dict[str, Any]:
         low, high = median - (median - low) * wide, median + (high - median) * wide
         fields |= {"low": low, "high": high, "confidence": attained, "half_width": _share((high - low) / 2, median)}
     if len(values) > 1:
-        fields["spread"] = _share(MAD_TO_SD * statistics.median(abs(value - median) for value in values), median)
+        fields["mad_between_rounds"] = _share(MAD_TO_SD * statistics.median(abs(value - median) for value in values), median)
     return fields
 
 
@@ -164,8 +164,9 @@ def _of_rounds(s: Summary, x: NDArray[np.float64]) -> list[Notice]:
     if s.median == 0:
         seen = "the median is zero, so widths have no meaning as a share of it"
         notices.append(Notice("zero_median", seen, "measure something that takes longer"))
-    if enough and s.spread is not None and s.within is not None and s.spread > max(3 * s.within, 0.005):
-        seen = f"rounds differ by {show(s.spread, '%')}, their samples by {show(s.within, '%')}: processes differ"
+    between, within = s.mad_between_rounds, s.mad_within_rounds
+    if enough and between is not None and within is not None and between > max(3 * within, 0.005):
+        seen = f"rounds differ by {show(between, '%')}, their samples by {show(within, '%')}: processes differ"
         notices.append(Notice("rounds_differ", seen, "raise --rounds"))
     if enough and series.drifting(x):
         notices.append(Notice("drift", "the rounds drift in one direction", "let the machine reach its temperature, then run again"))
@@ -179,7 +180,7 @@ def _of_samples(s: Summary, rounds: Sequence[NDArray[np.float64]]) -> list[Notic
     if few := [len(one) for one in rounds if len(one) < FEW_SAMPLES]:
         seen = f"{len(few)} of {len(rounds)} rounds have fewer than {FEW_SAMPLES} samples"
         notices.append(Notice("few_samples", seen, "give a round more time with --round-time"))
-    if s.samples >= 20 and s.within and s.effective is not None and s.effective < DEPENDENT * s.samples:
+    if s.samples >= 20 and s.mad_within_rounds and s.effective is not None and s.effective < DEPENDENT * s.samples:
         seen = f"{s.samples} samples are worth {s.effective:.0f} independent ones"
         notices.append(Notice("autocorrelated", seen, "more rounds narrow the interval, more samples do not"))
     if s.samples >= 20 and s.outliers > MANY_OUTLIERS * s.samples:

@@ -26,15 +26,15 @@ from hotlap.core.store.bundle import Bundle, RunHeader, read_listed, target_name
 from hotlap.core.store.files import RUN, SAMPLES
 
 NAME = "catalog.sqlite"
-VERSION = 3  # 1: runs, and their labels and facts as marks; 2: what a list shows of a run; 3: its kind and stops, and runs of later schemas
+VERSION = 4  # 1: runs, their labels and facts; 2: what a list shows of a run; 3: its kind and stops, runs of later schemas; 4: tags
 APPLICATION = 0x484C4150  # "HLAP": sqlite's application_id, by which a catalog is told from other people's databases
 BUSY_S = 10.0
 
 _TABLES = (
     "CREATE TABLE runs (folder TEXT PRIMARY KEY, id TEXT NOT NULL, began_s REAL, stamp TEXT NOT NULL, listed BLOB NOT NULL)",
-    "CREATE TABLE marks (folder TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, name TEXT NOT NULL, value TEXT NOT NULL)",
-    "CREATE INDEX marks_value ON marks (name, value, folder)",
-    "CREATE INDEX marks_folder ON marks (folder)",
+    "CREATE TABLE tags (folder TEXT NOT NULL REFERENCES runs ON DELETE CASCADE, name TEXT NOT NULL, value TEXT NOT NULL)",
+    "CREATE INDEX tags_value ON tags (name, value, folder)",
+    "CREATE INDEX tags_folder ON tags (folder)",
 )
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Filters(TypedDict, total=False):
     """What a run must be; all that are given must hold."""
 
     prefix: str  # its id begins so
-    marks: Mapping[str, str]  # a label, or one of workload, device, machine, host, target, plan
+    tags: Mapping[str, str]  # a label, or one of workload, device, machine, host, target, plan
     since_s: float
     until_s: float  # not included
     newest: int  # of those that fit, so many at most
@@ -83,10 +83,10 @@ class Catalog:
                 once[id_] = Entry(id_, runs / folder, began_s, decoder.decode(listed))
         return list(once.values())[-filters.get("newest", len(once)) :] if once else []
 
-    def marks(self) -> dict[str, list[str]]:
+    def tags(self) -> dict[str, list[str]]:
         """Every label and fact there is, with its values."""
         found: dict[str, list[str]] = {}
-        for name, value in self._do(lambda db: db.execute("SELECT DISTINCT name, value FROM marks ORDER BY name, value").fetchall()):
+        for name, value in self._do(lambda db: db.execute("SELECT DISTINCT name, value FROM tags ORDER BY name, value").fetchall()):
             found.setdefault(name, []).append(value)
         return found
 
@@ -200,7 +200,7 @@ def _ready(db: sqlite3.Connection) -> bool:
 def _make(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     with _transaction(db):
-        for table in ("marks", "runs"):
+        for table in ("marks", "tags", "runs"):
             db.execute(f"DROP TABLE IF EXISTS {table}")  # of an older version: made anew, since bundles are the truth
         for statement in (*_TABLES, f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}"):
             db.execute(statement)
@@ -226,11 +226,11 @@ def _change(db: sqlite3.Connection, gone: list[str], came: list[tuple[str, str, 
             db.execute("DELETE FROM runs WHERE folder = ?", (name,))
             row = (name, listed.id, when.seconds(listed.began), stamp, msgspec.json.encode(listed))
             db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", row)
-            marks = _marks(run) if run else {("kind", listed.kind)}
-            db.executemany("INSERT INTO marks VALUES (?, ?, ?)", [(name, *mark) for mark in sorted(marks)])
+            tags = _tags(run) if run else {("kind", listed.kind)}
+            db.executemany("INSERT INTO tags VALUES (?, ?, ?)", [(name, *tag) for tag in sorted(tags)])
 
 
-def _marks(run: RunRecord) -> set[tuple[str, str]]:
+def _tags(run: RunRecord) -> set[tuple[str, str]]:
     """What a run can be found by, beside its id and time."""
     devices = [d for d in run.machine.devices if d.key in run.devices]
     found = {("host", run.machine.host), ("plan", run.plan.name), ("target", run.target), ("target", target_name(run.target))}
@@ -238,15 +238,15 @@ def _marks(run: RunRecord) -> set[tuple[str, str]]:
     found |= {("workload", case.workload) for case in run.plan.cases}
     found |= {("device", name) for d in devices for name in (d.key, d.name)} | {("device", key) for key in run.devices}
     found |= {("machine", d.machine) for d in devices}
-    return {mark for mark in found | set(run.labels.items()) if mark[1]}
+    return {tag for tag in found | set(run.labels.items()) if tag[1]}
 
 
 def _query(filters: Filters) -> tuple[str, list[str | float]]:
     tests: list[tuple[str, list[str | float]]] = []
     if prefix := filters.get("prefix"):
         tests.append(("lower(substr(id, 1, length(?))) = lower(?)", [prefix, prefix]))
-    for name, value in filters.get("marks", {}).items():
-        tests.append(("folder IN (SELECT folder FROM marks WHERE name = ? AND value = ?)", [name, value]))
+    for name, value in filters.get("tags", {}).items():
+        tests.append(("folder IN (SELECT folder FROM tags WHERE name = ? AND value = ?)", [name, value]))
     if "since_s" in filters:
         tests.append(("began_s >= ?", [filters["since_s"]]))
     if "until_s" in filters:

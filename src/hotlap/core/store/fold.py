@@ -40,8 +40,8 @@ def fold(case: Case, samples: Sequence[Samples], target: str, device: str = "") 
     meter = _meter(case)
     used, left_out = _used(rounds)
     status, reason = _status(rounds, used, left_out)
-    short = [not meter.own and statistics.median(s.seconds) <= 0 for s in used]
-    usual = [_at_most(s) if brief else statistics.median(s.seconds) for s, brief in zip(used, short, strict=True)]
+    short = [not meter.own and statistics.median(s.values) <= 0 for s in used]
+    usual = [_at_most(s) if brief else statistics.median(s.values) for s, brief in zip(used, short, strict=True)]
     values = [meter.value(s, m) for s, m in zip(used, usual, strict=True)]
     clocks = [statistics.fmean(s.clocks_hz) for s in used if s.clocks_hz]
     cycles = [m * hz for m, hz in zip(usual, clocks, strict=False)] if len(clocks) == len(used) and not meter.own else []
@@ -68,7 +68,7 @@ def bad(samples: Samples) -> str:
 
 def _used(rounds: Sequence[Samples]) -> tuple[list[Samples], list[int]]:
     """The rounds that make the number, and those left out although they have one. An invalid case has a number all the same."""
-    timed = [s for s in rounds if s.seconds and s.status in ("measured", "invalid")]
+    timed = [s for s in rounds if s.values and s.status in ("measured", "invalid")]
     if _disproved(rounds):
         return timed, []
     valid = [s for s in timed if not s.cause]
@@ -81,7 +81,7 @@ def _disproved(rounds: Sequence[Samples]) -> list[Samples]:
     """The rounds that show that the case's number cannot be right: a wrong answer or interference in any, timers in most."""
     wrong = [s for s in rounds if s.status == "invalid" and s.cause != "timers"]
     timers = [s for s in rounds if s.cause == "timers"]
-    return wrong or (timers if 2 * len(timers) > sum(bool(s.seconds) for s in rounds) else [])
+    return wrong or (timers if 2 * len(timers) > sum(bool(s.values) for s in rounds) else [])
 
 
 def _status(rounds: Sequence[Samples], used: Sequence[Samples], left_out: Sequence[int]) -> tuple[Status, str]:
@@ -114,7 +114,7 @@ _WORDS = {"invalid": "are invalid", "error": "failed", "not_run": "were not run"
 
 def _at_most(samples: Samples) -> float:
     """Seconds that a call took at most, where it takes less than timing it costs."""
-    return (max(samples.seconds) * samples.calls + samples.overhead_s + samples.resolution_s) / samples.calls
+    return (max(samples.values) * samples.calls + samples.overhead_s + samples.resolution_s) / samples.calls
 
 
 FALSE_RATE = {"drift": 0.01, "bimodal": 0.02, "not_steady": 0.02}

@@ -122,10 +122,10 @@ def _labelled(text: str, catalog: Catalog, home: Path) -> list[Entry]:
             raise InputError(f"'{item}' in '{text}' is not label=value; several are separated by commas")
         if wanted.setdefault(name, value) != value:
             raise InputError(f"'{text}' wants two values of {name}; a run has one, so give one selector for each")
-    found = catalog.find(marks=wanted)
+    found = catalog.find(tags=wanted)
     if found:
         return found
-    known = catalog.marks()
+    known = catalog.tags()
     for name, value in wanted.items():
         if name not in known:
             raise InputError(f"no run has a label '{name}'; {nearest(name, known) or 'none is kept yet: hotlap run measures one'}")

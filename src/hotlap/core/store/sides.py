@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hotlap.core.store.catalog import Catalog, Entry
 
 REVISIONS = ("revision", "commit", "git")  # labels that name the code's revision, of a run the first that is there
-OWN = ("device", "host", "machine", "plan", "target", "workload")  # marks of the catalog that are no labels
+OWN = ("device", "host", "machine", "plan", "target", "workload")  # tags of the catalog that are no labels
 SHORTEST = 4  # characters that may stand for a longer revision
 VALID = "a revision, a label's value or label=value, a version or library=version, a run, or a date"
 
@@ -28,8 +28,8 @@ def entries(name: str, home: Path) -> tuple[str, list[Entry]]:
         raise InputError(f"an empty name; give {VALID}")
     if "=" in text and not text.startswith(("/", ".")):
         return _pair(text, home)
-    marks = _marks(home)
-    for found in (_labelled(text, marks), _begun(text, marks)):
+    tags = _tags(home)
+    for found in (_labelled(text, tags), _begun(text, tags)):
         if found:
             label, value = found
             return f"{label} {value}", select.entries([f"{label}={value}"], home)
@@ -39,14 +39,14 @@ def entries(name: str, home: Path) -> tuple[str, list[Entry]]:
         versions = _versions(home, lambda _, version: version == text)
         if versions:
             return _one(text, versions)
-    known = {value for label, values in marks.items() if label not in OWN for value in values}
+    known = {value for label, values in tags.items() if label not in OWN for value in values}
     raise InputError(f"no run is of '{text}'; {nearest(text, known) or 'none has a label'}; a side is {VALID}")
 
 
 def _pair(text: str, home: Path) -> tuple[str, list[Entry]]:
     """label=value, else library=version; several labels with commas."""
     name, _, value = text.partition("=")
-    if name not in _marks(home):
+    if name not in _tags(home):
         has = _versions(home, lambda library, _: library == name)
         if (name, value) in has:
             return f"{name} {value}", has[name, value]
@@ -55,9 +55,9 @@ def _pair(text: str, home: Path) -> tuple[str, list[Entry]]:
     return text.replace("=", " "), select.entries([text], home)
 
 
-def _labelled(value: str, marks: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
+def _labelled(value: str, tags: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
     """The label that has this value, revisions first. Raises InputError where several others do."""
-    has = [label for label, values in marks.items() if label not in OWN and value in values]
+    has = [label for label, values in tags.items() if label not in OWN and value in values]
     first = next((label for label in REVISIONS if label in has), "")
     if not first and len(has) > 1:
         raise InputError(f"'{value}' is a value of the labels {', '.join(has)}; say which, as in {has[0]}={value}")
@@ -65,12 +65,12 @@ def _labelled(value: str, marks: Mapping[str, Sequence[str]]) -> tuple[str, str]
     return (label, value) if label else None
 
 
-def _begun(text: str, marks: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
+def _begun(text: str, tags: Mapping[str, Sequence[str]]) -> tuple[str, str] | None:
     """The one revision that begins so, or that what was given begins with: commits are cut at many lengths."""
     if len(text) < SHORTEST:
         return None
     has = [
-        (label, value) for label in REVISIONS for value in marks.get(label, ())
+        (label, value) for label in REVISIONS for value in tags.get(label, ())
         if value.startswith(text) or (len(value) >= SHORTEST and text.startswith(value))
     ]
     if len(has) > 1:
@@ -105,10 +105,10 @@ def _software(run: RunRecord) -> set[tuple[str, str]]:
     return {*run.machine.software.items(), ("hotlap", run.hotlap), *drivers}
 
 
-def _marks(home: Path) -> dict[str, list[str]]:
+def _tags(home: Path) -> dict[str, list[str]]:
     with closing(_catalog(home)) as catalog:
         catalog.find(newest=1)  # takes in what came since
-        return catalog.marks()
+        return catalog.tags()
 
 
 def _catalog(home: Path) -> Catalog:

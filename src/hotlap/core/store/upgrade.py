@@ -2,7 +2,8 @@
 
 Schema 1 (Hotlap 0.1 and its development) kept no kind of run; it follows from what each verb wrote into `plan` and `target`. It kept why a
 run ended as a text, reasons of several devices with "; " between them, notices of samples as `flags` with `name` and `detail`, and how many
-calls share a launch at the end of `variant`.
+calls share a launch at the end of `variant`. Its `seconds`, `dropped` and `steady` of samples are `values`, `warmup_samples` and
+`steady_state_found`; `gate` of `turns` is `min_effect`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ def run(raw: dict[str, Any], schema: int) -> dict[str, Any]:
     """The content of run.json in today's keys; `schema` is what it was written in."""
     if schema < 2:
         raw = {**raw, "kind": _kind(raw), "stops": _stops(raw.get("stopped"))}
+    turns = raw.get("turns")
+    if isinstance(turns, dict) and "gate" in turns:
+        raw = {**raw, "turns": {"min_effect": turns["gate"], **turns}}
     return {**raw, "schema": SCHEMA}
 
 
@@ -71,6 +75,9 @@ class _Samples(Samples, frozen=True, kw_only=True):
     """A line of schema 1."""
 
     flags: list[_Flag] = []
+    seconds: list[float] | None = None
+    dropped: int = 0
+    steady: bool = True
 
 
 _JUMPED = "the clock jumped"  # 0.1 called a round invalid whose clock varied by 10 %; its samples are as good as others
@@ -81,7 +88,7 @@ _PASSES = b" passes a launch"  # at the end of schema 1's variants, which had no
 
 def samples(data: bytes, name: str) -> lines.Lines[Samples]:
     """What samples.jsonl holds, in today's keys. Raises as `lines.read` does. A run that was resumed has lines of two schemas."""
-    if b'"flags":[{' not in data and _JUMPED.encode() not in data and _PASSES not in data:
+    if b'"seconds":' not in data and b'"flags":' not in data:
         return lines.read(data, Samples, name)
     found = lines.read(data, _Samples, name)
     return lines.Lines([_today(one) for one in found.records], found.kept_bytes, found.torn)
@@ -89,6 +96,10 @@ def samples(data: bytes, name: str) -> lines.Lines[Samples]:
 
 def _today(line: _Samples) -> Samples:
     fields = asdict(line)
+    seconds, dropped, steady = (fields.pop(name) for name in ("seconds", "dropped", "steady"))
+    if seconds is not None:
+        own = line.method == "program" and line.variant != "wall"  # a number of the program's, in the unit of its case
+        fields |= {"values": seconds, "unit": "" if own else "s", "warmup_samples": dropped, "steady_state_found": steady}
     notices = [Notice(flag.name, flag.detail, shares=flag.shares) for flag in fields.pop("flags")]
     if line.status == "invalid" and not line.cause and line.reason.startswith(_JUMPED):
         fields |= {"status": "measured", "reason": ""}

@@ -31,7 +31,7 @@ class AbOptions:
     """How sure, and how long."""
 
     difference: float = 0.02  # smallest change to be found with 80 % power
-    gate: float = 0.005  # smallest change that is reported
+    min_effect: float = 0.005  # smallest change that is reported
     budget_s: float = math.inf
     most: int = 1000  # pairs
     labels: dict[str, object] = field(default_factory=dict)
@@ -113,7 +113,10 @@ def _in_turns(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener) 
         stop = Stop("error", type(error).__name__)
         raise
     finally:
-        turns = Turns(id=writers[0][1].id, side="A", difference=options.difference, gate=options.gate, most=most, level=options.level)
+        turns = Turns(
+            id=writers[0][1].id, side="A", difference=options.difference, min_effect=options.min_effect, most=most,
+            level=options.level,
+        )
         for (writer, run), one in zip(writers, (turns, replace(turns, side="B")), strict=True):
             ended = datetime.now(UTC).isoformat(timespec="milliseconds")
             writer.finish(replace(run, ended=ended, stops=[stop], turns=one))
@@ -122,7 +125,7 @@ def _in_turns(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener) 
 
 
 def _asked(options: AbOptions, most: int) -> SequentialOptions:
-    return SequentialOptions(options.difference, options.gate, most, options.level)
+    return SequentialOptions(options.difference, options.min_effect, most, options.level)
 
 
 def fitting(elapsed_s: float, options: AbOptions) -> int:

@@ -63,7 +63,7 @@ def _executed(host: HostTarget, case: Case, program: CommandProgram, number: int
     began_s = host.clock.now()
     value = programs.timed(program)
     return Samples(
-        case=case.id, device=host.device.key, round=number, seconds=[value], method="program", began_s=began_s,
+        case=case.id, device=host.device.key, round=number, values=[value], method="program", began_s=began_s,
         ended_s=host.clock.now(), resolution_s=host.timer_resolution_s, variant=program.read,
     )
 

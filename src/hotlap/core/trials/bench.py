@@ -150,7 +150,7 @@ class _Bench:
     def _once(self, which: int, turn: int | None) -> None:
         """One execution. `turn`: its round; None: a warm-up."""
         kept, program = self.kept[which], self.programs[which]
-        self.listen(which, len(kept), kept[-1].seconds[0] if kept else None)
+        self.listen(which, len(kept), kept[-1].values[0] if kept else None)
         began_s = self.host.clock.now()
         try:
             done = program.once()
@@ -166,9 +166,9 @@ class _Bench:
         metrics = {"user_s": done.user_s, "system_s": done.system_s, "peak_bytes": done.peak_bytes}
         group = range(len(self.commands)) if self.in_turns else [which]
         self._append(which, Samples(
-            case=self.commands[which].case.id, device=self.host.device.key, round=turn, seconds=[done.seconds], method="program",
+            case=self.commands[which].case.id, device=self.host.device.key, round=turn, values=[done.seconds], method="program",
             variant=program.read, began_s=began_s, ended_s=ended_s, resolution_s=self.host.timer_resolution_s,
-            dropped=0 if kept else self.options.warmup, check=check, notices=notices,
+            warmup_samples=0 if kept else self.options.warmup, check=check, notices=notices,
             metrics={name: float(value) for name, value in metrics.items() if value is not None},
         ), group)
 
@@ -217,14 +217,14 @@ class _Bench:
             elapsed_s = clock.now() - began_s
             if turn + 1 == PILOT:
                 most = fitting(elapsed_s, asked)
-            self.turns = Turns(id=self.run.id, side="A", difference=asked.difference, gate=asked.gate, most=most)
+            self.turns = Turns(id=self.run.id, side="A", difference=asked.difference, min_effect=asked.min_effect, most=most)
             if stop := enough(self._pairs(self.turns), turn + 1, elapsed_s, (most, asked)):
                 return stop
         return Stop("rounds_max")
 
     def _pairs(self, turns: Turns) -> list[AbPair]:
         first, *others = self._results()
-        return [pair(first, other, SequentialOptions(turns.difference, turns.gate, turns.most)) for other in others]
+        return [pair(first, other, SequentialOptions(turns.difference, turns.min_effect, turns.most)) for other in others]
 
     def _results(self) -> list[Result]:
         each = zip(self.commands, self.kept, strict=True)

@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
     parser.add_argument("--network", default="", metavar="NAME", help="only what this network calls, and what changes cost its step")
     parser.add_argument("--device", default="", help="only this device: its key, UUID, name or index")
-    parser.add_argument("--gate", default="0 %", metavar="SHARE", help="smallest change to report (default: any that is not chance)")
+    parser.add_argument("--min-effect", default="0 %", metavar="SHARE", help="smallest change to report (default: any that is not chance)")
     parser.add_argument("--changed", action="store_true", help="only kernels with a change or a wrong result")
     parser.add_argument("--out", metavar="FILE", help="also as one HTML page with a chart per kernel")
 
@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     where = terminal.pairs(args.where, "a filter") | ({"device": args.device} if args.device else {})
     if args.out and args.out.endswith(".md"):
         raise InputError(f"track writes a page: name it .html, not {args.out}; 'hotlap kernel track report' writes Markdown")
-    tracked = tracking.track(_bundles(args), where, terminal.gate(args.gate, below=math.inf), args.network, usage.of_table(args.network))
+    min_effect = terminal.min_effect(args.min_effect, below=math.inf)
+    tracked = tracking.track(_bundles(args), where, min_effect, args.network, usage.of_table(args.network))
     if not tracked.lives and not tracked.never:
         _explain(args, where)
     kept = [one for one in tracked.lives if one.turns or one.checks.wrong or one.checks.grown] if args.changed else tracked.lives

@@ -18,16 +18,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="a", required=True, metavar="X", help=f"the older side: {sides.VALID}")
     parser.add_argument("--to", dest="b", required=True, metavar="Y", help="the newer side, in the same words")
     parser.add_argument("--network", default="", metavar="NAME", help="only what this network calls")
-    parser.add_argument("--gate", default="2 %", metavar="SHARE", help="smallest change worth a word (default: 2 %%)")
+    parser.add_argument("--min-effect", default="2 %", metavar="SHARE", help="smallest change to report (default: 2 %%)")
     parser.add_argument("--out", metavar="FILE", help="also as a file: Markdown where it ends in .md, else an HTML page")
 
 
 def run(args: argparse.Namespace) -> int:
     """The report; exit code 1 for a regression, 3 when a case is lost or nothing can be told."""
-    gate = terminal.gate(args.gate)
+    min_effect = terminal.min_effect(args.min_effect)
     a, b = _side(args.a), _side(args.b)
     table = usage.of_table(args.network)
-    report = comparing.release(a, b, gate, args.network, table)
+    report = comparing.release(a, b, min_effect, args.network, table)
     if args.network and not report.kernels:
         has = {usage.network_of(use.step) for _, side in (a, b) for one in side for use in one.run.plan.uses}
         raise InputError(f"no case of these runs is called by '{args.network}'; their plans know {', '.join(sorted(has)) or 'no network'}")

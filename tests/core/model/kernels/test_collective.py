@@ -135,8 +135,8 @@ def test_nodes_that_cannot_share_the_gpus_evenly_are_one_clear_line(capsys) -> N
 
 def test_what_is_assumed_between_nodes_is_said() -> None:
     one, two = (predict("collective", "h100-sxm", gpus=16 // (3 - nodes), nodes=nodes, size=2**30) for nodes in (1, 2))
-    assert "assumed" not in one.known
-    assert "a link of 50 GB/s and 5 µs for each GPU is assumed" in two.known
+    assert "assumed" not in one.calibration_level
+    assert "a link of 50 GB/s and 5 µs for each GPU is assumed" in two.calibration_level
     assert "assumed" in two.provenance[-1].source
     assert two.parts["network"] == pytest.approx(2**30 / 8 / 50e9 + 2 * 5e-6)
 

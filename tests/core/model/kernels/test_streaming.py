@@ -120,7 +120,7 @@ def test_other_names_of_kernels_say_nothing() -> None:
 def test_a_copy_to_the_host_takes_a_share_of_the_link(direction, share) -> None:
     found = predict("transfer", "h100-sxm", direction=direction, size="1 GiB")
     assert found.bound_s / found.expected_s == pytest.approx(share, rel=0.001)
-    assert found.known == "constants that are assumed, from published figures"
+    assert found.calibration_level == "constants that are assumed, from published figures"
     assert found.low_s >= found.bound_s
 
 

@@ -27,6 +27,7 @@ class CommandProgram:
         self.folder, self.timeout_s = str(p["folder"]) or None, float(str(p["timeout"]))
         self.scale, self.ignores_failure = float(str(p["scale"])), bool(p["ignore_failure"])
         self.prepare, self.conclude = str(p["prepare"]), str(p["conclude"])
+        self.unit = "s" if self.read == "wall" else str(p["unit"])  # of what is kept
         self.environment = {**os.environ, **_pairs(_list(p["environment"]))}
         self.launcher = Launcher(self.argv, self.environment, self.folder, p["output"], self.timeout_s)
         self.output, self.runs = "", 0

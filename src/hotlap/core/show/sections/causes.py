@@ -48,14 +48,14 @@ def _columns(rows: Sequence[Row], sources: Sources) -> list[Column]:
 
 
 def _reached(row: Row) -> str:
-    return f"{row.gap.share:.2f}" if row.gap.against == "ceiling" else words.share(row.gap)
+    return f"{row.gap.share:.2f}" if row.gap.reference_kind == "ceiling" else words.share(row.gap)
 
 
 def _limit(row: Row, sources: Sources) -> str:
     limit, setter = row.gap.limit, words.setter(row)
-    against = "this run's own best" if row.gap.against == "ceiling" else row.gap.against
+    against = "this run's own best" if row.gap.reference_kind == "ceiling" else row.gap.reference_kind
     terms = ", ".join(text(words.term(one)) + _mark(sources.number(one.source)) for one in limit.provenance) if limit else ""
-    made = f'<div class="of">{terms}</div>' if terms and row.gap.against != "ceiling" else ""
+    made = f'<div class="of">{terms}</div>' if terms and row.gap.reference_kind != "ceiling" else ""
     return f"{text(against)}{f', {text(setter)}' if setter else ''}{made}"
 
 

@@ -61,12 +61,12 @@ HEADS = (
 
 
 def _method(row: Row) -> tuple[str, ...]:
-    rounds = [one for one in row.result.rounds if one.seconds]
+    rounds = [one for one in row.result.rounds if one.values]
     ratios = [one.wall_ratio for one in rounds if one.wall_ratio is not None]
     checks = row.result.checks
     return (
         ", ".join(dict.fromkeys(one.method for one in rounds)), _span([one.calls for one in rounds]),
-        str(sum(len(one.seconds) for one in rounds)), str(len(rounds)), str(sum(one.dropped for one in rounds)),
+        str(sum(len(one.values) for one in rounds)), str(len(rounds)), str(sum(one.warmup_samples for one in rounds)),
         f"{median(ratios):.4f}" if ratios else words.DASH,
         words.quantity(median(one.overhead_s for one in rounds), "s") if rounds else words.DASH,
         ", ".join(dict.fromkeys(one.variant for one in rounds if one.variant)) or words.DASH,

@@ -72,7 +72,7 @@ def _not_run(rows: Sequence[Row]) -> str:
 
 def _reading(rows: Sequence[Row]) -> str:
     having = [row for row in rows if words.numbered(row)]
-    seen = {row.gap.against if row.gap.share is not None else "unknown" for row in having}
+    seen = {row.gap.reference_kind if row.gap.share is not None else "unknown" for row in having}
     kinds = {
         "bound": "<b>bound</b>: the roofline (speed-of-light) limit",
         "expected": "<b>expected</b>: what the model expects of a good implementation",

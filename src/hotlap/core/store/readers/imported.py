@@ -121,7 +121,7 @@ def _differs(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> bool:
         kept = bundle.load(folder / run.id)
     except HotlapError:
         return False
-    return {(line.case, *line.seconds) for line in kept.samples} != {(line.case, *line.seconds) for line in samples}
+    return {(line.case, *line.values) for line in kept.samples} != {(line.case, *line.values) for line in samples}
 
 
 # ---------------------------------------------------------------- what a reader made
@@ -137,7 +137,7 @@ def _of_run(read: ReadRun, name: str, better: Mapping[str, Better]) -> Bundle:
         case = program.IMPORTED.case({"name": given.name, "unit": unit, "better": way, "parameters": list(given.parameters)})
         cases.append(case)
         samples += [_round(part, case, device, (number, scale)) for number, part in enumerate(given.rounds)]
-    content = repr([(line.case, line.round, line.status, line.seconds) for line in samples])
+    content = repr([(line.case, line.round, line.status, line.values) for line in samples])
     text = repr((name, read.host, read.device, read.uuid, read.index, sorted(read.labels.items()), content))
     machine = Machine(host=read.host or UNNAMED, os=read.os, cpu=read.cpu, devices=[device], software=dict(read.software))
     return _run((read.time_s, hashlib.sha256(text.encode()).hexdigest()[:6]), name, cases, machine, read.labels), samples
@@ -165,7 +165,7 @@ def _round(part: ReadRound, case: Case, device: Device, place: tuple[int, float]
     if case.params["unit"] == "s" and min(values) <= 0:
         reason = f"{case.params['name']}: {min(values):g} is no duration, which is above zero"
         return Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)
-    return Samples(case=case.id, device=device.key, round=number, seconds=values, method="program")
+    return Samples(case=case.id, device=device.key, round=number, values=values, unit=str(case.params["unit"]), method="program")
 
 
 # ---------------------------------------------------------------- what a table holds
@@ -274,7 +274,7 @@ def _sample(row: TableRow, case: Case, device: Device, number: int, unit: str) -
         fault = f"'{row.value[:40]}' is no duration, which is above zero"
     if fault:
         return Samples(case=case.id, device=device.key, round=number, status="error", reason=f"{fault}, in line {row.line}")
-    return Samples(case=case.id, device=device.key, round=number, seconds=[value], method="program")
+    return Samples(case=case.id, device=device.key, round=number, values=[value], unit=base, method="program")
 
 
 def keep(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> None:

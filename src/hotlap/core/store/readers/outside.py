@@ -117,7 +117,7 @@ def _bundle(simulation: SimulatorRun, path: Path, asked: ImportOptions) -> tuple
     samples = [_sample(case, launches, device, clock) for case, launches in groups.values()]
     moment = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     began = moment.isoformat(timespec="milliseconds")
-    said = repr((key, clock, asked.machine, [(s.case, s.seconds) for s in samples]))
+    said = repr((key, clock, asked.machine, [(s.case, s.values) for s in samples]))
     run = RunRecord(
         id=f"{moment:%Y%m%dT%H%M%S}-{hashlib.sha256(said.encode()).hexdigest()[:6]}", began=began, ended=began, stops=[Stop("imported")],
         hotlap=hotlap.__version__, kind=IMPORTED, target=IMPORTED, machine=Machine(host=UNNAMED, devices=[device]),
@@ -142,7 +142,7 @@ def _sample(case: Case, launches: Sequence[SimulatedLaunch], device: Device, clo
         means[name] = sum(values) / len(values)
     means["cycles"] = sum(launch.cycles for launch in launches) / len(launches)
     return Samples(
-        case=case.id, device=device.key, round=0, seconds=[launch.cycles / clock_hz for launch in launches], method=METHOD,
+        case=case.id, device=device.key, round=0, values=[launch.cycles / clock_hz for launch in launches], method=METHOD,
         variant=launches[0].kernel, counters={**means, "clock_hz": clock_hz},
     )  # fmt: skip
 
