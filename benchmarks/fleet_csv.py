@@ -65,8 +65,8 @@ def processor_time(values: NDArray[np.float64]) -> tuple[float, str]:
         environment = {**os.environ, "HOTLAP_HOME": f"{folder}/home"}
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", "hotlap", "import", str(path)], env=environment, check=True, capture_output=True)
-        min_effect = [sys.executable, "-m", "hotlap", "gate", "2026-11-01", "--against", "fleet"]
-        answer = subprocess.run(min_effect, env=environment, check=False, capture_output=True, text=True)
+        gate = [sys.executable, "-m", "hotlap", "gate", "2026-11-01", "--against", "fleet"]
+        answer = subprocess.run(gate, env=environment, check=False, capture_output=True, text=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return seconds, f"{answer.stdout.splitlines()[-1]} (exit {answer.returncode})"

@@ -141,7 +141,7 @@ def sure(judged: FleetVerdict) -> list[str]:
         ends = [percent(end, 2) for end in (min(known), max(known))]
         single = " to ".join(dict.fromkeys(ends))
         smallest = f"{percent(reach, 2)} slower over all cases, or {single} slower in one"
-        texts.append(f"{_of(model)}a device is named from {smallest}; it fails where the loss is surely above {percent(judged.gate)}")
+        texts.append(f"{_of(model)}a device is named from {smallest}; it fails where the loss is surely above {percent(judged.min_effect)}")
     rate = f"{fleets.RATE * 100:g}"
     texts.append(f"of 100 fleets without a bad device at most {rate} have one named, if levels of devices are roughly lognormal")
     notices = {notice.code: (case, notice) for case in judged.cases for notice in case.notices}

@@ -47,7 +47,7 @@ def _top(judged: FleetVerdict) -> str:
     named, names = judged.named, fleet.called(judged)
     bad = [device for device in named if device.state == "fail"]
     other = [device for device in named if device.state != "fail" and device.code != "fast"]
-    lines = [f"{words.counted(len(bad), 'device')} slower than the others by more than {percent(judged.gate)}"] if bad else []
+    lines = [f"{words.counted(len(bad), 'device')} slower than the others by more than {percent(judged.min_effect)}"] if bad else []
     lines += [f"{words.counted(len(other), 'device')} to look at"] if other else []
     rest = len(judged.devices) - len(bad) - len(other)
     comparable = any(reach is not None for reach in judged.reach.values())
@@ -160,6 +160,6 @@ def _method(judged: FleetVerdict) -> Sequence[str]:
             "A device's level is the mean of its differences to the median device over all cases, each weighted by how well the case tells "
             "devices apart. How much healthy devices differ is learnt from the fleet, robustly: up to a fifth of the devices may be bad."
         ),
-        f"A verdict fails where the 95 % interval of a loss lies wholly beyond the gate of {percent(judged.gate)}.",
+        f"A verdict fails where the 95 % interval of a loss lies wholly beyond the gate of {percent(judged.min_effect)}.",
         "All cases of a run that a device measured twice or more are judged by its last run." if judged.runs > len(judged.devices) else "",
     )
