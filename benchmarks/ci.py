@@ -1,4 +1,4 @@
-"""What a CI gate says of a program in a scratch repository: unchanged (the base's content, committed again), and made slower.
+"""What a CI gate says of a program in a scratch repository: unchanged (the base's content, committed again), and repository slower.
 
     python benchmarks/ci.py turns [--repetitions 20] [--seconds 0.9] [--slower '15 %'] [--json]
     python benchmarks/ci.py save FOLDER [--runs 4] [--seconds 0.9] [--load 1]
@@ -80,40 +80,40 @@ class Repository:
 
 def in_turns(repetitions: int, seconds: float, slower: float) -> dict[str, list[dict[str, Any]]]:
     """Planted and no-op trials, one of each at a time."""
-    found: dict[str, list[dict[str, Any]]] = {"planted": [], "no-op": []}
+    trials: dict[str, list[dict[str, Any]]] = {"planted": [], "no-op": []}
     with tempfile.TemporaryDirectory() as scratch:
-        made = Repository(Path(scratch) / "made", seconds)
+        repository = Repository(Path(scratch) / "repository", seconds)
         for _ in range(repetitions):
             for name, times in (("planted", 1 + slower), ("no-op", 1.0)):
-                made.commit(1.0)
-                made.commit(times)
-                found[name].append(made.gate("--base", "HEAD~1"))
-                _progress(name, found[name][-1])
-    return found
+                repository.commit(1.0)
+                repository.commit(times)
+                trials[name].append(repository.gate("--base", "HEAD~1"))
+                _progress(name, trials[name][-1])
+    return trials
 
 
 def by_file(folder: Path, repetitions: int, slower: float) -> dict[str, list[dict[str, Any]]]:
     """The same by the baseline file that `save` made."""
-    made, found = Repository(folder), dict[str, list[dict[str, Any]]]()
+    repository, trials = Repository(folder), dict[str, list[dict[str, Any]]]()
     for _ in range(repetitions):
         for name, times in (("planted", 1 + slower), ("no-op", 1.0)):
-            made.commit(times)
-            found.setdefault(name, []).append(made.gate("--against", "baseline.json", "--match", "class", "--budget", "60 s"))
-            _progress(name, found[name][-1])
-    return found
+            repository.commit(times)
+            trials.setdefault(name, []).append(repository.gate("--against", "baseline.json", "--match", "class", "--budget", "60 s"))
+            _progress(name, trials[name][-1])
+    return trials
 
 
 def save(folder: Path, runs: int, seconds: float, load: int) -> None:
     """The repository and its baseline, under load."""
-    made = Repository(folder, seconds)
+    repository = Repository(folder, seconds)
     with busy(load):
         for number in range(runs):
-            made.hotlap("run", "bench.toml", "--no-report", "--label", "for=baseline")
+            repository.hotlap("run", "bench.toml", "--no-report", "--label", "for=baseline")
             print(f"run {number + 1} of {runs}", file=sys.stderr)
-    made.hotlap("baseline", "save", "for=baseline", "--to", "baseline.json")
-    made.git("add", "-A")
-    made.git("commit", "-q", "-m", "baseline")
-    print(f"saved {made.folder / 'baseline.json'}; python benchmarks/ci.py file {folder}, in an hour at the earliest")
+    repository.hotlap("baseline", "save", "for=baseline", "--to", "baseline.json")
+    repository.git("add", "-A")
+    repository.git("commit", "-q", "-m", "baseline")
+    print(f"saved {repository.folder / 'baseline.json'}; python benchmarks/ci.py file {folder}, in an hour at the earliest")
 
 
 @contextmanager
@@ -144,18 +144,18 @@ ASKED = {  # way, trial → the state that is counted, at least or at most, of 2
 }
 
 
-def report(way: str, found: dict[str, list[dict[str, Any]]], held: bool) -> bool:
+def report(way: str, trials: dict[str, list[dict[str, Any]]], held: bool) -> bool:
     """Prints each line with what is asked; whether all of it holds. Only 20 trials are held against it."""
     well = True
-    for name, trials in found.items():
-        counts = Counter(one["state"] for one in trials)
+    for name, tried in trials.items():
+        counts = Counter(one["state"] for one in tried)
         state, sense, limit = ASKED[way, name]
         holds = counts[state] >= limit if sense == "at least" else counts[state] <= limit
         counted = ", ".join(f"{counts[one]} {one}" for one in ("pass", "fail", "inconclusive"))
-        runs = sorted(one["runs"] for one in trials)[len(trials) // 2]
-        counts_here = held and len(trials) == 20
+        runs = sorted(one["runs"] for one in tried)[len(tried) // 2]
+        counts_here = held and len(tried) == 20
         verdict = ("holds" if holds else "MISSED") if counts_here else "fewer or earlier trials than asked"
-        print(f"{way:<6} {name:<8} {len(trials)} trials: {counted}; median {runs} runs a side")
+        print(f"{way:<6} {name:<8} {len(tried)} trials: {counted}; median {runs} runs a side")
         print(f"{'':<15} asked: {state} {sense} {limit} of 20: {verdict}")
         well &= holds or not counts_here
     return well
@@ -180,16 +180,16 @@ def main() -> int:
         return 0
     slower, held = units.parse(args.slower, "%"), True
     if args.way == "turns":
-        found = in_turns(args.repetitions, args.seconds, slower)
+        trials = in_turns(args.repetitions, args.seconds, slower)
     else:
         age_s = time.time() - (args.folder / "repo" / "baseline.json").stat().st_mtime
         if age_s < HOUR_S and not args.early:
             sys.exit(f"the baseline is {age_s / 60:.0f} min old; wait until it is an hour old, or give --early")
         held = age_s >= HOUR_S
-        found = by_file(args.folder.resolve(), args.repetitions, slower)
+        trials = by_file(args.folder.resolve(), args.repetitions, slower)
     if args.json:
-        print(json.dumps({"way": args.way, "trials": found}))
-    return 0 if report(args.way, found, held) else 1
+        print(json.dumps({"way": args.way, "trials": trials}))
+    return 0 if report(args.way, trials, held) else 1
 
 
 if __name__ == "__main__":
