@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -117,8 +118,12 @@ def _plan(several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> in
     cases = {case.id: case for one in several for case in _cases(one, args.params, args.beside)}
     about = several[0].about if len(several) == 1 else ""
     plan = Plan(name=several[0].name if len(several) == 1 else "kernels", about=about, cases=list(cases.values()))
-    if args.beside and not all(kernels.RUNS_ON[one.kind].startswith(LIBRARY) for one in several):
-        return _apart(several, plan, args)
+    elsewhere = dict.fromkeys(kernels.RUNS_ON[one.kind] for one in several if not kernels.RUNS_ON[one.kind].startswith(LIBRARY))
+    if args.beside and elsewhere and args.out and not args.json:
+        return _apart(several, plan, Path(args.out))
+    if args.beside and elsewhere:
+        where = ", ".join(elsewhere)
+        print(f"hotlap: the library runs on {LIBRARY}, {args.item} on {where}: -o FILE writes a plan for each", file=sys.stderr)
     if args.json:
         terminal.print_json(plan)
     else:
@@ -131,12 +136,8 @@ def _plan(several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> in
     return 0
 
 
-def _apart(several: Sequence[kernels.KeptKernel], plan: Plan, args: argparse.Namespace) -> int:
+def _apart(several: Sequence[kernels.KeptKernel], plan: Plan, out: Path) -> int:
     """The library runs on another target than the kernels do: a plan for each, and the commands that measure and compare both."""
-    if not args.out or args.json:
-        kinds = ", ".join(dict.fromkeys(kernels.RUNS_ON[one.kind] for one in several))
-        raise InputError(f"the library runs on {LIBRARY}, {args.item} on {kinds}: two plans; -o FILE writes both")
-    out = Path(args.out)
     places = {"": "torch:cpu", **{one.name: kernels.RUNS_ON[one.kind] for one in several}}
     lines = []
     for where in dict.fromkeys(places.values()):

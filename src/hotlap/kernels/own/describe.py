@@ -67,7 +67,8 @@ def _table(path: Path, kind: kernels.Kind) -> kernels.KeptKernel:
         lines = [head for line in path.read_text("utf-8").splitlines() if (head := HEADER.match(line))]
         text, where = "\n".join(line[2] for line in lines), f"the lines of {path.name} that begin with //:"
     if not text.strip():
-        raise InputError(f"{path.name} does not say how to launch it: TOML in lines that begin with //:, or in {beside.name}")
+        missing = f"{path.name} does not say how to launch it: TOML in lines that begin with //:, or in {beside.name}"
+        raise InputError(f"{missing}; hotlap kernel new {path.name} [--like WORKLOAD] writes them from its signature")
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

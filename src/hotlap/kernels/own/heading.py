@@ -81,7 +81,7 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
     lines = ["# guessed from the signature: hotlap kernel check says what is wrong; keys: docs/own-kernels.md"]
     lines += _like(path, function, spec, shape, dtype) if spec else _own(inputs, shape, dtype)
     dtypes = ', dtype = "dtype"' if spec and spec.param("dtype") else ""
-    lines += [f'function = "{function}"'] if function != re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_") else []
+    lines.append(f'function = "{function}"')
     tables = ", ".join(f"{one.name} = {{ shape = {_list(shape)}{dtypes} }}" for one in outputs)
     lines += [f"outputs = {{ {tables} }}"]
     lines += [f"arguments = {_list([_argument(one, sizes) for one in arguments])}"]
