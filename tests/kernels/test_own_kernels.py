@@ -302,7 +302,7 @@ def test_a_file_that_ends_its_process_is_named(tmp_path: Path) -> None:
 
 def test_the_cutlass_profilers_csv_becomes_a_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kernel", "add", str(EXAMPLES / "cutlass.csv")]) == 0
-    assert "1 run made of 3 kernels" in capsys.readouterr().out
+    assert "1 run added: 3 kernels" in capsys.readouterr().out
     assert main(["show", "latest", "--json"]) == 0
     assert "'incorrect' is not a number" in capsys.readouterr().out
 
