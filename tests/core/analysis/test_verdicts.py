@@ -8,12 +8,13 @@ from xml.etree import ElementTree
 
 import pytest
 from judging import make
+from msgspec.structs import replace
 
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis import standards, verdicts
 from hotlap.core.analysis.standards import AgainstLimit
 from hotlap.core.errors import InputError
-from hotlap.core.record import Row, Verdict
+from hotlap.core.record import Limit, Row, Term, Verdict
 from hotlap.core.show import judgement, junit, notices, words
 
 GIB = 2**30
@@ -40,6 +41,18 @@ def test_a_share_is_said_as_it_was_asked() -> None:
     standard = AgainstLimit(0.965)
     assert standard.name == "96.5 % of the limit"
     assert "96.5 % of the bound" in standard.judge(rows(0.9))[0].provenance
+
+
+def test_a_share_of_a_bound_says_what_is_usual_and_rests_on_no_expectation() -> None:
+    """A gemm in bf16 reaches 74 % of its bound on a healthy device: 80 % fails it, and the verdict says that this is usual."""
+    (row,) = rows(0.74)
+    limit = Limit(
+        kind="expected", bound_s=1.0, expected_s=1.35, low_s=1.1, high_s=1.6,
+        provenance=[Term(name="memory bandwidth", value=1.0, unit="B/s", source="the table"), Term(name="expected time", value=1.35, unit="s", source="a model")],
+    )
+    (verdict,) = AgainstLimit(0.8).judge([replace(row, gap=replace(row.gap, limit=limit))])
+    assert verdict.state == "fail"
+    assert verdict.provenance.endswith(": the table; usual for this case: 74 %, 62 % to 91 %")
 
 
 def test_a_bound_without_a_share_passes_nobody() -> None:

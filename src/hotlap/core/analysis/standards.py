@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.record import Row, Summary, Verdict
+from hotlap.core.record import Limit, Row, Summary, Term, Verdict
 from hotlap.core.units import percent, show
 
 CONFIDENCE = 0.95  # of an interval that decides
@@ -89,9 +89,10 @@ class AgainstLimit:
         if gap.limit_value is None or gap.reference_kind not in ("bound", "expected") or limit is None:
             why = limit.reason if limit and limit.reason else "only a ceiling of the run itself is known"
             return Verdict(state="inconclusive", reason=f"no limit is known: {why}", against=self.name)
-        source = next((term.source for term in reversed(limit.provenance)), "the machine table")
+        source = next((term.source for term in reversed(_terms(gap.reference_kind, limit))), "the machine table")
         if self.share is not None:
             said = f"{_asked(self.share)} of the {gap.reference_kind} {show(gap.limit_value, row.result.unit)}: {source}"
+            said += _usual_share(gap.reference_kind, limit)
             higher = row.result.better == "higher"
             return held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, said)
         if gap.reference_kind == "expected" and limit.high_s and limit.expected_s:
@@ -100,6 +101,21 @@ class AgainstLimit:
             return held(row, threshold, self.name, f"slow end of the expected value: {source}")
         reason = f"a {gap.reference_kind} says what is possible, not what is normal: give --share, or judge against a baseline"
         return Verdict(state="inconclusive", reason=reason, against=self.name)
+
+
+EXPECTED = "expected time"  # the term of a limit's provenance that a bound does not rest on
+
+
+def _terms(against: str, limit: Limit) -> list[Term]:
+    return [term for term in limit.provenance if against == "expected" or term.name != EXPECTED]
+
+
+def _usual_share(against: str, limit: Limit) -> str:
+    """The shares of a bound that the model expects of a healthy device in this case."""
+    if against != "bound" or not (limit.bound_s and limit.expected_s and limit.low_s and limit.high_s):
+        return ""
+    low, middle, high = (percent(float(limit.bound_s) / float(seconds)) for seconds in (limit.high_s, limit.expected_s, limit.low_s))
+    return f"; usual for this case: {middle}, {low} to {high}"
 
 
 def _asked(share: float) -> str:
