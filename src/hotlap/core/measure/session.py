@@ -238,11 +238,11 @@ class _Session:
 
     def _round(self, device: Device, number: int, following: Next) -> float:
         """One round, and the seconds it took; a process that dies takes the case it was at, and a fresh one goes on with the rest."""
-        left = [case for case in following.cases if not self._hangs(device, number, case)]
+        left = [case for case in following.cases if not self._skip_hung_case(device, number, case)]
         self.last_round_end.pop(device.key, None)
         self.round_duration_s[device.key] = 0.0
         while left and not self.stop.is_set() and not self._over():
-            together = _alike(left)
+            together = _same_process_group(left)
             share = len(together) / len(following.cases)
             at = self._process(device, number, following._replace(cases=together, round_s=following.round_s * share))
             if at is None or at.case is None:
@@ -258,7 +258,7 @@ class _Session:
             self.listen(device, number, msgspec.structs.replace(ended, seconds=self.round_duration_s[device.key]))
         return self.round_duration_s[device.key]
 
-    def _hangs(self, device: Device, number: int, case: Case) -> bool:
+    def _skip_hung_case(self, device: Device, number: int, case: Case) -> bool:
         """Whether the case did not answer in an earlier round: it would keep all others waiting once more."""
         before = self.hung.get((device.key, case.id))
         if before is None:
@@ -267,7 +267,7 @@ class _Session:
         self._keep(device, number, CaseDone(samples=Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)))
         return True
 
-    def _process(self, device: Device, number: int, following: Next) -> _Died | None:
+    def _process(self, device: Device, number: int, following: Next) -> _WorkerDeath | None:
         cases = following.cases
         job = Job(
             spec=self.record.target, device=place_of(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
@@ -301,10 +301,10 @@ class _Session:
             return None
         case = next((c for c in cases if c.id == began and c.id not in done), None)
         if case is None and done and worker.spent:
-            return _Died(None, "", done, False)
+            return _WorkerDeath(None, "", done, False)
         if case is None:
             raise MachineError(f"the measuring process {worker.ending()} before its first case; its last words: {worker.last_words()}")
-        return _Died(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done, worker.hung)
+        return _WorkerDeath(case, f"the measuring process {worker.ending()}: {worker.last_words()}", done, worker.hung)
 
     def _starts(self, device: Device) -> Start:
         """What runs a round on it: a process that lasts for programs, which are fresh ones, and for simulated devices, whose noise is
@@ -338,7 +338,7 @@ def _once(stops: Sequence[Stop]) -> list[Stop]:
 
 
 @dataclass(frozen=True)
-class _Died:
+class _WorkerDeath:
     """A process that ended in the middle of a case."""
 
     case: Case | None  # None: it had to end, with none of them to blame for what is left
@@ -347,7 +347,7 @@ class _Died:
     hung: bool
 
 
-def _alike(cases: Sequence[Case]) -> list[Case]:
+def _same_process_group(cases: Sequence[Case]) -> list[Case]:
     """Those that share the next process: all of Hotlap's own, or those of one of a user's implementations, which may spoil only its own."""
     first = _group(cases[0])
     return [case for case in cases if _group(case) == first]

@@ -84,7 +84,7 @@ def cause(seen: GapInputs) -> NamedCause:
     if seen.share is not None and seen.share >= AT_LIMIT and seen.against != "ceiling":  # the run's own best is no limit
         return NamedCause("at_limit")
     tests: tuple[Callable[[GapInputs], NamedCause | None], ...] = (
-        _held_back, _shared, _by_nature, _small, _low_clock, _between_levels, _resource, _fetch_size, _limiter,
+        _held_back, _shared, _inherent_cost, _small, _low_clock, _between_levels, _resource, _fetch_size, _limiter,
     )
     for test in tests:
         if found := test(seen):
@@ -115,7 +115,7 @@ def _shared(seen: GapInputs) -> NamedCause | None:
     return NamedCause("shared", "shared")
 
 
-def _by_nature(seen: GapInputs) -> NamedCause | None:
+def _inherent_cost(seen: GapInputs) -> NamedCause | None:
     """Workloads whose cause is what they measure."""
     named = work.traits(seen.case.workload).cause(seen.case.params)
     return NamedCause(named[0], "nature", names=_level(seen)) if named else None

@@ -246,9 +246,9 @@ class Writer:
         if text:
             self._put(self._readings, text)
             if self._readings.size >= LOG_BYTES:
-                self._set_aside()
+                self._compact_in_background()
 
-    def _set_aside(self) -> None:
+    def _compact_in_background(self) -> None:
         """Begins a new log; another process compacts the old one, which is whole."""
         if not chunks.available():
             seen = f"readings are kept as text, {LOG_BYTES / 1e6:.0f} MB and growing: {chunks.REMEDY} lets long runs compact them"
