@@ -35,6 +35,11 @@ COUNTED: list[tuple[str, dict[str, Any], int]] = [
     ("qwen3_moe", {**usual(4, 2048, 32, 6144, 151936), "num_local_experts": 128, "num_key_value_heads": 4, "num_experts_per_tok": 8, "moe_intermediate_size": 768}, 3_077_065_216),
     ("gemma", {**usual(28, 3072, 16, 24576, 256000), "num_key_value_heads": 16, "head_dim": 256}, 8_537_680_896),
     ("gemma2", {**usual(26, 2304, 8, 9216, 256000), "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096}, 2_614_341_888),
+    ("cohere", usual(40, 8192, 64, 22528, 256000), 34_980_831_232),
+    ("cohere2", {**usual(32, 4096, 32, 14336, 256000), "num_key_value_heads": 8, "sliding_window": 4096}, 8_028_033_024),
+    ("granite", {**usual(40, 4096, 32, 12800, 49155), "num_key_value_heads": 8, "tie_word_embeddings": True}, 8_170_848_256),
+    ("granitemoe", {**usual(24, 1024, 16, 512, 49155), "num_key_value_heads": 8, "num_local_experts": 32, "num_experts_per_tok": 8, "tie_word_embeddings": True}, 1_334_628_352),
+    ("mamba", {"num_hidden_layers": 64, "hidden_size": 2560, "state_size": 16, "vocab_size": 50280, "time_step_rank": 160}, 2_768_345_600),
     ("phi", usual(24, 2048, 32, 8192, 51200), 1_418_270_720),
     ("phi3", usual(32, 3072, 32, 8192, 32064), 3_821_079_552),
     ("gpt2", {"n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257, "n_positions": 1024}, 124_439_808),
@@ -166,7 +171,7 @@ def test_the_language_part_of_a_model_of_several_kinds_is_taken(tmp_path: Path) 
     ("content", "message"),
     [
         ('{"model_type": "llama", "hidden_size": 8}', "llama needs 'num_hidden_layers', 'num_attention_heads', 'intermediate_size', 'vocab_size', which are missing; its keys:"),
-        ('{"model_type": "lama"}', "the model_type 'lama' is not known; did you mean 'llama'? valid: bert"), ("[]", "is no config.json"),
+        ('{"model_type": "lama"}', "the model_type 'lama' is not known, and its fields are of no kind that is; did you mean 'llama'? known model types: llama"), ("[]", "is no config.json"),
         ('{"hidden_size": 8}', "no 'model_type' and no 'architectures'; valid model types: llama"), ("{", "is not JSON"),
         (json.dumps({**LLAMA_8B, "hidden_size": "big"}), "'hidden_size' is a whole number from 1, not 'big'"),
         (json.dumps({**LLAMA_8B, "sliding_window": 8, "layer_types": ["full_attention"]}), "'layer_types' is a list of 32, one for each layer, not of 1"),
@@ -190,3 +195,61 @@ def test_a_configuration_that_is_wrong_is_named(tmp_path: Path, content: str, me
 def test_a_configuration_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no file"):
         config.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [
+        ({"model_type": "olmo9", "rms_norm_eps": 1e-5, **usual(2, 64, 4, 128, 1000)}, "llama"),
+        ({"model_type": "mixed", **usual(2, 64, 4, 128, 1000), "num_local_experts": 4, "num_experts_per_tok": 2}, "mixtral"),
+    ],
+)
+def test_an_unknown_type_is_read_by_its_fields_and_that_is_said(tmp_path: Path, keys: dict[str, Any], kind: str) -> None:
+    network = made(tmp_path, keys)
+    assert isinstance(network, Network)
+    assert network.remarks == (f"{network.name}: the model_type {keys['model_type']} is not known; read as {kind} by its fields",)
+    assert bool(network.experts) == (kind == "mixtral")
+
+
+def test_one_that_fits_several_asks_which(tmp_path: Path) -> None:
+    unclear = {"model_type": "new", "layer_norm_eps": 1e-5, **usual(2, 64, 4, 128, 1000)}
+    with pytest.raises(InputError, match="its fields fit llama and bert: say which with --as"):
+        made(tmp_path, unclear)
+    as_bert = config.read(tmp_path / "config.json", "bert")
+    assert isinstance(as_bert, Network)
+    assert not as_bert.causal
+    assert as_bert.remarks == (f"{as_bert.name}: read as bert, as was asked; its model_type is new",)
+    with pytest.raises(InputError, match="--as takes a known model_type, not 'berd'; did you mean 'bert'"):
+        config.read(tmp_path / "config.json", "berd")
+    with pytest.raises(InputError, match="its fields are of no kind that is; known model types: llama, mistral"):
+        made(tmp_path, {"model_type": "jamba", **usual(2, 64, 4, 128, 1000), "mamba_d_state": 16, "rms_norm_eps": 1e-5})
+
+
+def test_parts_that_are_not_described_are_named(tmp_path: Path) -> None:
+    flat = {"model_type": "qwen2_vl", **usual(28, 3584, 28, 18944, 152064), "num_key_value_heads": 4, "vision_config": {"depth": 32}}
+    nested = {"model_type": "qwen2_vl", "text_config": {**flat, "model_type": "qwen2_vl_text"}, "vision_config": {"depth": 32}}
+    for keys in (flat, nested):
+        network = made(tmp_path, keys)
+        assert network.remarks == (f"left out of {network.name}: its vision part; only the language model is described",)
+        assert isinstance(network, Network)
+        # transformers' Qwen2VLForConditionalGeneration on the meta device, without its 675,759,104 of the vision tower
+        assert network.counted == pytest.approx(8_291_375_616 - 675_759_104, rel=0.001)
+    scan = made(tmp_path, {"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "state_size": 16, "vocab_size": 50280})
+    assert isinstance(scan, Layered)
+    assert "no workload yet: the selective scan of" in scan.remarks[0]
+    assert "which holds 0.49 % of its parameters" in scan.remarks[0]
+
+
+def test_the_unet_of_stable_diffusion_xl_has_the_parameters_of_diffusers_own(tmp_path: Path) -> None:
+    """unet/config.json of stable-diffusion-xl-base-1.0; parameters of diffusers' UNet2DConditionModel on the meta device."""
+    keys: dict[str, Any] = {
+        "_class_name": "UNet2DConditionModel", "sample_size": 128, "block_out_channels": [320, 640, 1280], "layers_per_block": 2,
+        "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"], "transformer_layers_per_block": [1, 2, 10],
+        "cross_attention_dim": 2048, "use_linear_projection": True, "addition_embed_type": "text_time", "projection_class_embeddings_input_dim": 2816,
+    }
+    network = made(tmp_path, keys)
+    assert isinstance(network, Layered)
+    assert walk.walk(network, "layers", 1).parameters == 2_567_463_684
+    assert steps.step(network, Choice("forward", batch=2))
+    with pytest.raises(InputError, match="down_block_types = .* is not described here"):
+        made(tmp_path, {**keys, "down_block_types": ["DownBlock2D"]})

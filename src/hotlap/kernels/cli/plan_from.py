@@ -37,6 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         how.add_argument(f"--{name}", metavar="N", help=f"{about} (default: {default})")
     how.add_argument("--dtype", metavar="NAME", help=f"of weights and products: {', '.join(network_options.DTYPES)} (default: bf16)")
     how.add_argument("--micro-batch", metavar="N", help="training: sequences that pass together (default: 1 of a causal network, else all)")
+    parser.add_argument("--as", dest="as_type", default="", metavar="TYPE", help="read config.json as this model_type, as in llama")
     parser.add_argument("--machine", default=MACHINE, metavar="NAME", help=f"whose expected times are the weights (default: {MACHINE})")
     parser.add_argument("--top", metavar="SHARE", help="only the cases that make this share of every step's expected time, as 99%%")
     parser.add_argument("-o", "--out", metavar="FILE", help="write the plan there (default: print it)")
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     spec = machines.load(args.machine)
     machine = spec.slug
     share = None if args.top is None else network_options.share(args.top, "--top")
-    source = plan_sources.collect(args.network, _choices(args), [option for option, _ in _given(args)])
+    source = plan_sources.collect(args.network, _choices(args), [option for option, _ in _given(args)], args.as_type)
     kept_prices: list[Prices] = []
 
     def price(cases: Sequence[Case]) -> Mapping[str, float]:
@@ -82,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"these are {len(plan.cases)} cases, and a plan has at most {MOST}; ask for fewer settings, or for --top 99%")
     too_large = _too_large(source.steps, spec)
     said = network_plan.Notes(
-        command=_command(args), networks=names, left_out=source.left_out, kept_share=share, too_large=too_large, taken_as=source.taken_as
+        command=_command(args), networks=names, left_out=source.left_out, kept_share=share, too_large=too_large, taken_as=source.taken_as,
+        remarks=source.remarks,
     )
     notes = network_plan.notes(said, whole, plan, kept_prices[-1].unknown)
     _write(args, plans.text(plan, network_plan.head(notes, plan)), {"plan": plan, "notes": notes})
@@ -123,7 +125,7 @@ def _given(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 def _command(args: argparse.Namespace) -> str:
     """The command that makes this plan again."""
-    given = [*_given(args), *([("--top", args.top)] if args.top is not None else [])]
+    given = [*_given(args), *([("--as", args.as_type)] if args.as_type else []), *([("--top", args.top)] if args.top is not None else [])]
     parts = [*args.network, *(part for pair in given for part in pair), "--machine", args.machine]
     return f"hotlap plan from {shlex.join(parts)}"
 

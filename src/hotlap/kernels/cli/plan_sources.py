@@ -26,11 +26,12 @@ class PlanSource(NamedTuple):
     left_out: dict[str, list[str]]
     names: list[str]
     taken_as: list[str]  # networks whose weights are stored in another type, in words
+    remarks: list[str] = []  # how configurations were read, and what of them is left out
 
 
-def collect(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = ()) -> PlanSource:
-    """The steps of everything that was named. `given`: options of the choices, each of which must have a use. Raises InputError:
-    what is wrong with which word, or that no step can be."""
+def collect(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = (), as_type: str = "") -> PlanSource:
+    """The steps of everything that was named. `given`: options of the choices, each of which must have a use; `as_type`: how
+    configurations are read. Raises InputError: what is wrong with which word, or that no step can be."""
     networks: list[Source] = []
     modules: list[str] = []
     traces: list[Path] = []
@@ -42,7 +43,7 @@ def collect(words: Sequence[str], choices: compose.Choices, given: Sequence[str]
             if path.suffix == ".toml":
                 networks.append(_written(path))
             elif path.is_dir() or _is_config(path):
-                networks.append(config.read(path))
+                networks.append(config.read(path, as_type))
             else:
                 traces.append(path)
         elif ":" in word:
@@ -51,7 +52,7 @@ def collect(words: Sequence[str], choices: compose.Choices, given: Sequence[str]
             networks.append(steps.find(word))
     if not networks:
         _check_used(given, modules)
-    source = PlanSource([], {}, [], [])
+    source = PlanSource([], {}, [], [], [])
     for path in traces:
         _add(source, _recorded(path))
     for word in modules:
@@ -59,7 +60,9 @@ def collect(words: Sequence[str], choices: compose.Choices, given: Sequence[str]
     if networks:
         every, left_out = compose.every_step(_distinct(networks), choices)
         names = list(dict.fromkeys(network.name for network in networks))
-        _add(source, PlanSource(every, left_out, names, [] if set(choices.phases) == {"train"} else _taken_as(networks, choices.dtype)))
+        stored = [] if set(choices.phases) == {"train"} else _taken_as(networks, choices.dtype)
+        remarks = list(dict.fromkeys(remark for network in networks for remark in network.remarks))
+        _add(source, PlanSource(every, left_out, names, stored, remarks))
     return source
 
 
@@ -75,6 +78,7 @@ def _add(source: PlanSource, more: PlanSource) -> None:
     source.steps.extend(more.steps)
     source.names.extend(more.names)
     source.taken_as.extend(more.taken_as)
+    source.remarks.extend(more.remarks)
     for reason, where in more.left_out.items():
         source.left_out.setdefault(reason, []).extend(where)
 

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.work.networks import layered
+from hotlap.core.units import percent
+from hotlap.core.work.networks import layered, walk
 from hotlap.core.work.networks.layered import Layered
 from hotlap.core.work.networks.model_types import DEFAULTS, KINDS, Config, ConfigReader
 from hotlap.core.work.networks.shape import Network
 
 LARGEST_BYTES = 2**22
+PARTS = ("vision_config", "audio_config")  # of models of several kinds, which are not described
+ENCODER_KEYS = ("layer_norm_eps", "type_vocab_size")  # that only encoders have
+OTHER_KEYS = ("state_size", "ssm_cfg", "mamba_d_state", "kv_lora_rank", "linear_num_value_heads", "attn_layer_period", "d_state")  # no plain decoder
 
 
-def read(path: Path) -> Network | Layered:
-    """A config.json, or the folder that has one. Raises InputError: the file, what is wrong or missing, and what is valid."""
+def read(path: Path, as_type: str = "") -> Network | Layered:
+    """A config.json, or the folder that has one; `as_type`: read as this model_type, whatever it says. `remarks` of the network say how it
+    was read, and what is left out. Raises InputError: the file, what is wrong or missing, and what is valid."""
+    if as_type and as_type not in KINDS:
+        raise InputError(f"--as takes a known model_type, not '{as_type}'; {nearest(as_type, KINDS)}")
     file = path / "config.json" if path.is_dir() else path
     config = _content(file)
     name = (path.resolve() if path.is_dir() else file.resolve().parent).name if file.name == "config.json" else file.stem
-    return _network(config, str(file), "-".join(name.split()) or "config")
+    network = _network(config, str(file), "-".join(name.split()) or "config", as_type)
+    parts = [key.removesuffix("_config") for key in PARTS if isinstance(config.get(key), dict)]
+    left_out = [f"left out of {network.name}: its {' and '.join(parts)} part; only the language model is described"] if parts else []
+    return replace(network, remarks=(*network.remarks, *left_out))
 
 
 def _content(file: Path) -> Config:
@@ -43,16 +55,40 @@ def _content(file: Path) -> Config:
 
 def is_config(content: object) -> bool:
     """Whether JSON is a model's configuration and no trace."""
-    return isinstance(content, dict) and ("model_type" in content or "architectures" in content)
+    return isinstance(content, dict) and not content.keys().isdisjoint({"model_type", "architectures", "_class_name"})
 
 
-def _network(config: Config, where: str, name: str) -> Network | Layered:
-    model_type = _type(config, where)
-    if model_type not in KINDS and isinstance(config.get("text_config"), dict) and _type(config["text_config"], where) in KINDS:
-        return _network(_language_part(config, where), f"{where} (text_config)", name)
-    kind = KINDS.get(model_type)
-    if kind is None:
-        raise InputError(f"{where}: the model_type '{model_type}' is not known; {nearest(model_type, KINDS)}")
+def _network(config: Config, where: str, name: str, as_type: str) -> Network | Layered:
+    model_type = as_type or _type(config, where)
+    text = config.get("text_config")
+    if isinstance(text, dict) and (model_type not in KINDS or "hidden_size" not in config):
+        return _network(_language_part(config, where), f"{where} (text_config)", name, as_type)
+    if model_type in KINDS:
+        network = _of_kind(model_type, config, where, name)
+        given = config.get("model_type")
+        read_as = [f"{name}: read as {as_type}, as was asked; its model_type is {given}"] if as_type and given != as_type else []
+        return replace(network, remarks=(*network.remarks, *read_as))
+    by_fields = _by_fields(model_type, config, where)
+    how = f"{name}: the model_type {model_type} is not known; read as {by_fields} by its fields"
+    return replace(_of_kind(by_fields, config, where, name), remarks=(how,))
+
+
+def _by_fields(model_type: str, config: Config, where: str) -> str:
+    """The known model_type that an unknown one's fields fit. Raises InputError where none does, or more than one."""
+    fits = [kind for kind in ("llama", "mixtral", "bert") if all(_present(config, key) for key in KINDS[kind].needs.values())]
+    near = difflib.get_close_matches(model_type, KINDS, 1, 0.85)
+    valid = (f"did you mean '{near[0]}'? " if near else "") + f"known model types: {', '.join(KINDS)}"
+    if not fits or any(key in config for key in OTHER_KEYS):
+        raise InputError(f"{where}: the model_type '{model_type}' is not known, and its fields are of no kind that is; {valid}")
+    if "mixtral" in fits:
+        return "mixtral"
+    if "rms_norm_eps" in config and not any(key in config for key in ENCODER_KEYS):
+        return "llama"
+    raise InputError(f"{where}: the model_type '{model_type}' is not known, and its fields fit llama and bert: say which with --as; {valid}")
+
+
+def _of_kind(model_type: str, config: Config, where: str, name: str) -> Network | Layered:
+    kind = KINDS[model_type]
     known = {ours: _present(config, key) for ours, key in kind.needs.items()}
     missing = [repr(key) for ours, key in kind.needs.items() if not known[ours]]
     if missing:
@@ -69,7 +105,8 @@ def _network(config: Config, where: str, name: str) -> Network | Layered:
         base = layered.load(kind.base)
         assert base is not None
         longest = values.pop("longest", base.longest)
-        return base.resized(name, about, longest, **values)
+        sized = base.resized(name, about, longest, **values)
+        return replace(sized, remarks=(_without(sized, kind.without, values),) if kind.without else ())
     return _transformer(values, reader, name, about)
 
 
@@ -78,6 +115,13 @@ def _language_part(config: Config, where: str) -> Config:
     text = config["text_config"]
     shared = {key: config[key] for key in ("quantization_config",) if key in config}
     return {**DEFAULTS.get(_type(text, where), {}), **shared, **text}
+
+
+def _without(network: Layered, part: tuple[str, Callable[[Config], int]], values: Config) -> str:
+    """What of a network has no workload."""
+    name, parameters = part
+    share = parameters(values) / walk.walk(network, "layers", 1).parameters
+    return f"no workload yet: the {name} of {network.name}, which holds {percent(share)} of its parameters"
 
 
 def _stored(config: Config) -> str:
@@ -111,6 +155,8 @@ def _transformer(values: dict[str, Any], reader: ConfigReader, name: str, about:
 
 def _type(config: Config, where: str) -> str:
     """By model_type, else by the class's name: LlamaForCausalLM."""
+    if isinstance(config.get("_class_name"), str):  # of diffusers
+        return str(config["_class_name"]).lower()
     if isinstance(config.get("model_type"), str):
         return str(config["model_type"]).replace("-", "_").lower()
     made = config.get("architectures")

@@ -35,6 +35,7 @@ class Layered:
     block: Mapping[str, Sequence[Layer]] = field(default_factory=dict)
     optimizer: str = "adamw"
     longest: int = 0  # context that it can take; 0: any
+    remarks: tuple[str, ...] = ()  # what of it has no workload, and how its configuration was read
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -95,13 +96,13 @@ def from_document(given: Mapping[str, Any], name: str) -> Layered:
     for section in (given["layers"], given.get("decode", []), *given.get("block", {}).values()):
         if not isinstance(section, list) or not all(isinstance(layer, dict) and layer for layer in section):
             raise InputError(f"{name}.toml: layers and blocks are lists of tables, as in layers = [{{ set = 3 }}, {{ linear = 8 }}]")
-    lists: dict[str, Any] = {key: tuple(given[key]) for key in ("layers", "decode", "aliases", "uncounted") if key in given}
+    lists: dict[str, Any] = {key: tuple(given[key]) for key in ("layers", "decode", "aliases", "uncounted", "remarks") if key in given}
     whole: dict[str, Any] = {**given, **lists, "name": name}
     return Layered(**whole)
 
 
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("about", "source", "domain", "macs_source", "optimizer"), str), **dict.fromkeys(("parameters", "macs"), (int, float)),
-    **dict.fromkeys(("layers", "decode", "aliases", "uncounted"), list), **dict.fromkeys(("inputs", "widths", "block"), dict),
+    **dict.fromkeys(("layers", "decode", "aliases", "uncounted", "remarks"), list), **dict.fromkeys(("inputs", "widths", "block"), dict),
     "longest": int,
 }  # fmt: skip

@@ -20,6 +20,7 @@ class NetworkKind:
     always: Mapping[str, Any] = field(default_factory=dict)
     more: Callable[[ConfigReader], dict[str, Any]] = lambda _: {}  # fields that several keys make
     base: str = ""  # the layered network that it is, with other widths
+    without: tuple[str, Callable[[Mapping[str, Any]], int]] | None = None  # a part that has no workload, and its parameters by our fields
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,42 @@ def _gemma3(r: ConfigReader) -> dict[str, Any]:
     return {**_windows(r, _all_but_every(r.whole("sliding_window_pattern", 6))), **_gemma(r)}
 
 
+def _cohere(r: ConfigReader) -> dict[str, Any]:
+    """One norm and attention beside the inner layers; cohere2 has windows in all but every fourth layer."""
+    windows = _windows(r, _all_but_every(r.whole("sliding_window_pattern", 4)))
+    return {**windows, "bias": _bias(r), "tied": r.flag("tie_word_embeddings", True), "qk_norm": r.flag("use_qk_norm", False)}
+
+
+def _granite_moe(r: ConfigReader) -> dict[str, Any]:
+    r.only("shared_intermediate_size", 0, 0)
+    return {"bias": _bias(r)}
+
+
+def _mamba(r: ConfigReader) -> dict[str, Any]:
+    hidden = r.whole("hidden_size")
+    rank = r.config.get("time_step_rank", "auto")
+    return {
+        "rank": -(-hidden // 16) if rank in ("auto", None) else r.whole("time_step_rank"), "inner": r.whole("expand", 2) * hidden,
+        "inner_bias": int(r.flag("use_bias", False)), "tied": int(r.flag("tie_word_embeddings", True)),
+        "filter_bias": int(r.flag("use_conv_bias", True)),
+    }  # fmt: skip
+
+
+def _unet(r: ConfigReader) -> dict[str, Any]:
+    """diffusers' UNet2DConditionModel in the form of Stable Diffusion XL."""
+    r.only("down_block_types", ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"], [])
+    for key, value in (("layers_per_block", 2), ("addition_embed_type", "text_time"), ("use_linear_projection", True)):
+        r.only(key, value, None)
+    widths, depths = r.config.get("block_out_channels"), r.config.get("transformer_layers_per_block")
+    for key, given in (("block_out_channels", widths), ("transformer_layers_per_block", depths)):
+        if not isinstance(given, list) or len(given) != 3 or not all(isinstance(one, int) and one > 0 for one in given):
+            raise InputError(f"{r.where}: '{key}' is a list of 3 whole numbers, not {given!r:.40}")
+    assert widths
+    assert depths
+    named = dict(zip(("width1", "width2", "width3"), widths, strict=True))
+    return {**named, "depth2": depths[1], "depth3": depths[2], "time": 4 * widths[0]}
+
+
 def _gpt2(r: ConfigReader) -> dict[str, Any]:
     positions = r.whole("n_positions", 1024)
     return {"inter": r.whole("n_inner", 4 * r.whole("n_embd")), "positions": positions, "longest": positions}
@@ -217,6 +254,8 @@ KINDS: Mapping[str, NetworkKind] = {
     "mistral": NetworkKind(_USUAL, _KV, more=_windows),
     "mixtral": NetworkKind(_MIXTRAL, _KV, more=_windows),
     "qwen2": NetworkKind(_USUAL, _KV, more=_qwen2),
+    "qwen2_vl": NetworkKind(_USUAL, _KV, more=_qwen2),
+    "qwen2_vl_text": NetworkKind(_USUAL, _KV, more=_qwen2),
     "qwen2_moe": NetworkKind(_QWEN_MOE, _KV, more=_qwen2_moe),
     "qwen3": NetworkKind(_USUAL, _KV, {"qk_norm": True}, _qwen3),
     "qwen3_moe": NetworkKind(_QWEN_MOE, _KV, {"qk_norm": True}, _qwen3_moe),
@@ -225,6 +264,19 @@ KINDS: Mapping[str, NetworkKind] = {
     "gemma3_text": NetworkKind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4, "qk_norm": True}, _gemma3),
     "phi": NetworkKind(_USUAL, _KV, {**_PLAIN, "norms": 1}),
     "phi3": NetworkKind(_USUAL, _KV, more=_windows),
+    "cohere": NetworkKind(_USUAL, _KV, {"norms": 1}, _cohere),
+    "cohere2": NetworkKind(_USUAL, _KV, {"norms": 1}, _cohere),
+    "granite": NetworkKind(_USUAL, _KV, more=_llama),
+    "granitemoe": NetworkKind(_MIXTRAL, _KV, more=_granite_moe),
+    "mamba": NetworkKind(
+        {"layers": "num_hidden_layers", "hidden": "hidden_size", "state": "state_size", "vocabulary": "vocab_size"},
+        {"filter": "conv_kernel"}, more=_mamba, base="mamba-130m",
+        without=("selective scan", lambda v: v["layers"] * v["inner"] * (v["state"] + 1)),
+    ),
+    "unet2dconditionmodel": NetworkKind(
+        {"latent": "sample_size", "said": "cross_attention_dim"}, {"added": "projection_class_embeddings_input_dim"},
+        more=_unet, base="stable-diffusion-xl",
+    ),
     "gpt2": NetworkKind(
         {"layers": "n_layer", "hidden": "n_embd", "heads": "n_head", "vocabulary": "vocab_size"},
         always={**_PLAIN, "tied": True, "rotary": False, "in_out": True}, more=_gpt2,
@@ -268,6 +320,7 @@ DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "mistral": _sizes(32000, 4096, 14336, 32, 32, 8, sliding_window=4096),
     "mixtral": _sizes(32000, 4096, 14336, 32, 32, 8, num_experts_per_tok=2, num_local_experts=8),
     "qwen2": _sizes(151936, 4096, 22016, 32, 32, 32, sliding_window=4096),
+    "qwen2_vl_text": _sizes(152064, 8192, 29568, 80, 64, 8, sliding_window=4096),
     "qwen3": _sizes(151936, 4096, 22016, 32, 32, 32, sliding_window=4096),
     "gemma": _sizes(256000, 3072, 24576, 28, 16, 16),
     "gemma2": _sizes(256000, 2304, 9216, 26, 8, 4, sliding_window=4096),
