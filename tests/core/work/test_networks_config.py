@@ -251,5 +251,5 @@ def test_the_unet_of_stable_diffusion_xl_has_the_parameters_of_diffusers_own(tmp
     assert isinstance(network, Layered)
     assert walk.walk(network, "layers", 1).parameters == 2_567_463_684
     assert steps.step(network, Choice("forward", batch=2))
-    with pytest.raises(InputError, match="down_block_types = .* is not described here"):
+    with pytest.raises(InputError, match=r"down_block_types = .* is not described here"):
         made(tmp_path, {**keys, "down_block_types": ["DownBlock2D"]})

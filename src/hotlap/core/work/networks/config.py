@@ -19,7 +19,7 @@ from hotlap.core.work.networks.shape import Network
 LARGEST_BYTES = 2**22
 PARTS = ("vision_config", "audio_config")  # of models of several kinds, which are not described
 ENCODER_KEYS = ("layer_norm_eps", "type_vocab_size")  # that only encoders have
-OTHER_KEYS = ("state_size", "ssm_cfg", "mamba_d_state", "kv_lora_rank", "linear_num_value_heads", "attn_layer_period", "d_state")  # no plain decoder
+OTHER_KEYS = ("state_size", "ssm_cfg", "mamba_d_state", "kv_lora_rank", "attn_layer_period", "d_state")  # of no plain decoder
 
 
 def read(path: Path, as_type: str = "") -> Network | Layered:
@@ -84,7 +84,7 @@ def _by_fields(model_type: str, config: Config, where: str) -> str:
         return "mixtral"
     if "rms_norm_eps" in config and not any(key in config for key in ENCODER_KEYS):
         return "llama"
-    raise InputError(f"{where}: the model_type '{model_type}' is not known, and its fields fit llama and bert: say which with --as; {valid}")
+    raise InputError(f"{where}: the model_type '{model_type}' is not known; its fields fit llama and bert: say which with --as; {valid}")
 
 
 def _of_kind(model_type: str, config: Config, where: str, name: str) -> Network | Layered:
