@@ -91,16 +91,29 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     about = f"{verb.about}. Example: {verb.example}".replace("%", "%%")
     parser = _Parser(prog=f"hotlap {shown}", description=about, allow_abbrev=False)
     extend.resolve(verb.module).add(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON; --json=3: the same shape from every command that prints cases")
     return parser
 
 
 def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
     """Options and arguments in any order, save where the rest of the line is a program's own."""
-    words = _with_todays_options(parser, words)
-    if any(action.nargs == argparse.REMAINDER for action in parser._actions):
-        return parser.parse_args(words)
-    return parser.parse_intermixed_args(words)
+    words, shape = _shape(_with_todays_options(parser, words))
+    own = any(action.nargs == argparse.REMAINDER for action in parser._actions)
+    args = parser.parse_args(words) if own else parser.parse_intermixed_args(words)
+    args.json = shape if args.json else 0
+    return args
+
+
+def _shape(words: list[str]) -> tuple[list[str], int]:
+    """The words with `--json` for `--json=N`, and N. Raises InputError for a shape that there is not."""
+    end, shape = words.index("--") if "--" in words else len(words), commands.SHAPES[0]
+    for place, word in enumerate(words[:end]):
+        option, sign, number = word.partition("=")
+        if option == "--json" and sign:
+            if number not in map(str, commands.SHAPES):
+                raise InputError(f"there is no shape '{number}' of JSON; valid: {', '.join(f'--json={n}' for n in commands.SHAPES)}")
+            words, shape = [*words[:place], "--json", *words[place + 1 :]], int(number)
+    return words, shape
 
 
 def _with_todays_options(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:

@@ -12,9 +12,9 @@ from hotlap.core import units
 from hotlap.core.analysis import turns
 from hotlap.core.errors import InputError
 from hotlap.core.record import Comparison
-from hotlap.core.show import comparison
+from hotlap.core.show import comparison, document
 from hotlap.core.stats.sequential import PILOT
-from hotlap.core.store import paths
+from hotlap.core.store import bundle, paths
 from hotlap.core.trials import ab, arms
 from hotlap.core.units import percent
 
@@ -43,7 +43,10 @@ def run(args: argparse.Namespace) -> int:
     a, b = (arms.arm(text, how, args.target, args.device) for text in (args.a, args.b))
     done = ab.ab(a, b, options, paths.home(), _Progress())
     comparisons = [turns.comparison(pair.a, pair.b, done.turns, done.stop) for pair in done.pairs]
-    if args.json:
+    if args.json == document.SHAPE:
+        measured = bundle.read_run(done.runs[1])
+        terminal.print_json(document.of_comparisons([(comparisons, measured)], _code(comparisons)))
+    elif args.json:
         runs = [path.name for path in done.runs]
         terminal.print_json({"runs": runs, "stop": done.stop, "cases": comparisons, "designs": [pair.design for pair in done.pairs]})
     else:

@@ -12,7 +12,7 @@ from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis import drift, environment, implementations
 from hotlap.core.errors import InputError
 from hotlap.core.record import Comparison, OnDevice
-from hotlap.core.show import comparison, comparison_page
+from hotlap.core.show import comparison, comparison_page, document
 from hotlap.core.show import implementations as side_by_side
 from hotlap.core.stats.ratio import beyond
 from hotlap.core.store import paths
@@ -47,14 +47,18 @@ def run(args: argparse.Namespace) -> int:
     held = {name: comparison.Other(comparisons[name], others[name], differs[name]) for name in others}
     if args.out:
         terminal.write(Path(args.out), comparison_page.page(args.side[0], first, held))
-    if args.json:
+    code = max((_code(pairs) for pairs in comparisons.values()), key=(0, 3, 1).index)
+    if args.json == document.SHAPE:
+        runs = {name: other[0].run if len(other) == 1 else None for name, other in others.items()}
+        terminal.print_json(document.of_comparisons([(comparisons[name], runs[name]) for name in others], code))
+    elif args.json:
         terminal.print_json(_document(args.side[0], first, held))
     elif len(held) == 1:
         (other,) = held.values()
         print(comparison.comparison(other.comparisons, (first, other.runs), other.differences, terminal.width(), color=terminal.color()))
     else:
         print(comparison.matrix(held, args.side[0], first, terminal.width(), color=terminal.color()))
-    return max((_code(one) for one in comparisons.values()), key=(0, 3, 1).index)
+    return code
 
 
 def _compared(first: Sequence[Bundle], other: Sequence[Bundle], min_effect: float | None, args: argparse.Namespace) -> list[Comparison]:

@@ -17,7 +17,7 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
 from hotlap.core.measure import session
 from hotlap.core.record import Baseline, Judgement, Plan
-from hotlap.core.show import judgement, kinds
+from hotlap.core.show import document, judgement, kinds
 from hotlap.core.store import baselines, paths, select, when
 from hotlap.core.store import bundle as bundles
 
@@ -59,12 +59,22 @@ def run(args: argparse.Namespace) -> int:
         if args.out:
             raise InputError("--out is the page of a fleet of more than 8 devices (--against fleet); hotlap report makes that of runs")
         judged, found = ([gate_base.judged(args, where)], "") if args.base else _judged(args, where)
-        if args.json:
+        if args.json == document.SHAPE:
+            terminal.print_json(document.of_verdicts(judged, _hosts(args, judged), verdicts.exit_code(judged)))
+        elif args.json:
             terminal.print_json(judged)
         else:
             print(found + "\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
     reports.write(written, judged, args.measure or "")
     return verdicts.exit_code(judged)
+
+
+def _hosts(args: argparse.Namespace, judged: Sequence[Judgement]) -> dict[str, str]:
+    """Where each run was measured."""
+    kept = [paths.runs(paths.home()) / one.run for one in judged]
+    given = [] if args.measure else [entry.path for entry in select.entries(args.run or ["latest"], paths.home())]
+    runs = [bundles.read_run(path) for path in {*kept, *given} if path.exists()]
+    return {run.id: run.machine.host for run in runs}
 
 
 def _judged(args: argparse.Namespace, where: dict[str, str]) -> tuple[list[Judgement], str]:

@@ -15,7 +15,7 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import HotlapError, InputError, Interrupted
 from hotlap.core.measure import session, simulated_nodes
 from hotlap.core.record import Plan
-from hotlap.core.show import export, listing, report, text
+from hotlap.core.show import document, export, listing, report, text
 from hotlap.core.show.busy import warning
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
@@ -108,7 +108,7 @@ _OF_THE_RUN = (
 )
 
 
-def finished(bundle: bundles.Bundle, as_json: bool, page: bool) -> int:
+def finished(bundle: bundles.Bundle, as_json: int, page: bool) -> int:
     """The table and where everything is kept; exit code 3 when no case gave a number."""
     rows = tables.rows(bundle)
     file = bundle.path / "report.html"
@@ -118,7 +118,7 @@ def finished(bundle: bundles.Bundle, as_json: bool, page: bool) -> int:
         except (OSError, HotlapError) as error:
             print(f"hotlap: the report was not written: {error}", file=sys.stderr)
     if as_json:
-        terminal.print_json(export.to_json(bundle, rows))
+        terminal.print_json(document.of_runs([(bundle, rows)]) if as_json == document.SHAPE else export.to_json(bundle, rows))
         return cases.code([(bundle, rows)])
     print(listing.heading(bundle))
     print(text.table(rows, terminal.width(), terminal.color(), bundle.run.id))

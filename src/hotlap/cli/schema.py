@@ -9,7 +9,7 @@ from hotlap.core import extend, work
 from hotlap.core.show import codes, schema, workloads
 from hotlap.features import TABLE
 
-BUNDLE = {"bundle": "hotlap.core.store.schema:json_schema"}
+BUNDLE = {"bundle": "hotlap.core.store.schema:json_schema", "json": "hotlap.core.show.document:json_schema"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from hotlap.cli import cases, terminal
 from hotlap.core.analysis import fleets
 from hotlap.core.errors import InputError
-from hotlap.core.show import counters, export, kinds, listing, text
+from hotlap.core.show import counters, document, export, kinds, listing, text
 
 FORMATS = ("text", "markdown", "csv")
 
@@ -24,6 +24,9 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--json and --format {args.format} are two answers; give one of them")
     analysed = cases.read(args)
     shown = {bundle.run.id: known for bundle, _ in analysed if (known := kinds.read(bundle))}
+    if args.json == document.SHAPE:
+        terminal.print_json(document.of_runs(analysed))
+        return cases.code(analysed, shown)
     if args.json:
         terminal.print_json([export.to_json(bundle, rows) | _document(shown.get(bundle.run.id)) for bundle, rows in analysed])
         return cases.code(analysed, shown)
