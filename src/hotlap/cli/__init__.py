@@ -91,7 +91,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     about = f"{verb.about}. Example: {verb.example}".replace("%", "%%")
     parser = _Parser(prog=f"hotlap {shown}", description=about, allow_abbrev=False)
     extend.resolve(verb.module).add(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON; --json=3: the same shape from every command that prints cases")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 

@@ -58,13 +58,13 @@ def run(args: argparse.Namespace) -> int:
             return fleet_verdict.exit_code
         if args.out:
             raise InputError("--out is the page of a fleet of more than 8 devices (--against fleet); hotlap report makes that of runs")
-        judged, found = ([gate_base.judged(args, where)], "") if args.base else _judged(args, where)
+        judged, above = ([gate_base.judged(args, where)], "") if args.base else _judged(args, where)
         if args.json == document.SHAPE:
             terminal.print_json(document.of_verdicts(judged, _hosts(args, judged), verdicts.exit_code(judged)))
         elif args.json:
             terminal.print_json(judged)
         else:
-            print(found + "\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
+            print(above + "\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
     reports.write(written, judged, args.measure or "")
     return verdicts.exit_code(judged)
 
