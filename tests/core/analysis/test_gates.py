@@ -31,7 +31,7 @@ def replace_run(bundle: Bundle, run: RunRecord) -> Bundle:
 
 
 def in_turns(loss: float, noise: float) -> Verdict:
-    planned = Turns(id="a", side="A", difference=2 * GATE, gate=GATE, most=40)
+    planned = Turns(id="a", side="A", difference=2 * GATE, min_effect=GATE, most=40)
     before, after = side("A", 1.0, noise, planned), side("B", 1 + loss, noise, planned)
     (verdict,) = AgainstBase(before, "base v1", Stop("rounds_max")).judge(tables.rows(after))
     return verdict

@@ -13,7 +13,7 @@ from hotlap.core.store import select
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent
 
-ACTION = "less background load, programs that run longer, or a larger --min-effect"
+ADVICE = "less background load, programs that run longer, or a larger --min-effect"
 STATES: dict[str, State] = {"slower": "fail", "faster": "pass", "same": "pass"}
 
 
@@ -45,11 +45,11 @@ def _verdict(compared: Comparison, name: str, min_effect: float) -> Verdict:
     change, low, high = compared.change
     state, reason = STATES.get(compared.answer, "inconclusive"), compared.reason
     if change is not None:
-        unsure = f"whether by more than {percent(min_effect)} is not certain from {compared.n_b} runs a side"
+        unsure = f"whether by more than {percent(min_effect)} is not certain from {compared.n_b} runs a side: {ADVICE}"
         sure = unsure if state == "inconclusive" else reason
         reason = f"{_signed(compared, change, low, high)}; {sure}"
     return Verdict(
-        state=state, reason=reason, action=ACTION if state == "inconclusive" else "", against=name, threshold=threshold,
+        state=state, reason=reason, against=name, threshold=threshold,
         provenance=f"median of {compared.n_a} runs of the {name}, in turns with this, less {percent(min_effect)}",
         ratio=compared.ratio, low=compared.low, high=compared.high,
     )
