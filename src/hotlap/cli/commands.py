@@ -18,6 +18,7 @@ _CORE: Mapping[str, Verb] = {
     "explain": Verb("each number against its limit: headroom and cause", "hotlap.cli.explain", "hotlap explain latest"),
     "report": Verb("one HTML page of one or more runs", "hotlap.cli.report", "hotlap report latest --out page.html"),
     "import": Verb("numbers measured elsewhere, as runs", "hotlap.cli.importing", "hotlap import table.csv"),
+    "export": Verb("runs in the files of other tools", "hotlap.cli.export", "hotlap export latest --as google-benchmark"),
     "schema": Verb("what is in workloads, codes, bundles and JSON", "hotlap.cli.schema", "hotlap schema workloads gemm"),
     "compare": Verb("case by case: faster, slower, same, or not known", "hotlap.cli.compare", "hotlap compare latest driver=570"),
     "ab": Verb("two commands or plans in turns, until the answer is sure", "hotlap.cli.ab", "hotlap ab 'python a.py' 'python b.py'"),
@@ -46,7 +47,7 @@ VERBS: Mapping[str, Verb] = {**_CORE, **{name: verb for feature in FEATURES.valu
 NOUNS: Mapping[str, Noun] = {**_CORE_NOUNS, **{name: noun for feature in FEATURES.values() for name, noun in feature.nouns.items()}}
 GROUPS: Mapping[str, tuple[str, ...]] = {  # of the first screen
     "measure": ("devices", "doctor", "bench", "run", "ab", "stress", "plan"),
-    "results": ("list", "show", "explain", "report", "import", "schema"),
+    "results": ("list", "show", "explain", "report", "import", "export", "schema"),
     "judge": ("compare", "gate", "baseline", "history", "energy"),
     "expect": ("predict", "model"),
     "look into": ("trace", "kernel", "node"),
@@ -72,7 +73,6 @@ TRIED: Mapping[str, str] = {  # names of other tools → what is meant
     "verify": "hotlap gate RUN",
     "test": "hotlap doctor", "monitor": "hotlap node watch", "top": "hotlap node watch", "info": "hotlap node inspect",
     "burn": "hotlap stress burn", "results": "hotlap list", "runs": "hotlap list", "plot": "hotlap report RUN",
-    "export": "hotlap show RUN --format csv",
 }  # fmt: skip
 
 

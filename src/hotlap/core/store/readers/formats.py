@@ -12,6 +12,7 @@ from hotlap.core.store.readers import (
     benchmarkdotnet,
     conbench,
     criterion,
+    exported,
     google_benchmark,
     hyperfine,
     jmh,
@@ -50,6 +51,7 @@ class Format:
 
 READERS: tuple[Reader, ...] = (
     hyperfine, pytest_benchmark, asv, google_benchmark, nvbench, criterion, jmh, benchmarkdotnet, conbench, phoronix, superbench,
+    exported,
 )  # fmt: skip
 OTHERS = (
     Format("table", "CSV or JSON: a row per number, or a column per metric, as the options of columns say", "our own: docs/import.md"),

@@ -1,0 +1,193 @@
+"""Runs in the files of other tools, for their dashboards; `hotlap import` reads name, parameters, unit and value again as they were.
+
+What a format cannot hold is left out and named: google-benchmark and pytest-benchmark hold times. JUnit is one-way.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import hotlap
+from hotlap.core.errors import Unavailable
+from hotlap.core.record import Judgement, Result, Row
+from hotlap.core.show import junit
+from hotlap.core.store.bundle import Bundle
+from hotlap.core.store.readers.exported import COLUMNS
+from hotlap.core.store.readers.source import written
+
+Analysed = Sequence[tuple[Bundle, Sequence[Row]]]
+
+
+class Exported(NamedTuple):
+    """The file's content, and cases that the format cannot hold."""
+
+    content: bytes
+    left_out: list[str]
+
+
+def google_benchmark(runs: Analysed) -> Exported:
+    bundle = runs[0][0]
+    machine = bundle.run.machine
+    context = {
+        "date": bundle.run.began, "host_name": machine.host, "executable": "hotlap", "num_cpus": machine.cpu.threads or 0, "caches": [],
+        "load_avg": [], "library_build_type": "release", "hotlap_version": hotlap.__version__,
+    }  # fmt: skip
+    rows: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for result in _results(runs):
+        name, seconds = "/".join([_name(result), *_parameters(result)]), _seconds(result)
+        shared = {"name": name, "run_name": name, "run_type": "iteration", "threads": 1, "time_unit": "s"}
+        if result.status != "measured" or not result.values:
+            times = {"iterations": 1, "real_time": 0.0, "cpu_time": 0.0}
+            rows.append({**shared, **times, "error_occurred": True, "error_message": result.reason or result.status})
+        elif not seconds:
+            left_out.append(name)
+        else:
+            rate = {"B/s": "bytes_per_second", "1/s": "items_per_second"}.get(result.unit)
+            rows += [
+                {**shared, "repetitions": len(seconds), "repetition_index": number, "iterations": 1, "real_time": time, "cpu_time": time,
+                 **({rate: value} if rate else {}), "hotlap": {**_own(result), "value": value}}
+                for number, (time, value) in enumerate(zip(seconds, result.values, strict=True))
+            ]  # fmt: skip
+    return Exported(_json({"context": context, "benchmarks": rows}), left_out)
+
+
+def pytest_benchmark(runs: Analysed) -> Exported:
+    run = runs[0][0].run
+    cpu = {"brand_raw": run.machine.cpu.name, "count": run.machine.cpu.threads}
+    machine = {"node": run.machine.host, "release": run.machine.os, "system": "", "cpu": cpu}
+    commit = {"id": run.labels.get("commit", "unversioned"), "branch": run.labels.get("branch", "(unknown)")}
+    benchmarks: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for result in _results(runs):
+        seconds, name = _seconds(result), _name(result)
+        if result.status != "measured" or not seconds:
+            left_out.append(" ".join([name, *_parameters(result)]))
+            continue
+        params = dict(pair.split("=", 1) for pair in _parameters(result) if "=" in pair)
+        benchmarks.append({
+            "group": None, "name": name, "fullname": name, "params": params or None, "param": None, "options": {},
+            "extra_info": {"hotlap": {**_own(result), "values": list(result.values)}}, "stats": _stats(seconds),
+        })  # fmt: skip
+    document = {"machine_info": machine, "commit_info": commit, "benchmarks": benchmarks, "datetime": run.began, "version": "hotlap"}
+    return Exported(_json(document), left_out)
+
+
+def _stats(seconds: Sequence[float]) -> dict[str, Any]:
+    """What pytest-benchmark writes of a test, of medians of rounds."""
+    quarters = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else [seconds[0]] * 3
+    mean = statistics.fmean(seconds)
+    return {
+        "min": min(seconds), "max": max(seconds), "mean": mean,
+        "stddev": statistics.stdev(seconds) if len(seconds) > 1 else 0.0,
+        "rounds": len(seconds), "median": statistics.median(seconds),
+        "iqr": quarters[2] - quarters[0], "q1": quarters[0], "q3": quarters[2],
+        "ops": 1 / mean if mean else 0.0, "total": sum(seconds), "iterations": 1, "data": list(seconds),
+    }  # fmt: skip
+
+
+def conbench(runs: Analysed) -> Exported:
+    results: list[dict[str, Any]] = []
+    for bundle, _ in runs:
+        run = bundle.run
+        machine = {"name": run.machine.host, "os_name": run.machine.os, "cpu_model_name": run.machine.cpu.name}
+        github = {"repository": run.labels.get("repository", ""), "commit": run.labels.get("commit", "")}
+        for result in _results([pair for pair in runs if pair[0] is bundle]):
+            tags = {"name": _name(result), **dict(pair.split("=", 1) for pair in _parameters(result) if "=" in pair)}
+            shared = {
+                "run_id": run.id, "batch_id": run.id, "timestamp": run.began, "tags": tags, "context": {"benchmark_language": "hotlap"},
+                "info": {"hotlap": _own(result)}, "github": github,
+                "machine_info": {key: value or "unknown" for key, value in machine.items()},
+            }  # fmt: skip
+            if result.status == "measured" and result.values:
+                results.append({**shared, "stats": {"data": list(result.values), "unit": result.unit, "iterations": len(result.values)}})
+            else:
+                results.append({**shared, "error": {"message": result.reason or result.status}})
+    return Exported(_json(results), [])
+
+
+def junit_xml(runs: Analysed) -> Exported:
+    judged = [Judgement(run=bundle.run.id, state="measured", reason="", against="", rows=list(rows)) for bundle, rows in runs]
+    return Exported(junit.junit(judged).encode(), [])
+
+
+def csv_table(runs: Analysed) -> Exported:
+    """A line per round, in base units and with all digits."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**row, "value": repr(row["value"]) if row["value"] is not None else ""} for row in _lines(runs))
+    return Exported(out.getvalue().encode(), [])
+
+
+def parquet(runs: Analysed) -> Exported:
+    """The same table as columns. Raises Unavailable without pyarrow."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise Unavailable(f"Parquet is written by pyarrow, which cannot be imported ({error})", "pip install 'hotlap[parquet]'") from None
+    lines, sink = list(_lines(runs)), pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.table({name: [line[name] for line in lines] for name in COLUMNS}), sink)
+    return Exported(sink.getvalue().to_pybytes(), [])
+
+
+FORMATS: Mapping[str, Callable[[Analysed], Exported]] = {
+    "google-benchmark": google_benchmark, "pytest-benchmark": pytest_benchmark, "conbench": conbench, "junit": junit_xml, "csv": csv_table,
+    "parquet": parquet,
+}  # fmt: skip
+ENDINGS = {"csv": "csv", "parquet": "parquet", "junit": "xml"}
+
+
+def _lines(runs: Analysed) -> Iterable[dict[str, Any]]:
+    for bundle, rows in runs:
+        run = bundle.run
+        devices = {device.key: device for device in run.machine.devices}
+        for result in (row.result for row in rows):
+            device = devices.get(result.device)
+            shared = {
+                "hotlap_run": run.id, "time": run.began, "host": run.machine.host, "device": device.name if device else "",
+                "uuid": device.uuid if device else "", "index": device.index if device else 0,
+                "labels": json.dumps(run.labels, sort_keys=True),
+                "case": _name(result), "parameters": json.dumps(_parameters(result)), "unit": result.unit, "better": result.better,
+            }  # fmt: skip
+            measured = result.values if result.status == "measured" else []
+            yield from ({**shared, "round": number, "value": float(value), "failed": ""} for number, value in enumerate(measured))
+            if not measured:
+                yield {**shared, "round": 0, "value": None, "failed": result.reason or result.status}
+
+
+def _results(runs: Analysed) -> Iterable[Result]:
+    return (row.result for _, rows in runs for row in rows)
+
+
+def _name(result: Result) -> str:
+    return str(result.case.params["name"]) if "name" in result.case.params else result.case.workload
+
+
+def _parameters(result: Result) -> list[str]:
+    """NAME=value, those of an imported case as they were."""
+    given = result.case.params.get("parameters")
+    if isinstance(given, list):
+        return given
+    pairs = {name: value for name, value in result.case.params.items() if name not in ("name", "unit", "better")}
+    pairs |= {"implementation": result.case.implementation} if result.case.implementation else {}
+    return [f"{name}={written(value)}" for name, value in pairs.items()]
+
+
+def _own(result: Result) -> dict[str, Any]:
+    return {"name": _name(result), "parameters": _parameters(result), "unit": result.unit, "better": result.better}
+
+
+def _seconds(result: Result) -> list[float]:
+    """Seconds per call of each round; [] where they are not known."""
+    return list(result.values) if result.unit == "s" else list(result.seconds) if len(result.seconds) == len(result.values) else []
+
+
+def _json(document: Any) -> bytes:
+    return (json.dumps(document, indent=2) + "\n").encode()

@@ -1,0 +1,72 @@
+"""Runs leave as files of other tools and come back with name, parameters, unit and value to the last bit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from hotlap.cli import main
+from hotlap.core.record import Result
+from hotlap.core.store import select
+
+CSV = "time,case,value,unit,host\n2026-11-01,decode,12.345678901234567,ms,n1\n2026-11-01,decode,0.1,ms,n1\n2026-11-01,copy,4.3100000000000005,TB/s,n1\n2026-11-01,hot,71.3,W,n1\n"
+Facts = dict[tuple[str, tuple[str, ...]], tuple[str, str, list[float]]]
+
+
+def facts(home: Path) -> Facts:
+    results: list[Result] = [result for run in select.every(home) for result in select.results(run)]
+    return {(str(r.case.params["name"]), tuple(map(str, r.case.params.get("parameters", [])))): (r.unit, r.better, r.values) for r in results}  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.csv").write_text(CSV)
+    assert main(["import", "x.csv"]) == 0
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("name", ["google-benchmark", "pytest-benchmark", "conbench", "csv", "parquet"])
+def test_what_leaves_comes_back_to_the_last_bit(tmp_path: Path, home: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    if name == "parquet":
+        pytest.importorskip("pyarrow")
+    before = facts(home)
+    capsys.readouterr()
+    assert main(["export", "latest", "--as", name, "--out", "out.bin"]) == 0
+    left_out = capsys.readouterr().err
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "other"))
+    assert main(["import", "out.bin"]) == 0
+    after = facts(tmp_path / "other")
+    times_only = name in ("google-benchmark", "pytest-benchmark")
+    assert after == {key: value for key, value in before.items() if not times_only or value[0] == "s"}
+    assert ("left out: copy and hot" in left_out) is times_only
+
+
+@pytest.mark.parametrize("name", ["google-benchmark", "pytest-benchmark", "conbench", "csv"])
+def test_rates_of_our_own_runs_keep_their_unit_and_parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    Path("p.toml").write_text('name = "p"\n[[case]]\nworkload = "stream"\nop = "triad"\nsize = "1 GiB"\n')
+    assert main(["run", "p.toml", "--target", "simulated:h200-sxm?noise=0.01", "--rounds", "6"]) == 0
+    (run,) = select.every(tmp_path / "home")
+    (result,) = select.results(run)
+    assert main(["export", "latest", "--as", name, "--out", "out"]) == 0
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "other"))
+    assert main(["import", "out"]) == 0
+    ((key, (unit, better, values)),) = facts(tmp_path / "other").items()
+    assert (key[0], unit, better, values) == ("stream", "B/s", "higher", result.values)
+    assert {"op=triad", "dtype=fp32", f"size={2**30}"} <= set(key[1])
+
+
+def test_junit_and_files_that_are_there(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "latest", "--as", "junit", "--out", "out.xml"]) == 0
+    assert {case.get("name") for case in ElementTree.parse("out.xml").iter("testcase")} >= {"decode", "copy", "hot"}
+    assert main(["export", "latest", "--as", "csv", "--out", "out.xml"]) == 2
+    assert "--replace overwrites it" in capsys.readouterr().err
+    assert main(["export", "latest", "--as", "csv", "--out", "out.xml", "--replace", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"path": "out.xml", "format": "csv", "left_out": []}
+    assert main(["export", "latest", "--as", "xlsx"]) == 2
