@@ -20,7 +20,7 @@ from hotlap.kernels.cost import evaluate
 from hotlap.kernels.own import cancelling
 
 REMEDIES = {  # where a module is missing that kernels are written with
-    "triton": "; pip install triton (Linux; its kernels run on a GPU)", "torch": "; pip install 'hotlap[torch]'",
+    "triton": "; pip install triton (Linux; its kernels run on a GPU)", "torch": "; pip install torch",
     "cupy": "; pip install cupy-cuda12x (needs a GPU)", "numba": "; pip install numba",
 }
 
