@@ -21,7 +21,7 @@ TAKEN_APART = {
     "index", "replace", "strip", "lstrip", "rstrip", "lower", "upper", "count",
 }
 RECAST = {"replace", "strip", "lstrip", "rstrip", "lower", "upper", "count"}  # what a module that writes for people may do to a sentence
-LISTS = {"notes", "notices", "warnings", "doubts", "remarks"}  # of Notices, never of text
+LISTS = {"notes", "notices", "warnings", "doubts"}  # of Notices, never of text
 OURS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.HotlapError)}
 PATTERNS = {"match", "search", "fullmatch", "findall", "finditer", "sub", "subn"}
 READERS = {  # what they read was written by others, or by an earlier version
