@@ -46,7 +46,7 @@ def bundles(values: NDArray[np.float64]) -> list[Bundle]:
             target="imported", machine=Machine(host=f"node{node:04}", devices=[device]), devices=[device.key],
         )  # fmt: skip
         samples = [
-            Samples(case=case.id, device=device.key, round=number, seconds=[float(value)])
+            Samples(case=case.id, device=device.key, round=number, values=[float(value)])
             for case, rounds in zip(cases, own, strict=True) for number, value in enumerate(rounds)
         ]  # fmt: skip
         kept.append(Bundle(run, Path(run.id), samples))

@@ -34,7 +34,7 @@ def bundles(values: np.ndarray, missing: dict[int, int] | None = None) -> list[B
         )  # fmt: skip
         samples = [
             Samples(case=case.id, device=device.key, round=k, status="not_run", reason="no memory") if (missing or {}).get(node) == c
-            else Samples(case=case.id, device=device.key, round=k, seconds=[float(value)])
+            else Samples(case=case.id, device=device.key, round=k, values=[float(value)])
             for c, case in enumerate(cases) for k, value in enumerate(own[c])
         ]  # fmt: skip
         made.append(Bundle(run, Path(f"run{node}"), samples))
