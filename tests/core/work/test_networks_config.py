@@ -207,7 +207,7 @@ def test_a_configuration_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_an_unknown_type_is_read_by_its_fields_and_that_is_said(tmp_path: Path, keys: dict[str, Any], kind: str) -> None:
     network = made(tmp_path, keys)
     assert isinstance(network, Network)
-    assert network.remarks == (f"{network.name}: the model_type {keys['model_type']} is not known; read as {kind} by its fields",)
+    assert tuple(remark.text for remark in network.remarks) == (f"{network.name}: the model_type {keys['model_type']} is not known; read as {kind} by its fields",)
     assert bool(network.experts) == (kind == "mixtral")
 
 
@@ -218,7 +218,7 @@ def test_one_that_fits_several_asks_which(tmp_path: Path) -> None:
     as_bert = config.read(tmp_path / "config.json", "bert")
     assert isinstance(as_bert, Network)
     assert not as_bert.causal
-    assert as_bert.remarks == (f"{as_bert.name}: read as bert, as was asked; its model_type is new",)
+    assert tuple(remark.text for remark in as_bert.remarks) == (f"{as_bert.name}: read as bert, as was asked; its model_type is new",)
     with pytest.raises(InputError, match="--as takes a known model_type, not 'berd'; did you mean 'bert'"):
         config.read(tmp_path / "config.json", "berd")
     with pytest.raises(InputError, match="its fields are of no kind that is; known model types: llama, mistral"):
@@ -230,14 +230,14 @@ def test_parts_that_are_not_described_are_named(tmp_path: Path) -> None:
     nested = {"model_type": "qwen2_vl", "text_config": {**flat, "model_type": "qwen2_vl_text"}, "vision_config": {"depth": 32}}
     for keys in (flat, nested):
         network = made(tmp_path, keys)
-        assert network.remarks == (f"left out of {network.name}: its vision part; only the language model is described",)
+        assert tuple(remark.text for remark in network.remarks) == (f"left out of {network.name}: its vision part; only the language model is described",)
         assert isinstance(network, Network)
         # transformers' Qwen2VLForConditionalGeneration on the meta device, without its 675,759,104 of the vision tower
         assert network.counted == pytest.approx(8_291_375_616 - 675_759_104, rel=0.001)
     scan = made(tmp_path, {"model_type": "mamba", "hidden_size": 768, "num_hidden_layers": 24, "state_size": 16, "vocab_size": 50280})
     assert isinstance(scan, Layered)
-    assert "no workload yet: the selective scan of" in scan.remarks[0]
-    assert "which holds 0.49 % of its parameters" in scan.remarks[0]
+    assert "no workload yet: the selective scan of" in scan.remarks[0].text
+    assert "which holds 0.49 % of its parameters" in scan.remarks[0].text
 
 
 def test_the_unet_of_stable_diffusion_xl_has_the_parameters_of_diffusers_own(tmp_path: Path) -> None:

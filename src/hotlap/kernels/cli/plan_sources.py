@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hotlap.core.errors import InputError, nearest
+from hotlap.core.record import Notice
 from hotlap.core.show.words import counted
 from hotlap.core.work.networks import compose, config, layered, shape, steps, walk
 from hotlap.core.work.networks.calls import Call
@@ -26,7 +27,7 @@ class PlanSource(NamedTuple):
     left_out: dict[str, list[str]]
     names: list[str]
     taken_as: list[str]  # networks whose weights are stored in another type, in words
-    remarks: list[str] = []  # how configurations were read, and what of them is left out
+    remarks: list[Notice] = []  # how configurations were read, and what of them is left out
 
 
 def collect(words: Sequence[str], choices: compose.Choices, given: Sequence[str] = (), as_type: str = "") -> PlanSource:
@@ -61,7 +62,7 @@ def collect(words: Sequence[str], choices: compose.Choices, given: Sequence[str]
         every, left_out = compose.every_step(_distinct(networks), choices)
         names = list(dict.fromkeys(network.name for network in networks))
         stored = [] if set(choices.phases) == {"train"} else _taken_as(networks, choices.dtype)
-        remarks = list(dict.fromkeys(remark for network in networks for remark in network.remarks))
+        remarks = list({remark.text: remark for network in networks for remark in network.remarks}.values())
         _add(source, PlanSource(every, left_out, names, stored, remarks))
     return source
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from hotlap.core import work
-from hotlap.core.record import Case, Plan, Record
+from hotlap.core.record import Case, Notice, Plan, Record
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent
@@ -41,7 +41,7 @@ class Notes(Record, frozen=True, kw_only=True):
     left_out: dict[str, list[str]]  # reason → steps
     unknown: dict[str, list[str]] = {}  # reason why nothing is expected → workloads
     too_large: list[str] = []  # steps that one GPU of the machine does not hold
-    remarks: list[str] = []  # how configurations were read, and what of them is left out
+    remarks: list[Notice] = []  # how configurations were read, and what of them is left out
     taken_as: list[str] = []  # networks whose weights are stored in another type, in words
     cases_before: int = 0  # before --top
     kept_share: float | None = None  # asked by --top
@@ -68,8 +68,8 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
     if notes.too_large:
         sentence = f"more memory than {plan.weighed_on} has, though each kernel alone may fit: {_named(notes.too_large)}"
         lines += layout.paragraph("no such step: ", sentence, width)
-    for sentence in notes.remarks:
-        lines += layout.paragraph("note: ", sentence, width)
+    for remark in notes.remarks:
+        lines += layout.paragraph("note: ", remark.text, width)
     for sentence in notes.taken_as:
         lines += layout.paragraph("not as stored: ", sentence, width)
     if any(" pp=" in step for step in notes.steps):

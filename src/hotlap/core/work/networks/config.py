@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.core.errors import InputError, nearest
+from hotlap.core.record import Notice
 from hotlap.core.units import percent
 from hotlap.core.work.networks import layered, walk
 from hotlap.core.work.networks.layered import Layered
@@ -32,7 +33,8 @@ def read(path: Path, as_type: str = "") -> Network | Layered:
     name = (path.resolve() if path.is_dir() else file.resolve().parent).name if file.name == "config.json" else file.stem
     network = _network(config, str(file), "-".join(name.split()) or "config", as_type)
     parts = [key.removesuffix("_config") for key in PARTS if isinstance(config.get(key), dict)]
-    left_out = [f"left out of {network.name}: its {' and '.join(parts)} part; only the language model is described"] if parts else []
+    gone = f"left out of {network.name}: its {' and '.join(parts)} part; only the language model is described"
+    left_out = [Notice("part_left_out", gone)] if parts else []
     return replace(network, remarks=(*network.remarks, *left_out))
 
 
@@ -66,11 +68,12 @@ def _network(config: Config, where: str, name: str, as_type: str) -> Network | L
     if model_type in KINDS:
         network = _of_kind(model_type, config, where, name)
         given = config.get("model_type")
-        read_as = [f"{name}: read as {as_type}, as was asked; its model_type is {given}"] if as_type and given != as_type else []
+        how = f"{name}: read as {as_type}, as was asked; its model_type is {given}"
+        read_as = [Notice("read_as", how)] if as_type and given != as_type else []
         return replace(network, remarks=(*network.remarks, *read_as))
     by_fields = _by_fields(model_type, config, where)
     how = f"{name}: the model_type {model_type} is not known; read as {by_fields} by its fields"
-    return replace(_of_kind(by_fields, config, where, name), remarks=(how,))
+    return replace(_of_kind(by_fields, config, where, name), remarks=(Notice("read_as", how),))
 
 
 def _by_fields(model_type: str, config: Config, where: str) -> str:
@@ -117,11 +120,11 @@ def _language_part(config: Config, where: str) -> Config:
     return {**DEFAULTS.get(_type(text, where), {}), **shared, **text}
 
 
-def _without(network: Layered, part: tuple[str, Callable[[Config], int]], values: Config) -> str:
+def _without(network: Layered, part: tuple[str, Callable[[Config], int]], values: Config) -> Notice:
     """What of a network has no workload."""
     name, parameters = part
     share = parameters(values) / walk.walk(network, "layers", 1).parameters
-    return f"no workload yet: the {name} of {network.name}, which holds {percent(share)} of its parameters"
+    return Notice("no_workload", f"no workload yet: the {name} of {network.name}, which holds {percent(share)} of its parameters")
 
 
 def _stored(config: Config) -> str:

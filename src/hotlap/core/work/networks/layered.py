@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.core.errors import InputError, nearest
+from hotlap.core.record import Notice
 
 _FOLDER = Path(__file__).parent / "files"
 Layer = Mapping[str, Any]
@@ -35,7 +36,7 @@ class Layered:
     block: Mapping[str, Sequence[Layer]] = field(default_factory=dict)
     optimizer: str = "adamw"
     longest: int = 0  # context that it can take; 0: any
-    remarks: tuple[str, ...] = ()  # what of it has no workload, and how its configuration was read
+    remarks: tuple[Notice, ...] = ()  # what of it has no workload, and how its configuration was read
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -96,7 +97,8 @@ def from_document(given: Mapping[str, Any], name: str) -> Layered:
     for section in (given["layers"], given.get("decode", []), *given.get("block", {}).values()):
         if not isinstance(section, list) or not all(isinstance(layer, dict) and layer for layer in section):
             raise InputError(f"{name}.toml: layers and blocks are lists of tables, as in layers = [{{ set = 3 }}, {{ linear = 8 }}]")
-    lists: dict[str, Any] = {key: tuple(given[key]) for key in ("layers", "decode", "aliases", "uncounted", "remarks") if key in given}
+    lists: dict[str, Any] = {key: tuple(given[key]) for key in ("layers", "decode", "aliases", "uncounted") if key in given}
+    lists |= {"remarks": tuple(Notice("no_workload", remark) for remark in given.get("remarks", []))}
     whole: dict[str, Any] = {**given, **lists, "name": name}
     return Layered(**whole)
 

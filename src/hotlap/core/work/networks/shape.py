@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.core.errors import InputError, nearest
+from hotlap.core.record import Notice
 
 AS_STORED = {"fp8": "fp8_block", "mxfp4": "mxfp4"}  # how weights are published → the type of a step that takes them so
 _FOLDER = Path(__file__).parent / "shapes"
@@ -54,7 +55,7 @@ class Network:
     norms: int = 2  # of a layer
     in_out: bool = False  # matrices lie (in, out) in memory; else (out, in), as PyTorch's linear layers have them
     longest: int = 0  # context that it can take; 0: as long as one likes
-    remarks: tuple[str, ...] = ()  # how its configuration was read, and what of it is left out
+    remarks: tuple[Notice, ...] = ()  # how its configuration was read, and what of it is left out
     stored: str = ""  # how its weights are published, where that is no 16-bit type: fp8, mxfp4
 
     def taken_as(self, dtype: str) -> str:
