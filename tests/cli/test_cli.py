@@ -98,7 +98,7 @@ def test_a_former_name_is_the_verb_and_says_so(former: str, name: str, capsys: p
 @pytest.mark.parametrize(("word", "instead"), commands.TRIED.items())
 def test_names_of_other_tools_are_answered_with_the_right_command(word: str, instead: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([word]) == 2
-    assert capsys.readouterr().err == f"hotlap: there is no verb '{word}'; write {instead}\n"
+    assert capsys.readouterr().err == f"hotlap: unknown command '{word}': write {instead}\n"
     name = instead.removeprefix("hotlap ")
     assert name == "--version" or commands.split(name.split())[0]
 

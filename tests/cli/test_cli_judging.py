@@ -143,7 +143,7 @@ def test_a_promoted_baseline_needs_no_name(capsys: pytest.CaptureFixture[str]) -
     assert main(["baseline", "list"]) == 0
     assert "well (promoted)" in capsys.readouterr().out
     assert main(["baseline", "show"]) == 0
-    assert "runs differ by" in capsys.readouterr().out
+    assert "run-to-run CV" in capsys.readouterr().out
 
 
 def test_a_broken_baseline_hides_no_other(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

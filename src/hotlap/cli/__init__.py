@@ -67,9 +67,9 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
         noun = commands.NOUNS[words[0]]
         return f"{words[0]} {noun.first}", words[1:]
     if words[0] in commands.TRIED:
-        raise InputError(f"there is no verb '{words[0]}'; write {commands.TRIED[words[0]]}")
+        raise InputError(f"unknown command '{words[0]}': write {commands.TRIED[words[0]]}")
     first = sorted({name.partition(" ")[0] for name in commands.VERBS})
-    raise InputError(f"there is no verb '{words[0]}'; {nearest(words[0], first)}")
+    raise InputError(f"unknown command '{words[0]}'; {nearest(words[0], first)}")
 
 
 def _run(name: str, rest: list[str]) -> int:

@@ -92,7 +92,7 @@ def _number(values: Any) -> float | None:
 
 
 def _source(workload: str, known: Expected) -> Term:
-    how = f"model of {known.family}, coefficients in model/coefficients/{known.family}.toml; {known.known.words}; "
+    how = f"model of {known.family}, coefficients in core/model/coefficients/{known.family}.toml; {known.known.words}; "
     how += "interval: 90 % of cases like it" if known.inside[0] else "interval: wide by assumption, for nothing like it was measured"
     if work.find(workload).model == "copy":
         how = "0.84 of the link's rate (nvbandwidth: 0.79 to 0.88 of PCI Express) + 5 µs, assumed"

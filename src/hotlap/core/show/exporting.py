@@ -131,7 +131,7 @@ def parquet(runs: Analysed) -> Exported:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise Unavailable(f"Parquet is written by pyarrow, which cannot be imported ({error})", "pip install 'hotlap[parquet]'") from None
+        raise Unavailable(f"Parquet is written by pyarrow, which cannot be imported ({error})", "pip install pyarrow") from None
     lines, sink = list(_lines(runs)), pyarrow.BufferOutputStream()
     pyarrow.parquet.write_table(pyarrow.table({name: [line[name] for line in lines] for name in COLUMNS}), sink)
     return Exported(sink.getvalue().to_pybytes(), [])

@@ -26,7 +26,8 @@ def keys(value: Any) -> Any:
         former, new = KEYS.get(type(value), {}), NEW.get(type(value), ())
         if value.__struct_config__.omit_defaults:
             return msgspec.to_builtins(value)
-        return {former.get(name, name): keys(getattr(value, name)) for name in value.__struct_fields__ if name not in new}
+        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        return {former.get(name, encoded): keys(getattr(value, name)) for name, encoded in names if name not in new}
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: keys(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, dict):

@@ -11,7 +11,7 @@ from hotlap.core.show import layout, words
 from hotlap.core.show.explain import STATE_STYLES
 from hotlap.core.show.table import Cell, Column
 
-SPARE = ("± 95 %", "worst that passes")  # columns that go first where there is no room
+SPARE = ("± 95 %", "threshold")  # columns that go first where there is no room
 WELL = 8  # devices that pass and are listed
 SHOWN = 30  # cases that did not pass, where there are several devices
 ORDER: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass", "measured", "not_run")
@@ -107,7 +107,7 @@ def _columns(rows: Sequence[Row], ids: Mapping[str, str] = {}) -> list[Column]:
         Column("  case", [Cell(name, style) for name, style in zip(names, styles, strict=True)], wrap=True),
         Column("value", [Cell(text, "bold") for text in layout.aligned([words.value(row) for row in rows])]),
         Column("± 95 %", [Cell(text) for text in layout.aligned(intervals)]),
-        Column("worst that passes", [Cell(text) for text in layout.aligned([_threshold(row) for row in rows])]),
+        Column("threshold", [Cell(text) for text in layout.aligned([_threshold(row) for row in rows])]),
         Column("of reference", [Cell(text) for text in layout.aligned([_ratio(row) for row in rows])]),
         Column("verdict", [Cell(_state(row), style) for row, style in zip(rows, styles, strict=True)]),
     ]

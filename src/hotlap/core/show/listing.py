@@ -176,16 +176,16 @@ def baseline(baseline: Baseline, width: int = 100, color: bool = False) -> str:
         Column("case", [Cell(words.clean(label(one.case))) for one in refs], wrap=True),
         Column("device", [Cell(words.clean(f"{one.target} {one.model}"), "dim") for one in refs], wrap=True),
         Column("normal", [Cell(text, "bold") for text in layout.aligned([_normal(one, m) for one, m in zip(refs, medians, strict=True)])]),
-        Column("runs differ by", [Cell(words.DASH if s is None else percent(s)) for s in spreads], right=True),
+        Column("run-to-run CV", [Cell(words.DASH if s is None else percent(s)) for s in spreads], right=True),
         Column("runs", [Cell(str(len(one.runs)), "" if len(one.runs) >= 4 else "warn") for one in refs], right=True),
-        Column("may gate", [Cell(gates[one.case.id], GATE_STYLES.get(gates[one.case.id], "")) for one in refs]),
+        Column("usable as gate", [Cell(gates[one.case.id], GATE_STYLES.get(gates[one.case.id], "")) for one in refs]),
     ]
     few = sum(len(one.runs) < 4 for one in refs)
-    reading = f"may gate: whether runs repeat well enough to judge within a tolerance of {percent(TOLERANCE)} (gauge R&R, AIAG)"
+    reading = f"usable as gate: whether runs repeat well enough to judge within a tolerance of {percent(TOLERANCE)} (gauge R&R, AIAG)"
     lines = [f"{baseline.name}, saved {baseline.saved.replace('T', ' ')[:16]} UTC", *layout.fitted(columns, width).lines(color)]
     if few:
-        said = f"{few} of {len(refs)} know fewer than 4 runs: how much runs differ is not known there; add runs with --add"
-        lines += ["", *layout.paragraph("", said, width)]
+        advice = f"{few} of {len(refs)} have fewer than 4 runs: their run-to-run variation is unknown; add runs with --add"
+        lines += ["", *layout.paragraph("", advice, width)]
     return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width))])
 
 

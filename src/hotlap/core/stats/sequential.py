@@ -132,7 +132,7 @@ def design(
     """
     min_effect = difference / 4 if min_effect is None else min_effect
     if not 0 <= min_effect < difference:
-        raise ValueError(f"the gate is a share from 0 to below the difference of {difference}, not {min_effect}")
+        raise ValueError(f"min_effect is a share from 0 to below the difference of {difference}, not {min_effect}")
     spent = level * (REUSED[0] - REUSED[1] / max(pilot, 2) if pilot else CAREFUL)
     clear = (1 + difference) / (1 + min_effect) - 1
     step, fewest = _step(sd, clear), max(FEWEST, pilot)

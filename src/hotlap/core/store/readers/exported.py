@@ -41,7 +41,7 @@ def _rows(source: Source) -> Iterable[Mapping[str, Any]]:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise Unavailable(f"Parquet is read by pyarrow, which cannot be imported ({error})", "pip install 'hotlap[parquet]'") from None
+        raise Unavailable(f"Parquet is read by pyarrow, which cannot be imported ({error})", "pip install pyarrow") from None
     try:
         return list(pyarrow.parquet.read_table(io.BytesIO(source.data)).to_pylist())
     except (pyarrow.ArrowException, OSError) as error:
