@@ -15,9 +15,8 @@ SHOWN = 10  # devices that are named on a terminal
 ROOM = 24  # characters for names of outliers in a table of cases
 CASES = 8  # cases in the table on a terminal
 WHY: Mapping[fleets.Code, str] = {
-    "slow": "slower in all cases together", "slow_case": "slower in single cases", "tail": "usual level, but many slow samples",
-    "slight": "slower, by less than the gate", "fast": "faster than the others", "broken": "wrong or failed cases",
-    "missing": "cases are missing", "": "",
+    "slow": "slower in all", "slow_case": "slower in some", "tail": "slow samples", "slight": "slightly slower", "fast": "faster",
+    "broken": "wrong or failed", "missing": "cases missing", "": "",
 }
 
 
@@ -81,16 +80,15 @@ def devices(judged: FleetVerdict, chosen: Sequence[FleetDevice]) -> Table:
         Column("all cases", [Cell(_share(device.level), value=device.level) for device in chosen], right=True, title="All cases"),
         Column("95 %", [Cell(_interval(device.low, device.high), "dim") for device in chosen], right=True),
         Column("worst case", [Cell(_worst(device)) for device in chosen], wrap=True, title="Worst case"),
-        Column("why", [Cell(WHY[device.code]) for device in chosen], wrap=True, title="Why"),
+        Column("why", [Cell(WHY[device.code]) for device in chosen], title="Why"),
     ]
     return Table(columns)
 
 
 def _worst(device: FleetDevice) -> str:
     if device.off:
-        first, more = device.off[0], f" and {len(device.off) - 1} more" if len(device.off) > 1 else ""
-        size = f"{first.tail:.0%} slow samples" if first.tail else _share(first.size)
-        return f"{words.clean(first.label)} {size}{more}"
+        first = device.off[0]
+        return f"{words.clean(first.label)} {f'{first.tail:.0%} slow samples' if first.tail else _share(first.size)}"
     return words.clean((device.broken or device.missing or [words.DASH])[0])
 
 
