@@ -67,7 +67,7 @@ def capture(options: CaptureOptions) -> Path:
 
     Raises InputError for a program that is not there or options that make no sense, Unavailable for a tool that is not installed.
     """
-    _check(options)
+    check(options)
     wrapped = tools.find(options.tool)
     devices = _devices()
     began = datetime.now(UTC)
@@ -103,7 +103,7 @@ def capture(options: CaptureOptions) -> Path:
     return writer.path
 
 
-def _check(options: CaptureOptions) -> None:
+def check(options: CaptureOptions) -> None:
     if not options.argv:
         raise InputError("give the program after --, as in hotlap trace capture -- python train.py")
     if shutil.which(options.argv[0]) is None:

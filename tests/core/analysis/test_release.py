@@ -104,7 +104,7 @@ def test_broken_fixed_missing_new_and_not_run() -> None:
     assert kinds(lost) == {"copy": "missing", "gemm": "same"}
     assert lost.code == 3
     assert kinds(held(side("a", 0, gemm=1), good)) == {"copy": "new", "gemm": "same"}
-    neither = held(spoilt(good, COPY, status="not_run", reason="no", seconds=[]), spoilt(good, COPY, status="not_run", reason="no", seconds=[]))
+    neither = held(spoilt(good, COPY, status="not_run", reason="no", values=[]), spoilt(good, COPY, status="not_run", reason="no", values=[]))
     assert kinds(neither)["copy"] == "not run"
 
 

@@ -23,7 +23,7 @@ from hotlap.core.store import select
 from hotlap.core.store.readers import archives, formats, google_benchmark
 from hotlap.core.store.readers.source import Source
 
-SHARED = Path(os.environ.get("HOTLAP_SHARED", Path(__file__).parents[4] / "shared" / "data")) / "tools"
+SHARED = Path(os.environ.get("HOTLAP_SHARED") or Path(__file__).resolve().parents[3].parent / "shared") / "data" / "tools"
 recorded = pytest.mark.skipif(not SHARED.is_dir(), reason=f"the recorded files of other tools are not there: {SHARED}")
 Capture = pytest.CaptureFixture[str]
 

@@ -39,6 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the program and says where the time of its window went; the exit code is the program's, or 2 where nothing was recorded."""
     options = _options(args)
+    capture.check(options)
     if options.tool == "pytorch":
         print("hotlap: the profiler pauses the program when it starts, stops and exports; the report says for how long", file=sys.stderr)
     path = capture.capture(options)
