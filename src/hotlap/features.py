@@ -63,11 +63,11 @@ FEATURES: Mapping[str, Feature] = {
                 "hotlap kernel opportunities latest",
             ),
             "kernel compiled": Verb(
-                "what compilers made of a kernel: registers, spills, occupancy", "hotlap.kernels.cli.compiled",
+                "compiled-kernel resources: registers, spills, occupancy", "hotlap.kernels.cli.compiled",
                 "hotlap kernel compiled a.cubin",
             ),
             "kernel track": Verb(
-                "the life of each kernel over revisions, versions, devices", "hotlap.kernels.cli.track", "hotlap kernel track"
+                "kernel performance history by commit, version, device", "hotlap.kernels.cli.track", "hotlap kernel track"
             ),
             "kernel track report": Verb(
                 "a release against another, kernel by kernel", "hotlap.kernels.cli.track_report",

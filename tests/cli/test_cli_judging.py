@@ -188,7 +188,7 @@ def test_the_slow_device_of_a_simulated_fleet_is_named(home: Path, capsys: pytes
     out = capsys.readouterr().out
     assert "✗ simulated-h200-sxm-3" in out
     assert "✓ simulated-h200-sxm-4" in out
-    assert "nobody is off" not in out
+    assert "no outliers" not in out
 
 
 def test_history_of_one_device(home: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

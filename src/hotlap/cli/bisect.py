@@ -149,7 +149,7 @@ def _no_difference(state: BisectState, outcome: BisectOutcome) -> str:
         return f"good and bad do not differ by more than {margin}: {_change(state, outcome.ends)}"
     far = units.percent(max(abs(one - 1) for one in (outcome.ends.low, outcome.ends.high)))
     return (
-        f"good and bad do not differ by more than {far}, and whether by more than the margin of {margin} cannot be told: "
+        f"good and bad do not differ by more than {far}, and whether by more than the margin of {margin} is not known: "
         f"{_change(state, outcome.ends)}; give rounds more time (round_time of the plan)"
     )
 

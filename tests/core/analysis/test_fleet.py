@@ -55,11 +55,11 @@ def test_a_healthy_fleet_and_one_too_small_name_nobody() -> None:
     runs = levels(*[1.0] * 30)
     verdict, found = judged(runs, runs[:5])
     assert found == []
-    assert "nobody is off" in judgement.fleet(found, verdict)
+    assert "no outliers" in judgement.fleet(found, verdict)
     few = levels(*[1.0] * 3, 2.0)
     verdict, found = judged(few, few)
     assert found == []
-    assert "who is off cannot be told" in judgement.fleet(found, verdict)
+    assert "outliers: not enough data" in judgement.fleet(found, verdict)
 
 
 @pytest.mark.slow("hundreds of comparisons")

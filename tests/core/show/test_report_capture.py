@@ -9,7 +9,7 @@ from hotlap.traces.show import capture
 
 
 def test_a_difference_that_is_none_is_not_called_one() -> None:
-    assert "cannot be told" in capture.overhead(CaptureOverhead(inside=0.8, low=0.5, high=1.2))
+    assert "not distinguishable" in capture.overhead(CaptureOverhead(inside=0.8, low=0.5, high=1.2))
     assert "steps took 20.0 % longer" in capture.overhead(CaptureOverhead(inside=1.2, low=1.1, high=1.3))
     assert "no steps without the profiler" in capture.overhead(CaptureOverhead(still_s=0.1))
 

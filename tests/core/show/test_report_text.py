@@ -240,7 +240,7 @@ def test_ends_have_one_prefix() -> None:
 
 def test_unknown_workloads_are_the_users_own(cpu: Kept) -> None:
     row = replace(cpu[1][0], case=Case(workload="later"))
-    assert words.family(row) == "own"
+    assert words.family(row) == "user"
 
 
 def test_aligned() -> None:

@@ -259,7 +259,7 @@ def test_the_verb_prints_a_plan_and_says_what_it_is(capsys: pytest.CaptureFixtur
     assert len({use.step for use in plan.uses}) == 8
     assert {case.workload for case in plan.cases} >= {"gemm", "attention", "collective"}
     assert "# hotlap plan from llama-3-8b --phase prefill,decode --batch 1,8 --context 1k --tp 1,8,3 --top 95% --machine h200-sxm" in printed.out
-    for part in (f"{len(plan.cases)} cases of 8 steps of 1 network, weighed on h200-sxm", "gate and up", "left out: 32 heads cannot be cut into 3", "--top 95 %"):
+    for part in (f"{len(plan.cases)} cases of 8 steps of 1 network, weighted by predicted time on h200-sxm", "gate and up", "left out: 32 heads cannot be cut into 3", "--top 95 %"):
         assert part in printed.err
         assert part in printed.out or "cases of" in part or part == "gate and up"
 

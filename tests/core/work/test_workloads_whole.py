@@ -50,7 +50,7 @@ def lacking(kind: Workload) -> Iterator[str]:
     own = "src/hotlap/core/work: the file of " + kind.name
     if kind.source != "loop":
         return
-    if kind.heading == "own":
+    if kind.heading == "user":
         yield f"{own} needs the trait 'heading'"
     if not (kind.preparer or kind.operator) and kind.unprepared == Traits().unprepared:
         yield f"{own} needs the trait 'preparer' or 'operator', or says by 'unprepared' why nothing prepares it"

@@ -36,7 +36,7 @@ class IntervalLevel(NamedTuple):
 def level(spec: Spec) -> IntervalLevel:
     """Machines that were fitted, others of their architectures, and the rest. Nobody has measured an imagined one."""
     if spec.original is not None:
-        return IntervalLevel("spec", f"an imagined machine: {', '.join(spec.edits)} of {spec.table_slug} edited; {KNOWN['spec']}")
+        return IntervalLevel("spec", f"what-if hardware: {', '.join(spec.edits)} of {spec.table_slug} edited; {KNOWN['spec']}")
     if spec.slug in FITTED:
         key = "fitted"
     else:

@@ -32,7 +32,7 @@ CAUSE_ACTIONS = {  # a cause of the glossary: what would close the gap
 
 
 AGAINST = {"bound": "bound", "expected": "expected value"}
-WORK = ("networks", "science", "own")  # families whose cases somebody can change; the others measure the machine itself
+WORK = ("model kernels", "science", "user")  # families whose cases somebody can change; the others measure the machine itself
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def figures(rows: Sequence[Row]) -> list[Figure]:
         ("Kernel launch", _launch), ("Host to device", _link),
     )
     found = [Figure(title, row) for title, pick in picks if (row := pick(standing) or pick(numbered))]
-    own = [Figure(words.clean(row.label), row) for row in numbered if words.family(row) == "own"]
+    own = [Figure(words.clean(row.label), row) for row in numbered if words.family(row) == "user"]
     return found + own[: max(0, 6 - len(found))]
 
 

@@ -55,8 +55,8 @@ def _nobody(judged: Sequence[Judgement]) -> str:
     """That nobody is off is said only of what could be judged."""
     states = Counter(row.verdict.state for one in judged for row in one.rows)
     if not states["pass"] and states["inconclusive"]:
-        return "who is off cannot be told"
-    return "nobody is off" + (f", as far as can be told: {words.counted(n, 'case')} cannot" if (n := states["inconclusive"]) else "")
+        return "outliers: not enough data"
+    return "no outliers" + (f"; {words.counted(n, 'case')} inconclusive" if (n := states["inconclusive"]) else "")
 
 
 def _devices(ordered: Sequence[Row], keys: Sequence[str], width: int, color: bool) -> list[str]:

@@ -100,7 +100,7 @@ def _counted(
     low, high = max(begin, float(times[0])), min(end, float(times[-1]))
     counted = float(np.interp(high, times, joules) - np.interp(low, times, joules))
     if counted <= 0:
-        return None, None, [Notice("energy_counter", "the energy counter stood still; power is integrated instead")]
+        return None, None, [Notice("energy_counter", "the energy counter did not change; power is integrated instead")]
     watts = max(peak_w, counted / (high - low)) if math.isfinite(peak_w) else float((np.diff(joules) / np.diff(times)).max())
     outside = (end - begin) - (high - low)
     scaled = counted * (end - begin) / (high - low)

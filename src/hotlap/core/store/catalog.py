@@ -53,7 +53,7 @@ class Filters(TypedDict, total=False):
     """What a run must be; all that are given must hold."""
 
     prefix: str  # its id begins so
-    tags: Mapping[str, str]  # a label, or one of workload, device, machine, host, target, plan
+    tags: Mapping[str, str]  # a label, or one of workload, device, machine, model, host, target, plan
     since_s: float
     until_s: float  # not included
     newest: int  # of those that fit, so many at most
@@ -237,7 +237,7 @@ def _tags(run: RunRecord) -> set[tuple[str, str]]:
     found |= {("kind", run.kind)}
     found |= {("workload", case.workload) for case in run.plan.cases}
     found |= {("device", name) for d in devices for name in (d.key, d.name)} | {("device", key) for key in run.devices}
-    found |= {("machine", d.machine) for d in devices}
+    found |= {(name, value) for d in devices for name, value in (("machine", d.machine), ("model", d.name))}
     return {tag for tag in found | set(run.labels.items()) if tag[1]}
 
 

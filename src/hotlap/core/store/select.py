@@ -38,7 +38,7 @@ def runs(selector: str, home: Path) -> list[Bundle]:
     """The runs that a selector names, oldest first; several form a group.
 
     A selector is an id or the unique beginning of one, `latest`, `label=value` (several with commas: all must hold; workload,
-    device, machine, host, target and plan serve as labels too), a time or a range of times, or a path to a bundle's folder
+    device, machine, model, host, target and plan serve as labels too), a time or a range of times, or a path to a bundle's folder
     or zip. Raises InputError, with what is near and what is valid, when it names none or is ambiguous.
     """
     return [bundles.load(entry.path) for entry in entries([selector], home)]

@@ -135,6 +135,6 @@ ATTENTION = Workload(
     _attention,
     fault=_attention_fault,
     implementations=("flash", "efficient", "cudnn", "math", "flex"),
-    heading="networks", operator="attention", arrays=True, model="attention",
+    heading="model kernels", operator="attention", arrays=True, model="attention",
     variety=_VARIETY,
 )

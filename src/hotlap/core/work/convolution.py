@@ -164,6 +164,6 @@ CONV = Workload(
     "higher",
     _conv,
     fault=_conv_fault,
-    heading="networks", operator="conv", arrays=True, model="convolution",
+    heading="model kernels", operator="conv", arrays=True, model="convolution",
     variety=_VARIETY,
 )

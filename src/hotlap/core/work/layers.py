@@ -193,7 +193,7 @@ WORKLOADS = (
         "higher",
         _grouped,
         implementations=("grouped", "loop"),
-        heading="networks", operator="grouped", arrays=True, model="groups",
+        heading="model kernels", operator="grouped", arrays=True, model="groups",
         variety=_GROUPED_VARIETY,
     ),
     bandwidth(
@@ -206,7 +206,7 @@ WORKLOADS = (
             element_type(),
         ),
         _scatter,
-        heading="networks", operator="tables", arrays=True, model="passes", passes=Passes(),
+        heading="model kernels", operator="tables", arrays=True, model="passes", passes=Passes(),
         variety=Variety(edges=("columns",), grown=("tokens",), rows=("columns",)),
     ),
     bandwidth(
@@ -220,7 +220,7 @@ WORKLOADS = (
             element_type("fp32"),
         ),
         _bag,
-        heading="networks", operator="tables", arrays=True, model="passes", passes=Passes(read=_bag_read),
+        heading="model kernels", operator="tables", arrays=True, model="passes", passes=Passes(read=_bag_read),
         variety=Variety(edges=("columns",), grown=("bags",), rows=("columns",)),
     ),
     bandwidth(
@@ -234,7 +234,7 @@ WORKLOADS = (
         ),
         _topk,
         _topk_fault,
-        heading="networks", operator="choices", arrays=True, model="passes", passes=Passes(row=_row, again=2.0),
+        heading="model kernels", operator="choices", arrays=True, model="passes", passes=Passes(row=_row, again=2.0),
         variety=Variety(edges=("columns",), grown=("rows",), rows=("columns",), least={"k": 1}),
     ),
     bandwidth(
@@ -247,7 +247,7 @@ WORKLOADS = (
             element_type("fp32"),
         ),
         _sampling,
-        heading="networks", operator="choices", arrays=True, model="passes", passes=_SAMPLING_PASSES,
+        heading="model kernels", operator="choices", arrays=True, model="passes", passes=_SAMPLING_PASSES,
         variety=Variety(edges=("columns",), grown=("rows",), rows=("columns",)),
     ),
     bandwidth(
@@ -259,7 +259,7 @@ WORKLOADS = (
             element_type("fp32", ("fp32", "fp16", "bf16")),
         ),
         _optimizer,
-        heading="networks", operator="optimizer", arrays=True, model="passes", passes=Passes(),
+        heading="model kernels", operator="optimizer", arrays=True, model="passes", passes=Passes(),
         variety=Variety(edges=("elements",)),
     ),
     bandwidth(
@@ -272,7 +272,7 @@ WORKLOADS = (
         ),
         _routing,
         _routing_fault,
-        heading="networks", operator="choices", arrays=True, model="passes", passes=_ROUTING_PASSES,
+        heading="model kernels", operator="choices", arrays=True, model="passes", passes=_ROUTING_PASSES,
         variety=Variety(edges=("tokens",), sized=False, least={"topk": 1}),
     ),
     bandwidth(
@@ -285,7 +285,7 @@ WORKLOADS = (
             element_type(),
         ),
         _permute,
-        heading="networks", operator="tables", arrays=True, model="passes", passes=Passes(),
+        heading="model kernels", operator="tables", arrays=True, model="passes", passes=Passes(),
         variety=Variety(edges=("columns",), grown=("tokens",), rows=("columns",)),
     ),
     Workload(
@@ -303,7 +303,7 @@ WORKLOADS = (
         "FLOP/s",
         "higher",
         _rnn,
-        heading="networks", operator="rnn", arrays=True, model="recurrence",
+        heading="model kernels", operator="rnn", arrays=True, model="recurrence",
         variety=Variety(edges=("hidden",), grown=("steps",)),
     ),
     bandwidth(
@@ -322,7 +322,7 @@ WORKLOADS = (
         ),
         _pool,
         _pool_fault,
-        heading="networks", operator="pool", arrays=True, model="passes", passes=Passes(),
+        heading="model kernels", operator="pool", arrays=True, model="passes", passes=Passes(),
         variety=Variety(edges=("channels",), grown=("images",)),
     ),
 )

@@ -35,13 +35,13 @@ WORKLOADS = (
             SIZE,
         ),
         "bandwidth", "B/s", "higher", _transfer,
-        heading="links", shows="host link", preparer="link", model="copy", link=Link("host", _one_way), variety=Variety(),
+        heading="transfers", shows="host link", preparer="link", model="copy", link=Link("host", _one_way), variety=Variety(),
     ),
     Workload(
         "peer", "copies from one device's memory to another's",
         (Param("to", "int", "index of the receiving device", 1, low=0, high=1023), SIZE),
         "bandwidth", "B/s", "higher", _peer, needs="two devices of one target",
-        heading="links", preparer="link", link=Link("peers", _one_way), variety=Variety(),
+        heading="transfers", preparer="link", link=Link("peers", _one_way), variety=Variety(),
     ),
 )
 

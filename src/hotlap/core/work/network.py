@@ -186,7 +186,7 @@ WORKLOADS = (
         _moe,
         fault=_moe_fault,
         implementations=("grouped", "loop"),
-        heading="networks", operator="moe", arrays=True, model="experts", least_bytes=_least_of_experts,
+        heading="model kernels", operator="moe", arrays=True, model="experts", least_bytes=_least_of_experts,
         variety=Variety(edges=("tokens", "hidden"), grown=("inter",)),
     ),
     CONV,
@@ -202,7 +202,7 @@ WORKLOADS = (
         "B/s",
         "higher",
         _pointwise,
-        heading="networks", operator="pointwise", arrays=True, model="streaming", traffic="elements",
+        heading="model kernels", operator="pointwise", arrays=True, model="streaming", traffic="elements",
         variety=Variety(edges=("elements",)),
     ),
     Workload(
@@ -220,7 +220,7 @@ WORKLOADS = (
         _rowwise,
         fault=_rowwise_fault,
         implementations=("triton",),
-        heading="networks", operator="rowwise", arrays=True, model="streaming", traffic="rows",
+        heading="model kernels", operator="rowwise", arrays=True, model="streaming", traffic="rows",
         variety=Variety(edges=("rows", "columns"), rows=("columns",)),
     ),
     Workload(
@@ -236,7 +236,7 @@ WORKLOADS = (
         "B/s",
         "higher",
         _embedding,
-        heading="networks", operator="tables", arrays=True, model="streaming", traffic="table",
+        heading="model kernels", operator="tables", arrays=True, model="streaming", traffic="table",
         variety=Variety(edges=("columns",), grown=("tokens",), rows=("columns",)),
     ),
     Workload(
@@ -247,7 +247,7 @@ WORKLOADS = (
         "B/s",
         "higher",
         _transpose,
-        heading="networks", operator="tables", arrays=True, model="streaming", traffic="turned",
+        heading="model kernels", operator="tables", arrays=True, model="streaming", traffic="turned",
         variety=Variety(edges=("rows", "columns"), rows=("columns",)),
     ),
     Workload(
@@ -266,7 +266,7 @@ WORKLOADS = (
         _collective,
         needs="two devices or more",
         fault=_collective_fault,
-        heading="links", unprepared="runs on simulated GPUs only", arrays=True, model="communication",
+        heading="transfers", unprepared="runs on simulated GPUs only", arrays=True, model="communication",
         link=Link("peers", lambda params, _: least_link_bytes(params), copied=False), variety=Variety(),
     ),
 )

@@ -10,7 +10,7 @@ from hotlap.core.work.counted import Work
 from hotlap.core.work.variety import Variety
 
 Params = Mapping[str, Any]
-Heading = Literal["memory", "compute", "latency", "networks", "science", "links", "own"]
+Heading = Literal["memory", "compute", "latency", "model kernels", "science", "transfers", "user"]
 HEADINGS: tuple[Heading, ...] = get_args(Heading)
 """Of tables, in their order."""
 Shows = Literal["", "memory", "vector", "matrix", "roofline", "load", "launch", "wait", "atomics", "barriers", "host link"]
@@ -54,7 +54,7 @@ class Passes:
 class Traits:
     """What a workload has in common with others, and how others treat it."""
 
-    heading: Heading = "own"
+    heading: Heading = "user"
     shows: Shows = ""
     source: Source = "loop"
     preparer: str = ""  # module of measure.workloads that prepares it; "": see `operator` and `unprepared`

@@ -21,7 +21,7 @@ WIDE = 100  # from this width on bars have their full length
 def coverage(coverage: Coverage, width: int = 100, color: bool = False, closing: bool = False) -> str:
     """Several lines, none at the end; sections that nothing was asked of are left out. `closing`: a completion follows."""
     title = f"{words.some(list(coverage.plans), 4)}: {words.counted(coverage.cases, 'case')}, {coverage.strength}-way"
-    lines = layout.paragraph("", f"{title}, weighed on {coverage.machine}" if coverage.machine else title, width)
+    lines = layout.paragraph("", f"{title}, weighted by predicted time on {coverage.machine}" if coverage.machine else title, width)
     sections = (
         _use(coverage, width, color), _tables(coverage, width, color), _edges(coverage, width), _regions(coverage, width, color),
         _paths(coverage.paths, width),

@@ -88,7 +88,7 @@ def summary(notes: Notes, plan: Plan, width: int, color: bool = False) -> str:
     """Beside the plan: how much there is, the heaviest cases with their share, what was left out."""
     cases, steps = words.counted(len(plan.cases), "case"), words.counted(len(notes.steps), "step")
     networks = words.counted(len({usage.network_of(step) for step in notes.steps}), "network")
-    lines = [f"{cases} of {steps} of {networks}, weighed on {plan.weighed_on}", ""]
+    lines = [f"{cases} of {steps} of {networks}, weighted by predicted time on {plan.weighed_on}", ""]
     lines += layout.Grid(_heaviest(plan, len(notes.steps)), width).lines(color)
     said = _said(notes, plan, width)
     return "\n".join([*lines, *(["", *said] if said else [])])
@@ -109,8 +109,8 @@ def _heaviest(plan: Plan, steps: int) -> list[Column]:
     return [
         Column("heaviest cases", [Cell(work.label(case)) for case in cases], wrap=True),
         Column("kernel", [Cell(words.some(list(kernels[case.id]))) for case in cases], wrap=True),
-        Column("of all steps", [Cell(percent(mean[case.id]), "bold") for case in cases], right=True),
-        Column("at most", [Cell(percent(max(shares[case.id].values()))) for case in cases], right=True),
+        Column("mean share", [Cell(percent(mean[case.id]), "bold") for case in cases], right=True),
+        Column("max share", [Cell(percent(max(shares[case.id].values()))) for case in cases], right=True),
     ]  # fmt: skip
 
 

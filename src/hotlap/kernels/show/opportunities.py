@@ -88,7 +88,7 @@ def _table(ranked: Sequence[Opportunity], width: int, color: bool) -> list[str]:
         Column("measured", [Cell(show(one.measured.s, "s")) for one in ranked], right=True),
         Column("goal", [Cell(show(one.goal_s, "s")) for one in ranked], right=True),
         Column("reaches", [Cell(percent(one.share)) for one in ranked], right=True),
-        Column("to win in a step", [Cell(win(one), "accent") for one in ranked]),
+        Column("saving per step", [Cell(win(one), "accent") for one in ranked]),
         Column("of it", [Cell(percent(one.places[0].share)) for one in ranked], right=True),
     ]
     grid = layout.fitted(columns, width, ("goal",))
@@ -171,7 +171,7 @@ def within(on_device: Opportunities, width: int) -> list[str]:
         return ["", *rest] if rest else []
     far = [one for one in on_device.within if one.to_bound_s > 0][:FEW]
     count = words.counted(len(on_device.within), "other case" if on_device.ranked else "case")
-    said = f"{count} {'is' if len(on_device.within) == 1 else 'are'} as fast as expected, or cannot be told from it"
+    said = f"{count} {'is' if len(on_device.within) == 1 else 'are'} as fast as expected, or not distinguishable from it"
     if far:
         ceilings = [f"{words.clean(one.label)} {show(one.to_bound_s, 's')}{_by(one)}" for one in far]
         said += ". Beyond what is expected, up to the bound, the most in a step: " + "; ".join(ceilings)

@@ -74,7 +74,7 @@ def overhead(cost: CaptureOverhead) -> str:
         known = cost.low is not None and cost.high is not None
         between = f" (95 % interval {_more(cost.low)} to {_more(cost.high)})" if known else ""
         if known and (cost.low or 0.0) <= 1 <= (cost.high or 0.0):
-            parts.append(f"steps with the profiler on cannot be told from those before and after{between}")
+            parts.append(f"steps with the profiler on are not distinguishable from those before and after{between}")
         else:
             parts.append(f"steps took {_more(cost.inside)} with the profiler on than those before and after{between}")
     else:
