@@ -79,12 +79,13 @@ def _hosts(args: argparse.Namespace, judged: Sequence[Judgement]) -> dict[str, s
 
 def _judged(args: argparse.Namespace, where: dict[str, str]) -> tuple[list[Judgement], str]:
     """The verdicts, and of a fleet what stands above them."""
+    asked = against.read(args.against, paths.home()) if args.against else None
     bundles = [] if args.measure else terminal.runs(args.run or ["latest"])
     for one in bundles:
         kind = kinds.of(one)
         if kind and not kind.CASES:
             raise InputError(kind.NO_GATE.format(run=one.run.id))
-    asked = against.read(args.against or "baseline", paths.home())
+    asked = asked or against.read("baseline", paths.home())
     if args.measure:
         bundles = [_measured(*_prepared(args, where, asked))]
     known = _known(bundles) if args.against == "fleet" else None
