@@ -39,7 +39,7 @@ def test_provenance_says_what_was() -> None:
     found = predict("stream", "h200-sxm+memory_bandwidth_b_s=6e12", size="1 GiB")
     source = next(term.source for term in found.provenance if term.name == "memory bandwidth")
     assert source == "edited: was 4.8 TB/s in the machine table"
-    assert "imagined" in found.calibration_level
+    assert "what-if" in found.calibration_level
 
 
 def test_a_faster_matrix_unit_is_fed_as_before() -> None:
