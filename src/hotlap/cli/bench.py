@@ -15,7 +15,7 @@ from hotlap.core import plan as plans
 from hotlap.core import units, work
 from hotlap.core.analysis import commands as analysis
 from hotlap.core.analysis import rows as tables
-from hotlap.core.errors import InputError, Interrupted
+from hotlap.core.errors import InputError
 from hotlap.core.measure import session
 from hotlap.core.record import Comparison, Plan
 from hotlap.core.show import commands as showing
@@ -180,10 +180,6 @@ def _workload(args: argparse.Namespace) -> int:
     progress = Progress(sys.stderr)
     try:
         path = session.run(*running.begun(plan, options, None, progress), progress)
-    except Interrupted as error:
-        progress.end()
-        print(f"hotlap: {error}", file=sys.stderr)
-        return error.exit_code
     finally:
         progress.end()
     bundle = bundles.load(path)

@@ -12,7 +12,7 @@ from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core import units
 from hotlap.core.analysis import rows as tables
-from hotlap.core.errors import HotlapError, InputError, Interrupted
+from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.measure import session, simulated_nodes
 from hotlap.core.record import Plan
 from hotlap.core.show import document, export, listing, report, text
@@ -54,10 +54,6 @@ def run(args: argparse.Namespace) -> int:
             if nodes := simulated_nodes.each(options):
                 return many.run(plan, nodes, progress, args.json)
             path = session.run(*begun(plan, options, args.wait_quiet, progress), progress)
-    except Interrupted as error:
-        progress.end()
-        print(f"hotlap: {error}", file=sys.stderr)
-        return error.exit_code
     finally:
         progress.end()
     return finished(bundles.load(path), args.json, page=not args.no_report)

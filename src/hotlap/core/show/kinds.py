@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from hotlap.core import extend
-from hotlap.core.errors import SchemaError
+from hotlap.core.errors import InputError, SchemaError
 from hotlap.core.record import IMPORTED
 from hotlap.core.store.bundle import Bundle
 
@@ -52,6 +52,13 @@ def of(bundle: Bundle) -> Kind | None:
             "no feature of this Hotlap shows it: install that version"
         )
     return feature
+
+
+def refuse_gate(bundle: Bundle) -> None:
+    """Raises InputError for a run that `gate` does not take, and SchemaError as `of`."""
+    kind = of(bundle)
+    if kind and not kind.CASES:
+        raise InputError(kind.NO_GATE.format(run=bundle.run.id))
 
 
 def unfinished(kind: str) -> str:
