@@ -25,11 +25,13 @@ from typing import Any, NamedTuple
 
 from hotlap.core import units, work
 from hotlap.core.errors import InputError
+from hotlap.core.measure.sensors import nvml
+from hotlap.core.measure.targets import torch_device
 from hotlap.core.model import machines
 from hotlap.core.model.predict import predict
 from hotlap.core.record import Case, Device
 
-CALLS, REPEATS, FLUSH_BYTES = 20, 25, 2**29
+CALLS, REPLAYS, REPEATS, FLUSH_BYTES = 20, 10, 25, 2**29
 LOAD_S, SETTLED = 5.0, 0.5  # seconds of load; the last half is read
 SMALLER = 64  # on a processor
 
@@ -126,7 +128,8 @@ def kernel(sizes: Shape, torch: Any, device: str) -> Callable[[], Any]:
 
 
 def graph_s(call: Callable[[], Any], torch: Any) -> float:
-    """Seconds of a call among others in a graph."""
+    """Seconds of a call among others in a graph. A replay ahead of the start event keeps the device busy while the next ones are launched,
+    so that their launches are in no figure."""
     aside = torch.cuda.Stream()
     with torch.cuda.stream(aside):
         for _ in range(3):
@@ -136,8 +139,16 @@ def graph_s(call: Callable[[], Any], torch: Any) -> float:
     with torch.cuda.graph(graph):
         for _ in range(CALLS):
             call()
-    graph.replay()
-    return statistics.median(_between(graph.replay, torch) / CALLS for _ in range(REPEATS))
+
+    def replays() -> None:
+        for _ in range(REPLAYS):
+            graph.replay()
+
+    times = []
+    for _ in range(REPEATS):
+        graph.replay()
+        times.append(_between(replays, torch) / (CALLS * REPLAYS))
+    return statistics.median(times)
 
 
 def alone_s(call: Callable[[], Any], torch: Any) -> float:
@@ -215,12 +226,15 @@ def summary(lines: list[Line]) -> list[str]:
 # ---------------------------------------------------------------- power
 
 
+def sensor(torch: Any) -> tuple[Any, Any]:
+    """NVML and its handle of PyTorch's current device, found by its UUID: NVML counts in another order than CUDA."""
+    source = nvml.opened(torch_device.describe(torch, "cuda", torch.cuda.current_device()))
+    return source.n, source.handle
+
+
 def power(torch: Any, machine: str) -> list[dict[str, Any]]:
     """Power and clock in the last half of some seconds of products back to back, beside the model."""
-    import pynvml
-
-    pynvml.nvmlInit()
-    handle = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda.current_device())
+    pynvml, handle = sensor(torch)
     readings = []
     for dtype, kind, side in (("bf16", torch.bfloat16, 8192), ("fp32", torch.float32, 8192)):
         a, b = (torch.randn(side, side, device="cuda", dtype=kind) for _ in range(2))

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -70,6 +71,61 @@ def test_power_is_shown_beside_the_model(script) -> None:
     text = script.power_line(row)
     assert "690 W measured, 700 W expected (+1.4%)" in text
     assert "1.50 GHz measured, nothing expected" in text
+
+
+class Stream:
+    """torch.cuda's streams, events and graphs, by a host that takes LAUNCH_S to launch a graph and a device that takes KERNEL_S for a call."""
+
+    LAUNCH_S, KERNEL_S = 8e-6, 3e-6
+
+    def __init__(self, script) -> None:
+        self.host_s = self.device_s = 0.0
+        self.graph_s = script.CALLS * self.KERNEL_S
+        self.cuda = SimpleNamespace(
+            Stream=lambda: None, stream=lambda _: nullcontext(), synchronize=self.wait, graph=lambda _: nullcontext(),
+            CUDAGraph=lambda: SimpleNamespace(replay=self.replay), Event=lambda enable_timing: Event(self),
+        )
+
+    def wait(self) -> None:
+        self.host_s = max(self.host_s, self.device_s)
+
+    def replay(self) -> None:
+        self.host_s += self.LAUNCH_S
+        self.device_s = max(self.device_s, self.host_s) + self.graph_s
+
+
+class Event:
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    def record(self) -> None:
+        self.at_s = max(self.stream.device_s, self.stream.host_s)
+
+    def synchronize(self) -> None:
+        self.stream.host_s = max(self.stream.host_s, self.at_s)
+
+    def elapsed_time(self, end: "Event") -> float:
+        return (end.at_s - self.at_s) * 1e3
+
+
+def test_a_graphs_launch_is_not_in_its_figure(script) -> None:
+    stream = Stream(script)
+    assert script.graph_s(lambda: None, stream) == pytest.approx(Stream.KERNEL_S)
+
+
+def test_power_is_read_of_the_device_that_pytorch_uses_and_not_of_nvmls_first(script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA's device 0 of two, of which NVML has the other one first."""
+    uuids = ["22222222-89ab-cdef-0123-456789abcdef", "11111111-89ab-cdef-0123-456789abcdef"]
+    asked = []
+    monkeypatch.setattr(script.nvml, "opened", lambda device: asked.append(device.uuid) or SimpleNamespace(n="nvml", handle="second"))
+
+    def properties(index: int) -> SimpleNamespace:
+        return SimpleNamespace(name="NVIDIA Test", uuid=uuids[index], total_memory=2**36, major=9, minor=0, multi_processor_count=132)
+
+    cuda = SimpleNamespace(current_device=lambda: 0, get_device_properties=properties)
+    torch = SimpleNamespace(cuda=cuda, version=SimpleNamespace(hip=None, cuda="13.0"), __version__="2.13.0", get_num_threads=lambda: 1)
+    assert script.sensor(torch) == ("nvml", "second")
+    assert asked == [f"GPU-{uuids[0]}"]
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

@@ -221,7 +221,10 @@ def test_a_tool_that_is_not_here_says_where_it_comes_from(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     ("tool", "expected"),
-    [("nsys", "--capture-range=cudaProfilerApi"), ("ncu", "--profile-from-start=off"), ("rocprofv3", "--kernel-trace")],
+    [
+        ("nsys", "--capture-range=cudaProfilerApi"), ("nsys", "--cuda-graph-trace=node"), ("ncu", "--profile-from-start=off"),
+        ("ncu", "--clock-control=none"), ("rocprofv3", "--kernel-trace"),
+    ],
 )
 def test_a_tool_gets_the_program_and_its_window(tool: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in that writes down how it was called: the tools themselves are not on machines without their GPUs."""

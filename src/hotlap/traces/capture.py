@@ -113,6 +113,7 @@ def check(options: CaptureOptions) -> None:
             raise InputError(f"--{name} {value} is too few; {least} at least")
     if options.tool == "rocprofv3" and options.seconds:
         raise InputError("rocprofv3 records the whole program: --seconds has no meaning with it; leave it out")
+    tools.refuse_ranks(options.tool, options.argv, os.environ)
 
 
 def _devices() -> list[Device]:
@@ -167,6 +168,7 @@ def _run(options: CaptureOptions, argv: Sequence[str], folder: Path) -> tuple[in
         "folder": str(folder), "warmup": options.warmup, "steps": options.steps, "seconds": options.seconds, "after_s": options.after_s,
         "limit_s": options.limit_s, "windows": options.windows, "apart": options.apart, "shapes": options.shapes, "stacks": options.stacks,
         "memory": options.memory, "how": tools.HOW[options.tool],
+        "no_ranks": f"{tools.RANKS}; {tools.FOR_RANKS}" if options.tool in tools.REPLAYING else "",
     }  # fmt: skip
     paths = os.pathsep.join(filter(None, (str(here), os.environ.get("PYTHONPATH", ""))))
     environment = {**os.environ, "PYTHONPATH": paths, "HOTLAP_RECORD": msgspec.json.encode(asked).decode()}

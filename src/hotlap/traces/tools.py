@@ -7,9 +7,10 @@ calls; rocprofv3 has no such range for programs as they are and records all of i
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,9 @@ REMEDY = {
     "ncu": "install Nsight Compute (developer.nvidia.com/nsight-compute) and put ncu on PATH",
     "rocprofv3": "install rocprofiler-sdk of ROCm and put rocprofv3 on PATH",
 }
+REPLAYING = ("ncu",)  # these run each kernel several times
+RANKS = "ncu runs each kernel several times, and ranks that exchange data would wait for each other for ever"
+FOR_RANKS = "record one rank alone (a world of 1), or use --with nsys"
 EXPORT_S = 600.0
 
 
@@ -47,6 +51,17 @@ def find(name: str) -> Tool:
     }[name]
 
 
+def refuse_ranks(name: str, argv: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Raises InputError for a tool that replays kernels and a program that is started as several ranks, as far as words show it."""
+    if name not in REPLAYING:
+        return
+    world = environment.get("WORLD_SIZE", "1")
+    started = re.search(r"--nproc[-_]per[-_]node[= ](\S+)", " ".join(argv))
+    for seen, count in ((f"WORLD_SIZE={world}", world), (started[0] if started else "", started[1] if started else "1")):
+        if count != "1":
+            raise InputError(f"--with {name} and {seen}: {RANKS}; {FOR_RANKS}")
+
+
 def traces(name: str, folder: Path) -> list[Path]:
     """What the tool has left in the folder."""
     patterns = {"nsys": "nsys.sqlite", "ncu": "ncu.csv", "rocprofv3": "rocprofv3*_results.json"}
@@ -56,7 +71,7 @@ def traces(name: str, folder: Path) -> list[Path]:
 def _nsys(argv: Sequence[str], folder: Path) -> list[str]:
     return [
         "nsys", "profile", f"--output={folder / 'nsys'}", "--force-overwrite=true", "--trace=cuda,nvtx,osrt", "--sample=none",
-        "--cpuctxsw=none", "--capture-range=cudaProfilerApi", "--capture-range-end=stop", *argv,
+        "--cpuctxsw=none", "--cuda-graph-trace=node", "--capture-range=cudaProfilerApi", "--capture-range-end=stop", *argv,
     ]  # fmt: skip
 
 
@@ -70,7 +85,9 @@ def _exported(folder: Path) -> None:
 
 
 def _ncu(argv: Sequence[str], folder: Path) -> list[str]:
-    return ["ncu", "--profile-from-start=off", "--target-processes=all", "--csv", f"--log-file={folder / 'ncu.csv'}", *argv]
+    """Clocks stay as they are: ncu would lock them to the base clock, at which the program does not run."""
+    log = f"--log-file={folder / 'ncu.csv'}"
+    return ["ncu", "--profile-from-start=off", "--clock-control=none", "--target-processes=all", "--csv", log, *argv]
 
 
 def _rocprof(argv: Sequence[str], folder: Path) -> list[str]:

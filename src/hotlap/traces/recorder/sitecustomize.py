@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -124,8 +125,7 @@ class Recorder:
         try:
             if self.asked["how"] == "pytorch":
                 if "torch" not in sys.modules:
-                    import torch.profiler
-
+                    importlib.import_module("torch.profiler")
                     window["import_s"] = time.perf_counter() - began
                 self.profiler = self._profiler()
                 self.profiler.step_num = self.count  # so that the trace numbers steps as the program makes them
@@ -133,9 +133,9 @@ class Recorder:
                 if self.asked["seconds"] and between:
                     self._number()
             elif self.asked["how"] == "range":
-                import torch
-
-                torch.cuda.cudart().cudaProfilerStart()
+                if self.asked["no_ranks"] and _ranks() > 1:
+                    raise RuntimeError(self.asked["no_ranks"])
+                _drained().cudart().cudaProfilerStart()
         except Exception as error:  # the program must go on whatever befalls its profiler
             self.left, self.trouble = 0, f"the profiler did not start: {error}"
             self.save()
@@ -188,11 +188,10 @@ class Recorder:
                 else:
                     self.profiler.stop()
             elif self.asked["how"] == "range":
-                import torch
-
+                cuda = _drained()
                 if window.pop("marked", False):
-                    torch.cuda.nvtx.range_pop()
-                torch.cuda.cudart().cudaProfilerStop()
+                    cuda.nvtx.range_pop()
+                cuda.cudart().cudaProfilerStop()
             window["stop_s"] = time.perf_counter() - began
             whole = bool(self.asked["seconds"]) or self.count - self.began_at > WITHIN
             if not whole:
@@ -297,6 +296,24 @@ def _importing(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _drained() -> Any:
+    """torch.cuda, with nothing queued: a window begins and ends with the device's work, not with the host's. Not while a graph is
+    recorded, which waiting would break."""
+    import torch
+
+    if not torch.cuda.is_current_stream_capturing():
+        torch.cuda.synchronize()
+    return torch.cuda
+
+
+def _ranks() -> int:
+    """Processes of the program that exchange data."""
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return 1
+    return int(distributed.get_world_size())
 
 
 def _counted_from(first: int, plan: Any, number: int) -> Any:
