@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hotlap.core.measure import caches
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.workloads import source
 from hotlap.core.measure.workloads.layout import layout
@@ -13,10 +14,10 @@ from hotlap.core.record import Case
 
 
 def flusher(target: Target, case: Case) -> Callable[[], None] | None:
-    """Writes twice the last-level cache (64 MiB where it is unknown) and waits; None for warm cases."""
+    """Writes twice the last-level cache (`caches`) and waits; None for warm cases."""
     if case.params.get("cache") != "cold":
         return None
-    nbytes = 2 * (target.device.cache_bytes or 32 << 20)
+    nbytes = 2 * caches.last_bytes(target.device)
     junk = target.buffer(nbytes)
     if target.dialect == "torch":
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from hotlap.core.errors import InputError, NotSupported
+from hotlap.core.measure import caches
 from hotlap.core.measure.guard import Guard
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.workloads.base import Prepared
@@ -28,7 +29,6 @@ from hotlap.core.work import find
 
 ROTATED_CACHES, MOST_SETS = 2.0, 64  # inputs are rotated over so many last-level caches, in at most so many sets
 DRAWN = 4  # sets of content of their own; further ones hold copies, in memory of their own
-UNKNOWN_CACHE_BYTES = 32 << 20
 EARLY = 8  # one of the first so many samples is looked at, beside the last
 PAIRS, MOST_PAIRS, AGAIN, AGAIN_S = 4, 24, 2.0, 20e-6  # calls on changed input may take so much longer than the same call again, by both
 SHORT_S = 0.05  # where calls or drawing input take longer, there are fewer pairs
@@ -353,7 +353,7 @@ class _Run:
             if not suspicious and (pair >= PAIRS - 1 or (_clock() - began_s > SHORT_S and pair > 0)):
                 return
             if suspicious and junk is None and pair >= PAIRS - 1:
-                size = 2 * (self.target.device.cache_bytes or UNKNOWN_CACHE_BYTES)
+                size = 2 * caches.last_bytes(self.target.device)
                 junk = self.torch.zeros(size, dtype=self.torch.uint8, device=self.place)
                 changed.clear()
                 again.clear()
@@ -424,7 +424,7 @@ def sets(target: Target, case: Case, nbytes: int = 0) -> int:
     if case.params.get("cache", "rotated") != "rotated":
         return 1
     working = max(find(case.workload).work(case.params).working_set_bytes, nbytes)
-    wanted = ROTATED_CACHES * (target.device.cache_bytes or UNKNOWN_CACHE_BYTES)
+    wanted = ROTATED_CACHES * caches.last_bytes(target.device)
     return int(np.clip(np.ceil(wanted / max(working, 1.0)), 1, MOST_SETS))
 
 
