@@ -9,7 +9,7 @@ from typing import IO, Any
 import msgspec
 
 from hotlap.core.errors import HotlapError, MachineError
-from hotlap.core.measure import sensors, targets
+from hotlap.core.measure import near, sensors, targets
 from hotlap.core.measure.sensors import limits
 from hotlap.core.measure.sensors.base import HARMLESS
 from hotlap.core.measure.sensors.sampler import Sampler
@@ -58,7 +58,9 @@ def main() -> int:
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=StressJob)
     try:
         spec = targets.parse(job.spec)
-        target = targets.open_device(spec, targets.find(spec)[job.device])
+        device = targets.find(spec)[job.device]
+        near.bind(device)
+        target = targets.open_device(spec, device)
         _Worker(job, target, channel).run()
     except HotlapError as error:
         lost = isinstance(error, MachineError)

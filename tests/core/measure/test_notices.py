@@ -37,3 +37,13 @@ def test_a_throttle_is_named_and_a_harmless_one_is_not() -> None:
     assert (notice.code, notice.shares) == ("throttled", {THROTTLE[CAP]: 0.5})
     assert found("throttle", (11.0, 0.0)) == []
     assert found("throttle", (11.0, float(next(bit for bit, name in THROTTLE.items() if name == "idle")))) == []
+
+
+@pytest.mark.parametrize("sensor", ["power_w", "clock_hz.sm", "throttle"])
+def test_sensors_of_a_card_are_doubted_for_its_slice(sensor: str) -> None:
+    part = Device(target="cuda", index=0, name="NVIDIA H200 MIG 1g.18gb", kind="gpu", facts={"mig": "1g.18gb"})
+    (notice,) = found(sensor, (11.0, 0.0), device=part)
+    assert notice.code == "whole_card"
+    assert notice.seen == "power, clock and temperature are of the whole card, not of its slice 1g.18gb"
+    assert "whole_card" not in {one.code for one in found(sensor, (11.0, 0.0))}
+    assert found("memory_used_bytes", (11.0, 1.0), device=part) == []  # its own

@@ -15,6 +15,7 @@ from hotlap.core.measure import session, worker
 from hotlap.core.measure.protocol import CaseDone, CaseStarted, Job, RoundDone
 from hotlap.core.measure.targets.scripted import Page, ScriptedStep
 from hotlap.core.record import Case, MeasureOptions, Plan, Samples, Stop
+from hotlap.core.work import find
 
 SECOND = Page(steps=steps(4 * TICK))
 THIRD = Case(workload="launch", params={"mode": "stream"})
@@ -47,6 +48,14 @@ def test_a_round_says_each_case_as_it_begins_and_once_it_was_measured(tmp_path: 
     assert set(took.samples.values) == {4 * TICK}
     assert isinstance(ended, RoundDone)
     assert (ended.seconds, ended.sampler_share, ended.missing, ended.notices) == (took.samples.ended_s, None, {}, [])
+
+
+def test_a_process_far_from_the_gpu_is_noticed_where_copies_are_measured_and_only_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker.near, "bind", lambda device: "far from it" if device.kind == "gpu" else "")
+    copy = find("transfer").case({"direction": "h2d", "size": 2**20})
+    noticed = {one.samples.case: [notice.code for notice in one.samples.notices] for one in said(job("simulated:h200-sxm", CASE, copy)) if isinstance(one, CaseDone)}
+    assert "far_host" in noticed[copy.id]
+    assert "far_host" not in noticed[CASE.id]
 
 
 def test_half_of_the_first_case_s_time_is_for_preparing_it(tmp_path: Path) -> None:

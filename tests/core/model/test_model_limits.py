@@ -231,6 +231,28 @@ def test_a_gpu_that_is_not_in_the_table_has_no_limit() -> None:
     assert limit(plan.case("fma", {}), None).reason.startswith("the device is not in the machine table")
 
 
+@pytest.mark.parametrize(
+    ("profile", "memory_gib", "units", "eighths"), [("1g.10gb", 9.75, 16, 1), ("1g.20gb", 19.62, 26, 2), ("3g.40gb", 39.5, 60, 4), ("7g.80gb", 79.1, 132, 8)]
+)
+def test_a_mig_slice_is_held_against_its_part_of_the_card(profile: str, memory_gib: float, units: int, eighths: int) -> None:
+    facts = {"mig": profile, "memory_clock_hz": 2.619e9, "memory_bus_bits": 5120}  # those of the card
+    name, nbytes = f"NVIDIA H100 80GB HBM3 MIG {profile}", int(memory_gib * 2**30)
+    part = Device(target="cuda", index=0, name=name, kind="gpu", memory_bytes=nbytes, compute_units=units, facts=facts)
+    found, card = spec_for(part, MACHINE), machines.load("h100-sxm")
+    assert found is not None
+    assert (found.compute_units, found.memory_bytes, found.scaleup_b_s) == (units, nbytes, None)
+    assert found.memory_bandwidth_b_s == pytest.approx(3.352e12 * eighths / 8)
+    assert found.flop_per_clock == card.flop_per_clock
+    assert found.original is card  # the model was fitted to the card, not to this
+    case = plan.case("stream", {"size": "4 GiB", "op": "copy"})
+    assert seconds(found, case) == pytest.approx(seconds(card, case) * 8 / eighths)
+    assert f"{eighths} of 8 memory slices of h100-sxm" in str(limit(case, found).provenance)
+
+
+def test_a_slice_of_a_card_that_is_not_in_the_table_has_no_limit() -> None:
+    assert spec_for(Device(target="cuda", index=0, name="NVIDIA X MIG 1g.10gb", kind="gpu", memory_bytes=2**33, facts={"mig": "1g.10gb"}), MACHINE) is None
+
+
 # ---------------------------------------------------------------- how bounds move
 
 SIZES = st.integers(64 * 2**20, 2**36)

@@ -29,7 +29,8 @@ typedef union { double d; unsigned ui; unsigned long ul; unsigned long long ull;
 typedef struct { uint32_t field, scope; int64_t timestamp, latency; unsigned type; int answer; value_t value; } field_t;
 
 static const char UUID[] = "GPU-01234567-89ab-cdef-0123-456789abcdef";
-static int gpu;
+static const char SLICE_UUID[] = "MIG-01234567-89ab-cdef-0123-456789abcdef"; /* a slice of the GPU: it has memory and processes of its own */
+static int gpu, slice;
 
 static unsigned long long setting(const char *name, unsigned long long other) {
     const char *text = getenv(name);
@@ -65,7 +66,11 @@ const char *nvmlErrorString(int error) { return error == 42 ? "Forty-two" : "Oth
 static int text(char *to, unsigned size, const char *what) { snprintf(to, size, "%s", what); return 0; }
 
 int nvmlSystemGetDriverVersion(char *to, unsigned size) { return text(to, size, getenv("FAKE_NVML_DRIVER") ? getenv("FAKE_NVML_DRIVER") : "570.00.01"); }
-int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) { *device = &gpu; return strcmp(uuid, UUID) ? 6 : 0; }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
+    *device = strcmp(uuid, SLICE_UUID) ? &gpu : &slice;
+    return strcmp(uuid, UUID) && strcmp(uuid, SLICE_UUID) ? 6 : 0;
+}
+int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *part, void **device) { *device = &gpu; return part == &slice ? 0 : 2; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **device) { *device = &gpu; return strcmp(bus, "0000:0f:00.0") ? 6 : 0; }
 int nvmlDeviceGetVbiosVersion(void *device, char *to, unsigned size) { CALL; return text(to, size, "96.00.30.00.01"); }
 int nvmlDeviceGetSerial(void *device, char *to, unsigned size) { CALL; return text(to, size, "1650000000001"); }
@@ -92,7 +97,12 @@ static int processes(unsigned *count, process_t *list) {
     *count = found;
     return found > room ? 7 : 0;
 }
-int nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count, process_t *list) { CALL; return processes(count, list); }
+static int processes_of_slice(unsigned *count) { *count = 0; return 0; }
+int nvmlDeviceGetComputeRunningProcesses_v2(void *device, unsigned *count, process_t *list) {
+    if (device == &slice) return processes_of_slice(count);
+    CALL;
+    return processes(count, list);
+}
 
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, uint64_t *mask) { CALL; *mask = setting("FAKE_NVML_THROTTLE", 0); return 0; }
 
@@ -187,10 +197,15 @@ static int given(field_t *field) {
     }
     return 0;
 }
-int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, process_t *list) { CALL; return processes(count, list); }
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, process_t *list) {
+    if (device == &slice) return processes_of_slice(count);
+    CALL;
+    return processes(count, list);
+}
 int nvmlDeviceGetTotalEnergyConsumption(void *device, uint64_t *mj) { CALL; *mj = 123456789ULL; return 0; }
 int nvmlDeviceGetCurrentClocksEventReasons(void *device, uint64_t *mask) { CALL; *mask = setting("FAKE_NVML_THROTTLE", 0); return 0; }
 int nvmlDeviceGetMemoryInfo_v2(void *device, memory_v2_t *m) {
+    if (device == &slice) { m->total = 10ULL << 30; m->used = 1ULL << 29; return 0; }
     CALL;
     if (m->version != 0x02000028) return 25;
     m->total = 80ULL << 30; m->reserved = 1ULL << 30; m->used = 2ULL << 30; m->free = m->total - m->reserved - m->used;

@@ -51,6 +51,7 @@ CHILD = """
     print(json.dumps({"sweeps": sweeps, "names": names, "missing": sensors.missing(target), "facts": nvml.facts(target.device)}))
 """
 
+SLICE = {"uuid": UUID.replace("GPU-", "MIG-"), "name": "NVIDIA Test MIG 1g.10gb", "pci_address": "0000:0f:00.0", "facts": {"mig": "1g.10gb"}}
 Ask = Callable[..., dict[str, Any]]
 
 
@@ -72,7 +73,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def ask(libraries: dict[str, Path]) -> Ask:
     """Runs a child process with the library and returns what it read."""
 
-    def run(driver: str = "new", device: dict[str, str] | None = None, times: tuple[float, ...] = (1.0,), pause: float = 0.0, **environment: str) -> dict[str, Any]:
+    def run(driver: str = "new", device: dict[str, Any] | None = None, times: tuple[float, ...] = (1.0,), pause: float = 0.0, **environment: str) -> dict[str, Any]:
         options = {"device": {"uuid": UUID} if device is None else device, "times": times, "pause": pause}
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
         folder = str(libraries[driver]) if driver else ""
@@ -105,6 +106,18 @@ def test_every_sensor_is_read_in_base_units(ask: Ask) -> None:
     assert answer["names"] == list(values(answer))
     assert {device for *_, device in answer["sweeps"][0]} == {UUID}
     assert "nvml" not in answer["missing"]
+
+
+def test_of_a_mig_slice_memory_and_processes_are_its_own_and_all_else_is_of_its_card(ask: Ask) -> None:
+    found = values(ask(device=SLICE, FAKE_NVML_PIDS="1,2"))
+    assert (found["memory_used_bytes"], found["processes"]) == (2.0**29, 0.0)
+    assert (found["power_w"], found["clock_hz.sm"], found["temperature_c"]) == (412.345, 1.755e9, 54.0)
+    assert values(ask(device={"uuid": UUID}, FAKE_NVML_PIDS="1,2"))["memory_used_bytes"] == 2.0 * 2**30
+
+
+def test_a_slice_that_an_old_nvml_does_not_know_is_read_as_its_card(ask: Ask) -> None:
+    unknown = {**SLICE, "uuid": "MIG-ffffffff-89ab-cdef-0123-456789abcdef"}
+    assert values(ask(device=unknown))["power_w"] == 412.345
 
 
 def test_facts_hold_what_does_not_change(ask: Ask) -> None:

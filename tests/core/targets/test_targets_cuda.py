@@ -15,7 +15,7 @@ import pytest
 
 from hotlap.core.errors import InputError, NotSupported, Unavailable
 from hotlap.core.measure.targets import cuda, cuda_driver
-from hotlap.core.measure.targets.base import Buffer
+from hotlap.core.measure.targets.base import Buffer, mig_profile
 from hotlap.core.measure.targets.cuda_kernel import Parameters
 from hotlap.core.measure.workloads import source
 
@@ -175,4 +175,16 @@ def test_errors_of_the_driver_become_the_right_kind() -> None:
 
 def test_a_uuid_is_spelt_as_nvml_spells_it() -> None:
     assert cuda_driver._uuid(bytes(range(16))) == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert cuda_driver._uuid(bytes(range(16)), "1g.10gb") == "MIG-00010203-0405-0607-0809-0a0b0c0d0e0f"
     assert cuda_driver._uuid(bytes(16)) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "1g.5gb"), ("NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb", "1c.3g.40gb"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb+me", "1g.10gb+me"), ("NVIDIA H100 80GB HBM3", ""), ("MIGHTY 1g.5gb", ""),
+    ],
+)
+def test_a_slice_is_recognised_by_the_driver_s_name(name: str, profile: str) -> None:
+    assert mig_profile(name) == profile

@@ -28,6 +28,8 @@ def notices(samples: Samples, readings: Sequence[Readings], device: Device) -> l
     if clocks is not None and device.clock_max_hz and float(np.median(clocks)) < LOW_CLOCK * device.clock_max_hz:
         share = float(np.median(clocks)) / device.clock_max_hz
         notices.append(Notice(code="low_clock", seen=f"median clock {np.median(clocks) / 1e9:.2f} GHz, {percent(share)} of its maximum"))
+    if (profile := device.facts.get("mig")) and any(name in window for name in ("power_w", "clock_hz.sm", "throttle")):
+        notices.append(Notice(code="whole_card", seen=f"power, clock and temperature are of the whole card, not of its slice {profile}"))
     others = window.get("processes")
     if others is not None and others.max() > 0:
         count = int(others.max())

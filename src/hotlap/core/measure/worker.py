@@ -16,13 +16,13 @@ import msgspec
 
 from hotlap.core import extend
 from hotlap.core.errors import HotlapError
-from hotlap.core.measure import foreign, guard, programs, sensors, targets
+from hotlap.core.measure import foreign, guard, near, programs, sensors, targets
 from hotlap.core.measure import notices as noticing
 from hotlap.core.measure.loop import CaseBudget, measure, timing_overhead
 from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseDone, CaseStarted, Job, Message, RoundDone, RoundFailed, Sampling
 from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.targets.base import Target
-from hotlap.core.record import Case
+from hotlap.core.record import Case, Notice
 from hotlap.core.work import traits
 
 GREATEST_SHARE = 3.0  # of its share of a round's patience, that one case may wait
@@ -59,6 +59,7 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
     """All cases of the job; each message goes to `channel`, and after each case a line comes from `answers`."""
     spec = targets.parse(job.spec)
     device = targets.find(spec)[job.device]
+    far = near.bind(device)
     target = targets.open_device(spec, device)
     _begin(target, job)
     began = target.clock.now()
@@ -83,7 +84,8 @@ def one_round(job: Job, channel: IO[bytes], answers: IO[bytes]) -> None:
         sampled_s += seconds if samples.values else 0.0
         waited_s += samples.waited_s
         readings = [msgspec.structs.replace(r, round=job.round) for r in sampler.drain()] if sampler else []
-        samples = msgspec.structs.replace(samples, notices=samples.notices + noticing.notices(samples, readings, device))
+        more = [Notice(code="far_host", seen=far)] if far and traits(case.workload).link else []
+        samples = msgspec.structs.replace(samples, notices=samples.notices + noticing.notices(samples, readings, device) + more)
         _say(channel, CaseDone(samples=samples, readings=readings, spent=bool(guard.spent)))
         if guard.spent:
             return

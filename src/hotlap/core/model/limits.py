@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from hotlap.core import work
 from hotlap.core.model import cpu, machines
 from hotlap.core.model.machines import Spec
@@ -19,6 +21,7 @@ from hotlap.core.work.base import Work
 from hotlap.core.work.traits import Link
 
 COUNTED = "counted from the case's parameters"
+MEMORY_SLICES = 8  # of a card that can be sliced
 REPORTED_UNITS = ("NVIDIA", "AMD")  # their drivers count SMs and CUs as the table does; Intel's count something else
 
 
@@ -46,8 +49,26 @@ def spec_for(device: Device, machine: Machine, clocks_hz: Sequence[float] = ()) 
     if device.kind == "cpu":
         found = cpu.spec(machine.cpu, seen)
         return replace(found, compute_units=found.compute_units or device.compute_units, llc_bytes=found.llc_bytes or device.cache_bytes)
+    if card := machines.card_of_slice(device):
+        return _slice(machines.load(card), device, seen)
     slug = device.machine or machines.recognise(device)
     return _with_driver(machines.load(slug), device, seen) if slug and machines.known(slug) else None
+
+
+def _slice(card: Spec, device: Device, seen_hz: float | None) -> Spec:
+    """The part of a card that a MIG slice has: the units and the memory that its driver counts, and of the bandwidth as many eighths as of
+    the memory. A slice has no link to peers, and of the card's power an unknown part. Source: NVIDIA, MIG User Guide, partitioning."""
+    profile, whole = f"MIG slice {device.facts['mig']}", card.memory_bytes
+    eighths = min(max(round(MEMORY_SLICES * device.memory_bytes / whole), 1), MEMORY_SLICES) if whole and device.memory_bytes else None
+    rate = card.memory_bandwidth_b_s * eighths / MEMORY_SLICES if card.memory_bandwidth_b_s and eighths else None
+    spec = replace(
+        card, slug=f"{card.slug}, {profile}", name=f"{card.name}, {profile}", aliases=(), names=(), pci_ids=(), original=card,
+        compute_units=device.compute_units, memory_bytes=device.memory_bytes and float(device.memory_bytes), memory_bandwidth_b_s=rate,
+        memory_bandwidth_source=f"{eighths} of {MEMORY_SLICES} memory slices of {card.slug}: {card.source}" if rate else "",
+        scaleup_b_s=None, power_w=None, published_peak=None, edits={profile: f"all of {card.slug}"},
+    )  # fmt: skip
+    facts = {name: value for name, value in device.facts.items() if not name.startswith("memory_")}  # those are the card's
+    return _with_driver(spec, structs.replace(device, facts=facts), seen_hz)
 
 
 def _with_driver(spec: Spec, device: Device, seen_hz: float | None) -> Spec:

@@ -10,7 +10,7 @@ import functools
 import importlib.resources
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from importlib.resources.abc import Traversable
 from typing import Any, Literal
@@ -185,12 +185,22 @@ def recognise(device: Device) -> str:
     by_id = [spec.slug for spec in fitting if device.pci_id.lower() in spec.pci_ids]
     if len(by_id) == 1:
         return by_id[0]
-    name = re.sub(r"\s+", " ", device.name.removesuffix(" (simulated)")).strip().lower()
-    by_name = [spec.slug for spec in fitting if any(fnmatchcase(name, pattern.lower()) for pattern in (*spec.names, spec.name))]
+    by_name = _named(device.name, fitting)
     if len(by_name) > 1:  # the same name on several: the nearest memory decides
         known = [_read(slug) for slug in by_name if device.memory_bytes]
         by_name = [min(known, key=lambda s: abs((s.memory_bytes or 0) - (device.memory_bytes or 0))).slug] if known else []
     return by_name[0] if by_name else ""
+
+
+def card_of_slice(device: Device) -> str:
+    """The slug of the card that a MIG slice is part of, by the driver's name before the profile; "" for all that are none."""
+    by_name = _named(device.name.partition(" MIG ")[0], [_read(slug) for slug in names()]) if device.facts.get("mig") else []
+    return by_name[0] if len(by_name) == 1 else ""
+
+
+def _named(name: str, specs: Sequence[Spec]) -> list[str]:
+    plain = re.sub(r"\s+", " ", name.removesuffix(" (simulated)")).strip().lower()
+    return [spec.slug for spec in specs if any(fnmatchcase(plain, pattern.lower()) for pattern in (*spec.names, spec.name))]
 
 
 def _memory_fits(device: Device, spec: Spec) -> bool:

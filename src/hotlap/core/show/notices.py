@@ -56,6 +56,10 @@ KINDS = {  # the most important first
     "timer_coarse": NoticeKind("coarse timer", "longer samples: set sample_time in the plan"),
     "one_process": NoticeKind("one process", "the workload command measures the same code in fresh processes", "info"),
     "low_clock": NoticeKind("low clock", "look at power limit, temperature, and clocks that were set", "info"),
+    "whole_card": NoticeKind("whole card", "read power, clock and temperature with all slices idle but this one", "info"),
+    "far_host": NoticeKind("far host", "let Hotlap run on the processors near the GPU (taskset, the container's cpuset)"),
+    "first_cache": NoticeKind("first cache", "for L2, take a size above one unit's first cache", "info"),
+    "emulated": NoticeKind("emulated", "gemm int8 measures the units that are made for 8 bits", "info"),
     "power_cap": NoticeKind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
 }
 SAME = {"shared_device": "busy", "steal": "busy"}  # codes that are one in a table

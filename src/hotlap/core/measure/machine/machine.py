@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from hotlap.core.measure import near
 from hotlap.core.measure.machine import software, virtual
 from hotlap.core.measure.machine.cpu import describe
 from hotlap.core.measure.machine.settings import settings
@@ -20,12 +21,13 @@ from hotlap.core.record import Device, Machine
 def fingerprint(devices: Sequence[Device], root: str = "/", environment: Mapping[str, str] | None = None) -> Machine:
     """This machine as it is now. Never raises; `root` and `environment` stand in for another machine's.
 
-    To NVIDIA devices what NVML knows is added under `facts["nvml"]`: highest clocks, power limit, link, firmware.
+    To GPUs is added where the host's side of their work runs (`near`), to NVIDIA's under `facts["nvml"]` what NVML knows: highest clocks,
+    power limit, link, firmware.
     """
     tree = FileTree(root)
     return Machine(
         host=tree.text("proc/sys/kernel/hostname") or platform.node(), os=_os(tree), kernel=_kernel(tree), virtual=virtual.describe(tree),
-        cpu=describe(tree), memory_bytes=_memory(tree), devices=[_completed(device) for device in devices],
+        cpu=describe(tree), memory_bytes=_memory(tree), devices=[_completed(device, tree) for device in devices],
         software=software.versions(tree), settings=settings(tree, environment),
     )
 
@@ -63,8 +65,11 @@ def _memory_elsewhere() -> int | None:
     return int(psutil.virtual_memory().total)
 
 
-def _completed(device: Device) -> Device:
-    if device.target == "simulated" or device.kind != "gpu" or "nvidia" not in f"{device.vendor} {device.name}".lower():
+def _completed(device: Device, tree: FileTree) -> Device:
+    if device.target == "simulated":
+        return device
+    device = msgspec.structs.replace(device, facts={**device.facts, **near.facts(device, tree)})
+    if device.kind != "gpu" or "nvidia" not in f"{device.vendor} {device.name}".lower():
         return device
     known: dict[str, Any] = nvml.facts(device)
     if not known:

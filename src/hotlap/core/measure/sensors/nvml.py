@@ -48,12 +48,13 @@ Ask = Callable[[], float]
 
 
 class Nvml:
-    """The sensors of one GPU."""
+    """The sensors of one GPU. Of a MIG slice NVML tells the memory and the processes; all else is told of its card, `handle`."""
 
     name = "nvml"
 
-    def __init__(self, binding: Any, handle: Any, device: str) -> None:
+    def __init__(self, binding: Any, handle: Any, device: str, part: Any = None) -> None:
         self.n, self.handle, self.device = binding, handle, device
+        self.part = part or handle
         self.fields = Fields(binding, handle, (POWER_INSTANT, POWER_AVERAGE, MEMORY_TEMPERATURE))
         self.health = Health(binding, handle)
         self.fast = self._gauges(self._fast())
@@ -112,7 +113,7 @@ class Nvml:
             ),
             "utilization": lambda: n.nvmlDeviceGetUtilizationRates(h).gpu / 100,
             "memory_used_bytes": self._first(
-                lambda: n.nvmlDeviceGetMemoryInfo(h, n.nvmlMemory_v2).used, lambda: n.nvmlDeviceGetMemoryInfo(h).used
+                lambda: n.nvmlDeviceGetMemoryInfo(self.part, n.nvmlMemory_v2).used, lambda: n.nvmlDeviceGetMemoryInfo(self.part).used
             ),
         }
 
@@ -128,8 +129,8 @@ class Nvml:
             "fan": lambda: n.nvmlDeviceGetFanSpeed(h) / 100,
             "power_limit_w": lambda: known(n.nvmlDeviceGetEnforcedPowerLimit(h)) / 1e3,
             "processes": self._first(
-                lambda: others(_pids(n.nvmlDeviceGetComputeRunningProcesses_v3(h)), os.getpid()),
-                lambda: others(_pids(n.nvmlDeviceGetComputeRunningProcesses_v2(h)), os.getpid()),
+                lambda: others(_pids(n.nvmlDeviceGetComputeRunningProcesses_v3(self.part)), os.getpid()),
+                lambda: others(_pids(n.nvmlDeviceGetComputeRunningProcesses_v2(self.part)), os.getpid()),
             ),
         }
 
@@ -260,7 +261,9 @@ def opened(device: Device) -> Nvml:
     ):
         if value:
             try:
-                return Nvml(n, ask(value), device.key)
+                found = ask(value)
+                sliced = name == "UUID" and device.facts.get("mig")
+                return Nvml(n, n.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(found) if sliced else found, device.key, found)
             except n.NVMLError as error:
                 reason = f"NVML does not find {device.name} by its {name} {value} ({_words(error)})"
     raise Unavailable(reason, "check that nvidia-smi lists it")

@@ -13,6 +13,7 @@ Queue 0 is the default; a second queue is there for transfers that run at the sa
 
 from __future__ import annotations
 
+import re
 import threading
 import time as _time
 from collections.abc import Callable, Sequence
@@ -80,6 +81,12 @@ def cpu_cache_bytes(root: Path = Path("/sys/devices/system/cpu")) -> int | None:
             continue
     last = max((level for level, _ in sizes), default=0)
     return sum(size for (level, _), size in sizes.items() if level == last) or None
+
+
+def mig_profile(name: str) -> str:
+    """The profile of a MIG slice, as the driver's name of it ends: 1g.10gb. "" for a whole GPU."""
+    found = re.search(r" MIG ((?:\d+c\.)?\d+g\.\d+gb\S*)$", name)
+    return found[1] if found else ""
 
 
 @dataclass(frozen=True)

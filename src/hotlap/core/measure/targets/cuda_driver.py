@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from hotlap.core.errors import HotlapError, MachineError, NotSupported, Unavailable
+from hotlap.core.measure.targets.base import mig_profile
 from hotlap.core.record import Device
 
 REMEDY_BINDINGS = "pip install cuda-bindings nvidia-cuda-nvrtc nvidia-ml-py"
@@ -67,14 +68,17 @@ def describe(index: int) -> Device:
     address = _pci_address(handle)
     capability = (_attribute(handle, "COMPUTE_CAPABILITY_MAJOR"), _attribute(handle, "COMPUTE_CAPABILITY_MINOR"))
     clock_khz = _attribute(handle, "CLOCK_RATE")
+    name = _string(check(cu.cuDeviceGetName(256, handle), "read the device's name"))
+    profile = mig_profile(name)
+    facts = {"compute_capability": f"{capability[0]}.{capability[1]}", "peers": _peers(handle, index), **_facts(handle)}
     return Device(
-        target="cuda", index=index, kind="gpu", vendor="NVIDIA",
-        name=_string(check(cu.cuDeviceGetName(256, handle), "read the device's name")),
-        uuid=_uuid(check(cu.cuDeviceGetUuid(handle), "read the device's UUID").bytes), pci_address=address, pci_id=_pci_id(handle, address),
+        target="cuda", index=index, kind="gpu", vendor="NVIDIA", name=name,
+        uuid=_uuid(check(cu.cuDeviceGetUuid(handle), "read the device's UUID").bytes, profile),
+        pci_address=address, pci_id=_pci_id(handle, address),
         driver=_versions(), memory_bytes=int(check(cu.cuDeviceTotalMem(handle), "read the device's memory size")),
         compute_units=_attribute(handle, "MULTIPROCESSOR_COUNT"), clock_max_hz=clock_khz * 1e3 if clock_khz else None,
         cache_bytes=_attribute(handle, "L2_CACHE_SIZE"),
-        facts={"compute_capability": f"{capability[0]}.{capability[1]}", "peers": _peers(handle, index), **_facts(handle)},
+        facts={**facts, "mig": profile} if profile else facts,
     )
 
 
@@ -103,12 +107,13 @@ def _attribute(handle: Any, name: str) -> int | None:
     return int(value) if known else None
 
 
-def _uuid(raw: bytes) -> str:
-    """In NVML's spelling, so that a device is the same one to targets and sensors; "" when the driver gives only zeros."""
+def _uuid(raw: bytes, profile: str = "") -> str:
+    """In NVML's spelling, so that a device is the same one to targets and sensors: of a MIG slice, which has a profile, MIG-….
+    "" when the driver gives only zeros."""
     if not any(raw[:16]):
         return ""
     text = raw[:16].hex()
-    return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return f"{'MIG' if profile else 'GPU'}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _pci_address(handle: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from hotlap.core.measure.targets.base import cpu_cache_bytes
+from hotlap.core.measure.targets.base import cpu_cache_bytes, mig_profile
 from hotlap.core.measure.targets.host import cpu_name, host_memory
 from hotlap.core.record import Device
 
@@ -32,6 +32,8 @@ def _describe_gpu(torch: Any, part: str, index: int, facts: dict[str, Any]) -> D
     rocm = bool(torch.version.hip)
     if part == "cuda":
         facts = {**facts, **({"architecture": p.gcnArchName} if rocm else {"compute_capability": f"{p.major}.{p.minor}"})}
+    if profile := mig_profile(p.name):
+        facts = {**facts, "mig": profile}
     vendor = str(getattr(p, "vendor", "Intel")) if part == "xpu" else "AMD" if rocm else "NVIDIA"
     clock_khz = getattr(p, "clock_rate", None)
     units = getattr(p, "multi_processor_count", None) or getattr(p, "max_compute_units", None)
@@ -48,7 +50,9 @@ def _uuid(properties: Any, part: str) -> str:
     text = str(getattr(properties, "uuid", "") or "")
     if not text.strip("0-"):
         return ""
-    return f"GPU-{text}" if part == "cuda" and not text.startswith("GPU-") else text
+    if part != "cuda" or text.startswith(("GPU-", "MIG-")):
+        return text
+    return f"{'MIG' if mig_profile(properties.name) else 'GPU'}-{text}"
 
 
 def _pci_address(properties: Any) -> str:

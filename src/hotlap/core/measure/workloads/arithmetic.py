@@ -13,12 +13,16 @@ from hotlap.core.measure.targets.base import Array, Buffer, Target
 from hotlap.core.measure.workloads import source
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.layout import Layout, group_size, layout
-from hotlap.core.record import Case, Check
+from hotlap.core.record import Case, Check, Notice
 from hotlap.core.work.base import DTYPES
 from hotlap.core.work.compute import intensity_elements
 
 SCALAR = {"fp64": "double", "fp32": "float", "fp16": "half", "int32": "uint", "int8": "uchar"}
 NUMPY: Mapping[str, Any] = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "int32": np.uint32, "int8": np.uint8}
+EMULATED = Notice(
+    code="emulated",
+    seen="an 8-bit multiply-add runs as byte moves (PRMT) and a 32-bit one (IMAD), at half the rate of int32: no dp4a, no tensor cores",
+)  # seen in NVRTC's machine code for sm_90, sm_100 and sm_120
 TRIAL_OPERATIONS = {"cpu": 5e8, "gpu": 2e10}  # of a trial when the variant is chosen: a few milliseconds
 
 
@@ -107,6 +111,7 @@ def _fma(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     return Prepared(
         enqueue, lambda: _check_chains(best, dtype, loops), operations=float(best.per_loop * loops),
         variant=f"{SCALAR[dtype]}{best.variant.width} × {best.variant.chains} chains",
+        notices=lambda: [EMULATED] if dtype == "int8" and target.device.target == "cuda" else [],
     )
 
 

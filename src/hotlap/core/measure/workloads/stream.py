@@ -13,7 +13,8 @@ from hotlap.core.measure.workloads import source
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.flush import flusher
 from hotlap.core.measure.workloads.layout import layout
-from hotlap.core.record import Case, Check
+from hotlap.core.record import Case, Check, Notice
+from hotlap.core.units import size
 from hotlap.core.work.base import DTYPES
 from hotlap.core.work.memory import STREAM_OPS, stream_elements
 
@@ -62,6 +63,7 @@ class _Stream:
         moved = (read + written) * size
         per_unit = PASS_BYTES.get(target.device.kind, 32 << 20)
         self.passes = max(1, per_unit * (target.device.compute_units or 1) // moved)
+        self.read_bytes = read * size
 
     def launch(self, kernel: TargetKernel, *args: Buffer | np.generic) -> None:
         kernel(self.shape.items, self.shape.group, *args)
@@ -91,8 +93,18 @@ def _kernels(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         variant += f", {work.passes} passes a launch"
     return Prepared(
         work.enqueue, check=lambda: _check_read(work) if work.op == "read" else _check_write(work, case),
-        variant=variant, flush=flusher(target, case), multiple=work.passes, passes=work.passes,
+        variant=variant, flush=flusher(target, case), multiple=work.passes, passes=work.passes, notices=lambda: _near(work),
     )
+
+
+def _near(work: _Stream) -> list[Notice]:
+    """On GPUs every pass reads other parts in each unit, so that first caches are missed: not where one of them holds all of it."""
+    device, blocks = work.target.device, work.shape.items // work.shape.group
+    fits = work.read_bytes <= int(device.facts.get("shared_per_unit_bytes", 0)) or blocks < (device.compute_units or 1)
+    if device.kind != "gpu" or work.passes < 2 or not work.read_bytes or not fits:
+        return []
+    seen = f"{blocks} blocks read {size(work.read_bytes)} again and again: from the first cache of each unit that runs one, not from L2"
+    return [Notice(code="first_cache", seen=seen)]
 
 
 def _check_write(work: _Stream, case: Case) -> Check:
