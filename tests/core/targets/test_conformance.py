@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,13 +56,20 @@ def _found() -> list[Any]:
         spec = targets.TargetSpec("torch", "cpu")
         params += [pytest.param((spec, d), id="torch:cpu") for d in targets.find(spec)]
     params += [pytest.param(None, id=name, marks=pytest.mark.skip(reason=str(why))) for name, why in missing.items()]
+    params += [pytest.param(name, id=f"torch:cuda stand-in {name}") for name in ("CUDA", "ROCm")]
     return [*params, pytest.param((targets.TargetSpec("simulated", "h200-sxm"), None), id="simulated:h200-sxm")]
 
 
 @pytest.fixture(scope="module", params=_found())
-def target(request: pytest.FixtureRequest) -> Target:
-    spec, device = request.param
-    return targets.open_device(spec, device or targets.find(spec)[0])
+def target(request: pytest.FixtureRequest) -> Iterator[Target]:
+    with contextlib.ExitStack() as stand_in:
+        if isinstance(request.param, str):
+            pytest.importorskip("torch", reason="PyTorch is not installed")
+            import torch_stand_in
+
+            stand_in.enter_context(torch_stand_in.standing_in(torch_stand_in.LOOKS[request.param]))
+        spec, device = (targets.TargetSpec("torch", "cuda"), None) if isinstance(request.param, str) else request.param
+        yield targets.open_device(spec, device or targets.find(spec)[0])
 
 
 def _buffer(target: Target, data: Any, where: Where = "device") -> Buffer:
