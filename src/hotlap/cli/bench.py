@@ -79,20 +79,15 @@ def _commands(args: argparse.Namespace) -> int:
     if given:
         raise InputError(f"--{given[0]} is for workloads; '{' '.join(args.what)[:60]}' is taken for commands")
     commands, options = bench_commands.commands(args), bench_commands.options(args)
-    names = bench_commands.names(args, len(commands))
-    progress = _Progress(names)
+    progress = _Progress([(one.letter, one.name) for one in commands])
     try:
         outcome = bench.bench(commands, options, paths.home(), progress)
-    except InputError as error:
-        raise InputError(f"{error}{bench_commands.remedy(error, args)}") from None
+    except bench.NothingMeasured as error:
+        raise InputError(f"{error}{bench_commands.remedy(error.status, args)}") from None
     finally:
         progress.end()
-    each = zip(names, commands, outcome.results, strict=True)
-    rows = [analysis.row(*name, result, command.parameters, options.warmup) for name, command, result in each]
-    measured = showing.MeasuredCommands(
-        outcome.run, [row for row in rows if row], analysis.compared(outcome.results, outcome.turns, outcome.stop), outcome.others,
-        outcome.in_turns,
-    )
+    measured = analysis.of(bundles.load(outcome.path))
+    assert measured is not None
     _write(args, measured)
     if args.json:
         terminal.print_json(showing.to_json(measured))
@@ -103,19 +98,19 @@ def _commands(args: argparse.Namespace) -> int:
     return _code(outcome, measured, args)
 
 
-def _next(measured: showing.MeasuredCommands, args: argparse.Namespace) -> str:
+def _next(measured: analysis.MeasuredCommands, args: argparse.Namespace) -> str:
     unsure = any(one.answer == "inconclusive" for one in measured.comparisons)
     if unsure and measured.in_turns and not args.until_sure:
         return "--until-sure goes on until the answer is sure, 60 runs of each at most"
     return f"hotlap show {measured.run.id}"
 
 
-def _code(outcome: bench.BenchOutcome, measured: showing.MeasuredCommands, args: argparse.Namespace) -> int:
+def _code(outcome: bench.BenchOutcome, measured: analysis.MeasuredCommands, args: argparse.Namespace) -> int:
     if outcome.stop.kind == "interrupted":
-        print(f"hotlap: interrupted; everything measured is kept: hotlap show {outcome.run.id}", file=sys.stderr)
+        print(f"hotlap: interrupted; everything measured is kept: hotlap show {measured.run.id}", file=sys.stderr)
         return 130
     if outcome.stop.kind == "error":
-        advice = bench_commands.remedy(outcome.stop.detail, args)
+        advice = bench_commands.remedy(outcome.status, args)
         print(f"hotlap: {outcome.stop.detail}{advice}; what was measured until then is kept", file=sys.stderr)
         return 3
     return _answer(measured.comparisons) if args.until_sure else 0
@@ -127,7 +122,7 @@ def _answer(comparisons: Sequence[Comparison]) -> int:
     return 1 if "slower" in answers else 3 if "inconclusive" in answers else 0
 
 
-def _write(args: argparse.Namespace, measured: showing.MeasuredCommands) -> None:
+def _write(args: argparse.Namespace, measured: analysis.MeasuredCommands) -> None:
     _export(args, {
         "export_json": lambda: terminal.json_text(showing.to_json(measured)), "export_markdown": lambda: showing.markdown(measured),
         "export_csv": lambda: showing.csv(measured),

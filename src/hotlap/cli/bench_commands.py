@@ -8,6 +8,7 @@ import math
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
@@ -113,10 +114,7 @@ def commands(args: argparse.Namespace) -> list[BenchCommand]:
     combinations = _combinations(args)
     if len(combinations) * len(texts) > MOST:
         raise InputError(f"these parameters make {len(combinations) * len(texts)} commands, more than {MOST}; shorten them")
-    listed = [_command(args, place, text, parameters) for parameters in combinations for place, text in enumerate(texts)]
-    for place, one in enumerate(listed):
-        if one.case in [other.case for other in listed[:place]]:
-            raise InputError(f"the command '{one.text}' is given twice; hotlap ab compares a command with itself")
+    listed = _named(args, [_command(args, place, text, parameters) for parameters in combinations for place, text in enumerate(texts)])
     if args.until_sure and len(listed) < 2:
         raise InputError("--until-sure compares commands; give two or more, or --runs for one")
     if args.until_sure and len({one.setup for one in listed}) > 1:
@@ -124,17 +122,22 @@ def commands(args: argparse.Namespace) -> list[BenchCommand]:
     return listed
 
 
-def names(args: argparse.Namespace, count: int) -> list[tuple[str, str]]:
-    """A letter and a text for each command: those of --command-name, else the command with its parameters filled in."""
-    given_names = args.command_name or []
-    if len(given_names) > count:
-        raise InputError(f"--command-name is given {len(given_names)} times for {count} commands")
-    combinations, texts = _combinations(args), [*args.what, *args.command]
-    filled = [_filled(text, parameters) for parameters in combinations for text in texts]
+def _named(args: argparse.Namespace, listed: Sequence[BenchCommand]) -> list[BenchCommand]:
+    """With a letter and a name each: of --command-name, else the command. What is given again is a case of its own, named #2."""
+    given_names, texts = args.command_name or [], [*args.what, *args.command]
+    if len(given_names) > len(listed):
+        raise InputError(f"--command-name is given {len(given_names)} times for {len(listed)} commands")
     if len(given_names) == len(texts):  # with parameters in them, as hyperfine
-        given_names = [_filled(name, parameters) for parameters in combinations for name in given_names]
-    letters = [LETTERS[place] if count <= len(LETTERS) else str(place + 1) for place in range(count)]
-    return list(zip(letters, [*given_names, *filled[len(given_names) :]], strict=True))
+        given_names = [_filled(name, one.parameters) for one, name in zip(listed, itertools.cycle(given_names), strict=False)]
+    named: list[BenchCommand] = []
+    for place, one in enumerate(listed):
+        letter = LETTERS[place] if len(listed) <= len(LETTERS) else str(place + 1)
+        name, seen = given_names[place] if place < len(given_names) else one.text, [other.text for other in listed[:place]]
+        copy = 1 + [other.case for other in listed[:place]].count(one.case)
+        case = COMMAND.case({**one.case.params, "copy": copy}) if copy > 1 else one.case
+        again = f" #{seen.count(one.text) + 1}" if name == one.text and one.text in seen else ""
+        named.append(replace(one, letter=letter, name=f"{name}{again}", case=case))
+    return named
 
 
 def _command(args: argparse.Namespace, place: int, text: str, parameters: Mapping[str, str]) -> BenchCommand:
@@ -147,7 +150,7 @@ def _command(args: argparse.Namespace, place: int, text: str, parameters: Mappin
     params |= {"timeout": args.timeout} if args.timeout else {}
     params |= {"ignore_failure": True} if args.ignore_failure else {}
     setup, cleanup = (_filled(getattr(args, name) or "", parameters) for name in ("setup", "cleanup"))
-    return BenchCommand(filled, COMMAND.case(params), setup, cleanup, dict(parameters))
+    return BenchCommand("", filled, filled, COMMAND.case(params), setup, cleanup, dict(parameters))
 
 
 def _output(args: argparse.Namespace) -> str:
@@ -229,8 +232,8 @@ def _scan(name: str, low: str, high: str, step: str | None) -> list[str]:
     return [str(first + delta * place) for place in range(count + 1)]
 
 
-def remedy(error: object, args: argparse.Namespace) -> str:
-    """What helps where a command failed."""
-    if "ended with status" in str(error) and not args.show_output:
+def remedy(status: int | None, args: argparse.Namespace) -> str:
+    """What helps where a command failed. `status`: the one it ended with; None where something else was wrong."""
+    if status is not None and not args.show_output:
         return "; --show-output shows what it prints, --ignore-failure measures it all the same"
     return ""

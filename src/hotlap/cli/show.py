@@ -6,8 +6,9 @@ import argparse
 from typing import Any
 
 from hotlap.cli import cases, terminal
-from hotlap.core.analysis import fleets
+from hotlap.core.analysis import commands, fleets
 from hotlap.core.errors import InputError
+from hotlap.core.show import commands as showing
 from hotlap.core.show import counters, document, export, kinds, listing, text
 
 FORMATS = ("text", "markdown", "csv")
@@ -41,6 +42,10 @@ def run(args: argparse.Namespace) -> int:
             if bundle.run.id in shown:
                 kind, what = shown[bundle.run.id]
                 print(kind.text(what, width, color))
+                continue
+            measured = commands.of(bundle)
+            if measured and len(rows) == len(bundle.run.plan.cases):
+                print(showing.body(measured, width, color))
                 continue
             print(text.table(rows, width, color, bundle.run.id))
             few = len({row.device for row in rows}) <= fleets.MANY

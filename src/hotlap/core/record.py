@@ -19,6 +19,9 @@ from hotlap.core.notice import GapBasis as GapBasis
 from hotlap.core.notice import Notice as Notice
 from hotlap.core.notice import Stop as Stop
 from hotlap.core.notice import StopKind as StopKind
+from hotlap.core.together import Benched as Benched
+from hotlap.core.together import BenchedCommand as BenchedCommand
+from hotlap.core.together import Turns as Turns
 from hotlap.core.where import Cpu as Cpu
 from hotlap.core.where import Device as Device
 from hotlap.core.where import Look as Look
@@ -153,18 +156,6 @@ class Samples(Record, frozen=True, kw_only=True):
     bookkeeping_s: float | None = None  # median time between two samples, outside the timed region
 
 
-class Turns(Record, frozen=True, kw_only=True):
-    """That a run is one side of two which `ab` measured in turns, and what its test was planned for: with the pilot's pairs all of the
-    plan follows from it."""
-
-    id: str  # of side A's run
-    side: Literal["A", "B"]
-    difference: float  # to be found, a share
-    min_effect: float
-    most: int  # pairs that time allowed for
-    level: float = 0.05  # of the test of one case
-
-
 class RunRecord(Record, frozen=True, kw_only=True):
     """What run.json holds: everything about a run but its numbers."""
 
@@ -184,6 +175,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     order: Literal["single", "one after another", "together"] = "single"
     labels: dict[str, str] = {}
     turns: Turns | None = None  # None: not measured by `ab`
+    bench: Benched | None = None  # None: not commands measured by `bench`
     seed: int = 0
     sensors_missing: dict[str, str] = {}  # sources of sensors that were not there, and why
     sampler_share: float | None = None  # of one core, spent on reading sensors
@@ -191,8 +183,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
     @property
     def asked(self) -> MeasureOptions | None:
-        """How it was to be measured; None where something else measured it, and nobody asked for anything."""
-        return None if self.kind == IMPORTED else self.plan.measure
+        """How it was to be measured; None where nobody asked: of imported numbers, and of commands of `bench`."""
+        return None if self.kind == IMPORTED or self.bench else self.plan.measure
 
     def stopped_by(self, kind: StopKind) -> bool:
         return any(stop.kind == kind for stop in self.stops)

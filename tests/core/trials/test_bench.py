@@ -18,6 +18,7 @@ from hotlap.core import plan as plans
 from hotlap.core.analysis import commands as analysis
 from hotlap.core.record import Comparison, Machine, Plan, Result, RunRecord, Samples, Stop
 from hotlap.core.show import commands as showing
+from hotlap.core.show import report
 from hotlap.core.store.fold import fold
 from hotlap.core.work.program import COMMAND
 
@@ -68,9 +69,48 @@ def test_each_command_can_have_what_prepares_it(tmp_path: Path) -> None:
     assert marks(tmp_path / "log") == "1a2b"
 
 
+def test_a_command_given_again_is_a_row_of_its_own(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["bench", mark("a"), mark("a"), mark("a"), "--runs", "2", "--json", "--save-plan", "plan.toml"]) == 0
+    found = json.loads(capsys.readouterr().out)["results"]
+    assert [one["command"] for one in found] == [mark("a"), f"{mark('a')} #2", f"{mark('a')} #3"]
+    assert [len(one["times"]) for one in found] == [2, 2, 2]
+    assert marks(tmp_path / "log") == "a" * 6
+    saved = plans.load(str(tmp_path / "plan.toml")).cases
+    assert len({one.id for one in saved}) == 3
+    assert saved[0].id == COMMAND.case({"argv": mark("a"), "output": "null"}).id
+
+
+def test_what_is_given_again_by_a_setup_that_differs_is_named_apart(tmp_path: Path, capsys: Capture) -> None:
+    words = ["bench", "sh -c 'cat which >> log'", "-L", "v", "a,b", "--setup", "echo {v} > which", "--runs", "2", "--json"]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)["results"]
+    assert [(one["command"][-2:], one["parameters"]["v"]) for one in found] == [("g'", "a"), ("#2", "b")]
+    assert marks(tmp_path / "log") == "aabb"
+
+
+def test_show_prints_again_what_bench_printed(capsys: Capture) -> None:
+    assert main(["bench", "true", "sh -c :", "--runs", "6", "--warmup", "1"]) == 0
+    printed, _, rest = capsys.readouterr().out.partition("\n\n")
+    body = rest.partition("\n\nrun     ")[0]
+    assert "B " in body
+    assert "vs A" in body or "than A" in body or "as long as A" in body
+    assert main(["show", "latest"]) == 0
+    heading, _, shown = capsys.readouterr().out.partition("\n\n")
+    assert shown.strip() == body
+    assert "precision" not in heading
+    assert printed.split(" · ")[0] in heading
+
+
+def test_the_page_of_a_run_of_commands_says_how_they_compare(capsys: Capture) -> None:
+    assert main(["bench", "sleep 0.2", "true", "--runs", "10"]) == 0
+    assert "B is faster than A" in capsys.readouterr().out
+    page = report.page([hotlap.load("latest").bundle])
+    assert "<b>B is faster than A</b>" in page
+    assert "A: sleep 0.2, B: true" in page
+    assert "precision asked" not in page.partition("<script")[0].lower()
+
+
 def test_setups_that_differ_put_the_commands_one_after_another(tmp_path: Path, capsys: Capture) -> None:
-    assert main(["bench", "sh -c 'cat which >> log'", "-L", "v", "a,b", "--setup", "echo {v} > which", "--runs", "2"]) == 2
-    assert "is given twice" in capsys.readouterr().err
     words = ["-L", "v", "a,b", "--setup", "echo {v} > which", "--runs", "2"]
     assert main(["bench", "sh -c 'cat which >> log; : {v}'", *words]) == 0
     assert marks(tmp_path / "log") == "aabb"
@@ -173,7 +213,7 @@ def test_what_is_exported(tmp_path: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(("words", "message"), [
     ([], "no command is given"), ([""], "an empty command measures nothing"), (["no-such-program x"], "there is no program 'no-such-program'"),
     (["python3", "no.py"], "a command and its arguments stand in quotes"), (["echo 'x"], "no closing quotation"),
-    (["true && true"], "'&&' in 'true && true' is for a shell"), (["A=1 true"], "'env A=1 true'"), (["true", "true"], "is given twice"),
+    (["true && true"], "'&&' in 'true && true' is for a shell"), (["A=1 true"], "'env A=1 true'"), (["true", "-n", "a", "-n", "b"], "--command-name is given 2 times for 1 commands"),
     (["true", "--runs", "0"], "--runs is a whole number from 1 on, not 0"), (["true", "--runs", "3", "--max-runs", "4"], "leave out --min-runs"),
     (["true", "--min-runs", "5", "--max-runs", "4"], "is above --max-runs"), (["true", "--until-sure"], "two or more"),
     (["true", "false", "--until-sure", "--max-runs", "5"], "at least 10"), (["true", "--resolve", "5 %"], "--resolve is of --until-sure"),
@@ -271,7 +311,7 @@ def test_the_table_has_the_statistics_of_other_tools() -> None:
         id="20260101T000000-aaaaaa", began="", hotlap="0", plan=Plan(name="bench"), machine=Machine(host="h"), target="host",
         devices=["d"], ended="x", stops=[Stop("rounds_max")],
     )
-    found = showing.MeasuredCommands(run, rows, analysis.compared([a, b], None, Stop("rounds_max")), 1.5)
+    found = analysis.MeasuredCommands(run, rows, analysis.compared([a, b], None, Stop("rounds_max")), 1.5)
     lines = showing.text(found, 110).splitlines()
     assert lines[0] == "20260101T000000-aaaaaa · 2 commands · in turns · all rounds done"
     assert " ".join(lines[3].split()) == "A a 1.00 s ± 1.0 % 1.00 ± 0.012 s 0.980 … 1.02 s 500 ms 0 s 10"

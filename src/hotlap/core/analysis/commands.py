@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from hotlap.core.analysis import turns
-from hotlap.core.record import Comparison, Notice, Record, Result, Stop, Summary, Turns
+from hotlap.core.record import Comparison, Notice, Record, Result, RunRecord, Stop, Summary, Turns
 from hotlap.core.stats.summary import outliers, summarize
+from hotlap.core.store import select
+from hotlap.core.store.bundle import Bundle
 
 BUSY = 0.25  # processors that others used, from which numbers may be too large
 DIFFERENCE, MIN_EFFECT = 0.02, 0.005  # of commands that were run a fixed number of times: the margin of *same*, the change that is reported
@@ -30,6 +33,28 @@ class CommandRow(Record, frozen=True, kw_only=True):
     times_s: list[float] = []
     exit_codes: list[int] = []
     notices: list[Notice] = []
+
+
+class MeasuredCommands(NamedTuple):
+    """All of it. `comparisons`: of each row but the first, with the first; none of a run that has not ended."""
+
+    run: RunRecord
+    rows: Sequence[CommandRow]
+    comparisons: Sequence[Comparison]
+    others: float | None = None  # processors that other programs used meanwhile
+    in_turns: bool = True
+
+
+def of(bundle: Bundle) -> MeasuredCommands | None:
+    """What `bench` measured, as it was printed then; None for a run of anything else."""
+    run, benched = bundle.run, bundle.run.bench
+    if benched is None:
+        return None
+    by_case = {result.case.id: result for result in select.results(bundle)}
+    each = [(one, by_case[one.case]) for one in benched.commands]
+    rows = [row(one.name, one.command, result, one.parameters, benched.warmup) for one, result in each]
+    comparisons = compared([result for _, result in each], benched.planned, run.stops[0]) if run.ended and run.stops else []
+    return MeasuredCommands(run, [one for one in rows if one], comparisons, benched.others, benched.in_turns)
 
 
 def row(name: str, command: str, result: Result, parameters: Mapping[str, str] | None = None, warmup: int = 0) -> CommandRow | None:

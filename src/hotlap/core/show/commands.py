@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from hotlap.core.analysis.commands import BUSY, CommandRow
-from hotlap.core.record import Comparison, Notice, RunRecord
+from hotlap.core.analysis.commands import BUSY, CommandRow, MeasuredCommands
+from hotlap.core.record import Comparison, Notice
 from hotlap.core.show import comparison, layout, listing, sides, table, words
 from hotlap.core.show.table import Cell, Column, Table
 from hotlap.core.units import show
@@ -14,27 +13,21 @@ from hotlap.core.units import show
 SPARE = ("system", "user", "min … max", "mean ± σ")  # columns that go first where there is no room
 
 
-class MeasuredCommands(NamedTuple):
-    """All of it. `comparisons`: of each row but the first, with the first."""
-
-    run: RunRecord
-    rows: Sequence[CommandRow]
-    comparisons: Sequence[Comparison]
-    others: float | None = None  # processors that other programs used meanwhile
-    in_turns: bool = True
-
-
 def text(measured: MeasuredCommands, width: int = 100, color: bool = False) -> str:
+    """What `bench` prints: which run it is, and `body`."""
+    how = ["in turns" if measured.in_turns else "one after another"] if len(measured.rows) > 1 else []
+    head = " · ".join([measured.run.id, words.counted(len(measured.rows), "command"), *how, listing.ending(measured.run)])
+    return f"{head}\n\n{body(measured, width, color)}"
+
+
+def body(measured: MeasuredCommands, width: int = 100, color: bool = False) -> str:
     """The table, a line for each comparison, and notices."""
     several = len(measured.rows) > 1
-    how = ["in turns" if measured.in_turns else "one after another"] if several else []
-    head = " · ".join([measured.run.id, words.counted(len(measured.rows), "command"), *how, listing.ending(measured.run)])
-    lines = [head, "", *layout.fitted(_columns(measured), width, SPARE).lines(color)]
-    first = measured.rows[0].name
+    lines = layout.fitted(_columns(measured), width, SPARE).lines(color)
     if measured.comparisons:
         lines.append("")
-    for row, one in zip(measured.rows[1:], measured.comparisons, strict=True):
-        lines += layout.paragraph("", _compared(first, row.name, one), width)
+    for sentence in compared(measured):
+        lines += layout.paragraph("", ": ".join(sentence), width)
     lines += [line for notice in _notices(measured) for line in layout.paragraph("notice  ", notice, width)]
     reading = "median ± 95 % interval over runs, each a fresh process; mean ± standard deviation"
     reading += "; A and B are interleaved (A B B A)" if several and measured.in_turns else ""
@@ -70,15 +63,21 @@ def _span(row: CommandRow) -> str:
     return f"{least} … {words.quantity(row.most_s, 's')}"
 
 
-def _compared(first: str, name: str, compared: Comparison) -> str:
+def compared(measured: MeasuredCommands) -> list[tuple[str, str]]:
+    """Of each comparison the answer, and what it rests on."""
+    first = measured.rows[0].name if measured.rows else ""
+    return [_compared(first, row.name, one) for row, one in zip(measured.rows[1:], measured.comparisons, strict=False)]
+
+
+def _compared(first: str, name: str, compared: Comparison) -> tuple[str, str]:
     change = sides.sides(compared)
     reason = f" ({words.clean(compared.reason)})" if compared.reason else ""
     if compared.ratio is None:
-        return f"{name} vs {first}: not known{reason}"
+        return f"{name} vs {first}", f"not known{reason}"
     undecided = {"same": f"{name} takes as long as {first}", "inconclusive": f"{name} vs {first}: inconclusive"}
     answer = undecided.get(compared.answer) or f"{name} is {comparison.answer(compared)} than {first}"
     interval = f", 95 % interval {change.interval}" if change.interval else ""
-    return f"{answer}: time {change.change}{interval}{reason}"
+    return answer, f"time {change.change}{interval}{reason}"
 
 
 def _notices(measured: MeasuredCommands) -> list[str]:

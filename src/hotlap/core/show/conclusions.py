@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hotlap.core.analysis import commands
 from hotlap.core.record import Finding, Row
+from hotlap.core.show import commands as showing
 from hotlap.core.show import notices as noticing
 from hotlap.core.show import words
 from hotlap.core.show.listing import FINISHED, stopped
@@ -59,7 +61,7 @@ def conclude(bundle: Bundle, rows: Sequence[Row]) -> Conclusions:
     busy = noticing.busy(rows)
     found = [notice for notice in noticing.find(rows) if notice.code != "busy" or not busy]
     gaps = largest_gaps(rows)
-    findings = [*_run(bundle), *_doubted(rows, found), *_near(rows), *_far(gaps), *_unknown(rows)]
+    findings = [*_run(bundle), *_compared(bundle), *_doubted(rows, found), *_near(rows), *_far(gaps), *_unknown(rows)]
     weight = {"error": 0, "warning": 1, "info": 2}
     ordered = sorted(findings, key=lambda one: weight[one.severity])
     return Conclusions(_verdict(bundle, rows), busy, tuple(figures(rows)), tuple(ordered), tuple(actions(found, gaps)))
@@ -70,10 +72,10 @@ def _verdict(bundle: Bundle, rows: Sequence[Row]) -> str:
     if not rows:
         return "Nothing was measured."
     good, run = counts["measured"], len(rows) - counts["not_run"]
-    asked = f" (± {show(bundle.run.asked.precision, '%', 2)})" if bundle.run.asked else ""
+    asked = f"reached the precision asked (± {show(bundle.run.asked.precision, '%', 2)})" if bundle.run.asked else "can be used"
     rest = ", ".join(f"{n} {words.STATES[state]}" for state, n in counts.items() if n and state != "measured")
     said = f"All {run} cases that ran" if good == run and run else "No case" if not good else f"{good} of {run} cases"
-    return f"{said} reached the precision asked{asked}{f'; {rest}' if rest else ''}."
+    return f"{said} {asked}{f'; {rest}' if rest else ''}."
 
 
 # ---------------------------------------------------------------- key figures
@@ -144,6 +146,18 @@ def _run(bundle: Bundle) -> list[Finding]:
     elif any(stop.kind not in FINISHED for stop in run.stops):
         found.append(Finding(title="The run was stopped", detail=words.clean(stopped(run.stops)), severity="warning"))
     return found
+
+
+def _compared(bundle: Bundle) -> list[Finding]:
+    """Of commands that were measured together: which is faster, and how sure that is."""
+    measured = commands.of(bundle)
+    if measured is None:
+        return []
+    names = f"{', '.join(f'{row.name}: {words.clean(row.command)}' for row in measured.rows)}"
+    return [
+        Finding(title=answer, detail=f"{basis}; {names}", severity="info", cases=[row.case for row in measured.rows])
+        for answer, basis in showing.compared(measured)
+    ]
 
 
 def _doubted(rows: Sequence[Row], notices: Sequence[noticing.TableNotice]) -> list[Finding]:

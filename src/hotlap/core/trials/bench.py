@@ -18,7 +18,7 @@ from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads.command import CommandProgram, ProgramFailed, ending
 from hotlap.core.plan import of_programs
-from hotlap.core.record import METHOD, Case, Check, Notice, Plan, Result, RunRecord, Samples, Stop, Turns
+from hotlap.core.record import METHOD, Benched, BenchedCommand, Case, Check, Notice, Plan, Result, RunRecord, Samples, Stop, Turns
 from hotlap.core.stats.sequential import PILOT, SequentialOptions
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
@@ -31,8 +31,11 @@ MOST_SURE = 60  # runs of each command where they go on until the answer is sure
 
 @dataclass(frozen=True)
 class BenchCommand:
-    """One command. `text`: as the user wrote it, parameters filled in; `setup` and `cleanup` are lines of shell, run once."""
+    """One command. `letter` and `name`: in the table; `text`: as the user wrote it, parameters filled in; `setup` and `cleanup` are lines
+    of shell, run once."""
 
+    letter: str
+    name: str
     text: str
     case: Case
     setup: str = ""
@@ -55,15 +58,19 @@ class BenchOptions:
 
 @dataclass(frozen=True)
 class BenchOutcome:
-    """What came of it. `turns`: what the test was planned for; None where the number of runs was fixed."""
+    """Where the run is kept, and why it ended. `status`: of a program that failed; None where none did."""
 
     path: Path
-    run: RunRecord
-    results: list[Result]  # a command's each
     stop: Stop
-    turns: Turns | None
-    others: float | None  # processors that other programs used meanwhile; None where that is not counted
-    in_turns: bool  # else one after another, since their setups differ
+    status: int | None = None
+
+
+class NothingMeasured(InputError):
+    """What was asked gave no number. `status`: of a program that failed; None where something else was wrong."""
+
+    def __init__(self, message: str, status: int | None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 Listener = Callable[[int, int, float | None], None]
@@ -73,7 +80,7 @@ Listener = Callable[[int, int, float | None], None]
 def bench(commands: Sequence[BenchCommand], options: BenchOptions, home: Path, listen: Listener = lambda *_: None) -> BenchOutcome:
     """Measures the commands and keeps every number as one run. What ends it after a first number keeps what there is: `stop` says why.
 
-    Raises InputError where nothing can be measured: a program that is not there, that fails at once, a setup that fails.
+    Raises NothingMeasured for a program that is not there or that fails at once, and for a setup that fails.
     """
     return _Bench(commands, options, home, listen).measure()
 
@@ -88,15 +95,15 @@ class _Bench:
         self.kept: list[list[Samples]] = [[] for _ in commands]
         self.execution_s = [0.0 for _ in commands]  # the last one, with what prepares and concludes it
         self.in_turns = len({command.setup for command in commands}) == 1
-        self.turns: Turns | None = None
+        self.turns: Turns | None = None  # what the test was planned for; None where the number of runs is fixed
+        self.watch = foreign.ForeignHost()
         self.unwritten: list[Samples] = []
         self.writer: bundles.Writer | None = None  # from the first number on, so that no run without one is kept
         self.run = self._record()
 
     def measure(self) -> BenchOutcome:
-        watch = foreign.ForeignHost()
-        watch.others()
-        stop = Stop("interrupted")
+        self.watch.others()
+        stop, status = Stop("interrupted"), None
         try:
             stop = self._all()
         except KeyboardInterrupt:
@@ -104,21 +111,26 @@ class _Bench:
                 raise
             self._write()
         except NotSupported as error:
+            status = error.status if isinstance(error, ProgramFailed) else None
             if self.writer is None:
-                raise InputError(str(error)) from error
+                raise NothingMeasured(str(error), status) from error
             stop = Stop("error", str(error))
         finally:
             self._finish(stop)
         assert self.writer is not None
-        return BenchOutcome(self.writer.path, self.run, self._results(), stop, self.turns, watch.others(), self.in_turns)
+        return BenchOutcome(self.writer.path, stop, status)
 
     def _record(self) -> RunRecord:
         began = datetime.now(UTC)
         plan = Plan(name="bench", cases=[command.case for command in self.commands], source="hotlap bench")
+        named = [
+            BenchedCommand(case=one.case.id, name=one.letter, command=one.name, parameters=one.parameters) for one in self.commands
+        ]
         return RunRecord(
             id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=plan,
             machine=fingerprint([self.host.device]), target="host", devices=[self.host.device.key],
             labels=labels.check(self.options.labels),
+            bench=Benched(commands=named, in_turns=self.in_turns, warmup=self.options.warmup),
         )
 
     def _finish(self, stop: Stop) -> None:
@@ -127,7 +139,9 @@ class _Bench:
         counts = [len(kept) for kept in self.kept]
         measure = replace(of_programs(len(self.commands)), rounds=max(min(counts), 1), rounds_max=max(counts))
         ended = datetime.now(UTC).isoformat(timespec="milliseconds")
-        self.run = replace(self.run, ended=ended, stops=[stop], plan=replace(self.run.plan, measure=measure))
+        assert self.run.bench is not None
+        benched = replace(self.run.bench, planned=self.turns, others=self.watch.others())
+        self.run = replace(self.run, ended=ended, stops=[stop], plan=replace(self.run.plan, measure=measure), bench=benched)
         self.writer.finish(self.run)
 
     def _all(self) -> Stop:

@@ -68,8 +68,9 @@ def _pattern_fault(expression: str) -> tuple[str, str] | None:
 
 
 def _command_line(params: Mapping[str, Any]) -> str:
-    argv = params.get("argv", [])
-    return "command " + " ".join(argv if isinstance(argv, list) else [str(argv)])
+    argv, copy = params.get("argv", []), params.get("copy", 1)
+    again = [f"#{copy}"] if copy != 1 else []
+    return " ".join(["command", *(argv if isinstance(argv, list) else [str(argv)]), *again])
 
 
 def _imported_label(params: Mapping[str, Any]) -> str:
@@ -105,6 +106,7 @@ WORKLOADS = (
             Param("prepare", "str", "run by the shell before each execution, not timed", "", added_after_release=True),
             Param("conclude", "str", "run by the shell after each execution, not timed", "", added_after_release=True),
             Param("ignore_failure", "bool", "an exit status other than 0 is no failure", False, added_after_release=True),
+            Param("copy", "int", "tells apart a program that stands in a plan several times: 1, 2 …", 1, low=1, added_after_release=True),
         ),
         "time", "s", "lower", _own, fault=command_fault,
         source="program", label=_command_line,

@@ -49,9 +49,9 @@ class CommandProgram:
         return done
 
     def hook(self, name: str, text: str) -> None:
-        """A line of shell beside the program, where there is one. Raises ProgramFailed."""
+        """A line of shell beside the program, where there is one. Raises NotSupported where it fails."""
         if text and (done := shell(text, self.environment, self.folder)).status != 0:
-            raise ProgramFailed(f"{name} '{text}' {ending(done)}", done.status)
+            raise NotSupported(f"{name} '{text}' {ending(done)}")
 
     def value(self) -> float:
         """The number in the last output, scaled. Raises NotSupported when it is not there."""
@@ -63,7 +63,7 @@ class CommandProgram:
 
 
 class ProgramFailed(NotSupported):
-    """A program ended with another status than 0."""
+    """The program ended with another status than 0; below 0 it is the signal that ended it."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
