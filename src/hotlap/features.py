@@ -53,6 +53,7 @@ FEATURES: Mapping[str, Feature] = {
             "kernel list": Verb("the kernels that are kept", KERNEL, "hotlap kernel list", ("list",)),
             "kernel show": Verb("one kernel: what it implements, its files, its cost", KERNEL, "hotlap kernel show mine", ("show",)),
             "kernel check": Verb("are its results right", KERNEL, "hotlap kernel check mine m=512", ("check",)),
+            "kernel run": Verb("measure it now, the library beside it", KERNEL, "hotlap kernel run mine --beside", ("run",)),
             "kernel plan": Verb("its cases, as a plan", KERNEL, "hotlap kernel plan mine -o mine.toml", ("plan",)),
             "kernel remove": Verb("forget it; runs that measured it are kept", KERNEL, "hotlap kernel remove mine", ("remove",)),
             "kernel coverage": Verb(

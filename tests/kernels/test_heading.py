@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import hotlap
 from hotlap.cli import main
 from hotlap.core import plan as plans
 from hotlap.core.analysis.implementations import Beside, ImplementationEntry
@@ -63,6 +68,51 @@ def test_a_file_that_is_not_there_is_begun_and_what_is_written_can_be_kept(folde
     assert ("__kernel void new" if name == "new.cl" else "void ") in path.read_text()
 
 
+MM = "__kernel void mm(__global const float *A, __global const float *B, __global float *C, int M, int N, int K)\n"
+PRODUCT = "{ int i = get_global_id(0); if (i >= M * N) return; float s = 0; for (int j = 0; j < K; j++) s += A[i / N * K + j] * B[j * N + i % N]; C[i] = s; }\n"
+
+
+def test_a_matrix_product_has_its_shapes_and_is_compared_with_the_library_s(folder: Path) -> None:
+    assert heading(folder / "mm.cl", MM + PRODUCT, "gemm") == {
+        "workload": "gemm", "only": {"dtype": "fp32", "batch": 1, "layout": "nn", "epilogue": "none", "pad": 0},
+        "cases": [{"m": 512, "n": 512, "k": 512}], "function": "mm", "writes": ["c"],
+        "arguments": ["a", "b", "c", "m:int32", "n:int32", "k:int32"], "items": "m * n", "group": 64,
+    }  # fmt: skip
+    alone = heading(folder / "own.cl", MM + PRODUCT)
+    assert alone["inputs"] == {"A": {"shape": ["M", "K"]}, "B": {"shape": ["K", "N"]}}
+    assert alone["outputs"] == {"C": {"shape": ["M", "N"]}}
+    assert (alone["reference"], alone["terms"], alone["operations"]) == ("A @ B", "K", "2 * M * N * K")
+    assert (alone["read_bytes"], alone["written_bytes"]) == ("(M * K + K * N) * size(dtype)", "M * N * size(dtype)")
+
+
+def test_a_product_as_of_blas_has_leading_dimensions_and_factors(folder: Path) -> None:
+    text = "__global__ void sgemm(int M, int N, int K, float alpha, float *A, int lda, float *B, int ldb, float beta, float *C, int ldc) {}"
+    assert heading(folder / "sgemm.cu", text, "gemm")["arguments"] == [
+        "m:int32", "n:int32", "k:int32", "1:fp32", "a", "k:int32", "b", "n:int32", "0:fp32", "c", "n:int32",
+    ]
+
+
+def test_a_table_that_is_no_product_is_none(folder: Path) -> None:
+    text = "__kernel void add(__global const float *x, __global const float *y, __global float *out, int n) {}"
+    assert heading(folder / "add.cl", text)["params"] == {"n": 1024, "dtype": "fp32"}
+
+
+@pytest.mark.parametrize(("file", "like"), [("mm.cl", "gemm"), ("own.cl", ""), ("begun.cl", "gemm")])
+def test_what_is_written_for_a_product_is_checked_as_right(folder: Path, file: str, like: str, capsys: Capture) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("pyopencl")
+    if file != "begun.cl":
+        (folder / file).write_text(MM + PRODUCT)
+    name = Path(file).stem
+    assert main(["kernel", "new", file, *(["--like", like] if like else [])]) == 0
+    assert main(["kernel", "add", file]) == 0
+    sizes = ["m=64", "n=48", "k=32"] if like else ["M=64", "N=48", "K=32"]
+    capsys.readouterr()
+    assert main(["kernel", "check", name, *sizes, "--target", "opencl", "--json"]) == 0
+    (checked,) = json.loads(capsys.readouterr().out)
+    assert checked["samples"]["check"]["passed"], checked
+
+
 @pytest.mark.parametrize(("name", "text", "like", "message"), [
     ("a.py", "", "rowwise", "'a.py' gets no heading; valid: .cl, .cu"), ("a.cl", "void f(int n) {}", "rowwise", "no function that begins with"),
     ("a.cl", "//: name = 'x'\n" + RMS, "rowwise", "begin with //: already"), ("a.cl", RMS, "rowise", "kernels can implement"),
@@ -78,7 +128,7 @@ def test_the_library_beside_a_kernel_of_another_target_is_a_plan_of_its_own(fold
     assert main(["kernel", "new", "rms.cl", "--like", "rowwise"]) == 0
     assert main(["kernel", "add", "rms.cl"]) == 0
     assert main(["kernel", "plan", "rms", "--beside"]) == 0
-    assert "-o FILE writes a plan for each" in capsys.readouterr().err
+    assert "-o FILE writes a plan for each, hotlap kernel run rms --beside runs them" in capsys.readouterr().err
     assert main(["kernel", "plan", "rms", "--beside", "-o", "p.toml"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
@@ -88,6 +138,74 @@ def test_the_library_beside_a_kernel_of_another_target_is_a_plan_of_its_own(fold
     ours, own = (plans.load(name).cases for name in ("p.library.toml", "p.toml"))
     assert [one.implementation for one in (*ours, *own)] == ["", "rms"]
     assert ours[0].params == own[0].params
+
+
+def test_both_halves_run_on_their_targets(folder: Path, capsys: Capture) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("pyopencl")
+    (folder / "mm.cl").write_text(MM + PRODUCT)
+    assert main(["kernel", "new", "mm.cl", "--like", "gemm"]) == 0
+    assert main(["kernel", "add", "mm.cl"]) == 0
+    capsys.readouterr()
+    assert main(["kernel", "run", "mm", "m=64", "n=48", "k=32", "--beside", "--rounds", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "library  1 of 1 right" in out
+    assert "mm       1 of 1 right" in out
+    ids = [line.split("/")[-1] for line in out.splitlines() if line.startswith("run  ")]
+    assert [hotlap.load(one).bundle.run.target for one in ids] == ["torch:cpu", "opencl"]
+    assert main(["kernel", "run", "mm", "m=64", "n=48", "k=32", "--rounds", "1", "--json"]) == 0
+    (case,) = json.loads(capsys.readouterr().out)["results"]
+    assert case["implementation"] == "mm"
+
+
+def without(folder: Path, missing: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Hotlap where some packages cannot be imported."""
+    stubs = folder / "stubs"
+    stubs.mkdir(exist_ok=True)
+    for name in missing.split():
+        place = stubs / name if "." not in name else stubs / name.replace(".", "/")
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "__init__.py").write_text(f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')")
+    environment = {**os.environ, "PYTHONPATH": str(stubs)}
+    command = [sys.executable, "-m", "hotlap", *words]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=120)
+
+
+GELU = "import triton\nworkload = 'pointwise'\nonly = {'op': 'gelu'}\n\n\ndef launch(inputs, params):\n    return inputs['x']\n"
+
+
+@pytest.mark.parametrize(("missing", "words", "message"), [
+    ("torch", ["run", "mm", "--beside"], "the library needs the target torch:cpu: PyTorch cannot be imported (No module named 'torch'); pip install torch"),
+    ("pyopencl", ["run", "mm"], "mm needs the target opencl: pyopencl cannot be imported (No module named 'pyopencl'); pip install 'pyopencl[pocl]'"),
+    ("pyopencl", ["check", "mm"], "pip install 'pyopencl[pocl]'"), ("torch", ["check", "mm"], "pip install torch"),
+    ("pyopencl", ["compiled", "mm.cl"], "pip install 'pyopencl[pocl]'"), ("cuda", ["compiled", "mm.cu"], "pip install "),
+    ("cuda", ["check", "mmu"], "pip install "), ("cuda", ["run", "mmu"], "pip install "),
+    ("triton", ["add", "gelu.py"], "pip install triton"), ("triton", ["check", "gelu"], "pip install triton"),
+    ("triton", ["run", "gelu", "--rounds", "1"], "pip install triton"), ("triton", ["compiled", "gelu.py:launch"], "pip install triton"),
+])  # fmt: skip
+def test_a_compiler_that_is_missing_comes_with_its_remedy(folder: Path, missing: str, words: list[str], message: str) -> None:
+    pytest.importorskip("torch")
+    if "mmu" in words or "mm.cu" in words:
+        (folder / "mm.cu").write_text(MM.replace("__kernel", "__global__").replace("__global ", "") + "{}\n")
+        assert main(["kernel", "new", "mm.cu", "--like", "gemm"]) == 0
+        (folder / "mmu.cu").write_text((folder / "mm.cu").read_text())
+        assert main(["kernel", "add", "mmu.cu"]) == 0
+    elif "mm" in words or "mm.cl" in words:
+        (folder / "mm.cl").write_text(MM + PRODUCT)
+        assert main(["kernel", "new", "mm.cl", "--like", "gemm"]) == 0
+        assert main(["kernel", "add", "mm.cl"]) == 0
+    else:
+        (folder / "gelu.py").write_text(GELU if words[0] == "add" else GELU.replace("import triton", "import types as triton"))
+        if words[0] != "add":
+            assert main(["kernel", "add", "gelu.py"]) == 0
+            for kept in (folder / "home" / "kernels").rglob("gelu.py"):
+                kept.chmod(0o644)
+                kept.write_text(GELU)
+            (folder / "gelu.py").write_text(GELU)
+    done = without(folder, missing, "kernel", *words)
+    assert message in done.stdout + done.stderr, done
+    assert "Traceback" not in done.stdout + done.stderr
+    assert done.returncode in (1, 2, 3)
 
 
 def test_a_module_that_is_missing_comes_with_its_remedy(folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

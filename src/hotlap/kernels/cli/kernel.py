@@ -1,4 +1,4 @@
-"""hotlap kernel add|list|show|check|plan|remove"""
+"""hotlap kernel add|new|list|show|check|run|plan|remove"""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from hotlap.cli import terminal
 from hotlap.core import plan as plans
@@ -22,22 +21,22 @@ from hotlap.core.store.readers import cutlass, imported
 from hotlap.core.work import WORKLOADS, find
 from hotlap.kernels import checked as measuring
 from hotlap.kernels import kept as kernels
+from hotlap.kernels.cli import halves
 from hotlap.kernels.own import heading
 from hotlap.kernels.show import own_kernels
 
-LIBRARY = "torch"  # the target of the library's implementations
-
 
 def add(parser: argparse.ArgumentParser) -> None:
-    about = "add: keep one; new: begin a .cl or .cu; list; show one; check: are its results right; plan: its cases; remove: forget it"
-    parser.add_argument("what", choices=("add", "new", "list", "show", "check", "plan", "remove"), help=about)
-    item = "add: a .py, .cl, .cu or .so, or a CUTLASS profiler CSV; new: a .cl or .cu; else the kernel's name, for plan several with commas"
+    about = "add: keep one; new: begin a .cl or .cu; list; show one; check: are its results right; run: measure it; plan: its cases; remove: forget it"
+    parser.add_argument("what", choices=("add", "new", "list", "show", "check", "run", "plan", "remove"), help=about)
+    item = "add: a .py, .cl, .cu or .so, or a CUTLASS profiler CSV; new: a .cl or .cu; else the kernel's name (run, plan: several)"
     parser.add_argument("item", nargs="?", default="", help=item)
-    parser.add_argument("params", nargs="*", metavar="KEY=VALUE", help="check, plan: parameters, several values with commas")
-    parser.add_argument("--target", default="", help="check: where (default: the first target that runs this kind)")
+    parser.add_argument("params", nargs="*", metavar="KEY=VALUE", help="check, run, plan: parameters, several values with commas")
+    parser.add_argument("--target", default="", help="check, run: where (default: the first target that runs this kind)")
     parser.add_argument("--timeout", default="2 min", metavar="TIME", help="check: longest silence of a case (default: 2 min)")
+    parser.add_argument("--rounds", metavar="N", help="run: so many rounds and no more")
     parser.add_argument("-o", "--out", metavar="FILE", help="plan: write it there (default: print it)")
-    parser.add_argument("--beside", action="store_true", help="plan: the library's implementation too, in a plan of its own where needed")
+    parser.add_argument("--beside", action="store_true", help="run, plan: the library's implementation too, on its own target")
     parser.add_argument("--like", default="", metavar="WORKLOAD", help="new: the workload that the kernel implements, as rowwise")
 
 
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.item:
         wanted = "a file" if args.what in ("add", "new") else "the name of a kernel; hotlap kernel list has them"
         raise InputError(f"{args.what} what? give {wanted}")
-    if args.params and args.what not in ("check", "plan"):
+    if args.params and args.what not in ("check", "run", "plan"):
         raise InputError(f"{args.what} takes no parameters, not '{args.params[0]}'")
     if args.what == "add":
         return _add(Path(args.item), args.json, home)
@@ -66,8 +65,9 @@ def run(args: argparse.Namespace) -> int:
         gone = kernels.remove(args.item, home)
         print(msgspec.json.encode(gone).decode() if args.json else f"{gone.name} is forgotten; runs that measured it are kept")
         return 0
-    if args.what == "plan":
-        return _plan([kernels.load(name, home) for name in args.item.split(",")], args)
+    if args.what in ("plan", "run"):
+        several = [kernels.load(name, home) for name in args.item.split(",")]
+        return _plan(several, args) if args.what == "plan" else halves.run(_of(several, args), several, args)
     kernel = kernels.load(args.item, home)
     if args.what == "check":
         return _check(kernel, args)
@@ -111,23 +111,26 @@ def _new(path: Path, like: str) -> int:
     return 0
 
 
-def _plan(several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> int:
-    """One plan of all of them, each case once."""
+def _of(several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> Plan:
+    """All of them, each case once."""
     if args.beside and not any(one.workload for one in several):
         raise InputError(f"{args.item} is a workload of its own: there is nothing of ours beside it")
     cases = {case.id: case for one in several for case in _cases(one, args.params, args.beside)}
     about = several[0].about if len(several) == 1 else ""
-    plan = Plan(name=several[0].name if len(several) == 1 else "kernels", about=about, cases=list(cases.values()))
-    elsewhere = dict.fromkeys(kernels.RUNS_ON[one.kind] for one in several if not kernels.RUNS_ON[one.kind].startswith(LIBRARY))
-    if args.beside and elsewhere and args.out and not args.json:
+    return Plan(name=several[0].name if len(several) == 1 else "kernels", about=about, cases=list(cases.values()))
+
+
+def _plan(several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> int:
+    plan = _of(several, args)
+    places = [half.target for half in halves.of(plan, several)]
+    if len(places) > 1 and args.out and not args.json:
         return _apart(several, plan, Path(args.out))
-    if args.beside and elsewhere:
-        where = ", ".join(elsewhere)
-        print(f"hotlap: the library runs on {LIBRARY}, {args.item} on {where}: -o FILE writes a plan for each", file=sys.stderr)
+    if len(places) > 1 and args.beside:
+        said = f"these cases are of {', '.join(places)}: -o FILE writes a plan for each, hotlap kernel run {args.item} --beside runs them"
+        print(f"hotlap: {said}", file=sys.stderr)
     if args.json:
         terminal.print_json(plan)
     else:
-        places = dict.fromkeys(kernels.RUNS_ON[one.kind] for one in several)
         written = plans.text(plan, [f"hotlap run FILE --target {where}" for where in places])
         if args.out:
             terminal.write(Path(args.out), written)
@@ -138,13 +141,11 @@ def _plan(several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> in
 
 def _apart(several: Sequence[kernels.KeptKernel], plan: Plan, out: Path) -> int:
     """The library runs on another target than the kernels do: a plan for each, and the commands that measure and compare both."""
-    places = {"": "torch:cpu", **{one.name: kernels.RUNS_ON[one.kind] for one in several}}
     lines = []
-    for where in dict.fromkeys(places.values()):
-        cases = [case for case in plan.cases if places[case.implementation] == where]
-        file = out if where != places[""] else out.with_suffix(f".library{out.suffix}")
-        command = f"hotlap run {file} --target {where} --label beside={plan.name}"
-        terminal.write(file, plans.text(replace(plan, cases=cases), [command]))
+    for half in halves.of(plan, several):
+        file = out.with_suffix(f".library{out.suffix}") if half.library else out
+        command = f"hotlap run {file} --target {half.target} --label beside={plan.name}"
+        terminal.write(file, plans.text(half.plan, [command]))
         lines.append(command)
     print("\n".join([*lines, f"hotlap compare beside={plan.name} --by implementation"]))
     return 0

@@ -6,35 +6,21 @@ import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from hotlap.core.errors import InputError
 from hotlap.core.measure.workloads import operators
 from hotlap.core.work import find
 from hotlap.core.work.base import Param, Workload
+from hotlap.kernels.own import products, signatures
+from hotlap.kernels.own.signatures import DTYPES, SCALARS, Argument, listed
 
 SUFFIXES = (".cl", ".cu")
-DTYPES = {"float": "fp32", "double": "fp64", "half": "fp16", "__half": "fp16", "__nv_bfloat16": "bf16", "int": "int32", "char": "int8"}
-SCALARS = {"int": "int32", "unsigned": "uint32", "uint": "uint32", "long": "int64", "size_t": "int64", "float": "fp32", "double": "fp64"}
-SIGNATURE = re.compile(
-    r"(?:__kernel|\bkernel|__global__)\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)"
-)
-COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-QUALIFIERS = {"__global", "global", "const", "restrict", "__restrict__", "__restrict", "volatile", "__constant", "constant"}
+HINT = "# guessed from the signature: hotlap kernel check says what is wrong; keys: docs/own-kernels.md"
 ROWS = ("rows", "m", "n", "tokens", "batch", "size", "count", "elements")  # what a work-item is likely to take
 SKELETON = {
     ".cl": "__kernel void {name}(__global const float *x, __global float *out, {sizes})\n{{\n    int i = get_global_id(0);\n}}\n",
     ".cu": '__global__ void {name}(const float *x, float *out, {sizes})\n{{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n}}\n',
 }
-
-
-class Argument(NamedTuple):
-    """Of the signature. `kind`: its C type without qualifiers."""
-
-    name: str
-    kind: str
-    pointer: bool
-    const: bool
 
 
 def guessed(path: Path, like: str) -> str:
@@ -50,26 +36,24 @@ def guessed(path: Path, like: str) -> str:
     text = path.read_text("utf-8") if path.exists() else _begun(path, spec)
     if re.search(r"^\s*//:", text, re.MULTILINE):
         raise InputError(f"{path.name} has lines that begin with //: already; take them out for new ones")
-    signature = SIGNATURE.search(COMMENT.sub(" ", text))
+    signature = signatures.SIGNATURE.search(signatures.COMMENT.sub(" ", text))
     if signature is None:
         raise InputError(f"{path.name} has no function that begins with '__kernel void' or '__global__ void'")
-    lines = _heading(path, signature[1], _arguments(signature[2]), spec)
+    arguments = signatures.arguments(signature[2])
+    product = products.of(arguments)
+    if product is not None and (spec is None or spec.name == products.WORKLOAD):
+        lines = [HINT, *products.heading(signature[1], arguments, product, spec)]
+    else:
+        lines = _heading(path, signature[1], arguments, spec)
     return "\n".join(f"//: {line}" for line in lines) + "\n\n" + text
 
 
 def _begun(path: Path, spec: Workload | None) -> str:
+    if spec and spec.name == products.WORKLOAD:
+        return products.SKELETON[path.suffix].format(name=re.sub(r"\W", "_", path.stem))
     sizes = [p.name for p in _extents(spec)] if spec else ["n"]
     name = re.sub(r"\W", "_", path.stem)
     return SKELETON[path.suffix].format(name=name, sizes=", ".join(f"int {size}" for size in sizes or ["n"]))
-
-
-def _arguments(text: str) -> list[Argument]:
-    arguments = []
-    for part in filter(str.strip, text.split(",")):
-        tokens = re.findall(r"\w+|\*", part)
-        types = [token for token in tokens[:-1] if token not in QUALIFIERS and token != "*"]
-        arguments.append(Argument(tokens[-1], types[-1] if types else "int", "*" in tokens, "const" in tokens))
-    return arguments
 
 
 def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Workload | None) -> list[str]:
@@ -78,13 +62,13 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
     dtype = next((DTYPES[one.kind] for one in [*outputs, *inputs] if one.kind in DTYPES), "fp32")
     sizes = {one.name: _size(one.name, spec) for one in arguments if not one.pointer and one.kind not in ("float", "double")}
     shape = list(dict.fromkeys(sizes.values())) or ([p.name for p in _extents(spec)] if spec else ["n"])
-    lines = ["# guessed from the signature: hotlap kernel check says what is wrong; keys: docs/own-kernels.md"]
+    lines = [HINT]
     lines += _like(path, function, spec, shape, dtype) if spec else _own(inputs, shape, dtype)
     dtypes = ', dtype = "dtype"' if spec and spec.param("dtype") else ""
     lines.append(f'function = "{function}"')
-    tables = ", ".join(f"{one.name} = {{ shape = {_list(shape)}{dtypes} }}" for one in outputs)
+    tables = ", ".join(f"{one.name} = {{ shape = {listed(shape)}{dtypes} }}" for one in outputs)
     lines += [f"outputs = {{ {tables} }}"]
-    lines += [f"arguments = {_list([_argument(one, sizes) for one in arguments])}"]
+    lines += [f"arguments = {listed([_argument(one, sizes) for one in arguments])}"]
     items = next((size for size in ROWS if size in shape), shape[0])
     return [*lines, f'items = "{items}"  # work-items in all' if len(shape) > 1 else f'items = "{" * ".join(shape)}"', "group = 64"]
 
@@ -106,7 +90,7 @@ def _like(path: Path, function: str, spec: Workload, shape: Sequence[str], dtype
 def _own(inputs: Sequence[Argument], shape: Sequence[str], dtype: str) -> list[str]:
     count = " * ".join(shape)
     params = ", ".join(f"{size} = 1024" for size in shape)
-    tables = ", ".join(f"{one.name} = {{ shape = {_list(shape)} }}" for one in inputs)
+    tables = ", ".join(f"{one.name} = {{ shape = {listed(shape)} }}" for one in inputs)
     first = inputs[0].name if inputs else "0"
     return [
         f'params = {{ {params}, dtype = "{dtype}" }}', f'read_bytes = "{len(inputs)} * {count} * size(dtype)"',
@@ -135,7 +119,3 @@ def _argument(argument: Argument, sizes: dict[str, str]) -> str:
     if argument.name in sizes:
         return f"{sizes[argument.name]}:{SCALARS.get(argument.kind, 'int32')}"
     return f"{'1e-6' if 'eps' in argument.name else '1'}:{SCALARS[argument.kind]}"
-
-
-def _list(names: Sequence[str]) -> str:
-    return "[" + ", ".join(f'"{name}"' for name in names) + "]"

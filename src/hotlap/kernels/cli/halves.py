@@ -1,0 +1,92 @@
+"""hotlap kernel run NAME [--beside]: kernels measured on their targets, the library's implementation on its own, then set side by side."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from hotlap.cli import run as running
+from hotlap.cli import terminal
+from hotlap.cli.progress import Progress
+from hotlap.core import plan as plans
+from hotlap.core.analysis import implementations
+from hotlap.core.errors import Unavailable
+from hotlap.core.measure import session, targets
+from hotlap.core.record import Plan
+from hotlap.core.show import implementations as side_by_side
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import paths
+from hotlap.kernels import kept as kernels
+
+ROUND_S = 0.5  # of a case in one round
+
+
+class Half(NamedTuple):
+    """The cases that run on one target. `library`: cases of the library alone, on a target that no kernel is for."""
+
+    target: str
+    plan: Plan
+    library: bool
+
+
+def of(plan: Plan, several: Sequence[kernels.KeptKernel], target: str = "") -> list[Half]:
+    """A plan by target, the library's first. `target`: of the kernels, else the one that their kind runs on."""
+    own = {one.name: target or kernels.RUNS_ON[one.kind] for one in several}
+    places = {"": _of_library(own), **own}
+    by_target: dict[str, list[str]] = {}
+    for case in plan.cases:
+        by_target.setdefault(places[case.implementation], []).append(case.id)
+    return [
+        Half(where, replace(plan, cases=[case for case in plan.cases if case.id in ids]), where not in own.values())
+        for where, ids in by_target.items()
+    ]
+
+
+def _of_library(own: dict[str, str]) -> str:
+    """PyTorch, where the kernels run it; else on the same kind of device."""
+    torch = [where for where in own.values() if where.partition(":")[0] == "torch"]
+    return torch[0] if torch else "torch:cuda" if any(where.startswith("cuda") for where in own.values()) else "torch:cpu"
+
+
+def run(plan: Plan, several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> int:
+    """Measures each half and prints them side by side, of one half its table. Exit code 1 where a result is wrong, 3 where nothing has
+    a number. Raises Unavailable before anything is measured."""
+    given = {"round_time": ROUND_S * len(plan.cases)} | ({"rounds": args.rounds, "rounds_max": args.rounds} if args.rounds else {})
+    parts = of(plans.override(plan, given), several, args.target)
+    for half in parts:
+        _here(half, several)
+    measured = [_measured(half, plan.name) for half in parts]
+    if not args.beside:
+        return max(running.finished(bundle, args.json, page=False) for bundle in measured)
+    pairs = implementations.beside(measured)
+    if args.json:
+        terminal.print_json(side_by_side.document(pairs))
+    else:
+        print(side_by_side.beside(pairs, terminal.width(), color=terminal.color()))
+        print("\n" + "\n".join(f"run     {bundle.path}" for bundle in measured))
+        print(f"next    hotlap compare {' '.join(bundle.run.id for bundle in measured)} --by implementation")
+    entries = [entry for pair in pairs for entry in pair.entries]
+    wrong = any(entry.status in ("invalid", "error") for entry in entries)
+    return 1 if wrong else 3 if not any(entry.median is not None for entry in entries) else 0
+
+
+def _here(half: Half, several: Sequence[kernels.KeptKernel]) -> None:
+    """Raises Unavailable where the half's target is not here, with what it is needed for."""
+    try:
+        targets.find(targets.parse(half.target))
+    except Unavailable as error:
+        what = "the library" if half.library else ", ".join(one.name for one in several)
+        raise Unavailable(f"{what} needs the target {half.target}: {error.reason}", error.remedy) from None
+
+
+def _measured(half: Half, name: str) -> bundles.Bundle:
+    progress = Progress(sys.stderr)
+    options = session.SessionOptions(target=half.target, labels={"beside": name}, home=paths.home())
+    try:
+        return bundles.load(session.run(*running.begun(half.plan, options, None, progress), progress))
+    finally:
+        progress.end()
