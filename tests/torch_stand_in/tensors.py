@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_iter
 
@@ -193,6 +193,12 @@ class Streamed(TorchDispatchMode):
         return made
 
 
+def unwatched(tensor: Any) -> list[float]:
+    """What stands in a tensor's memory at this moment, which no program could know."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        return tensor.tolist()  # type: ignore[no-any-return]
+
+
 def poison(tensor: Any) -> None:
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         for storage in storages(tensor):
@@ -260,8 +266,7 @@ class Placed(TorchFunctionMode):
         stream.card.answer()
         with self._room(where), _disable_current_modes() if not self._any_on_device(args) else contextlib.nullcontext():
             made = func(*args, **kwargs)
-        base = (resolve_name(func) or "").rpartition(".")[2]
-        return self.streamed.fresh(f"aten::{base}", made, where)
+        return self.streamed.fresh(f"aten::{getattr(func, '__name__', '')}", made, where)
 
     @contextlib.contextmanager
     def _room(self, where: int) -> Iterator[None]:
