@@ -14,8 +14,8 @@ from hotlap.core.model import kept
 from hotlap.core.model.networks import predict as networks
 from hotlap.core.model.predict import predict
 from hotlap.core.show import listing, network
-from hotlap.core.work.networks import shape
-from hotlap.core.work.networks.calls import DTYPES, PHASES
+from hotlap.core.work.networks import steps
+from hotlap.core.work.networks.steps import DTYPES, PHASES
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +26,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--calibration", default="", metavar="NAME", help="of 'hotlap model calibrate --list' (default: the machine's own)")
     parser.add_argument("--spec-only", action="store_true", help="by published figures alone, whatever was calibrated")
     net = parser.add_argument_group("a network: hotlap predict net NAME", "how a step of it is run")
-    net.add_argument("--phase", choices=PHASES, help="prefill, decode or train (default: decode)")
+    net.add_argument("--phase", choices=PHASES, help="prefill, decode, forward or train (default: decode, else forward)")
     for name, default, about in _SETTING:
-        net.add_argument(f"--{name}", type=int, metavar="N", help=f"{about} (default: {default})")
+        net.add_argument(f"--{name}", type=int, metavar="N", help=f"{about} (default: {default or 'as usual for the network'})")
     net.add_argument("--dtype", choices=DTYPES, help="of weights and products; mxfp4: of experts' weights (default: bf16)")
+    net.add_argument("--as", dest="as_type", metavar="TYPE", help="read a Hugging Face configuration as this model_type")
     net.add_argument("--kv-dtype", choices=("bf16", "fp8"), help="of the cache of keys and values (default: bf16)")
     net.add_argument("--recompute", action="store_true", help="training: forward again in the backward pass")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -43,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     if args.workload == "net":
         return _network(args)
     spec = work.find(args.workload)
-    stray = [name for name in _NETWORK if getattr(args, name) not in (None, False)]
+    stray = [name for name in (*_NETWORK, "as_type") if getattr(args, name) not in (None, False)]
     if stray:
-        option, name = stray[0].replace("_", "-"), args.workload
+        option, name = stray[0].removesuffix("_type").replace("_", "-"), args.workload
         raise InputError(f"--{option} is of a network's step (predict net); a parameter of {name} is given as NAME=VALUE: dtype=bf16")
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap model machines' lists the names")
@@ -61,12 +62,12 @@ def run(args: argparse.Namespace) -> int:
 
 _SETTING = (
     ("batch", 1, "sequences of a step, of each replica"),
-    ("context", 2048, "tokens of a prompt, or in the cache"), ("tp", 1, "tensor-parallel GPUs"),
+    ("context", None, "tokens of a prompt, or in the cache"), ("tp", 1, "tensor-parallel GPUs"),
     ("pp", 1, "pipeline stages"), ("dp", 1, "replicas"), ("ep", 1, "GPUs that experts are spread over"),
     ("micro-batch", 1, "training: sequences that pass a stage together"),
 )  # fmt: skip
 _NETWORK = {
-    "phase": "decode", **{name.replace("-", "_"): default for name, default, _ in _SETTING}, "dtype": "bf16", "kv_dtype": "bf16",
+    "phase": None, **{name.replace("-", "_"): default for name, default, _ in _SETTING}, "dtype": "bf16", "kv_dtype": "bf16",
     "recompute": False,
 }  # fmt: skip
 
@@ -74,14 +75,15 @@ _NETWORK = {
 def _network(args: argparse.Namespace) -> int:
     """A step of a network."""
     if len(args.parameter) != 1:
-        raise InputError(f"which network? one name, as in: hotlap predict net llama-3-70b; valid: {', '.join(shape.names())}")
+        valid = f"a TOML file, a config.json of Hugging Face, or {', '.join(steps.names())}"
+        raise InputError(f"which network? one name, as in: hotlap predict net llama-3-70b; valid: {valid}")
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap model machines' lists the names")
     given = {name: default if (value := getattr(args, name)) is None else value for name, default in _NETWORK.items()}
     if given["phase"] != "train" and (args.recompute or args.micro_batch is not None):
         raise InputError(f"--{'recompute' if args.recompute else 'micro-batch'} is of training: --phase train")
     known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
-    found = networks.predict(args.parameter[0], args.machine, known, **given)
+    found = networks.predict(args.parameter[0], args.machine, known, args.as_type or "", **given)
     if args.json:
         terminal.print_json(found)
     else:

@@ -79,6 +79,7 @@ def test_weights_that_are_shared_count_once() -> None:
         ('{ set = 4 }, { block = "me" }', "blocks stand in each other more than 8 deep"),
         ('{ set = 4 }, { block = "you" }', "layer 2: there is no block 'you'; valid: me"),
         ('{ set = 4 }, { norm = "instance" }', "layer 2: no norm 'instance'"),
+        ("{ set = 4 }, { experts = 2, topk = 3, inner = 8 }", "layer 2: a token cannot choose 3 of 2 experts"),
         ("{ set = 4 }, { attention = 2 }", "layer 2: 'attention' needs 'head_dim'"),
         ('{ set = 4 }, { rnn = "rnn", hidden = 4 }', "layer 2: no cell 'rnn'; valid: gru, lstm"),
         ('{ set = "wid" }', "layer 1, set: 'wid' has the name 'wid', which nothing sets"),

@@ -19,7 +19,8 @@ def step(estimate: StepEstimate, width: int = 100, color: bool = False) -> str:
     setting = estimate.setting
     ways = [f"{name} {setting[name]}" for name in ("tp", "pp", "dp", "ep") if setting[name] > 1]
     where = f"{words.counted(estimate.gpus, 'GPU')} of {estimate.machine}" + (f" ({', '.join(ways)})" if ways else "")
-    title = f"{estimate.network} {estimate.phase}, batch {setting['batch']}, context {setting['context']}, {setting['dtype']}, on {where}"
+    context = f"context {setting['context']}, " if setting["context"] else ""
+    title = f"{estimate.network} {estimate.phase}, batch {setting['batch']}, {context}{setting['dtype']}, on {where}"
     lines = layout.paragraph("", title, width)
     lines += [line for name, text in _facts(estimate) for line in layout.paragraph(f"  {name:<10}  ", text, width)]
     lines += ["", *layout.Grid(_columns(estimate.parts, width), width).lines(color)]
@@ -27,15 +28,19 @@ def step(estimate: StepEstimate, width: int = 100, color: bool = False) -> str:
 
 
 def _facts(estimate: StepEstimate) -> list[tuple[str, str]]:
-    what = {"decode": "a token", "prefill": "to the first token", "train": "a step"}[estimate.phase]
+    what = {"decode": "a token", "prefill": "to the first token", "forward": "a pass", "train": "a step"}[estimate.phase]
     between = f"between {words.quantity(estimate.low_s, 's')} and {words.quantity(estimate.high_s, 's')}"
-    facts = [("expected", f"{words.quantity(estimate.seconds, 's')} {what}, {between}"), ("rate", f"{estimate.tokens_s:.0f} tokens/s")]
+    samples_s = estimate.setting["batch"] * estimate.setting["dp"] / estimate.seconds
+    rate = f"{samples_s:.4g} samples/s" if estimate.tokens_s is None else f"{estimate.tokens_s:.0f} tokens/s"
+    facts = [("expected", f"{words.quantity(estimate.seconds, 's')} {what}, {between}"), ("rate", rate)]
     if estimate.share_of_peak is not None:
         facts.append(("of peak", f"{percent(estimate.share_of_peak)} of the bf16 peak"))
     if estimate.energy_per_token_j is not None:
         facts.append(("energy", f"{words.quantity(estimate.energy_per_token_j, 'J')} a token"))
+    elif estimate.energy_j is not None:
+        facts.append(("energy", f"{words.quantity(estimate.energy_j, 'J')} a step"))
     parts = ", ".join(f"{name} {words.quantity(value, 'B')}" for name, value in estimate.memory_bytes.items())
-    fits = {True: "fits", False: "does NOT fit", None: "the machine's memory is not known"}[estimate.fits]
+    fits = {True: "fits", False: "does NOT fit", None: "not known whether it fits"}[estimate.fits]
     return [*facts, ("memory", f"{words.quantity(estimate.memory_total_bytes, 'B')} a GPU: {fits} ({parts})")]
 
 

@@ -8,10 +8,8 @@ from typing import TypeVar
 
 from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.work.networks import calls
-from hotlap.core.work.networks.steps import PHASES
+from hotlap.core.work.networks.steps import DTYPES, PHASES
 
-DTYPES = (*calls.DTYPES, "fp16", "fp32")
 MOST = 2**24  # of a count
 _T = TypeVar("_T")
 

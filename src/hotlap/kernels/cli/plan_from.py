@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--phase", metavar="NAME", help="prefill, decode, forward, train (default: all that a network has)")
     for name, default, about in _COUNTS:
         how.add_argument(f"--{name}", metavar="N", help=f"{about} (default: {default})")
-    how.add_argument("--dtype", metavar="NAME", help=f"of weights and products: {', '.join(network_options.DTYPES)} (default: bf16)")
+    how.add_argument("--dtype", metavar="NAME", help=f"of weights and products: {', '.join(steps.DTYPES)} (default: bf16)")
     how.add_argument("--micro-batch", metavar="N", help="training: sequences that pass together (default: 1 of a causal network, else all)")
     parser.add_argument("--as", dest="as_type", default="", metavar="TYPE", help="read config.json as this model_type, as in llama")
     parser.add_argument("--machine", default=MACHINE, metavar="NAME", help=f"whose expected times are the weights (default: {MACHINE})")

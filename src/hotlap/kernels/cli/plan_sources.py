@@ -10,14 +10,12 @@ from typing import NamedTuple
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.record import Notice
 from hotlap.core.show.words import counted
-from hotlap.core.work.networks import compose, config, layered, shape, steps, walk
+from hotlap.core.work.networks import compose, shape, sources, steps
 from hotlap.core.work.networks.calls import Call
 from hotlap.core.work.networks.compose import ComposedStep
 from hotlap.core.work.networks.steps import Source
 
-NEAR = 0.1  # of a network's parameters: norms and biases are not counted in plain transformers, which is much only of tiny ones
 TRACED = ("forward", "train")  # phases of a module
-PEEKED_BYTES = 2**22  # a file of JSON up to here is looked into for a configuration; traces are mostly larger
 
 
 class PlanSource(NamedTuple):
@@ -39,18 +37,12 @@ def collect(words: Sequence[str], choices: compose.Choices, given: Sequence[str]
     for word in dict.fromkeys(words):
         if word == "all":
             networks += [steps.find(name) for name in steps.names()]
-        elif _is_file(word):
-            path = Path(word)
-            if path.suffix == ".toml":
-                networks.append(_written(path))
-            elif path.is_dir() or _is_config(path):
-                networks.append(config.read(path, as_type))
-            else:
-                traces.append(path)
-        elif ":" in word:
+        elif ":" in word and not sources.is_file(word):
             modules.append(word)
+        elif (network := sources.read(word, as_type)) is not None:
+            networks.append(network)
         else:
-            networks.append(steps.find(word))
+            traces.append(Path(word))
     if not networks:
         _check_used(given, modules)
     source = PlanSource([], {}, [], [], [])
@@ -62,7 +54,7 @@ def collect(words: Sequence[str], choices: compose.Choices, given: Sequence[str]
         every, left_out = compose.every_step(_distinct(networks), choices)
         names = list(dict.fromkeys(network.name for network in networks))
         stored = [] if set(choices.phases) == {"train"} else _taken_as(networks, choices.dtype)
-        remarks = list({remark.text: remark for network in networks for remark in network.remarks}.values())
+        remarks = list({remark.text: remark for network in networks for remark in steps.remarks(network)}.values())
         _add(source, PlanSource(every, left_out, names, stored, remarks))
     return source
 
@@ -97,48 +89,9 @@ def _distinct(networks: Sequence[Source]) -> list[Source]:
     return list(found.values())
 
 
-def _is_file(word: str) -> bool:
-    """A path that there is, or one that is written as a file's: a missing one is reported as a file."""
-    path = Path(word)
-    return path.exists() or path.suffix in (".json", ".toml")
-
-
-def _written(path: Path) -> Source:
-    """A user's own network, as those of the table are written: by its layers, or as a stack of transformer layers."""
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise InputError(f"there is no file '{path}'; give a network's TOML file, or a name of 'hotlap plan from --list'") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"'{path}' cannot be read as text: {error}") from None
-    given = layered.parsed(text, path.stem)
-    if "case" in given:
-        raise InputError(f"'{path}' is a plan already: 'hotlap run' measures it")
-    source: Source = (
-        layered.from_document(given, path.stem) if isinstance(given.get("layers"), list) else shape.from_document(given, path.stem)
-    )
-    counted = source.counted if isinstance(source, shape.Network) else walk.walk(source, "layers", 1).parameters
-    if abs(counted - source.parameters) > NEAR * source.parameters:
-        said = f"its layers have {counted:,} parameters, and 'parameters' is {source.parameters:,.0f}"
-        raise InputError(f"'{path}': {said}; mend the one that is wrong")
-    return source
-
-
-def _is_config(path: Path) -> bool:
-    """One that is missing or no JSON counts as a configuration, too, if it is named so: reading it says what is wrong."""
-    if path.name == "config.json" or not path.exists():
-        return True
-    try:
-        if path.suffix != ".json" or path.stat().st_size > PEEKED_BYTES:
-            return False
-        return config.is_config(json.loads(path.read_bytes()))
-    except (OSError, ValueError, RecursionError):
-        return False
-
-
 def _no_json(path: Path) -> str:
     """Why a small JSON file that is no trace is no configuration either; "" for any other file."""
-    if path.suffix != ".json" or path.stat().st_size > PEEKED_BYTES:
+    if path.suffix != ".json" or path.stat().st_size > sources.PEEKED_BYTES:
         return ""
     try:
         json.loads(path.read_bytes())

@@ -12,7 +12,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.model import machines
 from hotlap.core.model.networks import memory
 from hotlap.core.model.networks import predict as networks
-from hotlap.core.model.networks.step import StepTimes, operations_of, setting_for, step
+from hotlap.core.model.networks.step import StepTimes, check_counts, operations_of, step
 from hotlap.core.work.networks import calls, shape
 from hotlap.core.work.networks.calls import Setting
 from hotlap.core.work.networks.replicas import held
@@ -168,8 +168,48 @@ def test_latent_attention_of_a_step_has_its_own_widths() -> None:
     ],
 )
 def test_what_cannot_be_is_said(name: str, given: dict[str, Any], message: str) -> None:
+    def estimated() -> None:
+        check_counts(given)
+        step(shape.load(name), Setting(**given), H200, microsecond)
+
     with pytest.raises(InputError, match=message):
-        step(shape.load(name), setting_for(**given), H200, microsecond)
+        estimated()
+
+
+def test_a_step_of_layers_is_the_sum_of_its_parts() -> None:
+    """Replicas exchange gradients beside the backward pass; what activations need is not known, so what fits so far is no answer."""
+    alone, spread = (networks.predict("jamba-v0.1", "h200-sxm", phase="train", batch=2, context=512, dp=dp) for dp in (1, 2))
+    for found in (alone, spread):
+        assert sum(part.total_s for part in found.parts) == pytest.approx(found.seconds)
+        assert found.tokens_s == pytest.approx(2 * 512 * found.gpus / found.seconds)
+        assert found.fits is False
+    assert [part.name for part in spread.parts if part.group == "communication"] == ["gradients between replicas, not hidden"]
+    assert not [part for part in alone.parts if part.group == "communication"]
+    assert spread.operations == 2 * alone.operations
+    assert spread.memory_total_bytes < alone.memory_total_bytes
+    pass_ = networks.predict("resnet-50", "h200-sxm", batch=4)
+    assert (pass_.phase, pass_.tokens_s, pass_.fits) == ("forward", None, None)
+    assert pass_.operations == pytest.approx(4 * 8.18e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("resnet-50", {"context": 64}, "resnet-50 has no context: leave --context out"),
+        ("resnet-50", {"phase": "decode"}, "resnet-50 has no phase 'decode'; valid: forward, train"),
+        ("resnet-50", {"tp": 2}, "resnet-50 is not cut over GPUs"),
+        ("resnet-50", {"batch": 0}, "--batch is a whole number from 1, not 0"),
+        ("jamba-v0.1", {"recompute": True}, "--recompute is of stacks of transformer layers"),
+        ("jamba-v0.1", {"dtype": "fp32"}, "experts are described in bf16 and fp16, not fp32"),
+        ("bert-base", {"context": 1024}, "bert-base takes a context of at most 512, not 1024"),
+        ("llama-3-8b", {"dtype": "fp16"}, "llama-3-8b is described in bf16, fp8, fp8_block, not fp16"),
+        ("llama-3-9b", {}, "there is no network 'llama-3-9b'; did you mean 'llama-3-8b'"),
+        ("gone.json", {}, "there is no file 'gone.json'"),
+    ],
+)
+def test_what_cannot_be_predicted_is_named(name: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        networks.predict(name, "h200-sxm", **given)
 
 
 def test_experts_and_matrices_share_gpus_evenly() -> None:

@@ -6,6 +6,7 @@ from hotlap.core.work.base import STORED
 from hotlap.core.work.networks.calls import ACTIVATION_BYTES, Setting, of_stage
 from hotlap.core.work.networks.replicas import held, parameters
 from hotlap.core.work.networks.shape import Network
+from hotlap.core.work.networks.steps import Choice
 
 RUNTIME_BYTES = 1.5e9  # driver context, libraries, communication buffers: assumed
 TRAINED_BYTES = 18.0  # a parameter in mixed precision with Adam: 2 weight, 4 gradient, 12 state; Korthikanti and others, arXiv 2205.05198
@@ -30,6 +31,14 @@ def needed(network: Network, setting: Setting) -> dict[str, float]:
         "activations": _live(network, setting),
         "runtime": RUNTIME_BYTES,
     }
+
+
+def of_parameters(parameters: int, choice: Choice) -> dict[str, float]:
+    """Of a network that is written layer by layer: what its parameters need, and the runtime."""
+    if choice.phase == "train":
+        each = TRAINED_BYTES - SHARDED_BYTES * (1 - 1 / choice.dp)
+        return {"weights, gradients, optimizer": parameters * each, "runtime": RUNTIME_BYTES}
+    return {"weights": parameters * STORED[choice.dtype], "runtime": RUNTIME_BYTES}
 
 
 def _cached(network: Network, setting: Setting) -> float:

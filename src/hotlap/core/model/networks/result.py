@@ -21,23 +21,23 @@ class StepPart(Record, frozen=True, kw_only=True):
 
 
 class StepEstimate(Record, frozen=True, kw_only=True):
-    """What to expect of one step of a network: a prefill, a decoded token of every sequence, a training step."""
+    """What to expect of one step of a network: a prefill, a decoded token of every sequence, a forward pass, a training step."""
 
     network: str
-    phase: Literal["prefill", "decode", "train"]
+    phase: Literal["prefill", "decode", "forward", "train"]
     machine: str
     setting: dict[str, Any]
     gpus: int
     seconds: float
     low_s: float  # interval: errors within a family of kernels add, those of different families are independent
     high_s: float
-    tokens_s: float  # of all GPUs together
+    tokens_s: float | None = None  # of all GPUs together; None where a sample is no sequence of tokens
     operations: float  # FLOP that the network's mathematics asks for, of all GPUs together
     share_of_peak: float | None = None
     energy_j: float | None = None  # of all GPUs together
     energy_per_token_j: float | None = None
     memory_bytes: dict[str, float] = {}  # on one GPU, by what it is for
     memory_total_bytes: float = 0.0
-    fits: bool | None = None  # None: the machine's memory is not known
+    fits: bool | None = None  # None: the machine's memory is not known, or not all that the step needs
     parts: list[StepPart] = []  # longest first
     notices: list[Notice] = []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from msgspec.structs import replace as changed
 
@@ -15,12 +15,34 @@ from hotlap.core.model.machines import Spec
 from hotlap.core.model.networks import memory
 from hotlap.core.model.networks.result import StepEstimate, StepPart
 from hotlap.core.record import Case, Notice
-from hotlap.core.work.networks import calls, transformer
+from hotlap.core.work.networks import calls, steps, transformer
 from hotlap.core.work.networks.backward import backward
 from hotlap.core.work.networks.calls import Call, Setting
+from hotlap.core.work.networks.layered import Layered
 from hotlap.core.work.networks.shape import Network
+from hotlap.core.work.networks.steps import Choice, Source
+from hotlap.core.work.networks.walk import walk
 
 HIDDEN_SHARE = 0.9  # of the backward pass that an exchange of gradients can hide under: all but the last layers'; assumed
+
+
+ONCE = ("communication", "optimizer")  # groups of what a step of training runs once, after its passes
+BACK_TO_BACK = Notice("back_to_back", "kernels back to back, as in recorded graphs: time on the host between them is not counted")
+ACTIVATIONS = Notice("activations_unknown", "memory for activations and caches is not known of a network that is written layer by layer")
+EstimatedPhase = Literal["prefill", "decode", "forward", "train"]
+
+
+class StepFacts(NamedTuple):
+    """What is known of a step beside its time. `all_memory`: whether `memory` is all that it needs."""
+
+    phase: EstimatedPhase
+    setting: dict[str, Any]
+    gpus: int
+    tokens: int | None
+    operations: float
+    memory: dict[str, float]
+    notices: list[Notice]
+    all_memory: bool = True
 
 
 class StepTimes(NamedTuple):
@@ -94,21 +116,48 @@ def _shown(once: Sequence[Priced], hidden_s: float) -> list[Priced]:
 
 
 def _step(network: Network, setting: Setting, spec: Spec, priced: Sequence[Priced]) -> StepEstimate:
+    phase: EstimatedPhase = setting.phase if network.causal or setting.phase == "train" else "forward"
+    needed = memory.needed(network, setting)
+    facts = StepFacts(
+        phase, asdict(setting), setting.gpus, tokens_of(setting), operations_of(network, setting), needed, _notices(network, setting)
+    )
+    return summed(network, facts, spec, priced)
+
+
+def layered_step(network: Layered, choice: Choice, spec: Spec, expect: Expect) -> StepEstimate:
+    """As `step`, of a network that is written layer by layer; it is cut over no GPUs, and what its activations need is not known."""
+    context = steps.context_of(network, choice) if network.has_context else 0
+    found = steps.step(network, choice)
+    once = [_priced(call, expect) for call in found if call.group in ONCE]
+    passes = [_priced(call, expect) for call in found if call.group not in ONCE]
+    back = _seconds([one for one in passes if one.part.group == "backward"])
+    tokens = choice.batch * choice.dp * (1 if choice.phase == "decode" else context)
+    section = "decode" if choice.phase == "decode" else "layers"
+    walked = walk(network, section, choice.batch, context, choice.dtype)
+    rounds = choice.dp * (3 if choice.phase == "train" else 1)
+    whole = walk(network, "layers", 1, dtype=choice.dtype).parameters
+    facts = StepFacts(
+        cast(EstimatedPhase, choice.phase), asdict(replace(choice, context=context)), choice.dp, tokens or None,
+        rounds * _operations(walked.calls), memory.of_parameters(whole, choice), [BACK_TO_BACK, ACTIVATIONS, *steps.remarks(network)],
+        all_memory=False,
+    )  # fmt: skip
+    return summed(network, facts, spec, [*passes, *_shown(once, HIDDEN_SHARE * back)])
+
+
+def summed(network: Source, facts: StepFacts, spec: Spec, priced: Sequence[Priced]) -> StepEstimate:
+    """The parts put together. Memory of which only a part is known says that a step does not fit, never that it does."""
     seconds = _seconds(priced)
     low, high = _interval(priced, seconds)
-    needed = memory.needed(network, setting)
-    total = sum(needed.values())
-    tokens = tokens_of(setting)
-    operations, energy = operations_of(network, setting), _energy(priced, seconds, setting)
-    peak = spec.rate("matrix.bf16", spec.clock_for_peak_hz)
+    total, most, tokens = sum(facts.memory.values()), spec.memory_bytes, facts.tokens
+    energy, peak = _energy(priced, seconds, facts.gpus), spec.rate("matrix.bf16", spec.clock_for_peak_hz)
     parts = [changed(one.part, share=one.part.total_s / seconds) for one in priced]
     return StepEstimate(
-        network=network.name, phase=setting.phase, machine=spec.slug, setting=asdict(setting), gpus=setting.gpus, seconds=seconds,
-        low_s=low, high_s=high, tokens_s=tokens / seconds, operations=operations, energy_j=energy,
-        share_of_peak=operations / (seconds * peak * setting.gpus) if peak else None,
-        energy_per_token_j=energy / tokens if energy else None, memory_bytes=needed, memory_total_bytes=total,
-        fits=None if spec.memory_bytes is None else total <= spec.memory_bytes,
-        parts=sorted(parts, key=lambda one: -one.total_s), notices=_notices(network, setting),
+        network=network.name, phase=facts.phase, machine=spec.slug, setting=facts.setting, gpus=facts.gpus, seconds=seconds,
+        low_s=low, high_s=high, tokens_s=tokens / seconds if tokens else None, operations=facts.operations, energy_j=energy,
+        share_of_peak=facts.operations / (seconds * peak * facts.gpus) if peak else None,
+        energy_per_token_j=energy / tokens if energy and tokens else None, memory_bytes=facts.memory, memory_total_bytes=total,
+        fits=None if most is None or (total <= most and not facts.all_memory) else total <= most,
+        parts=sorted(parts, key=lambda one: -one.total_s), notices=facts.notices,
     )  # fmt: skip
 
 
@@ -120,11 +169,15 @@ def tokens_of(setting: Setting) -> int:
 def operations_of(network: Network, setting: Setting) -> float:
     """FLOP of the mathematics: each kernel's, all GPUs, training three times the forward pass; nothing for recomputing."""
     alone = replace(setting, tp=1, pp=1, dp=1, ep=1, recompute=False, micro_batch=setting.batch if setting.phase == "train" else 1)
-    forward = 0.0
-    for call in calls.stage(network, alone):
+    return _operations(calls.stage(network, alone)) * setting.dp * (3 if setting.phase == "train" else 1)
+
+
+def _operations(found: Sequence[Call]) -> float:
+    total = 0.0
+    for call in found:
         kind = work.find(call.workload)
-        forward += call.times * kind.work(kind.parse(call.params)).total_operations
-    return forward * setting.dp * (3 if setting.phase == "train" else 1)
+        total += call.times * kind.work(kind.parse(call.params)).total_operations
+    return total
 
 
 def _interval(parts: Sequence[Priced], seconds: float) -> tuple[float, float]:
@@ -139,15 +192,15 @@ def _interval(parts: Sequence[Priced], seconds: float) -> tuple[float, float]:
     return max(seconds - math.hypot(*below.values()), 0.0), seconds + math.hypot(*above.values())
 
 
-def _energy(parts: Sequence[Priced], seconds: float, setting: Setting) -> float | None:
+def _energy(parts: Sequence[Priced], seconds: float, gpus: int) -> float | None:
     """Mean power of the kernels over the whole step; None where no kernel's power is known."""
     known = [(part.total_s, one.power_w) for part, one in parts if one is not None and not math.isnan(one.power_w)]
     weight = sum(time for time, _ in known)
-    return sum(time * power for time, power in known) / weight * seconds * setting.gpus if weight else None
+    return sum(time * power for time, power in known) / weight * seconds * gpus if weight else None
 
 
 def _notices(network: Network, setting: Setting) -> list[Notice]:
-    notices = [Notice("back_to_back", "kernels back to back, as in recorded graphs: time on the host between them is not counted")]
+    notices = [BACK_TO_BACK]
     if setting.tp > calls.GPUS_A_NODE:
         notices.append(Notice("several_nodes", f"tensor parallel over {calls.nodes(setting.tp)} nodes of {calls.GPUS_A_NODE}"))
     if network.experts and setting.phase == "train":
@@ -156,12 +209,11 @@ def _notices(network: Network, setting: Setting) -> list[Notice]:
         notices.append(Notice("absorbed_projections", "decode works on the latent, up-projections absorbed into queries and output"))
     if setting.phase != "train" and (taken_as := network.taken_as(setting.dtype)):
         notices.append(Notice("taken_as", taken_as))
-    return notices
+    return [*notices, *steps.remarks(network)]
 
 
-def setting_for(**given: Any) -> Setting:
-    """Settings from numbers given by a user. Raises InputError for what is below 1."""
+def check_counts(given: Mapping[str, Any]) -> None:
+    """Raises InputError for a number that is below 1."""
     for name, value in given.items():
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise InputError(f"--{name.replace('_', '-')} is a whole number from 1, not {value}")
-    return Setting(**given)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.record import Notice
-from hotlap.core.units import percent
-from hotlap.core.work.networks import layered, walk
+from hotlap.core.work.networks import layered
 from hotlap.core.work.networks.layered import Layered
 from hotlap.core.work.networks.model_types import DEFAULTS, KINDS, Config, ConfigReader
 from hotlap.core.work.networks.shape import Network
@@ -108,8 +106,7 @@ def _of_kind(model_type: str, config: Config, where: str, name: str) -> Network 
         base = layered.load(kind.base)
         assert base is not None
         longest = values.pop("longest", base.longest)
-        sized = base.resized(name, about, longest, **values)
-        return replace(sized, remarks=(_without(sized, kind.without, values),) if kind.without else ())
+        return base.resized(name, about, longest, **values)
     return _transformer(values, reader, name, about)
 
 
@@ -118,13 +115,6 @@ def _language_part(config: Config, where: str) -> Config:
     text = config["text_config"]
     shared = {key: config[key] for key in ("quantization_config",) if key in config}
     return {**DEFAULTS.get(_type(text, where), {}), **shared, **text}
-
-
-def _without(network: Layered, part: tuple[str, Callable[[Config], int]], values: Config) -> Notice:
-    """What of a network has no workload."""
-    name, parameters = part
-    share = parameters(values) / walk.walk(network, "layers", 1).parameters
-    return Notice("no_workload", f"no workload yet: the {name} of {network.name}, which holds {percent(share)} of its parameters")
 
 
 def _stored(config: Config) -> str:

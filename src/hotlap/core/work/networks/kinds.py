@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.work.layers import GATES, POOLS
+from hotlap.core.work.networks.calls import Call
 from hotlap.core.work.networks.flow import Flow, FlowOptions, Map
+from hotlap.core.work.networks.transformer import experts
+
+EXPERT_DTYPES = ("bf16", "fp16")
 
 
 def _set(flow: Flow, asked: FlowOptions) -> None:
@@ -201,6 +206,22 @@ def _rnn(flow: Flow, asked: FlowOptions) -> None:
     flow.learn(gates * hidden * (at.channels + hidden + 2))
 
 
+def _experts(flow: Flow, asked: FlowOptions) -> None:
+    """`experts`: a router and so many experts with an inner width of `inner`, of which each token goes through `topk`."""
+    count, topk, inner, gated = asked.number("experts"), asked.number("topk"), asked.number("inner"), asked.flag("gated", True)
+    tokens, hidden = flow.batch * flow.at.places, flow.at.channels
+    if flow.dtype not in EXPERT_DTYPES:
+        raise InputError(f"{asked.where}: experts are described in {' and '.join(EXPERT_DTYPES)}, not {flow.dtype}")
+    if topk > count:
+        raise InputError(f"{asked.where}: a token cannot choose {topk} of {count} experts")
+    router = {"m": tokens, "n": count, "k": hidden, "dtype": flow.dtype, "layout": "nt"}
+    params = {"tokens": tokens, "hidden": hidden, "inter": inner, "topk": topk, "experts": count}
+    fused = Call("experts", "experts", "moe", {**params, "tp": 1, "ep": 1, "dtype": flow.dtype, "gated": gated})
+    for call in (Call("router", "experts", "gemm", router), *experts(fused, flow.train)):
+        flow.calls.append(replace(call, name=" ".join(filter(None, (asked.label, call.name))), leaf=not flow.at.learnt))
+    flow.learn(count * hidden * (1 + (3 if gated else 2) * inner))
+
+
 def _weights(flow: Flow, asked: FlowOptions) -> None:
     """`weights`: parameters that no kernel of their own reads, as positions that are added."""
     flow.learn(asked.number("weights"))
@@ -209,5 +230,5 @@ def _weights(flow: Flow, asked: FlowOptions) -> None:
 KINDS: Mapping[str, Callable[[Flow, FlowOptions], None]] = {
     "set": _set, "save": _save, "back": _back, "add": _add, "concat": _concat, "conv": _conv, "linear": _linear, "product": _product,
     "norm": _norm, "act": _act, "attention": _attention, "embedding": _embedding, "pool": _pool, "softmax": _softmax, "loss": _loss,
-    "rnn": _rnn, "weights": _weights,
+    "rnn": _rnn, "experts": _experts, "weights": _weights,
 }  # fmt: skip

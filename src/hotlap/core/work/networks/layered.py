@@ -36,7 +36,8 @@ class Layered:
     block: Mapping[str, Sequence[Layer]] = field(default_factory=dict)
     optimizer: str = "adamw"
     longest: int = 0  # context that it can take; 0: any
-    remarks: tuple[Notice, ...] = ()  # what of it has no workload, and how its configuration was read
+    no_workload: Mapping[str, Any] = field(default_factory=dict)  # part that no kernel stands for → its parameters, as a width is written
+    remarks: tuple[Notice, ...] = ()  # how its configuration was read, and what of it is left out
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -84,7 +85,7 @@ def read(text: str, name: str) -> Layered:
 
 def from_document(given: Mapping[str, Any], name: str) -> Layered:
     """As `read`, from the file's keys."""
-    known = {one.name for one in fields(Layered)} - {"name"}
+    known = {one.name for one in fields(Layered)} - {"name", "remarks"}
     for key in given:
         if key not in known:
             raise InputError(f"{name}.toml: no key '{key}'; {nearest(key, known)}")
@@ -98,13 +99,12 @@ def from_document(given: Mapping[str, Any], name: str) -> Layered:
         if not isinstance(section, list) or not all(isinstance(layer, dict) and layer for layer in section):
             raise InputError(f"{name}.toml: layers and blocks are lists of tables, as in layers = [{{ set = 3 }}, {{ linear = 8 }}]")
     lists: dict[str, Any] = {key: tuple(given[key]) for key in ("layers", "decode", "aliases", "uncounted") if key in given}
-    lists |= {"remarks": tuple(Notice("no_workload", remark) for remark in given.get("remarks", []))}
     whole: dict[str, Any] = {**given, **lists, "name": name}
     return Layered(**whole)
 
 
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("about", "source", "domain", "macs_source", "optimizer"), str), **dict.fromkeys(("parameters", "macs"), (int, float)),
-    **dict.fromkeys(("layers", "decode", "aliases", "uncounted", "remarks"), list), **dict.fromkeys(("inputs", "widths", "block"), dict),
-    "longest": int,
+    **dict.fromkeys(("layers", "decode", "aliases", "uncounted"), list), "longest": int,
+    **dict.fromkeys(("inputs", "widths", "block", "no_workload"), dict),
 }  # fmt: skip

@@ -20,7 +20,6 @@ class NetworkKind:
     always: Mapping[str, Any] = field(default_factory=dict)
     more: Callable[[ConfigReader], dict[str, Any]] = lambda _: {}  # fields that several keys make
     base: str = ""  # the layered network that it is, with other widths
-    without: tuple[str, Callable[[Mapping[str, Any]], int]] | None = None  # a part that has no workload, and its parameters by our fields
 
 
 @dataclass(frozen=True)
@@ -146,13 +145,37 @@ def _granite_moe(r: ConfigReader) -> dict[str, Any]:
 
 
 def _mamba(r: ConfigReader) -> dict[str, Any]:
-    hidden = r.whole("hidden_size")
-    rank = r.config.get("time_step_rank", "auto")
     return {
-        "rank": -(-hidden // 16) if rank in ("auto", None) else r.whole("time_step_rank"), "inner": r.whole("expand", 2) * hidden,
+        "rank": _time_step_rank(r, "time_step_rank"), "inner": r.whole("expand", 2) * r.whole("hidden_size"),
         "inner_bias": int(r.flag("use_bias", False)), "tied": int(r.flag("tie_word_embeddings", True)),
         "filter_bias": int(r.flag("use_conv_bias", True)),
     }  # fmt: skip
+
+
+def _time_step_rank(r: ConfigReader, key: str) -> int:
+    return -(-r.whole("hidden_size") // 16) if r.config.get(key, "auto") in ("auto", None) else r.whole(key)
+
+
+def _jamba(r: ConfigReader) -> dict[str, Any]:
+    """Which layers have attention and which have experts: by a period and an offset each."""
+    hidden, heads = r.whole("hidden_size"), r.whole("num_attention_heads")
+    if hidden % heads:
+        raise InputError(f"{r.where}: a hidden size of {hidden} cannot be cut into {heads} heads")
+    experts = _every(r, "expert_layer", 2, 1) if r.whole("num_experts") > 1 else 0
+    return {
+        "attention_layers": _every(r, "attn_layer", 8, 4), "expert_layers": experts, "head_dim": hidden // heads,
+        "rank": _time_step_rank(r, "mamba_dt_rank"), "inner": r.whole("mamba_expand", 2) * hidden,
+        "inner_bias": int(r.flag("mamba_proj_bias", False)), "filter_bias": int(r.flag("mamba_conv_bias", True)),
+        "tied": int(r.flag("tie_word_embeddings", False)),
+    }  # fmt: skip
+
+
+def _every(r: ConfigReader, key: str, period: int, offset: int) -> int:
+    """Layers whose number, divided by `KEY_period`, leaves `KEY_offset`."""
+    period, offset = r.whole(f"{key}_period", period), r.whole(f"{key}_offset", offset, low=0)
+    if offset >= period:
+        raise InputError(f"{r.where}: '{key}_offset' is {offset}, and must be below '{key}_period', which is {period}")
+    return len(range(offset, r.whole("num_hidden_layers"), period))
 
 
 def _unet(r: ConfigReader) -> dict[str, Any]:
@@ -271,7 +294,11 @@ KINDS: Mapping[str, NetworkKind] = {
     "mamba": NetworkKind(
         {"layers": "num_hidden_layers", "hidden": "hidden_size", "state": "state_size", "vocabulary": "vocab_size"},
         {"filter": "conv_kernel"}, more=_mamba, base="mamba-130m",
-        without=("selective scan", lambda v: v["layers"] * v["inner"] * (v["state"] + 1)),
+    ),
+    "jamba": NetworkKind(
+        {**_USUAL, "experts": "num_experts", "topk": "num_experts_per_tok"},
+        {"kv_heads": "num_key_value_heads", "state": "mamba_d_state", "filter": "mamba_d_conv", "longest": "max_position_embeddings"},
+        more=_jamba, base="jamba-v0.1",
     ),
     "unet2dconditionmodel": NetworkKind(
         {"latent": "sample_size", "said": "cross_attention_dim"}, {"added": "projection_class_embeddings_input_dim"},

@@ -138,7 +138,7 @@ def _read(slug: str) -> Network:
 
 def from_document(given: Mapping[str, Any], name: str) -> Network:
     """A network from the keys of its file. Raises InputError for one that is unknown, missing or of the wrong kind."""
-    known = {field.name: field for field in fields(Network) if field.name != "name"}
+    known = {field.name: field for field in fields(Network) if field.name not in ("name", "remarks")}
     for key, value in given.items():
         if key not in known:
             raise InputError(f"{name}.toml: no key '{key}'; {nearest(key, known)}")

@@ -6,18 +6,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotlap.core.errors import InputError, nearest
+from hotlap.core.record import Notice
+from hotlap.core.units import percent
 from hotlap.core.work.networks import calls, layered, replicas, shape, transformer
 from hotlap.core.work.networks.backward import backward
 from hotlap.core.work.networks.calls import Call, Setting
 from hotlap.core.work.networks.layered import Layered
 from hotlap.core.work.networks.replicas import Shard
 from hotlap.core.work.networks.shape import Network
-from hotlap.core.work.networks.walk import walk
+from hotlap.core.work.networks.walk import walk, without_workload
 
 PHASES = ("prefill", "decode", "forward", "train")
 USUAL_CONTEXT = 2048
 
 Source = Network | Layered
+DTYPES = (*calls.DTYPES, "fp16", "fp32")  # of any network
+LAYERED_DTYPES = ("bf16", "fp16", "fp32")
 _COUNTS = ("batch", "context", "tp", "pp", "dp", "ep", "micro_batch")  # of a Choice
 
 
@@ -56,6 +60,15 @@ def phases(network: Source) -> tuple[str, ...]:
     return ("prefill", "decode", "train") if network.causal else ("forward", "train")
 
 
+def remarks(network: Source) -> tuple[Notice, ...]:
+    """How its configuration was read, what of it is left out, and what has no workload."""
+    if isinstance(network, Network) or not network.no_workload:
+        return network.remarks
+    shares = without_workload(network).items()
+    missing = (f"the {part} of {network.name}, which holds {percent(share)} of its parameters" for part, share in shares)
+    return (*network.remarks, *(Notice("no_workload", f"no workload yet: {text}; its time is not counted") for text in missing))
+
+
 def label(network: Source, choice: Choice) -> str:
     """A step in words: llama-3-8b decode batch=8 context=1024 tp=1; what is 1 or usual is left out, but batch, context and tp."""
     words = [network.name, choice.phase, f"batch={choice.batch}"]
@@ -89,8 +102,7 @@ def step(network: Source, choice: Choice) -> list[Call]:
     """What one GPU runs in one step. Raises InputError for what cannot be, as widths that cannot be cut."""
     if choice.phase not in phases(network):
         raise InputError(f"has no phase {choice.phase}", f"valid: {', '.join(phases(network))}", f"{network.name} ")
-    if network.longest and context_of(network, choice) > network.longest:
-        raise InputError(f"takes a context of at most {network.longest}, not {choice.context}", about=f"{network.name} ")
+    check_context(network, context_of(network, choice))
     return _layers(network, choice) if isinstance(network, Layered) else _transformer(network, choice)
 
 
@@ -100,7 +112,7 @@ def step(network: Source, choice: Choice) -> list[Call]:
 def _layers(network: Layered, choice: Choice) -> list[Call]:
     if max(choice.tp, choice.pp, choice.ep) > 1:
         raise InputError("is not cut over GPUs: tp, pp and ep are 1", "dp makes replicas", f"{network.name} ")
-    if choice.dtype not in ("bf16", "fp16", "fp32"):
+    if choice.dtype not in LAYERED_DTYPES:
         raise InputError(f"is described in bf16, fp16 or fp32, not {choice.dtype}", about=f"{network.name} ")
     train = choice.phase == "train"
     section = "decode" if choice.phase == "decode" else "layers"
@@ -123,14 +135,25 @@ def _typed(call: Call, dtype: str) -> Call:
 
 
 def _transformer(network: Network, choice: Choice) -> list[Call]:
-    valid = calls.DTYPES if network.experts else calls.PRODUCT_DTYPES
-    if choice.dtype not in valid:
-        raise InputError(f"is described in {', '.join(valid)}, not {choice.dtype}", about=f"{network.name} ")
+    check_dtype(network, choice.dtype)
     setting = _setting(network, choice)
     found = transformer.forward(network, setting)
     once = transformer.after(network, setting, found) if setting.phase == "train" else []
     passes = [*found, *backward(found)] if setting.phase == "train" else found
     return [*(replace(call, times=call.times * setting.micro_batches) for call in passes), *once]
+
+
+def check_context(network: Source, context: int) -> None:
+    """Raises InputError for more tokens than a network can take."""
+    if network.longest and context > network.longest:
+        raise InputError(f"takes a context of at most {network.longest}, not {context}", about=f"{network.name} ")
+
+
+def check_dtype(network: Network, dtype: str) -> None:
+    """Raises InputError for a type that a transformer is not described in."""
+    valid = calls.DTYPES if network.experts else calls.PRODUCT_DTYPES
+    if dtype not in valid:
+        raise InputError(f"is described in {', '.join(valid)}, not {dtype}", about=f"{network.name} ")
 
 
 def asked(network: Source, choice: Choice) -> tuple[Network, Setting] | None:

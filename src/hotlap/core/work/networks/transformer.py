@@ -36,8 +36,7 @@ def _really(network: Network, setting: Setting, call: Call) -> Iterator[Call]:
     elif traits(call.workload).model == "product" and p["batch"] == 1:
         yield from _linear(network, call)
     elif traits(call.workload).model == "experts":
-        yield Call("choice of experts", "experts", "routing", {name: p[name] for name in ("tokens", "experts", "topk")}, call.times)
-        yield from _experts(call) if setting.phase == "train" else [call]
+        yield from experts(call, setting.phase == "train")
     elif traits(call.workload).traffic == "rows" and p["op"] == "softmax" and call.group == "head":
         rows = {"rows": p["rows"], "columns": p["columns"]}
         if setting.phase == "train":
@@ -89,7 +88,14 @@ def _quantised_weights(before: Sequence[Call]) -> Iterator[Call]:
             yield replace(call, name=f"{call.name}, weights in 8 bits", group="optimizer", workload="rowwise", params=rows)
 
 
-def _experts(call: Call) -> Iterator[Call]:
+def experts(call: Call, train: bool) -> Iterator[Call]:
+    """The choice of experts, then the experts: fused in serving, as kernels of their own while training."""
+    chosen = {name: call.params[name] for name in ("tokens", "experts", "topk")}
+    yield Call("choice of experts", "experts", "routing", chosen, call.times)
+    yield from _trained_experts(call) if train else [call]
+
+
+def _trained_experts(call: Call) -> Iterator[Call]:
     """Trained experts one kernel after the other: tokens put in the experts' order, grouped products, and back."""
     p = call.params
     here, inter, hidden = max(p["tokens"] * p["topk"] // p["ep"], 1), max(p["inter"] // p["tp"], 1), p["hidden"]

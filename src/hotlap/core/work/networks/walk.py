@@ -31,14 +31,27 @@ class Walked(NamedTuple):
 def walk(network: Layered, section: str, batch: int, context: int = 0, dtype: str = "bf16", train: bool = False) -> Walked:
     """`section`: layers or decode. Raises InputError: which layer, and what is wrong with it."""
     flow = Flow(batch, dtype, train)
+    names = _names(network, batch, context)
+    _Walker(network, flow).run(network.decode if section == "decode" else network.layers, names, network.name, "", 0)
+    return Walked(_merged(flow.calls), flow.parameters, flow.looked_up)
+
+
+def _names(network: Layered, batch: int, context: int = 0) -> dict[str, float]:
+    """Inputs and widths as numbers."""
     names = {**network.inputs, **({"context": context} if context and network.has_context else {}), "batch": batch}
     for name, written in (*network.inputs.items(), *network.widths.items()):
         if name in RESERVED:
             raise InputError(f"{network.name}: '{name}' is a name that layers set; call the width something else")
         if name not in names or isinstance(names[name], str):
             names[name] = arithmetic.value(written, names, f"{network.name}: {name}")
-    _Walker(network, flow).run(network.decode if section == "decode" else network.layers, names, network.name, "", 0)
-    return Walked(_merged(flow.calls), flow.parameters, flow.looked_up)
+    return names
+
+
+def without_workload(network: Layered) -> dict[str, float]:
+    """Parts that no kernel stands for, each with its share of the parameters."""
+    names, whole = _names(network, 1), walk(network, "layers", 1).parameters
+    written = network.no_workload.items()
+    return {part: arithmetic.value(parameters, names, f"{network.name}: {part}") / whole for part, parameters in written}
 
 
 def _merged(calls: Sequence[Call]) -> list[Call]:
