@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cuda_stand_in import build
 from hotlap.core import work
 from hotlap.core.errors import HotlapError, NotSupported
 from hotlap.core.measure import targets
@@ -49,13 +50,14 @@ KERNEL void arithmetic(GLOBAL T *RESTRICT out, GLOBAL const T *RESTRICT in, cons
 
 
 def _found() -> list[Any]:
-    devices, missing = targets.survey()
+    with build.if_possible():
+        devices, missing = targets.survey()
     params = [pytest.param((targets.TargetSpec(d.target), d), id=d.selector) for d in devices if d.target != "host"]
     params += [pytest.param(None, id="host", marks=pytest.mark.skip(reason="it has no memory and no kernels; test_targets_host.py"))]
     if any(d.target == "torch" and d.kind != "cpu" for d in devices):
         spec = targets.TargetSpec("torch", "cpu")
         params += [pytest.param((spec, d), id="torch:cpu") for d in targets.find(spec)]
-    params += [pytest.param(None, id=name, marks=pytest.mark.skip(reason=str(why))) for name, why in missing.items()]
+    params += [pytest.param(None, id=name, marks=pytest.mark.skip(reason=f"{why} {build.missing() if name == 'cuda' else ''}".strip())) for name, why in missing.items()]
     params += [pytest.param(name, id=f"torch:cuda stand-in {name}") for name in ("CUDA", "ROCm")]
     return [*params, pytest.param((targets.TargetSpec("simulated", "h200-sxm"), None), id="simulated:h200-sxm")]
 
@@ -69,6 +71,8 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
 
             stand_in.enter_context(torch_stand_in.standing_in(torch_stand_in.LOOKS[request.param]))
         spec, device = (targets.TargetSpec("torch", "cuda"), None) if isinstance(request.param, str) else request.param
+        if spec.name == "cuda":
+            stand_in.enter_context(build.if_possible())
         yield targets.open_device(spec, device or targets.find(spec)[0])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cuda_stand_in import build, lighter
 from hotlap.core import work
 from hotlap.core.errors import HotlapError, NotSupported
 from hotlap.core.measure import targets, workloads
@@ -66,6 +67,11 @@ def _target(name: str) -> Any:
 def target(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Where PyTorch sees no GPU, the stand-in for one."""
     name, _, looks = request.param.partition(" as ")
+    if name == "cuda" and not build.missing():
+        with build.on(units=1), pytest.MonkeyPatch.context() as patch:
+            lighter.use(patch)
+            yield _target(name)
+        return
     opened = _target(name)
     if name != "torch:cuda" or (not looks and not isinstance(opened, str)):
         if isinstance(opened, str):
