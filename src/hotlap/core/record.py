@@ -131,7 +131,8 @@ class Samples(Record, frozen=True, kw_only=True):
     values: list[float] = []  # per call, overhead subtracted, in order of time
     unit: str = "s"  # of `values` and `replaced`; "": that of the case, in runs of 0.1
     calls: int = 1  # calls in one sample (the batch)
-    method: str = ""  # how it was timed: event-batch, wall-batch, graph-batch, wall-single, program, simulator
+    method: str = ""  # how it was timed: event-batch, wall-batch, event-graph, event-queued-single, program, simulator
+    eager_s: float | None = None  # of a call enqueued by itself, where the host's part rules and `values` are of a recorded graph
     overhead_s: float = 0.0  # per sample, already subtracted
     resolution_s: float = 0.0  # of the timer
     wall_ratio: float | None = None  # device timer ÷ wall clock over the same batches; None where only one was read
@@ -154,6 +155,18 @@ class Samples(Record, frozen=True, kw_only=True):
     notices: list[Notice] = []
     seed: int = 0  # of this case's input
     bookkeeping_s: float | None = None  # median time between two samples, outside the timed region
+
+
+def timing_of(method: str) -> str:
+    """What of a method changes the meaning of a time: graph (calls of a recorded graph), queued (behind other work, so that the host is
+    not in it), queued-graph; "" for calls that the host enqueues one by one to an idle device, and for the wall clock."""
+    return "-".join(part for part in method.split("-") if part in ("queued", "graph")) if method.startswith("event-") else ""
+
+
+TIMINGS = {
+    "": "calls enqueued one by one", "graph": "a recorded graph of calls", "queued": "a call enqueued behind the flush of the caches",
+    "queued-graph": "a recorded call enqueued behind the flush of the caches",
+}
 
 
 class RunRecord(Record, frozen=True, kw_only=True):
@@ -213,6 +226,7 @@ class Result(Record, frozen=True, kw_only=True):
     left_out: list[int] = []  # rounds that are not in `values`: disturbed, failed, or timers that disagreed
     bound_by_clock: bool = False  # its time is a number of clock cycles: `cycles` means something
     cycles: list[float] = []  # clock cycles per call, median of each round; [] unless every round knows its clock
+    timing: str = ""  # how its calls came to the device, as `timing_of` says; what differs in it is not compared
 
     @property
     def used(self) -> list[Samples]:
@@ -446,6 +460,7 @@ class Reference(Record, frozen=True, kw_only=True):
     metric: str = ""
     unit: str = ""
     better: Literal["higher", "lower"] = "higher"
+    timing: str = ""  # as in Result; absent in baselines of 0.2 and before, which knew one way for a case
     runs: dict[str, list[float]] = {}  # RunRecord.id → value of each round
 
     @property

@@ -88,7 +88,7 @@ def test_a_batch_of_no_time_grows_sixteenfold() -> None:
 
     target.time = counting  # type: ignore[method-assign]
     budget = loop.CaseBudget(seconds=1.0, watch=target.watch, clock=target.clock_hz)
-    assert loop._batch(target, target.prepare(CASE), budget) == 16
+    assert loop._batch(target, target.prepare(CASE), budget)[0] == 16
     assert tried == [1, 1, 16]
 
 

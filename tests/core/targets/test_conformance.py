@@ -19,7 +19,7 @@ from hotlap.core.record import Case, Device
 WHERES: tuple[Where, ...] = ("device", "pinned", "pageable")
 C_TYPES = {"fp64": "double", "fp32": "float", "fp16": "half", "bf16": "bf16", "int32": "int", "int8": "uchar"}
 NUMPY = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "int32": np.int32, "int8": np.uint8}
-FEATURES = {*C_TYPES, "tf32", "fp8", "graph", "events", "pinned", "peer", "two_queues"}
+FEATURES = {*C_TYPES, "tf32", "fp8", "graph", "events", "ahead", "pinned", "peer", "two_queues"}
 GROUP = 64
 
 KERNELS = """

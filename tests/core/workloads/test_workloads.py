@@ -153,7 +153,7 @@ def test_a_kernel_that_does_nothing_is_caught(name: str, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(type(opened), "kernel", lazy)
     if name == "fma":  # its trials need a time: give them one
-        monkeypatch.setattr("hotlap.core.measure.workloads.arithmetic._Chains.rate", lambda self: 1.0)
+        monkeypatch.setattr("hotlap.core.measure.workloads.arithmetic._Chains.timed_s", lambda self, loops: 1.0)
     given = {"stream": {"size": "1 MiB"}, "gather": {"size": "1 MiB"}, "chase": {"size": "64 KiB", "hops": 1001}}.get(name, {})
     prepared = workloads.prepare(opened, _case(name, given), seed=5)
     prepared.enqueue(1)

@@ -238,6 +238,9 @@ def _weighed(a: ComparedSide | None, b: ComparedSide | None, min_effect: float, 
     if len(meanings) > 1:
         said = " and ".join(sorted(f"{metric} in {unit}, {better} is better" for metric, unit, better in meanings))
         return _Weighed(_unlike(a, b, f"one case with different meanings: {said}"))
+    one_way, other_way = ("+".join(sorted({r.timing for r in side.results if r.values})) for side in (a, b))
+    if one_way != other_way:
+        return _Weighed(_unlike(a, b, environment.method_changed(one_way, other_way, "in A", "in B")))
     case, unit = _named(a, b)
     devices = matching.common(a.units, b.units)
     a, b = (side.only(devices) if devices else side for side in (a, b))

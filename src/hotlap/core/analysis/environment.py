@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from hotlap.core import units
-from hotlap.core.record import Device, Difference, RunRecord
+from hotlap.core.record import TIMINGS, Device, Difference, RunRecord
 
 ANY: tuple[str, ...] = ()
 MEMORY = ("bandwidth", "latency")
@@ -144,3 +144,9 @@ def _written(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return " ".join(map(str, value))
     return str(value)
+
+
+def method_changed(before: str, after: str, where: str, there: str) -> str:
+    """That two numbers of a case were timed in ways that mean different things: `Result.timing` of each, and where it is so."""
+    ways = (" and ".join(TIMINGS.get(one, one) for one in timing.split("+")) for timing in (before, after))
+    return "method changed: the time is of {} {where}, of {} {there}".format(*ways, where=where, there=there)

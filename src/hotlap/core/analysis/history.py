@@ -114,6 +114,8 @@ def _boundaries(line: _Line) -> dict[int, str]:
             cuts[place] = f"another device: {before.serial or before.key} → {after.serial or after.key}"
         elif line.runs[place - 1].schema != line.runs[place].schema:
             cuts[place] = f"another schema: {line.runs[place - 1].schema} → {line.runs[place].schema}"
+        elif result.timing != two.timing:
+            cuts[place] = environment.method_changed(result.timing, two.timing, "before", "from here on")
         elif (result.metric, result.unit, result.better) != (two.metric, two.unit, two.better):
             cuts[place] = f"another meaning: {result.metric} in {result.unit} → {two.metric} in {two.unit}"
     return cuts

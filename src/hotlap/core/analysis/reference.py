@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from hotlap.core import work
 from hotlap.core.analysis import drift
 from hotlap.core.analysis.compare import MIN_EFFECT
+from hotlap.core.analysis.environment import method_changed
 from hotlap.core.analysis.matching import FEWEST_RUNS
 from hotlap.core.analysis.standards import unmeasured
 from hotlap.core.errors import InputError
@@ -110,6 +111,10 @@ class AgainstBaseline:
 
     def _held(self, row: Row) -> ReferenceRatio | Verdict:
         references, whose = self._references(row)
+        if references and not any(one.timing == row.result.timing for one in references):
+            changed = method_changed(references[0].timing, row.result.timing, "in the baseline", "now")
+            return Verdict(state="inconclusive", reason=f"{changed}; save the baseline anew from new runs", against=self.name)
+        references = [one for one in references if one.timing == row.result.timing]
         runs = [values for one in references for values in one.runs.values()]
         if not runs:
             return Verdict(state="inconclusive", reason=f"the baseline {self.baseline.name} does not know it", against=self.name)

@@ -128,7 +128,7 @@ def _asked(share: float) -> str:
 
 NOTICES = (
     "drift", "bimodal", "not_steady", "few_samples", "timer_coarse", "throttled", "low_clock", "clock_varied", "one_process",
-    "shared_device", "steal", "not_deterministic", "leak", "whole_card", "far_host", "first_cache", "emulated",
+    "shared_device", "steal", "not_deterministic", "leak", "host_bound", "whole_card", "far_host", "first_cache", "emulated",
 )
 KEYS = ("why", "where", "at_least", "at_most", "share_at_least", "half_width_at_most", "no_notices")
 FORMER = {"no_flags": "no_notices"}  # keys of 0.1

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from hotlap.core.analysis.environment import method_changed
 from hotlap.core.record import Comparison, Result, Stop, StopKind, Summary, Turns
 from hotlap.core.stats import sequential
 from hotlap.core.stats.ratio import beyond
@@ -23,6 +24,8 @@ def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, min
     min_effect = turns.min_effect if min_effect is None else min_effect
     base = _base(a, b, min_effect)
     asked = SequentialOptions(turns.difference, turns.min_effect, turns.most, turns.level)
+    if x and y and a.timing != b.timing:
+        return replace(base, answer="not comparable", reason=method_changed(a.timing, b.timing, "in A", "in B"))
     plan, decision = sequential.trial(x, y, asked, ended=stop is not None)
     if decision is None or plan is None:
         return replace(base, reason=_failure(a, b) or _undecided(x, y, stop))

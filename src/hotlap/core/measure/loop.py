@@ -17,9 +17,11 @@ import msgspec
 import numpy as np
 
 from hotlap.core.errors import HotlapError, MachineError, NotSupported
-from hotlap.core.measure import validity, workloads
+from hotlap.core.measure import host_bound, validity, workloads
 from hotlap.core.measure.foreign import ForeignWatch, Nothing
+from hotlap.core.measure.protocol import CaseChoice
 from hotlap.core.measure.targets.base import Seen, Target, Timing
+from hotlap.core.measure.targets.sticky import ended, sticky
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.record import Case, Check, Notice, Samples
 from hotlap.core.stats import series, summary
@@ -48,6 +50,7 @@ class CaseBudget:
     clock: Callable[[], float | None] = lambda: None  # of the device or the cores that carry the load, Hz, where it can be measured
     sampling: Callable[[float, float], None] | None = None  # called when sampling begins (zeros) and ends: seconds timed, seconds between
     watch: ForeignWatch = field(default_factory=Nothing)  # what else runs
+    choice: CaseChoice = field(default_factory=CaseChoice)  # what the run's first round chose for the case
 
 
 class Overhead(NamedTuple):
@@ -63,6 +66,7 @@ class RawTimings:
     """Raw timings in order, and what happened during and between them."""
 
     device_s: list[float | None] = field(default_factory=list)
+    whole_s: list[float | None] = field(default_factory=list)  # by the device's timer, over what the wall clock covers
     wall_s: list[float] = field(default_factory=list)
     gaps_s: list[float] = field(default_factory=list)
     clocks_hz: list[float] = field(default_factory=list)
@@ -87,7 +91,7 @@ def measure(target: Target, case: Case, budget: CaseBudget, overhead: Overhead |
     """The samples of one case in one round. Never raises for what the case itself cannot do: its status says so."""
     blank = Samples(case=case.id, device=target.device.key, round=budget.round, seed=budget.seed)
     try:
-        prepared = workloads.prepare(target, case, budget.seed)
+        prepared = workloads.prepare(target, case, budget.seed, budget.choice.variant)
         return time_prepared(target, prepared, budget, blank, overhead or timing_overhead(target))
     except NotSupported as error:
         return _with(blank, status="not_run", reason=str(error))
@@ -96,6 +100,8 @@ def measure(target: Target, case: Case, budget: CaseBudget, overhead: Overhead |
     except HotlapError as error:
         return _with(blank, status="error", reason=str(error))
     except Exception as error:  # drivers raise kinds of their own: one broken case must not take the round with it
+        if sticky(error):  # the device is lost, and with it every later case
+            raise ended(error) from error
         return _with(blank, status="error", reason=f"{type(error).__name__}: {_line(error)}")
 
 
@@ -109,7 +115,8 @@ def timing_overhead(target: Target) -> Overhead:
 def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank: Samples, overhead: Overhead) -> Samples:
     """Samples of something ready to run."""
     began = target.clock.now()
-    calls = _batch(target, prepared, budget)
+    way = host_bound.way(target, prepared, lambda one: _batch(target, one, budget), overhead.device_s, budget.choice.method)
+    prepared, calls = way.prepared, way.calls
     budget.watch.steal()
     budget.watch.others()
     sampling_s = target.clock.now()
@@ -128,7 +135,7 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
     resolution = target.timer_resolution_s
     watched = not budget.watch.why_not and not isinstance(budget.watch, Nothing)
     disturbed = raw.disturbed_share(places)
-    own = prepared.notices() if prepared.notices else []
+    own = [*way.notices, *(prepared.notices() if prepared.notices else [])]
     notices = _notices(kept, first, resolution, calls) + _shared(raw, places, others, steal, ended - sampling_s) + own
     return _with(
         blank, status=verdict.status, cause=verdict.cause, reason=verdict.reason, values=kept, calls=calls, method=method, overhead_s=cost,
@@ -139,25 +146,27 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
         steal=steal, began_s=began, ended_s=ended, clocks_hz=raw.clocks_hz,
         autocorrelation=summary.autocorrelation(kept), variant=prepared.variant, passes=prepared.passes, check=check,
         counters=prepared.counters() if prepared.counters else {},
-        metrics=_metrics(prepared), notices=notices, bookkeeping_s=float(np.median(raw.gaps_s)) if raw.gaps_s else None,
+        eager_s=way.eager_s, metrics=_metrics(prepared), notices=notices,
+        bookkeeping_s=float(np.median(raw.gaps_s)) if raw.gaps_s else None,
     )
 
 
-def _batch(target: Target, prepared: Prepared, budget: CaseBudget) -> int:
-    """Calls per sample: a single one if it is long enough, else as many as it takes, in whole multiples."""
+def _batch(target: Target, prepared: Prepared, budget: CaseBudget) -> tuple[int, Timing | None]:
+    """Calls per sample, a single one if it is long enough, else as many as it takes, in whole multiples; and the last timing of so many."""
     step = prepared.multiple
     if prepared.flush is not None:
-        return 1  # cold caches are cold once
+        return 1, None  # cold caches are cold once
     if prepared.batch is not None:
-        return prepared.batch
+        return prepared.batch, None
     wanted = max(target.timer_resolution_s / RESOLUTION_SHARE, budget.sample_s, SHORTEST_S)
     most = max(MOST_CALLS // step, 1) * step
     calls, deadline = step, target.clock.now() + budget.seconds / 2
     target.time(prepared.enqueue, calls, prepared.graph)  # the first one compiles, pages in, wakes up
     while True:
-        seconds = _seconds(prepared, target.time(prepared.enqueue, calls, prepared.graph))
+        timing = target.time(prepared.enqueue, calls, prepared.graph)
+        seconds = _seconds(prepared, timing)
         if seconds >= wanted or calls >= most or target.clock.now() > deadline:
-            return calls
+            return calls, timing
         grow = min(max(wanted / max(seconds, 1e-9) * 1.1, 2.0), 16.0)
         calls = min(int(np.ceil(calls * grow / step)) * step, most)
 
@@ -191,19 +200,21 @@ def _sample_until(target: Target, prepared: Prepared, budget: CaseBudget, calls:
     clock, watch = target.clock, budget.watch
     left = began = clock.now()
     middle, patience_s, in_a_row = began + budget.seconds / 2, budget.patience_s, 0
-    waited_s = 0.0
+    waited_s, ahead = 0.0, host_bound.in_one_go(target, prepared)
     while True:
         if prepared.before is not None:
             prepared.before()
             left = clock.now()
-        if prepared.flush is not None:
+        if prepared.flush is not None and ahead is None:
             prepared.flush()
+            target.sync()
             left = clock.now()
         watch.begin()
         entered = clock.now()
-        timing = target.time(prepared.enqueue, calls, prepared.graph)
+        (timing,) = host_bound.timed(target, prepared, calls)
         seen = watch.end(timing.wall_s)
         raw.device_s.append(timing.device_s)
+        raw.whole_s.append(timing.device_s if timing.whole_s is None else timing.whole_s)
         raw.wall_s.append(timing.wall_s)
         raw.foreign.append(seen)
         raw.gaps_s.append(entered - left)
@@ -245,7 +256,8 @@ def per_call_seconds(prepared: Prepared, raw: RawTimings, calls: int, overhead: 
     by_device = prepared.timer == "device" and all(v is not None for v in raw.device_s)
     found = [v for v in raw.device_s if v is not None] if by_device else raw.wall_s
     cost = overhead.device_s if by_device else overhead.wall_s
-    kind = "graph" if prepared.graph else "batch" if calls > 1 else "single"
+    queued = "queued-" if raw.whole_s != raw.device_s else ""
+    kind = queued + ("graph" if prepared.graph else "batch" if calls > 1 else "single")
     return [max(v - cost, 0.0) / calls for v in found], f"{'event' if by_device else 'wall'}-{kind}", cost
 
 
@@ -256,10 +268,10 @@ def _steady_from(values: list[float]) -> int | None:
 
 def _timers(prepared: Prepared, raw: RawTimings, overhead: Overhead) -> validity.Timers | None:
     """Both timers over the samples that nothing disturbed; None where only one was read."""
-    if any(v is None for v in raw.device_s):
+    if any(v is None for v in raw.whole_s):
         return None
     clean = [n for n, seen in enumerate(raw.foreign) if not seen.cause]
-    return validity.Timers([raw.device_s[n] or 0.0 for n in clean], [raw.wall_s[n] for n in clean], overhead.least_s)
+    return validity.Timers([raw.whole_s[n] or 0.0 for n in clean], [raw.wall_s[n] for n in clean], overhead.least_s)
 
 
 def _timers_again(target: Target, prepared: Prepared, calls: int, budget: CaseBudget, overhead: Overhead) -> validity.Timers:

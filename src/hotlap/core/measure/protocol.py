@@ -11,6 +11,13 @@ SHORTEST_SLOT_S = 0.1
 """The least time that a case gets in a round, whatever the plan asks."""
 
 
+class CaseChoice(msgspec.Struct, frozen=True):
+    """What a run's first round chose for a case, which all later ones keep to; "" where nothing was."""
+
+    variant: str = ""
+    method: str = ""  # as in Samples
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One round of one device: the first line of the worker's standard input. After each `Took`, the session answers
     with an empty line once the samples are kept, or with `enough` when no further case is to be measured."""
@@ -24,6 +31,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     start_s: float = 0.0  # where a simulated clock begins
     patience_s: float = 0.0  # beyond the round's time, for others to end and for samples in place of disturbed ones
+    choices: dict[str, CaseChoice] = {}  # Case.id → of earlier rounds on this device
     left_s: float | None = None  # of the run's time for all of its rounds, where that is limited
     features: dict[str, dict[str, str]] = msgspec.field(default_factory=extend.table)  # what the worker resolves (`core.extend`)
     more: bool = False  # another job follows on the same standard input once this one has ended

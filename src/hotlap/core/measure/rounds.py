@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hotlap.core.measure.protocol import SHORTEST_SLOT_S
+from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseChoice
 from hotlap.core.record import Case, MeasureOptions, Samples, Stop
 from hotlap.core.stats import stopping
 from hotlap.core.store.fold import bad, fold
@@ -49,6 +49,11 @@ class Rounds:
         """What one case gave in one round."""
         self.kept.setdefault(samples.case, []).append(samples)
         self.waited_s += samples.waited_s
+
+    def choices(self, cases: Sequence[Case]) -> dict[str, CaseChoice]:
+        """By case, what the first round that gave it values chose."""
+        first = {case.id: next((s for s in self.kept.get(case.id, []) if s.values), None) for case in cases}
+        return {key: CaseChoice(samples.variant, samples.method) for key, samples in first.items() if samples}
 
     def ended(self, seconds: float) -> None:
         """A round took so long in all."""

@@ -273,7 +273,7 @@ class _Session:
             spec=self.record.target, device=place_of(device, self.record.target), device_key=device.key, round=number, cases=list(cases),
             options=msgspec.structs.replace(self.options, round_s=following.round_s), seed=self.record.seed * 1000 + number,
             start_s=self.rounds[device.key].elapsed_s + self.round_duration_s[device.key], patience_s=following.patience_s,
-            left_s=self.limit.left_s,
+            left_s=self.limit.left_s, choices=self.rounds[device.key].choices(cases),
         )
         limit_s = HUNG_S + 4 * self.options.round_s + following.patience_s + 6 * max((_longest_s(case) for case in cases), default=0.0)
         worker = self._starts(device)(job, limit_s, self.stop)

@@ -19,7 +19,7 @@ from hotlap.core.errors import HotlapError
 from hotlap.core.measure import foreign, guard, near, programs, sensors, targets
 from hotlap.core.measure import notices as noticing
 from hotlap.core.measure.loop import CaseBudget, measure, timing_overhead
-from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseDone, CaseStarted, Job, Message, RoundDone, RoundFailed, Sampling
+from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseChoice, CaseDone, CaseStarted, Job, Message, RoundDone, RoundFailed, Sampling
 from hotlap.core.measure.sensors.sampler import Sampler
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Case, Notice
@@ -124,7 +124,7 @@ def _budget(target: Target, case: Case, job: Job, watch: foreign.ForeignWatch, c
     seed = random.Random(f"{job.seed} {case.id}").getrandbits(31)
     return CaseBudget(
         seconds=0.0, sample_s=job.options.sample_s, seed=seed, round=job.round, clock=foreign.clock_beside(target, watch),
-        sampling=sampling, watch=watch,
+        sampling=sampling, watch=watch, choice=job.choices.get(case.id, CaseChoice()),
     )
 
 

@@ -47,6 +47,9 @@ KINDS = {  # the most important first
     "throttled": NoticeKind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
     "not_deterministic": NoticeKind("varying bits", "look for atomics and for sums whose order is not fixed; if it is meant, nothing"),
     "leak": NoticeKind("leak", "free what a call allocates; measure the case alone until then"),
+    "host_bound": NoticeKind(
+        "host bound", "record such calls as a graph, fuse them, or make each larger; without a graph the number is the host's", "info",
+    ),
     "not_steady": NoticeKind("not steady", LONGER),
     "drift": NoticeKind("drifting", f"{LONGER}; look at clock and temperature"),
     "bimodal": NoticeKind("two levels", "both values are real: look at the samples over time in the report"),
@@ -236,6 +239,8 @@ def _severity(code: str, rows: Sequence[Row]) -> Severity:
     """A clock that the power cap holds is news only where the number is worse than the model expects with it."""
     if code in ("power_cap", "low_clock") and any(slower_than_expected(row) for row in rows):
         return "warning"
+    if code == "host_bound" and any(one.eager_s is None for row in rows for one in row.result.used):
+        return "warning"  # the number itself is the host's
     return KINDS[code].severity
 
 

@@ -37,7 +37,7 @@ def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None) 
                 reference = Reference(
                     case=result.case, device=result.device, serial=device.serial if device else "", model=device.model if device else "",
                     target=result.target, host=bundle.run.machine.host, machine_class=machine_class(bundle.run.machine, device),
-                    metric=result.metric, unit=result.unit, better=result.better,
+                    metric=result.metric, unit=result.unit, better=result.better, timing=result.timing,
                     runs={bundle.run.id: result.values},
                 )
                 known = references.get(_key(reference))
@@ -53,7 +53,8 @@ def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None) 
 
 def _key(reference: Reference) -> tuple[str, ...]:
     seen = reference.machine_class.text if reference.machine_class else ""
-    return reference.case.id, reference.identity, reference.serial, reference.target, reference.metric, reference.unit, seen
+    one = reference
+    return one.case.id, one.identity, one.serial, one.target, one.metric, one.unit, seen, one.timing
 
 
 def save(baseline: Baseline, home: Path) -> Path:

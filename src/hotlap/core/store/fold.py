@@ -10,7 +10,7 @@ from typing import Literal
 
 from hotlap.core import units, work
 from hotlap.core.errors import InputError
-from hotlap.core.record import Case, Notice, Result, Samples, Status
+from hotlap.core.record import Case, Notice, Result, Samples, Status, timing_of
 from hotlap.core.stats import series
 
 DISTURBED = 0.25  # share of a round's samples during which others ran, or twice the share of stolen time, from which it is a bad round
@@ -50,6 +50,7 @@ def fold(case: Case, samples: Sequence[Samples], target: str, device: str = "") 
         metric=meter.metric, unit=meter.unit, better=meter.better, values=values, seconds=[] if meter.own else usual,
         notices=_notices(rounds, used, values), checks=[s.check for s in rounds if s.check], rounds=rounds, left_out=left_out,
         too_short=any(short), bound_by_clock=meter.bound_by_clock, cycles=cycles,
+        timing="+".join(dict.fromkeys(timing_of(s.method) for s in used)),
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from hotlap.core import plan as plans
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure import programs, targets
-from hotlap.core.measure.protocol import CaseDone, Job, RoundFailed
+from hotlap.core.measure.protocol import CaseChoice, CaseDone, Job, RoundFailed
 from hotlap.core.measure.session import choose, process
 from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads.command import CommandProgram
@@ -77,13 +77,18 @@ def planned(text: str, plan: Plan, target: str, device: str) -> Arm:
         raise InputError("a plan is measured in turns on one device; give --device INDEX")
     place = next(n for n, one in enumerate(devices) if one.key == chosen[0].key)
     clock_s = [0.0]
+    choices = dict[str, CaseChoice]()
 
     def once(number: int) -> list[Samples]:
         job = Job(
             spec=spec.text, device=place, device_key=chosen[0].key, round=number, cases=plan.cases, options=plan.measure,
             seed=(plan.measure.seed or 1) * 1000 + number, start_s=clock_s[0],
+            choices=choices,
         )
         found, seconds = _round(job)
+        for one in found:
+            if one.values:
+                choices.setdefault(one.case, CaseChoice(one.variant, one.method))
         clock_s[0] += seconds
         return found
 

@@ -40,7 +40,8 @@ def prepare(target: Target, case: Case, loaded: Loaded, rng: np.random.Generator
     """Raises NotSupported with the compiler's first error."""
     run = _Run(target, case, loaded, rng)
     return Prepared(
-        run.enqueue, run.check, variant=run.operator.variant, flush=flusher(target, case), before=run.before,
+        run.enqueue, run.check, variant=run.operator.variant, flush=flusher(target, case), before=run.before, capture=True,
+        rotation=len(run.sets),
         metrics=lambda: run.metrics, notices=lambda: run.notices,
     )
 

@@ -30,6 +30,8 @@ Where = Literal["device", "pinned", "pageable"]
 Array = NDArray[Any]
 Enqueue = Callable[[int], None]
 """Puts n calls on the device's queue without waiting for them."""
+Ahead = Callable[[], None]
+"""Puts what is to be done before a batch on the same queue, without waiting for it."""
 
 
 class Clock(Protocol):
@@ -92,10 +94,13 @@ def mig_profile(name: str) -> str:
 @dataclass(frozen=True)
 class Timing:
     """One batch. `device_s` is by the device's own timer, None where it has none; `wall_s` by the target's clock, from
-    before the first command to after the last one has ended."""
+    before the first command to after the last one has ended. Where something was enqueued ahead of the batch, `wall_s` and
+    `whole_s` hold it too, `device_s` does not."""
 
     device_s: float | None
     wall_s: float
+    host_s: float | None = None  # that the host took to enqueue the calls; 0: the device had other work meanwhile; None: not known
+    whole_s: float | None = None  # by the device's timer, over what `wall_s` covers; None: as device_s
 
 
 class Seen(NamedTuple):
@@ -128,7 +133,10 @@ class Prepared:
     variant: str = ""  # what was chosen for this device
     passes: int = 1  # calls that share one launch
     operations: float | None = None  # of one call, where rounding made it differ from the case's work
-    flush: Callable[[], None] | None = None  # empties the caches before every sample (cache = cold)
+    flush: Ahead | None = None  # empties the caches before every sample (cache = cold)
+    capture: bool = False  # replays of a recorded graph do the same work, and leave what the check needs
+    host_part: bool = False  # the host's part of a call belongs to its time: copies of pageable memory
+    rotation: int = 1  # sets of inputs that calls go round: a recorded batch holds each of them
     counters: Callable[[], dict[str, float]] | None = None  # of one call, as in Samples; called after the samples were taken
     before: Callable[[], None] | None = None  # called before every sample, outside the timed region, and before `flush`
     after: Callable[[], None] | None = None  # called right after every sample
@@ -162,7 +170,8 @@ class Target(Protocol):
 
     @property
     def features(self) -> frozenset[str]:
-        """What cases may need: fp64 fp32 tf32 fp16 bf16 fp8 int8 int32 graph events pinned two_queues."""
+        """What cases may need: fp64 fp32 tf32 fp16 bf16 fp8 int8 int32 graph events pinned two_queues; and
+        ahead: `time` takes work to be enqueued ahead of the batch."""
 
     @property
     def library(self) -> Any:
@@ -180,9 +189,10 @@ class Target(Protocol):
     def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
         """Compiles `source` (dialect c) with `defines` ("T=float16"). Raises NotSupported with the compiler's first line."""
 
-    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         """Runs `enqueue(calls)` on an idle device and waits. `calls` may be 0: the cost of timing itself.
-        With `graph`, one recorded graph of `calls` calls is replayed once; NotSupported where there are none."""
+        With `graph`, one recorded graph of `calls` calls is replayed once; NotSupported where there are none. What `ahead` enqueues
+        comes first, in the same go, so that the device is not idle when the batch begins; only with the feature of that name."""
 
     def sync(self, event: bool = False) -> None:
         """Waits for every queue; with `event`, records an event on queue 0 and waits for that alone."""

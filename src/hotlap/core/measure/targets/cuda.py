@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
-import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -14,9 +12,10 @@ import numpy as np
 
 from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.measure.targets import cuda_compile
-from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, SystemClock, Timing, Where
-from hotlap.core.measure.targets.cuda_driver import CANNOT, check, count, describe, driver, failure, name_of
+from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, SystemClock, Timing, Where
+from hotlap.core.measure.targets.cuda_driver import CANNOT, REFUSED, check, count, describe, driver, elapsed_s, failure, name_of
 from hotlap.core.measure.targets.cuda_kernel import CudaKernel
+from hotlap.core.measure.targets.cuda_memory import CudaMemory, batch, host_bytes
 from hotlap.core.record import Device
 
 RESOLUTION_S = 0.5e-6  # of cuEventElapsedTime, from the CUDA driver API manual
@@ -27,7 +26,7 @@ def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Devic
     """Every CUDA device, in the driver's order. There are no parts and no options."""
     _no_options(part, options)
     devices = [describe(index) for index in range(count())]
-    cuda_compile.version()  # a target without its compiler could run next to nothing
+    cuda_compile.fitting()  # a target without its compiler, or with one that the driver does not understand, could run next to nothing
     return devices
 
 
@@ -42,27 +41,6 @@ def _no_options(part: str, options: Mapping[str, str] | None) -> None:
         raise InputError(f"cuda has no part '{part}'; valid: cuda (choose one device with --device)")
     if options:
         raise InputError(f"cuda takes no options, not '{next(iter(options))}'")
-
-
-class CudaMemory:
-    """One allocation: its address, on the device or the host, and the host's view of it. It is freed with the last reference."""
-
-    def __init__(self, address: int, target: CudaTarget, array: Array | None = None, free: str = "") -> None:
-        self.address, self.context, self.array = address, target.context, array
-        if free:
-            weakref.finalize(self, _free, target.context, free, address).atexit = False  # the process's end frees all
-
-
-def _free(context: Any, call: str, address: int) -> None:
-    """Garbage is collected on any thread, so the context is made current first; nobody can be told of a failure here."""
-    cu = driver()
-    cu.cuCtxSetCurrent(context)
-    getattr(cu, call)(address)
-
-
-def _host_bytes() -> int:
-    """The host's memory. Beyond it some allocators still promise, and the process is killed when it is touched."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
 
 
 class CudaTarget:
@@ -80,15 +58,15 @@ class CudaTarget:
         self.activate()
         apart = self.cu.CUstream_flags.CU_STREAM_NON_BLOCKING  # not ordered against the default stream of others
         self.queues = [check(self.cu.cuStreamCreate(apart), "make a stream") for _ in range(2)]
-        events = [check(self.cu.cuEventCreate(0), "make an event") for _ in range(5)]
-        self._start, self._end, self._fork, self._join, self._waited = events
+        events = [check(self.cu.cuEventCreate(0), "make an event") for _ in range(6)]
+        self._start, self._end, self._fork, self._join, self._waited, self._first = events
         self._forked: Any = None  # while a batch is open: the event that the second queue has to wait for, first
         self._second_used = False  # since the last wait: an idle queue need not be waited for
         self._joining = False  # the second queue was used in this batch
         self._reached: set[int] = set()  # contexts of other devices whose memory may be used from here
         self._graphs: OrderedDict[tuple[Enqueue, int], Any] = OrderedDict()
         self.capability = int(device.facts["compute_capability"].replace(".", ""))
-        names = {"fp64", "fp32", "fp16", "int32", "int8", "graph", "events", "pinned", "two_queues"}
+        names = {"fp64", "fp32", "fp16", "int32", "int8", "graph", "events", "ahead", "pinned", "two_queues"}
         names |= {"bf16"} if self.capability >= 80 else set()
         self.features = frozenset(names | ({"peer"} if device.facts.get("peers") else set()))
 
@@ -111,7 +89,7 @@ class CudaTarget:
         if self.device.memory_bytes is not None and nbytes > self.device.memory_bytes:
             raise NotSupported(f"{nbytes} B are more than {self.device.name} has, {self.device.memory_bytes} B")
         pointer = check(self.cu.cuMemAlloc(max(nbytes, 1)), what)
-        memory = CudaMemory(int(pointer), self, free="cuMemFree")
+        memory = CudaMemory(int(pointer), self.context, free="cuMemFree")
         if nbytes and host is None:
             check(self.cu.cuMemsetD8Async(pointer, 0, nbytes, queue), "fill a buffer")
         elif nbytes and host is not None:
@@ -120,18 +98,18 @@ class CudaTarget:
         return memory
 
     def _on_host(self, nbytes: int, host: Array | None, where: Where) -> CudaMemory:
-        if nbytes > (limit := _host_bytes()):
+        if nbytes > (limit := host_bytes()):
             raise NotSupported(f"{nbytes} B are more than the host has, {limit} B")
         if where == "pinned":
             address = int(check(self.cu.cuMemHostAlloc(max(nbytes, 1), self.cu.CU_MEMHOSTALLOC_PORTABLE), f"pin {nbytes} B of host memory"))
             view: Array = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
-            memory = CudaMemory(address, self, view, "cuMemFreeHost")
+            memory = CudaMemory(address, self.context, view, "cuMemFreeHost")
         else:
             try:
                 view = np.empty(nbytes, np.uint8)
             except MemoryError as error:
                 raise NotSupported(f"{nbytes} B do not fit the host's memory") from error
-            memory = CudaMemory(view.ctypes.data, self, view)
+            memory = CudaMemory(view.ctypes.data, self.context, view)
         view[:] = 0 if host is None else host.view(np.uint8)
         return memory
 
@@ -184,35 +162,54 @@ class CudaTarget:
     # ------------------------------------------------------------ kernels
 
     def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> CudaKernel:
-        code = cuda_compile.compile_source(source, name, cuda_compile.architecture(self.capability), tuple(defines))
-        self.activate()
-        what = f"load '{name}' (NVRTC {cuda_compile.version()}, driver {self.device.driver})"
-        module = check(self.cu.cuModuleLoadData(code), what)
+        module = self._module(source, name, tuple(defines))
         function = check(self.cu.cuModuleGetFunction(module, name.encode()), f"find the kernel '{name}'")
         with contextlib.suppress(RuntimeError, AttributeError):  # a driver or binding before CUDA 12.4 loads in the first launch
             check(self.cu.cuFuncLoad(function), f"load the kernel '{name}'")
         return CudaKernel(self, function, name)
 
+    def _module(self, source: str, name: str, defines: tuple[str, ...]) -> Any:
+        """Loaded as machine code or PTX, whichever this driver takes: of another version than NVRTC it may refuse one of them."""
+        first = cuda_compile.architecture(self.capability)
+        what = f"load '{name}' (NVRTC {cuda_compile.version()}, driver {self.device.driver})"
+        answers = []
+        for arch in (first, *cuda_compile.instead_of(first, self.capability)):
+            code = cuda_compile.compile_source(source, name, arch, defines)
+            self.activate()
+            answers.append(self.cu.cuModuleLoadData(code))
+            if name_of(answers[-1][0]) not in REFUSED:
+                return check(answers[-1], what)
+        raise NotSupported(f"{failure(answers[0][0], what)}; update the driver, or install the NVRTC of its CUDA version")
+
     # ------------------------------------------------------------ time
 
-    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         self.activate()
         recorded = self._graph(enqueue, calls) if graph else None
         self.sync()
-        self.busy = True
-        try:
-            began = self.clock.now()
-            check(self.cu.cuEventRecord(self._start, self.queues[0]), "record an event")
-            if graph:
-                check(self.cu.cuGraphLaunch(recorded, self.queues[0]), "launch a graph")
-            else:
-                self._fill(enqueue, calls, self._start)
-            check(self.cu.cuEventRecord(self._end, self.queues[0]), "record an event")
-            check(self.cu.cuEventSynchronize(self._end), "finish the batch")
-            wall_s = self.clock.now() - began
-        finally:
-            self.busy = False
-        return Timing(check(self.cu.cuEventElapsedTime(self._start, self._end), "read the timer") * 1e-3, wall_s)
+        with batch():
+            self.busy = True
+            try:
+                began = self.clock.now()
+                if ahead is not None:
+                    check(self.cu.cuEventRecord(self._first, self.queues[0]), "record an event")
+                    ahead()
+                check(self.cu.cuEventRecord(self._start, self.queues[0]), "record an event")
+                launched = self.clock.now()
+                if graph:
+                    check(self.cu.cuGraphLaunch(recorded, self.queues[0]), "launch a graph")
+                else:
+                    self._fill(enqueue, calls, self._start)
+                host_s = self.clock.now() - launched
+                if ahead is not None and self.cu.cuEventQuery(self._start)[0] != 0:
+                    host_s = 0.0  # the device was still at what came ahead: it never waited for the host
+                check(self.cu.cuEventRecord(self._end, self.queues[0]), "record an event")
+                check(self.cu.cuEventSynchronize(self._end), "finish the batch")
+                wall_s = self.clock.now() - began
+            finally:
+                self.busy = False
+        whole_s = elapsed_s(self._first, self._end) if ahead is not None else None
+        return Timing(elapsed_s(self._start, self._end), wall_s, host_s, whole_s)
 
     def _fill(self, enqueue: Enqueue, calls: int, fork: Any) -> None:
         """Enqueues the calls; the second queue, where they use it, starts after `fork` and ends before the batch does."""

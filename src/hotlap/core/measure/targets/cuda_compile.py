@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import importlib.resources
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 from hotlap.core.errors import NotSupported, Unavailable
+from hotlap.core.measure.targets import cuda_driver
 
 REMEDY = "pip install cuda-bindings nvidia-cuda-nvrtc nvidia-ml-py"
 
@@ -18,11 +24,33 @@ def _nvrtc() -> Any:
         from cuda.bindings import nvrtc
     except ImportError as error:
         raise Unavailable(f"cuda-bindings cannot be imported ({error})", REMEDY) from error
+    _prefer(cuda_driver.major())
     try:
         nvrtc.nvrtcVersion()
     except Exception as error:  # the loader has several error types, by version
         raise Unavailable(f"the CUDA compiler library NVRTC cannot be loaded ({_line(error)})", "pip install nvidia-cuda-nvrtc") from error
     return nvrtc
+
+
+def _prefer(major: int | None) -> None:
+    """Loads the NVRTC wheel of the driver's own CUDA version where one of CUDA 12 is installed beside a newer one: the binding takes a
+    library that is loaded already, and would else take the newest."""
+    if major != 12:
+        return
+    for folder in sys.path:
+        path = Path(folder) / "nvidia" / "cuda_nvrtc" / "lib" / "libnvrtc.so.12"
+        if path.is_file():
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(str(path), os.RTLD_NOW | os.RTLD_GLOBAL)
+                return
+
+
+def fitting() -> None:
+    """Raises Unavailable where there is no NVRTC, or one whose code the driver does not load: that of a newer major version of CUDA."""
+    have, takes = int(version().partition(".")[0]), cuda_driver.major()
+    if takes is not None and have > takes:
+        remedy = "pip install nvidia-cuda-nvrtc-cu12" if takes == 12 else "update the driver"
+        raise Unavailable(f"the driver is of CUDA {takes} and does not load code of NVRTC {version()}", remedy)
 
 
 def version() -> str:
@@ -55,6 +83,15 @@ def architecture(capability: int) -> str:
         what = f"NVRTC {version()} makes no code for compute capability {capability / 10:g}, its oldest is {known[0] / 10:g}"
         raise NotSupported(f"{what}; install an older nvidia-cuda-nvrtc")
     return f"compute_{older[-1]}"
+
+
+def instead_of(arch: str, capability: int) -> list[str]:
+    """What else a driver that refuses code for `arch` may load: PTX in place of machine code, and machine code of an older chip of the
+    same major compute capability in place of PTX."""
+    if arch.startswith("sm_"):
+        return [f"compute_{arch.removeprefix('sm_')}"]
+    older = int(arch.removeprefix("compute_"))
+    return [f"sm_{older}"] if older // 10 == capability // 10 else []
 
 
 @functools.cache

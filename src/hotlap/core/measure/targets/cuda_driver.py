@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import re
 from typing import Any
@@ -17,6 +19,10 @@ CANNOT = {  # answers that mean: not this case on this device; all others mean t
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_INVALID_IMAGE", "CUDA_ERROR_NOT_FOUND",
     "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "CUDA_ERROR_TOO_MANY_PEERS", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
     "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+}
+
+REFUSED = {  # answers to code that this driver does not load: other code may do
+    "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_INVALID_IMAGE",
 }
 
 
@@ -49,6 +55,30 @@ def failure(result: Any, what: str) -> HotlapError:
     name = name_of(result)
     kind = NotSupported if name in CANNOT else MachineError
     return kind(f"CUDA could not {what}: {name}")
+
+
+def elapsed_s(start: Any, end: Any) -> float:
+    """Between two events. Bindings of CUDA 13 ask for a function that came with CUDA 12.8; drivers before it have only the former one,
+    which does the same."""
+    cu = driver()
+    with contextlib.suppress(RuntimeError):
+        return float(check(cu.cuEventElapsedTime(start, end), "read the timer")) * 1e-3
+    milliseconds = ctypes.c_float()
+    former = ctypes.CDLL("libcuda.so.1").cuEventElapsedTime
+    answer = former(ctypes.byref(milliseconds), *(ctypes.c_void_p(int(event)) for event in (start, end)))
+    check((cu.CUresult(answer),), "read the timer")
+    return milliseconds.value * 1e-3
+
+
+def major() -> int | None:
+    """The CUDA version that the driver brings, its first number; None where there is no driver to ask."""
+    try:
+        from cuda.bindings import driver as binding
+
+        result, number = binding.cuDriverGetVersion()
+    except Exception:  # no binding, or no driver: whoever needs them says so
+        return None
+    return int(number) // 1000 if result == 0 and number else None
 
 
 def count() -> int:

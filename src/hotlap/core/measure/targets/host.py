@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NoReturn
 
 from hotlap.core.errors import InputError, NotSupported
-from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, SystemClock, TargetKernel, Timing, Where
+from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, SystemClock, TargetKernel, Timing, Where
 from hotlap.core.record import Device
 
 
@@ -58,7 +58,7 @@ class HostTarget:
     def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
         _refuse("runs no kernels")
 
-    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         if graph:
             _refuse("records no graphs")
         start = self.clock.now()

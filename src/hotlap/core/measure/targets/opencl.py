@@ -14,7 +14,7 @@ import numpy as np
 
 from hotlap.core.errors import InputError, NotSupported, Unavailable
 from hotlap.core.measure.targets import opencl_link
-from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, SystemClock, Timing, Where, cpu_cache_bytes
+from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, SystemClock, Timing, Where, cpu_cache_bytes
 from hotlap.core.record import Device
 
 BUILD = ("-cl-fast-relaxed-math", "-cl-mad-enable")
@@ -240,7 +240,7 @@ class OpenClTarget:
         except (self.cl.RuntimeError, self.cl.LogicError) as error:
             raise NotSupported(f"the kernel '{name}' does not compile: {_first_error(str(error))}") from error
 
-    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         if graph:
             raise NotSupported("OpenCL has no graphs (command buffers are an extension that no driver here offers)")
         self.sync()

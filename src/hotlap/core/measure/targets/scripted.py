@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from hotlap.core.errors import InputError, MachineError, NotSupported
-from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, Prepared, Seen, TargetKernel, Timing, Where
+from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, Prepared, Seen, TargetKernel, Timing, Where
 from hotlap.core.measure.targets.virtual_clock import VirtualClock
 from hotlap.core.record import Case, Check, Device, Record
 
@@ -112,7 +112,7 @@ class ScriptedTarget:
     def clock_hz(self) -> float | None:
         return self.step.clock_hz
 
-    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         if not calls:
             self.clock.sleep(self.script.wall_overhead_s)
             return Timing(self.script.device_overhead_s, self.script.wall_overhead_s)

@@ -16,7 +16,7 @@ import numpy as np
 from hotlap.core import units, work
 from hotlap.core.errors import InputError, MachineError, NotSupported
 from hotlap.core.measure.targets import TargetSpec, injected
-from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, Prepared, TargetKernel, Timing, Where
+from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, Prepared, TargetKernel, Timing, Where
 from hotlap.core.measure.targets.faults import Faults
 from hotlap.core.measure.targets.virtual_clock import VirtualClock
 from hotlap.core.model import machines
@@ -256,7 +256,7 @@ class SimulatedTarget:
         self._work(enqueue, 1)
         return began_s, self.clock.now()
 
-    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         true_s = self._work(enqueue, calls)
         self.gpu.advance(WALL_EXTRA_S, busy=False)
         wall_s = true_s + WALL_EXTRA_S if calls else WALL_EXTRA_S

@@ -11,8 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from hotlap.core.errors import InputError, NotSupported, Unavailable
-from hotlap.core.measure.targets.base import Array, Buffer, Enqueue, SystemClock, TargetKernel, Timing, Where
+from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, SystemClock, TargetKernel, Timing, Where
 from hotlap.core.measure.targets.host import host_memory
+from hotlap.core.measure.targets.sticky import refused
 from hotlap.core.measure.targets.torch_device import describe, features
 from hotlap.core.record import Device
 
@@ -110,7 +111,7 @@ class TorchTarget:
             place = self.library.device("cpu") if on_host else self.place
             return self.library.empty(nbytes, dtype=self.library.uint8, device=place, pin_memory=pinned)
         except RuntimeError as error:
-            raise NotSupported(f"{nbytes} B do not fit ({str(error).splitlines()[0]})") from error
+            raise refused(error, f"{nbytes} B do not fit") from error
 
     def _typed(self, tensor: Any, dtype: np.dtype[Any]) -> Any:
         """The bytes as PyTorch's type of the same name, where it and the device have one."""
@@ -141,7 +142,7 @@ class TorchTarget:
     def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
         raise NotSupported(f"PyTorch runs its own operations, not '{name}' in C; the targets cuda and opencl do")
 
-    def time(self, enqueue: Enqueue, calls: int, graph: bool = False) -> Timing:
+    def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         recorded = self._graph(enqueue, calls) if graph else None
         self.sync()
         if "events" not in self.features:
@@ -149,17 +150,25 @@ class TorchTarget:
             enqueue(calls)
             self.sync()
             return Timing(None, self.clock.now() - began)
-        start, end = (self._event(enable_timing=True) for _ in range(2))
+        first, start, end = (self._event(enable_timing=True) for _ in range(3))
         began = self.clock.now()
+        if ahead is not None:
+            first.record()
+            ahead()
         start.record()
+        launched = self.clock.now()
         if recorded is not None:
             recorded.replay()
         else:
             self._fill(enqueue, calls, start)
+        host_s = self.clock.now() - launched
+        if ahead is not None and not start.query():
+            host_s = 0.0  # the device was still at what came ahead: it never waited for the host
         end.record()
         self.sync()  # all streams: work on one that the end does not wait for makes the wall clock disagree with the events
         wall_s = self.clock.now() - began
-        return Timing(float(start.elapsed_time(end)) * 1e-3, wall_s)
+        whole_s = float(first.elapsed_time(end)) * 1e-3 if ahead is not None else None
+        return Timing(float(start.elapsed_time(end)) * 1e-3, wall_s, host_s, whole_s)
 
     def _fill(self, enqueue: Enqueue, calls: int, fork: Any) -> None:
         """Enqueues the calls; the second queue, where they use it, starts after `fork` and ends before the batch does."""
@@ -198,7 +207,7 @@ class TorchTarget:
                     fork.record()
                     self._fill(enqueue, calls, fork)
         except RuntimeError as error:
-            raise NotSupported(f"PyTorch could not record a graph ({str(error).splitlines()[0]})") from error
+            raise refused(error, "PyTorch could not record a graph") from error
         finally:
             cuda.set_stream(current)  # a capture that fails leaves its own stream as the current one
         return graph

@@ -73,7 +73,7 @@ def features(torch: Any, part: str, device: Device) -> frozenset[str]:
     if part == "mps":
         modern = bool(torch.backends.mps.is_macos_or_newer(14, 0))
         return frozenset({"fp32", "fp16", "int32", "events"} | ({"bf16"} if modern else set()))
-    common = {"fp32", "fp16", "int32", "events", "pinned", "two_queues"}
+    common = {"fp32", "fp16", "int32", "events", "ahead", "pinned", "two_queues"}
     if part == "xpu":
         p = torch.xpu.get_device_properties(device.index)
         names = common | ({"fp64"} if p.has_fp64 else set())

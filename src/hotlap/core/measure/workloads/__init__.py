@@ -12,13 +12,14 @@ import numpy as np
 from hotlap.core import extend
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.targets.base import Target
-from hotlap.core.measure.workloads.base import Family, Prepared
+from hotlap.core.measure.workloads.base import Chooser, Family, Prepared
 from hotlap.core.record import Case
 from hotlap.core.work import find
 
 
-def prepare(target: Target, case: Case, seed: int) -> Prepared:
-    """The case, ready to run on the target, with fresh random input from `seed`. Raises NotSupported with the reason."""
+def prepare(target: Target, case: Case, seed: int, variant: str = "") -> Prepared:
+    """The case, ready to run on the target, with fresh random input from `seed`; `variant`: of an earlier round of the run, for those
+    that choose among several. Raises NotSupported with the reason."""
     if target.dialect == "model":
         return cast(Prepared, target.library.prepare(case))
     for implementer in extend.each("implementers"):
@@ -31,7 +32,10 @@ def prepare(target: Target, case: Case, seed: int) -> Prepared:
     if not name:
         raise NotSupported(f"'{case.workload}' {kind.unprepared}")
     module = cast(Family, importlib.import_module(f"hotlap.core.measure.workloads.{name}"))
-    return module.prepare(target, case, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    if variant and hasattr(module, "prepare_as"):
+        return cast(Chooser, module).prepare_as(target, case, rng, variant)
+    return module.prepare(target, case, rng)
 
 
 @functools.cache

@@ -58,7 +58,7 @@ def _gather(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         wrong = int((target.read(out) != _gathered(case, fresh, index, stride)).sum())
         return Check(passed=wrong == 0, what=f"all {count} gathered elements, exact", error=float(wrong), tolerance=0.0)
 
-    return Prepared(enqueue, check, variant="float", flush=flusher(target, case))
+    return Prepared(enqueue, check, variant="float", flush=flusher(target, case), capture=True)
 
 
 def _gather_torch(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
@@ -84,7 +84,7 @@ def _gather_torch(target: Target, case: Case, rng: np.random.Generator) -> Prepa
         wrong = int((out.cpu().numpy() != _gathered(case, fresh, index, stride)).sum())
         return Check(passed=wrong == 0, what=f"all {len(out)} gathered elements, exact", error=float(wrong), tolerance=0.0)
 
-    return Prepared(enqueue, check, variant="index_select" if random else "strided copy", flush=flusher(target, case))
+    return Prepared(enqueue, check, variant="index_select" if random else "strided copy", flush=flusher(target, case), capture=True)
 
 
 def _chase(target: Target, case: Case, rng: np.random.Generator) -> Prepared:

@@ -12,7 +12,7 @@ from hotlap.core.measure.guard import Account
 from hotlap.core.measure.targets.base import Prepared, Target
 from hotlap.core.record import Case
 
-__all__ = ["Family", "Implementer", "Prepared", "Target"]
+__all__ = ["Chooser", "Family", "Implementer", "Prepared", "Target"]
 
 
 class Family(Protocol):
@@ -20,6 +20,13 @@ class Family(Protocol):
 
     def prepare(self, target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         """Raises NotSupported with the reason this target or device cannot run the case."""
+
+
+class Chooser(Family, Protocol):
+    """A module that measures which of several variants is best."""
+
+    def prepare_as(self, target: Target, case: Case, rng: np.random.Generator, variant: str) -> Prepared:
+        """As `prepare`, with the variant of that name, which an earlier round chose; where there is none, it chooses."""
 
 
 class Implementer(Family, Protocol):

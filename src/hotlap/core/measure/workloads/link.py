@@ -38,7 +38,10 @@ def _transfer(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         wrong = sum(int((got.view(np.uint8) != expected).sum()) for got, expected in pairs)
         return Check(passed=wrong == 0, what=f"all {size} bytes compared, each way", error=float(wrong), tolerance=0.0)
 
-    return Prepared(enqueue, check, timer="wall" if direction == "both" else "device", variant=f"{where} {direction}")
+    return Prepared(
+        enqueue, check, timer="wall" if direction == "both" else "device", variant=f"{where} {direction}",
+        capture=where == "pinned", host_part=where == "pageable",
+    )
 
 
 def _peer(target: Target, case: Case, rng: np.random.Generator) -> Prepared:

@@ -93,7 +93,8 @@ def _kernels(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         variant += f", {work.passes} passes a launch"
     return Prepared(
         work.enqueue, check=lambda: _check_read(work) if work.op == "read" else _check_write(work, case),
-        variant=variant, flush=flusher(target, case), multiple=work.passes, passes=work.passes, notices=lambda: _near(work),
+        variant=variant, flush=flusher(target, case), capture=True, multiple=work.passes, passes=work.passes,
+        notices=lambda: _near(work),
     )
 
 
@@ -178,4 +179,4 @@ def _torch(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         wrong = sum(int((pa != pb * kb + pc * kc + k).sum()) for pa, pb, pc in parts)  # whole numbers below 2²⁴: exact in fp32
         return Check(passed=wrong == 0, what=f"all {n} elements recomputed, exact", error=float(wrong), tolerance=0.0)
 
-    return Prepared(enqueue, check, variant=f"torch {op}", flush=flusher(target, case))
+    return Prepared(enqueue, check, variant=f"torch {op}", flush=flusher(target, case), capture=True)

@@ -14,6 +14,8 @@ METHODS = {  # what a method id of a sample means
     "event-batch": "device events around a batch of calls, divided by their number",
     "event-single": "device events around one call",
     "event-graph": "device events around one replay of a recorded batch",
+    "event-queued-single": "device events around one call, enqueued behind the flush of the caches without a wait",
+    "event-queued-graph": "the same around one replay of a recorded call",
     "wall-batch": "the wall clock around a batch of calls that were waited for, divided by their number",
     "wall-single": "the wall clock around one call that was waited for",
     "wall-graph": "the wall clock around one replay of a recorded batch",
@@ -47,10 +49,13 @@ ABOUT = (
 
 def table(rows: Sequence[Row]) -> str:
     """How each number was obtained, case by case."""
-    shown = [(row.label, *_method(row)) for row in rows if row.result.rounds]
+    measured = [row for row in rows if row.result.rounds]
+    shown = [(row.label, *_method(row)) for row in measured]
     columns = [
         Column(head, [Cell(cells[place]) for cells in shown], right=right, names=not place) for place, (head, right) in enumerate(HEADS)
     ]
+    if any(eager_s(row) is not None for row in measured):
+        columns.append(Column("Eager", [Cell(words.quantity(eager_s(row), "s")) for row in measured], right=True))
     return f'{html(Table(columns), "method")}<p class="note">{ABOUT}</p>'
 
 
@@ -58,6 +63,12 @@ HEADS = (
     ("Case", False), ("Method", False), ("Calls", True), ("Samples", True), ("Rounds", True), ("Dropped", True), ("Timer ÷ wall", True),
     ("Overhead", True), ("Variant", False), ("Check", False),
 )
+
+
+def eager_s(row: Row) -> float | None:
+    """Of a call that the host enqueued by itself, where the value is of a recorded graph because the host's part rules."""
+    known = [one.eager_s for one in row.result.used if one.eager_s is not None]
+    return median(known) if known else None
 
 
 def _method(row: Row) -> tuple[str, ...]:

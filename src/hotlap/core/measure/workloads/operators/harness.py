@@ -18,6 +18,7 @@ from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.measure import caches
 from hotlap.core.measure.guard import Guard
 from hotlap.core.measure.targets.base import Target
+from hotlap.core.measure.targets.sticky import ended, sticky
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.flush import flusher
 from hotlap.core.measure.workloads.operators import FAMILIES, footprint, memory
@@ -55,7 +56,8 @@ def prepared(target: Target, case: Case, operator: Operator, rng: np.random.Gene
     run = _Run(target, case, operator, rng, guard or Guard())
     variant = operator.chosen() if operator.chosen else operator.variant
     return Prepared(
-        run.enqueue, run.check, variant=variant, flush=flusher(target, case), graph=operator.graph,
+        run.enqueue, run.check, variant=variant, flush=flusher(target, case), graph=operator.graph, capture=run.in_place(),
+        rotation=len(run.sets),
         before=run.before, after=run.after, metrics=lambda: run.metrics, notices=lambda: run.notices,
     )
 
@@ -82,6 +84,7 @@ class _Run:
         self.notices: list[Notice] = []
         self.calls, self.next, self.share, self.samples, self.early = 0, 0, 1.0, 0, self.chance.randrange(EARLY)
         self.kept: _Kept | None = None
+        self.latest: _Kept | None = None  # of the last calls that were enqueued: a recorded graph's, whose replays enqueue nothing
         self.common: dict[str, Any] = {}  # inputs that all sets share
         self.alone = False
         try:
@@ -101,6 +104,8 @@ class _Run:
         except InputError:  # of a user's kernel
             raise
         except (RuntimeError, MemoryError, NotImplementedError) as error:
+            if sticky(error):
+                raise ended(error) from error
             raise NotSupported(f"PyTorch refuses this {case.workload} ({_line(error)})") from error
         self.began_s, self.changing_s = _clock(), 0.0
         self.memory = footprint.MemoryFootprint(self.torch, self.place)
@@ -151,7 +156,7 @@ class _Run:
         for _ in range(calls - 1 - pick):
             at = at + 1 if at + 1 < count else 0
             launch(sets[at])
-        self.next, self.calls = at + 1 if at + 1 < count else 0, calls
+        self.next, self.calls, self.latest = at + 1 if at + 1 < count else 0, calls, self.kept
 
     # ------------------------------------------------------------ between samples
 
@@ -169,6 +174,12 @@ class _Run:
         if self.calls >= WOKEN:  # threads that slept meanwhile and code that left the caches would make the first call slower than the rest
             self.operator.launch(self.sets[self.next - 1])
             self.target.sync()
+
+    def in_place(self) -> bool:
+        """Whether other content goes where the inputs are: a recorded graph of the calls then works on it too."""
+        mine, spare = ([one for _, one in memory.tensors(self.torch, found)] for found in (self.sets[0], self.spare or {}))
+        alike = all(a.shape == b.shape and a.layout is self.torch.strided for a, b in zip(mine, spare, strict=False))
+        return alike and len(mine) == len(spare)
 
     def _swap(self, of: int) -> None:
         """Content of the spare set into set `of`, and its own into the spare one; memory stays where it is."""
@@ -192,6 +203,7 @@ class _Run:
     def after(self) -> None:
         """Right after the timed region: one of the first samples is looked at at once."""
         self.memory.after()
+        self.kept = self.kept or self.latest
         self.samples += 1
         if self.samples - 1 == self.early and not self.fault:
             self._look()
