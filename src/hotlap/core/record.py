@@ -157,18 +157,6 @@ class Samples(Record, frozen=True, kw_only=True):
     bookkeeping_s: float | None = None  # median time between two samples, outside the timed region
 
 
-def timing_of(method: str) -> str:
-    """What of a method changes the meaning of a time: graph (calls of a recorded graph), queued (behind other work, so that the host is
-    not in it), queued-graph; "" for calls that the host enqueues one by one to an idle device, and for the wall clock."""
-    return "-".join(part for part in method.split("-") if part in ("queued", "graph")) if method.startswith("event-") else ""
-
-
-TIMINGS = {
-    "": "calls enqueued one by one", "graph": "a recorded graph of calls", "queued": "a call enqueued behind the flush of the caches",
-    "queued-graph": "a recorded call enqueued behind the flush of the caches",
-}
-
-
 class RunRecord(Record, frozen=True, kw_only=True):
     """What run.json holds: everything about a run but its numbers."""
 
@@ -226,7 +214,7 @@ class Result(Record, frozen=True, kw_only=True):
     left_out: list[int] = []  # rounds that are not in `values`: disturbed, failed, or timers that disagreed
     bound_by_clock: bool = False  # its time is a number of clock cycles: `cycles` means something
     cycles: list[float] = []  # clock cycles per call, median of each round; [] unless every round knows its clock
-    timing: str = ""  # how its calls came to the device, as `timing_of` says; what differs in it is not compared
+    timing: str = ""  # how its calls came to the device, as `timing.timing_of` says; what differs in it is not compared
 
     @property
     def used(self) -> list[Samples]:

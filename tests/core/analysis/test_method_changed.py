@@ -12,10 +12,11 @@ from hotlap.core.analysis import compare, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.history import history
 from hotlap.core.analysis.reference import AgainstBaseline
-from hotlap.core.record import Samples, timing_of
+from hotlap.core.record import Samples
 from hotlap.core.store import baselines
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.store.fold import fold
+from hotlap.core.timing import timing_of
 
 EAGER = [8.0e-4, 8.1e-4, 7.9e-4, 8.05e-4, 7.95e-4, 8.0e-4]
 GRAPH = [value / 4 for value in EAGER]

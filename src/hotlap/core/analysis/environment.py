@@ -9,7 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from hotlap.core import units
-from hotlap.core.record import TIMINGS, Device, Difference, RunRecord
+from hotlap.core.record import Device, Difference, RunRecord
+from hotlap.core.timing import TIMINGS
 
 ANY: tuple[str, ...] = ()
 MEMORY = ("bandwidth", "latency")

@@ -10,8 +10,9 @@ from typing import Literal
 
 from hotlap.core import units, work
 from hotlap.core.errors import InputError
-from hotlap.core.record import Case, Notice, Result, Samples, Status, timing_of
+from hotlap.core.record import Case, Notice, Result, Samples, Status
 from hotlap.core.stats import series
+from hotlap.core.timing import timing_of
 
 DISTURBED = 0.25  # share of a round's samples during which others ran, or twice the share of stolen time, from which it is a bad round
 FEWEST_GOOD = 3  # good rounds with which the disturbed ones are left out; with fewer they are better than nothing
