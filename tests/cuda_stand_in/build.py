@@ -78,7 +78,11 @@ def library() -> Path:
 def settings(devices: int = 1, **more: object) -> dict[str, str]:
     """The environment of a process that sees the stand-in: `cc=90` is STAND_IN_CC, and so on (driver.h)."""
     path = os.pathsep.join(filter(None, [str(library().parent), os.environ.get("LD_LIBRARY_PATH", "")]))
-    base = {"LD_LIBRARY_PATH": path, "STAND_IN_DEVICES": devices, "STAND_IN_CACHE": folder(), "STAND_IN_TRANSLATE": f"{sys.executable} -I {HERE / 'ptx.py'}"}
+    start = os.pathsep.join(filter(None, [str(HERE / "start"), os.environ.get("PYTHONPATH", "")]))
+    base = {
+        "LD_LIBRARY_PATH": path, "PYTHONPATH": start, "STAND_IN_DEVICES": devices, "STAND_IN_CACHE": folder(),
+        "STAND_IN_TRANSLATE": f"{sys.executable} -I {HERE / 'ptx.py'}",
+    }
     return {name: str(value) for name, value in (base | {f"STAND_IN_{name.upper()}": value for name, value in more.items()}).items()}
 
 
