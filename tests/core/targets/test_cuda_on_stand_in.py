@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_stand_in import build, lighter
 
+from cuda_stand_in import build, lighter
 from hotlap.core import work
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure import loop, targets
