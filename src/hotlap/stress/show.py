@@ -12,7 +12,7 @@ from hotlap.core.record import Device
 from hotlap.core.show import layout, telemetry, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats.energy import Energy
-from hotlap.core.units import percent, show
+from hotlap.core.units import percent, show, size
 from hotlap.stress.record import ALLOWED, FILE, Tick
 from hotlap.stress.throughput import Rate
 from hotlap.stress.verdict import DeviceVerdict, Skew, StressRun, StressVerdict, span
@@ -228,6 +228,8 @@ def facts(device: DeviceVerdict, spent: Energy | None = None) -> list[tuple[str,
         pairs.append(("temperature", f"peak {f['temperature_c.peak']:.0f} °C; {_heat(f)}{_doubted(device, 'temperature_c')}"))
     if reasons := throttled(device):
         pairs.append(("throttled by", reasons))
+    if "memory_tested_bytes" in f:
+        pairs.append(("memory", f"{size(f['memory_tested_bytes'])} held all patterns, in slices"))
     if device.dtypes:
         cover = ", ".join(f"{n} {percent(s)}" for n, s in device.dtypes.items())
         pairs.append(("checksum", f"sees this share of bit flips alone, the rest is for the repeat: {cover}"))

@@ -145,6 +145,9 @@ class _Worker:
                 break
         self.sampler.stop()
         self._tick("end")
+        for unit in every:
+            if tested := getattr(unit, "tested_bytes", 0.0):
+                self.say("coverage", numbers={"tested_bytes": tested}, unit="memory tested")
         self.say("ended", self.stopped or "the time is over")
 
     def _first(self, every: list[Any]) -> float:

@@ -227,6 +227,8 @@ def _device(run: RunRecord, key: str, lines: Sequence[Line], all_shown: Mapping[
     else:
         conduct.never_ran(ticks, events, collected)
     figures |= {"power_limit_w": limit_w} if limit_w else {}
+    tested = [x.numbers["tested_bytes"] for x in events if x.what == "coverage" and "tested_bytes" in x.numbers]
+    figures |= {"memory_tested_bytes": max(tested)} if tested else {}
     reached = power_limit.reached(device, spec, power_limit.PowerLimitSeen(shown, ticks, events, rates, throttling))
     state: State = "fail" if collected.failed else "inconclusive" if collected.open else "pass"
     cover = {x.unit.removeprefix("products "): x.numbers["covered"] for x in events if x.what == "coverage" and "covered" in x.numbers}

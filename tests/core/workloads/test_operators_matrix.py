@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from hotlap.core.measure.workloads.operators import (
     products,
     rnn,
 )
-from hotlap.core.measure.workloads.operators.compare import held
+from hotlap.core.measure.workloads.operators.compare import farthest, held
 from hotlap.core.record import Case, Check
 
 torch = pytest.importorskip("torch")
@@ -108,6 +109,36 @@ def test_it_is_right_on_the_cpu(cpu: Any, name: str, given: Given) -> None:
 def test_implementations_by_name(cpu: Any, name: str, implementation: str) -> None:
     given = {"gemm": {**GEMM, "dtype": "fp32"}, "grouped_gemm": {"groups": 5, "m": 37, "n": 48, "k": 64, "dtype": "bf16"}, "moe": EXPERTS, "attention": HEADS}[name]
     assert checked(cpu, case_of(name, given, implementation)).passed
+
+
+def test_fast_accumulation_of_fp8_is_asked_of_the_library_and_named(cpu: Any) -> None:
+    asked: list[dict[str, Any]] = []
+    library = SimpleNamespace(bfloat16="bf16", relu_=None, nn=torch.nn, _scaled_mm=lambda a, b, **given: asked.append(given))
+    inputs = dict.fromkeys(("a", "b", "c", "scale_a", "scale_b"), 0)
+    before, fast = (gemm.operator(case_of("gemm", {**GEMM, "dtype": "fp8", **more}), library) for more in ({}, {"accumulation": "fast"}))
+    before.launch(inputs)
+    fast.launch(inputs)
+    assert [one.get("use_fast_accum") for one in asked] == [None, True]  # None: as in 0.1, which is PyTorch's own False
+    assert fast.variant == f"{before.variant}, fast accumulation"
+
+
+def test_products_summed_in_14_bits_are_right_where_they_were_asked_for_and_not_else(cpu: Any) -> None:
+    """As Hopper's matrix engine does it: 32 terms at a time, the sum cut off to 13 bits of mantissa."""
+    torch, k = cpu.library, 65536
+    shapes = [gemm.read(case_of("gemm", {"m": 64, "n": 48, "k": k, "dtype": "fp8", "accumulation": how})) for how in ("fast", "full")]
+    fp8 = {name: torch.randn(*side, generator=torch.Generator().manual_seed(3)).to(torch.float8_e4m3fn) for name, side in (("a", (64, k)), ("b", (k, 48)))}
+    a, b = fp8["a"].float(), fp8["b"].float()
+    c = torch.zeros(64, 48)
+    for at in range(0, k, 32):
+        c = ((c + a[:, at : at + 32] @ b[at : at + 32]).view(torch.int32) & ~0x3FF).view(torch.float32)
+    inputs = {**fp8, "scale_a": torch.ones(()), "scale_b": torch.ones(()), "c": c}
+    errors = [farthest([c.bfloat16()], gemm.reference(inputs, shape), "bf16") for shape in shapes]
+    (fast, allowed, _), (full, allowed_full, _) = errors
+    assert fast <= allowed
+    assert full > allowed_full
+    c[7, :32] = 0.0
+    error, allowed, _ = farthest([c.bfloat16()], gemm.reference(inputs, shapes[0]), "bf16")
+    assert error > allowed  # a tile that was left out
 
 
 # ---------------------------------------------------------------- wrong results
@@ -212,7 +243,9 @@ def test_what_is_not_a_number_anywhere_is_caught(cpu: Any, monkeypatch: pytest.M
 REFUSED: list[tuple[str, Given, str, str]] = [
     ("gemm", {**GEMM, "dtype": "tf32"}, "", "no tf32"), ("gemm", {**GEMM, "dtype": "fp4"}, "", "4-bit"),
     ("gemm", {**GEMM, "dtype": "fp8", "batch": 2}, "", "no batched fp8"), ("gemm", {**GEMM, "dtype": "int8", "epilogue": "bias"}, "", "int8 product with the epilogue bias"),
-    ("gemm", {**GEMM, "dtype": "bf16", "scaling": "row"}, "", "fp8 products only"), ("moe", {**EXPERTS, "dtype": "fp8"}, "", "no experts of fp8"),
+    ("gemm", {**GEMM, "dtype": "bf16", "scaling": "row"}, "", "fp8 products only"),
+    ("gemm", {**GEMM, "dtype": "bf16", "accumulation": "fast"}, "", "accumulation of fp8 products only"),
+    ("gemm", {**GEMM, "dtype": "fp8", "accumulation": "fast"}, "", "on NVIDIA's GPUs alone"), ("moe", {**EXPERTS, "dtype": "fp8"}, "", "no experts of fp8"),
     ("moe", {**EXPERTS, "dtype": "mxfp4"}, "", "no weights of 4 bits"),
     ("conv", {**CONV, "dtype": "fp8"}, "", "no convolution of fp8"), ("conv", {**CONV, "height": 1, "filter_height": 1, "dtype": "fp32", "layout": "nhwc"}, "", "not in lines"),
     ("attention", {**HEADS, "dtype": "fp8"}, "", "no attention of fp8"), ("attention", {**HEADS, "op": "backward", "kv_dtype": "bf16"}, "", "set kv_dtype"),

@@ -107,6 +107,10 @@ WORKLOADS = (
                 "scaling", "str", "8 bits: one scale for each operand, or for each row", "tensor", choices=("tensor", "row"),
                 added_after_release=True,
             ),
+            Param(
+                "accumulation", "str", "of fp8: in fp32, or fast, in the matrix engine's own fewer bits, as of published peaks", "full",
+                choices=("full", "fast"), added_after_release=True,
+            ),
         ),
         "compute", "FLOP/s", "higher", _gemm, implementations=("triton",), bound_by_clock=lambda _: True,
         heading="compute", shows="matrix", operator="gemm", ceilings=("compute",), arrays=True, model="product", variety=_GEMMS,

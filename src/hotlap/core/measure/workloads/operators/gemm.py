@@ -30,6 +30,11 @@ class GemmShape:
     layout: str
     epilogue: str
     scaling: str
+    accumulation: str
+
+    @property
+    def fast(self) -> bool:
+        return self.accumulation == "fast"
 
     @property
     def out(self) -> str:
@@ -60,7 +65,7 @@ def read(case: Case) -> GemmShape:
     """A case's parameters. Raises NotSupported for combinations that PyTorch has no product of."""
     given = complete(case)
     m, n, k, batch, pad = sizes(given, "m", "n", "k", "batch", "pad")
-    shape = GemmShape(m, n, k, batch, pad, *(str(given[name]) for name in ("dtype", "layout", "epilogue", "scaling")))
+    shape = GemmShape(m, n, k, batch, pad, *(str(given[name]) for name in ("dtype", "layout", "epilogue", "scaling", "accumulation")))
     if shape.dtype == "fp4":
         raise NotSupported("PyTorch makes no 4-bit floating-point tensors from others; such products are only predicted and simulated")
     if shape.out != shape.dtype and batch != 1:
@@ -69,6 +74,8 @@ def read(case: Case) -> GemmShape:
         raise NotSupported(f"PyTorch has no {shape.dtype} product with the epilogue {shape.epilogue}")
     if shape.scaling == "row" and shape.dtype != "fp8":
         raise NotSupported(f"PyTorch scales rows of fp8 products only, not of {shape.dtype}")
+    if shape.fast and shape.dtype != "fp8":
+        raise NotSupported(f"PyTorch chooses the accumulation of fp8 products only, not of {shape.dtype}")
     if shape.dtype == "int4" and (shape.layout not in ("nn", "nt") or pad):
         raise NotSupported("PyTorch packs int4 weights its own way: layout nn or nt, and no padding")
     return shape
@@ -91,7 +98,8 @@ def _function(shape: GemmShape) -> str:
 
 
 def _remark(shape: GemmShape) -> str:
-    return ", B by columns as the library wants it" if shape.fp8 and shape.layout[1] == "n" else ""
+    by_columns = ", B by columns as the library wants it" if shape.fp8 and shape.layout[1] == "n" else ""
+    return by_columns + (", fast accumulation" if shape.fast else "")
 
 
 # ---------------------------------------------------------------- inputs
@@ -100,6 +108,8 @@ def _remark(shape: GemmShape) -> str:
 def inputs(make: Maker, shape: GemmShape) -> dict[str, Any]:
     """Operands as they lie in memory, and the output, poisoned. Raises NotSupported for types that the device computes otherwise."""
     precision(make, shape.dtype)
+    if shape.fast and ("cuda" not in str(make.place) or make.library.version.hip):
+        raise NotSupported("fast accumulation of fp8 is a choice on NVIDIA's GPUs alone")
     if shape.dtype == "int4":
         return _packed(make, shape)  # its function takes no output to write into
     a = _operand(make, shape, (shape.m, shape.k), shape.layout[0])
@@ -200,10 +210,11 @@ def _int4(torch: Any, i: Inputs) -> Any:
 def _scaled(torch: Any, shape: GemmShape) -> Callable[[Inputs], Any]:
     apart = _activation(torch, shape.epilogue.removeprefix("bias_"))
     bias, residual = shape.epilogue.startswith("bias"), shape.epilogue == "residual"
+    fast = {"use_fast_accum": True} if shape.fast else {}
 
     def launch(i: Inputs) -> Any:
         scales, add = {name: i[name] for name in ("scale_a", "scale_b")}, i["add"] if bias else None
-        c = torch._scaled_mm(i["a"], i["b"], **scales, bias=add, out_dtype=torch.bfloat16, out=i["c"])
+        c = torch._scaled_mm(i["a"], i["b"], **scales, **fast, bias=add, out_dtype=torch.bfloat16, out=i["c"])
         c = c.add_(i["add"]) if residual else c
         return apart(c) if apart else c
 
@@ -221,7 +232,8 @@ def reference(i: Inputs, shape: GemmShape) -> list[Exact]:
         b = b * i["scale_b"].repeat_interleave(BLOCK, 0)[: shape.k].repeat_interleave(BLOCK, 1)[:, : shape.n]
     elif shape.fp8:
         a, b = a * i["scale_a"], b * i["scale_b"]
-    return [product(a, b, Finish(shape.out, "fp64" if shape.dtype == "fp64" else "fp32", i.get("add"), _smooth(i, shape)))]
+    summed = "fp64" if shape.dtype == "fp64" else "fp22" if shape.fast else "fp32"
+    return [product(a, b, Finish(shape.out, summed, i.get("add"), _smooth(i, shape)))]
 
 
 def _unpacked(i: Inputs) -> Any:

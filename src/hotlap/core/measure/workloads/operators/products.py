@@ -20,6 +20,9 @@ BLOCKS = 64  # sums over blocks of columns, with random signs, of every row
 SIGMAS = 6.0  # by Hoeffding's inequality a right sum with random signs is farther off once in 3e7
 TILE = 64  # where signs do not help, behind an activation: one element of every tile of so many rows and columns
 WIDEST = 2.0**26  # elements held at once for that
+SUMMED = {**UNIT, "fp22": 2.0**-13}
+"""Spacing of the types of accumulators. fp22: in which Hopper's matrix engine sums products of fp8, "around 14 bits" by the DeepSeek-V3
+Technical Report, arXiv 2412.19437, 3.5.2."""
 
 
 class Finish(NamedTuple):
@@ -53,7 +56,7 @@ class Finish(NamedTuple):
     def _summing(self, terms: int) -> float:
         """What summing adds, as a share of the norms: a fifth of a unit where partial sums are rounded to nearest, independently; where a
         matrix unit cuts them off after every 16 terms or more, that adds up to √terms ÷ 48."""
-        return UNIT[self.accumulate] * max(1.0, math.sqrt(terms) / 32)
+        return SUMMED[self.accumulate] * max(1.0, math.sqrt(terms) / 32)
 
 
 def product(a: Any, b: Any, finish: Finish) -> Exact:
