@@ -155,6 +155,7 @@ class Samples(Record, frozen=True, kw_only=True):
     notices: list[Notice] = []
     seed: int = 0  # of this case's input
     bookkeeping_s: float | None = None  # median time between two samples, outside the timed region
+    duty: float | None = None  # share of the time that was timed, by the wall clock: between samples the device rests, and cools
 
 
 class RunRecord(Record, frozen=True, kw_only=True):

@@ -229,6 +229,7 @@ def test_the_session_hears_where_the_time_of_sampling_went() -> None:
     count = len(samples.values)
     assert count == 16  # 16 × 4.75 ticks are 76
     assert heard == [(0.0, 0.0), (64 * TICK, 16 * 0.75 * TICK)]
+    assert samples.duty == pytest.approx(64 / (64 + 15 * 0.75 + 0.25))  # from the first sample's beginning to the last one's end
 
 
 def test_bookkeeping_is_what_passes_between_two_samples_but_for_what_the_case_does_itself() -> None:

@@ -177,7 +177,7 @@ def test_the_confidence_beside_an_interval_is_explained(triad: Row) -> None:
 
 def _busy(row: Row, disturbed: float | None, steal: float | None) -> Row:
     rounds = [
-        Samples(case="c", device="d", round=n, values=[1.0, 1.0], disturbed=disturbed, steal=steal, replaced=[2.0], foreign={"run_delay": 1})
+        Samples(case="c", device="d", round=n, values=[1.0, 1.0], disturbed=disturbed, steal=steal, replaced=[2.0], foreign={"run_delay": 1}, duty=0.5 + n / 20)
         for n in range(6)
     ]
     return made(row, row.result.values, notices=[Notice(code="shared_device", seen="in 6 of 6 rounds: others ran")], rounds=rounds)
@@ -195,6 +195,7 @@ def test_a_busy_machine_has_one_banner_and_no_footnote(cpu: Kept) -> None:
     assert "The machine was busy" in export.to_markdown(cpu[0], rows)
     explained = " ".join(text.explain(rows[:1], 100).split())
     assert "6 replaced (waited for a processor: 6)" in explained
+    assert "duty cycle 50 to 75 %" in explained
 
 
 def test_a_few_busy_cases_are_a_footnote(cpu: Kept) -> None:

@@ -147,8 +147,14 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
         autocorrelation=summary.autocorrelation(kept), variant=prepared.variant, passes=prepared.passes, check=check,
         counters=prepared.counters() if prepared.counters else {},
         eager_s=way.eager_s, metrics=_metrics(prepared), notices=notices,
-        bookkeeping_s=float(np.median(raw.gaps_s)) if raw.gaps_s else None,
+        bookkeeping_s=float(np.median(raw.gaps_s)) if raw.gaps_s else None, duty=_duty(raw),
     )
+
+
+def _duty(raw: RawTimings) -> float | None:
+    """The share of the time that was timed. Short bursts with pauses do not heat a device as constant load does."""
+    timed_s = sum(raw.wall_s)
+    return timed_s / (timed_s + sum(raw.between_s)) if timed_s > 0 else None
 
 
 def _batch(target: Target, prepared: Prepared, budget: CaseBudget) -> tuple[int, Timing | None]:

@@ -134,6 +134,8 @@ def _rounds_line(row: Row) -> str:
         parts.append(f"effective sample size {summary.effective:.0f} (autocorrelated)")
     if summary.outliers > MANY_OUTLIERS * summary.samples >= 1:
         parts.append(words.counted(summary.outliers, "outlier"))
+    if duty := [one.duty for one in result.rounds if one.duty is not None]:
+        parts.append(f"duty cycle {noticing.span(duty, percent)}")
     return "; ".join(parts)
 
 
