@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cuda_stand_in import build
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure import targets
 from hotlap.stress.units import memory, strike
@@ -117,3 +118,30 @@ def test_where_the_driver_does_not_tell_what_is_free_one_slice_is_tested(card: C
     patterns(card, 3)
     assert len(card.slices) == 1
     assert card.tested_bytes == OWN
+
+
+@pytest.mark.skipif(bool(build.missing()), reason=build.missing())
+@pytest.mark.slow("compiles kernels for the stand-in of CUDA's driver")
+def test_the_cuda_target_s_memory_is_tested_by_what_its_driver_says_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 MiB in slices of 64 KiB, of which 4 MiB are to be left, and as much again where another allocation comes."""
+    monkeypatch.setattr(memory, "WORDS", {"cpu": WORDS, "gpu": 1 << 14})
+    monkeypatch.setattr(memory, "LEFT_BYTES", 4 << 20)
+    with build.on(memory=16 << 20):
+        spec = targets.parse("cuda")
+        target = targets.open_device(spec, targets.find(spec)[0])
+        unit = memory.KernelMemory(target, 1)
+        for _ in range(4):  # of a few slices; the rest only takes its turn
+            unit.run()
+            assert unit.check() == []
+        while len(unit.slices) < 150:
+            unit._next()
+        other = target.buffer(3 << 20)  # out of what was left
+        unit._next()
+        free = unit.free_bytes()
+        assert free is not None
+        assert 4 << 20 <= free < (4 << 20) + (1 << 16)
+        assert len(unit.slices) == pytest.approx((16 - 3 - 4) * 16, abs=2)
+        unit.run()
+        assert unit.check() == []
+        assert unit.tested_bytes == 1 << 16
+        del other

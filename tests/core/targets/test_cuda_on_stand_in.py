@@ -224,3 +224,17 @@ def test_nothing_is_freed_inside_a_timed_batch(target: CudaTarget, fails: bool, 
     assert (len(seen), free) == (1, [])
     assert [name for name in _calls(tmp_path / "calls") if name.startswith("cuMemFree")] != []
     assert (cuda_memory._waiting, cuda_memory._open_batches) == ([], [])
+
+
+# ---------------------------------------------------------------- slices
+
+
+def test_a_mig_slice_is_named_as_nvml_names_it_and_says_which_it_is() -> None:
+    with build.on(mig=1):
+        (device,) = targets.find(targets.TargetSpec("cuda"))
+    assert device.uuid == "MIG-fbfbfbfb-fbfb-fbfb-fbfb-fbfbfbfbfb00"
+    assert device.facts["mig"] == "1g.10gb"
+    with build.on():
+        (whole,) = targets.find(targets.TargetSpec("cuda"))
+    assert whole.uuid.startswith("GPU-")
+    assert "mig" not in whole.facts
