@@ -169,7 +169,7 @@ def test_errors_of_the_driver_become_the_right_kind() -> None:
     assert isinstance(cuda_driver.failure(CUresult.CUDA_ERROR_OUT_OF_MEMORY, "allocate"), NotSupported)
     lost = cuda_driver.failure(CUresult.CUDA_ERROR_ILLEGAL_ADDRESS, "finish the queue")
     assert not isinstance(lost, NotSupported)
-    assert str(lost) == "CUDA could not finish the queue: CUDA_ERROR_ILLEGAL_ADDRESS"
+    assert str(lost).startswith("CUDA could not finish the queue: CUDA_ERROR_ILLEGAL_ADDRESS; a kernel failed: ")
     assert cuda_driver.check((CUresult.CUDA_SUCCESS, 5), "count") == 5
 
 

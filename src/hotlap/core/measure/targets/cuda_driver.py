@@ -24,6 +24,17 @@ CANNOT = {  # answers that mean: not this case on this device; all others mean t
 REFUSED = {  # answers to code that this driver does not load: other code may do
     "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_PTX", "CUDA_ERROR_INVALID_IMAGE",
 }
+ADVICE = {
+    "CUDA_ERROR_OUT_OF_MEMORY": "choose smaller sizes, or end what else uses the device (nvidia-smi names it)",
+    "CUDA_ERROR_DEVICE_UNAVAILABLE": "another process holds the device: end it, or 'nvidia-smi -c 0' lets several use it",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "choose smaller groups: a kernel has no room for so many registers",
+    **dict.fromkeys(("CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_INVALID_PTX"),
+                    "install the nvidia-cuda-nvrtc of the driver's CUDA version, or update the driver"),
+    **dict.fromkeys(("CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_LAUNCH_TIMEOUT"),
+                    "a kernel failed: compute-sanitizer finds the place; 'dmesg' may hold the driver's message"),
+    **dict.fromkeys(("CUDA_ERROR_ECC_UNCORRECTABLE", "CUDA_ERROR_NVLINK_UNCORRECTABLE", "CUDA_ERROR_HARDWARE_STACK_ERROR"),
+                    "the device is at fault: 'nvidia-smi -q' tells its errors; reset it, or have it replaced"),
+}
 
 
 @functools.cache
@@ -54,7 +65,7 @@ def failure(result: Any, what: str) -> HotlapError:
     """The exception for a result that is not success."""
     name = name_of(result)
     kind = NotSupported if name in CANNOT else MachineError
-    return kind(f"CUDA could not {what}: {name}")
+    return kind(f"CUDA could not {what}: {name}", _advice(name))
 
 
 def elapsed_s(start: Any, end: Any) -> float:
@@ -96,11 +107,10 @@ def describe(index: int) -> Device:
     cu = driver()
     handle = check(cu.cuDeviceGet(index), f"open device {index}")
     address = _pci_address(handle)
-    capability = (_attribute(handle, "COMPUTE_CAPABILITY_MAJOR"), _attribute(handle, "COMPUTE_CAPABILITY_MINOR"))
     clock_khz = _attribute(handle, "CLOCK_RATE")
     name = _string(check(cu.cuDeviceGetName(256, handle), "read the device's name"))
     profile = mig_profile(name)
-    facts = {"compute_capability": f"{capability[0]}.{capability[1]}", "peers": _peers(handle, index), **_facts(handle)}
+    facts = {"compute_capability": _capability(handle), "peers": _peers(handle, index), **_facts(handle)}
     return Device(
         target="cuda", index=index, kind="gpu", vendor="NVIDIA", name=name,
         uuid=_uuid(check(cu.cuDeviceGetUuid(handle), "read the device's UUID").bytes, profile),
@@ -126,6 +136,13 @@ def _facts(handle: Any) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value is not None}
 
 
+def _capability(handle: Any) -> str:
+    """As in 9.0. No kernel can be made without it, so that it is no fact that may be missing."""
+    cu = driver()
+    asked = (getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
+    return ".".join(str(check(cu.cuDeviceGetAttribute(attribute, handle), "read the device's compute capability")) for attribute in asked)
+
+
 def _attribute(handle: Any, name: str) -> int | None:
     """One attribute, None where this driver or binding does not know it or answers zero or less."""
     cu = driver()
@@ -133,8 +150,7 @@ def _attribute(handle: Any, name: str) -> int | None:
     if attribute is None:
         return None
     result, value = cu.cuDeviceGetAttribute(attribute, handle)
-    known = result == 0 and (value > 0 or name.startswith("COMPUTE_CAPABILITY"))
-    return int(value) if known else None
+    return int(value) if result == 0 and value > 0 else None
 
 
 def _uuid(raw: bytes, profile: str = "") -> str:
@@ -196,6 +212,11 @@ def _string(raw: bytes) -> str:
 def name_of(result: Any) -> str:
     """A result by name; a driver newer than the binding can answer with a number that has none."""
     return str(getattr(result, "name", f"CUDA error {result}"))
+
+
+def _advice(name: str) -> str:
+    """What to do next, after a call of a driver that did start."""
+    return ADVICE.get(name, "run 'hotlap devices', and see the driver's own message in 'dmesg'")
 
 
 def _remedy(name: str) -> str:

@@ -61,7 +61,7 @@ class CudaKernel:
         """An invalid value is a group or grid larger than the device takes: the case's fault, not the machine's."""
         what = f"launch '{self.name}' with {self.shape[0]} work-items in groups of {self.shape[1]}"
         if name_of(result) == "CUDA_ERROR_INVALID_VALUE":
-            return NotSupported(f"CUDA could not {what}: {name_of(result)}")
+            return NotSupported(f"CUDA could not {what}: {name_of(result)}", "choose fewer or smaller groups")
         return failure(result, what)
 
 
