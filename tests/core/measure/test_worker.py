@@ -12,7 +12,7 @@ from scripting import CASE, OTHER, TICK, Thread, plan, steps, written
 import hotlap
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure import session, worker
-from hotlap.core.measure.protocol import CaseDone, CaseStarted, Job, RoundDone
+from hotlap.core.measure.protocol import CaseChoice, CaseDone, CaseStarted, Job, RoundDone
 from hotlap.core.measure.targets.scripted import Page, ScriptedStep
 from hotlap.core.record import Case, MeasureOptions, Plan, Samples, Stop
 from hotlap.core.work import find
@@ -313,6 +313,25 @@ def test_a_run_that_was_cut_short_goes_on_with_what_is_missing(tmp_path: Path) -
     assert whole.samples[: len(before)] == before
     assert sorted((s.case, s.round) for s in whole.samples) == sorted((c.id, n) for c in (CASE, OTHER) for n in range(6))
     assert whole.bundle.run.stops == [Stop("precision")]
+
+
+def test_every_round_but_the_first_is_told_what_the_first_one_chose(tmp_path: Path) -> None:
+    """Variant and method, from what is kept: a run that goes on tells it too."""
+    jobs: list[Job] = []
+
+    def start(one: Job, limit_s: float, stop: threading.Event) -> Thread:
+        jobs.append(one)
+        return Thread(one, limit_s, stop)
+
+    with pytest.raises(MachineError):
+        run(tmp_path, {"launch": [SECOND, SECOND, Page(steps=[ScriptedStep(error="off the bus")])]}, start)
+    first = CaseChoice("scripted", "event-single")
+    assert [one.choices for one in jobs] == [{}, {CASE.id: first}, {CASE.id: first}]
+    path = next((tmp_path / "runs").iterdir())
+    written(tmp_path, {"launch": [SECOND]})
+    jobs.clear()
+    session.resume(path, lambda *_: None, start)  # type: ignore[arg-type]
+    assert [one.choices for one in jobs] == [{CASE.id: first}] * 4
 
 
 def test_the_time_of_all_of_a_run_is_kept(tmp_path: Path) -> None:
