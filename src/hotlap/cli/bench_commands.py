@@ -130,13 +130,14 @@ def _named(args: argparse.Namespace, listed: Sequence[BenchCommand]) -> list[Ben
     if len(given_names) == len(texts):  # with parameters in them, as hyperfine
         given_names = [_filled(name, one.parameters) for one, name in zip(listed, itertools.cycle(given_names), strict=False)]
     named: list[BenchCommand] = []
-    for place, one in enumerate(listed):
+    for place, command in enumerate(listed):
         letter = LETTERS[place] if len(listed) <= len(LETTERS) else str(place + 1)
-        name, seen = given_names[place] if place < len(given_names) else one.text, [other.text for other in listed[:place]]
-        copy = 1 + [other.case for other in listed[:place]].count(one.case)
-        case = COMMAND.case({**one.case.params, "copy": copy}) if copy > 1 else one.case
-        again = f" #{seen.count(one.text) + 1}" if name == one.text and one.text in seen else ""
-        named.append(replace(one, letter=letter, name=f"{name}{again}", case=case))
+        name = given_names[place] if place < len(given_names) else command.text
+        before = [other.text for other in listed[:place]].count(command.text)
+        copy = 1 + [other.case for other in listed[:place]].count(command.case)
+        case = COMMAND.case({**command.case.params, "copy": copy}) if copy > 1 else command.case
+        again = f" #{before + 1}" if before and name == command.text else ""
+        named.append(replace(command, letter=letter, name=f"{name}{again}", case=case))
     return named
 
 

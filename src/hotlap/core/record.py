@@ -148,6 +148,8 @@ class Samples(Record, frozen=True, kw_only=True):
     clocks_hz: list[float] = []  # of the device, or of the cores that carry the load: before, between and after the samples, where known
     autocorrelation: float | None = None  # lag 1, within the round
     variant: str = ""  # what was chosen for this device, e.g. float16 × 4 chains
+    code_path: str = ""  # the code that ran, without the case's shape and passes; "": as `variant` says
+    no_counters: str = ""  # why a simulated device counted nothing; "": it counted, or is none
     passes: int = 1  # calls that share one launch
     metrics: dict[str, float] = {}  # other numbers a workload reports of itself
     counters: dict[str, float] = {}  # of one call, where the device counts: sm_busy, dram_bytes, l2_hit, waves, stall_s.CAUSE … (glossary)
@@ -300,6 +302,7 @@ class Verdict(Record, frozen=True, kw_only=True):
 
     state: State
     reason: str = ""
+    code: str = ""  # of the notice that kept it from an answer: no_gap, two_groups
     action: str = ""  # what to do about it
     against: str = ""  # what it was held against: limit, baseline NAME, fleet, rules FILE
     threshold: float | None = None  # in the metric's unit: the worst value that passes

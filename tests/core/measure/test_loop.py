@@ -269,10 +269,12 @@ def test_before_comes_before_flush_and_after_comes_last() -> None:
 def test_what_a_case_says_of_itself_is_kept() -> None:
     change = {
         "operations": 12.0, "metrics": lambda: {"tokens": 3.0}, "counters": lambda: {"waves": 2.0}, "notices": lambda: [Notice(code="own")], "variant": "v",
+        "code_path": "p", "no_counters": "none",
     }
     samples = measured(opened(steps(4 * TICK)), change=change)
     assert samples.metrics == {"tokens": 3.0, "operations": 12.0}
     assert (samples.counters, samples.variant, samples.notices) == ({"waves": 2.0}, "v", [Notice(code="own")])
+    assert (samples.code_path, samples.no_counters) == ("p", "none")
     assert measured(opened(steps(4 * TICK)), change={"metrics": lambda: {"tokens": 3.0}}).metrics == {"tokens": 3.0}
     assert (measured(opened(steps(4 * TICK))).metrics, measured(opened(steps(4 * TICK))).counters) == ({}, {})
 

@@ -108,6 +108,15 @@ def test_keys_of_samples_of_schema_1_are_read() -> None:
     assert (today.values, today.unit) == ([1.0], "B/s")
 
 
+@pytest.mark.parametrize(("variant", "path", "no_counters", "passes"), [
+    ("gemm 4096×4096×512 bf16, tile 128×256, split 2", "tile 128×256, split 2", "", 1), ("float4, 8 passes a launch", "float4", "", 8),
+    ("plain time: no kernel, of this", "plain time", "no kernel, of this", 1), ("torch sort fp32", "", "", 1),
+])
+def test_the_code_that_ran_is_taken_from_the_words_of_schema_1(variant: str, path: str, no_counters: str, passes: int) -> None:
+    (line,) = upgrade.samples(LINE % (b"", f',"dropped":3,"variant":"{variant}"'.encode()), "samples.jsonl").records
+    assert (line.variant, line.code_path, line.no_counters, line.passes) == (variant, path, no_counters, passes)
+
+
 def test_the_smallest_change_to_report_of_turns_is_read() -> None:
     turns = {"id": "r", "side": "A", "difference": 0.02, "gate": 0.005, "most": 9}
     found = upgrade.run({"turns": turns, "plan": {}}, 1)["turns"]

@@ -21,7 +21,7 @@ from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.matching import FEWEST_RUNS
 from hotlap.core.analysis.reference import ReferenceRatio, against, decided, device_of
 from hotlap.core.analysis.standards import unmeasured
-from hotlap.core.record import Baseline, Finding, Machine, Reference, Row, Verdict, identity
+from hotlap.core.record import Baseline, Finding, Machine, Notice, Reference, Row, Verdict, identity
 from hotlap.core.stats import fleet
 from hotlap.core.units import percent
 
@@ -49,7 +49,7 @@ class _Survey(NamedTuple):
 
     odd: dict[Where, fleet.Odd]
     sizes: dict[Where, int]  # devices in the fleet of an odd one
-    unsure: dict[tuple[str, str, str], str]  # model, target, Case.id: why the fleet cannot be its own reference
+    unsure: dict[tuple[str, str, str], Notice]  # model, target, Case.id: why the fleet cannot be its own reference
     notices: list[Finding]
 
 
@@ -104,7 +104,7 @@ class AgainstFleet:
         device, where = device_of(self.machine, row), self._where(row)
         unsure = self._survey.unsure.get((device.model if device else "", where[1], where[2]))
         if unsure and verdict.state in ("pass", "fail"):
-            return replace(verdict, state="inconclusive", reason=unsure)
+            return replace(verdict, state="inconclusive", reason=unsure.text, code=unsure.code)
         odd = self._survey.odd.get(where)
         if verdict.state != "pass" or odd is None or (odd.kind == "shift" and (odd.size > 0 or self._slight(verdict))):
             return verdict
@@ -140,8 +140,7 @@ class AgainstFleet:
         verdict, where = row.verdict, self._where(row)
         odd = self._survey.odd.get(where)
         worse = verdict.state in ("fail", "inconclusive") and verdict.high is not None and verdict.high < 1
-        unsure = verdict.state == "inconclusive" and verdict.reason in self._survey.unsure.values()
-        if verdict.ratio is None or unsure or not (odd or worse):
+        if verdict.ratio is None or verdict.code or not (odd or worse):
             return None
         size = self._survey.sizes.get(where, 0)
         tailed = odd is not None and odd.kind == "tail" and verdict.state != "fail"
@@ -205,7 +204,7 @@ def _surveyed(surveyed: _Survey, group: tuple[str, str], members: Sequence[Refer
             continue
         case, unknown = cases[notice.index].case, answer.spread[notice.index] is None
         if unknown:
-            surveyed.unsure[(*group, case.id)] = notice.text
+            surveyed.unsure[(*group, case.id)] = notice
         title = "cannot be judged" if unknown else "with care"
         surveyed.notices.append(Finding(title=title, rule=notice.code, cases=[case.id], detail=f"{work.label(case)}: {notice.text}"))
 

@@ -145,6 +145,7 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
         disturbed=disturbed if watched else None, waited_s=max(ended - sampling_s - budget.seconds, 0.0) if raw.disturbed else 0.0,
         steal=steal, began_s=began, ended_s=ended, clocks_hz=raw.clocks_hz,
         autocorrelation=summary.autocorrelation(kept), variant=prepared.variant, passes=prepared.passes, check=check,
+        code_path=prepared.code_path, no_counters=prepared.no_counters,
         counters=prepared.counters() if prepared.counters else {},
         eager_s=way.eager_s, metrics=_metrics(prepared), notices=notices,
         bookkeeping_s=float(np.median(raw.gaps_s)) if raw.gaps_s else None, duty=_duty(raw),

@@ -11,7 +11,6 @@ from hotlap.core.show.table import Cell, Column
 from hotlap.core.store.readers import counted
 from hotlap.core.units import percent
 
-PLAIN = "plain time: "  # how the variant of a simulated case begins that no kernel was played for
 LEAST = 0.005  # of the time: smaller causes are added up
 SPARE = ("energy", "pipe", "waves", "clock", "power")  # columns to leave out where there is no room, first those that say least
 SHOWN = 4  # causes in a line
@@ -41,13 +40,14 @@ def line(row: Row) -> str:
     """All counters of a case in one sentence; why there are none where the device says so."""
     seen = of(row)
     if not seen:
-        return plain(row)
+        reason = plain(row)
+        return f"plain time: {reason}" if reason else ""
     return ", ".join(said.format(write(seen[key])) for key, _, said, write in COUNTERS if key in seen)
 
 
 def plain(row: Row) -> str:
     """Why a simulated case has no counters; "" for any other."""
-    return next((one.variant for one in row.result.rounds if one.variant.startswith(PLAIN)), "")
+    return next((one.no_counters for one in row.result.rounds if one.no_counters), "")
 
 
 def stalls(row: Row) -> list[tuple[str, float]]:
@@ -72,7 +72,7 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
     without: dict[str, list[str]] = {}
     for row in rows:
         if words.numbered(row) and (reason := plain(row)):
-            without.setdefault(reason.removeprefix(PLAIN), []).append(row.case.workload)
+            without.setdefault(reason, []).append(row.case.workload)
     lines = [layout.painted("counters of one call", "bold", color)]
     if having:
         most = [stalls(row)[0] if stalls(row) else ("", 0.0) for row in having]

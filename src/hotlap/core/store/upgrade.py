@@ -1,13 +1,14 @@
 """Bundles of older schemas, brought to today's keys when they are read. The only place that knows what older versions wrote.
 
 Schema 1 (Hotlap 0.1 and its development) kept no kind of run; it follows from what each verb wrote into `plan` and `target`. It kept why a
-run ended as a text, reasons of several devices with "; " between them, notices of samples as `flags` with `name` and `detail`, and how many
-calls share a launch at the end of `variant`. Its `seconds`, `dropped` and `steady` of samples are `values`, `warmup_samples` and
-`steady_state_found`; `gate` of `turns` is `min_effect`.
+run ended as a text, reasons of several devices with "; " between them, and notices of samples as `flags` with `name` and `detail`. In
+`variant` it kept, beside the code that ran, how many calls share a launch, the shape of a simulated product, and why nothing was counted.
+Its `seconds`, `dropped` and `steady` of samples are `values`, `warmup_samples` and `steady_state_found`; `gate` of `turns` is `min_effect`.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from msgspec.structs import asdict
@@ -86,6 +87,19 @@ _JUMPED = "the clock jumped"  # 0.1 called a round invalid whose clock varied by
 _PASSES = b" passes a launch"  # at the end of schema 1's variants, which had no field for them
 
 
+_SHAPE = re.compile(r"(\w+ )?\d+(×\d+){2,}( |$)")  # of a case, a part of the variants of simulated products
+_PLAIN = "plain time: "  # began schema 1's variants of simulated cases that no kernel was played for
+
+
+def _code(line: _Samples) -> dict[str, str]:
+    """What schema 1 said in words: the code that ran, and why nothing was counted."""
+    if line.variant.startswith(_PLAIN):
+        return {"code_path": "plain time", "no_counters": line.variant.removeprefix(_PLAIN)}
+    parts = [part for part in line.variant.split(", ") if not _SHAPE.match(part) and not part.endswith(_PASSES.decode())]
+    path = ", ".join(parts)
+    return {} if line.code_path or path == line.variant else {"code_path": path}
+
+
 def samples(data: bytes, name: str) -> lines.Lines[Samples]:
     """What samples.jsonl holds, in today's keys. Raises as `lines.read` does. A run that was resumed has lines of two schemas."""
     if b'"seconds":' not in data and b'"flags":' not in data:
@@ -106,4 +120,5 @@ def _today(line: _Samples) -> Samples:
     variant, _, passes = line.variant.removesuffix(_PASSES.decode()).rpartition(", ")
     if line.passes == 1 and variant and passes.isdigit() and line.variant.endswith(_PASSES.decode()):
         fields |= {"passes": int(passes)}
+    fields |= _code(line)
     return Samples(**fields | {"notices": [*line.notices, *notices]})

@@ -142,7 +142,7 @@ def _paths(selectors: Sequence[str]) -> list[measure.CoveragePath]:
         for one in bundle.samples:
             if one.status == "measured" and one.variant and one.case in by_id:
                 case = by_id[one.case]
-                paths.append((measure.path_name(case, one.variant), "variant", case))
+                paths.append((measure.path_name(case, one), "variant", case))
         names += _traced(bundle)
     return [*measure.by_path(paths), *names]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from hotlap.core import work
-from hotlap.core.record import Case, Notice, Use
+from hotlap.core.record import Case, Notice, Samples, Use
 from hotlap.core.work.networks import compose
 from hotlap.kernels.coverage import covering, features, regions
 from hotlap.kernels.coverage.groups import CaseGroup, Groups, grouped
@@ -18,7 +17,6 @@ from hotlap.kernels.coverage.similar import matched
 from hotlap.kernels.coverage.tuples import OPEN, Rows, Tuples
 from hotlap.kernels.coverage.usage import Used
 
-_SHAPE = re.compile(r"\d+(×\d+){2,}( |$)")
 EXAMPLES = 3  # uncovered combinations that are told in words, per workload
 
 
@@ -195,12 +193,10 @@ def by_region(have: Groups, roof: RegionRoof) -> dict[str, int]:
     return {**found, **({regions.UNKNOWN: int(counts[0])} if counts[0] else {})}
 
 
-def path_name(case: Case, variant: str) -> str:
-    """What names the code in a variant: without the case's own shape and without how often it was launched."""
-    parts = [part.removeprefix(f"{case.workload} ") for part in variant.split(", ")]
-    kept = [part for part in parts if part != case.workload and not _SHAPE.match(part) and not part.endswith("passes a launch")]
-    head = " ".join(filter(None, (case.workload, case.implementation)))
-    return f"{head}: {', '.join(kept)}" if kept else head
+def path_name(case: Case, ran: Samples) -> str:
+    """The workload and the code that ran for it."""
+    head, path = " ".join(filter(None, (case.workload, case.implementation))), ran.code_path or ran.variant
+    return f"{head}: {path}" if path != case.workload else head
 
 
 def by_path(seen: Sequence[tuple[str, str, Case]]) -> list[CoveragePath]:

@@ -34,7 +34,7 @@ def test_every_case_runs_no_faster_than_its_bound_and_its_stalls_add_up(slug: st
             continue
         assert found.seconds >= 0.999 * (limit(case, spec).bound_s or 0.0), (case, found.how)
         stalls = [value for name, value in found.counters.items() if name.startswith("stall_s.")]
-        assert bool(stalls) == found.tiles
+        assert bool(stalls) == (not found.plain)
         if stalls:
             assert sum(stalls) == pytest.approx(found.seconds, rel=1e-9)
             assert found.counters["energy_j"] == pytest.approx(found.counters["power_w"] * found.seconds, rel=1e-9)
@@ -50,10 +50,19 @@ def attempt(case: Case, spec: machines.Spec) -> tuple[cases.SimulatedCall | None
 def test_what_is_not_played_takes_its_plain_time_and_says_why() -> None:
     chase, cdna = plan.case("chase", {"size": "1 MiB"}), machines.load("mi300x")
     found = cases.call(chase, H200)
-    assert (found.seconds, found.tiles) == (expected_call_s(chase, H200), False)
+    assert (found.seconds, found.path) == (expected_call_s(chase, H200), "plain time")
+    assert found.plain == "kernels of this workload are not simulated tile by tile"
     product = cases.call(plan.case("gemm", {"dtype": "bf16"}), cdna)
-    assert not product.tiles
-    assert "the machine table lacks warps_max_per_unit" in product.how
+    assert "the machine table lacks warps_max_per_unit" in product.plain
+    assert product.how == f"plain time: {product.plain}"
+
+
+@pytest.mark.parametrize(("case", "path"), [
+    (plan.case("gemm", {"dtype": "bf16", "m": 4096, "n": 4096, "k": 4096}), "tile 256×128"), (plan.case("stream", {"size": "1 MiB"}), "stream"),
+    (plan.case("attention", {"query": 1, "kv": 8192, "batch": 1}), "decode, split 16"),
+])
+def test_the_path_through_the_code_is_without_the_shape(case: Case, path: str) -> None:
+    assert cases.call(case, H200).path == path
 
 
 def test_a_case_is_played_once() -> None:

@@ -131,6 +131,8 @@ class Prepared:
     batch: int | None = None  # fixed number of calls in a sample; None: sized by the timer's resolution
     multiple: int = 1  # calls in a sample are a multiple of this (calls that share one launch)
     variant: str = ""  # what was chosen for this device
+    code_path: str = ""  # as in Samples
+    no_counters: str = ""  # as in Samples
     passes: int = 1  # calls that share one launch
     operations: float | None = None  # of one call, where rounding made it differ from the case's work
     flush: Ahead | None = None  # empties the caches before every sample (cache = cold)

@@ -188,8 +188,12 @@ class SimulatedTarget:
         def counters() -> dict[str, float]:
             return self._counters(played, link, late) if played else {}
 
-        how, passes = (played.how, played.passes) if played else ("model", 1)
-        return Prepared(enqueue, self._check, variant=how, passes=passes, counters=counters)
+        if not played:
+            return Prepared(enqueue, self._check, variant="model", counters=counters)
+        return Prepared(
+            enqueue, self._check, variant=played.how, code_path=played.path, no_counters=played.plain, passes=played.passes,
+            counters=counters,
+        )  # fmt: skip
 
     def _played(self, case: Case) -> tuple[cases.SimulatedCall | None, float]:
         setting = cases.SimulationSetting(self.faults.clock, self.faults.power_cap)

@@ -88,12 +88,11 @@ class _Stream:
 
 def _kernels(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     work = _Stream(target, case, rng)
-    variant = f"{SCALAR[str(case.params['dtype'])]}{work.shape.width}"
-    if work.passes > 1:
-        variant += f", {work.passes} passes a launch"
+    path = f"{SCALAR[str(case.params['dtype'])]}{work.shape.width}"
+    variant = f"{path}, {work.passes} passes a launch" if work.passes > 1 else path
     return Prepared(
         work.enqueue, check=lambda: _check_read(work) if work.op == "read" else _check_write(work, case),
-        variant=variant, flush=flusher(target, case), capture=True, multiple=work.passes, passes=work.passes,
+        variant=variant, code_path=path, flush=flusher(target, case), capture=True, multiple=work.passes, passes=work.passes,
         notices=lambda: _near(work),
     )
 

@@ -172,9 +172,9 @@ def operations_of(network: Network, setting: Setting) -> float:
     return _operations(calls.stage(network, alone)) * setting.dp * (3 if setting.phase == "train" else 1)
 
 
-def _operations(found: Sequence[Call]) -> float:
+def _operations(kernels: Sequence[Call]) -> float:
     total = 0.0
-    for call in found:
+    for call in kernels:
         kind = work.find(call.workload)
         total += call.times * kind.work(kind.parse(call.params)).total_operations
     return total

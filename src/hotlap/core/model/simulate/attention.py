@@ -111,7 +111,7 @@ def prefill(p: AttentionProblem, chip: Chip) -> SimulatedKernel:
     seen = np.minimum(end - begin, p.keys)
     return SimulatedKernel(
         name=f"prefill batch {p.batch}, heads {p.heads}/{p.kv_heads}×{p.head_dim}, {p.queries} of {p.keys} keys, tile {high}×{wide}",
-        unit=f"matrix.{p.dtype}", steps=steps[row], step=step_of(p, high, wide, chip),
+        path=f"prefill, tile {high}×{wide}", unit=f"matrix.{p.dtype}", steps=steps[row], step=step_of(p, high, wide, chip),
         reads=(
             Operand(head // group, seen[row] * 2.0 * p.head_dim * kv, p.batch * p.kv_heads, all_bytes * p.copies, True),
             Operand(np.arange(len(row)), queries, len(row), all_bytes * p.copies),
@@ -154,8 +154,8 @@ def decode(p: AttentionProblem, chip: Chip) -> SimulatedKernel:
     total = 2.0 * p.batch * p.kv_heads * keys * p.head_dim * kv
     seen = np.minimum(length * wide, keys - part * steps * wide)
     return SimulatedKernel(
-        name=f"decode batch {p.batch}, heads {p.heads}/{p.kv_heads}×{p.head_dim}, {p.keys} keys, split {split}", unit=f"matrix.{p.dtype}",
-        steps=length, step=step_of(p, high, wide, chip),
+        name=f"decode batch {p.batch}, heads {p.heads}/{p.kv_heads}×{p.head_dim}, {p.keys} keys, split {split}",
+        path=f"decode, split {split}", unit=f"matrix.{p.dtype}", steps=length, step=step_of(p, high, wide, chip),
         reads=(Operand(np.repeat(np.arange(lots), split) * split + part, seen * 2.0 * p.head_dim * kv, lots * split, total * p.copies),),
         written_bytes=np.full(lots * split, out), block=block, stages=stages, overlap=overlap(chip), loads=LOADS,
         output_age_bytes=total, end_cycles=facts.END_CYCLES + (SPLIT_CYCLES if split > 1 else 0.0),

@@ -105,7 +105,8 @@ def report(kernel: SimulatedKernel, chip: Chip, trace: Trace, gap_s: float, stat
     causes = {name: value for name, value in trace.causes.items() if value > 0}
     idle = causes.get("tail", 0.0) + causes.get("fill and drain", 0.0)
     return Counters(
-        name=kernel.name, seconds=seconds, stalls={**causes, "launch": gap_s}, busy_share=main / (chip.units * chip.clock_hz * seconds),
+        name=kernel.name, path=kernel.path or kernel.name, seconds=seconds, stalls={**causes, "launch": gap_s},
+        busy_share=main / (chip.units * chip.clock_hz * seconds),
         units_share=1.0 - (idle + gap_s) / seconds, flop=kernel.flop, useful_flop=kernel.useful_flop,
         dram_read_bytes=trace.dram_read, dram_written_bytes=trace.dram_written, l2_bytes=trace.l2_bytes,
         l2_hit_share=1.0 - trace.l2_missed / read if read else 0.0, tiles=kernel.tiles, slots=trace.slots,

@@ -42,7 +42,8 @@ class SimulatedCall:
 
     seconds: float
     how: str  # the kernel that was played, or why the times are plain
-    tiles: bool
+    path: str  # which kernel, without the case's shape
+    plain: str = ""  # why the times are plain; "": a kernel was played
     power_w: float | None = None
     clock_hz: float | None = None
     capped: bool = False  # the power limit holds the clock down
@@ -98,7 +99,7 @@ def _played(case: Case, spec: Spec, setting: SimulationSetting) -> SimulatedCall
     waits = max(0.0, HOST_S - found.seconds) if passes == 1.0 else 0.0  # for the host, which launches no faster
     how = found.name + (f", {passes:.0f} passes a launch" if passes > 1 else "")
     return SimulatedCall(
-        (found.seconds + waits) / passes, how, True, found.power_w, found.clock_hz,
+        (found.seconds + waits) / passes, how, found.path, power_w=found.power_w, clock_hz=found.clock_hz,
         capped=found.clock_hz < 0.999 * chip.clock_hz, counters=named(found, passes, waits), passes=int(passes),
     )  # fmt: skip
 
@@ -145,7 +146,8 @@ def _product(case: Case, chip: Chip) -> list[SimulatedKernel]:
     problem = gemm.GemmProblem(max(m // batch, 1) if grouped else m, n, k, dtype, out=OUT.get(dtype, dtype), batch=batch)
     found = gemm.candidates(problem, _simt(chip, dtype))
     if case.params.get("epilogue") == "residual":
-        found = [replace(one, reads=(*one.reads, _each(one.written_bytes)), name=f"{one.name}, residual") for one in found]
+        more = ", residual"
+        found = [replace(one, reads=(*one.reads, _each(one.written_bytes)), name=one.name + more, path=one.path + more) for one in found]
     return found
 
 
@@ -202,7 +204,8 @@ def _backward(case: Case, asked: Work, forward: SimulatedKernel) -> SimulatedKer
     front = work.find(case.workload).work({**case.params, "op": "forward"})
     more, read = asked.total_operations / front.total_operations, asked.read_bytes / front.read_bytes
     return replace(
-        forward, name=f"{forward.name}, backward", steps=forward.steps * more, useful_flop=forward.useful_flop * more,
+        forward, name=f"{forward.name}, backward", path=f"{forward.path}, backward", steps=forward.steps * more,
+        useful_flop=forward.useful_flop * more,
         reads=tuple(one._replace(bytes=one.bytes * read) for one in forward.reads),
         written_bytes=forward.written_bytes * asked.written_bytes / front.written_bytes,
     )  # fmt: skip
@@ -259,7 +262,7 @@ def _launched(mode: str, chip: Chip) -> SimulatedCall:
     seconds = (line.seconds - first_s) / number
     watts = energy.measured(card.quiet(chip))
     return SimulatedCall(
-        seconds, f"empty kernel, {mode}", True, watts, chip.clock_hz,
+        seconds, f"empty kernel, {mode}", f"empty kernel, {mode}", power_w=watts, clock_hz=chip.clock_hz,
         counters={"power_w": watts, "energy_j": watts * seconds, "clock_hz": chip.clock_hz, "stall_s.launch": seconds - empty_s,
                   "stall_s.fill and drain": empty_s},
     )  # fmt: skip
@@ -267,13 +270,14 @@ def _launched(mode: str, chip: Chip) -> SimulatedCall:
 
 def _plain(asked: Work, seconds: float, spec: Spec, reason: str) -> SimulatedCall:
     """A plain time with the watts that its operations and bytes make, at the highest clock; without where facts are missing."""
+    how, path = f"plain time: {reason}", "plain time"
     try:
         chip = chip_of(spec)
     except NotSupported:
-        return SimulatedCall(seconds, f"plain time: {reason}", False, clock_hz=spec.clock_max_hz)
+        return SimulatedCall(seconds, how, path, reason, clock_hz=spec.clock_max_hz)
     vector = sum(value for unit, value in asked.operations.items() if unit.startswith("fma."))
     matrix = sum(value for unit, value in asked.operations.items() if unit.startswith("matrix."))
     moved = asked.memory_bytes / seconds
     busy = card.quiet(chip)._replace(matrix_flop=matrix / seconds, vector_flop=vector / seconds, l2_bytes=moved, dram_bytes=moved)
     watts = min(energy.measured(busy), chip.power_w or math.inf)
-    return SimulatedCall(seconds, f"plain time: {reason}", False, watts, chip.clock_hz)
+    return SimulatedCall(seconds, how, path, reason, watts, chip.clock_hz)

@@ -11,6 +11,7 @@ class Counters:
     """`stalls`: seconds by cause, summing to `seconds`: the busiest pipe by name, latencies, L2, DRAM, fill and drain, tail, launch."""
 
     name: str
+    path: str  # which kernel, without the case's shape
     seconds: float
     stalls: Mapping[str, float]
     busy_share: float  # of the matrix unit's (or vector unit's) time, at the clock held

@@ -141,8 +141,9 @@ def build(problem: GemmProblem, plan: GemmPlan, chip: Chip) -> SimulatedKernel:
     lots = split * problem.batch
     step, end = step_of(plan, problem, chip, shared), facts.END_CYCLES + ending(plan, problem, chip, split)
     main = steps * step.flop / facts.rate(chip, unit_of(problem))
+    path = f"tile {plan.tile_m}×{plan.tile_n}" + (f", split {split}" if split > 1 else "")
     return SimulatedKernel(
-        name=f"gemm {m}×{n}×{k} {problem.dtype}, tile {plan.tile_m}×{plan.tile_n}" + (f", split {split}" if split > 1 else ""),
+        name=f"gemm {m}×{n}×{k} {problem.dtype}, {path}", path=path,
         unit=unit_of(problem), steps=length, step=step,
         reads=(
             Operand(r * lots + p, high * deep, rows * lots, (operand_bytes + weights) * problem.batch),

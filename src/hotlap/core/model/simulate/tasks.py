@@ -73,6 +73,7 @@ class SimulatedKernel:
     dram_share: float = 1.0  # of the bandwidth that streams reach, for its pattern of reading
     useful_flop: float = 0.0  # without padding
     vector: str = "fma.fp32"
+    path: str = ""  # the name without the case's shape; "" where the name has none
     kind: str = ""  # gemm, prefill, decode: whose units' toggling was measured; "" any other
 
     @property
