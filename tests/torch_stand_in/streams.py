@@ -96,7 +96,7 @@ class Stream:
         self.put_count = 0
         self.failed: BaseException | None = None
         self._todo: queue.SimpleQueue[tuple[Callable[[], Any], threading.Event | None]] = queue.SimpleQueue()
-        self._started = False
+        self._started, self._appended, self._waited = False, 0, 0
         self.card.streams.append(self)
 
     @property
@@ -118,6 +118,7 @@ class Stream:
         if not self._started:
             self._started = True
             threading.Thread(target=self._work, daemon=True, name="stand-in stream").start()
+        self._appended += 1
         self._todo.put((run, ended))
 
     def put(self, run: Callable[[], Any]) -> None:
@@ -135,11 +136,12 @@ class Stream:
 
     def wait(self) -> None:
         """Until all that was put so far has ended."""
-        if not self._started:
-            return
-        ended = threading.Event()
+        if self._waited == self._appended:
+            return  # nothing was put since it was last waited for
+        ended, upto = threading.Event(), self._appended + 1
         self._append(lambda: None, ended)
         ended.wait()
+        self._waited = upto
         failure, self.failed = self.failed, None
         if failure is not None:
             raise failure
@@ -274,8 +276,8 @@ class CUDAGraph:
         stream = current_stream()
         stream.card.answer()
         stream.card.replays += 1
-        for kernel in self.kernels:
-            stream.put(kernel)
+        kernels = list(self.kernels)
+        stream.mark(lambda: [stream.card.kernel(kernel) for kernel in kernels])
 
     def reset(self) -> None:
         self.kernels, self.ready = [], False

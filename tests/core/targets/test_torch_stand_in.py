@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -34,6 +36,17 @@ def target(gpu: Any) -> Any:
 def slow(stream: Any = None) -> None:
     """A kernel that takes its time."""
     (stream or torch.cuda.current_stream()).put(lambda: time.sleep(SLOW_S))
+
+
+@contextlib.contextmanager
+def held(stream: Any = None) -> Iterator[None]:
+    """The stream does nothing until the end of the block."""
+    gate = threading.Event()
+    (stream or torch.cuda.current_stream()).put(gate.wait)
+    try:
+        yield
+    finally:
+        gate.set()
 
 
 def adds(cell: Any, before: Callable[[], None] = lambda: None) -> Callable[[int], None]:
@@ -145,18 +158,18 @@ def test_types_are_claimed_by_compute_capability(capability: tuple[int, int], cl
 
 def test_a_missing_wait_is_seen(gpu: Any) -> None:
     x = torch.zeros(1, device="cuda")
-    slow()
-    x.add_(1)
-    assert tensors.unwatched(x) == [0]  # the host has gone on, and nothing has happened yet
+    with held():
+        x.add_(1)
+        assert tensors.unwatched(x) == [0]  # the host has gone on, and nothing has happened yet
     assert x.cpu().tolist() == [1]
 
 
 def test_streams_go_on_beside_each_other(gpu: Any) -> None:
     x, side = torch.zeros(1, device="cuda"), torch.cuda.Stream()
-    slow(side)
-    with torch.cuda.stream(side):
-        x.add_(1)
-    assert x.cpu().tolist() == [0]  # the stream that reads waits for its own work alone
+    with held(side):
+        with torch.cuda.stream(side):
+            x.add_(1)
+        assert x.cpu().tolist() == [0]  # the stream that reads waits for its own work alone
     torch.cuda.synchronize()
     assert x.cpu().tolist() == [1]
 
@@ -164,9 +177,9 @@ def test_streams_go_on_beside_each_other(gpu: Any) -> None:
 def test_pageable_copies_wait_and_pinned_ones_need_not(gpu: Any) -> None:
     x, pinned, pageable = torch.ones(4, device="cuda"), torch.zeros(4, pin_memory=True), torch.zeros(4)
     assert (pinned.is_pinned(), pageable.is_pinned(), pinned.device.type) == (True, False, "cpu")
-    slow()
-    pinned.copy_(x, non_blocking=True)
-    assert pinned.tolist() == [0] * 4
+    with held():
+        pinned.copy_(x, non_blocking=True)
+        assert pinned.tolist() == [0] * 4
     torch.cuda.synchronize()
     assert pinned.tolist() == [1] * 4
     slow()
@@ -198,9 +211,10 @@ def test_events_refuse_what_cuda_refuses(gpu: Any) -> None:
         start.elapsed_time(end)
     start.record()
     slow()
-    end.record()
-    with pytest.raises(ValueError, match="must be completed"):
-        start.elapsed_time(end)
+    with held():
+        end.record()
+        with pytest.raises(ValueError, match="must be completed"):
+            start.elapsed_time(end)
     end.synchronize()
     assert start.elapsed_time(end) >= SLOW_S * 1e3
     with pytest.raises(ValueError, match="enable_timing"):
