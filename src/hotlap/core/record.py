@@ -37,7 +37,8 @@ SCHEMA = 2
 METHOD = 2
 METHOD_HISTORY = {
     1: "0.1: rounds added until the interval was narrow; a clock that varied made a case invalid; no sample was replaced",
-    2: "0.2: rounds planned by the noise between them; disturbed samples and rounds replaced; invalid only where a number is disproved",
+    2: "0.2: rounds planned by the noise between them; disturbed samples and rounds replaced; invalid only where a number is disproved; "
+    "cold and rotated cases go past the machine table's caches too; the host's side runs on the GPU's NUMA node",
 }
 SCHEMA_HISTORY = {
     1: "2026-11: the first: run.json, samples.jsonl, readings.log",
