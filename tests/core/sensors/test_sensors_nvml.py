@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.core.sensors.documented import undocumented
 
 from hotlap.core.errors import MachineError, NotSupported
 from hotlap.core.measure.sensors import gpm
@@ -104,6 +105,7 @@ def test_every_sensor_is_read_in_base_units(ask: Ask) -> None:
         "ecc_corrected": 0.0, "ecc_corrected.aggregate": 10.0, "ecc_uncorrected.aggregate": 12.0, "pcie_replays": 7.0, "xid": 0.0, "xid.count": 0.0,
     })
     assert answer["names"] == list(values(answer))
+    assert not undocumented(answer["names"])
     assert {device for *_, device in answer["sweeps"][0]} == {UUID}
     assert "nvml" not in answer["missing"]
 
