@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python3.11}
 torch=${TORCH:-2.13.0}
 nvrtc=${NVRTC:-13.0.88}
+nvrtc12=${NVRTC12:-12.8.93}
 triton=${TRITON:-3.7.1}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -25,7 +26,8 @@ printf 'torch==%s\nnvidia-cuda-nvrtc==%s\ntriton==%s\n' "$torch" "$nvrtc" "$trit
 # nvidia-cuda-nvrtc and triton are held at the versions that this torch asks for, so that the extras cuda, triton and torch go together.
 # The CUDA libraries that torch's default build brings are pinned by torch itself.
 HEADER
-    "$work/venv/bin/pip" freeze --all --exclude hotlap --exclude pip --exclude wheel --disable-pip-version-check 2>/dev/null |
+    { echo "nvidia-cuda-nvrtc-cu12==$nvrtc12" # of no extra: scripts/nvrtc12.sh installs it
+    "$work/venv/bin/pip" freeze --all --exclude hotlap --exclude pip --exclude wheel --disable-pip-version-check 2>/dev/null; } |
         sed -E 's/^(torch==[0-9.]+)\+.*/\1/' | LC_ALL=C sort --ignore-case
 } >"$work/constraints.txt"
 if grep -n -E '@|://' "$work/constraints.txt" | grep -v '^[0-9]*:#'; then

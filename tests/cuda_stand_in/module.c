@@ -60,12 +60,12 @@ static void *library_of(const char *ptx) {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-static Result load_ptx(Module **module, const char *text, int capability) {
+static Result load_ptx(Module **module, const char *text, int capability, int newest) {
     const char *version = strstr(text, ".version"), *target = strstr(text, ".target");
     int major, minor, architecture;
     if (!version || !target || sscanf(version, ".version %d.%d", &major, &minor) != 2 || sscanf(target, ".target sm_%d", &architecture) != 1)
         return INVALID_PTX;
-    if (10 * major + minor > newest_ptx()) return UNSUPPORTED_PTX_VERSION;
+    if (10 * major + minor > newest) return UNSUPPORTED_PTX_VERSION;
     if (architecture > capability) return NO_BINARY_FOR_GPU;
     void *library = library_of(text);
     if (!library) return INVALID_PTX;
@@ -74,7 +74,8 @@ static Result load_ptx(Module **module, const char *text, int capability) {
     return OK;
 }
 
-/* Its ABI has a version: 7 with CUDA 12, 8 with CUDA 13; a cubin runs on its own major architecture, from its own minor one on. */
+/* Its ABI has a version: 7 with CUDA 12, 8 with CUDA 13; a cubin runs on its own major architecture, from its own minor one on.
+ * Drivers of one major version take each other's cubins, so that the version of the PTX beside it does not count. */
 static Result load_cubin(Module **module, const uint8_t *image, int capability) {
     char path[600];
     const Elf64_Ehdr *head = (const Elf64_Ehdr *)image;
@@ -86,7 +87,7 @@ static Result load_cubin(Module **module, const uint8_t *image, int capability) 
     int architecture = 0;
     Result answer = INVALID_IMAGE;
     if (target && sscanf(target, ".target sm_%d", &architecture) == 1)
-        answer = architecture / 10 == capability / 10 && architecture <= capability ? load_ptx(module, text, capability) : NO_BINARY_FOR_GPU;
+        answer = architecture / 10 == capability / 10 && architecture <= capability ? load_ptx(module, text, capability, 999) : NO_BINARY_FOR_GPU;
     free(text);
     return answer;
 }
@@ -97,7 +98,7 @@ API Result cuModuleLoadData(Module **module, const void *image) {
     if (!image) return INVALID_VALUE;
     if (!memcmp(image, ELFMAG, SELFMAG)) return load_cubin(module, image, capability);
     if (!memcmp(image, "\x50\xed\x55\xba", 4)) return NO_BINARY_FOR_GPU; /* a fat binary */
-    return load_ptx(module, image, capability);
+    return load_ptx(module, image, capability, newest_ptx());
 }
 API Result cuModuleUnload(Module *m) { IN_CONTEXT; if (!IS(m, MODULE)) return INVALID_HANDLE; drain_all(current); m->kind = 0; return OK; }
 API Result cuModuleGetFunction(Function **function, Module *m, const char *name) {
