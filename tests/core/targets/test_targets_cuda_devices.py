@@ -14,7 +14,7 @@ import pytest
 
 from cuda_stand_in import build, lighter
 from hotlap.core import work
-from hotlap.core.errors import MachineError, Unavailable
+from hotlap.core.errors import MachineError, NotSupported, Unavailable
 from hotlap.core.measure import workloads
 from hotlap.core.measure.targets import cuda, cuda_compile, cuda_driver
 from hotlap.core.record import Case
@@ -118,3 +118,32 @@ def test_a_device_that_another_process_holds_is_told(tmp_path: Path) -> None:
         finally:
             holder.communicate()
         assert cuda.open(cuda.find()[0]).device.name  # it is free again
+
+
+def test_of_more_recorded_graphs_than_are_kept_the_oldest_goes() -> None:
+    with build.on():
+        target = cuda.open(cuda.find()[0])
+        a, b = target.buffer(np.arange(4, dtype=np.int32)), target.buffer(16)
+
+        def enqueue(calls: int) -> None:
+            for _ in range(calls):
+                target.copy(b, a)
+
+        lengths = range(1, cuda.GRAPHS_KEPT + 2)
+        for calls in lengths:
+            target.time(enqueue, calls, graph=True)
+        assert [calls for _, calls in target._graphs] == [*lengths][1:]
+        newest = target._graphs[enqueue, lengths[-1]]
+        target.time(enqueue, lengths[-1], graph=True)
+        assert target._graphs[enqueue, lengths[-1]] is newest
+        target.time(enqueue, 1, graph=True)  # recorded anew
+        assert target.read(b).view(np.int32).tolist() == [0, 1, 2, 3]
+
+
+def test_a_launch_that_the_driver_refuses_at_once_is_an_error() -> None:
+    """The wait after it would end well: nothing was enqueued."""
+    with build.on():
+        target = cuda.open(cuda.find()[0])
+        kernel = target.kernel("KERNEL void nothing(GLOBAL uint *a) { a[ID] = 1; }", "nothing")
+        with pytest.raises(NotSupported, match="launch 'nothing' with 4096 work-items in groups of 4096"):
+            kernel(4096, 4096, target.buffer(4 * 4096))
