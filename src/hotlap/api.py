@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from hotlap.core import extend, units
+from hotlap.core import extend, stand_in, units
 from hotlap.core import plan as plans
 from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis import drift
@@ -123,7 +123,7 @@ def measure(
     case = inline.case_of(fn, work)
     plan = Plan(name="callable", measure=MeasureOptions(round_s=0.5, rounds_max=6))
     opened, samples = inline.rounds(lambda: fn(*args), case, _target(target), _measured(plan, options).measure)
-    result = select.fold(case, samples, opened.device.target)
+    result = stand_in.noted(select.fold(case, samples, opened.device.target), opened.device)
     return Measurement(**{name: getattr(result, name) for name in result.__struct_fields__})
 
 

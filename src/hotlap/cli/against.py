@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from hotlap.core import stand_in
 from hotlap.core.analysis import expected, reference, standards
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.measure import session
@@ -32,6 +33,7 @@ class Against:
     def check(self, plan: Plan, options: session.SessionOptions, match: reference.Match, part: bool) -> None:
         """Raises InputError where it cannot judge what is about to be measured, and what places raises."""
         spec, devices = session.places(plan, options)
+        stand_in.refuse_devices(devices, "a verdict")
         if self.baseline:
             reference.check(self.baseline, plan, reference.BaselinePlace(spec.name, fingerprint(devices), devices), match, part)
 

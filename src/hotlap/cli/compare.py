@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.cli import terminal
+from hotlap.core import stand_in
 from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis import drift, environment, implementations
 from hotlap.core.errors import InputError
@@ -38,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; hotlap list has all runs")
     sides = [list(terminal.each([one])) for one in args.side]
     first, others = sides[0], dict(zip(args.side[1:], sides[1:], strict=True))
+    stand_in.refuse_mixed([one.run for side in sides for one in side])
     for name, other in others.items():
         apart = environment.apart([one.run for one in first], [one.run for one in other])
         if apart and not args.force:

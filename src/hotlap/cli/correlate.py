@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hotlap.cli import terminal
+from hotlap.core import stand_in
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.correlate import correlate
 from hotlap.core.errors import InputError
@@ -25,6 +26,7 @@ def run(args: argparse.Namespace) -> int:
     """Errors of the simulation by regime, and the worst cases."""
     where = terminal.pairs(args.where, "a filter")
     groups = [terminal.runs([side]) for side in (args.simulated, args.measured)]
+    stand_in.refuse((one.run for group in groups for one in group), "a correlation")
     sides = [[(one.run.id, tables.rows(one, where)) for one in group] for group in groups]
     models = [" and ".join(sorted({device.model for one in group for device in one.run.machine.devices})) for group in groups]
     try:

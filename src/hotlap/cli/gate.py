@@ -12,6 +12,7 @@ from typing import NamedTuple
 from hotlap.cli import against, gate_base, gate_fleet, looking, reports, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
+from hotlap.core import stand_in
 from hotlap.core.analysis import fleet, standards, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
@@ -82,9 +83,7 @@ def _judged(args: argparse.Namespace, where: dict[str, str]) -> tuple[list[Judge
     asked = against.read(args.against, paths.home()) if args.against else None
     bundles = [] if args.measure else terminal.runs(args.run or ["latest"])
     for one in bundles:
-        kind = kinds.of(one)
-        if kind and not kind.CASES:
-            raise InputError(kind.NO_GATE.format(run=one.run.id))
+        kinds.refuse_gate(one)
     asked = asked or against.read("baseline", paths.home())
     if args.measure:
         bundles = [_measured(*_prepared(args, where, asked))]
@@ -179,7 +178,8 @@ def _known(judged: Sequence[bundles.Bundle]) -> _Known:
     order: list[tuple[float, str]] = []
 
     def seen() -> Iterator[bundles.Bundle]:
-        for one in chain((one for one in select.every(paths.home()) if one.run.id not in ids), judged):
+        kept = (one for one in select.every(paths.home()) if one.run.id not in ids and not stand_in.of_run(one.run))
+        for one in chain(kept, judged):
             order.append((when.seconds(one.run.began) or 0.0, one.run.id))
             yield one
 

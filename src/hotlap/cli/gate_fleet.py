@@ -11,7 +11,6 @@ import msgspec
 from hotlap.cli import terminal
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
-from hotlap.core.errors import InputError
 from hotlap.core.record import Judgement, Row, Verdict
 from hotlap.core.show import fleet, fleet_page, kinds
 from hotlap.core.store.bundle import Bundle
@@ -26,9 +25,7 @@ def many(args: argparse.Namespace) -> list[Bundle]:
     if len(devices) <= fleets.MANY:
         return []
     for bundle in bundles:
-        kind = kinds.of(bundle)
-        if kind and not kind.CASES:
-            raise InputError(kind.NO_GATE.format(run=bundle.run.id))
+        kinds.refuse_gate(bundle)
     return bundles
 
 

@@ -10,7 +10,7 @@ from hotlap.cli import terminal
 from hotlap.core.analysis import history as remembering
 from hotlap.core.errors import InputError
 from hotlap.core.show import history, history_page
-from hotlap.core.store import paths, select
+from hotlap.core.store import select
 from hotlap.core.store.bundle import Bundle
 
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bundles(args: argparse.Namespace) -> Iterator[Bundle]:
-    return terminal.each(args.run) if args.run else select.every(paths.home())
+    return terminal.on_hardware(args.run, "a history")
 
 
 def _explain(bundles: Sequence[Bundle], where: Mapping[str, str]) -> None:

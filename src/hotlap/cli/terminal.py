@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from hotlap.core import units
+from hotlap.core import stand_in, units
 from hotlap.core.errors import InputError, MachineError
-from hotlap.core.show import former
+from hotlap.core.show import former, words
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
 
@@ -52,6 +52,23 @@ def each(selectors: Sequence[str], readings: bool = False) -> Iterator[bundles.B
         for notice in bundle.notices:
             print(f"hotlap: {bundle.run.id}: {notice.text}", file=sys.stderr)
         yield bundle
+
+
+def on_hardware(selectors: Sequence[str], what: str) -> Iterator[bundles.Bundle]:
+    """Runs that selectors name, or all of the home without those of stand-ins. Raises InputError where one that is named, or all, are."""
+    left_out: list[bundles.Bundle] = []
+    kept = 0
+    for bundle in each(selectors) if selectors else select.every(paths.home()):
+        if stand_in.of_run(bundle.run):
+            left_out.append(bundle)
+        else:
+            kept += 1
+            yield bundle
+    if left_out and (selectors or not kept):
+        stand_in.refuse([one.run for one in left_out], what)
+    if left_out:
+        named = f"{words.counted(len(left_out), 'run')} of a stand-in, which is no GPU: left out"
+        print(f"hotlap: {named}; hotlap list names them", file=sys.stderr)
 
 
 def pairs(items: Sequence[str], what: str) -> dict[str, str]:

@@ -47,6 +47,16 @@ class Device(Record, frozen=True, kw_only=True):
         """What a user types to get it: `target:index`."""
         return f"{self.target}:{self.index}"
 
+    @property
+    def stand_in(self) -> bool:
+        """Whether it only plays a GPU, in tests: `core.stand_in` marks it, and decides what is done with it."""
+        return bool(self.facts.get("stand_in"))
+
+    @property
+    def shown(self) -> str:
+        """The selector in tables, which says what is no GPU."""
+        return f"{self.selector} (stand-in)" if self.stand_in else self.selector
+
 
 class Cpu(Record, frozen=True, kw_only=True):
     """The host's processor, as it reports itself."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from hotlap.core import work
+from hotlap.core import stand_in, work
 from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis import environment, revisions
 from hotlap.core.analysis.compare import ComparedSide
@@ -92,6 +92,7 @@ def release(
 ) -> Release:
     """Side b, newer, against side a; each with its name. `network`: only what it calls, by the plans' uses, else by `table`."""
     (a_name, a_runs), (b_name, b_runs) = a, b
+    stand_in.refuse([one.run for one in (*a_runs, *b_runs)], "a release report")
     left, right = comparing.sides(a_runs), comparing.sides(b_runs)
     compared = _with_few(comparing.compare(a_runs, b_runs, min_effect), left, right)
     calls = usage.of_plans((one.run.plan for one in (*a_runs, *b_runs)), network) or list(table)

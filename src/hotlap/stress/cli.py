@@ -13,7 +13,7 @@ from typing import TextIO
 from msgspec.structs import replace
 
 from hotlap.cli import terminal
-from hotlap.core import units
+from hotlap.core import stand_in, units
 from hotlap.core.analysis import rows
 from hotlap.core.errors import InputError
 from hotlap.core.measure.targets.base import SystemClock
@@ -179,6 +179,7 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
     judged = _judged(path, *how)
     run = judged.bundle.run
     if good:
+        stand_in.refuse_mixed([run, good.bundle.run])
         judged = replaced(judged, verdict=judging.hold(judged.verdict, run, good.verdict, good.bundle.run))
     state = judged.verdict.state
     if not args.judge and run.stops == [Stop("over")] and state in ("pass", "fail", "inconclusive"):  # for the list of runs

@@ -99,7 +99,7 @@ def rows(
     heat = [Cell(f"{t.shown['temperature_c']:.0f}" if t and "temperature_c" in t.shown else "–") for t in last.values()]
     spark = [sparkline(_course(ticks.get(key, [])), 12) for key in devices]
     columns = [
-        Column("device", [Cell(d.selector) for d in devices.values()]),
+        Column("device", [Cell(d.shown) for d in devices.values()]),
         Column("now", [Cell(state.get(key) or (PHASES.get(t.phase, t.phase) if t else "starting")) for key, t in last.items()]),
         Column("power", cell("power_w", "W"), right=True),
         Column("clock", cell(clock, "Hz"), right=True),
@@ -169,7 +169,7 @@ def remarks(verdicts: Sequence[DeviceVerdict], devices: Mapping[str, Device]) ->
     for one in verdicts:
         for finding in one.findings:
             by.setdefault(f"{finding.title}: {finding.detail}", []).append(
-                devices[one.device].selector if one.device in devices else one.device
+                devices[one.device].shown if one.device in devices else one.device
             )
     return {text: words.some(names, 4) if len(names) < len(verdicts) else f"all {len(names)}" for text, names in by.items()}
 
@@ -178,7 +178,7 @@ def device_columns(verdicts: Sequence[DeviceVerdict], devices: Mapping[str, Devi
     """Each device and `row_of` it."""
     rows, states = list(map(row_of, verdicts)), [f"state {CLASSES.get(verdict.state, '')}".strip() for verdict in verdicts]
     return [
-        Column("device", [Cell(devices[each.device].selector if each.device in devices else each.device) for each in verdicts], names=True),
+        Column("device", [Cell(devices[each.device].shown if each.device in devices else each.device) for each in verdicts], names=True),
         Column("state", [Cell(row[0], kind=kind) for row, kind in zip(rows, states, strict=True)]),
         *(Column(head, [Cell(row[n]) for row in rows], right=True) for n, head in enumerate(HEADS) if n),
     ]

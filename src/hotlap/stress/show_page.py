@@ -61,7 +61,7 @@ def _findings(verdict: StressVerdict, known: Mapping[str, Device]) -> list[tuple
     for one in stress.worst_first(verdict):
         for f in one.findings:
             key = (f.severity, stress.named(f.title), stress.named(f.detail), f.action)
-            by.setdefault(key, []).append(known[one.device].selector if one.device in known else one.device)
+            by.setdefault(key, []).append(known[one.device].shown if one.device in known else one.device)
     return sorted(by.items(), key=lambda pair: ("error", "warning", "info").index(pair[0][0]))
 
 
@@ -106,7 +106,7 @@ def notices(judged: StressRun) -> str:
     by_text: dict[str, list[str]] = {}
     known = stress.devices(judged)
     for one in judged.verdict.devices:
-        name = known[one.device].selector if one.device in known else one.device
+        name = known[one.device].shown if one.device in known else one.device
         for text in _doubted(one, judged.bundle):
             by_text.setdefault(text, []).append(name)
     count = len(judged.verdict.devices)

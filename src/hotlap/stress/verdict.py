@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace as replaced
 
+from hotlap.core import stand_in
 from hotlap.core.analysis import symptoms
 from hotlap.core.analysis.catalogue import Budgets, Findings, catalogue
 from hotlap.core.analysis.symptoms import Columns
@@ -170,7 +171,7 @@ def hold(verdict: StressVerdict, run: RunRecord, good: StressVerdict, other: Run
 def _all(run: RunRecord, devices: list[DeviceVerdict], allowed: dict[str, float]) -> StressVerdict:
     states = [one.state for one in devices]
     state: State = "fail" if "fail" in states else "inconclusive" if "inconclusive" in states or not states else "pass"
-    names = {d.key: d.selector for d in run.machine.devices}
+    names = {d.key: d.shown for d in run.machine.devices}
     causes: dict[str, list[str]] = {}
     for one in devices:
         for cause in dict.fromkeys(one.causes if one.state == state else []):
@@ -178,7 +179,8 @@ def _all(run: RunRecord, devices: list[DeviceVerdict], allowed: dict[str, float]
     said = [f"{cause} ({_where(where, len(devices))})" if len(devices) > 1 else cause for cause, where in causes.items()]
     longest = max((one.figures.get("seconds", 0.0) for one in devices), default=0.0)
     done = f"{len(devices)} device{'s' * (len(devices) > 1)} did checked work for {span(longest)} without an error"
-    return StressVerdict(run.id, state, ", ".join(said) if said else done, devices, allowed)
+    reason = (", ".join(said) if said else done) + ("; on a stand-in, which is no GPU" if stand_in.of_run(run) else "")
+    return StressVerdict(run.id, state, reason, devices, allowed)
 
 
 def _where(named: list[str], count: int) -> str:

@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 from msgspec.structs import replace
 
+from hotlap.core import stand_in
 from hotlap.core.analysis import drift, environment, matching
 from hotlap.core.analysis import turns as turned
 from hotlap.core.analysis.matching import FEWEST_RUNS, SidesApart, Unit, Values
@@ -99,6 +100,14 @@ def compare(
     other targets or models of device are not comparable unless `force`d, and every answer then says so. `past`: what is known of the
     level before, of sides that were measured one after the other (`drift.past`). `stable`: nothing is allowed for between them.
     """
+    stands_in = stand_in.refuse_mixed([one.run for one in (*a, *b)])
+    compared = _compared(a, b, min_effect, force, past or {}, stable)
+    return [stand_in.noted_pair(one) for one in compared] if stands_in else compared
+
+
+def _compared(
+    a: Sequence[Bundle], b: Sequence[Bundle], min_effect: float | None, force: bool, past: drift.Past, stable: bool
+) -> list[Comparison]:
     left, right = sides(a), sides(b)
     runs = [one.run for one in a], [one.run for one in b]
     apart, differences = environment.apart(*runs), environment.differences(*runs)
@@ -107,7 +116,7 @@ def compare(
     pairs = [(left.get(key), right.get(key)) for key in dict.fromkeys([*left, *right])]
     if apart and not force:
         return [_unlike(x, y, apart) for x, y in pairs]
-    between = _between(a, b, past or {}, stable) if drift.one_after_the_other(*runs) else None
+    between = _between(a, b, past, stable) if drift.one_after_the_other(*runs) else None
     weighed = weigh(pairs, MIN_EFFECT if min_effect is None else min_effect, apart, differences, between)
     notice = _methods(*runs)
     return [replace(one, notices=[*one.notices, notice]) if notice and one.ratio is not None else one for one in weighed]

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from hotlap.core import work
+from hotlap.core import stand_in, work
 from hotlap.core.errors import HotlapError
 from hotlap.core.record import Device, Notice, Readings, Record, Row, Samples
 from hotlap.core.stats import energy, order
@@ -73,8 +73,13 @@ def energies(rows: Sequence[Row], readings: Sequence[Readings], devices: Sequenc
         rounds = {one.round for row in mine for one in row.result.rounds}  # each a process, whose counters may begin anew
         series = {n: _series([one for one in readings if one.round == n], key, kinds.get(key) == "cpu") for n in sorted(rounds)}
         outside, missing = _outside(mine, series), _missing(readings, key)
-        energies_ += [_of(row, series, outside, missing) for row in mine]
+        energies_ += [_carrying(row, _of(row, series, outside, missing)) for row in mine]
     return energies_
+
+
+def _carrying(row: Row, used: EnergyUse) -> EnergyUse:
+    """With the notice of a stand-in, whose energy is the processor's."""
+    return _changed(used, notices=[stand_in.NOTICE, *used.notices]) if stand_in.has(row.result) else used
 
 
 # ---------------------------------------------------------------- one case

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from hotlap.core import work
+from hotlap.core import stand_in, work
 from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.verdicts import EXIT_CODES
 from hotlap.core.record import Notice, Result, Row, State
@@ -129,6 +129,7 @@ def judge(bundles: Iterable[Bundle], where: dict[str, str] | None = None, min_ef
     runs = 0
     for bundle in sorted(bundles, key=lambda bundle: bundle.run.began):
         runs += 1
+        stand_in.refuse([bundle.run], "a fleet")
         for member in _members(bundle, where):
             members[member.key, member.model] = member
     return _judged(list(members.values()), min_effect, runs)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from hotlap.core import stand_in
 from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis.compare import ComparedSide
 from hotlap.core.record import Case, Check, Comparison
@@ -40,6 +41,7 @@ class Beside:
 def beside(bundles: Sequence[Bundle], min_effect: float = comparing.MIN_EFFECT) -> list[Beside]:
     """Cases of the runs that have more than one implementation; the library's own comes first where there is one."""
     groups: dict[str, tuple[Case, dict[str, ComparedSide]]] = {}
+    stand_in.refuse_mixed([one.run for one in bundles])
     for side in comparing.sides(bundles).values():
         bare = Case(workload=side.case.workload, params=side.case.params)
         groups.setdefault(bare.id, (bare, {}))[1][side.case.implementation or LIBRARY] = side

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from hotlap.core import stand_in
 from hotlap.core.analysis.environment import method_changed
 from hotlap.core.record import Comparison, Result, Stop, StopKind, Summary, Turns
 from hotlap.core.stats import sequential
@@ -20,6 +21,11 @@ from hotlap.core.units import percent
 
 def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, min_effect: float | None = None) -> Comparison:
     """One case; `stop`: why no more pairs were measured; None while they are. `min_effect`: another than the test was planned for."""
+    found = _compared(a, b, turns, stop, min_effect)
+    return stand_in.noted_pair(found) if stand_in.has(a) or stand_in.has(b) else found
+
+
+def _compared(a: Result, b: Result, turns: Turns, stop: Stop | None, min_effect: float | None) -> Comparison:
     x, y = aligned(a, b)
     min_effect = turns.min_effect if min_effect is None else min_effect
     base = _base(a, b, min_effect)

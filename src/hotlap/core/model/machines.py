@@ -179,7 +179,7 @@ def _spec(given: dict[str, Any], slug: str, file: str) -> Spec:
 def recognise(device: Device) -> str:
     """The slug of the machine that a device is: by PCI id, else by its driver's name, and in either case only if the memory
     fits, so that variants are told apart and a slice of a card is not taken for the card. "" when it is none or not one."""
-    if device.kind == "cpu":
+    if device.kind == "cpu" or device.stand_in:
         return ""
     fitting = [spec for spec in map(_read, names()) if _memory_fits(device, spec)]
     by_id = [spec.slug for spec in fitting if device.pci_id.lower() in spec.pci_ids]

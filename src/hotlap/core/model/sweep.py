@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from hotlap.core import stand_in
 from hotlap.core.errors import InputError
 from hotlap.core.model import calibration
 from hotlap.core.model.calibration import Calibration, CalibrationSweep, Factor
@@ -50,6 +51,7 @@ def _swept(cases: Sequence[Case]) -> CalibrationSweep:
 
 def machine_of(spec: Spec | None, device: Device) -> Spec:
     """The device's entry in the machine table. Raises InputError that says why nothing can be calibrated without one."""
+    stand_in.refuse_devices([device], "a calibration")
     if device.kind == "cpu":
         raise InputError(
             f"{device.name} is a processor, and the model knows kernels of GPUs only: there is nothing to calibrate; "

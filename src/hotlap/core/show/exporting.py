@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import hotlap
+from hotlap.core import stand_in
 from hotlap.core.errors import Unavailable
 from hotlap.core.record import Judgement, Result, Row
 from hotlap.core.show import junit
@@ -171,12 +172,13 @@ def _name(result: Result) -> str:
 
 
 def _parameters(result: Result) -> list[str]:
-    """NAME=value, those of an imported case as they were."""
+    """NAME=value, those of an imported case as they were; of a stand-in they say so, and `hotlap import` reads it."""
     given = result.case.params.get("parameters")
     if isinstance(given, list):
         return given
     pairs = {name: value for name, value in result.case.params.items() if name not in ("name", "unit", "better")}
     pairs |= {"implementation": result.case.implementation} if result.case.implementation else {}
+    pairs |= {"stand_in": True} if stand_in.has(result) else {}
     return [f"{name}={written(value)}" for name, value in pairs.items()]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
+from hotlap.core import stand_in
 from hotlap.core.record import Judgement, Row
 from hotlap.core.show import words
 
@@ -31,7 +32,8 @@ def text(suites: ElementTree.Element) -> str:
 
 
 def _case(row: Row, judgement: Judgement) -> ElementTree.Element:
-    case = ElementTree.Element("testcase", classname=f"{row.case.workload}.{words.clean(row.device)}", name=words.clean(row.label))
+    sign = f" {stand_in.SUFFIX}" if stand_in.has(row.result) else ""
+    case = ElementTree.Element("testcase", classname=f"{row.case.workload}.{words.clean(row.device)}", name=words.clean(f"{row.label}{sign}"))
     verdict = row.verdict
     tag = ELEMENTS.get(verdict.state, "")
     if verdict.state == "inconclusive" and judgement.inconclusive_as:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from hotlap.core import extend
+from hotlap.core import extend, stand_in
 from hotlap.core.errors import InputError, SchemaError
 from hotlap.core.record import IMPORTED
 from hotlap.core.store.bundle import Bundle
@@ -56,6 +56,7 @@ def of(bundle: Bundle) -> Kind | None:
 
 def refuse_gate(bundle: Bundle) -> None:
     """Raises InputError for a run that `gate` does not take, and SchemaError as `of`."""
+    stand_in.refuse([bundle.run], "a verdict")
     kind = of(bundle)
     if kind and not kind.CASES:
         raise InputError(kind.NO_GATE.format(run=bundle.run.id))

@@ -32,6 +32,7 @@ class NoticeKind:
 
 
 KINDS = {  # the most important first
+    "stand_in": NoticeKind("stand-in", "take no number of it for hardware: measure on a GPU", "error"),
     "wrong_result": NoticeKind("wrong result", "do not use the number: kernel, driver or device computes wrong values", "error"),
     "tampered": NoticeKind("tampered", "do not use the number: the program interferes with its own timing", "error"),
     "timers": NoticeKind(

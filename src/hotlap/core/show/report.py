@@ -9,6 +9,7 @@ import msgspec
 
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
+from hotlap.core import stand_in
 from hotlap.core.errors import InputError
 from hotlap.core.record import Device
 from hotlap.core.show import export, fleet_page, kinds, listing, sections, words
@@ -32,7 +33,8 @@ def render(runs: Runs, shown: Mapping[str, tuple[kinds.Kind, Any]] | None = None
     given = shown or {}
     known = {bundle.run.id: pair for bundle, _ in runs if (pair := given.get(bundle.run.id) or kinds.read(bundle))}
     report = Report(runs, _sides(runs), known)
-    if len(report.sides) > fleets.MANY and not known:
+    stands_in = any(stand_in.of_run(bundle.run) for bundle, _ in runs)
+    if len(report.sides) > fleets.MANY and not known and not stands_in:
         return fleet_page.page_of(fleets.judge([bundle for bundle, _ in runs]), _title(report) if len(runs) == 1 else "")
     return pages.page(_title(report), sections.of(report), _data(runs), top(report))
 

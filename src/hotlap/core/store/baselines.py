@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 import hotlap
+from hotlap.core import stand_in
 from hotlap.core.errors import InputError, MachineError, SchemaError, nearest
 from hotlap.core.record import SCHEMA, Baseline, Reference, encode, machine_class
 from hotlap.core.store import files, lines, paths, select
@@ -30,6 +31,7 @@ def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None) 
     learnt = runs = 0
     for bundle in bundles:
         runs += 1
+        stand_in.refuse([bundle.run], "a baseline")
         devices = {d.key: d for d in bundle.run.machine.devices}
         for result in select.results(bundle):
             if result.status == "measured" and result.values:

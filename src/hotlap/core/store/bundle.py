@@ -59,7 +59,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     began: str
     plan: str
-    devices: list[str]  # selectors of those measured
+    devices: list[str]  # Device.shown of those measured
     rounds: int | None  # None when the samples cannot be read
     cases: int
     ended: str
@@ -168,7 +168,7 @@ def read_listed(path: Path) -> tuple[RunRecord | None, RunHeader]:
 
 
 def listed(run: RunRecord, rounds: int | None) -> RunHeader:
-    selectors = {device.key: device.selector for device in run.machine.devices}
+    selectors = {device.key: device.shown for device in run.machine.devices}
     return RunHeader(
         id=run.id, began=run.began, plan=run.plan.name, devices=[selectors.get(key, f"{run.target}:0") for key in run.devices],
         rounds=rounds, cases=len(run.plan.cases), ended=run.ended, stops=run.stops, labels=run.labels, kind=run.kind,

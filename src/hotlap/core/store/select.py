@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, get_args
 
 from msgspec.structs import replace
 
-from hotlap.core import units, work
+from hotlap.core import stand_in, units, work
 from hotlap.core.errors import HotlapError, InputError, nearest
 from hotlap.core.record import Case, Device, Machine, Plan, Result, RunRecord, Samples, Status
 from hotlap.core.store import bundle as bundles
@@ -167,7 +167,7 @@ def results(bundle: Bundle, where: Mapping[str, str] = {}) -> list[Result]:
         for key in bundle.run.devices:
             device = devices.get(key)
             target = device.target if device else target_name(bundle.run.target)
-            result = _reached(fold(case, groups.get((case.id, key), []), target, key), bundle.run)
+            result = stand_in.noted(_reached(fold(case, groups.get((case.id, key), []), target, key), bundle.run), device)
             if all(test(bundle.run, result, device) for test in tests):
                 matching.append(result)
     return matching

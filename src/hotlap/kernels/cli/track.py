@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.store import paths, select
+from hotlap.core.store import select
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work.networks import steps
 from hotlap.kernels import track as tracking
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bundles(args: argparse.Namespace) -> Iterator[Bundle]:
-    return terminal.each(args.run) if args.run else select.every(paths.home())
+    return terminal.on_hardware(args.run, "a history of kernels")
 
 
 def _explain(args: argparse.Namespace, where: dict[str, str]) -> None:

@@ -6,8 +6,10 @@ import contextlib
 import ctypes
 import functools
 import re
+import sys
 from typing import Any
 
+from hotlap.core import stand_in
 from hotlap.core.errors import HotlapError, MachineError, NotSupported, Unavailable
 from hotlap.core.measure.targets.base import mig_profile
 from hotlap.core.record import Device
@@ -35,6 +37,10 @@ ADVICE = {
     **dict.fromkeys(("CUDA_ERROR_ECC_UNCORRECTABLE", "CUDA_ERROR_NVLINK_UNCORRECTABLE", "CUDA_ERROR_HARDWARE_STACK_ERROR"),
                     "the device is at fault: 'nvidia-smi -q' tells its errors; reset it, or have it replaced"),
 }
+
+
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+STAND_IN = 0x484F5450  # an attribute that the stand-in of the tests answers with 1; a driver answers CUDA_ERROR_INVALID_VALUE
 
 
 @functools.cache
@@ -111,7 +117,7 @@ def describe(index: int) -> Device:
     name = _string(check(cu.cuDeviceGetName(256, handle), "read the device's name"))
     profile = mig_profile(name)
     facts = {"compute_capability": _capability(handle), "peers": _peers(handle, index), **_facts(handle)}
-    return Device(
+    device = Device(
         target="cuda", index=index, kind="gpu", vendor="NVIDIA", name=name,
         uuid=_uuid(check(cu.cuDeviceGetUuid(handle), "read the device's UUID").bytes, profile),
         pci_address=address, pci_id=_pci_id(handle, address),
@@ -120,6 +126,18 @@ def describe(index: int) -> Device:
         cache_bytes=_attribute(handle, "L2_CACHE_SIZE"),
         facts={**facts, "mig": profile} if profile else facts,
     )
+    return stand_in.mark(device) if _stands_in(int(handle)) else device
+
+
+def _stands_in(handle: int) -> bool:
+    """Asked of the library itself, which is loaded already: the binding's list of attributes lacks this one."""
+    value = ctypes.c_int(0)
+    try:
+        library = ctypes.CDLL(LIBRARY)
+    except OSError:  # a driver that the binding found by another name
+        return False
+    result = library.cuDeviceGetAttribute(ctypes.byref(value), ctypes.c_int(STAND_IN), ctypes.c_int(handle))
+    return bool(result == 0 and value.value == 1)
 
 
 def _facts(handle: Any) -> dict[str, Any]:

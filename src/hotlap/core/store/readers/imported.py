@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 import hotlap
-from hotlap.core import units
+from hotlap.core import stand_in, units
 from hotlap.core.errors import HotlapError, InputError, MachineError, nearest
 from hotlap.core.record import IMPORTED, UNNAMED, Case, Device, Machine, Plan, RunRecord, Samples, Stop, encode
 from hotlap.core.store import bundle, labels, lines, paths
@@ -129,6 +129,8 @@ def _differs(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> bool:
 
 def _of_run(read: ReadRun, name: str, better: Mapping[str, Better]) -> Bundle:
     device = Device(target=IMPORTED, index=read.index, name=read.device or UNNAMED, kind="other", uuid=read.uuid)
+    if device.name.endswith(stand_in.SUFFIX) or any(stand_in.PARAMETER in given.parameters for given in read.cases):
+        device = stand_in.mark(device)
     cases: list[Case] = []
     samples: list[Samples] = []
     for given in _apart(read.cases):
