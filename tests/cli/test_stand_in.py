@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -48,7 +46,7 @@ def keep(home: Path, name: str, label: str, played: bool) -> None:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("stand-in")
+    home = tmp_path_factory.mktemp("kept")
     for label, name in PLAYED.items():
         keep(home, name, label, played=True)
     keep(home, "plan", "hardware", played=False)
@@ -120,7 +118,7 @@ def test_what_needs_hardware_refuses_it(words: str, capsys: pytest.CaptureFixtur
 
 OTHER = {  # verbs that no run reaches, or whose runs come from the verbs above; why
     "devices": "test_cuda_driver has its output", "doctor": "the processor's own", "bench": "shows its run as `run` does",
-    "run": "shows its run as `show` does", "ab": "test_two_stand_ins_in_turns", "import": "test_a_stand_in_stays_one_through_files",
+    "run": "shows its run as `show` does", "kernel run": "shows its run as `run` does", "ab": "test_two_stand_ins_in_turns", "import": "test_a_stand_in_stays_one_through_files",
     "gate": "refused", "history bisect": "programs on the host", "energy frontier": "sets clocks, which a stand-in has none of",
     "node watch": "its bundle is shown by `show`", "trace capture": "its bundle is shown by `show`",
     **dict.fromkeys(("plan show", "plan check", "plan from", "schema", "completion", "predict", "model machines", "model sensitivity"), "no run"),

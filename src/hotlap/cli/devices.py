@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     devices = targets.find(targets.parse(args.target)) if args.target else []
     if not args.target:
         devices, missing = targets.survey()
-    devices = [replace(d, machine=d.machine or machines.recognise(d)) for d in devices]
+    devices = [d if d.stand_in else replace(d, machine=d.machine or machines.recognise(d)) for d in devices]
     reasons = {
         name: {"reason": e.reason, "remedy": e.remedy} if isinstance(e, Unavailable) else {"reason": str(e), "remedy": ""}
         for name, e in missing.items()

@@ -51,7 +51,7 @@ def of(bundle: Bundle, home: Path) -> dict[str, Calibration]:
     simulated GPUs, whose options change what they are."""
     calibrations = {}
     for device in bundle.run.machine.devices:
-        if device.target == "simulated":
+        if device.target == "simulated" or device.stand_in:
             continue
         name = store.name_of(device.machine or machines.recognise(device), device.target)
         if name in store.names(home) and (one := load(name, home)).run != bundle.run.id:

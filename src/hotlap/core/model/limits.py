@@ -43,8 +43,10 @@ class LimitPart:
 def spec_for(device: Device, machine: Machine, clocks_hz: Sequence[float] = ()) -> Spec | None:
     """What is known of a device: the processor as it reports itself, or the table's GPU with what its driver counts put first.
 
-    `clocks_hz` are those measured in the run. None for a GPU that is not in the table.
+    `clocks_hz` are those measured in the run. None for a GPU that is not in the table, and for what only plays one.
     """
+    if device.stand_in:
+        return None
     seen = max(clocks_hz, default=None)
     if device.kind == "cpu":
         found = cpu.spec(machine.cpu, seen)

@@ -178,8 +178,9 @@ def _spec(given: dict[str, Any], slug: str, file: str) -> Spec:
 
 def recognise(device: Device) -> str:
     """The slug of the machine that a device is: by PCI id, else by its driver's name, and in either case only if the memory
-    fits, so that variants are told apart and a slice of a card is not taken for the card. "" when it is none or not one."""
-    if device.kind == "cpu" or device.stand_in:
+    fits, so that variants are told apart and a slice of a card is not taken for the card. "" when it is none or not one. Of a
+    stand-in, the machine that it plays."""
+    if device.kind == "cpu":
         return ""
     fitting = [spec for spec in map(_read, names()) if _memory_fits(device, spec)]
     by_id = [spec.slug for spec in fitting if device.pci_id.lower() in spec.pci_ids]
@@ -199,7 +200,7 @@ def card_of_slice(device: Device) -> str:
 
 
 def _named(name: str, specs: Sequence[Spec]) -> list[str]:
-    plain = re.sub(r"\s+", " ", name.removesuffix(" (simulated)")).strip().lower()
+    plain = re.sub(r"\s+", " ", name.removesuffix(" (simulated)").removesuffix(" (stand-in)")).strip().lower()
     return [spec.slug for spec in specs if any(fnmatchcase(plain, pattern.lower()) for pattern in (*spec.names, spec.name))]
 
 

@@ -33,7 +33,8 @@ def text(suites: ElementTree.Element) -> str:
 
 def _case(row: Row, judgement: Judgement) -> ElementTree.Element:
     sign = f" {stand_in.SUFFIX}" if stand_in.has(row.result) else ""
-    case = ElementTree.Element("testcase", classname=f"{row.case.workload}.{words.clean(row.device)}", name=words.clean(f"{row.label}{sign}"))
+    name = words.clean(f"{row.label}{sign}")
+    case = ElementTree.Element("testcase", classname=f"{row.case.workload}.{words.clean(row.device)}", name=name)
     verdict = row.verdict
     tag = ELEMENTS.get(verdict.state, "")
     if verdict.state == "inconclusive" and judgement.inconclusive_as:

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from hotlap.core import stand_in
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
-from hotlap.core import stand_in
 from hotlap.core.errors import InputError
 from hotlap.core.record import Device
 from hotlap.core.show import export, fleet_page, kinds, listing, sections, words
