@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 import hotlap
+from cuda_stand_in import build
 from hotlap.cli import commands, main
 from hotlap.core import stand_in
 from hotlap.core.analysis import turns
@@ -187,3 +189,52 @@ def test_hardware_is_not_called_a_stand_in(capsys: pytest.CaptureFixture[str]) -
         main(words.split())
         out = capsys.readouterr().out
         assert not re.search("stand.in", out), words
+
+
+# ---------------------------------------------------------------- the real binding, on the stand-in for the driver
+
+SMALL = """schema = 1
+[measure]
+rounds = 1
+rounds_max = 1
+round_time = "0.1 s"
+[[case]]
+workload = "launch"
+mode = "single"
+"""
+
+
+@pytest.fixture
+def driver() -> Iterator[None]:
+    if reason := build.missing():
+        pytest.skip(reason)
+    with build.on():
+        yield
+
+
+@pytest.mark.usefixtures("driver")
+def test_its_device_is_marked_whatever_the_environment_says(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOTLAP_STAND_IN", "STAND_IN", "CUDA_STAND_IN"):
+        monkeypatch.setenv(name, "0")
+    assert main(["devices", "--target", "cuda"]) == 0
+    assert "(stand-in)" in capsys.readouterr().out
+    assert main(["devices", "--target", "cuda", "--json"]) == 0
+    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    assert device["facts"]["stand_in"] is True
+    assert device["machine"] == ""
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_run_on_it_is_kept_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    (tmp_path / "small.toml").write_text(SMALL)
+    assert main(["run", str(tmp_path / "small.toml"), "--target", "cuda", "--no-report"]) in (0, 3)
+    assert "stand-in" in capsys.readouterr().out
+    assert [device.stand_in for device in hotlap.load("latest").bundle.run.machine.devices] == [True]
+    assert "stand-in" in repr(hotlap.measure(sum, [1, 2], target="cuda", rounds=1, round_s=0.05))
+    for words in (["gate", "--measure", str(tmp_path / "small.toml"), "--target", "cuda", "--against", "limit"], ["model", "calibrate", "--target", "cuda"]):
+        assert main(words) == 2
+        out, err = capsys.readouterr()
+        assert "the target is of the stand-in" in err
+        assert not out
+    assert len(list((tmp_path / "home" / "runs").iterdir())) == 1  # refused before anything was measured

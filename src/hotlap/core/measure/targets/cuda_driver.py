@@ -81,7 +81,7 @@ def elapsed_s(start: Any, end: Any) -> float:
     with contextlib.suppress(RuntimeError):
         return float(check(cu.cuEventElapsedTime(start, end), "read the timer")) * 1e-3
     milliseconds = ctypes.c_float()
-    former = ctypes.CDLL("libcuda.so.1").cuEventElapsedTime
+    former = ctypes.CDLL(LIBRARY).cuEventElapsedTime
     answer = former(ctypes.byref(milliseconds), *(ctypes.c_void_p(int(event)) for event in (start, end)))
     check((cu.CUresult(answer),), "read the timer")
     return milliseconds.value * 1e-3
