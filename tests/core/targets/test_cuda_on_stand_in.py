@@ -133,7 +133,7 @@ def test_ptx_stands_in_for_machine_code_that_the_driver_refuses(stand_in: Any, a
 
 def test_code_that_is_refused_in_every_form_has_a_remedy(target: CudaTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_FAIL", "cuModuleLoadData:222")
-    with pytest.raises(NotSupported, match=r"load 'add' .*UNSUPPORTED_PTX_VERSION; update the driver, or install the NVRTC of its CUDA version") as refused:
+    with pytest.raises(NotSupported, match=r"load 'add' .*UNSUPPORTED_PTX_VERSION; install the nvidia-cuda-nvrtc of the driver's CUDA version") as refused:
         target.kernel(SOURCE, "add")
     assert "\n" not in str(refused.value)
 

@@ -179,7 +179,7 @@ class CudaTarget:
             answers.append(self.cu.cuModuleLoadData(code))
             if name_of(answers[-1][0]) not in REFUSED:
                 return check(answers[-1], what)
-        raise NotSupported(f"{failure(answers[0][0], what)}; update the driver, or install the NVRTC of its CUDA version")
+        raise failure(answers[0][0], what)
 
     # ------------------------------------------------------------ time
 

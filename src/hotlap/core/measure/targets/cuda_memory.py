@@ -45,9 +45,9 @@ def _free(context: Any, call: str, address: int) -> None:
         return
     cu = driver()
     result, before = cu.cuCtxGetCurrent()
-    cu.cuCtxSetCurrent(context)
-    getattr(cu, call)(address)
-    if result == 0:
+    if result == 0:  # else the former one could not be put back, and whoever goes on would be in the wrong context
+        cu.cuCtxSetCurrent(context)
+        getattr(cu, call)(address)
         cu.cuCtxSetCurrent(before)
 
 
