@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import re
 import sys
 from typing import Any
@@ -39,6 +40,7 @@ ADVICE = {
 }
 
 
+WSL = "/usr/lib/wsl/lib"
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 STAND_IN = 0x484F5450  # an attribute that the stand-in of the tests answers with 1; a driver answers CUDA_ERROR_INVALID_VALUE
 
@@ -53,7 +55,7 @@ def driver() -> Any:
     try:
         (result,) = binding.cuInit(0)
     except Exception as error:  # the loader has several error types, by version
-        raise Unavailable(f"NVIDIA's driver library libcuda does not load ({type(error).__name__})", REMEDY_DRIVER) from error
+        raise Unavailable(f"NVIDIA's driver library libcuda does not load ({type(error).__name__})", _load_remedy()) from error
     if result != 0:
         raise Unavailable(f"the CUDA driver does not start ({name_of(result)})", _remedy(name_of(result)))
     return binding
@@ -237,9 +239,19 @@ def _advice(name: str) -> str:
     return ADVICE.get(name, "run 'hotlap devices', and see the driver's own message in 'dmesg'")
 
 
+def _load_remedy() -> str:
+    """What makes libcuda load: on WSL 2 it is there, in a folder that not every program looks into."""
+    return f"WSL keeps it in {WSL}: export LD_LIBRARY_PATH={WSL}" if os.path.exists(os.path.join(WSL, LIBRARY)) else REMEDY_DRIVER
+
+
 def _remedy(name: str) -> str:
     if name == "CUDA_ERROR_NO_DEVICE":
-        return "check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if visible is None:
+            return "check nvidia-smi and CUDA_VISIBLE_DEVICES"
+        return f"CUDA_VISIBLE_DEVICES is '{visible}', which hides all devices: unset it, or name devices that 'nvidia-smi -L' lists"
+    if name.startswith("CUDA_ERROR_MPS_"):
+        return "start the MPS daemon of this user (nvidia-cuda-mps-control -d), or unset CUDA_MPS_PIPE_DIRECTORY"
     if name in ("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"):
         return "the kernel driver and libcuda differ in version: reboot, or remove the CUDA compatibility package"
     return "check that nvidia-smi works"
