@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,6 +72,14 @@ def cu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
 @pytest.fixture
 def queue(cu: Driver) -> Any:
     return cu.get("cuStreamCreate", 1)
+
+
+@pytest.mark.parametrize(("required", "ends"), [("", "no C compiler (gcc): the stand-in for CUDA cannot be built"), ("required", "RuntimeError")])
+def test_without_a_compiler_tests_are_skipped_and_ci_fails(tmp_path: Path, required: str, ends: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"} | {"PATH": str(tmp_path), "HOTLAP_TEST_STAND_IN": required}
+    code = "import sys; sys.path.insert(0, sys.argv[1])\nfrom cuda_stand_in import build\ntry: print(build.missing())\nexcept RuntimeError: print('RuntimeError')"
+    done = subprocess.run([sys.executable, "-c", code, str(build.HERE.parent)], env=environment, capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.strip() == ends
 
 
 def test_only_the_stand_in_answers_its_attribute(cu: Driver) -> None:
