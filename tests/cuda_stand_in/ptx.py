@@ -144,7 +144,7 @@ def kernels(ptx: str) -> list[Kernel]:
             end += 1
         entries.append(Kernel(match[1], match[2], text[match.end() : end - 1]))
         outside = outside.replace(text[match.start() : end], "")
-    if left := re.search(r"^\s*\.(?:visible\s+|extern\s+|weak\s+)*(func|global|const|shared)\b.*", outside, re.MULTILINE):
+    if left := re.search(r"^\s*(?:\.(?:visible|extern|weak)\s+)*\.(func|global|const|shared)\b.*", outside, re.MULTILINE):
         raise Untranslatable(f"outside of a kernel: {left[0].strip()}")
     return entries
 
