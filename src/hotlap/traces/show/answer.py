@@ -161,14 +161,19 @@ def answer(study: Study, advice: Advice) -> Answer:
         main_thread=mainthread.shares(study) if host else {},
         outside=mainthread.outside_by_name(study) if host else {},
         steps=steps(study),
-        kernels=[Kernel(short=naming.short(row.name), **row._asdict()) for row in study.kernels()],
+        kernels=kernels(study),
         memory=[_memory(one) for one in memory.of(events)],
         machine=roofline.machine(study) if study.devices else "",
-        limits=_limits(study),
+        limits=limits(study),
         findings=[_advised(study, one, where) for one, where in zip(advice.findings, places, strict=True)],
         hidden=advice.hidden,
         together=advice.together,
     )
+
+
+def kernels(study: Study) -> list[Kernel]:
+    """By time, the longest first."""
+    return [Kernel(short=naming.short(row.name), **row._asdict()) for row in study.kernels()]
 
 
 def _memory(usage: memory.MemoryUsage) -> Memory:
@@ -179,7 +184,8 @@ def _memory(usage: memory.MemoryUsage) -> Memory:
     )  # fmt: skip
 
 
-def _limits(study: Study) -> list[OperatorLimit]:
+def limits(study: Study) -> list[OperatorLimit]:
+    """Operators with shapes that the model knows, those that take most time first; none where the machine is not known."""
     if not study.devices or not roofline.machine(study):
         return []
     return [

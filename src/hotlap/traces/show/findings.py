@@ -11,6 +11,7 @@ from hotlap.core.show.table import text
 from hotlap.core.units import show
 from hotlap.traces.show import trace
 from hotlap.traces.show.answer import Advised, Answer, FindingPlace
+from hotlap.traces.show.tables import percent
 
 
 def section(answer: Answer) -> str:
@@ -29,10 +30,6 @@ def section(answer: Answer) -> str:
     hidden = f"{words.counted(answer.hidden, 'finding').capitalize()} below 2 %: <code>hotlap trace --all</code>." if answer.hidden else ""
     hidden = f'<p class="note">{hidden}</p>' if hidden else ""
     return f'<ol class="advice">{items}</ol>{together}{hidden}'
-
-
-def percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
 
 
 def _finding(number: int, advised: Advised, most: float) -> str:

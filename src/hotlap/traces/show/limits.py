@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hotlap.core import units
 from hotlap.core.show import layout, words
-from hotlap.core.show.table import Cell, Column
 from hotlap.traces import roofline
+from hotlap.traces.show import answer, tables
 from hotlap.traces.study import Study
 
 SHOWN = 8
@@ -21,27 +21,14 @@ def limits(study: Study, width: int, color: bool) -> list[str]:
         names = {words.clean(str(one.get("name"))) for one in study.events.head.devices if one.get("name")}
         what = f"{', '.join(sorted(names))} is not in the machine table" if names else "the trace does not name its device"
         missing.append(f"{what} (--machine NAME gives one of those that hotlap model machines lists)")
-    rows = roofline.rows(study) if slug else []
+    rows = answer.limits(study)
     if not study.events.shapes:
         missing.append("no shapes were recorded (record_shapes=True of torch.profiler)")
     elif slug and not rows:
         missing.append("no operator with a shape that the model knows has work on the device")
     if missing:
         return layout.paragraph("limits  ", f"not known: {', and '.join(missing)}", width)
-    shown = rows[:SHOWN]
-
-    def times(values: list[float | None]) -> list[Cell]:
-        return [Cell(text) for text in layout.aligned([units.show(value, "s") if value is not None else "–" for value in values])]
-
-    columns = [
-        Column(f"on {slug}", [Cell(row.operator) for row in shown], wrap=True),
-        Column("work", [Cell(row.work.label) for row in shown], wrap=True),
-        Column("calls", [Cell(f"{row.calls:,}") for row in shown], right=True),
-        Column("median", times([row.median_s for row in shown]), right=True),
-        Column("expected", times([row.expected_s for row in shown]), right=True),
-        Column("bound", times([row.bound_s for row in shown]), right=True),
-        Column("could save", times([row.headroom_s or None for row in shown]), right=True),
-    ]
+    columns = tables.on_terminal(tables.limit_columns(f"on {slug}", rows[:SHOWN]))
     lines = layout.fitted(columns, width, spare=["bound"]).lines(color)
     saved = sum(row.headroom_s for row in rows)
     note = f"{len(rows)} shapes in all; at the expected times they would save {units.show(saved, 's')} of device time" if saved else ""

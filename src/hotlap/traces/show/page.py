@@ -23,8 +23,7 @@ from hotlap.traces.show import flame as trace_flame
 from hotlap.traces.show import scene as trace_scene
 from hotlap.traces.show import trace
 from hotlap.traces.show.answer import Answer
-from hotlap.traces.show.findings import percent
-from hotlap.traces.show.tables import kernel_columns, limit_columns
+from hotlap.traces.show.tables import kernel_columns, limit_columns, percent
 from hotlap.traces.study import Study
 
 KERNELS, KEPT = 300, 1000  # rows of the table, and kernels in the page's data, at most

@@ -11,9 +11,10 @@ from hotlap.core import units
 from hotlap.core.record import Finding
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
-from hotlap.traces import mainthread, memory, naming
+from hotlap.traces import mainthread, memory
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.idle import CAUSES
+from hotlap.traces.show import answer, tables
 from hotlap.traces.show import limits as trace_limits
 from hotlap.traces.study import Study
 
@@ -154,18 +155,11 @@ def _memory(study: Study, width: int) -> list[str]:
 
 
 def _kernels(study: Study, width: int, color: bool, most: int) -> list[str]:
-    rows = study.kernels()
+    rows = answer.kernels(study)
     if not rows:
         return []
     shown = rows[:most]
-    columns = [
-        Column("kernel", [Cell(layout.shortened(naming.short(row.name), 64)) for row in shown], wrap=True),
-        Column("operator", [Cell(layout.shortened(row.operator or "–", 40)) for row in shown], wrap=True),
-        Column("calls", [Cell(f"{row.calls:,}") for row in shown], right=True),
-        Column("total", [Cell(text) for text in layout.aligned([units.show(row.total_s, "s") for row in shown])], right=True),
-        Column("share", [Cell(text) for text in layout.aligned([f"{100 * row.share:.1f} %" for row in shown])], right=True),
-        Column("median", [Cell(text) for text in layout.aligned([units.show(row.median_s, "s") for row in shown])], right=True),
-    ]
+    columns = tables.on_terminal(tables.kernel_columns(shown, (64, 40)))
     lines = ["", *layout.fitted(columns, width, spare=["median"]).lines(color)]
     rest = sum(row.share for row in rows[most:])
     return (
