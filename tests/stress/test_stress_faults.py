@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,21 +13,26 @@ from hotlap.core.errors import InputError
 from hotlap.core.measure import targets
 from hotlap.core.measure.targets.base import Target
 from hotlap.stress import units as stress
-from hotlap.stress.units import products, strike
+from hotlap.stress.units import memory, products, strike, traffic
 from hotlap.stress.units.base import Wrong
 
-TARGETS = ("opencl:cpu", "torch:cpu")
+TARGETS = ("opencl:cpu", "torch:cpu", "torch:cuda")  # the last one on the stand-in
 SMALL = (64, 48, 128)
 
 
 @pytest.fixture(scope="module", params=TARGETS)
-def target(request: pytest.FixtureRequest) -> Target:
-    pytest.importorskip({"opencl:cpu": "pyopencl", "torch:cpu": "torch"}[request.param], reason="the extra is not installed")
-    spec = targets.parse(request.param)
-    found = targets.find(spec)
-    if not found:
-        pytest.skip(f"no {request.param}")
-    return targets.open_device(spec, found[0])
+def target(request: pytest.FixtureRequest) -> Iterator[Target]:
+    pytest.importorskip("pyopencl" if request.param == "opencl:cpu" else "torch", reason="the extra is not installed")
+    with contextlib.ExitStack() as stand_in:
+        if request.param == "torch:cuda":
+            import torch_stand_in
+
+            stand_in.enter_context(torch_stand_in.standing_in())
+        spec = targets.parse(request.param)
+        found = targets.find(spec)
+        if not found:
+            pytest.skip(f"no {request.param}")
+        yield targets.open_device(spec, found[0])
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +40,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for table in (products.SIDES, products.SIDES_GPU, products.SLOW):
         for name in table:
             monkeypatch.setitem(table, name, SMALL)
+    for table in (memory.WORDS, traffic.BYTES):
+        monkeypatch.setitem(table, "gpu", table["cpu"])
 
 
 def unit(target: Target, kind: str, dtype: str = "fp32") -> Any:

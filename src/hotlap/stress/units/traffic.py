@@ -11,6 +11,7 @@ from hotlap.core.measure.targets.base import Array, Target
 from hotlap.stress.units.base import TRIES, Wrong, bits_of, source
 
 LISTED = 64  # wrong bytes that a comparison names
+BYTES = {"cpu": 4 << 20, "gpu": 256 << 20}  # of the link's buffer
 
 
 class LinkTraffic:
@@ -20,7 +21,7 @@ class LinkTraffic:
 
     def __init__(self, target: Target, seed: int) -> None:
         self.target = target
-        size = 4 << 20 if target.device.kind == "cpu" else 256 << 20
+        size = BYTES["cpu" if target.device.kind == "cpu" else "gpu"]
         where: Literal["pinned", "pageable"] = "pinned" if "pinned" in target.features else "pageable"
         self.plain = where == "pinned" and target.device.kind == "gpu"
         self.data = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
