@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -59,3 +60,18 @@ def test_without_libcuda(words: tuple[str, ...], tmp_path: Path) -> None:
     assert refused(words, plain, "/nowhere", tmp_path).endswith(CONTAINER)
     (tmp_path / "libcuda.so.1").touch()
     assert refused(words, plain, str(tmp_path), tmp_path).endswith(f"WSL keeps it in {tmp_path}: export LD_LIBRARY_PATH={tmp_path}")
+
+
+@pytest.mark.slow("a process")
+def test_a_device_in_exclusive_mode_that_another_process_holds(tmp_path: Path) -> None:
+    """It is listed, since its facts need no context; a run says who to end. How busy the machine is may stand above."""
+    with (tmp_path / "held").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        environment = {**os.environ, **build.settings(exclusive=held.name), "HOTLAP_HOME": str(tmp_path)}
+        words = [sys.executable, "-m", "hotlap", "run", "quick", "--target", "cuda", "--no-report"]
+        run = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 3
+    assert run.stderr.splitlines()[-1] == (
+        "hotlap: CUDA could not make a context: CUDA_ERROR_DEVICE_UNAVAILABLE; "
+        "another process holds the device: end it, or 'nvidia-smi -c 0' lets several use it"
+    )
