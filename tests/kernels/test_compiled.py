@@ -134,7 +134,7 @@ def test_triton_is_compiled_without_a_gpu(tmp_path: Path) -> None:
     assert (one.threads, one.registers is not None, one.spill_store_bytes) == (256, True, 0)
     with pytest.raises(InputError, match="--signature lacks n, BLOCK; as in --signature"):
         list(kernels(f"{tmp_path}/add.py:add", CompileRequest(signature="x_ptr=*fp32, y_ptr=*fp32")))
-    with pytest.raises(InputError, match="has no 'ad'; did you mean 'add'"):
+    with pytest.raises(InputError, match="has no function 'ad'; did you mean 'add'"):
         list(kernels(f"{tmp_path}/add.py:ad", CompileRequest(signature=SIGNATURE)))
 
 

@@ -279,7 +279,7 @@ def test_kernels_in_triton_are_not_run_without_a_gpu(cpu: Any) -> None:
         workloads.prepare(cpu, case_of("gemm", {**GEMM, "dtype": "fp16"}, "triton"), seed=1)
 
 
-@pytest.mark.parametrize(("backend", "architecture", "threads", "code"), [("cuda", 90, 32, "ptx"), ("hip", "gfx942", 64, "amdgcn")])
+@pytest.mark.parametrize(("backend", "architecture", "threads", "code"), [*(("cuda", capability, 32, "ptx") for capability in (80, 90, 100, 120)), ("hip", "gfx942", 64, "amdgcn")])
 def test_kernels_in_triton_compile_without_a_gpu(backend: str, architecture: Any, threads: int, code: str) -> None:
     triton = pytest.importorskip("triton")
     from triton.backends.compiler import GPUTarget
