@@ -221,6 +221,11 @@ class Result(Record, frozen=True, kw_only=True):
     timing: str = ""  # how its calls came to the device, as `timing.timing_of` says; what differs in it is not compared
 
     @property
+    def imported(self) -> bool:
+        """Whether something else measured it: advice about how to run is of no use."""
+        return self.target == IMPORTED
+
+    @property
     def used(self) -> list[Samples]:
         """The rounds behind `values`, in their order."""
         left_out = set(self.left_out)

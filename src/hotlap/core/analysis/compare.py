@@ -265,10 +265,11 @@ def _weighed(a: ComparedSide | None, b: ComparedSide | None, min_effect: float, 
         return _Weighed(replace(base, reason="a value is zero or negative, and a ratio says nothing then"))
     lower = better == "lower"
     raw, tail = reps.better(lower, moved), _of(a.tails, b.tails, devices, lower)
-    full = replace(with_ratio(base, raw), notices=list(raw.notices))
+    imported = all(one.imported for side in (a, b) for one in side.results)
+    full = replace(with_ratio(base, raw), notices=[replace(one, action="") for one in raw.notices] if imported else list(raw.notices))
     if tail:
         full = replace(full, tail=tail.ratio, tail_low=tail.low, tail_high=tail.high)
-    full = replace(full, noise=_noise(a, b))
+    full = replace(full, noise="" if imported else _noise(a, b))  # it says what to repeat
     clocks = (_middle(a.clocks), _middle(b.clocks)) if a.clocks and b.clocks else (0.0, 0.0)
     cycles = _of(_per_clock(a, lower), _per_clock(b, lower), devices, lower) if all(clocks) else None
     return _Weighed(full, raw, cycles, clocks, tuple(matching.parts(a.units, b.units, devices, lower, moved)))

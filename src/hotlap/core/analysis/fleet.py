@@ -26,7 +26,7 @@ from hotlap.core.stats import fleet
 from hotlap.core.units import percent
 
 ENOUGH_RUNS = 10  # of a device, for runs to be its samples
-ACTION = "measure it again; look at its clocks, power, temperature and link beside a healthy one"
+LOOK = "look at its clocks, power, temperature and link beside a healthy one"
 Where = tuple[str, str, str]
 """Reference.identity, Reference.target, Case.id."""
 
@@ -110,7 +110,7 @@ class AgainstFleet:
             return verdict
         if odd.kind == "tail":
             return replace(verdict, state="inconclusive", reason=_tailed(odd, self._survey.sizes[where]))
-        reason = f"{_worse(verdict)} than the others: whether by more than the gate of {percent(self.min_effect)} cannot be told"
+        reason = f"{_worse(verdict)} than the others: the interval holds the threshold of {percent(self.min_effect)}"
         return replace(verdict, state="inconclusive", reason=reason)
 
     def _slight(self, verdict: Verdict) -> bool:
@@ -127,7 +127,7 @@ class AgainstFleet:
         others = [
             Finding(
                 title=f"{where[0]} is off in {(label := work.label(self._by_case[where[2]][0].case))}", cases=[where[2]], severity="info",
-                detail=f"{_level(odd, self._survey.sizes[where])}; its latest run, which is not judged here", action=ACTION,
+                detail=f"{_level(odd, self._survey.sizes[where])}; its latest run, which is not judged here", action=_action(rows[0]),
                 where=where[0], evidence={"case": label},
             )
             for where, odd in self._survey.odd.items()
@@ -146,13 +146,17 @@ class AgainstFleet:
         tailed = odd is not None and odd.kind == "tail" and verdict.state != "fail"
         detail = _tailed(odd, size) if odd and tailed else f"{_worse(verdict)} than the others of its model"
         if verdict.state == "pass":
-            detail += "" if verdict.ratio > 1 else f", less than the gate of {percent(self.min_effect)}"
+            detail += "" if verdict.ratio > 1 else f", less than the threshold of {percent(self.min_effect)}"
         severity = {"fail": "error", "inconclusive": "warning"}.get(verdict.state, "info")
         title = f"{where[0]} is {'off' if severity != 'info' else 'unlike the others'} in {row.label}"
         return Finding(
-            title=title, cases=[row.case.id], severity=severity, detail=detail, action=ACTION,  # type: ignore[arg-type]
+            title=title, cases=[row.case.id], severity=severity, detail=detail, action=_action(row),  # type: ignore[arg-type]
             where=where[0], evidence={"case": row.label},
         )
+
+
+def _action(row: Row) -> str:
+    return LOOK if row.result.imported else f"measure it again; {LOOK}"
 
 
 def _worse(verdict: Verdict) -> str:

@@ -27,6 +27,7 @@ from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.environment import method_changed
 from hotlap.core.analysis.matching import FEWEST_RUNS
 from hotlap.core.analysis.standards import unmeasured
+from hotlap.core.analysis.state import advised
 from hotlap.core.errors import InputError
 from hotlap.core.record import Baseline, Device, Machine, Plan, Reference, Row, Verdict, identity, machine_class
 from hotlap.core.stats import multiple_testing
@@ -157,8 +158,8 @@ def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]],
     rounds = [v for values in runs for v in values]
     estimate = ratio(row.result.values, rounds) if lower else ratio(rounds, row.result.values)
     if estimate.ratio is None or estimate.low is None or estimate.high is None or estimate.p is None:
-        reason = f"{len(row.result.values)} rounds against {len(rounds)} of {text}: 4 a side needed; run more rounds"
-        return Verdict(state="inconclusive", reason=reason, against=name)
+        reason = f"{len(row.result.values)} rounds against {len(rounds)} of {text}: 4 a side needed"
+        return Verdict(state="inconclusive", reason=advised(reason, "; run more rounds", row.result), against=name)
     reach = max(math.log(estimate.high / estimate.ratio), math.log(estimate.ratio / estimate.low))
     return ReferenceRatio(
         row, statistics.median(rounds), math.log(estimate.ratio), reach, estimate.p, f"rounds of {text}, too few to know how runs differ"
@@ -203,7 +204,8 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
         reason = f"worse than the {held.label} by {sizes}; the threshold is {percent(min_effect)}"
         return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
     if seen > NOISIEST:
-        reason = f"too noisy to gate: only a loss above {percent(seen)} would be seen; more rounds, or a quieter machine"
+        reason = f"too noisy to gate: only a loss above {percent(seen)} would be seen"
+        reason = advised(reason, "; more rounds, or a quieter machine", held.row.result)
         return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
     return Verdict(state="pass", reason=f"a loss above {percent(least)} against the {held.label} would have been seen", **fields)  # type: ignore[arg-type]
 

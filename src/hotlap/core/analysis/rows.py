@@ -39,8 +39,9 @@ def row(result: Result, seen: Context, precision: float | None) -> Row:
     summary = summarize(result.values, sample_values(result), precision, result.better)
     found = against(result, summary, seen)
     verdict = state(result, summary, found)
-    if work.traits(result.case.workload).source == "file":  # advice on how to run is of no use
+    if result.imported:  # advice about how to run is of no use
         verdict = structs.replace(verdict, action="")
+        summary = structs.replace(summary, notices=[structs.replace(notice, action="") for notice in summary.notices])
     return Row(
         case=result.case, device=result.device, label=work.label(result.case), result=result, summary=summary, gap=found, verdict=verdict,
     )

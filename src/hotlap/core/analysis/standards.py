@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from hotlap.core import units
+from hotlap.core.analysis.state import advised
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.record import Limit, Row, Summary, Term, Verdict
 from hotlap.core.units import percent, show
@@ -39,7 +40,7 @@ def held(row: Row, threshold: float, against: str, provenance: str) -> Verdict:
         low, high = _ratio_interval(summary, threshold, higher)
         fields |= {"ratio": summary.median / threshold if higher else threshold / summary.median, "low": low, "high": high}
     if summary.low is None or summary.high is None or (summary.confidence or 0.0) < CONFIDENCE:
-        reason = f"{summary.rounds} of the 6 rounds that a 95 % interval needs: run more rounds"
+        reason = advised(f"{summary.rounds} of the 6 rounds that a 95 % interval needs", ": run more rounds", row.result)
         return Verdict(state="inconclusive", reason=reason, **fields)
     slow, fast = (summary.low, summary.high) if higher else (summary.high, summary.low)
     sign = "at least" if higher else "at most"
@@ -49,7 +50,7 @@ def held(row: Row, threshold: float, against: str, provenance: str) -> Verdict:
     if (fast < threshold) if higher else (fast > threshold):
         return Verdict(state="fail", reason=f"{show(summary.median, unit)} is not {asked}", **fields)
     span = f"[{show(summary.low, unit)}, {show(summary.high, unit)}]"
-    reason = f"the interval {span} holds the threshold {show(threshold, unit)}: run more rounds"
+    reason = advised(f"the interval {span} holds the threshold {show(threshold, unit)}", ": run more rounds", row.result)
     return Verdict(state="inconclusive", reason=reason, **fields)
 
 

@@ -37,6 +37,11 @@ def state(result: Result, summary: Summary, gap: Gap) -> Verdict:
     return Verdict(state="measured")
 
 
+def advised(reason: str, advice: str, result: Result) -> str:
+    """A reason, and what to do about it where Hotlap measured the result."""
+    return reason if result.imported else f"{reason}{advice}"
+
+
 def _rounds(rounds: int) -> str:
     return "1 round" if rounds == 1 else f"{rounds} rounds"
 

@@ -347,7 +347,7 @@ def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]
             f"over all cases); same: the 90 % interval is within ± {min_effect}"
         )
     if any(_unseen(one) for one in ordered):
-        parts.append("MDE: minimum detectable effect, with 80 % power; more rounds or runs make it smaller")
+        parts.append("MDE: minimum detectable effect, with 80 % power")
     if kinds == {"rounds"}:
         parts.append(
             "replicates are the rounds of these runs: what differs from run to run is not in the intervals, 4 runs a side would show it"

@@ -116,7 +116,8 @@ def lies_apart(series: Series, away: Excursion) -> str:
     size = f" by {_share(away.ratio)}" if math.isfinite(away.ratio) else ""
     levels = f"{words.quantity(away.rest, series.unit)} → {words.quantity(away.level, series.unit)}"
     said = f"{which} lie apart{size}, {levels}, from run {series.points[away.index].run} on"
-    return f"{said}: too few to test as a change; {'measure again' if away.last else 'measure more often to see such'}"
+    advice = "" if series.target == IMPORTED else "; measure again" if away.last else "; measure more often to see such"
+    return f"{said}: too few to test as a change{advice}"
 
 
 def trend(series: Series, width: int, color: bool) -> list[str]:
@@ -155,7 +156,7 @@ def change_text(series: Series, change: Change) -> str:
         parts = f"{word}: {change.kind} of {_share(change.ratio)}"
     if math.isfinite(change.low) and math.isfinite(change.high):
         parts += f" [{_share(change.low)}, {_share(change.high)}]"
-    sure = "provisional: measure again" if change.provisional else f"p {change.p:.1g}"
+    sure = f"provisional{': measure again' * (series.target != IMPORTED)}" if change.provisional else f"p {change.p:.1g}"
     levels = f"{words.quantity(change.before, series.unit)} → {words.quantity(change.after, series.unit)}"
     return f"{parts}, {levels}, {sure}; from run {series.points[change.index].run} on{_environment(series, change)}"
 

@@ -23,7 +23,7 @@ ENDINGS: dict[StopKind, str] = {
     "by_hand": "stopped by hand", "program_ended": "the program ended", "imported": "imported", "unknown": "",
 }
 
-FINISHED: tuple[StopKind, ...] = ("precision", "rounds_max", "budget")  # ends that were planned
+FINISHED: tuple[StopKind, ...] = ("precision", "rounds_max", "budget", "imported")  # ends that were planned
 
 
 def heading(bundle: Bundle) -> str:

@@ -16,7 +16,6 @@ from hotlap.core.show import words
 from hotlap.core.stats import series
 from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.units import percent
-from hotlap.core.work import traits
 
 Severity = Literal["info", "warning", "error"]
 LONGER = "longer rounds (--round-time)"
@@ -208,7 +207,7 @@ def _after_quiet(notice: TableNotice) -> TableNotice:
 
 def _measured_elsewhere(notice: TableNotice) -> bool:
     """Whether all of it was imported: advice on how to run would be of no use."""
-    return all(traits(row.case.workload).source == "file" for row in notice.rows)
+    return all(row.result.imported for row in notice.rows)
 
 
 def _settled(notice: TableNotice) -> bool:

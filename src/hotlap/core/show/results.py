@@ -146,7 +146,7 @@ def record(row: Row) -> dict[str, Any]:
         "why": gaps.why(row.case, gap),
         "limit": former.keys(gap.limit),
         "counters": counters.of(row),
-        "notices": [msgspec.to_builtins(noticing.whole(notice)) for notice in result.notices],
+        "notices": [msgspec.to_builtins(notice if result.imported else noticing.whole(notice)) for notice in result.notices],
         "state": row.verdict.state, "notice": noticing.code(row), "codes": noticing.codes(row), "reason": row.verdict.reason,
         "action": row.verdict.action,
     }

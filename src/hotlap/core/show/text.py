@@ -128,6 +128,8 @@ def _reading(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     parts += ["best: the best round, in the unit of the value, where they are far apart"] * any(map(words.best, having))
     parts += [about for kind, about in AGAINST.items() if kind in seen]
     states = {row.verdict.state for row in having}
-    parts += ["? inconclusive: too few rounds, or too noisy ones, for the precision asked"] * ("inconclusive" in states)
+    asked = any(row.summary.reached is not None for row in having)
+    unsure = "too few rounds, or too noisy ones, for the precision asked" if asked else "too few rounds for a 95 % interval"
+    parts += [f"? inconclusive: {unsure}"] * ("inconclusive" in states)
     parts += ["x invalid: shown, not to be used"] * ("invalid" in states)
     return ["", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{'; '.join(parts)}.", width, most=12))]

@@ -27,9 +27,9 @@ from hotlap.kernels.show import own_kernels
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    about = "add: keep one; new: begin a .cl or .cu; list; show one; check: are its results right; run: measure it; plan: its cases; remove: forget it"
+    about = "add: keep one; new: begin one; check: are its results right; run: measure it; plan: its cases; remove: forget it"
     parser.add_argument("what", choices=("add", "new", "list", "show", "check", "run", "plan", "remove"), help=about)
-    item = "add: a .py, .cl, .cu or .so, or a CUTLASS profiler CSV; new: a .cl or .cu; else the kernel's name (run, plan: several)"
+    item = "add: a .py, .cl, .cu or .so, or a CUTLASS profiler CSV; new: a .cl or .cu; else the kernel's name"
     parser.add_argument("item", nargs="?", default="", help=item)
     parser.add_argument("params", nargs="*", metavar="KEY=VALUE", help="check, run, plan: parameters, several values with commas")
     parser.add_argument("--target", default="", help="check, run: where (default: the first target that runs this kind)")

@@ -9,6 +9,7 @@ from hotlap.core.record import Row
 from hotlap.core.show import words
 from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.show.table import Cell, Column, Table, html, text
+from hotlap.core.work import traits
 
 METHODS = {  # what a method id of a sample means
     "event-batch": "device events around a batch of calls, divided by their number",
@@ -29,6 +30,16 @@ METHOD = (
     "resolution does not matter; the cost of timing an empty batch is taken off. The number shown is the median of the rounds’ "
     "medians, and its interval comes from order statistics over rounds, with no assumption about the distribution. Every result is "
     "checked against a reference on fresh random input."
+)
+
+
+INTERVAL = (
+    "The number shown is the median over rounds, and its interval comes from order statistics, with no assumption about the distribution."
+)
+IMPORTED = f"Another tool measured these numbers, and Hotlap read its file: each process that the file tells apart is a round. {INTERVAL}"
+PROGRAMS = (
+    "Each round starts the program anew; the sample is its wall time, or the number that it prints. "
+    f"{INTERVAL} Hotlap does not check what a program computes."
 )
 
 
@@ -95,4 +106,10 @@ def description(rows: Sequence[Row]) -> str:
     """The method in a few sentences, of what was used."""
     used = sorted({one.method for row in rows for one in row.result.rounds if one.method})
     items = "".join(f"<dt><code>{text(name)}</code></dt><dd>{text(METHODS.get(name, 'not known to this version'))}</dd>" for name in used)
-    return f"<p>{METHOD}</p><dl>{items}</dl>"
+    return f"<p>{_method_text(rows)}</p><dl>{items}</dl>"
+
+
+def _method_text(rows: Sequence[Row]) -> str:
+    if rows and all(row.result.imported for row in rows):
+        return IMPORTED
+    return PROGRAMS if rows and all(traits(row.case.workload).source == "program" for row in rows) else METHOD

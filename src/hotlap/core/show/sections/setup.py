@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hotlap.core.record import Device
+from hotlap.core.record import IMPORTED, Device
 from hotlap.core.show import listing
 from hotlap.core.show.sections.base import Report, ReportSection, facts
 from hotlap.core.store.bundle import Bundle
@@ -30,7 +30,8 @@ def setup(bundle: Bundle) -> str:
     ending, rate = listing.stopped(run.stops), f"{options.readings_hz:.3g} a second" if options and options.readings_hz else ""
     how: tuple[tuple[str, object], ...]
     if bundle.run.plan.cases or bundle.samples:
-        how = (("Rounds", f"{rounds}, each a fresh process; {ending}".removesuffix("; ")), ("Precision asked", precision))
+        process = "" if run.kind == IMPORTED else "each a fresh process"
+        how = (("Rounds", "; ".join(filter(None, (", ".join(filter(None, (str(rounds), process))), ending)))), ("Precision asked", precision))
     else:
         virtual = "virtual: it passes faster than the clock of this machine" if run.target.startswith("simulated") else ""
         how = (("Stopped", ending), ("Time", virtual), ("Readings", rate))
