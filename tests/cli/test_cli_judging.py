@@ -9,29 +9,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from judging import PLAN, TARGET
 
 import hotlap
 from hotlap.cli import main
 
-PLAN = """schema = 1
-[measure]
-round_time = "1 s"
-rounds = 6
-rounds_max = 6
-seed = 5
-[[case]]
-workload = "stream"
-op = "copy"
-size = "1 GiB"
-[[case]]
-workload = "gemm"
-dtype = "bf16"
-"""
-
 
 def measure(plan: Path, label: str, faults: str = "", seed: int = 1) -> None:
-    target = f"simulated:h200-sxm?times=bound&noise=0.003&run_noise=0.002&seed={seed}{faults}"
-    assert main(["run", str(plan), "--target", target, "--no-report", "--label", label]) == 0
+    assert main(["run", str(plan), "--target", f"{TARGET}{seed}{faults}", "--no-report", "--label", label]) == 0
 
 
 @pytest.fixture(scope="module")

@@ -7,24 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from judging import PLAN, TARGET
 
 from hotlap.cli import main
-
-PLAN = """schema = 1
-[measure]
-round_time = "100 ms"
-rounds = 6
-rounds_max = 6
-seed = 5
-[[case]]
-workload = "stream"
-op = "copy"
-size = "1 GiB"
-[[case]]
-workload = "gemm"
-dtype = "bf16"
-"""
-TARGET = "simulated:h200-sxm?times=bound&noise=0.003&run_noise=0.002&seed="
 
 
 @pytest.fixture(scope="module")

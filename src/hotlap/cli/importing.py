@@ -51,9 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.path:
         raise InputError("give what to import: a file, a folder or a zip; hotlap import --formats lists what is read")
     with ExitStack() as stack:
-        gathered = gathering.Gathered()
-        for path in map(Path, args.path):
-            gathering.gather(path, args.name, gathered, stack)
+        gathered = gathering.gather([Path(path) for path in args.path], args.name, stack)
         _refuse(args, gathered)
         texts, documents = _keep(args, gathered)
     if args.json:

@@ -306,3 +306,13 @@ def test_xml_with_a_document_type_is_refused(tmp_path: Path, capsys: Capture) ->
     (tmp_path / "composite.xml").write_text(PHORONIX.replace("<PhoronixTestSuite>", "<!-- --><PhoronixTestSuite>").replace('?>\n', '?>\n<!DOCTYPE a SYSTEM "file:///etc/passwd">\n', 1))
     assert main(["import", str(tmp_path / "composite.xml")]) == 2
     assert "document type" in capsys.readouterr().err
+
+
+def test_each_path_that_brings_nothing_is_named(tmp_path: Path, home: Path, capsys: Capture) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.txt").write_text("nothing")
+    good = files(tmp_path)["hyperfine"]
+    for order in ([good, tmp_path / "empty"], [tmp_path / "empty", good]):
+        assert main(["import", *map(str, order)]) == 2
+        assert f"'{tmp_path / 'empty'}' holds nothing that can be imported" in capsys.readouterr().err
+    assert not (home / "runs").exists()

@@ -94,11 +94,11 @@ def _stats(seconds: Sequence[float]) -> dict[str, Any]:
 
 def conbench(runs: Analysed) -> Exported:
     results: list[dict[str, Any]] = []
-    for bundle, _ in runs:
+    for bundle, rows in runs:
         run = bundle.run
         machine = {"name": run.machine.host, "os_name": run.machine.os, "cpu_model_name": run.machine.cpu.name}
         github = {"repository": run.labels.get("repository", ""), "commit": run.labels.get("commit", "")}
-        for result in _results([pair for pair in runs if pair[0] is bundle]):
+        for result in (row.result for row in rows):
             tags = {"name": _name(result), **dict(pair.split("=", 1) for pair in _parameters(result) if "=" in pair)}
             shared = {
                 "run_id": run.id, "batch_id": run.id, "timestamp": run.began, "tags": tags, "context": {"benchmark_language": "hotlap"},

@@ -31,7 +31,8 @@ def setup(bundle: Bundle) -> str:
     how: tuple[tuple[str, object], ...]
     if bundle.run.plan.cases or bundle.samples:
         process = "" if run.kind == IMPORTED else "each a fresh process"
-        how = (("Rounds", "; ".join(filter(None, (", ".join(filter(None, (str(rounds), process))), ending)))), ("Precision asked", precision))
+        counted = ", ".join(filter(None, (str(rounds), process)))
+        how = (("Rounds", "; ".join(filter(None, (counted, ending)))), ("Precision asked", precision))
     else:
         virtual = "virtual: it passes faster than the clock of this machine" if run.target.startswith("simulated") else ""
         how = (("Stopped", ending), ("Time", virtual), ("Readings", rate))

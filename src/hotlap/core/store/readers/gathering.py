@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,12 +25,26 @@ class Gathered:
     unclaimed: list[Path] = field(default_factory=list)
 
     @property
-    def empty(self) -> bool:
-        return not (self.bundles or self.runs or self.tables or self.logs)
+    def count(self) -> int:
+        """How many things can be imported."""
+        return len(self.bundles) + sum(map(len, self.runs.values())) + len(self.tables) + len(self.logs)
 
 
-def gather(given: Path, name: str, into: Gathered, stack: ExitStack) -> None:
-    """Adds what a file, folder or zip holds. `name`: the user's format; `stack` removes what was unpacked. Raises InputError."""
+def gather(paths: Sequence[Path], name: str, stack: ExitStack) -> Gathered:
+    """What files, folders and zips hold. `name`: the user's format; `stack` removes what was unpacked. Raises InputError, also for a path
+    that brings nothing."""
+    into = Gathered()
+    for given in paths:
+        before = into.count
+        _path(given, name, into, stack)
+        if into.count == before:
+            hint = "hotlap import --formats lists what can, a table is named itself"
+            raise InputError(f"'{given}' holds nothing that can be imported; {hint}")
+    into.runs = {kind: formats.merged(runs) for kind, runs in into.runs.items()}
+    return into
+
+
+def _path(given: Path, name: str, into: Gathered, stack: ExitStack) -> None:
     if not given.exists():
         raise InputError(f"there is no file '{given}'")
     if given.is_dir():
@@ -43,9 +58,6 @@ def gather(given: Path, name: str, into: Gathered, stack: ExitStack) -> None:
             raise InputError(str(error).replace(str(folder), str(given))) from None
     else:
         _file(given, name, into, named=True)
-    if into.empty:
-        raise InputError(f"'{given}' holds nothing that can be imported; hotlap import --formats lists what can, a table is named itself")
-    into.runs = {kind: formats.merged(runs) for kind, runs in into.runs.items()}
 
 
 def _folder(folder: Path, name: str, into: Gathered) -> None:
