@@ -4,7 +4,7 @@
 
 Promised: the slower script is called slower in 19 of 20, and the same script twice different in at most 1 of 20. In turns: one of each
 kind, then hyperfine with both scripts in the same time. hyperfine gives no verdict: its ratio is called slower where it lies more than its
-own standard deviation beyond the gate. Without hyperfine (apt-get install hyperfine) its columns are left out. 20 times take 30 minutes.
+own standard deviation beyond the threshold. Without hyperfine (apt-get install hyperfine) its columns are left out. 20 times take 30 min.
 """
 
 from __future__ import annotations

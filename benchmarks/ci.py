@@ -144,7 +144,7 @@ ASKED = {  # way, trial → the state that is counted, at least or at most, of 2
 
 
 def report(way: str, trials: dict[str, list[dict[str, Any]]], held: bool) -> bool:
-    """Prints each line with what is asked; whether all of it holds. Only 20 trials are held against it."""
+    """Prints each line with what is asked; whether all of it holds. Only 20 trials are compared with it."""
     well = True
     for name, tried in trials.items():
         counts = Counter(one["state"] for one in tried)

@@ -5,7 +5,7 @@
 A matrix product of about 100 µs, its size found once and then the same in all processes, is timed in fresh processes, the ways of timing in
 turns in short blocks. Said are: the ratio of the times, with its 95 % interval over processes; and how far an answer lies from the next one
 of the same way for the same time spent: Hotlap's is the median over 6 processes that take a sixth of the time each, theirs is one process
-that takes all of it. Like is held against like: inputs that stay in the cache (`--cache rotated`: Hotlap's default, more of them than the
+that takes all of it. Like is compared with like: inputs that stay in the cache (`--cache rotated`: Hotlap's default, more of them than the
 cache holds), and samples as long as theirs (`--sample-ms 2`: as short as the loop takes them unless `sample_time` says more).
 """
 

@@ -10,7 +10,7 @@ sampler times each call; its own share is the rest of its sweeps by the clock, s
 is that of the whole process less that of the same sleep without the sampler. `target`: the same of a real target, or of the bare host.
 
 `effect`: a triad in memory, called again and again in fresh processes while the sampler runs. Each sweep falls into a call; that call
-and the next are held against the two before and the two after, into which no sweep fell, so that a drift cancels; the same of the
+and the next are compared with the two before and the two after, into which no sweep fell, so that a drift cancels; the same of the
 moment midway to the next sweep is taken off, since any moment falls into a long call more often than into a short one. What a sweep
 adds, the mean without the tenth at either end, times the rate is the effect of a process; the upper limit is Student's, over processes.
 `--windows` does without knowing where sweeps fall: blocks of four windows of 0.3 s, with the sampler, without, without, with (or the

@@ -8,7 +8,7 @@ kernels   times each shape twice. In a graph of 20 calls back to back, inputs as
           and high, and the mean absolute error of each family.
 power     5 s of bf16 and of fp32 products back to back: NVML's power and SM clock beside power_w and clock_hz of the model.
 
-JSON lines go to FILE. With --device cpu sizes are small, nothing is held against the model, and power is not run: it shows that the
+JSON lines go to FILE. With --device cpu sizes are small, nothing is compared with the model, and power is not run: it shows that the
 script works. Exit 3 where nothing can be run.
 """
 
@@ -179,12 +179,12 @@ def wall_s(call: Callable[[], Any]) -> float:
 
 
 def lines(shape: Shape, torch: Any, device: str, machine: str) -> Iterator[Line]:
-    """Both ways of timing a shape; on a processor one, held against nothing. What fails becomes a note."""
+    """Both ways of timing a shape; on a processor one, compared with nothing. What fails becomes a note."""
     label = work.label(Case(workload=shape.workload, params=shape.params)).removeprefix("rowwise ").removeprefix("pointwise ")
     try:
         call = kernel(shape, torch, device)
         if device == "cpu":
-            yield Line(shape.family, label, "on the processor", wall_s(call), None, None, None, "not held against a GPU")
+            yield Line(shape.family, label, "on the processor", wall_s(call), None, None, None, "not compared with a GPU")
             return
         found = {"in a graph": ("", graph_s(call, torch)), "alone, L2 flushed": ("alone", alone_s(call, torch))}
     except (RuntimeError, TypeError, AttributeError) as error:
@@ -220,7 +220,7 @@ def summary(lines: list[Line]) -> list[str]:
         held = sum((one.low_s or 0.0) <= one.measured_s <= (one.high_s or 0.0) for one in rows)
         mean = statistics.mean(abs(e) for e in errors)
         text.append(f"{family:<11} {how:<18} {len(rows):>3} shapes  MAPE {mean:6.1%}  bias {statistics.mean(errors):+6.1%}  {held} within")
-    return text or ["nothing was held against the model"]
+    return text or ["nothing was compared with the model"]
 
 
 # ---------------------------------------------------------------- power

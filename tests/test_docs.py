@@ -1,4 +1,4 @@
-"""The documents run: every console and Python block is executed, and the lists in them are held against the code.
+"""The documents run: every console and Python block is executed, and the lists in them are compared with the code.
 
 A block that cannot run here has its reason in a comment on the line before it: `<!-- not run: needs a GPU -->`. A command that is
 shown failing has `<!-- exit: 2 -->`, a file that the reader is to save `<!-- file: caches.toml -->`, a block for which a package must be

@@ -52,7 +52,7 @@ def test_families_are_summed_up_apart_by_how_they_were_timed(script) -> None:
     text = script.summary(rows)
     assert len(text) == 3
     assert "2 shapes  MAPE  22.5%  bias  +2.5%  1 within" in text[0]
-    assert script.summary([]) == ["nothing was held against the model"]
+    assert script.summary([]) == ["nothing was compared with the model"]
 
 
 def test_what_fails_is_told_and_not_scored(script) -> None:
@@ -140,7 +140,7 @@ def test_a_run_on_a_processor_shows_that_it_works(tmp_path: Path) -> None:
     rows = [json.loads(one) for one in out.read_text(encoding="utf-8").splitlines()]
     assert rows
     assert all(one["measured_s"] > 0 and one["error"] is None for one in rows)
-    assert "nothing was held against the model" in done.stdout
+    assert "nothing was compared with the model" in done.stdout
 
 
 def test_what_is_missing_is_named() -> None:

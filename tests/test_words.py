@@ -1,4 +1,4 @@
-"""The glossary and the descriptions of keys are held against the code, so that neither can go stale."""
+"""The glossary and the descriptions of keys are compared with the code, so that neither can go stale."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python benchmarks/review [NUMBER …] [--list] [--keep] [--typed]
 
-Prints pass, fail or not run for each task, and exits with 1 if one fails. Times are those of the machine as it is now; nothing is held against them.
+Prints pass, fail or not run for each task, and exits with 1 if one fails. Times are those of the machine as it is now; nothing is compared with them.
 """
 
 from __future__ import annotations

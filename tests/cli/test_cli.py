@@ -166,7 +166,7 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         (["run", "--rounds", "1.5"], "whole number"), (["show", "--json", "--format", "csv"], "two answers"),
     ],
 )
-def test_what_was_asked_wrongly_gets_one_line_and_exit_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_usage_error_gets_one_line_and_exit_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -140,7 +140,7 @@ def test_a_run_is_explained_by_what_another_one_taught_of_its_device(home: Path)
         (["predict", "gemm", "--machine", "h200-sxm", "--calibration", "x", "--spec-only"], "do not go together"),
     ],
 )  # fmt: skip
-def test_what_was_asked_wrongly_gets_one_line_and_exit_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_usage_error_gets_one_line_and_exit_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err.count("\n")) == ("", 1)

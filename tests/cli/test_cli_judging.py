@@ -216,7 +216,7 @@ def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> 
         (["doctor", "--rounds", "4"], "at least 8"), (["doctor", "quick", "--run", "latest"], "leave out the plan"), (["doctor", "--run", "state=well"], "names 5 runs"),
     ],
 )
-def test_what_was_asked_wrongly_gets_one_line_and_exit_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_usage_error_gets_one_line_and_exit_2(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1, captured.err

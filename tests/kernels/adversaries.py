@@ -157,7 +157,7 @@ def returns_input(x):
 
 
 def finds_reference(x):
-    """What the harness has worked out to hold it against, if it lies about."""
+    """What the harness has worked out to compare it with, if it lies about."""
     found = [one for one in gc.get_objects() if type(one) is torch.Tensor and one.dtype is torch.float64 and one.shape == x.shape]
     return found[-1].float() if found else x.clone()
 

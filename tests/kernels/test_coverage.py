@@ -323,7 +323,7 @@ def test_the_command_and_its_completion(tmp_path: Path, capsys: pytest.CaptureFi
         (["quick", "--networks", "bert-large", "--phase", "decode"], "has no phase decode"),
     ],
 )  # fmt: skip
-def test_what_is_asked_wrongly_is_said_in_one_line(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_usage_error_is_said_in_one_line(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kernel", "coverage", *words]) == 2
     error = capsys.readouterr().err
     assert told in error

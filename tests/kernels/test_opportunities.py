@@ -164,7 +164,7 @@ def test_a_case_that_nothing_is_known_of_is_said() -> None:
     rows = [replace(row, gap=Gap(limit=Limit(kind="unknown"))) if row.case.id == ADD.id else row for row in tables.rows(simulated_run(USES))]
     answer = find(rows, usage.of_plan(simulated_run(USES).run.plan).needed, ON)
     assert answer.unheld == [next(row.label for row in rows if row.case.id == ADD.id)]
-    assert "nothing is known to hold it against" in shown.opportunities(answer, 200)
+    assert "nothing is known to compare it with" in shown.opportunities(answer, 200)
 
 
 def _without_expectation(row: Row) -> Row:

@@ -101,5 +101,5 @@ def test_two_readings_of_one_node_in_their_order() -> None:
     assert (growth.between(first, second).hours, growth.between(first, second).rebooted) == (2.0, False)
     with pytest.raises(InputError, match="not before this one"):
         growth.between(second, first)
-    with pytest.raises(InputError, match="growth is told of one node"):
+    with pytest.raises(InputError, match="growth is computed for one node"):
         growth.between(Facts(host="m"), second)

@@ -117,7 +117,7 @@ def test_an_operand_that_flipped_says_how_many_results_it_spoilt(target: Target)
 
 
 def test_a_fault_that_is_there_from_the_start(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bit of C that sticks, before the first product: what the repeat is held against would be wrong too."""
+    """A bit of C that sticks, before the first product: what the repeat is compared with would be wrong too."""
     kind = products.TorchProduct if target.dialect == "torch" else products.KernelProduct
     octet, bit = 4 * (9 * 48 + 11) + 3, 5
     real = kind.run
@@ -145,7 +145,7 @@ def test_a_fault_that_is_there_from_the_start(target: Target, monkeypatch: pytes
 
 
 def test_a_first_product_that_was_wrong_once_is_told(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below what a checksum sees: it must not become what later products are held against."""
+    """Below what a checksum sees: it must not become what later products are compared with."""
     kind = products.TorchProduct if target.dialect == "torch" else products.KernelProduct
     real, left = kind.run, [1]
 
@@ -189,7 +189,7 @@ def test_the_copy_that_results_are_held_against_may_flip_too(target: Target) -> 
     one.run()
     one.held[3, 4] ^= 1
     (wrong,) = one.check()
-    assert ("held against" in wrong.place, wrong.kind) == (True, "transient")
+    assert ("compared with" in wrong.place, wrong.kind) == (True, "transient")
     one.run()
     assert one.check() == []
 

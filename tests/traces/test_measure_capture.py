@@ -185,7 +185,7 @@ def test_a_step_loads_nothing_where_nothing_is_captured() -> None:
         (["--steps", "0", "--", "true"], "too few"), (["--readings", "x", "--", "true"], "no number"), (["--seconds", "-1 s", "--", "true"], "no time"),
     ],
 )  # fmt: skip
-def test_what_is_asked_wrongly_is_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_a_usage_error_is_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
     done = run(tmp_path / "home", *arguments)
     assert done.returncode == 2
     assert said in done.stderr

@@ -76,7 +76,7 @@ def test_a_thousand_ranks_are_quantiles_and_the_odd_ones(tmp_path: Path) -> None
 def test_clocks_that_do_not_agree_are_said(tmp_path: Path) -> None:
     jumps = np.random.default_rng(3).uniform(-300, 300, (3, 200))
     text = shown(ranks.analysed(slow(3, late=1, clock=lambda rank, time: time + jumps[rank, int(time // 1000)]).write(tmp_path)))
-    assert "clocks  do not agree: arrival order is not told." in " ".join(text.split("\n"))
+    assert "clocks  do not agree: arrival order is unknown." in " ".join(text.split("\n"))
     assert "Ranks wait" not in text
 
 

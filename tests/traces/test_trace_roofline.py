@@ -1,4 +1,4 @@
-"""Recorded shapes become workloads; times are held against the limits of their machine."""
+"""Recorded shapes become workloads; times are compared with the limits of their machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `--against` names: read, and held against the plan and the machine, before anything is measured."""
+"""What `--against` names: read, and compared with the plan and the machine, before anything is measured."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def _of_run(bundle: bundles.Bundle, name: str = "") -> FrontierPoint:
     if unknown is not None:
         raise InputError(
             f"{bundle.run.id}: the energy of {unknown.label} is unknown, because {unknown.reason}; "
-            "settings are held against each other by the same cases, so measure all of them"
+            "settings are compared with each other by the same cases, so measure all of them"
         )
     many = [calls.get(one.case, 1.0) for one in spent]
     seconds, joules, low, high = (
@@ -186,8 +186,8 @@ def _allowed(device: Device, wishes: Sequence[Wish]) -> list[str]:
 
 def _bounds(bounds: Bounds) -> str:
     def span(low: float | None, high: float | None, unit: str) -> str:
-        return "not told" if low is None or high is None else f"{units.show(low, unit)} to {units.show(high, unit)}"
+        return "unknown" if low is None or high is None else f"{units.show(low, unit)} to {units.show(high, unit)}"
 
-    now = "not told" if bounds.power_w is None else units.show(bounds.power_w, "W")
+    now = "unknown" if bounds.power_w is None else units.show(bounds.power_w, "W")
     power = span(bounds.power_least_w, bounds.power_most_w, "W")
     return f"the driver allows clocks of {span(bounds.clock_least_hz, bounds.clock_most_hz, 'Hz')}, caps of {power}; the cap is {now}"

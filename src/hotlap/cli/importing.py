@@ -40,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--map", metavar="FILE", help="of a simulator's log: which kernel is which workload, as TOML")
     parser.add_argument("--clock", default="", metavar="HZ", help="of a simulator's log: the core's clock, where the file has none")
     parser.add_argument("--machine", default="", metavar="NAME", help="of a simulator's log: the machine of the table that it is of")
-    parser.add_argument("--dry-run", action="store_true", help="print what would be kept, and keep nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be imported, without importing it")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -112,7 +112,7 @@ class Plan(Record, frozen=True, kw_only=True):
 
 
 class Check(Record, frozen=True, kw_only=True):
-    """A result held against its reference on fresh random input."""
+    """A result compared with its reference on fresh random input."""
 
     passed: bool
     what: str  # what was compared with what, in one line
@@ -304,13 +304,13 @@ class Gap(Record, frozen=True, kw_only=True):
 
 
 class Verdict(Record, frozen=True, kw_only=True):
-    """The state of one case and why. Only what was held against an expectation passes or fails; `measured` was held against none."""
+    """The state of one case and why. Only what was compared with an expectation passes or fails; `measured` was compared with none."""
 
     state: State
     reason: str = ""
     code: str = ""  # of the notice that kept it from an answer: no_gap, two_groups
     action: str = ""  # what to do about it
-    against: str = ""  # what it was held against: limit, baseline NAME, fleet, rules FILE
+    against: str = ""  # what it was compared with: limit, baseline NAME, fleet, rules FILE
     threshold: float | None = None  # in the metric's unit: the worst value that passes
     provenance: str = ""  # where the threshold comes from
     ratio: float | None = None  # value ÷ reference, above 1 is better

@@ -11,7 +11,7 @@ from hotlap.traces.counters import occupancy
 from hotlap.traces.counters.occupancy import Occupancy
 
 THREADS = 256  # of a block, where the kernel declares none
-LOW = 0.5  # share of the warps below which a bound by registers is worth a word
+LOW = 0.5  # share of the warps below which a bound by registers is worth mentioning
 PRODUCT = 4.0  # multiply-adds for each access to memory from which code looks like a matrix product
 FEWEST = 32  # multiply-adds of such code
 SPILL = "raise the limit of registers (launch bounds, maxnreg), fewer warps, smaller tiles, or split the kernel"

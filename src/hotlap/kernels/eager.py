@@ -102,5 +102,5 @@ def _round(job: EagerJob) -> EagerRound:
             raise MachineError(f"{job.factory}: the round's process {error}") from None
     found = msgspec.json.decode(said, type=EagerRound)
     if found.problem:
-        raise (InputError if found.asked_wrongly else MachineError)(f"{job.factory}: {found.problem}")
+        raise (InputError if found.usage_error else MachineError)(f"{job.factory}: {found.problem}")
     return found

@@ -54,7 +54,7 @@ class EagerRound(msgspec.Struct, frozen=True, kw_only=True):
     device: str = ""
     versions: dict[str, str] = {}
     problem: str = ""
-    asked_wrongly: bool = False
+    usage_error: bool = False
 
 
 def main() -> int:
@@ -64,7 +64,7 @@ def main() -> int:
     try:
         result = play(job)
     except HotlapError as error:
-        result = EagerRound(problem=str(error), asked_wrongly=isinstance(error, InputError))
+        result = EagerRound(problem=str(error), usage_error=isinstance(error, InputError))
     except Exception as error:  # users' modules and compilers raise kinds of their own
         words = [line.strip() for line in str(error).splitlines() if line.strip()]
         result = EagerRound(problem=f"{type(error).__name__}: {words[0] if words else 'no words'}")

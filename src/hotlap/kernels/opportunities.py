@@ -45,7 +45,7 @@ class Opportunity(Record, frozen=True, kw_only=True):
     expected: Span | None = None
     bound_s: float | None = None
     against: Against
-    goal_s: float  # what it is held against
+    goal_s: float  # what it is compared with
     win: Span  # to the goal; both ends count the interval of the goal too
     most_s: float | None = None  # to the bound: the ceiling
     sure: bool  # the intervals lie apart
@@ -107,8 +107,8 @@ class Opportunities(Record, frozen=True, kw_only=True, rename={"ranked": "found"
     device: str
     name: str  # of the device
     steps: list[StepOpportunities]
-    ranked: list[Opportunity]  # sure ones by score, those held against an expected time first
-    within: list[Opportunity]  # what is expected, or cannot be told from it; by how far the bound is
+    ranked: list[Opportunity]  # sure ones by score, those compared with an expected time first
+    within: list[Opportunity]  # what is expected, or cannot be determined from it; by how far the bound is
     unheld: list[str]  # labels of cases with nothing to hold them against: no expected time, no bound, no other case like them
     missing: list[Missing]
     left_out: list[str] = []  # of the steps asked for: what cannot be, in words
@@ -242,7 +242,7 @@ def _why(row: Row | None) -> str:
 
 
 def _opportunity(row: Row, rows: Sequence[Row], on: On) -> Opportunity | None:
-    """A case beside what it is held against; None where there is nothing to hold it against."""
+    """A case beside what it is compared with; None where there is nothing to compare it with."""
     measured, limit = span(row), row.gap.limit
     bound = float(limit.bound_s) if limit and limit.bound_s else None
     expected = Span(s=float(limit.expected_s), low_s=limit.low_s, high_s=limit.high_s) if limit and limit.expected_s else None

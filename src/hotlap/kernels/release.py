@@ -1,4 +1,4 @@
-"""Two releases held against each other, kernel by kernel: new, missing, fixed, broken, slower, faster, the same or not to be told."""
+"""Two releases compared with each other, kernel by kernel: new, missing, fixed, broken, slower, faster, the same or not determined."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Release(Record, frozen=True, kw_only=True):
 
     @property
     def code(self) -> int:
-        """The exit code: 1 for a regression, 3 where a case is lost or most cannot be told, else 0."""
+        """The exit code: 1 for a regression, 3 where a case is lost or most cannot be determined, else 0."""
         kinds = {one.kind for one in self.kernels}
         if kinds & set(REGRESSIONS):
             return 1
@@ -121,7 +121,7 @@ def _order(kernel: ReleasedKernel) -> tuple[int, float]:
 
 
 def _with_few(compared: Sequence[Comparison], left: Mapping[str, ComparedSide], right: Mapping[str, ComparedSide]) -> list[Comparison]:
-    """What could not be told, once more: a few runs or rounds free of assumptions cannot be sure of one case in many, or of runs whose
+    """What was not determined, once more: a few runs or rounds free of assumptions cannot be sure of one case in many, or of runs whose
     rounds are alike. Normal noise is assumed then, and the answer says so."""
     seen = {
         one.case.id: found for one in compared

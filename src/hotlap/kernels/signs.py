@@ -14,7 +14,7 @@ from hotlap.core.units import percent
 from hotlap.core.work.base import DTYPES
 
 WIDE_LOAD_BYTES = 16  # that a tensor-core kernel's loads want their rows aligned to
-PADDED, PARTIAL = 0.10, 0.15  # share of the tiles, or of the last wave, that computes nothing, worth a word
+PADDED, PARTIAL = 0.10, 0.15  # share of the tiles, or of the last wave, that computes nothing, worth mentioning
 TILE = 128.0  # rows and columns of a tile where the model names none
 LONG_K = 2048  # that is worth splitting
 WAVES = 4.0  # beyond so many the last one hardly counts

@@ -10,7 +10,7 @@ from hotlap.core import work
 from hotlap.core.record import Case, Record, Row, Value
 from hotlap.kernels.numbers import seconds, stands
 
-BETTER = 1.1  # times the share, or the speed, that is worth a word
+BETTER = 1.1  # times the share, or the speed, that is worth mentioning
 NEAR = 16.0  # factor between two sizes that still are neighbours
 FEW = 2
 
@@ -22,7 +22,7 @@ class Peer(Record, frozen=True, kw_only=True):
     kind: Literal["implementation", "size"]
     label: str  # in what it differs: m=8192, or the implementation
     share: float | None = None  # of its own limit
-    own: float | None = None  # share of the case it is held beside
+    own: float | None = None  # share of the case it is compared with
     of: str = ""  # what the shares are of: expected, bound, ceiling
     ratio: float | None = None  # time of the case ÷ time of the peer, where both do the same work
 

@@ -23,7 +23,7 @@ from hotlap.kernels.coverage.usage import Needed
 
 LEVEL = 20  # points at most that make the level at the beginning and the end of a life
 GROWN, NOTABLE = 2.0, 0.05  # times by which an error must have grown, and the share of its tolerance it must have reached
-FEW = 3  # first and last checks that are held against each other
+FEW = 3  # first and last checks that are compared with each other
 
 
 class KernelLevel(Record, frozen=True, kw_only=True):

@@ -41,7 +41,7 @@ class AuditRule(Record, frozen=True, kw_only=True):
     source: str
     each: str = ""  # a family: the rule is asked of every member
     when: str = "true"
-    needs: str = "true"  # where this is false, nothing can be told
+    needs: str = "true"  # where this is false, nothing can be determined
     severity: Literal["info", "warning", "error"] = "warning"
     profiles: list[str] = msgspec.field(default_factory=lambda: list(PROFILES))
     growth: dict[str, str] = {}  # what takes their place where an earlier reading is given: expect, should, severity, because, source
@@ -182,7 +182,7 @@ def _one(facts: Facts, rule: AuditRule, key: str, earlier: Earlier | None) -> Au
             rule=rule.name,
             at=at,
             state="not known",
-            reason=needs.why if isinstance(needs, Unknown) else f"only to be told where {rule.needs}",
+            reason=needs.why if isinstance(needs, Unknown) else f"only known where {rule.needs}",
         )
     scope = Scope(facts.facts, rule.each, key, earlier=earlier)
     answer = expression.evaluate(expect, scope)

@@ -21,7 +21,7 @@ class Earlier:
     rebooted: bool = False
 
     def growth(self, name: str, now: float) -> tuple[float | None, str]:
-        """How much a counter grew; None and the reason where that cannot be told."""
+        """How much a counter grew; None and the reason where that cannot be determined."""
         before = self.facts.value(name)
         if not isinstance(before, (int, float)) or isinstance(before, bool):
             return None, f"{name} was not known at the earlier reading"
@@ -60,7 +60,7 @@ def span(hours: float) -> str:
 def between(before: Facts, now: Facts) -> Earlier:
     """Raises InputError for two nodes, or for readings in the wrong order."""
     if before.host != now.host:
-        raise InputError(f"the earlier reading is of '{before.host}', this one of '{now.host}'; growth is told of one node")
+        raise InputError(f"the earlier reading is of '{before.host}', this one of '{now.host}'; growth is computed for one node")
     first, second = (_time(facts.taken) for facts in (before, now))
     hours = (second - first).total_seconds() / 3600 if first and second else None
     if hours is not None and hours < 0:

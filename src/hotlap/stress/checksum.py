@@ -1,6 +1,6 @@
 """Checksums of a matrix product that find a flipped bit, and how large a change they are sure to find.
 
-Rows and columns of C = A·B are summed and held against A·(B·1) and (1ᵀ·A)·B, computed apart from C in fp64 (Huang and
+Rows and columns of C = A·B are summed and compared with A·(B·1) and (1ᵀ·A)·B, computed apart from C in fp64 (Huang and
 Abraham, IEEE Trans. Computers C-33, 1984). Rounding moves a sum by no more than the a-priori bound of `Sums`; what moves it
 further is an error. Smaller changes are for the bitwise repeat.
 """

@@ -120,7 +120,7 @@ def _against(selector: str) -> Path:
     name = selector.removeprefix("baseline:")
     if selector.startswith("baseline") or name in baselines.names(paths.home()):
         raise InputError(
-            f"'{selector}' is a baseline, which knows the cases of plans; a stress run is held against a stress run: "
+            f"'{selector}' is a baseline, which knows the cases of plans; a stress run is compared with a stress run: "
             "begin the good one with --label good=yes, then give --against good=yes"
         )
     return _one(selector)

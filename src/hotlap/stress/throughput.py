@@ -52,7 +52,7 @@ class Rate:
     no_limit: str = ""  # why there is no bound
     floor: float | None = None  # below it the rate is far from what the model expects
     quickest: float | None = None  # the fast end of the model's interval
-    reference: float | None = None  # sustained in the run that it is held against
+    reference: float | None = None  # sustained in the run that it is compared with
 
 
 def rates(ticks: Sequence[Tick], events: Sequence[Happened], spec: Spec | None) -> list[Rate]:

@@ -60,7 +60,7 @@ def machine(ranks: Mapping[int, Reduced]) -> str:
 
 
 def moved(ranks: Mapping[int, Reduced], groups: Sequence[Met], set_to: Clocks, slug: str = "") -> list[Moved]:
-    """Bandwidth by collective, most time first. Where the order of arrivals cannot be told, there is none."""
+    """Bandwidth by collective, most time first. Where the order of arrivals cannot be determined, there is none."""
     if not set_to.agree:
         return []
     times: dict[tuple[CollectiveKind, int], list[NDArray[np.float64]]] = defaultdict(list)

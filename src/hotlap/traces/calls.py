@@ -11,7 +11,7 @@ from hotlap.traces.events import MARKER, OPERATOR, PYTHON, RUNTIME, Events
 
 Places = NDArray[np.int64]
 SLACK_NS = 1_000  # clocks of host and device agree no better, and old traces count in microseconds
-DEEPEST = 256  # levels that are told apart
+DEEPEST = 256  # levels that are distinguished
 HOST = (OPERATOR, PYTHON, RUNTIME, MARKER)
 
 

@@ -222,7 +222,7 @@ def overhead(process: CapturedProcess) -> CaptureOverhead:
     outside_s = process.own_s / process.calls if process.calls else 0.0
     if not on or not off:
         return CaptureOverhead(outside_s=outside_s, still_s=still_s, import_s=import_s)
-    # By windows where there are several: their neighbours are what they are held against, so that drift cancels.
+    # By windows where there are several: their neighbours are what they are compared with, so that drift cancels.
     if len(process.windows) >= 4:
         beside = [before + after for before, after in pairwise(process.usual_s)]
         pairs = [(_median(a), _median(w.steps_s)) for a, w in zip(beside, process.windows, strict=False) if a and w.steps_s]

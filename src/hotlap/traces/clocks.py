@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 DRIFT_LEAST = 20  # collectives, to tell a drift
 DRIFT_MOST = 5e-4  # of clocks that are not broken: crystals keep 1e-4
 GAIN = 0.5  # a drift is believed where it leaves at most this share of the deviation without it
-WAITED = 0.25  # of what ranks wait (90th percentile), that ends may differ by for the order of arrivals to be told
+WAITED = 0.25  # of what ranks wait (90th percentile), that ends may differ by for the order of arrivals to be known
 WAITED_SET = 0.05  # the same where clocks had to be set by these very ends
 LEAST_NS = 20_000  # ends within this agree whatever ranks wait
 MOST_NS = 5_000_000  # ends further apart than this are no common moment
@@ -39,7 +39,7 @@ class Clocks(NamedTuple):
 
     @property
     def agree(self) -> bool:
-        """Whether arrival order may be told."""
+        """Whether arrival order is known."""
         return bool(self.used) and self.residual_ns <= self.limit_ns
 
     @property

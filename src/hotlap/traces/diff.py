@@ -30,7 +30,7 @@ class TraceSide(Record, frozen=True, kw_only=True):
     file: str
     window: str
     whole_s: float  # per step, or the window; mean over devices
-    steps: int  # 0: not told
+    steps: int  # 0: unknown
     devices: int  # 0: the main thread of the host
     events: int
     matched_time: float  # share of its busy time with a counterpart by place or name; renamed by likeness alone does not count

@@ -1,4 +1,4 @@
-"""`hotlap.marker`: ranges that a program marks for its profiler, by levels, at no cost worth a word while they are off.
+"""`hotlap.marker`: ranges that a program marks for its profiler, by levels, at no cost worth mentioning while they are off.
 
     with hotlap.marker("forward"): …                        # coarse: the parts of a step
     @hotlap.marker("attention", level="fine")               # fine: parts of those; all: anything else

@@ -68,7 +68,7 @@ class AllRanks(NamedTuple):
     unusable: list[Unusable]
     notices: list[Notice]  # how ranks were numbered, which are missing
     clocks: Clocks
-    arrivals: Arrivals | None  # None where the order of arrivals cannot be told
+    arrivals: Arrivals | None  # None where the order of arrivals cannot be determined
     moved: list[Moved]
     mismatches: list[GroupMismatch]
     roles: list[Role]

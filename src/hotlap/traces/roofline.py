@@ -85,7 +85,7 @@ def _names(study: Study, places: NDArray[np.int64]) -> Sequence[str]:
 
 
 def _row(parts: Sequence[aten.CallRequest], group: recorded.RecordedGroup, slug: str, kernels: Sequence[str]) -> RooflineRow:
-    """An operator of several parts, as both gradients of a convolution, is held against their limits together."""
+    """An operator of several parts, as both gradients of a convolution, is compared with their limits together."""
     median_s, total_s, count = float(np.median(group.each_s)), float(group.each_s.sum()), len(group.each_s)
     parts = [_typed(one, kernels) for one in parts]
     first = parts[0]

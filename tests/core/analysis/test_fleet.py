@@ -45,7 +45,7 @@ def levels(*off: float, **fields: float) -> list[Bundle]:
 def test_the_slow_device_is_named_with_case_and_size() -> None:
     runs = levels(*[1.0] * 29, 1.05)
     verdict, (found,) = judged(runs, runs)
-    assert found.title == "GPU-29 is off in stream copy fp32 1 GiB"
+    assert found.title == "GPU-29 is an outlier in stream copy fp32 1 GiB"
     assert "worse [" in found.detail
     assert "GPU-29" in judgement.fleet([found], verdict)
     assert [one.state for one in verdict] == ["pass"] * 29 + ["fail"]
@@ -68,7 +68,7 @@ def test_old_runs_of_a_device_do_not_dilute_its_latest() -> None:
     old = [run for day in (1, 2, 3) for run in levels(*[1.0] * 8, day=day)]
     new = levels(*[1.0] * 3, 1.05, *[1.0] * 4, day=9)
     verdict, (found,) = judged([*old, *new], new)
-    assert found.title == "GPU-3 is off in stream copy fp32 1 GiB"
+    assert found.title == "GPU-3 is an outlier in stream copy fp32 1 GiB"
     assert verdict[3].rows[0].verdict.ratio == pytest.approx(1 / 1.05, rel=0.005)
     assert found.detail.startswith("4.")
     again, found_before = judged([*old, *new], old[:8])

@@ -1,4 +1,4 @@
-"""Runs held against what is normal: for this device, for its model, and in the fleet."""
+"""Runs compared with what is normal: for this device, for its model, and in the fleet."""
 
 from __future__ import annotations
 

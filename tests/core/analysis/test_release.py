@@ -1,4 +1,4 @@
-"""Two releases held against each other: kinds, sums, suspects, what to run next, exit codes."""
+"""Two releases compared with each other: kinds, sums, suspects, what to run next, exit codes."""
 
 from __future__ import annotations
 

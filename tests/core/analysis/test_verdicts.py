@@ -1,4 +1,4 @@
-"""Rows held against limits and rules, and the run's verdict from its cases'."""
+"""Rows compared with limits and rules, and the run's verdict from its cases'."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaps: which limit a result is held against, its share, and each cause by its name."""
+"""Gaps: which limit a result is compared with, its share, and each cause by its name."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_limit_is_given_in_the_metric_s_unit() -> None:
     assert seen.limit_value == pytest.approx(66.9e12, rel=1e-3)
 
 
-# ---------------------------------------------------------------- what it is held against
+# ---------------------------------------------------------------- what it is compared with
 
 
 def test_a_bound_comes_before_a_ceiling_even_where_the_run_was_better() -> None:

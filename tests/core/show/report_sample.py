@@ -42,7 +42,7 @@ CEILING = "no memory bandwidth is published for this host"
 
 @dataclass(frozen=True)
 class Seen:
-    """A case, what it reached, and what it was held against."""
+    """A case, what it reached, and what it was compared with."""
 
     workload: str
     given: dict[str, Any]
@@ -123,7 +123,7 @@ def _laddered() -> list[Seen]:
         bound = min(4.8e12 * fmas / 4, 66.9e12)
         found.append(Seen(
             "intensity", {"fmas": fmas, "size": "256 MiB"}, bound * (0.9 if fmas < 40 else 0.94), bound, "bound",
-            "bandwidth" if bound < 66.9e12 else "arithmetic", "held against the roofline", terms=(HBM, SM_CLOCK),
+            "bandwidth" if bound < 66.9e12 else "arithmetic", "compared with the roofline", terms=(HBM, SM_CLOCK),
         ))
     return found
 

@@ -1,4 +1,4 @@
-"""What judging, remembering and self-testing print, held against golden files."""
+"""What judging, remembering and self-testing print, compared with golden files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `predict net`, `correlate` and `explain` print of the model, held against golden files; figures stand here, so a refit changes nothing."""
+"""What `predict net`, `correlate` and `explain` print of the model, compared with golden files; figures stand here, so a refit changes nothing."""
 
 from __future__ import annotations
 

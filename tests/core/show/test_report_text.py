@@ -1,4 +1,4 @@
-"""What a terminal shows, held against golden files and against what may never happen: a number without its notice."""
+"""What a terminal shows, compared with golden files and against what may never happen: a number without its notice."""
 
 from __future__ import annotations
 

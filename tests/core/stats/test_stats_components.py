@@ -1,4 +1,4 @@
-"""Components of variance: known ones are found again, each level alone, and what cannot be told is said."""
+"""Components of variance: known ones are found again, each level alone, and what cannot be determined is said."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def test_results_by_label(kept: Keep) -> None:
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ({"sise": "4"}, "results are not told apart by 'sise'; did you mean 'size'?"),
+        ({"sise": "4"}, "results have no 'sise'; did you mean 'size'?"),
         ({"size": "many"}, "'size': 'many' is not a quantity"),
         ({"size": "1 s..2 s"}, "has the unit 's'"),
         ({"op": "quad"}, "'op' cannot be 'quad'"),

@@ -53,7 +53,7 @@ def test_what_needs_a_device_is_refused_with_what_to_do(ask: Callable[[HostTarge
 
 
 @pytest.mark.parametrize(("text", "message"), [("host:cpu", "valid: host"), ("host?seed=1", "takes no options, not 'seed'")])
-def test_what_was_asked_wrongly_gets_one_line(text: str, message: str) -> None:
+def test_a_usage_error_gets_one_line(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         targets.find(targets.parse(text))
 

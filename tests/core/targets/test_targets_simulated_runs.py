@@ -1,4 +1,4 @@
-"""Runs on the simulated GPU with tile-level times: counters kept and shown, causes that add up, simulations held against each other."""
+"""Runs on the simulated GPU with tile-level times: counters kept and shown, causes that add up, simulations compared with each other."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_plans_are_measured_round_by_round(home: Path, capsys: pytest.CaptureFix
         (["true", "true", "--pairs", "3"], "at least 10"), (["true", "true", "--target", "opencl"], "for plans"), (["quick", "quick", "--timeout", "1 s"], "says itself"),
     ],
 )
-def test_what_was_asked_wrongly_gets_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_usage_error_gets_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ab", *words]) == 2
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1
@@ -154,7 +154,7 @@ def test_a_failure_on_the_way_keeps_the_interim_answer(home: Path, capsys: pytes
 
 
 @pytest.mark.parametrize(("metric", "message"), [("/tpx", "did you mean 'tps'? valid: tps, zero"), ("tpx (.*)", "which ends: {")])
-def test_a_metric_that_is_not_there_was_asked_wrongly(metric: str, message: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_metric_that_is_not_there_is_a_usage_error(metric: str, message: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = """echo '{"tps": 1, "zero": 0}'"""
     assert main(["ab", program, program, "--metric", metric, "--better", "higher"]) == 2
     assert message in capsys.readouterr().err

@@ -225,7 +225,7 @@ def test_what_is_exported(tmp_path: Path, capsys: Capture) -> None:
     (["stream", "triad"], "write name=value"), (["stream", "size=1MiB", "--prepare", "true"], "--prepare is for commands"),
     (["stream", "op=sum", "size=1MiB"], "'op' cannot be 'sum'"), (["--", "stream"], "there is no program 'stream'"),
 ])  # fmt: skip
-def test_what_is_asked_wrongly_is_one_line_and_measures_nothing(words: list[str], message: str, home: Path, capsys: Capture) -> None:
+def test_a_usage_error_is_one_line_and_measures_nothing(words: list[str], message: str, home: Path, capsys: Capture) -> None:
     assert main(["bench", *words]) == 2
     error = capsys.readouterr().err
     assert message in error

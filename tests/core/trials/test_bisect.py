@@ -289,7 +289,7 @@ def test_good_from_the_side_is_searched_in_one_line(tmp_path: Path, capsys: pyte
     assert "in one line" in " ".join(out.split())
 
 
-# ---------------------------------------------------------------- asked wrongly
+# ---------------------------------------------------------------- a usage error
 
 
 @pytest.mark.slow("searches a Git repository")

@@ -353,7 +353,7 @@ def test_a_network_of_ones_own_is_read(capsys: pytest.CaptureFixture[str], tmp_p
         (["gpt-2", "-o", "no/such/folder/x.toml"], "cannot be written"), (["gpt-2", "--context", "1m"], "1k for 1024, not '1m'"), (["gpt-2", "--micro-batch", "1,2"], "--micro-batch is one number"),
     ],
 )  # fmt: skip
-def test_what_is_asked_wrongly_is_named(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+def test_a_usage_error_is_named(capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     assert main(["plan", "from", *words]) == 2
     printed = capsys.readouterr()
     assert message in printed.err

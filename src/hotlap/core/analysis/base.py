@@ -1,4 +1,4 @@
-"""A change held against its base: two runs that were measured in turns."""
+"""A change compared with its base: two runs that were measured in turns."""
 
 from __future__ import annotations
 

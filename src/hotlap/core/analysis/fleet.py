@@ -1,6 +1,6 @@
-"""The devices of one model against each other: which of a run are off in which case, and whether the fleet can be its own reference.
+"""The devices of one model against each other: which of a run are outliers in which case, and whether the fleet can be its own reference.
 
-A run is held against the latest run of each other device. What is said of the fleet is said from the same verdicts as the run's
+A run is compared with the latest run of each other device. What is said of the fleet is said from the same verdicts as the run's
 table, so that the two cannot contradict each other: the fleet's own test (`stats.fleet`) can only make a verdict worse.
 """
 
@@ -100,7 +100,7 @@ class AgainstFleet:
         return against(row, medians, [[v for values in one.runs.values() for v in values] for one in same], said, self.name)
 
     def _doubted(self, row: Row, verdict: Verdict) -> Verdict:
-        """A verdict that the fleet's own test does not bear out: nobody that it names passes, unless surely within the gate."""
+        """A verdict that the fleet's own test does not bear out: nobody that it names passes, unless surely within the threshold."""
         device, where = device_of(self.machine, row), self._where(row)
         unsure = self._survey.unsure.get((device.model if device else "", where[1], where[2]))
         if unsure and verdict.state in ("pass", "fail"):
@@ -117,7 +117,7 @@ class AgainstFleet:
         return verdict.low is not None and verdict.low >= 1 - self.min_effect
 
     def findings(self, rows: Sequence[Row]) -> list[Finding]:
-        """A finding for each judged row whose device is off, the worst first; devices of other runs that are off; and cases for which
+        """A finding for each judged row whose device is an outlier, the worst first; devices of other runs that are; and cases for which
         the fleet cannot be its own reference."""
         ordered = sorted(rows, key=lambda row: (row.verdict.state != "fail", row.verdict.ratio if row.verdict.ratio is not None else 1.0))
         own = [found for row in ordered if (found := self._finding(row))]
@@ -126,7 +126,7 @@ class AgainstFleet:
         here |= {(one.identity, one.target) for one in self.fleet.references if self.also & one.runs.keys()}
         others = [
             Finding(
-                title=f"{where[0]} is off in {(label := work.label(self._by_case[where[2]][0].case))}", cases=[where[2]], severity="info",
+                title=f"{where[0]} is an outlier in {(label := work.label(self._by_case[where[2]][0].case))}", cases=[where[2]], severity="info",
                 detail=f"{_level(odd, self._survey.sizes[where])}; its latest run, which is not judged here", action=_action(rows[0]),
                 where=where[0], evidence={"case": label},
             )
@@ -148,7 +148,7 @@ class AgainstFleet:
         if verdict.state == "pass":
             detail += "" if verdict.ratio > 1 else f", less than the threshold of {percent(self.min_effect)}"
         severity = {"fail": "error", "inconclusive": "warning"}.get(verdict.state, "info")
-        title = f"{where[0]} is {'off' if severity != 'info' else 'unlike the others'} in {row.label}"
+        title = f"{where[0]} is {'an outlier' if severity != 'info' else 'unlike the others'} in {row.label}"
         return Finding(
             title=title, cases=[row.case.id], severity=severity, detail=detail, action=_action(row),  # type: ignore[arg-type]
             where=where[0], evidence={"case": row.label},
@@ -183,7 +183,7 @@ def _tailed(odd: fleet.Odd, devices: int) -> str:
 
 
 def survey(known: Baseline) -> _Survey:
-    """Devices that are off, by model and target. Fleets of fewer than 5 devices say nothing."""
+    """Outliers, by model and target. Fleets of fewer than 5 devices say nothing."""
     surveyed = _Survey({}, {}, {}, [])
     groups: dict[tuple[str, str], list[Reference]] = {}
     for one in known.references:

@@ -252,7 +252,7 @@ def _device(
 
 
 def _verdict(whole: fleet.Odd | None, worse: Sequence[OffCase], min_effect: float) -> tuple[State, Code]:
-    """Fails where a loss is surely beyond the gate; a loss that is surely within it passes, and is named."""
+    """Fails where a loss is surely beyond the threshold; a loss that is surely within it passes, and is named."""
     if whole is not None and whole.size < 0 and whole.high < -min_effect:
         return "fail", "slow"
     if any(case.high < -min_effect and not case.tail for case in worse):

@@ -32,7 +32,7 @@ class ImplementationEntry:
 
 @dataclass(frozen=True)
 class Beside:
-    """A case with its implementations, in the order of all: the first is what the others are held against."""
+    """A case with its implementations, in the order of all: the first is what the others are compared with."""
 
     case: Case  # without an implementation
     entries: list[ImplementationEntry]

@@ -1,4 +1,4 @@
-"""A run held against what is normal: a baseline learnt from runs, or the fleet's other devices. The spread that decides is learnt too.
+"""A run compared with what is normal: a baseline learnt from runs, or the fleet's other devices. The spread that decides is learnt too.
 
 With at least 4 reference runs (or devices) a new one is a further draw from the same population: its median lies within
 centre ± t·s·√(1 + 1/n) of theirs (a prediction interval; Hahn and Meeker, Statistical Intervals, 1991, 4.2), on logarithms. With
@@ -175,8 +175,8 @@ def _spread(logs: Sequence[float]) -> float:
 
 
 def decided(answers: Sequence[ReferenceRatio | Verdict], name: str, min_effect: float) -> list[Verdict]:
-    """A loss fails when its whole interval is beyond the gate and it is not chance over all cases; a case passes when a loss would have
-    been seen."""
+    """A loss fails when its whole interval is beyond the threshold and it is not chance over all cases; a case passes when a loss
+    would have been seen."""
     adjusted = multiple_testing.benjamini_hochberg([one.p if isinstance(one, ReferenceRatio) else None for one in answers])
     return [one if isinstance(one, Verdict) else _decided(one, q, name, min_effect) for one, q in zip(answers, adjusted, strict=True)]
 

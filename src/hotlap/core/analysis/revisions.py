@@ -1,7 +1,7 @@
 """Revisions of the code that runs were made with, and the steps between them where a series is too short to be tested point by point.
 
 A handful of runs, one or a few per revision, says nothing to a test that needs seven points on either side. The step at each border
-between revisions is then held against what neighbouring runs of the series differ by elsewhere; with too few runs for that, against
+between revisions is then compared with what neighbouring runs of the series differ by elsewhere; with too few runs for that, against
 the rounds of the runs on both sides.
 """
 
@@ -26,7 +26,7 @@ from hotlap.core.store.sides import REVISIONS
 KERNEL = "kernel "  # how the revision of a kernel of the user's begins among the machine's software
 SHORT = 20  # points of a series, between boundaries: longer ones are tested point by point
 CHANCE = 0.01  # of a false step in one series
-MIN_EFFECT = 0.02  # the smallest step between revisions that is worth a word
+MIN_EFFECT = 0.02  # the smallest step between revisions that is worth mentioning
 FEWEST = 4  # differences between neighbouring runs, beside the one in question, from which their scatter is known
 EFFICIENCY = 0.6  # of the median absolute deviation beside the standard deviation, small samples: degrees of freedom for each difference
 LEAST_SD = 1e-6  # of logarithms: numbers without any noise

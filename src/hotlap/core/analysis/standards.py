@@ -1,4 +1,4 @@
-"""What a number can be held against without a history: its limit, or rules that a user wrote. Each threshold says where it comes from."""
+"""What a number can be compared with without a history: its limit, or rules that a user wrote. Each threshold says where it comes from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIDENCE = 0.95  # of an interval that decides
 
 
 class Standard(Protocol):
-    """What rows are held against."""
+    """What rows are compared with."""
 
     @property
     def name(self) -> str: ...
@@ -62,7 +62,7 @@ def _ratio_interval(summary: Summary, threshold: float, higher: bool) -> tuple[f
 
 
 def unmeasured(row: Row) -> Verdict | None:
-    """The verdict of a row that nothing can be held against, None for the others."""
+    """The verdict of a row that nothing can be compared with, None for the others."""
     if row.verdict.state in ("not_run", "invalid", "error") or not row.result.values:
         return row.verdict
     return None

@@ -20,7 +20,7 @@ WORST: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass")
 
 
 def judge(run: str, rows: Sequence[Row], standard: Standard, inconclusive_as: Literal["", "pass", "fail"] = "") -> Judgement:
-    """`rows` of one run held against `standard`. `inconclusive_as`: what an inconclusive verdict of the run is read as; the cases
+    """`rows` of one run compared with `standard`. `inconclusive_as`: what an inconclusive verdict of the run is read as; the cases
     keep theirs.
 
     A run passes when at least one case passes and none fails, is invalid, failed to run or stays inconclusive. Cases that this

@@ -44,7 +44,7 @@ class SessionOptions:
 
 Event = CaseStarted | CaseDone | RoundDone | str
 Listener = Callable[[Device, int, Event], None]
-"""Told of every event: device, round, what happened. A string is news in words."""
+"""Called with every event: device, round, what happened. A string is news in words."""
 Start = Callable[[Job, float, threading.Event], WorkerProcess]
 """What runs one job: job, seconds of silence that are allowed, what the user's stop sets. A fresh process, but for tests."""
 

@@ -1,4 +1,4 @@
-"""A summary against its limit: which limit it is held against, the share reached, and the named cause of what is missing."""
+"""A summary against its limit: which limit it is compared with, the share reached, and the named cause of what is missing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def split(seconds: float, limit: Limit) -> dict[str, float]:
 
 
 def _reference(case: Case, seconds: float, limit: Limit, context: Context) -> tuple[Against, float | None, str]:
-    """What to hold it against, its seconds, and what sets it."""
+    """What to compare it with, its seconds, and what sets it."""
     if limit.kind == "bound" and limit.bound_s:
         memory = None if _counts_memory(limit) else ceiling_s(case, context.ceilings, context.spec, "bandwidth")
         if memory and seconds >= limit.bound_s and memory[0] > limit.bound_s:

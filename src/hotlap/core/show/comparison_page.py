@@ -54,7 +54,7 @@ def _table(compared: Sequence[Comparison]) -> Table:
 
 
 def _axis(comparisons: Sequence[Comparison]) -> Axis:
-    """Around 1 and all intervals, with the gate in sight."""
+    """Around 1 and all intervals, with the threshold in sight."""
     min_effect = max((one.min_effect or 0.0 for one in comparisons), default=0.0)
     ends = [end for one in comparisons for end in (one.low, one.high, one.ratio) if end is not None]
     ends += [device.ratio for one in comparisons for device in one.devices if device.answer in ("better", "worse") and device.ratio]
@@ -72,7 +72,7 @@ def _scale(axis: Axis) -> str:
 
 
 def _forest(compared: Comparison, axis: Axis, colour: str) -> str:
-    """The gate as a band about 1, the interval, the ratio; and each device that differs from the others as a ring."""
+    """The threshold as a band about 1, the interval, the ratio; and each device that differs from the others as a ring."""
     min_effect, middle = compared.min_effect or 0.0, HIGH / 2
     left, right = _x(axis, 1 / (1 + min_effect)), _x(axis, 1 + min_effect)
     marks = f'<rect x="{left:.1f}" y="0" width="{right - left:.1f}" height="{HIGH:g}" style="fill:var(--line);opacity:.55"/>'

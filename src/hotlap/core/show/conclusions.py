@@ -190,7 +190,7 @@ TITLES = {
 
 
 def held(rows: Sequence[Row]) -> list[Row]:
-    """Rows that are held against something the run did not set itself."""
+    """Rows that are compared with something the run did not set itself."""
     return [row for row in rows if words.stands(row) and row.gap.share is not None and row.gap.reference_kind in ("bound", "expected")]
 
 

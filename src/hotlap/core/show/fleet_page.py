@@ -160,6 +160,6 @@ def _method(judged: FleetVerdict) -> Sequence[str]:
             "A device's level is the mean of its differences to the median device over all cases, each weighted by how well the case tells "
             "devices apart. How much healthy devices differ is learnt from the fleet, robustly: up to a fifth of the devices may be bad."
         ),
-        f"A verdict fails where the 95 % interval of a loss lies wholly beyond the gate of {percent(judged.min_effect)}.",
+        f"A verdict fails where the 95 % interval of a loss lies wholly beyond the threshold of {percent(judged.min_effect)}.",
         "All cases of a run that a device measured twice or more are judged by its last run." if judged.runs > len(judged.devices) else "",
     )

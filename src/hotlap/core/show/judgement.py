@@ -34,7 +34,7 @@ def judgement(judgement: Judgement, width: int = 100, color: bool = False) -> st
 
 
 def fleet(findings: Sequence[Finding], judged: Sequence[Judgement] = (), width: int = 100, color: bool = False) -> str:
-    """Devices that are off in their fleet, each once with its worst case; and what cannot be judged."""
+    """Outliers of their fleet, each once with its worst case; and what cannot be judged."""
     off: dict[str, list[Finding]] = {}
     for one in dict.fromkeys((one.title, one.detail) for one in findings):
         first = next(f for f in findings if (f.title, f.detail) == one)
@@ -52,7 +52,7 @@ def fleet(findings: Sequence[Finding], judged: Sequence[Judgement] = (), width: 
 
 
 def _nobody(judged: Sequence[Judgement]) -> str:
-    """That nobody is off is said only of what could be judged."""
+    """That there are no outliers is said only of what could be judged."""
     states = Counter(row.verdict.state for one in judged for row in one.rows)
     if not states["pass"] and states["inconclusive"]:
         return "outliers: not enough data"

@@ -17,7 +17,7 @@ from hotlap.core.show.conclusions import median_of, size_of
 from hotlap.core.units import size
 from hotlap.core.work.traits import Shows
 
-SERIES = 6  # kinds of line that can be told apart
+SERIES = 6  # kinds of line that can be distinguished
 ENOUGH = 5  # sizes from which levels are named: with fewer, any two points make a plateau
 
 

@@ -24,7 +24,7 @@ FEWEST_DRIFT = 6  # rounds or runs in order of time that a drift is looked for i
 
 
 class Components(msgspec.Struct, frozen=True, kw_only=True):
-    """Relative standard deviations, each of its own level alone; None where a level cannot be told from the next."""
+    """Relative standard deviations, each of its own level alone; None where a level cannot be determined from the next."""
 
     between_machines: float | None = None
     between_runs: float | None = None

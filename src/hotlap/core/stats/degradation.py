@@ -27,8 +27,8 @@ Boundaries = Sequence[float] | Mapping[int, Sequence[float]]
 VERDICTS: tuple[Verdict, ...] = ("degrading", "steady", "improving", "cannot tell")
 BLOCKS = 26  # points that a series is condensed to: 325 pairs instead of 66,000 in a year of days
 FEWEST_PEERS = 5
-FEW_PEERS = 50  # under so many a device is left out of the curve it is held against
-WORTH = 0.001  # relative change per month under which a trend is not worth a word: 1.2 % a year
+FEW_PEERS = 50  # under so many a device is left out of the curve it is compared with
+WORTH = 0.001  # relative change per month under which a trend is not worth mentioning: 1.2 % a year
 RATE = 0.05  # share of the devices called degrading or improving that may be so by chance
 AT_ONCE = 1 << 22  # values condensed in one go
 
@@ -230,7 +230,7 @@ def _midmean(x: NDArray[np.floating]) -> Floats:
 
 
 def _curve(points: _Points, alone: bool) -> NDArray[np.float32]:
-    """What peers share: one × metrics × points, or one for each device where it would otherwise be held against itself."""
+    """What peers share: one × metrics × points, or one for each device where it would otherwise be compared with itself."""
     spread = np.moveaxis(points.logs, 0, -1)
     peers = len(points.logs) - (not alone)
     if peers < FEWEST_PEERS:

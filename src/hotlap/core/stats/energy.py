@@ -1,4 +1,4 @@
-"""Energy of a window: from the counter where there is one, held against the integral of power, with a bound on its error.
+"""Energy of a window: from the counter where there is one, compared with the integral of power, with a bound on its error.
 
 A counter that steps every u seconds lags by less than u at either end, so that their difference is wrong by less than u × the highest
 power; u is taken from the stretch in which the counter was read most often. Where the window ends between two readings of the counter,

@@ -42,7 +42,7 @@ def excursions(values: ArrayLike, edges: Iterable[int] = (), *, min_effect: floa
 
 
 def _of_level(x: Floats, offset: int, last: bool) -> list[Excursion]:
-    """Candidates are what stands out of all; then each is held against the rest without any of them."""
+    """Candidates are what stands out of all; then each is compared with the rest without any of them."""
     middle = median(x) if len(x) else 0.0
     spread = _spread(x - middle) if len(x) else 0.0
     runs = _runs(np.sign(x - middle) * (np.abs(x - middle) > HINT * spread), last)

@@ -92,7 +92,7 @@ def odd(
     if not set(ways) <= {"higher", "lower"}:
         raise ValueError(f"better is 'higher' or 'lower', not {next(one for one in ways if one not in ('higher', 'lower'))}")
     if nodes < FEWEST_NODES or not metrics:
-        said = f"{nodes} nodes are no fleet: {FEWEST_NODES} are the fewest that can be held against each other"
+        said = f"{nodes} nodes are no fleet: {FEWEST_NODES} are the fewest that can be compared with each other"
         return Fleet(odd=[], spread=[None] * metrics, noise=[None] * metrics, notices=[Notice("small_fleet", said)])
     fleet = Fleet(odd=[], spread=[], noise=[], notices=[], reach=[])
     for start in range(0, metrics, BLOCK):
@@ -110,7 +110,7 @@ def odd(
 
 def together(values: ArrayLike, better: Sequence[Better], known: Fleet, rate: float = RATE) -> tuple[Floats, Fleet]:
     """Each node's deviation from the fleet over all metrics, as a share (negative is worse; NaN where fewer than half of the metrics were
-    measured), and who is off in it. `known`: what `odd` says of the metrics; those that cannot be judged do not count.
+    measured), and which devices are outliers in it. `known`: what `odd` says of the metrics; those that cannot be judged do not count.
 
     A metric weighs as well as it tells nodes apart (the inverse of its variance). How much healthy nodes differ in the mean is learnt from
     the nodes themselves, so that metrics which go up and down together on a node need no assumption.

@@ -167,7 +167,7 @@ def estimate(
     """Of logarithms, shape (series, runs): the shift from x to y, its intervals, and p of no shift.
 
     *nothing*, paired: that a difference is as likely up as down about the centre, whatever its distribution. Differences
-    are drawn in at 2 robust standard deviations (Huber, Annals of Math. Stat. 35, 1964) and their sum is held against its
+    are drawn in at 2 robust standard deviations (Huber, Annals of Math. Stat. 35, 1964) and their sum is compared with its
     distribution under all changes of sign, which needs no enumeration: its variance and fourth cumulant are known. The
     interval holds the shifts that the test lets pass (Maritz, Biometrika 66, 1979). Ties and zeros need no care.
     *nothing*, not paired: that both sides have one shape; the same with permutations of drawn-in values.

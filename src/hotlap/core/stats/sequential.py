@@ -284,7 +284,7 @@ def decide(plan: SequentialDesign, a: ArrayLike, b: ArrayLike) -> Decision:
 
     The first look that gives an answer ends the test: later pairs do not change it.
 
-    *larger*, *smaller*: the whole repeated confidence interval lies beyond the gate (`ratio.beyond`). *same*: the repeated confidence
+    *larger*, *smaller*: the whole repeated confidence interval lies beyond the threshold (`ratio.beyond`). *same*: the repeated confidence
     interval with twice the level lies within ± the difference, so a true change of that size is called same with at most
     `alpha`. *continue* before the last look, *inconclusive* at it. The interval is the repeated confidence interval
     (Jennison and Turnbull, J. Royal Stat. Soc. B 51, 1989): it holds the ratio with 1 − alpha whenever one stops, and is

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 MAD_TO_SD = 1.4826
 """1 ÷ the 75 % point of the standard normal: makes the median absolute deviation of normal data its standard deviation."""
 POINTS = 300  # the most that enter a test of all pairs; longer series enter as medians of blocks
-NEGLIGIBLE = 0.005  # a change of level under this share of the median is not worth a word
+NEGLIGIBLE = 0.005  # a change of level under this share of the median is not worth mentioning
 RESOLUTION = 1e-3  # differences under this share are the timer's
 LARGEST = 1e300  # beyond it sums and differences overflow; no measurement gets there
 FEWEST = 6  # values that can show a steady state
@@ -82,7 +82,7 @@ def _starts_apart(x: Floats, negligible: float) -> bool:
     usual = np.clip(residual / noise, -limit, limit)
     scale = max(1.0, float(usual.std()))
     reach = limit * scale * math.sqrt(1 + 1 / n) + abs(float(usual.mean())) + 1  # one value alone can be too far …
-    reach = max(reach, 2 * negligible * abs(level) / noise)  # … and worth a word
+    reach = max(reach, 2 * negligible * abs(level) / noise)  # … and worth mentioning
     distance = np.clip((early - level) / noise, -reach, reach) - usual.mean()
     count = np.arange(1, len(early) + 1)
     mean = np.cumsum(distance) / count
@@ -91,7 +91,7 @@ def _starts_apart(x: Floats, negligible: float) -> bool:
 
 
 def _level_changes(x: Floats, negligible: float) -> bool:
-    """Pettitt's test at 0.1 % for a change that is worth a word; a test of drift at 1 % where it has too few values."""
+    """Pettitt's test at 0.1 % for a change that is worth mentioning; a test of drift at 1 % where it has too few values."""
     n = len(x)
     if n < 50 and drifting(x, negligible):
         return True

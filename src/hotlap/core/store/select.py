@@ -181,7 +181,7 @@ def _reached(result: Result, run: RunRecord) -> Result:
 
 
 def cases(plan: Plan, where: Mapping[str, str]) -> list[Case]:
-    """The plan's cases that a filter of `results` keeps, as far as it can be told before anything is measured.
+    """The plan's cases that a filter of `results` keeps, as far as it is known before anything is measured.
 
     Raises InputError for a name or value that is not valid, or when none is left.
     """
@@ -284,7 +284,7 @@ def _parameter(name: str, text: str) -> _Test:
     specs = {w.name: p for w in work.WORKLOADS.values() if (p := w.param(name)) is not None}
     if not specs:
         names = {p.name for w in work.WORKLOADS.values() for p in w.params}
-        raise InputError(f"results are not told apart by '{name}'; {nearest(name, names | set(FACTS))}")
+        raise InputError(f"results have no '{name}'; {nearest(name, names | set(FACTS))}")
     accepted: dict[str, Callable[[object], bool]] = {}
     refused = ""
     for workload, param in specs.items():

@@ -63,7 +63,7 @@ class AbOutcome:
 
 
 Listener = Callable[[int, Sequence[AbPair]], None]
-"""Told after each pair: how many there are, and what is known."""
+"""Called after each pair: how many there are, and what is known."""
 
 
 def ab(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener = lambda *_: None) -> AbOutcome:
@@ -145,7 +145,7 @@ def _turn(name: str, arm: Arm, number: int) -> list[Samples]:
 
 
 def _first(name: str, arm: Arm) -> None:
-    """The warm-up. What --metric asks for must be in the first output, else it was asked wrongly."""
+    """The warm-up. What --metric asks for must be in the first output, else it is a usage error."""
     try:
         _turn(name, arm, 0)
     except NoNumber as error:

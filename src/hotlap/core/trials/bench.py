@@ -74,7 +74,7 @@ class NothingMeasured(InputError):
 
 
 Listener = Callable[[int, int, float | None], None]
-"""Told before each execution (or warm-up): which command, how many of it are done, its last value."""
+"""Called before each execution (or warm-up): which command, how many of it are done, its last value."""
 
 
 def bench(commands: Sequence[BenchCommand], options: BenchOptions, home: Path, listen: Listener = lambda *_: None) -> BenchOutcome:
@@ -187,7 +187,7 @@ class _Bench:
         ), group)
 
     def _append(self, which: int, samples: Samples, group: Sequence[int]) -> None:
-        """Kept at once, but for the first turn: a command that fails there was asked wrongly, and leaves no run."""
+        """Kept at once, but for the first turn: a command that fails there is a usage error, and leaves no run."""
         self.kept[which].append(samples)
         self.unwritten.append(samples)
         if self.writer or all(self.kept[one] for one in group):

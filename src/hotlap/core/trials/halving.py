@@ -30,7 +30,7 @@ MOST = 0.6  # share of what bad differs from good by that a commit must change t
 
 Answer = Literal["found", "in part", "not confirmed", "candidates", "no difference", "cannot tell", "budget"]
 Listener = Callable[[str, bool], None]
-"""Told how it goes; True is for what the next line replaces."""
+"""Called with how it goes; True is for what the next line replaces."""
 
 
 class BisectOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class BisectOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     answer: Answer
     candidates: list[Commit]  # one when it was found; none when good and bad do not differ
-    before: str = ""  # the commit that `change` is held against
+    before: str = ""  # the commit that `change` is compared with
     change: LevelStep | None = None  # of the last candidate against `before`
     ends: LevelStep | None = None  # of bad against good
     steps: list[HalvingStep]

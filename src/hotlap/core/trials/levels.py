@@ -19,7 +19,7 @@ TAILS = 4.0  # degrees of freedom of the noise assumed: an outlier is one of its
 QUIETEST = 1e-6  # smallest noise assumed, as a share
 ROUNDING = 1e-12  # of a logarithm
 THIRD = 0.2  # of the way from good to bad: nearer to one of them is no level of its own
-THIRD_SURE, THIRD_MAYBE = 3.5, 2.5  # standard errors from the nearer level: a level of its own; not yet to be told
+THIRD_SURE, THIRD_MAYBE = 3.5, 2.5  # standard errors from the nearer level: a level of its own; not yet determined
 THIRD_BLOCKS = 4  # fewest blocks that show one
 
 

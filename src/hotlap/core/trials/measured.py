@@ -31,7 +31,7 @@ class MeasureSetting(msgspec.Struct, frozen=True, kw_only=True):
     repo: str  # its top folder
     case: Case
     options: MeasureOptions = MeasureOptions()
-    target: str = ""  # whose device is held against other runs; "": none
+    target: str = ""  # whose device is compared with other runs; "": none
     build: str = ""  # run by the shell in the worktree
 
 

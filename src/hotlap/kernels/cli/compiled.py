@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         return _against(args)
     stray = next((name for name in ("target", "backend", "backward") if getattr(args, name)), "")
     if stray:
-        raise InputError(f"--{stray} is of a module that is held against eager: --against eager")
+        raise InputError(f"--{stray} is of a module that is compared with eager: --against eager")
     args.rounds = 1 if args.rounds is None else args.rounds
     if args.rounds < 1 or (args.threads is not None and not 1 <= args.threads <= 1024):
         raise InputError("--rounds is at least 1, and --threads from 1 to 1024")

@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The report; exit code 1 for a regression, 3 when a case is lost or nothing can be told."""
+    """The report; exit code 1 for a regression, 3 when a case is lost or nothing can be determined."""
     min_effect = terminal.min_effect(args.min_effect)
     a, b = _side(args.a), _side(args.b)
     table = usage.of_table(args.network)

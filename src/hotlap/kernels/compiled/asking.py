@@ -83,7 +83,7 @@ def _made(language: str, source: str, architecture: str, flags: str, asked: Comp
         answers = [_compile(job if n == 0 else changed(job, folder=_folder(scratch, n))) for n in range(asked.rounds)]
         wrong = next((one for one in answers if one.problem), CompiledFiles())
         failed = wrong.problem
-        if failed and wrong.asked_wrongly:
+        if failed and wrong.usage_error:
             raise InputError(failed)
         if failed and language == "ptx" and "no ptxas" in failed:
             return reading.ptx(Path(source), failed)

@@ -30,7 +30,7 @@ def main() -> int:
     try:
         made = {"cuda": nvrtc.make, "opencl": opencl.make, "triton": triton, "ptx": assemble}[job.language](job)
     except HotlapError as error:
-        made = CompiledFiles(problem=str(error), asked_wrongly=isinstance(error, InputError))
+        made = CompiledFiles(problem=str(error), usage_error=isinstance(error, InputError))
     except Exception as error:  # compilers and users' modules raise kinds of their own
         made = CompiledFiles(problem=f"{type(error).__name__}: {(str(error).strip() or 'no words').splitlines()[0]}")
     answer.write(msgspec.json.encode(made) + b"\n")

@@ -40,4 +40,4 @@ class CompiledFiles(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, dict[str, int]] = {}  # kernel → figures that a driver tells (OpenCL)
     notices: list[Notice] = []
     problem: str = ""  # why nothing was made
-    asked_wrongly: bool = False  # by the user, not by source or machine
+    usage_error: bool = False  # by the user, not by source or machine

@@ -159,7 +159,7 @@ class _Run:
                 self._write(a, self.content[b])
 
     def check(self) -> Check:
-        """The set that the loop used last, then fresh input in its memory, twice, each held against the reference."""
+        """The set that the loop used last, then fresh input in its memory, twice, each compared with the reference."""
         of = max(self.last, 0)
         worst, fault = self._held(of, "a call of the timed loop", self.blank)
         outputs: list[list[Any]] = []

@@ -113,7 +113,7 @@ def dtype(params: Mapping[str, Value]) -> str:
 def reference(
     function: Callable[..., Any], params: Mapping[str, Value], terms: int, library: Any
 ) -> Callable[[Mapping[str, Any]], Sequence[Exact]]:
-    """A user's reference: what it returns as tensors becomes Exact, with as many terms as its module says. An error is first held against
+    """A user's reference: what it returns as tensors becomes Exact, with as many terms as its module says. An error is first compared with
     the element itself, then, where parts of it may have cancelled, against the size of those parts (`cancelling`)."""
 
     kind = dtype(params)

@@ -8,7 +8,7 @@ from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.kernels.binaries.graphs import EagerComparison, Spread
 
-WORSE = 4.0  # times eager's own rounding from which a difference of outputs is worth a word
+WORSE = 4.0  # times eager's own rounding from which a difference of outputs is worth mentioning
 
 
 def against(eager: EagerComparison, width: int = 100, color: bool = False) -> str:

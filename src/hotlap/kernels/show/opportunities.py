@@ -12,14 +12,14 @@ from hotlap.kernels.opportunities import Missing, Opportunities, Opportunity, St
 from hotlap.kernels.show.coverage import left_out
 from hotlap.kernels.similar import Peer
 
-PERHAPS = 0.9  # share of the expected time below which a case that is not sure is worth a word
+PERHAPS = 0.9  # share of the expected time below which a case that is not sure is worth mentioning
 SHOWN, FEW = 12, 3  # opportunities in full; cases and kernels named where the rest is only counted
 GOALS = {"expected": "expected", "bound": "bound", "ceiling": "best of the run"}
 OF = {"expected": "expected time"}
 READING = (
     "to win: measured − expected, × calls in one step; [ ] from the intervals of both (the run's 95 %, the model's 90 %). A case whose "
     "measured interval is not wholly above that of the expected time is no opportunity. ≤: nothing is expected of the kernel, and what "
-    "it is held against is the bound or the run's best, so this is the most that could be won. A step is the kernels "
+    "it is compared with is the bound or the run's best, so this is the most that could be won. A step is the kernels "
     "that the plan has of it: what --top left out is not in its time"
 )
 
@@ -132,7 +132,7 @@ def _kernels(calls: Mapping[str, float]) -> str:
 
 
 def goal(opportunity: Opportunity) -> str:
-    """What it is held against, and how far the bound is."""
+    """What it is compared with, and how far the bound is."""
     text = f"{GOALS[opportunity.against]} {show(opportunity.goal_s, 's')}"
     if opportunity.expected is not None and opportunity.expected.low_s is not None:
         text += f" {between(opportunity.expected.lower_s, opportunity.expected.upper_s)}"
@@ -164,7 +164,7 @@ def peer(peer: Peer) -> str:
 
 
 def within(on_device: Opportunities, width: int) -> list[str]:
-    """Cases as fast as expected, or not to be told from it, and how far their bounds are; and those that nothing is known of."""
+    """Cases as fast as expected, or not distinguishable from it, and how far their bounds are; and those that nothing is known of."""
     unheld = f"{words.some(on_device.unheld, FEW)}: nothing is known to hold {'it' if len(on_device.unheld) == 1 else 'them'} against."
     rest = layout.paragraph("", unheld, width) if on_device.unheld else []
     if not on_device.within:

@@ -22,13 +22,13 @@ OPEN = ("broken", "slower", "missing", "fixed", "new", "faster")  # each kernel 
 FEW, SUSPECTS = 8, 6
 READING = (
     "A and B are medians over rounds; percentages are of time, estimated from all rounds with the 95 % interval: on scattered data they "
-    "may lie apart from the ratio of the two. Slower and faster: by more than the gate and not by chance (5 % over all cases). "
+    "may lie apart from the ratio of the two. Slower and faster: by more than the threshold and not by chance (5 % over all cases). "
     "Steps are summed within each run, over the kernels that both sides have"
 )
 
 
 def verdict(release: Release) -> str:
-    """One sentence: whether it may be shipped, as far as this can be told."""
+    """One sentence: whether it may be shipped, as far as this is known."""
     counts = release.counted()
     counted = ", ".join(f"{n} {kind}" for kind, n in counts.items())
     if release.apart:

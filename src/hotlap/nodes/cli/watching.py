@@ -67,7 +67,7 @@ def _sensor(name: str, sensor: TalliedSensor) -> telemetry.Sensor:
 
 def _crossed(cross: crosscheck.Cross) -> str:
     if cross.difference is None or cross.bound is None:
-        return f"\nenergy by BMC {cross.bmc} is not held against the GPUs' own: {cross.reason}"
+        return f"\nenergy by BMC {cross.bmc} is not compared with the GPUs' own: {cross.reason}"
     gpus = f"{cross.own} GPUs" if cross.own > 1 else "the GPU"
     shown = (
         f"{telemetry.value('energy_j', cross.bmc_j)} by BMC {cross.bmc}, {telemetry.value('energy_j', cross.own_j)} by their own sensors"

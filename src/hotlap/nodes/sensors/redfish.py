@@ -109,7 +109,7 @@ _decoder = msgspec.json.Decoder(MetricReport)
 def report(data: bytes, bmc: str, time_s: float, now_s: float, units: Mapping[str, str] | None = None) -> list[Reading]:
     """A metric report's rows. `time_s` is our clock, `now_s` the UNIX time of the answer, `units` UCUM by MetricId.
 
-    Age is held against the newest row where the BMC's clock is behind or ahead of ours: its clock may be wrong, its rows
+    Age is compared with the newest row where the BMC's clock is behind or ahead of ours: its clock may be wrong, its rows
     still agree. Raises MachineError for what is no metric report.
     """
     try:

@@ -65,7 +65,7 @@ def facts(node: Facts, width: int, color: bool = False, everything: bool = False
 def audit(
     node: Facts, profile: str, outcomes: Sequence[AuditOutcome], rules: Mapping[str, AuditRule], width: int, color: bool = False
 ) -> str:
-    """Findings, the worst first, members of one rule together; then what could not be told; then the count."""
+    """Findings, the worst first, members of one rule together; then what could not be determined; then the count."""
     lines = [f"{node.host} · profile {profile} · {len({one.rule for one in outcomes})} rules on {len(node.facts)} facts"]
     order = {"error": 0, "warning": 1, "info": 2}
     places = {name: place for place, name in enumerate(rules)}
@@ -105,7 +105,7 @@ def _paragraph(first: str, text: str, width: int) -> list[str]:
 
 
 def _unknown(outcomes: Sequence[AuditOutcome], width: int, color: bool) -> list[str]:
-    """What could not be told, by its reason; members of a family that share one stand together."""
+    """What could not be determined, by its reason; members of a family that share one stand together."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for one in outcomes:
         if one.state == "not known":

@@ -1,4 +1,4 @@
-"""Matrix products of fixed operands, held against checksums and against themselves, bit by bit."""
+"""Matrix products of fixed operands, compared with checksums and against themselves, bit by bit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Spoilt = tuple[str, int]  # row or column of C, and which: what a wrong element 
 
 
 class ProductUnit(ABC):
-    """A product of fixed operands again and again: the first is held against its checksums, every later one bitwise against it."""
+    """A product of fixed operands again and again: the first is compared with its checksums, every later one bitwise against it."""
 
     width: int  # bits of an element of C
 
@@ -147,11 +147,11 @@ class ProductUnit(ABC):
         )  # fmt: skip
 
     def _reference(self) -> Wrong:
-        """The result is right, yet was found unlike the first: the copy it is held against changed, or the comparison erred."""
+        """The result is right, yet was found unlike the first: the copy it is compared with changed, or the comparison erred."""
         self.hold()
         kind: Kind = "transient" if self.same() else "permanent"
         return Wrong(
-            "the copy of the first product that results are held against, in device memory", "equal", "unequal", [], "repeat", kind
+            "the copy of the first product that results are compared with, in device memory", "equal", "unequal", [], "repeat", kind
         )
 
     def _refused(self, c: Array) -> list[Wrong]:

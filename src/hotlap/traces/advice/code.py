@@ -42,7 +42,7 @@ def host_code(study: Study) -> list[Tip]:
         return []
     names = mainthread.by_name(study, there)
     if not names and not mainthread.spent(study).operators.length:
-        return []  # nothing but steps was recorded: what lies between them cannot be told
+        return []  # nothing but steps was recorded: what lies between them cannot be determined
     evidence: dict[str, Any] = {
         "outside_s": there.length / 1e9,
         "stretches": len(there.start),

@@ -18,7 +18,7 @@ RULE = "waiting-for-ranks"
 
 
 def advise(whole: AllRanks, least: float = LEAST_GAIN) -> list[Finding]:
-    """Findings about all ranks together, by gain. None where the order of arrivals cannot be told."""
+    """Findings about all ranks together, by gain. None where the order of arrivals cannot be determined."""
     known = whole.arrivals
     if known is None or not known.late:
         return []

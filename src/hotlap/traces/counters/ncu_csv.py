@@ -21,7 +21,7 @@ from hotlap.traces.counters.numbers import Style
 
 NAME = "ncu-csv"
 ABOUT = "Nsight Compute (ncu --csv, details or raw page)"
-MOST_BYTES = 256 << 20  # of a file: it is held in memory
+MOST_BYTES = 256 << 20  # of a file: it is read into memory
 ABOUT_KERNEL = {
     "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size", "Device", "CC",
     "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg", "Kernel Time",

@@ -1,4 +1,4 @@
-"""Rules of rules.toml, held against the metrics of kernels: what each finds, with evidence and estimated gain."""
+"""Rules of rules.toml, compared with the metrics of kernels: what each finds, with evidence and estimated gain."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Hint(Record, frozen=True, kw_only=True):
     evidence: dict[str, float]  # base units
     gain_local: float | None = None  # of the time of the part that the rule is about
     gain_global: float | None = None  # of the kernel's time: at most
-    gain_low: float | None = None  # of the kernel's time: at least, where it can be told
+    gain_low: float | None = None  # of the kernel's time: at least, where it is known
     parent: str = ""  # rule whose gain bounds this one's
     remedy: str
     source: str

@@ -83,7 +83,7 @@ _MANY, _ONE = msgspec.json.Decoder(list[_Record]), msgspec.json.Decoder(_Record)
 
 
 def read(path: Path, into: Builder, name: str) -> Head:
-    """Adds the events of all processes of one document; it is held whole."""
+    """Adds the events of all processes of one document; it is kept whole."""
     text = packed.whole(path, LARGEST, "; let rocprofv3 write CSV or rocpd (--output-format rocpd)")
     try:
         tools = msgspec.json.decode(text.removeprefix(b"\xef\xbb\xbf"), type=_Document).tool

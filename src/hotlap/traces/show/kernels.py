@@ -151,7 +151,7 @@ def _kernel(group: Group, width: int, color: bool, least: float) -> list[str]:
         lines.append("   nothing found that would gain anything to speak of" if longest.hints or kernel.metrics else "   no metrics")
     if hidden := len(longest.hints) - len(shown):
         lines.append(f"   {words.counted(hidden, 'finding')} under {percent(least, 1)} not shown")
-    own = [f"{said.rule} {percent(said.gain)} ({said.scope or 'scope not told'})" for said in kernel.remarks if said.gain is not None]
+    own = [f"{said.rule} {percent(said.gain)} ({said.scope or 'scope not given'})" for said in kernel.remarks if said.gain is not None]
     if own:
         lines += layout.paragraph("   ", f"the profiler's own estimates: {', '.join(map(words.clean, own))}", width)
     return lines

@@ -103,15 +103,15 @@ def clocks(whole: AllRanks) -> str:
     """What is known of the clocks, in a sentence."""
     clocks = whole.clocks
     if not clocks.used:
-        return "nothing joins these traces: no collective of one is found in another, so arrival order is not told"
+        return "nothing joins these traces: no collective of one is found in another, so arrival order is unknown"
     within = units.show(max(clocks.residual_ns, 1_000.0) / 1e9, "s")
     met = f"{clocks.used:,} collectives"
     if clocks.limit_ns < 0:
-        return f"do not agree as recorded, and {met} are too few to set them by: arrival order is not told"
+        return f"do not agree as recorded, and {met} are too few to set them by: arrival order is unknown"
     if not clocks.agree:
         waited = units.show(clocks.waited_ns / 1e9, "s")
         return (
-            f"do not agree: arrival order is not told. Even set by {met}, a quarter of their ends lie more than {within} from the "
+            f"do not agree: arrival order is unknown. Even set by {met}, a quarter of their ends lie more than {within} from the "
             f"median end; first and last arrival are {waited} apart"
         )
     known = whole.arrivals

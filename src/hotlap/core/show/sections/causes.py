@@ -30,7 +30,7 @@ def _listed(sources: Sources) -> str:
 
 
 def gaps(rows: Sequence[Row], sources: Sources) -> str:
-    """Each number that is held against something: what is missing, why, and what the limit is made of."""
+    """Each number that is compared with something: what is missing, why, and what the limit is made of."""
     held = sorted((row for row in rows if words.numbered(row) and row.gap.share is not None), key=lambda row: row.gap.share or 0.0)
     without = [row for row in rows if words.numbered(row) and row.gap.share is None]
     table = drawn(Table(_columns(held, sources)), "stack", box="") if held else ""

@@ -35,7 +35,7 @@ class Exact(NamedTuple):
     roundings: int = 1  # to the output's type on the way, the last one included
     accumulate: str = "fp32"  # type of the sums
     tolerance: float | None = None  # where a bound of its own is known, as for approximations of functions; None: from the above
-    part: Callable[[Any], Any] | None = None  # what of the output, widened, is held against `value`: some rows, a sum; None: all of it
+    part: Callable[[Any], Any] | None = None  # what of the output, widened, is compared with `value`: some rows, a sum; None: all of it
     also: tuple[Exact, ...] = ()  # further views of the same output
 
     def allowed(self, dtype: str) -> float:

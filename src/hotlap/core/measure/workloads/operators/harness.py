@@ -1,6 +1,6 @@
 """An operator into something that can be timed and checked, such that only the work itself can make it fast and right.
 
-Inputs are rotated past the last cache and changed between samples; an output of the timed loop itself is held against the reference,
+Inputs are rotated past the last cache and changed between samples; an output of the timed loop itself is compared with the reference,
 as is one of fresh inputs in memory that was poisoned; see docs/honest-timing.md for what each step is there to catch.
 """
 

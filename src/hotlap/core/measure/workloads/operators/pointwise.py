@@ -139,7 +139,7 @@ def _silu_mul_backward(torch: Any, dtype: str) -> PointwiseStep:
 
 
 def _dropout(torch: Any, dtype: str) -> PointwiseStep:
-    """The mask is random, so the outputs are held against the mask that came with them, and its share of kept elements against chance."""
+    """The mask is random, so the outputs are compared with the mask that came with them, and its share of kept elements against chance."""
 
     def settle(i: Inputs, outputs: Sequence[Any]) -> list[Any]:
         found, mask = outputs

@@ -31,7 +31,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _fft(case: Case, torch: Any) -> Operator:
-    """Complex numbers are pairs of their parts. The error of each output is held against the norm of its transform's input: rounding
+    """Complex numbers are pairs of their parts. The error of each output is compared with the norm of its transform's input: rounding
     grows with the stages, log₂ n of them (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, theorem 24.2)."""
     batch, n, dims = sizes(case.params, "batch", "n", "dims")
     dtype, call = str(case.params["dtype"]), torch.fft.fft if dims == 1 else torch.fft.fft2
