@@ -126,7 +126,8 @@ class AgainstFleet:
         here |= {(one.identity, one.target) for one in self.fleet.references if self.also & one.runs.keys()}
         others = [
             Finding(
-                title=f"{where[0]} is an outlier in {(label := work.label(self._by_case[where[2]][0].case))}", cases=[where[2]], severity="info",
+                title=f"{where[0]} is an outlier in {(label := work.label(self._by_case[where[2]][0].case))}", severity="info",
+                cases=[where[2]],
                 detail=f"{_level(odd, self._survey.sizes[where])}; its latest run, which is not judged here", action=_action(rows[0]),
                 where=where[0], evidence={"case": label},
             )

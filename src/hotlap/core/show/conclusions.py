@@ -231,12 +231,13 @@ def _far(gaps: Sequence[Row]) -> list[Finding]:
 
 
 def _unknown(rows: Sequence[Row]) -> list[Finding]:
-    without = [row for row in rows if words.stands(row) and row.gap.reference_kind not in ("bound", "expected")]
+    work = [row for row in rows if words.stands(row) and traits(row.case.workload).source not in ("program", "file")]  # these have none
+    without = [row for row in work if row.gap.reference_kind not in ("bound", "expected")]
     if not without:
         return []
     referred = sum(row.gap.reference_kind == "ceiling" for row in without)
     shown = f"; {referred} of them {'is' if referred == 1 else 'are'} compared with the best rate of this run" if referred else ""
-    title = f"No limit is known for {len(without)} of {sum(map(words.stands, rows))} cases"
+    title = f"No limit is known for {len(without)} of {len(work)} cases"
     detail = f"no published figure for them on this machine{shown}"
     return [Finding(title=title, detail=detail, severity="info", cases=[row.case.id for row in without])]
 

@@ -78,7 +78,7 @@ def devices(judged: FleetVerdict, chosen: Sequence[FleetDevice]) -> Table:
         columns.append(Column("rack", [Cell(words.clean(device.labels.get("rack", words.DASH))) for device in chosen], title="Rack"))
     columns += [
         Column("all cases", [Cell(_share(device.level), value=device.level) for device in chosen], right=True, title="All cases"),
-        Column("95 %", [Cell(_interval(device.low, device.high), "dim") for device in chosen], right=True),
+        Column("95 %", [Cell(_interval(device.low, device.high), "dim") for device in chosen], right=True, kind="n spare"),
         Column("worst case", [Cell(_worst(device)) for device in chosen], wrap=True, title="Worst case"),
         Column("why", [Cell(WHY[device.code]) for device in chosen], title="Why"),
     ]
@@ -114,13 +114,18 @@ def cases(judged: FleetVerdict, chosen: Sequence[FleetCase]) -> Table:
     for place, head in enumerate(("min", "median", "max")):
         texts = [words.quantity(end[place], case.unit) for case, end in zip(chosen, ends, strict=True)]
         numbered = [Cell(text, value=end[place]) for text, end in zip(texts, ends, strict=True)]
-        columns.append(Column(head, numbered, point=True, title=head.title()))
+        kind = "number" if head == "median" else "number spare"  # on a phone the others have no room
+        columns.append(Column(head, numbered, point=True, title=head.title(), kind=kind))
     columns += [
-        Column("devices differ", [Cell(percent(case.spread, 2) if case.spread is not None else words.DASH) for case in chosen], right=True),
-        Column("noise", [Cell(percent(case.noise, 2) if case.noise is not None else words.DASH) for case in chosen], right=True),
+        Column("devices differ", [_percent(case.spread) for case in chosen], right=True, title="Devices differ"),
+        Column("noise", [_percent(case.noise) for case in chosen], right=True, title="Noise", kind="n spare"),
         Column("outliers", [Cell(_outliers(off.get((case.case, case.model), []))) for case in chosen], wrap=True, title="Outliers"),
     ]
     return Table(columns)
+
+
+def _percent(share: float | None) -> Cell:
+    return Cell(words.DASH if share is None else percent(share, 2))
 
 
 def _outliers(names: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ ENDS = 10
 BLOCKS = 12  # devices with a block of their own
 EMBEDDED_BYTES = 300_000
 INLINE = 'style="display: inline; vertical-align: middle; margin: 0"'
-WIDTH, HEIGHT, BINS = 220, 26, 44  # of the drawing of a case, in pixels
+WIDTH, HEIGHT, BINS = 190, 26, 38  # of the drawing of a case, in pixels
 
 
 def page_of(judged: FleetVerdict, title: str = "") -> str:
@@ -77,7 +77,7 @@ def _cases(judged: FleetVerdict) -> str:
         for case in device.off:
             off.setdefault((case.case, device.model), set()).add(f"{device.host} {device.device}")
     drawn = [Cell(drawn=_strip(case, off.get((case.case, case.model), set()))) for case in ordered]
-    columns.insert(len(columns) - 1, Column("distribution", drawn, title="Distribution"))
+    columns.insert(len(columns) - 1, Column("distribution", drawn, title="Distribution", kind="spare"))
     note = "Distribution: devices by their difference to the median (the line), worse to the left; red is a device that stands out."
     return table.html(Table(columns), "results") + page.notes([note], "note")
 
@@ -99,7 +99,7 @@ def _strip(case: FleetCase, off: set[str]) -> str:
         f'<rect x="{place * step:.1f}" y="{HEIGHT - 4 - height:.1f}" width="{step - 1:.1f}" height="{height:.1f}"/>'
         for place, height in enumerate(heights) if height
     )
-    places = [(shifts[key] + reach) / (2 * reach) * WIDTH for key in sorted(off & shifts.keys())]
+    places = [2 + (shifts[key] + reach) / (2 * reach) * (WIDTH - 4) for key in sorted(off & shifts.keys())]
     marks = "".join(f'<circle cx="{place:.1f}" cy="{HEIGHT - 2}" r="2" fill="var(--bad)"/>' for place in places)
     label = f"{table.text(case.label)}: from {percent(min(shifts.values()), 2)} to {percent(max(shifts.values()), 2)} of the median"
     line = f'<line x1="{WIDTH / 2}" x2="{WIDTH / 2}" y1="0" y2="{HEIGHT - 3}" stroke="var(--faint)"/>'
@@ -122,7 +122,7 @@ def _ranking(judged: FleetVerdict) -> str:
         Column("rank", [Cell(str(place[id(device)])) for device in shown], right=True, title="Rank"),
         Column("device", [Cell(names[device.host, device.device]) for device in shown], names=True, title="Device"),
         Column("all cases", [Cell(words.signed(device.level or 0.0, 2)) for device in shown], right=True, title="All cases"),
-        Column("", [Cell(drawn=_bar((device.level or 0.0) / reach, bool(device.code))) for device in shown]),
+        Column("", [Cell(drawn=_bar((device.level or 0.0) / reach, bool(device.code))) for device in shown], kind="spare"),
     ])  # fmt: skip
     left = len(ranked) - len(shown)
     note = [f"The {left} devices between are left out: they stand in the data of this page."] if left else []

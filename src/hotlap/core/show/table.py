@@ -153,7 +153,8 @@ def _class(kind: str) -> str:
 def _head(column: Column, sort: str) -> str:
     order = f' aria-sort="{"descending" if column.head == sort else "none"}"' if sort else ""
     name = text(column.head if column.title is None else column.title)
-    return f"<th{_class('n' if 'n' in _kinds(column) else '')}{order}>{name}{column.scale}</th>"
+    kinds = " ".join(kind for kind in _kinds(column) if kind in ("n", "spare"))
+    return f"<th{_class(kinds)}{order}>{name}{column.scale}</th>"
 
 
 def _kinds(column: Column) -> list[str]:
