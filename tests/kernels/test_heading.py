@@ -140,6 +140,7 @@ def test_the_library_beside_a_kernel_of_another_target_is_a_plan_of_its_own(fold
     assert ours[0].params == own[0].params
 
 
+@pytest.mark.slow("PyTorch and OpenCL measure")
 def test_both_halves_run_on_their_targets(folder: Path, capsys: Capture) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("pyopencl")
@@ -174,6 +175,7 @@ def without(folder: Path, missing: str, *words: str) -> subprocess.CompletedProc
 GELU = "import triton\nworkload = 'pointwise'\nonly = {'op': 'gelu'}\n\n\ndef launch(inputs, params):\n    return inputs['x']\n"
 
 
+@pytest.mark.slow("a process for each verb, and PyTorch in most of them")
 @pytest.mark.parametrize(("missing", "words", "message"), [
     ("torch", ["run", "mm", "--beside"], "the library needs the target torch:cpu: PyTorch cannot be imported (No module named 'torch'); pip install torch"),
     ("pyopencl", ["run", "mm"], "mm needs the target opencl: pyopencl cannot be imported (No module named 'pyopencl'); pip install 'pyopencl[pocl]'"),

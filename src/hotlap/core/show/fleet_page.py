@@ -79,7 +79,7 @@ def _cases(judged: FleetVerdict) -> str:
     drawn = [Cell(drawn=_strip(case, off.get((case.case, case.model), set()))) for case in ordered]
     columns.insert(len(columns) - 1, Column("distribution", drawn, title="Distribution", kind="spare"))
     note = "Distribution: devices by their difference to the median (the line), worse to the left; red is a device that stands out."
-    return table.html(Table(columns), "results") + page.notes([note], "note")
+    return table.html(Table(columns), "results") + page.notes([note], "note spare")
 
 
 def _strip(case: FleetCase, off: set[str]) -> str:
