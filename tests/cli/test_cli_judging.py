@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from judging import PLAN, TARGET
+from gate_plan import PLAN, TARGET
 
 import hotlap
 from hotlap.cli import main

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judging import PLAN, TARGET
+from gate_plan import PLAN, TARGET
 
 from hotlap.cli import main
 

@@ -20,10 +20,10 @@ from hotlap.core.notice import Notice as Notice
 from hotlap.core.notice import Stop as Stop
 from hotlap.core.notice import StopKind as StopKind
 from hotlap.core.together import Benched as Benched
-from hotlap.core.together import BenchedCommand as BenchedCommand
 from hotlap.core.together import Turns as Turns
 from hotlap.core.where import Cpu as Cpu
 from hotlap.core.where import Device as Device
+from hotlap.core.where import Difference as Difference
 from hotlap.core.where import Look as Look
 from hotlap.core.where import Machine as Machine
 from hotlap.core.where import MachineClass as MachineClass
@@ -335,16 +335,6 @@ class Finding(Record, frozen=True, kw_only=True):
     gain_high: float | None = None
     confidence: Literal["", "low", "medium", "high"] = ""
     experiment: str = ""  # the command that turns the estimate into a measurement
-
-
-class Difference(Record, frozen=True, kw_only=True):
-    """One fact in which two environments differ."""
-
-    name: str  # driver, kernel, software.torch, settings.governor, device.power_limit_w …
-    a: str  # values that occur on the side, with commas; "" is not known
-    b: str
-    matters: Literal["yes", "no", "unknown"]  # unknown is treated as yes
-    moves: list[str] = []  # metrics that it can move: bandwidth, compute, latency, rate, time; empty is any
 
 
 class OnDevice(Record, frozen=True, kw_only=True):

@@ -157,3 +157,13 @@ class Readings(Record, frozen=True, kw_only=True, omit_defaults=True):
     round: int = 0
     window_s: float | None = None  # over which each value is an average; 0 instantaneous, None unknown
     sensor_times_s: list[float | None] = []  # the sensor's own time of each value, UNIX; empty where it has none
+
+
+class Difference(Record, frozen=True, kw_only=True):
+    """One fact in which two environments differ."""
+
+    name: str  # driver, kernel, software.torch, settings.governor, device.power_limit_w …
+    a: str  # values that occur on the side, with commas; "" is not known
+    b: str
+    matters: Literal["yes", "no", "unknown"]  # unknown is treated as yes
+    moves: list[str] = []  # metrics that it can move: bandwidth, compute, latency, rate, time; empty is any

@@ -37,13 +37,13 @@ def rows(bundle: Bundle, where: Mapping[str, str] | None = None, calibrations: M
 def row(result: Result, seen: Context, precision: float | None) -> Row:
     """One result through stats, model and judge."""
     summary = summarize(result.values, sample_values(result), precision, result.better)
-    found = against(result, summary, seen)
-    verdict = state(result, summary, found)
+    margin = against(result, summary, seen)
+    verdict = state(result, summary, margin)
     if result.imported:  # advice about how to run is of no use
         verdict = structs.replace(verdict, action="")
         summary = structs.replace(summary, notices=[structs.replace(notice, action="") for notice in summary.notices])
     return Row(
-        case=result.case, device=result.device, label=work.label(result.case), result=result, summary=summary, gap=found, verdict=verdict,
+        case=result.case, device=result.device, label=work.label(result.case), result=result, summary=summary, gap=margin, verdict=verdict,
     )
 
 

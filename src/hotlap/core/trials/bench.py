@@ -18,11 +18,12 @@ from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads.command import CommandProgram, ProgramFailed, ending
 from hotlap.core.plan import of_programs
-from hotlap.core.record import METHOD, Benched, BenchedCommand, Case, Check, Notice, Plan, Result, RunRecord, Samples, Stop, Turns
+from hotlap.core.record import METHOD, Benched, Case, Check, Notice, Plan, Result, RunRecord, Samples, Stop, Turns
 from hotlap.core.stats.sequential import PILOT, SequentialOptions
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
 from hotlap.core.store.fold import fold
+from hotlap.core.together import BenchedCommand
 from hotlap.core.trials.ab import AbOptions, AbPair, enough, fitting, pair
 
 FEWEST, MEASURING_S = 10, 3.0  # runs of a command by default: as many as take 3 s, 10 at least, as hyperfine does

@@ -25,7 +25,7 @@ from hotlap.kernels import kept as kernels
 ROUND_S = 0.5  # of a case in one round
 
 
-class Half(NamedTuple):
+class TargetHalf(NamedTuple):
     """The cases that run on one target. `library`: cases of the library alone, on a target that no kernel is for."""
 
     target: str
@@ -33,7 +33,7 @@ class Half(NamedTuple):
     library: bool
 
 
-def of(plan: Plan, several: Sequence[kernels.KeptKernel], target: str = "") -> list[Half]:
+def of(plan: Plan, several: Sequence[kernels.KeptKernel], target: str = "") -> list[TargetHalf]:
     """A plan by target, the library's first. `target`: of the kernels, else the one that their kind runs on."""
     own = {one.name: target or kernels.RUNS_ON[one.kind] for one in several}
     places = {"": _of_library(own), **own}
@@ -41,7 +41,7 @@ def of(plan: Plan, several: Sequence[kernels.KeptKernel], target: str = "") -> l
     for case in plan.cases:
         by_target.setdefault(places[case.implementation], []).append(case.id)
     return [
-        Half(where, replace(plan, cases=[case for case in plan.cases if case.id in ids]), where not in own.values())
+        TargetHalf(where, replace(plan, cases=[case for case in plan.cases if case.id in ids]), where not in own.values())
         for where, ids in by_target.items()
     ]
 
@@ -74,7 +74,7 @@ def run(plan: Plan, several: Sequence[kernels.KeptKernel], args: argparse.Namesp
     return 1 if wrong else 3 if not any(entry.median is not None for entry in entries) else 0
 
 
-def _here(half: Half, several: Sequence[kernels.KeptKernel]) -> None:
+def _here(half: TargetHalf, several: Sequence[kernels.KeptKernel]) -> None:
     """Raises Unavailable where the half's target is not here, with what it is needed for."""
     try:
         targets.find(targets.parse(half.target))
@@ -83,7 +83,7 @@ def _here(half: Half, several: Sequence[kernels.KeptKernel]) -> None:
         raise Unavailable(f"{what} needs the target {half.target}: {error.reason}", error.remedy) from None
 
 
-def _measured(half: Half, name: str) -> bundles.Bundle:
+def _measured(half: TargetHalf, name: str) -> bundles.Bundle:
     progress = Progress(sys.stderr)
     options = session.SessionOptions(target=half.target, labels={"beside": name}, home=paths.home())
     try:
