@@ -36,12 +36,16 @@ def noted(result: Result, device: Device | None) -> Result:
 
 def noted_pair(comparison: Comparison) -> Comparison:
     """The same of a comparison of two stand-ins."""
-    return comparison if NOTICE in comparison.notices else replace(comparison, notices=[NOTICE, *comparison.notices])
+    return comparison if _noted(comparison.notices) else replace(comparison, notices=[NOTICE, *comparison.notices])
 
 
 def has(result: Result) -> bool:
     """Whether the result is of a stand-in."""
-    return any(notice.code == NOTICE.code for notice in result.notices)
+    return _noted(result.notices)
+
+
+def _noted(notices: Iterable[Notice]) -> bool:
+    return any(notice.code == NOTICE.code for notice in notices)
 
 
 def refuse(runs: Iterable[RunRecord], what: str) -> None:
