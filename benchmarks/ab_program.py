@@ -70,7 +70,7 @@ def by_hyperfine(a: Path, b: Path, options: argparse.Namespace) -> float | None:
 
 def line(name: str, case: dict[str, Any], beside: float | None) -> str:
     low, high = (1 / case[end] - 1 if case[end] else math.nan for end in ("high", "low"))
-    said = f"{name:8} {case['answer']:13} [{low:+7.1%}, {high:+7.1%}] {case['n_a']:3} pairs {case['took']:5.1f} s"
+    said = f"{name:8} {case['state']:13} [{low:+7.1%}, {high:+7.1%}] {case['a']['rounds']:3} pairs {case['took']:5.1f} s"
     return said if beside is None else f"{said}   hyperfine: at least {beside - 1:+.1%}"
 
 

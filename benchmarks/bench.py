@@ -51,11 +51,11 @@ def by_hotlap(texts: list[str], home: Path, *more: str) -> dict[str, Any]:
     if done.returncode not in (0, 1, 3) or not done.stdout:
         sys.exit(f"hotlap bench: {done.stderr}")
     measured = json.loads(done.stdout)
-    compared = measured["comparisons"][0]
-    ends = [1 / compared[end] if compared[end] else math.nan for end in ("high", "low")]  # of the time, B ÷ A
+    compared = measured["cases"][1]["more"]
+    ends = [1 / compared[end] if compared[end] else math.nan for end in ("ratio_high", "ratio_low")]  # of the time, B ÷ A
     return {
         "wall_s": time.monotonic() - began, "answer": compared["answer"], "low": ends[0], "high": ends[1],
-        "times": [entry["times"] for entry in measured["results"]],
+        "times": [entry["rounds"] for entry in measured["cases"]],
     }
 
 

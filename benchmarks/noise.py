@@ -72,7 +72,7 @@ class Shown:
     @property
     def without(self) -> list[str]:
         """Cases that can run here and have no number."""
-        return [one["label"] for one in self.results if one["state"] != "not_run" and one["value"] is None]
+        return [one["name"] for one in self.results if one["state"] != "not_run" and one["value"] is None]
 
 
 @contextmanager
@@ -116,8 +116,15 @@ def once(plan: str, source: str) -> Shown:
     if not done.stdout.strip():
         sys.exit(f"the run gave nothing: {done.stderr[-500:]}")
     document = json.loads(done.stdout)
-    results = (document[0] if isinstance(document, list) else document)["results"]
+    results = document["cases"] if "cases" in document else [_of_before(row) for row in document["results"]]
     return Shown(wall_s, os.getloadavg()[0], (stolen_now - stolen) / max(total_now - total, 1e-9), results, "", delay, clock)
+
+
+def _of_before(row: dict[str, Any]) -> dict[str, Any]:
+    """A case as version 0.1 prints it, in today's shape."""
+    same = {key: row[key] for key in ("state", "value", "unit")}
+    codes = [row["notice"]] if row.get("notice") else []
+    return {**same, "name": row["label"], "codes": codes, "more": {"cycles": row.get("cycles") or []}}
 
 
 def earlier(keep: Path | None) -> list[Shown]:
@@ -128,8 +135,7 @@ def earlier(keep: Path | None) -> list[Shown]:
 
 def number(result: dict[str, Any]) -> tuple[float, str] | None:
     """What is compared: cycles of a call where they mean something, else the value."""
-    cycles = result.get("cycles") or []
-    if result.get("bound_by_clock") and cycles:
+    if cycles := result.get("more", {}).get("cycles"):
         return statistics.median(cycles), "cycles"
     return (float(result["value"]), str(result.get("unit", ""))) if result["value"] is not None else None
 
@@ -145,7 +151,7 @@ def compared(quiet: list[Shown], loaded: list[Shown]) -> list[tuple[str, str, fl
         middle = statistics.median(a)
         allowed = max(WITHIN, RANGE_SHARE * (max(a) - min(a)) / middle)
         ratio = statistics.median(b) / middle
-        rows.append((first["label"], sides[0][0][1], middle, ratio, allowed, abs(ratio - 1) <= allowed))
+        rows.append((first["name"], sides[0][0][1], middle, ratio, allowed, abs(ratio - 1) <= allowed))
     return rows
 
 
@@ -205,8 +211,9 @@ def main() -> int:
         print(f"{label:<34}{middle:>12.4g} {unit:<9}{ratio:>15.3f}{f'± {allowed:.0%}':>10}{'' if good else '  missed'}")
     print("\nas it is, in how many of the runs a case is not `measured`, and which notices")
     for place, first in enumerate(quiet[0].results):
-        if notices := Counter(one["notice"] for run in quiet if (one := run.results[place])["state"] not in ("measured", "not_run")):
-            print(f"{first['label']:<34}{notices.total():>3}  {', '.join(f'{code} {count}' for code, count in notices.most_common())}")
+        doubted = [one for run in quiet if (one := run.results[place])["state"] not in ("measured", "not_run")]
+        if notices := Counter(next(iter(one["codes"]), "") for one in doubted):
+            print(f"{first['name']:<34}{notices.total():>3}  {', '.join(f'{code} {count}' for code, count in notices.most_common())}")
     invalid = sum(run.count("invalid") for run in quiet + loaded)
     calm = [run for run in quiet if run.calm]
     usual = statistics.median(run.count("measured") for run in calm) if calm else 0

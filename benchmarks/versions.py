@@ -86,11 +86,11 @@ def main() -> int:
 
 def shown(what: str, answer: dict[str, object]) -> str:
     (one,) = answer["cases"]  # type: ignore[misc]
-    if one["ratio"] is None:
+    if one["value"] is None:
         return f"{what:<20} no answer: {one['reason']}"
-    old, new = 1e3 * one["a_value"], 1e3 * one["b_value"]
-    ratio, low, high = (1 / one[name] for name in ("ratio", "high", "low"))  # of speed: above 1 where this version is faster
-    return f"{what:<20} {old:>6.1f} ms {new:>6.1f} ms {ratio:>10.3f}  {low:.3f} – {high:.3f}    {one['answer']}"
+    old, new = 1e3 * one["a"]["value"], 1e3 * one["b"]["value"]
+    ratio, low, high = (1 / one[name] for name in ("value", "high", "low"))  # of speed: above 1 where this version is faster
+    return f"{what:<20} {old:>6.1f} ms {new:>6.1f} ms {ratio:>10.3f}  {low:.3f} – {high:.3f}    {one['state']}"
 
 
 if __name__ == "__main__":

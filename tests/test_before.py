@@ -80,7 +80,7 @@ def test_a_run_is_shown_as_it_was(version: str, name: str, home: Path, printed: 
     for verb in ("show", "explain"):
         text = printed(version, verb, run)
         assert text == kept(f"{version}-{name}-{verb}.txt", text)
-    document = json.dumps(plain(json.loads(printed(version, "show", run, "--json"))), indent=1, ensure_ascii=False) + "\n"
+    document = json.dumps(plain(json.loads(printed(version, "show", run, "--json=2"))), indent=1, ensure_ascii=False) + "\n"
     assert document == kept(f"{version}-{name}-show.json", document)
 
 

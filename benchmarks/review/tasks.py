@@ -43,7 +43,7 @@ def _runs(desk: Desk, *labels: str) -> int:
 def _numbers_shown(desk: Desk, run: str, budget: str | None = None) -> None:
     shown = desk.hotlap("show", run, codes=(0, 1, 3))
     need(not ABSURD.search(shown.out), f"an interval is wider than its value: {ABSURD.search(shown.out)}")
-    rows = [case for case in desk.hotlap("show", run, "--json=3", codes=(0, 1, 3)).json()["cases"] if case["state"] not in ("not_run", "error")]
+    rows = [case for case in desk.hotlap("show", run, "--json", codes=(0, 1, 3)).json()["cases"] if case["state"] not in ("not_run", "error")]
     need(rows, "no case was measured")
     empty = [case["case"] for case in rows if case["value"] is None]
     need(not empty, f"no value is shown of {len(empty)} of {len(rows)} cases, as {empty[:1]}")

@@ -286,7 +286,7 @@ def test_runs_of_one_second_stand_in_their_order(tmp_path: Path, capsys: pytest.
         assert main(["run", str(plan), "--target", "simulated:h200-sxm", "--no-report", "--label", f"n={number}"]) == 0
     capsys.readouterr()
     assert main(["list", "--json"]) == 0
-    assert [run["labels"]["n"] for run in json.loads(capsys.readouterr().out)] == ["0", "1", "2", "3"]
+    assert [run["labels"]["n"] for run in json.loads(capsys.readouterr().out)["runs"]] == ["0", "1", "2", "3"]
 
 
 @pytest.mark.slow("whole runs")
@@ -308,4 +308,4 @@ def test_a_path_is_listed_too(kept: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert main(["list", run.name]) == 0
     assert capsys.readouterr().out == one
     assert main(["list", run.name, str(run), "--json"]) == 0
-    assert [found["id"] for found in json.loads(capsys.readouterr().out)] == [run.name]
+    assert [found["id"] for found in json.loads(capsys.readouterr().out)["runs"]] == [run.name]

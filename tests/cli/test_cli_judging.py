@@ -54,8 +54,8 @@ def test_a_group_is_held_against_a_group(capsys: pytest.CaptureFixture[str]) -> 
     assert "could explain the changed cases: injected" in out
     assert main(["compare", "state=well", "state=well", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert [one["answer"] for one in document["cases"]] == ["same", "same"]
-    assert document["differences"] == []
+    assert [one["state"] for one in document["cases"]] == ["same", "same"]
+    assert document["differences"] == {"state=well": []}
 
 
 @pytest.mark.slow("compares groups of many runs")
@@ -84,7 +84,7 @@ def test_a_matrix_says_its_sides_intervals_and_differences(capsys: pytest.Captur
     assert main(["compare", "state=well", "state=slow", "state=other", "--force"]) == 1
     out = capsys.readouterr().out
     assert all(said in out for said in ("state=well   5 runs", "what differs between state=well and state=slow", "state=other, forced: A was measured", "[0.8"))
-    assert main(["compare", "state=well", "state=slow", "--json"]) == 1
+    assert main(["compare", "state=well", "state=slow", "--json=2"]) == 1
     (case, *_) = json.loads(capsys.readouterr().out)["cases"]
     assert case["a"]["samples"] > case["a"]["rounds"]
 
@@ -109,9 +109,10 @@ def test_another_model_is_refused_unless_forced(capsys: pytest.CaptureFixture[st
 
 def test_a_baseline_judges_and_its_threshold_says_where_it_comes_from(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["gate", "state=slow", "--against", "baseline:well", "--junit", str(tmp_path / "v.xml"), "--json"]) == 1
-    (judged,) = json.loads(capsys.readouterr().out)
-    assert (judged["state"], judged["against"]) == ("fail", "baseline well")
-    assert all("5 runs of this device" in row["verdict"]["provenance"] for row in judged["rows"])
+    document = json.loads(capsys.readouterr().out)
+    (judged,) = document["runs"]
+    assert (judged["state"], judged["against"], document["verdict"]) == ("fail", "baseline well", "fail")
+    assert all("5 runs of this device" in case["more"]["provenance"] for case in document["cases"])
     suite = ElementTree.parse(tmp_path / "v.xml").getroot().find("testsuite")
     assert suite is not None
     assert suite.get("failures") == "2"
@@ -153,8 +154,7 @@ def test_a_gate_out_of_budget_is_open_and_measures_only_what_it_judges(home: Pat
     assert main([*words, "--budget", "1 s"]) == 3
     assert "not run, because the budget of 1 s was used up" in " ".join(capsys.readouterr().out.split())
     assert main([*words, "--where", "workload=fma", "--json"]) == 0
-    (judged,) = json.loads(capsys.readouterr().out)
-    assert len(judged["rows"]) == len(hotlap.load("latest").bundle.run.plan.cases) == 3
+    assert len(json.loads(capsys.readouterr().out)["cases"]) == len(hotlap.load("latest").bundle.run.plan.cases) == 3
     assert main([*words, "--where", "size=3"]) == 2
 
 
@@ -179,7 +179,7 @@ def test_the_slow_device_of_a_simulated_fleet_is_named(home: Path, capsys: pytes
 def test_history_of_one_device(home: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "history.html"
     assert main(["history", "--where", "workload=gemm", "--out", str(out), "--json"]) == 0
-    series = json.loads(capsys.readouterr().out)
+    series = json.loads(capsys.readouterr().out)["series"]
     assert sorted(len(one["points"]) for one in series) == [1, 6]  # a simulation of another machine is another place
     assert [one["boundaries"] for one in series] == [{}, {}]
     assert "<svg" in out.read_text()

@@ -6,12 +6,14 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hotlap.cli import main
 from hotlap.core.measure.targets import simulated
 from hotlap.core.plan import case
 from hotlap.core.record import Machine, Plan, RunRecord, Samples, Stop, Use, encode
+from hotlap.core.show.document import Document
 from hotlap.core.store.bundle import Bundle
 
 NORM = case("rowwise", {"op": "rmsnorm", "rows": 8192})
@@ -61,7 +63,9 @@ def test_opportunities_prints_writes_and_says_json(home: Path, capsys: pytest.Ca
     assert f"hotlap explain 20261106T000000-000005 --where case={NORM.id}" in text
     assert "rowwise rmsnorm" in (home / "o.html").read_text(encoding="utf-8")
     assert main(["kernel", "opportunities", "latest", "--json"]) == 0
-    (answer,) = json.loads(capsys.readouterr().out)
+    document = json.loads(capsys.readouterr().out)
+    (answer,) = document["devices"]
+    assert msgspec.convert(document, Document).exit_code is None
     assert next(one["case"]["workload"] for one in answer["found"]) == "rowwise"
 
 
@@ -104,6 +108,7 @@ def test_a_release_report_in_three_forms_with_exit_codes(home: Path, capsys: pyt
     assert "No regression found" in (home / "r.html").read_text(encoding="utf-8")
     assert main(["kernel", "track", "report", "--from", "rev0", "--to", "2026-11-03..2026-11-04", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
+    assert (document["verdict"], document["exit_code"]) == ("pass", 0)
     assert document["counts"] == {"same": 2}
     assert main(["kernel", "track", "report", "--from", "rev7", "--to", "rev1"]) == 2
     assert "no run is of 'rev7'" in capsys.readouterr().err

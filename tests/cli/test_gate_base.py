@@ -70,12 +70,12 @@ def test_a_slower_change_fails_and_the_same_passes(project: Project, capsys: pyt
     project.commit(100_000)
     project.commit(115_000)
     assert gate("--json") == 1
-    (judged,) = json.loads(capsys.readouterr().out)
-    (row,) = judged["rows"]
-    assert (judged["state"], row["verdict"]["state"]) == ("fail", "fail")
-    assert row["verdict"]["ratio"] == pytest.approx(1 / 1.15, rel=0.01)
-    assert row["verdict"]["high"] < 1 / 1.02
-    assert len(row["result"]["rounds"]) <= 60
+    document = json.loads(capsys.readouterr().out)
+    (case,) = document["cases"]
+    assert (document["verdict"], case["state"]) == ("fail", "fail")
+    assert case["more"]["ratio"] == pytest.approx(1 / 1.15, rel=0.01)
+    assert case["more"]["ratio_high"] < 1 / 1.02
+    assert len(case["rounds"]) <= 60
     project.commit(115_000)
     before = kept(capsys)
     assert gate() == 0

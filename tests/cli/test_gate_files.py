@@ -67,17 +67,17 @@ def test_a_file_is_told_by_its_content(home: Path, tmp_path: Path, capsys: pytes
     odd = tmp_path / "baseline.toml"  # the name says nothing
     odd.write_bytes((home / "base.json").read_bytes())
     assert main(["gate", "latest", "--against", str(odd), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["against"] == "baseline base"
+    assert json.loads(capsys.readouterr().out)["runs"][0]["against"] == "baseline base"
     rules = tmp_path / "rules.json"
     rules.write_text('[[rule]]\nwhy = "order 3"\nwhere = { workload = "gemm" }\nat_least = "1 TFLOP/s"\n')
     assert main(["gate", "latest", "--against", str(rules), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["against"] == "rules rules.json"
+    assert json.loads(capsys.readouterr().out)["runs"][0]["against"] == "rules rules.json"
 
 
 def test_a_class_of_machine_stands_for_the_host(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     elsewhere = changed(home, "elsewhere.json", host="runner-17", device="another-uuid", serial="7")
     assert main(["gate", "latest", "--against", str(elsewhere), "--match", "class", "--json"]) == 0
-    verdict = json.loads(capsys.readouterr().out)[0]["rows"][0]["verdict"]
+    verdict = json.loads(capsys.readouterr().out)["cases"][0]["more"]
     assert verdict["machine_class"] == json.loads(elsewhere.read_text())["references"][0]["machine_class"]
     assert verdict["machine_class"]["logical_cores"] > 0
     assert "2 runs of machines of its class" in verdict["provenance"]

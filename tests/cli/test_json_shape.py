@@ -1,4 +1,4 @@
-"""`--json=3`: one shape from every command that prints cases; `--json=2` the former."""
+"""`--json`: one shape from every command that prints cases; `--json=2` the former."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hotlap.cli import commands, main
-from hotlap.core.show import document
+from hotlap.core.show import document, shape
 
 BUNDLES = Path(__file__).parents[1] / "before" / "bundles" / "0.2"
 KEYS = ["case", "name", "run", "host", "device", "value", "unit", "low", "high", "state", "codes"]
@@ -37,23 +37,26 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
 
 @pytest.mark.parametrize("verb", ["show", "explain"])
 def test_a_command_without_a_verdict_has_none(verb: str, runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    _, answer = printed(capsys, verb, runs["plan"], "--json=3")
+    _, answer = printed(capsys, verb, runs["plan"], "--json")
     _, former = printed(capsys, verb, runs["plan"], "--json=2")
     assert (answer["schema"], answer["verdict"], answer["exit_code"]) == (3, None, None)
-    assert all(list(case) == KEYS for case in answer["cases"])
+    assert all(list(case)[: len(KEYS)] == KEYS for case in answer["cases"])
+    assert [run["id"] for run in answer["runs"]] == [runs["plan"]]
+    assert [(case.get("limit") or {}).get("share") for case in answer["cases"]] == [row["share"] for row in former[0]["results"]]
+    assert [case["rounds"] for case in answer["cases"]] == [row["rounds"] for row in former[0]["results"]]
     assert {case["run"] for case in answer["cases"]} == {runs["plan"]}
     expected = [(row["label"], row["value"], row["low"], row["high"], row["unit"], row["codes"]) for row in former[0]["results"]]
     assert [(c["name"], c["value"], c["low"], c["high"], c["unit"], c["codes"]) for c in answer["cases"]] == expected
 
 
 def test_a_verdict_and_its_exit_code_stand_at_the_top(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    code, answer = printed(capsys, "gate", runs["slower"], "--against", "limit", "--share", "99 %", "--json=3")
+    code, answer = printed(capsys, "gate", runs["slower"], "--against", "limit", "--share", "99 %", "--json")
     assert (code, answer["verdict"], answer["exit_code"]) == (1, "fail", 1)
     assert {"fail"} <= {case["state"] for case in answer["cases"]}
     assert all(case["host"] for case in answer["cases"])
-    code, answer = printed(capsys, "compare", runs["plan"], runs["slower"], "--json=3")
+    code, answer = printed(capsys, "compare", runs["plan"], runs["slower"], "--json")
     assert answer["exit_code"] == code
-    assert answer["verdict"] == document.VERDICTS[code]
+    assert answer["verdict"] == shape.VERDICTS[code]
     assert {(case["run"], case["unit"]) for case in answer["cases"]} == {(runs["slower"], "ratio")}
     _, former = printed(capsys, "compare", runs["plan"], runs["slower"], "--json=2")
     assert [case["value"] for case in answer["cases"]] == [case["ratio"] for case in former["cases"]]
@@ -62,16 +65,19 @@ def test_a_verdict_and_its_exit_code_stand_at_the_top(runs: dict[str, str], caps
 
 def test_the_shape_is_documented(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     _, schema = printed(capsys, "schema", "json", "--json")
-    assert list(schema["$defs"]["CaseEntry"]["properties"]) == KEYS
+    schema = schema["json_schema"]
+    assert schema["$defs"]["CaseEntry"]["required"] == KEYS
+    assert [*schema["$defs"]["CaseEntry"]["properties"]] == [*document.CaseEntry.__struct_fields__]
     assert all("description" in key for record in schema["$defs"].values() for key in record["properties"].values())
-    _, answer = printed(capsys, "show", runs["plan"], "--json=3")
+    _, answer = printed(capsys, "show", runs["plan"], "--json")
     assert msgspec.convert(answer, document.Document).schema == 3
 
 
 def test_json_alone_is_the_first_shape_and_another_is_refused(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, "show", runs["plan"], "--json") == printed(capsys, "show", runs["plan"], f"--json={commands.SHAPES[0]}")
+    assert commands.SHAPES[0] == shape.SHAPE
+    assert printed(capsys, "show", runs["plan"], "--json") == printed(capsys, "show", runs["plan"], f"--json={shape.SHAPE}")
     assert main(["show", runs["plan"], "--json=4"]) == 2
-    assert capsys.readouterr().err == "hotlap: there is no shape '4' of JSON; valid: --json=2, --json=3\n"
+    assert capsys.readouterr().err == "hotlap: there is no shape '4' of JSON; valid: --json=3, --json=2\n"
 
 
 def test_a_former_option_is_taken_with_a_line(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,3 +85,18 @@ def test_a_former_option_is_taken_with_a_line(runs: dict[str, str], capsys: pyte
         ["compare", runs["plan"], runs["slower"], "--gate", "5 %"]
     )
     assert capsys.readouterr().err == "hotlap: '--gate' is now '--min-effect'; the former option works in version 0.2 only\n"
+
+
+def test_a_former_name_prints_the_former_shape(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = runs["slower"], "--against", "limit", "--share", "99 %"
+    code, former = printed(capsys, "judge", *words, "--json")
+    assert (code, former) == printed(capsys, "gate", *words, "--json=2")
+    assert [one["state"] for one in former] == ["fail"]
+    assert printed(capsys, "judge", *words, "--json=3") == printed(capsys, "gate", *words, "--json")
+    _, listed = printed(capsys, "ls", "--json")
+    assert isinstance(listed, list)
+
+
+def test_help_names_both_shapes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "show"]) == 0
+    assert " ".join(capsys.readouterr().out.split()).endswith("--json print JSON (hotlap schema json); --json=2: its former shape")

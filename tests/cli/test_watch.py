@@ -150,7 +150,7 @@ def test_energy_is_held_against_the_bmc(tmp_path, capsys, monkeypatch):
     assert told.startswith("energy of the GPU over ")
     assert "by BMC n1" in told
     assert "(errors explain up to ±" in told
-    crossed = json.loads(capsys.readouterr().out)["n1"]["gpu_energy"]
+    crossed = json.loads(capsys.readouterr().out)["telemetry"]["n1"]["gpu_energy"]
     assert crossed["difference"] == pytest.approx(0.1, abs=crossed["bound"])
     assert crossed["bmc_j"] / crossed["own_j"] - 1 == pytest.approx(crossed["difference"])
 
@@ -192,7 +192,7 @@ def collector():
 
 def test_an_endpoint_is_watched_alone(collector, capsys):
     assert cli.main(["node", "watch", "--scrape", collector["url"] + "/metrics", "--for", "300 ms", "--every", "100 ms", "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = json.loads(capsys.readouterr().out)["telemetry"]
     assert shown["GPU-a"]["sensors"]["power_w"]["mean"] == 300.0
     assert "host" not in shown
 
@@ -245,10 +245,10 @@ def test_what_never_arrived_is_told():
 
 def test_all_simulated_gpus_are_watched_or_the_one_that_was_asked_for(capsys):
     assert cli.main(["node", "watch", "--target", "simulated:h200-sxm?count=3", "--for", "2 s", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["telemetry"]
     assert [one["sensors"]["power_w"]["count"] for one in found.values()] == [2, 2, 2]
     assert cli.main(["node", "watch", "--target", "simulated:h200-sxm?count=3", "--device", "2", "--for", "2 s", "--json"]) == 0
-    assert [one["name"].split()[0] for one in json.loads(capsys.readouterr().out).values()] == ["simulated:2"]
+    assert [one["name"].split()[0] for one in json.loads(capsys.readouterr().out)["telemetry"].values()] == ["simulated:2"]
 
 
 def test_the_table_fits_its_width(capsys):

@@ -50,7 +50,7 @@ def test_json_of_show_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture
     assert simulated(tmp_path / "w", "30 s") == 0
     capsys.readouterr()
     assert cli.main(["show", str(tmp_path / "w"), "--json"]) == 0
-    (shown,) = json.loads(capsys.readouterr().out)
+    (shown,) = json.loads(capsys.readouterr().out)["runs"]
     (device,) = shown["telemetry"]
     power = next(one for one in device["sensors"] if one["name"] == "power_w")
     assert (power["count"], power["window_s"]) == (30, 0.0)

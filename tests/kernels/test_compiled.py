@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hotlap import cli
 from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.record import Notice
+from hotlap.core.show.document import Document
 from hotlap.kernels.advice import findings, study
 from hotlap.kernels.binaries.base import Compiled
 from hotlap.kernels.compiled import disassembling
@@ -197,5 +199,6 @@ def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("cuda.bindings.nvrtc")
     assert cli.main(["kernel", "compiled", str(SOURCE), "--json", "--machine", "h200-sxm"]) == 0
     told = json.loads(capsys.readouterr().out)
+    assert msgspec.convert(told, Document).exit_code is None
     assert {one["compiled"]["kernel"] for one in told["kernels"]} == {"saxpy", "heavy"}
     assert told["findings"][0]["rule"] == "compiled-spills"

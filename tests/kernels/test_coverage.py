@@ -170,7 +170,7 @@ def test_paths_of_a_run_are_without_the_shapes_of_cases(tmp_path: Path, capsys: 
     assert main(["run", str(plan), "--target", "simulated:h200-sxm"]) in (0, 1)
     capsys.readouterr()
     assert main(["kernel", "coverage", str(plan), "--results", "latest", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["paths"]
+    found = json.loads(capsys.readouterr().out)["coverage"]["paths"]
     assert sum(len(one["cases"]) for one in found) == 2
     assert all(one["name"].startswith("gemm: tile ") and "4096" not in one["name"] for one in found)
 
@@ -305,7 +305,7 @@ def test_the_command_and_its_completion(tmp_path: Path, capsys: pytest.CaptureFi
     assert {use.step.split(" tp")[0] for use in plan.uses} == {"llama-3-8b decode batch=8 context=1024"}
     assert out.read_text("utf-8").count("\n# ") >= len(plan.cases)  # each says why it is there
     assert main(["kernel", "coverage", "quick", str(out), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)["coverage"]
     assert all(table["covered"] == table["possible"] for table in found["tables"])
     assert found["steps"][0]["exact"] == 1.0  # the plan's own uses are the weights where no network is named
     assert main(["kernel", "coverage", "quick", "--complete"]) == 0

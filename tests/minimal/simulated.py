@@ -51,7 +51,7 @@ def shown() -> int:
     done = subprocess.run([sys.executable, "-m", "hotlap", "show", "check=minimal", "--json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"hotlap show: exit {done.returncode}: {done.stderr}"
     document = json.loads(done.stdout)
-    return len(document[0]["results"])
+    return len(document["cases"])
 
 
 if __name__ == "__main__":

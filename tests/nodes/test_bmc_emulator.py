@@ -69,7 +69,7 @@ def test_its_chassis_is_watched(emulator, tmp_path, capsys):
 def test_its_facts_are_read(emulator, capsys):
     assert cli.main(["node", "inspect", "--bmc", str(emulator / "bmcs.toml"), "--json"]) == 0
     text = capsys.readouterr().out
-    facts = json.loads(text)
+    (facts,) = json.loads(text)["nodes"]
     assert facts["host"] == "fake1"
     known = {name: fact["value"] for name, fact in facts["facts"].items() if fact["status"] == "ok"}
     assert known["system[0].manufacturer"] == "Sushy Emulator"

@@ -12,10 +12,12 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hotlap.core.errors import InputError, Unavailable
 from hotlap.core.record import Stop
+from hotlap.core.show.document import Document
 from hotlap.core.store import bundle
 from hotlap.traces import capture, captured, tools
 from hotlap.traces.captured import Captured, CapturedProcess, CaptureWindow
@@ -106,6 +108,7 @@ def test_json_is_one_document_whatever_the_program_prints(tmp_path: Path, train:
     done = run(tmp_path / "home", "--json", "--", sys.executable, str(train), "50")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
+    assert msgspec.convert(answer, Document).exit_code is None
     assert answer["capture"]["traces"]
     assert "noise" in done.stderr
 

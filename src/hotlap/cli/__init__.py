@@ -55,7 +55,7 @@ def _dispatch(words: list[str]) -> int:
     if words[0] in commands.NOUNS and (len(words) == 1 or words[1] in HELP):
         print(noun_usage(words[0]))
         return 0
-    return _run(*_command(words))
+    return _run(*_command(words), commands.SHAPES[1 if former else 0])
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:
@@ -72,7 +72,7 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
     raise InputError(f"unknown command '{words[0]}'; {nearest(words[0], first)}")
 
 
-def _run(name: str, rest: list[str]) -> int:
+def _run(name: str, rest: list[str], shape: int) -> int:
     verb = commands.VERBS[name]
     module = extend.resolve(verb.module)
     parser = parser_of(name)
@@ -80,7 +80,7 @@ def _run(name: str, rest: list[str]) -> int:
         for implementer in extend.each("implementers"):
             implementer.announce(paths.home())
     with _collecting(name not in MANY):
-        code: int = module.run(_parsed(parser, [*verb.words, *getattr(module, "rewritten", list)(rest)]))
+        code: int = module.run(_parsed(parser, [*verb.words, *getattr(module, "rewritten", list)(rest)], shape))
     return code
 
 
@@ -91,22 +91,22 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     about = f"{verb.about}. Example: {verb.example}".replace("%", "%%")
     parser = _Parser(prog=f"hotlap {shown}", description=about, allow_abbrev=False)
     extend.resolve(verb.module).add(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON (hotlap schema json); --json=2: its former shape")
     return parser
 
 
-def _parsed(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """Options and arguments in any order, save where the rest of the line is a program's own."""
-    words, shape = _shape(_with_todays_options(parser, words))
+def _parsed(parser: argparse.ArgumentParser, words: list[str], shape: int) -> argparse.Namespace:
+    """Options and arguments in any order, save where the rest of the line is a program's own. `shape`: what --json alone prints."""
+    words, shape = _shape(_with_todays_options(parser, words), shape)
     own = any(action.nargs == argparse.REMAINDER for action in parser._actions)
     args = parser.parse_args(words) if own else parser.parse_intermixed_args(words)
     args.json = shape if args.json else 0
     return args
 
 
-def _shape(words: list[str]) -> tuple[list[str], int]:
-    """The words with `--json` for `--json=N`, and N. Raises InputError for a shape that there is not."""
-    end, shape = words.index("--") if "--" in words else len(words), commands.SHAPES[0]
+def _shape(words: list[str], shape: int) -> tuple[list[str], int]:
+    """The words with `--json` for `--json=N`, and N (or `shape`). Raises InputError for a shape that there is not."""
+    end = words.index("--") if "--" in words else len(words)
     for place, word in enumerate(words[:end]):
         option, sign, number = word.partition("=")
         if option == "--json" and sign:

@@ -12,7 +12,7 @@ from hotlap.core import units
 from hotlap.core.analysis import turns
 from hotlap.core.errors import InputError
 from hotlap.core.record import Comparison
-from hotlap.core.show import comparison, document
+from hotlap.core.show import comparison, document, shape
 from hotlap.core.stats.sequential import PILOT
 from hotlap.core.store import bundle, paths
 from hotlap.core.trials import ab, arms
@@ -43,22 +43,19 @@ def run(args: argparse.Namespace) -> int:
     a, b = (arms.arm(text, how, args.target, args.device) for text in (args.a, args.b))
     done = ab.ab(a, b, options, paths.home(), _Progress())
     comparisons = [turns.comparison(pair.a, pair.b, done.turns, done.stop) for pair in done.pairs]
-    if args.json == document.SHAPE:
-        measured = bundle.read_run(done.runs[1])
-        terminal.print_json(document.of_comparisons([(comparisons, measured)], _code(comparisons)))
+    code = {"interrupted": 130, "error": 3}.get(done.stop.kind) or _code(comparisons)
+    runs = [path.name for path in done.runs]
+    if args.json == shape.SHAPE:
+        keys = {"runs": runs, "stop": done.stop, "designs": [pair.design for pair in done.pairs]}
+        terminal.print_json(document.of_comparisons([(comparisons, bundle.read_run(done.runs[1]))], code, keys))
     elif args.json:
-        runs = [path.name for path in done.runs]
-        terminal.print_json({"runs": runs, "stop": done.stop, "cases": comparisons, "designs": [pair.design for pair in done.pairs]})
+        terminal.print_former({"runs": runs, "stop": done.stop, "cases": comparisons, "designs": [pair.design for pair in done.pairs]})
     else:
         print(comparison.in_turns(comparisons, (args.a, args.b), options.difference, terminal.width(), color=terminal.color()))
-        print(f"\nsaved   hotlap compare {done.runs[0].name} {done.runs[1].name}")
-    if done.stop.kind == "interrupted":
-        return 130
+        print(f"\nsaved   hotlap compare {' '.join(runs)}")
     if done.stop.kind == "error":
-        names = " ".join(path.name for path in done.runs)
-        print(f"hotlap: {done.stop.detail}; what was measured until then is saved: hotlap compare {names}", file=sys.stderr)
-        return 3
-    return _code(comparisons)
+        print(f"hotlap: {done.stop.detail}; what was measured until then is saved: hotlap compare {' '.join(runs)}", file=sys.stderr)
+    return code
 
 
 def _code(comparisons: Sequence[Comparison]) -> int:

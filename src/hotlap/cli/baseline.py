@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"list takes no name; one is shown with: hotlap baseline show {args.item[0]}")
         found = _readable(home)
         if args.json:
-            terminal.print_json({"promoted": baselines.promoted(home), "baselines": found})
+            terminal.answer(args.json, {"promoted": baselines.promoted(home), "baselines": found})
         else:
             print(listing.baselines(found, baselines.promoted(home), terminal.width(), color=terminal.color()))
         return 0
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if args.what == "promote":
         baselines.promote(baseline.name, home)
     if args.json:
-        terminal.print_json(baseline)
+        terminal.answer(args.json, baseline, "baseline")
     elif args.what == "show":
         print(listing.baseline(baseline, terminal.width(), color=terminal.color()))
     else:
@@ -76,7 +76,7 @@ def _save(args: argparse.Namespace) -> int:
     baseline = baselines.learn(name, terminal.each(args.item), before)
     path = baselines.write(baseline, Path(args.to)) if args.to else baselines.save(baseline, home)
     if args.json:
-        terminal.print_json(baseline)
+        terminal.answer(args.json, baseline, "baseline")
     else:
         print(listing.baseline(baseline, terminal.width(), color=terminal.color()))
         print(f"\nsaved in {path}")

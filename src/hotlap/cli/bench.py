@@ -19,7 +19,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.measure import session
 from hotlap.core.record import Comparison, Plan
 from hotlap.core.show import commands as showing
-from hotlap.core.show import export
+from hotlap.core.show import document, export, shape
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths
 from hotlap.core.trials import bench
@@ -89,13 +89,18 @@ def _commands(args: argparse.Namespace) -> int:
     measured = analysis.of(bundles.load(outcome.path))
     assert measured is not None
     _write(args, measured)
-    if args.json:
-        terminal.print_json(showing.to_json(measured))
+    code = _code(outcome, measured, args)
+    if args.json == shape.SHAPE:
+        answers = code if args.until_sure or code else None
+        terminal.print_json(document.of_commands(measured.run, measured.rows, measured.comparisons, answers))
+    elif args.json:
+        terminal.print_former(showing.to_json(measured))
     else:
         print(showing.text(measured, terminal.width(), terminal.color()))
         print(f"\nrun     {outcome.path}")
         print(f"next    {_next(measured, args)}")
-    return _code(outcome, measured, args)
+    _ended(outcome, measured.run.id, args)
+    return code
 
 
 def _next(measured: analysis.MeasuredCommands, args: argparse.Namespace) -> str:
@@ -106,14 +111,17 @@ def _next(measured: analysis.MeasuredCommands, args: argparse.Namespace) -> str:
 
 
 def _code(outcome: bench.BenchOutcome, measured: analysis.MeasuredCommands, args: argparse.Namespace) -> int:
+    ended = {"interrupted": 130, "error": 3}.get(outcome.stop.kind)
+    return ended or (_answer(measured.comparisons) if args.until_sure else 0)
+
+
+def _ended(outcome: bench.BenchOutcome, run: str, args: argparse.Namespace) -> None:
+    """Says why it ended early."""
     if outcome.stop.kind == "interrupted":
-        print(f"hotlap: interrupted; everything measured is kept: hotlap show {measured.run.id}", file=sys.stderr)
-        return 130
+        print(f"hotlap: interrupted; everything measured is kept: hotlap show {run}", file=sys.stderr)
     if outcome.stop.kind == "error":
         advice = bench_commands.remedy(outcome.status, args)
         print(f"hotlap: {outcome.stop.detail}{advice}; what was measured until then is kept", file=sys.stderr)
-        return 3
-    return _answer(measured.comparisons) if args.until_sure else 0
 
 
 def _answer(comparisons: Sequence[Comparison]) -> int:

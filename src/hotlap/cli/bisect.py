@@ -45,11 +45,13 @@ def run(args: argparse.Namespace) -> int:
         outcome = bisect.search(state, home, budget_s, progress)
     finally:
         progress.end()
+    code = 0 if outcome.answer == "found" else 3
     if args.json:
-        terminal.print_json({"name": state.name, "case": state.setting.case, "asked": state.asked, "outcome": outcome})
+        keys = {"name": state.name, "case": state.setting.case, "asked": state.asked, "outcome": outcome}
+        terminal.answer(args.json, keys, code=code, judged=False)
     else:
         print("\n".join(_lines(state, outcome)))
-    return 0 if outcome.answer == "found" else 3
+    return code
 
 
 def _resumed(args: argparse.Namespace, home: Path) -> BisectState:

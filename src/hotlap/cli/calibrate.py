@@ -18,6 +18,7 @@ from hotlap.core.model.calibration import Calibration
 from hotlap.core.model.predict import predict
 from hotlap.core.record import Device, Limit
 from hotlap.core.show import calibration as report
+from hotlap.core.show import shape
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import calibrations as store
 from hotlap.core.store import paths, select
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         return _list(args, home)
     if args.forget:
         gone = store.forget(args.forget, home)
-        print(f"removed {gone}") if not args.json else terminal.print_json({"removed": str(gone)})
+        print(f"removed {gone}") if not args.json else terminal.answer(args.json, {"removed": str(gone)})
         return 0
     return _learn(_kept(args.source) if args.source else _measured(args, home), args, home)
 
@@ -62,7 +63,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
         except HotlapError as error:
             print(f"hotlap: passed over: {error}", file=sys.stderr)
     if args.json:
-        terminal.print_json(calibrations)
+        terminal.answer(args.json, calibrations, "calibrations")
     else:
         print(report.listing(calibrations))
     return 0
@@ -110,9 +111,9 @@ def _learn(bundle: bundles.Bundle, args: argparse.Namespace, home: Path) -> int:
     path = store.save(name, calibration_text.write(calibration), home)
     cases = _changes(spec.slug, calibration)
     if args.json:
-        terminal.print_json(
-            {"calibration": calibration, "path": path, "cases": [{"case": c, "before": a, "after": b} for c, a, b in cases]}
-        )
+        known = "predictions" if args.json == shape.SHAPE else "cases"
+        changes = [{"case": case, "before": before, "after": after} for case, before, after in cases]
+        terminal.answer(args.json, {"calibration": calibration, "path": path, known: changes})
     else:
         print(report.learnt(calibration, cases))
         more = f" --calibration {name}" if name != spec.slug else ""

@@ -64,7 +64,7 @@ FORMER: Mapping[str, str] = {  # of 0.1; they run in 0.2
     "track report": "kernel track report", "track": "kernel track",
     "machines": "model machines", "calibrate": "model calibrate", "sensitivity": "model sensitivity", "correlate": "model correlate",
 }  # fmt: skip
-SHAPES = (2, 3)  # of JSON; the first is what --json alone prints
+SHAPES = (3, 2)  # of JSON: what --json alone prints, and the former one, which commands under their former names print
 FORMER_OPTIONS: Mapping[str, str] = {"--gate": "--min-effect"}  # they work in 0.2
 TRIED: Mapping[str, str] = {  # names of other tools → what is meant
     "diff": "hotlap compare A B", "roofline": "hotlap explain RUN", "profile": "hotlap trace capture -- PROGRAM",

@@ -13,7 +13,7 @@ from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis import drift, environment, implementations
 from hotlap.core.errors import InputError
 from hotlap.core.record import Comparison, OnDevice
-from hotlap.core.show import comparison, comparison_page, document
+from hotlap.core.show import comparison, comparison_page, document, shape
 from hotlap.core.show import implementations as side_by_side
 from hotlap.core.stats.ratio import beyond
 from hotlap.core.store import paths
@@ -50,11 +50,13 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         terminal.write(Path(args.out), comparison_page.page(args.side[0], first, held))
     code = max((_code(pairs) for pairs in comparisons.values()), key=(0, 3, 1).index)
-    if args.json == document.SHAPE:
+    if args.json == shape.SHAPE:
         runs = {name: other[0].run if len(other) == 1 else None for name, other in others.items()}
-        terminal.print_json(document.of_comparisons([(comparisons[name], runs[name]) for name in others], code))
+        sides_ = [{"name": name, "runs": [one.run.id for one in side]} for name, side in zip(args.side, sides, strict=True)]
+        keys = {"sides": sides_, "differences": differs}
+        terminal.print_json(document.of_comparisons([(comparisons[name], runs[name]) for name in others], code, keys))
     elif args.json:
-        terminal.print_json(_document(args.side[0], first, held))
+        terminal.print_former(_former(args.side[0], first, held))
     elif len(held) == 1:
         (other,) = held.values()
         print(comparison.comparison(other.comparisons, (first, other.runs), other.differences, terminal.width(), color=terminal.color()))
@@ -79,14 +81,17 @@ def _by_implementation(args: argparse.Namespace, min_effect: float) -> int:
     if not pairs:
         said = f"no case of {', '.join(args.side)} was measured in two implementations"
         raise InputError(f"{said}; hotlap kernel plan NAME --beside makes such a plan")
-    if args.json:
-        terminal.print_json(side_by_side.document(pairs))
+    code = 1 if any(one.status in ("invalid", "error") for case in pairs for one in case.entries) else 0
+    if args.json == shape.SHAPE:
+        terminal.print_json(document.of_implementations(pairs, code))
+    elif args.json:
+        terminal.print_former(side_by_side.document(pairs))
     else:
         print(side_by_side.beside(pairs, terminal.width(), color=terminal.color()))
-    return 1 if any(one.status in ("invalid", "error") for case in pairs for one in case.entries) else 0
+    return code
 
 
-def _document(name: str, first: Sequence[Bundle], others: Mapping[str, comparison.Other]) -> dict[str, Any]:
+def _former(name: str, first: Sequence[Bundle], others: Mapping[str, comparison.Other]) -> dict[str, Any]:
     if len(others) > 1:
         sides = {other: one.comparisons for other, one in others.items()}
         return {"first": name, "sides": sides, "differences": {other: one.differences for other, one in others.items()}}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from hotlap.cli import terminal
+
 SHELLS = ("bash", "zsh", "fish")
 INSTALL = {
     "bash": "eval \"$(hotlap completion bash)\"   # in ~/.bashrc",
@@ -19,8 +21,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints a script; its first line says where it goes."""
     table = _table()
-    print(f"# {INSTALL[args.shell]}")
-    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](table))
+    script = f"# {INSTALL[args.shell]}\n{ {'bash': _bash, 'zsh': _zsh, 'fish': _fish}[args.shell](table)}"
+    terminal.answer(args.json, {"script": script}) if args.json else print(script)
     return 0
 
 

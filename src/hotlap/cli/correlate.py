@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         terminal.write(Path(args.out), correlation.page(result))
     if args.json:
-        terminal.print_json(result)
+        terminal.answer(args.json, result, "correlation")
     else:
         print(correlation.correlation(result, terminal.width(), color=terminal.color()))
     return 0

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     injections = {name: {"about": what, "example": f"{name}={how}", "answer": answer} for name, (what, how, answer) in INJECTIONS.items()}
     if args.json:
         simulated = {"machines": machines.names(), "options": injections}
-        terminal.print_json({"devices": devices, "unavailable": reasons, "simulated": simulated})
+        terminal.answer(args.json, {"devices": devices, "unavailable": reasons, "simulated": simulated})
     elif args.simulated:
         print(listing.simulated(machines.names(), injections, terminal.width(), color=terminal.color()))
     else:

@@ -34,7 +34,8 @@ def run(args: argparse.Namespace) -> int:
     outcome = testing.selftest(select.results(bundle))
     look, governor = bundle.run.look, bundle.run.machine.settings.get("governor", "")
     if args.json:
-        terminal.print_json({"run": bundle.run.id, "look": look, "governor": governor, "selftest": outcome})
+        found = {"run": bundle.run.id, "look": look, "governor": governor, "selftest": outcome}
+        terminal.answer(args.json, found, code=EXIT_CODES[outcome.state])
     else:
         if look:
             print("\n".join([*busy.fitness(look, governor), ""]))

@@ -7,8 +7,8 @@ import argparse
 from hotlap.cli import cases, terminal
 from hotlap.core.analysis import energy
 from hotlap.core.model import kept
+from hotlap.core.show import document, listing, shape
 from hotlap.core.show import energy as report
-from hotlap.core.show import listing
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +21,10 @@ def run(args: argparse.Namespace) -> int:
         (bundle, energy.energies(rows, bundle.readings, bundle.run.machine.devices))
         for bundle, rows in cases.read(args, lambda bundle: kept.of(bundle, kept.place()))
     ]
-    if args.json:
-        terminal.print_json([{"run": bundle.run.id, "cases": spent} for bundle, spent in energies])
+    if args.json == shape.SHAPE:
+        terminal.print_json(document.of_energies(energies))
+    elif args.json:
+        terminal.print_former([{"run": bundle.run.id, "cases": spent} for bundle, spent in energies])
     else:
         for bundle, spent in energies:
             print(listing.heading(bundle))

@@ -84,7 +84,7 @@ def _list(text: str) -> list[str]:
 
 def _print(args: argparse.Namespace, result: Frontier, notes: Sequence[str]) -> int:
     if args.json:
-        terminal.print_json({"frontier": result, "dry_run": list(notes)})
+        terminal.answer(args.json, {"frontier": result, "dry_run": list(notes)})
         return 0
     for line in notes:
         print(line)

@@ -6,7 +6,7 @@ import argparse
 
 from hotlap.cli import cases, terminal
 from hotlap.core.model import kept
-from hotlap.core.show import document, export, kinds, listing, text
+from hotlap.core.show import document, export, kinds, listing, shape, text
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -18,11 +18,11 @@ def run(args: argparse.Namespace) -> int:
     """Each number against its limit, the headroom and its named cause, and where each term comes from."""
     known = (lambda _: {}) if args.spec_only else (lambda bundle: kept.of(bundle, kept.place()))
     analysed = cases.read(args, known)
-    if args.json == document.SHAPE:
+    if args.json == shape.SHAPE:
         terminal.print_json(document.of_runs(analysed))
         return cases.code(analysed)
     if args.json:
-        terminal.print_json([export.to_json(bundle, rows) for bundle, rows in analysed])
+        terminal.print_former([export.to_json(bundle, rows) for bundle, rows in analysed])
         return cases.code(analysed)
     for bundle, rows in analysed:
         print(listing.heading(bundle))

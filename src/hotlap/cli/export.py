@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     if left_out:
         print(f"hotlap: {args.name} holds times only; left out: {words.some(left_out, 6)}", file=sys.stderr)
     if args.json:
-        terminal.print_json({"path": str(path), "format": args.name, "left_out": left_out})
+        terminal.answer(args.json, {"path": str(path), "format": args.name, "left_out": left_out})
     else:
         print(path)
     return 0

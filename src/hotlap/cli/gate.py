@@ -18,7 +18,7 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
 from hotlap.core.measure import session
 from hotlap.core.record import Baseline, Judgement, Plan
-from hotlap.core.show import document, judgement, kinds
+from hotlap.core.show import document, judgement, kinds, shape
 from hotlap.core.store import baselines, paths, select, when
 from hotlap.core.store import bundle as bundles
 
@@ -53,17 +53,18 @@ def run(args: argparse.Namespace) -> int:
     written = reports.read(args)
     where = terminal.pairs(args.where, "a filter")
     with reports.shielded(written):
-        if bundles := gate_fleet.many(args):
+        if gate_fleet.many(args):
+            bundles = gate_fleet.runs(args)
             fleet_verdict = gate_fleet.judge(bundles, args, where)
             reports.write(written, gate_fleet.judgements(fleet_verdict, bundles) if written else [], "")
             return fleet_verdict.exit_code
         if args.out:
             raise InputError("--out is the page of a fleet of more than 8 devices (--against fleet); hotlap report makes that of runs")
         judged, above = ([gate_base.judged(args, where)], "") if args.base else _judged(args, where)
-        if args.json == document.SHAPE:
+        if args.json == shape.SHAPE:
             terminal.print_json(document.of_verdicts(judged, _hosts(args, judged), verdicts.exit_code(judged)))
         elif args.json:
-            terminal.print_json(judged)
+            terminal.print_former(judged)
         else:
             print(above + "\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
     reports.write(written, judged, args.measure or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,18 +13,27 @@ from hotlap.cli import terminal
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.record import Judgement, Row, Verdict
-from hotlap.core.show import fleet, fleet_page, kinds
-from hotlap.core.store.bundle import Bundle
+from hotlap.core.show import document, fleet, fleet_page, kinds, shape
+from hotlap.core.store import paths, select
+from hotlap.core.store.bundle import Bundle, read_run
 
 
-def many(args: argparse.Namespace) -> list[Bundle]:
-    """The runs to judge, where they are of more devices than are judged one by one; [] else."""
+def many(args: argparse.Namespace) -> bool:
+    """Whether the runs are of more devices than are judged one by one; no numbers are read for it."""
     if args.against != "fleet" or args.measure:
-        return []
+        return False
+    devices: set[tuple[str, str]] = set()
+    for entry in select.entries(args.run or ["latest"], paths.home()):
+        run = read_run(entry.path)
+        devices |= {(run.machine.host, key) for key in run.devices}
+        if len(devices) > fleets.MANY:
+            return True
+    return False
+
+
+def runs(args: argparse.Namespace) -> list[Bundle]:
+    """The runs to judge. Raises InputError for one of a kind that `gate` does not take."""
     bundles = list(terminal.each(args.run or ["latest"]))
-    devices = {(bundle.run.machine.host, key) for bundle in bundles for key in bundle.run.devices}
-    if len(devices) <= fleets.MANY:
-        return []
     for bundle in bundles:
         kinds.refuse_gate(bundle)
     return bundles
@@ -33,18 +43,35 @@ def judge(bundles: Sequence[Bundle], args: argparse.Namespace, where: Mapping[st
     """Prints the verdict, and writes the page where one is asked for."""
     judged = fleets.judge(bundles, dict(where), terminal.min_effect(args.min_effect))
     if args.inconclusive_as and judged.state == "inconclusive":
-        judged = fleets.FleetVerdict(**{**vars(judged), "state": args.inconclusive_as})
+        judged = dataclasses.replace(judged, state=args.inconclusive_as)
     if args.out:
         terminal.page(args.out, fleet_page.page_of(judged), args.json)
-    if args.json:
-        terminal.print_json(document(judged))
+    if args.json == shape.SHAPE:
+        terminal.print_json(_document(judged, bundles))
+    elif args.json:
+        terminal.print_former(_former(judged))
     else:
         print(fleet.verdict(judged, terminal.width(), terminal.color()))
     return judged
 
 
-def document(judged: fleets.FleetVerdict) -> dict[str, Any]:
-    """For scripts: verdict and exit code at the top, devices with the worst first, cases with their values by device."""
+def _document(judged: fleets.FleetVerdict, bundles: Sequence[Bundle]) -> dict[str, Any]:
+    """An entry for each case of each device, the devices with the worst first, and what is known of each case over all of them."""
+    last = {(device.run, device.device) for device in judged.devices}  # of a device with several runs the last counts
+    each = [
+        msgspec.structs.replace(one, rows=[row for row in one.rows if (one.run, row.device) in last])
+        for one in judgements(judged, bundles)
+    ]  # fmt: skip
+    spreads = [
+        {name: getattr(one, name) for name in ("case", "model", "unit", "better", "spread", "noise", "reach", "notices")}
+        for one in judged.cases
+    ]  # fmt: skip
+    keys = {"devices": judged.devices, "spreads": spreads, "min_effect": judged.min_effect, "reach": judged.reach}
+    return document.of_verdicts(each, {bundle.run.id: bundle.run.machine.host for bundle in bundles}, judged.exit_code, keys)
+
+
+def _former(judged: fleets.FleetVerdict) -> dict[str, Any]:
+    """Shape 2: cases with their values by device."""
     facts = msgspec.to_builtins(judged)
     return {"verdict": judged.state, "exit_code": judged.exit_code, **{name: value for name, value in facts.items() if name != "state"}}
 

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         terminal.page(args.out, history_page.page(kept), args.json)
     if args.json:
-        terminal.print_json(kept)
+        terminal.answer(args.json, kept, "series")
         return 0
     runs = len({point.run for one in all_series for point in one.points})
     print(history.history(kept, terminal.width(), color=terminal.color()) if kept else history.unchanged(runs, all_series, min_effect))

@@ -12,6 +12,7 @@ from hotlap.cli import terminal
 from hotlap.core.errors import InputError
 from hotlap.core.model import machines
 from hotlap.core.show import importing as shown
+from hotlap.core.show import shape
 from hotlap.core.store import paths
 from hotlap.core.store.readers import bundled, formats, gathering, imported, outside, table
 from hotlap.core.store.readers.source import Source
@@ -46,7 +47,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Numbers measured elsewhere become runs, so that history, compare and gate work on them."""
     if args.formats:
-        terminal.print_json(formats.formats()) if args.json else print(shown.formats(formats.formats(), terminal.width()))
+        known = formats.formats()
+        terminal.answer(args.json, known, "formats") if args.json else print(shown.formats(known, terminal.width()))
         return 0
     if not args.path:
         raise InputError("give what to import: a file, a folder or a zip; hotlap import --formats lists what is read")
@@ -54,8 +56,10 @@ def run(args: argparse.Namespace) -> int:
         gathered = gathering.gather([Path(path) for path in args.path], args.name, stack)
         _refuse(args, gathered)
         texts, documents = _keep(args, gathered)
-    if args.json:
-        terminal.print_json(documents[0] if len(documents) == 1 else documents)
+    if args.json == shape.SHAPE:
+        terminal.answer(args.json, documents, "imported")
+    elif args.json:
+        terminal.print_former(documents[0] if len(documents) == 1 else documents)
     else:
         print("\n".join(texts))
     return 0

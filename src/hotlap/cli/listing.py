@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
     """One line per run, newest last."""
     found = select.entries(args.run, paths.home())
     if args.json:
-        terminal.print_json([_json(one) for one in found])
+        terminal.answer(args.json, [_json(one) for one in found], "runs")
     else:
         shown = [one.listed or bundle.load(one.path).listed for one in found]
         print(listing.runs(shown, terminal.width(), color=terminal.color()))

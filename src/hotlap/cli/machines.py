@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
     names = [args.name] if args.name else machines.names()
     specs = [machines.load(name) for name in names]
     if args.json:
-        terminal.print_json([machines.facts(spec) for spec in specs])
+        terminal.answer(args.json, [machines.facts(spec) for spec in specs], "machines")
     elif args.name:
         print(listing.machine(specs[0], terminal.width()))
     else:

@@ -9,10 +9,11 @@ from hotlap.cli import terminal
 from hotlap.cli.progress import Progress
 from hotlap.core.measure import session, simulated_nodes
 from hotlap.core.record import Plan
+from hotlap.core.show import words
 from hotlap.core.store import bundle as bundles
 
 
-def run(plan: Plan, nodes: Sequence[session.SessionOptions], progress: Progress, as_json: bool) -> int:
+def run(plan: Plan, nodes: Sequence[session.SessionOptions], progress: Progress, as_json: int) -> int:
     """Measures all nodes and says which selector names their runs; exit code 3 when a node failed or gave no number."""
     measured = simulated_nodes.run(plan, nodes, lambda done: progress.nodes(done, len(nodes)))
     progress.end()
@@ -23,11 +24,10 @@ def run(plan: Plan, nodes: Sequence[session.SessionOptions], progress: Progress,
     records = [bundles.read_run(path) for path in measured.paths]
     empty = sum(any(stop.kind == "no_number" for stop in one.stops) for one in records)
     if as_json:
-        document = {"selector": measured.selector, "runs": [one.id for one in records], "failures": measured.failures}
-        terminal.print_json(document)
+        terminal.answer(as_json, {"selector": measured.selector, "runs": [one.id for one in records], "failures": measured.failures})
     else:
         devices = len(records[0].devices) if records else 0
-        each = f"{devices} device{'s' * (devices != 1)} each, {len(plan.cases)} case{'s' * (len(plan.cases) != 1)}"
+        each = f"{words.counted(devices, 'device')} each, {words.counted(len(plan.cases), 'case')}"
         print(f"{len(records)} of {len(nodes)} nodes measured: {each}")
         print(f"list    hotlap list {measured.selector}")
         print(f"next    hotlap gate {measured.selector} --against fleet")

@@ -22,13 +22,13 @@ def run(args: argparse.Namespace) -> int:
     if args.plan is None:
         listing = plans.builtin()
         if args.json:
-            terminal.print_json(listing)
+            terminal.answer(args.json, listing, "plans")
         else:
             print("\n".join(f"{name:<10} {about}" for name, about in listing.items()))
         return 0
     plan = plans.load(args.plan)
     if args.json:
-        terminal.print_json(plan)
+        terminal.answer(args.json, plan, "plan")
     elif args.what == "show":
         print(plans.show(plan))
     else:

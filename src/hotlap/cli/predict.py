@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     limit = predict(args.workload, args.machine, args.implementation, known, **dict[str, Any](case.params))
     if args.json:
-        terminal.print_json({"case": case, "machine": args.machine, "unit": spec.unit, "limit": limit})
+        terminal.answer(args.json, {"case": case, "machine": args.machine, "unit": spec.unit, "limit": limit})
     else:
         print(listing.prediction(case, args.machine, limit, terminal.width()))
     return 0
@@ -85,7 +85,7 @@ def _network(args: argparse.Namespace) -> int:
     known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     found = networks.predict(args.parameter[0], args.machine, known, args.as_type or "", **given)
     if args.json:
-        terminal.print_json(found)
+        terminal.answer(args.json, found, "step")
     else:
         print(network.step(found, terminal.width(), color=terminal.color()))
     return 0

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         pdf.write(page, out.with_suffix(".pdf"))
         written["pdf"] = str(out.with_suffix(".pdf"))
     if args.json:
-        terminal.print_json(written)
+        terminal.answer(args.json, written)
     else:
         print("\n".join(written.values()))
     return 0

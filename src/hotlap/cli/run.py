@@ -15,7 +15,7 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.measure import session, simulated_nodes
 from hotlap.core.record import Plan
-from hotlap.core.show import document, export, listing, report, text
+from hotlap.core.show import document, export, listing, report, shape, text
 from hotlap.core.show.busy import warning
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
@@ -114,7 +114,10 @@ def finished(bundle: bundles.Bundle, as_json: int, page: bool) -> int:
         except (OSError, HotlapError) as error:
             print(f"hotlap: the report was not written: {error}", file=sys.stderr)
     if as_json:
-        terminal.print_json(document.of_runs([(bundle, rows)]) if as_json == document.SHAPE else export.to_json(bundle, rows))
+        if as_json == shape.SHAPE:
+            terminal.print_json(document.of_runs([(bundle, rows)]))
+        else:
+            terminal.print_former(export.to_json(bundle, rows))
         return cases.code([(bundle, rows)])
     print(listing.heading(bundle))
     print(text.table(rows, terminal.width(), terminal.color(), bundle.run.id))

@@ -26,17 +26,19 @@ def run(args: argparse.Namespace) -> int:
         return _workloads(args)
     if args.topic == "codes":
         return _codes(args)
-    found = extend.resolve({**BUNDLE, **TABLE["schemas"]}[args.topic or "bundle"])()
-    if args.json or not args.topic:
-        terminal.print_json(found)
+    printed = extend.resolve({**BUNDLE, **TABLE["schemas"]}[args.topic or "bundle"])()
+    if args.json:
+        terminal.answer(args.json, printed, "json_schema")
+    elif not args.topic:
+        terminal.print_json(printed)
     else:
-        print(schema.keys(found, args.name, terminal.width(), terminal.color()))
+        print(schema.keys(printed, args.name, terminal.width(), terminal.color()))
     return 0
 
 
 def _codes(args: argparse.Namespace) -> int:
     if args.json:
-        terminal.print_json(codes.facts(args.name))
+        terminal.answer(args.json, codes.facts(args.name), "codes")
     else:
         print(codes.listed(args.name, terminal.width(), terminal.color()))
     return 0
@@ -46,7 +48,7 @@ def _workloads(args: argparse.Namespace) -> int:
     asked = [work.find(name) for name in args.name]
     width, color = terminal.width(), terminal.color()
     if args.json:
-        terminal.print_json([workloads.facts(workload) for workload in asked or work.WORKLOADS.values()])
+        terminal.answer(args.json, [workloads.facts(workload) for workload in asked or work.WORKLOADS.values()], "workloads")
     elif asked:
         print("\n\n".join(workloads.described(workload, width, color) for workload in asked))
     else:

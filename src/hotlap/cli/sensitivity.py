@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         terminal.write(Path(args.out), sensitivity.page(result))
     if args.json:
-        terminal.print_json(result)
+        terminal.answer(args.json, result, "sensitivity")
     else:
         print(sensitivity.sensitivity(result, terminal.width(), color=terminal.color(), networks=args.networks))
     return 0

@@ -9,7 +9,7 @@ from hotlap.cli import cases, terminal
 from hotlap.core.analysis import commands, fleets
 from hotlap.core.errors import InputError
 from hotlap.core.show import commands as showing
-from hotlap.core.show import counters, document, export, kinds, listing, text
+from hotlap.core.show import counters, document, export, kinds, listing, shape, text
 
 FORMATS = ("text", "markdown", "csv")
 
@@ -25,11 +25,11 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--json and --format {args.format} are two answers; give one of them")
     analysed = cases.read(args)
     shown = {bundle.run.id: known for bundle, _ in analysed if (known := kinds.read(bundle))}
-    if args.json == document.SHAPE:
-        terminal.print_json(document.of_runs(analysed))
+    if args.json == shape.SHAPE:
+        terminal.print_json(document.of_runs(analysed, {run: _document(known) for run, known in shown.items()}))
         return cases.code(analysed, shown)
     if args.json:
-        terminal.print_json([export.to_json(bundle, rows) | _document(shown.get(bundle.run.id)) for bundle, rows in analysed])
+        terminal.print_former([export.to_json(bundle, rows) | _document(shown.get(bundle.run.id)) for bundle, rows in analysed])
         return cases.code(analysed, shown)
     width, color = terminal.width(), terminal.color()
     for number, (bundle, rows) in enumerate(analysed):

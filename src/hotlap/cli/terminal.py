@@ -6,7 +6,8 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 
 from hotlap.core import stand_in, units
 from hotlap.core.errors import InputError, MachineError
-from hotlap.core.show import former, words
+from hotlap.core.show import former, shape, words
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
 
@@ -37,7 +38,26 @@ def print_json(value: Any) -> None:
 
 def json_text(value: Any) -> str:
     """One JSON document, indented."""
-    return (msgspec.json.format(msgspec.json.encode(former.keys(value)), indent=2) + b"\n").decode()
+    return (msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n").decode()
+
+
+def answer(asked: int, value: Any, key: str = "", code: int | None = None, judged: bool = True) -> None:
+    """The answer of a verb without cases, in the shape of JSON that is asked for. `key`: where a list or one record stands in shape 3; by
+    default its own keys do. `code`, `judged`: as in `shape.answer`."""
+    if asked == shape.SHAPE:
+        keys = {key: value} if key else value if isinstance(value, Mapping) else {name: getattr(value, name) for name in _names(value)}
+        print_json(shape.answer(keys, code, judged=judged))
+    else:
+        print_former(value)
+
+
+def print_former(value: Any) -> None:
+    """In shape 2."""
+    print_json(former.keys(value))
+
+
+def _names(record: Any) -> tuple[str, ...]:
+    return record.__struct_fields__ if isinstance(record, msgspec.Struct) else tuple(one.name for one in fields(record))
 
 
 def runs(selectors: Sequence[str]) -> list[bundles.Bundle]:

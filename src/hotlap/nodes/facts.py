@@ -64,7 +64,11 @@ def families(facts: Iterable[str]) -> list[str]:
 def decode(content: bytes, where: str) -> Facts:
     """Facts that `hotlap node inspect --json` printed. Raises SchemaError naming the file."""
     try:
-        found = msgspec.json.decode(content, type=Facts)
+        printed = msgspec.json.decode(content)
+        nodes = printed.get("nodes", [printed]) if isinstance(printed, dict) else [printed]
+        if len(nodes) != 1:
+            raise SchemaError(f"'{where}' holds the facts of {len(nodes)} nodes; hotlap node inspect --into writes a file for each")
+        found = msgspec.convert(nodes[0], Facts)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise SchemaError(f"'{where}' holds no facts of a node ({error}); hotlap node inspect --json prints them") from None
     if found.schema > SCHEMA:

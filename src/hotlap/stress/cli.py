@@ -188,12 +188,13 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
         kind = kinds.of(judged.bundle)
         shown_as = {run.id: (kind, judged)} if kind else {}
         terminal.write(Path(args.out), report.render([(judged.bundle, rows.rows(judged.bundle))], shown_as))
+    code = 130 if run.stopped_by("interrupted") else EXIT_CODES.get(judged.verdict.state, 3)
     if args.json:
-        terminal.print_json(judged.verdict)
+        terminal.answer(args.json, judged.verdict, code=code)
     else:
         print(shown.report_of(judged, terminal.width(), color=terminal.color()))
         print(f"kept as {run.id}")
-    return 130 if run.stopped_by("interrupted") else EXIT_CODES.get(judged.verdict.state, 3)
+    return code
 
 
 class View:

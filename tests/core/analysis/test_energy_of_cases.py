@@ -142,13 +142,13 @@ def test_the_simulated_cards_own_energy_is_found_again(home: Path, capsys: pytes
     assert cli.main(["run", str(home / "plan.toml"), "--target", "simulated:h200-sxm?noise=0.01&seed=3", "--no-report", "--json"]) == 0
     capsys.readouterr()
     assert cli.main(["energy", "--json"]) == 0
-    (one,) = json.loads(capsys.readouterr().out)[0]["cases"]
+    (one,) = json.loads(capsys.readouterr().out)["cases"]
     (run,) = select.runs("latest", home / "home")
     truth = statistics.median(samples.counters["energy_j"] for samples in run.samples)
-    assert one["low_j"] <= truth <= one["high_j"]
-    assert one["joules"] == pytest.approx(truth, rel=0.03)
-    assert one["source"] == "counter"
-    assert one["rounds"] == 2
+    assert one["more"]["low_j"] <= truth <= one["more"]["high_j"]
+    assert (one["value"], one["unit"]) == (pytest.approx(truth, rel=0.03), "J")
+    assert one["more"]["source"] == "counter"
+    assert one["more"]["rounds"] == 2
 
 
 def test_nobody_mends_what_another_has_set_and_still_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

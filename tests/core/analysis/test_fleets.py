@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +110,13 @@ def test_a_fleet_from_a_csv_is_judged_on_a_screen_and_a_page(fleet_csv: Path, ca
     text = page.read_text()
     assert text.index("3 devices slower than the others") < text.index("Cases over all devices") < text.index("Ranking over all cases")
     assert main(["gate", "2026-11-01", "--against", "fleet", "--json"]) == 1
-    assert '"verdict": "fail"' in capsys.readouterr().out
+    document = json.loads(capsys.readouterr().out)
+    assert (document["verdict"], document["exit_code"], len(document["runs"])) == ("fail", 1, 500)
+    assert {case["host"] for case in document["cases"] if case["state"] == "fail"} == {"n011", "n222", "n333"}
+    assert {device["host"] for device in document["devices"][:3]} == {"n011", "n222", "n333"}
+    assert main(["gate", "2026-11-01", "--against", "fleet", "--json=2"]) == 1
+    former = json.loads(capsys.readouterr().out)
+    assert (former["verdict"], former["runs"], len(former["cases"])) == ("fail", 500, 6)
     assert main(["compare", "rack=R00", "rack=R01", "--force"]) in (0, 1, 3)
     assert main(["history", "rack=R00"]) == 0
     assert main(["baseline", "save", "rack=R00", "--name", "rack0"]) == 0

@@ -68,5 +68,6 @@ def test_junit_and_files_that_are_there(home: Path, capsys: pytest.CaptureFixtur
     assert main(["export", "latest", "--as", "csv", "--out", "out.xml"]) == 2
     assert "--replace overwrites it" in capsys.readouterr().err
     assert main(["export", "latest", "--as", "csv", "--out", "out.xml", "--replace", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"path": "out.xml", "format": "csv", "left_out": []}
+    head = {"schema": 3, "verdict": None, "exit_code": None}
+    assert json.loads(capsys.readouterr().out) == {**head, "path": "out.xml", "format": "csv", "left_out": []}
     assert main(["export", "latest", "--as", "xlsx"]) == 2

@@ -64,7 +64,7 @@ def test_a_run_of_a_later_schema_is_listed_with_what_reads_it(later: str, capsys
         assert part in printed.out
     assert printed.err == ""
     assert cli.main(["list", "kind=serving", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [
+    assert json.loads(capsys.readouterr().out)["runs"] == [
         {"id": later, "kind": "serving", "began": "2030-11-21T10:15:00+00:00", "devices": ["H900"], "host": "node7", "needs": "hotlap 4.2.0"}
     ]
 

@@ -99,8 +99,9 @@ def test_commands_and_their_numbers(home: Path, capsys: pytest.CaptureFixture[st
     words = ["ab", f"sh {script} 1", f"sh {script} 2", "--metric", "/rate", "--better", "higher", "--unit", "GB/s", "--resolve", "5 %"]
     assert main([*words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["cases"][0]["answer"] == "same"
-    assert document["cases"][0]["n_a"] >= PILOT
+    assert document["cases"][0]["state"] == "same"
+    assert document["cases"][0]["a"]["rounds"] >= PILOT
+    assert (document["stop"]["kind"], document["exit_code"]) == ("sure", 0)
     assert main(["ab", "sleep 0.005", "sleep 0.05", "--resolve", "20 %"]) == 1
     assert "B is slower" in capsys.readouterr().out
 
@@ -264,7 +265,7 @@ def test_compare_says_what_ab_said(home: Path, capsys: pytest.CaptureFixture[str
     assert main(["compare", *first["runs"], "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["cases"] == first["cases"]
-    assert again["cases"][0]["answer"] == "faster"
+    assert again["cases"][0]["state"] == "faster"
     assert main(["compare", *reversed(first["runs"])]) == 1  # A against B is slower
     assert "one after the other" not in capsys.readouterr().out
     assert main(["compare", *first["runs"], "--min-effect", "50 %"]) == 3

@@ -127,9 +127,9 @@ def test_short_commands_run_more_often_and_are_spread_over_the_turns(tmp_path: P
 def test_parameters_are_multiplied_and_named(tmp_path: Path, capsys: Capture) -> None:
     words = ["-P", "n", "1", "2", "-D", "0.5", "-L", "k", "x,y", "--runs", "1", "--command-name", "{n} of {k}", "--json"]
     assert main(["bench", "sh -c 'echo {n}{k} >> log'", *words]) == 0
-    found = json.loads(capsys.readouterr().out)["results"]
-    assert [one["command"] for one in found] == [f"{n} of {k}" for n in ("1.0", "1.5", "2.0") for k in "xy"]
-    assert found[2]["parameters"] == {"n": "1.5", "k": "x"}
+    found = json.loads(capsys.readouterr().out)["cases"]
+    assert [one["name"] for one in found] == [f"{n} of {k}" for n in ("1.0", "1.5", "2.0") for k in "xy"]
+    assert found[2]["params"] == {"n": "1.5", "k": "x"}
     assert (tmp_path / "log").read_text().split() == ["1.0x", "1.0y", "1.5x", "1.5y", "2.0x", "2.0y"]
 
 
@@ -152,7 +152,7 @@ def test_a_command_that_fails_later_keeps_what_there_is(tmp_path: Path, capsys: 
 
 def test_failures_can_be_ignored_and_are_counted(capsys: Capture) -> None:
     assert main(["bench", "sh -c 'exit 4'", "--runs", "3", "--ignore-failure", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["results"][0]["exit_codes"] == [4, 4, 4]
+    assert json.loads(capsys.readouterr().out)["cases"][0]["more"]["exit_codes"] == [4, 4, 4]
     assert main(["bench", "sh -c 'exit 4'", "--runs", "3", "--ignore-failure"]) == 0
     assert "3 of 3 runs ended with another status than 0" in capsys.readouterr().out
 

@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from hotlap.cli import main
 from hotlap.core.errors import InputError
 from hotlap.core.record import Case, Device
+from hotlap.core.show.document import Document
 from hotlap.core.store import locks
 from hotlap.core.trials import bisect, measured
 from hotlap.core.work import find
@@ -132,6 +134,7 @@ def test_a_finished_search_is_shown_again_without_measuring(project: Project, ho
     assert json.loads(capsys.readouterr().out) == first
     assert project.executions == count
     outcome = first["outcome"]
+    assert msgspec.convert(first, Document).exit_code == 0
     assert (outcome["answer"], outcome["candidates"][0]["parents"]) == ("found", [project.commits[CULPRIT - 1]])
     assert outcome["measurements"] < 100
     assert sum(one["value"] > 250000 for one in kept(home) if one["commit"] == project.commits[11] and one["value"]) == 1

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     studied = [advice.study(one, args.threads) for one in compiled_kernels]
     found = advice.findings(studied)
     if args.json:
-        terminal.print_json({"kernels": studied, "findings": found, "failed": [str(one) for one in problems]})
+        terminal.answer(args.json, {"kernels": studied, "findings": found, "failed": [str(one) for one in problems]})
     else:
         print(report.compiled(studied, found, terminal.width(), color=terminal.color()))
     for one in problems:
@@ -87,7 +87,7 @@ def _against(args: argparse.Namespace) -> int:
     job = EagerJob(factory=args.source[0], target=args.target or "torch", backend=args.backend or "inductor", backward=args.backward)
     found = eager.run(job, rounds, lambda text: print(text, file=sys.stderr))
     if args.json:
-        terminal.print_json(found)
+        terminal.answer(args.json, found)
     else:
         print(eager_report.against(found, terminal.width(), color=terminal.color()))
     return 0

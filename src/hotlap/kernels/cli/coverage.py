@@ -79,7 +79,7 @@ def _say(
 ) -> None:
     """The plan is the answer where no file was named for it."""
     if args.json:
-        terminal.print_json(answer)
+        terminal.answer(args.json, answer, "" if completion else "coverage")
     elif completion is not None and not args.out:
         print(text, file=sys.stderr)
         print(_text(completion, args), end="")

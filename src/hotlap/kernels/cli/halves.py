@@ -9,14 +9,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from hotlap.cli import cases, terminal
 from hotlap.cli import run as running
-from hotlap.cli import terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core.analysis import implementations
+from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import Unavailable
 from hotlap.core.measure import session, targets
 from hotlap.core.record import Plan
+from hotlap.core.show import document, shape
 from hotlap.core.show import implementations as side_by_side
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths
@@ -60,18 +62,26 @@ def run(plan: Plan, several: Sequence[kernels.KeptKernel], args: argparse.Namesp
     for half in parts:
         _here(half, several)
     measured = [_measured(half, plan.name) for half in parts]
+    if not args.beside and args.json == shape.SHAPE:
+        analysed = [(bundle, tables.rows(bundle)) for bundle in measured]
+        terminal.print_json(document.of_runs(analysed))
+        return cases.code(analysed)
     if not args.beside:
         return max(running.finished(bundle, args.json, page=False) for bundle in measured)
     pairs = implementations.beside(measured)
-    if args.json:
-        terminal.print_json(side_by_side.document(pairs))
+    entries = [entry for pair in pairs for entry in pair.entries]
+    wrong = any(entry.status in ("invalid", "error") for entry in entries)
+    code = 1 if wrong else 3 if not any(entry.median is not None for entry in entries) else 0
+    if args.json == shape.SHAPE:
+        runs = [document.run_entry(bundle.run) for bundle in measured]
+        terminal.print_json(document.of_implementations(pairs, code, {"runs": runs}))
+    elif args.json:
+        terminal.print_former(side_by_side.document(pairs))
     else:
         print(side_by_side.beside(pairs, terminal.width(), color=terminal.color()))
         print("\n" + "\n".join(f"run     {bundle.path}" for bundle in measured))
         print(f"next    hotlap compare {' '.join(bundle.run.id for bundle in measured)} --by implementation")
-    entries = [entry for pair in pairs for entry in pair.entries]
-    wrong = any(entry.status in ("invalid", "error") for entry in entries)
-    return 1 if wrong else 3 if not any(entry.median is not None for entry in entries) else 0
+    return code
 
 
 def _here(half: TargetHalf, several: Sequence[kernels.KeptKernel]) -> None:

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from hotlap.cli import terminal
 from hotlap.core import plan as plans
 from hotlap.core import units
@@ -48,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"list takes no name; hotlap kernel show {args.item}")
         found = kernels.kept(home)
         if args.json:
-            terminal.print_json(found)
+            terminal.answer(args.json, found, "kernels")
         else:
             print(own_kernels.listed(found, terminal.width(), color=terminal.color()))
         return 0
@@ -60,10 +58,11 @@ def run(args: argparse.Namespace) -> int:
     if args.what == "add":
         return _add(Path(args.item), args.json, home)
     if args.what == "new":
-        return _new(Path(args.item), args.like)
+        return _new(Path(args.item), args.like, args.json)
     if args.what == "remove":
         gone = kernels.remove(args.item, home)
-        print(msgspec.json.encode(gone).decode() if args.json else f"{gone.name} is forgotten; runs that measured it are kept")
+        said = f"{gone.name} is forgotten; runs that measured it are kept"
+        terminal.answer(args.json, gone, "kernel") if args.json else print(said)
         return 0
     if args.what in ("plan", "run"):
         several = [kernels.load(name, home) for name in args.item.split(",")]
@@ -72,17 +71,17 @@ def run(args: argparse.Namespace) -> int:
     if args.what == "check":
         return _check(kernel, args)
     if args.json:
-        terminal.print_json(kernel)
+        terminal.answer(args.json, kernel, "kernel")
     else:
         print(own_kernels.shown(kernel, terminal.width()))
     return 0
 
 
-def _add(path: Path, as_json: bool, home: Path) -> int:
+def _add(path: Path, as_json: int, home: Path) -> int:
     if path.suffix == ".csv" and cutlass.is_one(path):
         found = imported.bring_in(cutlass.read(path), path.stem, home, {"": "lower"})
         if as_json:
-            terminal.print_json(found)
+            terminal.answer(as_json, found, "imported")
         else:
             said = f"{len(found.added)} run added: {len(found.cases)} kernels of the CUTLASS profiler, {found.unreadable} without a time"
             print("\n".join([said, "next    hotlap show latest"]) if found.added else "all of it is kept already")
@@ -93,7 +92,7 @@ def _add(path: Path, as_json: bool, home: Path) -> int:
     kernel = kernels.keep(described, files, home)
     kernels.announce(home)
     if as_json:
-        terminal.print_json(kernel)
+        terminal.answer(as_json, kernel, "kernel")
         return 0
     what = f"implements {kernel.workload}" if kernel.workload else f"a workload of its own with {len(kernel.settings)} parameters"
     again = "" if len(kernel.revisions) == 1 else f", the {len(kernel.revisions)}. that is kept"
@@ -102,11 +101,15 @@ def _add(path: Path, as_json: bool, home: Path) -> int:
     return 0
 
 
-def _new(path: Path, like: str) -> int:
+def _new(path: Path, like: str, as_json: int) -> int:
     """Writes the heading into the file; prints it."""
     text = heading.guessed(path, like)
     terminal.write(path, text)
-    print("\n".join(line for line in text.splitlines() if line.startswith("//:")))
+    lines = [line for line in text.splitlines() if line.startswith("//:")]
+    if as_json:
+        terminal.answer(as_json, {"path": str(path), "heading": lines})
+        return 0
+    print("\n".join(lines))
     print(f"\nwritten {path}\nnext    look at the heading, then: hotlap kernel add {path}")
     return 0
 
@@ -129,7 +132,7 @@ def _plan(several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> in
         said = f"these cases are of {', '.join(places)}: -o FILE writes a plan for each, hotlap kernel run {args.item} --beside runs them"
         print(f"hotlap: {said}", file=sys.stderr)
     if args.json:
-        terminal.print_json(plan)
+        terminal.answer(args.json, plan, "plan")
     else:
         written = plans.text(plan, [f"hotlap run FILE --target {where}" for where in places])
         if args.out:
@@ -157,13 +160,13 @@ def _check(kernel: kernels.KeptKernel, args: argparse.Namespace) -> int:
     limit = units.parse(args.timeout, "s")
     checked = [(by_id[one.case], one) for one in measuring.checked(cases, args.target or kernels.RUNS_ON[kernel.kind], limit)]
     checked.sort(key=lambda pair: order.index(pair[0].id))
+    states = {samples.status for _, samples in checked}
+    code = 1 if states & {"invalid", "error"} else 0 if "measured" in states else 3
     if args.json:
-        terminal.print_json([{"case": case, "samples": samples} for case, samples in checked])
+        terminal.answer(args.json, [{"case": case, "samples": samples} for case, samples in checked], "checks", code)
     else:
         print(own_kernels.checked(checked, terminal.width(), color=terminal.color()))
-    if any(samples.status in ("invalid", "error") for _, samples in checked):
-        return 1
-    return 0 if any(samples.status == "measured" for _, samples in checked) else 3
+    return code
 
 
 def _cases(kernel: kernels.KeptKernel, given: Sequence[str], beside: bool) -> list[Case]:

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         terminal.page(args.out, opportunities_page.page(bundle, devices), args.json)
     if args.json:
-        terminal.print_json(devices)
+        terminal.answer(args.json, devices, "devices")
         return 0
     print(listing.heading(bundle))
     print("\n\n".join(opportunities.opportunities(one, terminal.width(), color=terminal.color()) for one in devices))

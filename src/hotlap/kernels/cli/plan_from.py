@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if args.list:
         listed = [_listed(name) for name in steps.names()]
         if args.json:
-            terminal.print_json(listed)
+            terminal.answer(args.json, listed, "networks")
         else:
             print(network_plan.table(listed, terminal.width(), terminal.color()))
         return 0
@@ -104,7 +104,7 @@ def _write(args: argparse.Namespace, text: str, everything: object) -> None:
     if args.out:
         terminal.write(Path(args.out), text)
     if args.json:
-        terminal.print_json(everything)
+        terminal.answer(args.json, everything)
     elif not args.out:
         print(text, end="")
 

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         terminal.page(args.out, track_page.page(shown), args.json)
     if args.json:
-        terminal.print_json(shown)
+        terminal.answer(args.json, shown)
     elif args.changed and not kept:
         print(f"{tracked.runs} runs, {len(tracked.lives)} kernels: none with a change or a wrong result")
     else:

@@ -6,6 +6,7 @@ import argparse
 
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError
+from hotlap.core.show import shape
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, sides
 from hotlap.core.store.bundle import Bundle
@@ -35,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
         written = release.markdown(report) if args.out.endswith(".md") else release_page.page(report)
         terminal.page(args.out, written, args.json)
     if args.json:
-        terminal.print_json({"code": report.code, "counts": report.counted(), "report": report})
+        former = {} if args.json == shape.SHAPE else {"code": report.code}
+        terminal.answer(args.json, {**former, "counts": report.counted(), "report": report}, code=report.code)
     else:
         print(release.release(report, terminal.width(), color=terminal.color()))
     return report.code

@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
         terminal.write(Path(args.junit), junit.audit(facts.host, outcomes, rules, args.fail_on))
     if args.json:
         since = {"since": before.taken} if before else {}
-        terminal.print_json({"host": facts.host, "profile": args.profile, **since, "outcomes": outcomes})
+        found = {"host": facts.host, "profile": args.profile, **since, "outcomes": outcomes}
+        terminal.answer(args.json, found, code=audit.reached(outcomes, args.fail_on))
     else:
         if before and earlier:
             print(f"growth since {before.taken or args.since}{f', {growth.span(earlier.hours)} before' if earlier.hours else ''}")
@@ -82,7 +83,7 @@ def _rules(args: argparse.Namespace, rules: dict[str, audit.AuditRule]) -> int:
         raise InputError(f"there is no rule '{args.explain}'; {nearest(args.explain, rules)}")
     chosen = rules[args.explain] if args.explain else None
     if args.json:
-        terminal.print_json(chosen or list(rules.values()))
+        terminal.answer(args.json, chosen or list(rules.values()), "rule" if chosen else "rules")
     else:
         print(printing.rule(chosen, terminal.width()) if chosen else printing.rules(rules, terminal.width()))
     return 0
@@ -94,17 +95,19 @@ def _fleet(args: argparse.Namespace) -> int:
     if args.against:
         others, more = _nodes(args.against)
         groups, lost = odd.against(nodes, others), lost + more
+        code = 1 if groups.apart else _unread(lost)
         if args.json:
-            terminal.print_json(groups)
+            terminal.answer(args.json, groups, code=code)
         else:
             print(printing.groups(groups, terminal.width(), terminal.color()))
-        return 1 if groups.apart else _unread(lost)
+        return code
     found = odd.compare(nodes)
+    code = 1 if found.odd else _unread(lost)
     if args.json:
-        terminal.print_json(found)
+        terminal.answer(args.json, found, code=code)
     else:
         print(printing.fleet(found, terminal.width(), terminal.color()))
-    return 1 if found.odd else _unread(lost)
+    return code
 
 
 def _unread(lost: int) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError
 from hotlap.core.record import encode
+from hotlap.core.show import shape
 from hotlap.nodes.facts import Facts
 from hotlap.nodes.inspect import bmc, node
 from hotlap.nodes.sensors import bmc_file
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         facts = node.read(args.root, args.redfish, args.identifiers)
     if args.json:
-        terminal.print_json(facts)
+        _printed(args, [facts])
     else:
         print(audit.facts(facts, terminal.width(), terminal.color(), args.all))
     return 0
@@ -67,10 +68,17 @@ def _bmcs(args: argparse.Namespace) -> int:
         _written(folder, facts)
         print(f"{folder}: facts of {len(facts)} BMCs; {len(failed)} left out", file=sys.stderr)
     if args.json and facts:
-        terminal.print_json(facts[0] if len(facts) == 1 else facts)
+        _printed(args, facts)
     elif not folder:
         print("\n\n".join(audit.facts(one, terminal.width(), terminal.color(), args.all) for one in facts))
     return 0 if facts else 3
+
+
+def _printed(args: argparse.Namespace, nodes: list[Facts]) -> None:
+    if args.json == shape.SHAPE:
+        terminal.answer(args.json, nodes, "nodes")
+    else:
+        terminal.print_former(nodes[0] if len(nodes) == 1 else nodes)
 
 
 def _written(folder: Path, nodes: list[Facts]) -> None:

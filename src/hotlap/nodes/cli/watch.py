@@ -85,7 +85,7 @@ def _run(args: argparse.Namespace) -> int:
     finally:
         sink.close()
     if args.json:
-        terminal.print_json(watching.summary(tally, names))
+        terminal.answer(args.json, watching.summary(tally, names), "telemetry")
     else:
         print("\n".join(watching.worded(tally, names, terminal.width())), file=sys.stderr if sink.out else sys.stdout)
     return 0 if sink.reached and any(one.count for one in tally.sensors.values()) else 3
@@ -103,7 +103,7 @@ def _periods(args: argparse.Namespace) -> int:
     periods_, asked = periods.measure(list(local.values()), seen[0].clock, length_s, every_s)
     names = {one.device.key: f"{one.device.selector} {one.device.name}" for one in seen}
     if args.json:
-        terminal.print_json({"sensors": periods_, "asked_together": asked})
+        terminal.answer(args.json, {"sensors": periods_, "asked_together": asked})
     else:
         print("\n".join(showing.lines(periods_, asked, names, terminal.width())).strip("\n"))
     return 0 if any(one.readings for one in periods_) else 3

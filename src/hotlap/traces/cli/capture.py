@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         return code or InputError.exit_code
     if args.json:
         told = {"run": path.name, "path": str(path), "capture": record, "findings": _findings(path, record)}
-        terminal.print_json(told | ({"ranks": _ranks_document(path, record)} if record.ranks else {}))
+        terminal.answer(args.json, told | ({"ranks": _ranks_document(path, record)} if record.ranks else {}))
         return code
     width, color = terminal.width(), terminal.color()
     print("\n".join(printing.lines(path, record, width, color)))

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--most {args.most}: list at least 1")
     found = diff.diff(*(Timeline.open(Path(file), cache=not args.no_cache) for file in (args.a, args.b)))
     if args.json:
-        terminal.print_json(found)
+        terminal.answer(args.json, found)
     else:
         print(printing.diff(found, terminal.width(), terminal.color(), args.most))
     return 0

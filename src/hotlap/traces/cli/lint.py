@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     if args.list:
         known = rules()[0]
         if args.json:
-            terminal.print_json(list(known.values()))
+            terminal.answer(args.json, list(known.values()), "rules")
         else:
             print(printing.rules(known, terminal.width()))
         return 0
@@ -42,13 +42,14 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"there is no {what} '{given}'; {nearest(given, valid)}")
     if not args.files:
         raise InputError("name a trace, or --list for the rules")
-    found = lint.lint(_opened(args.files), "" if args.taken == "auto" else args.taken)
+    linted = lint.lint(_opened(args.files), "" if args.taken == "auto" else args.taken)
+    worst = max((SEVERITIES.index(one.severity) for one in linted.flaws), default=-1)
+    code = 1 if worst >= SEVERITIES.index(args.fail_on) else 0
     if args.json:
-        terminal.print_json(found)
+        terminal.answer(args.json, linted, code=code)
     else:
-        print(printing.lint(found, terminal.width(), terminal.color()))
-    worst = max((SEVERITIES.index(one.severity) for one in found.flaws), default=-1)
-    return 1 if worst >= SEVERITIES.index(args.fail_on) else 0
+        print(printing.lint(linted, terminal.width(), terminal.color()))
+    return code
 
 
 def _opened(files: list[str]) -> list[Timeline]:

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         return _kernels(args, Path(files[0]))
     study, advice = _one(args, files[0])
     if args.json:
-        terminal.print_json(Answers(traces=[trace_answer.answer(study, advice)]))
+        terminal.answer(args.json, Answers(traces=[trace_answer.answer(study, advice)]))
     elif args.markdown:
         print(trace_markdown.markdown(trace_answer.answer(study, advice), args.kernels), end="")
     else:
@@ -120,7 +120,7 @@ def _kernels(args: argparse.Namespace, path: Path) -> int:
     profile = counters.read(path)
     found = analysis.analyse(profile)
     if args.json:
-        terminal.print_json({"file": str(path), "kernels": found, "notices": profile.notices})
+        terminal.answer(args.json, {"file": str(path), "kernels": found, "notices": profile.notices})
     else:
         least = 0.0 if args.all else printing_kernels.LEAST
         print(printing_kernels.text(profile, found, terminal.width(), terminal.color(), least))
@@ -130,7 +130,7 @@ def _kernels(args: argparse.Namespace, path: Path) -> int:
 def _rules(args: argparse.Namespace) -> int:
     known = list(rules.table().values())
     if args.json:
-        terminal.print_json(known)
+        terminal.answer(args.json, known, "rules")
     else:
         print(printing_kernels.listed(known, terminal.width(), terminal.color()))
     return 0
@@ -148,7 +148,7 @@ def _ranks(args: argparse.Namespace, files: list[str]) -> int:
         return code
     study, advice = _one(args, together.file)
     if args.json:
-        terminal.print_json(ranked.document(together, advice))
+        terminal.answer(args.json, ranked.document(together, advice))
     else:
         print(ranked.text(together, study, advice, args.kernels))
     _written(args, study, advice, _bars(whole))
@@ -174,7 +174,7 @@ def _each(args: argparse.Namespace, whole: AllRanks) -> None:
         else:
             print(("\n\n" if place else "") + printing.trace(study, advice, terminal.width(), terminal.color(), args.kernels))
     if args.json:
-        terminal.print_json(Answers(traces=answers, unusable=[Unused(file=one.file, why=one.why) for one in whole.unusable]))
+        terminal.answer(args.json, Answers(traces=answers, unusable=[Unused(file=one.file, why=one.why) for one in whole.unusable]))
     if len(files) == 1:
         _written(args, study, advice)
 
