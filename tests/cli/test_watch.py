@@ -37,7 +37,7 @@ def test_json_lines(tmp_path, capsys):
     assert head["watch"]["began"].startswith("20")
     assert all(abs(one["unix_s"] - time.time()) < 3600 for one in kept)
     assert sum(one["sensor"] == "power_w" for one in kept) == 3
-    shown = json.loads(capsys.readouterr().out)
+    shown = json.loads(capsys.readouterr().out)["telemetry"]
     assert next(iter(shown.values()))["sensors"]["power_w"]["count"] == 3
 
 

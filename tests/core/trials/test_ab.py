@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,9 +105,26 @@ def test_commands_and_their_numbers(home: Path, capsys: pytest.CaptureFixture[st
     document = json.loads(capsys.readouterr().out)
     assert document["cases"][0]["state"] == "same"
     assert document["cases"][0]["a"]["rounds"] >= PILOT
-    assert (document["stop"]["kind"], document["exit_code"]) == ("sure", 0)
+    assert (document["stop"]["kind"], document["exit_code"]) == ("precision", 0)
     assert main(["ab", "sleep 0.005", "sleep 0.05", "--resolve", "20 %"]) == 1
     assert "B is slower" in capsys.readouterr().out
+
+
+@pytest.mark.slow("a process of its own")
+def test_ctrl_c_has_its_exit_code_in_json(home: Path) -> None:
+    """B ends the command itself, in its third execution."""
+    b = f"sh -c 'echo x >> {home}/n; test $(wc -l < {home}/n) -lt 3 || kill -INT $(cat {home}/pid); sleep 0.1'"
+    words = [sys.executable, "-m", "hotlap", "ab", "sleep 0.01", b, "--json"]
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "HOTLAP_HOME": str(home)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test run in the background has it ignored
+    )
+    (home / "pid").write_text(str(process.pid))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    answer = json.loads(out)
+    assert (answer["exit_code"], answer["verdict"], answer["stop"]["kind"]) == (130, "inconclusive", "interrupted")
+    assert len(answer["runs"]) == 2
 
 
 @pytest.mark.slow("measures in turns")

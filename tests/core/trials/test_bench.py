@@ -71,9 +71,9 @@ def test_each_command_can_have_what_prepares_it(tmp_path: Path) -> None:
 
 def test_a_command_given_again_is_a_row_of_its_own(tmp_path: Path, capsys: Capture) -> None:
     assert main(["bench", mark("a"), mark("a"), mark("a"), "--runs", "2", "--json", "--save-plan", "plan.toml"]) == 0
-    found = json.loads(capsys.readouterr().out)["results"]
-    assert [one["command"] for one in found] == [mark("a"), f"{mark('a')} #2", f"{mark('a')} #3"]
-    assert [len(one["times"]) for one in found] == [2, 2, 2]
+    found = json.loads(capsys.readouterr().out)["cases"]
+    assert [one["name"] for one in found] == [mark("a"), f"{mark('a')} #2", f"{mark('a')} #3"]
+    assert [len(one["rounds"]) for one in found] == [2, 2, 2]
     assert marks(tmp_path / "log") == "a" * 6
     saved = plans.load(str(tmp_path / "plan.toml")).cases
     assert len({one.id for one in saved}) == 3
@@ -83,8 +83,8 @@ def test_a_command_given_again_is_a_row_of_its_own(tmp_path: Path, capsys: Captu
 def test_what_is_given_again_by_a_setup_that_differs_is_named_apart(tmp_path: Path, capsys: Capture) -> None:
     words = ["bench", "sh -c 'cat which >> log'", "-L", "v", "a,b", "--setup", "echo {v} > which", "--runs", "2", "--json"]
     assert main(words) == 0
-    found = json.loads(capsys.readouterr().out)["results"]
-    assert [(one["command"][-2:], one["parameters"]["v"]) for one in found] == [("g'", "a"), ("#2", "b")]
+    found = json.loads(capsys.readouterr().out)["cases"]
+    assert [(one["name"][-2:], one["params"]["v"]) for one in found] == [("g'", "a"), ("#2", "b")]
     assert marks(tmp_path / "log") == "aabb"
 
 
