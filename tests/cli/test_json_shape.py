@@ -99,4 +99,4 @@ def test_a_former_name_prints_the_former_shape(runs: dict[str, str], capsys: pyt
 
 def test_help_names_both_shapes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help", "show"]) == 0
-    assert " ".join(capsys.readouterr().out.split()).endswith("--json print JSON (hotlap schema json); --json=2: its former shape")
+    assert " ".join(capsys.readouterr().out.split()).endswith("--json print JSON, shape 3; --json=2: the former shape")

@@ -91,7 +91,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     about = f"{verb.about}. Example: {verb.example}".replace("%", "%%")
     parser = _Parser(prog=f"hotlap {shown}", description=about, allow_abbrev=False)
     extend.resolve(verb.module).add(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON (hotlap schema json); --json=2: its former shape")
+    parser.add_argument("--json", action="store_true", help="print JSON, shape 3; --json=2: the former shape")
     return parser
 
 
