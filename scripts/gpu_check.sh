@@ -9,10 +9,11 @@
 #             PyTorch's kernels, power and clock beside the model
 #   burn      'hotlap stress' for five minutes with its verdict, every sensor for twenty seconds, and the facts of the node audited
 #
-# Logs, summary.txt and the packed runs land in $OUT (default: out), at most 8 files. PYTHON names the Python (default: python3); Hotlap is
+# Logs, summary.txt and the packed runs land in $OUT (default: out), at most 8 files, and all of them in one zip, gpu-check-PART.zip. PYTHON names the Python (default: python3); Hotlap is
 # taken from src/, and needs NumPy and msgspec; cuda-bindings, nvidia-cuda-nvrtc, nvidia-ml-py, torch and pytest for the parts they carry.
 # TARGET (default: cuda) and TORCH (default: torch:cuda) name other targets, so that the script can be tried without a GPU:
 # TARGET='simulated:h200-sxm?noise=0.01' TORCH=torch:cpu scripts/gpu_check.sh model
+# SLOWER=5 gives each step five times its time, for a machine that is slow or busy.
 # What could not be done is named with its reason. Exit 1 if a step failed, 3 if nothing could be run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -21,6 +22,7 @@ PYTHON=${PYTHON:-python3}
 TARGET=${TARGET:-cuda}
 TORCH=${TORCH:-torch:cuda}
 OUT=${OUT:-out}
+SLOWER=${SLOWER:-1}
 case $PYTHON in /*) ;; */*) PYTHON=$PWD/$PYTHON ;; esac
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
@@ -36,7 +38,7 @@ note() { # name, verdict
 }
 
 step() { # name, seconds at most, command …
-    local name=$1 limit=$2 began=$SECONDS code=0
+    local name=$1 limit=$(($2 * SLOWER)) began=$SECONDS code=0
     shift 2
     printf '\n== %s\n$ %s\n' "$name" "$*"
     timeout --kill-after=10 --signal=INT "$limit" "$@" || code=$?
@@ -92,7 +94,7 @@ agreement() { # seconds: events, wall clock and graph replay over the same kerne
     step "agreement of timers" "$1" "$PYTHON" benchmarks/agreement.py --target "$TARGET"
 }
 
-measured() { # are there runs to hold against limits?
+measured() { # are there runs to compare with limits?
     [ -n "$(ls -A "$HOTLAP_HOME/runs" 2>/dev/null)" ]
 }
 
@@ -209,5 +211,13 @@ main() {
     [ $failures -eq 0 ] || exit 1
 }
 
+one_zip() { # of all that lies in $OUT, but for zips of this kind
+    cd "$OUT" || return
+    rm -f gpu-check-*.zip
+    "$PYTHON" -m zipfile -c "gpu-check-$part.zip" -- * && echo "all of it in one file: $OUT/gpu-check-$part.zip"
+}
+
 main 2>&1 | tee "$OUT/$part.log"
-exit "${PIPESTATUS[0]}"
+code=${PIPESTATUS[0]}
+[ "$code" -eq 2 ] || [ ! -f "$OUT/summary.txt" ] || one_zip
+exit "$code"
