@@ -215,7 +215,13 @@ API Result cuCtxSetLimit(int limit, size_t value) { (void)value; IN_CONTEXT; ret
 API Result cuCtxResetPersistingL2Cache(void) { IN_CONTEXT; return OK; }
 
 /* For tests alone: ends the sticky error of every device, as a new process would. */
-API void standInRecover(void) { for (int i = 0; i < MOST_DEVICES; i++) { drain_all(&contexts[i]); contexts[i].error = OK; } }
+API void standInRecover(void) {
+    for (int i = 0; i < MOST_DEVICES; i++) {
+        drain_all(&contexts[i]);
+        contexts[i].error = OK;
+        memset(contexts[i].peers, 0, sizeof contexts[i].peers);
+    }
+}
 
 /* ------------------------------------------------------------ names and entry points */
 

@@ -22,6 +22,7 @@ import torch
 from torch_stand_in import tensors
 from torch_stand_in.streams import Card, CUDAGraph, Event, Stream
 
+lasting = contextlib.ExitStack()  # never closed: who drops a context ends it
 VARIABLE = "TORCH_STAND_IN"  # in the environment of programs: Looks as JSON
 FACTORIES = ("arange", "empty", "empty_strided", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros")
 NAME = "PyTorch stand-in (no GPU)"
@@ -209,4 +210,4 @@ def environment(looks: Looks | None = None) -> dict[str, str]:
 def forever(text: str) -> None:
     """In such a program, as soon as it imports PyTorch."""
     given = json.loads(text)
-    standing_in(Looks(**{**given, "capability": tuple(given["capability"])})).__enter__()
+    lasting.enter_context(standing_in(Looks(**{**given, "capability": tuple(given["capability"])})))
