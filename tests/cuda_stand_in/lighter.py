@@ -3,23 +3,45 @@ know the PTX. The product knows nothing of it."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 OPERATIONS = 2e6  # of a trial of the arithmetic
 PASS_BYTES = 1 << 18  # of a launch, per compute unit
-Set = Callable[[Any, Any, Any], None]
+SIDES = (64, 64, 128)  # m, n, k of a product that stress checks
+WORDS = 1 << 16  # of a slice of memory that it tests
+LINK_BYTES = 1 << 20  # that it sends and reads back
 
 
-def arithmetic(module: Any, put: Set = dict.__setitem__) -> None:
-    put(module.TRIAL_OPERATIONS, "gpu", OPERATIONS)
+class Lasting:
+    """As pytest.MonkeyPatch, for a process that keeps the change."""
+
+    setitem = staticmethod(dict.__setitem__)
+    setattr = staticmethod(setattr)
 
 
-def stream(module: Any, put: Set = dict.__setitem__) -> None:
-    put(module.PASS_BYTES, "gpu", PASS_BYTES)
+def arithmetic(module: Any, patch: Any) -> None:
+    patch.setitem(module.TRIAL_OPERATIONS, "gpu", OPERATIONS)
 
 
-def cubins(module: Any, put: Set = setattr) -> None:
+def stream(module: Any, patch: Any) -> None:
+    patch.setitem(module.PASS_BYTES, "gpu", PASS_BYTES)
+
+
+def products(module: Any, patch: Any) -> None:
+    patch.setitem(module.SIDES_GPU, "c", SIDES)
+
+
+def memory(module: Any, patch: Any) -> None:
+    patch.setitem(module.WORDS, "gpu", WORDS)
+
+
+def traffic(module: Any, patch: Any) -> None:
+    patch.setitem(module.BYTES, "gpu", LINK_BYTES)
+
+
+def cubins(module: Any, patch: Any) -> None:
     """Each cubin is made together with its PTX, and the driver is told that they belong together."""
     from cuda_stand_in import build
 
@@ -32,21 +54,17 @@ def cubins(module: Any, put: Set = setattr) -> None:
         build.pair(cubin, ptx)
         return [cubin], log
 
-    put(module, "_compiled", both)
+    patch.setattr(module, "_compiled", both)
 
 
-CHANGES: dict[str, Callable[[Any], None]] = {
+CHANGES: dict[str, Callable[[Any, Any], None]] = {
     "hotlap.core.measure.workloads.arithmetic": arithmetic, "hotlap.core.measure.workloads.stream": stream,
-    "hotlap.core.measure.targets.cuda_compile": cubins,
+    "hotlap.core.measure.targets.cuda_compile": cubins, "hotlap.stress.units.products": products, "hotlap.stress.units.memory": memory,
+    "hotlap.stress.units.traffic": traffic,
 }
 
 
 def use(patch: Any) -> None:
     """In this process, until the patch (pytest.MonkeyPatch) is undone."""
-    from hotlap.core.measure.targets import cuda_compile
-    from hotlap.core.measure.workloads import arithmetic as a
-    from hotlap.core.measure.workloads import stream as s
-
-    arithmetic(a, patch.setitem)
-    stream(s, patch.setitem)
-    cubins(cuda_compile, patch.setattr)
+    for name, change in CHANGES.items():
+        change(importlib.import_module(name), patch)

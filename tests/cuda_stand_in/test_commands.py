@@ -136,3 +136,31 @@ def test_a_run_that_fails_is_told_in_one_line_and_has_no_number(tmp_path: Path, 
     assert any(ends in line for line in told.splitlines()), told
     assert done.returncode == code, told
     assert "GB/s" not in done.stdout
+
+
+def test_stress_checks_its_work_and_ends_with_a_verdict() -> None:
+    done = hotlap("stress", "quick", "--for", "2 s", "--target", "cuda", "--json", units=2)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    (device,) = answer["devices"]
+    assert (answer["verdict"], device["state"], device["wrong"]) == ("pass", "pass", [])
+    assert "on a stand-in, which is no GPU" in answer["reason"]
+    assert device["figures"]["checked"] == device["figures"]["units"] >= 6
+    assert {rate["kind"] for rate in device["rates"]} >= {"products fp64", "products fp32", "products int8", "memory", "link"}
+
+
+@pytest.mark.parametrize(("fault", "what"), [
+    ("cuLaunchKernel:719@3", "launch 'product' with 4096 work-items in groups of 64: CUDA_ERROR_LAUNCH_FAILED"),  # while units are made
+    ("cuLaunchKernel:700@7", "launch 'product' with 4096 work-items in groups of 64: CUDA_ERROR_ILLEGAL_ADDRESS"),  # the first unit of load
+    ("cuStreamSynchronize:719@30", "finish the queue: CUDA_ERROR_LAUNCH_FAILED"),
+])  # fmt: skip
+def test_a_fault_under_stress_ends_it_with_one_line_and_a_failed_verdict(fault: str, what: str) -> None:
+    done = hotlap("stress", "quick", "--for", "2 s", "--target", "cuda", "--json", units=2, fail=fault)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    (lost,) = [line for line in done.stderr.splitlines() if " lost: " in line]
+    assert lost.startswith(f"cuda:0 lost: CUDA could not {what}; ")
+    answer = json.loads(done.stdout)
+    assert answer["verdict"] == "fail"
+    assert "device lost" in answer["reason"]
+    assert answer["devices"][0]["rates"] == []

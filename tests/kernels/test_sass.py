@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import re
+
 import pytest
 
 from benchmarks import sass
+from hotlap.core.measure.targets import cuda_compile
+from hotlap.core.measure.workloads import source
+from hotlap.core.measure.workloads.arithmetic import Variant
+from hotlap.kernels.binaries import cubin
 from hotlap.kernels.compiled import disassembling
+from hotlap.stress.units.products import TYPES
 
 needs_nvdisasm = pytest.mark.skipif(disassembling.tool("nvdisasm") is None, reason=f"no nvdisasm is here: {disassembling.REMEDY}")
 BELOW = {("sm_80", "fp64")}  # 0.93 of the instructions, at a unit that takes twice as long as the scheduler: its peak is reached all the same
@@ -75,6 +83,43 @@ def test_enough_loads_are_under_way_for_the_bandwidth() -> None:
     assert len(rows) == 3 * 2 * 5
     assert sass.problems([], rows) == []
     assert {row.thread_bytes for row in rows if row.op == "copy"} == {16}  # one load of 16 bytes: not unrolled
+
+
+@pytest.mark.slow("compiles by NVRTC")
+@pytest.mark.parametrize("architecture", sass.ARCHITECTURES)
+@pytest.mark.parametrize(("file", "defines"), [
+    *(("compute", Variant(16 // size, 4).defines(scalar)) for scalar, size in (("double", 8), ("float", 4))),  # as `intensity` takes it; `fma` is above
+    *(("memory", [f"S={scalar}", f"T=VEC({scalar},{16 // size})"]) for scalar, size in (("double", 8), ("float", 4))),
+    ("memory", ["S=float", "T=float"]), ("latency", []),
+    *(("stress", [f"T={element}", f"R={result}"]) for element, result, *_ in TYPES.values()),
+])  # fmt: skip
+def test_no_kernel_of_a_file_spills(file: str, defines: list[str], architecture: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    text = source(file)
+    code = cuda_compile.compile_source(text, file, architecture, tuple(defines))
+    kernels = {one.kernel: one for one in cubin.read(code, file)}
+    assert set(kernels) == _names(text)
+    assert {one.architecture for one in kernels.values()} == {architecture}
+    assert {name: one.stack_bytes for name, one in kernels.items() if one.stack_bytes} == {}
+    assert {name: one.registers for name, one in kernels.items() if not one.registers or one.registers > 128} == {}
+
+
+def _names(text: str) -> set[str]:
+    """Of the kernels in a source; `memory` makes some by a macro."""
+    return set(re.findall(r"KERNEL void (\w+)\(", text)) | {f"stream_{name}" for name in re.findall(r"^STREAM\((\w+),", text, re.MULTILINE)}
+
+
+def test_every_file_of_kernels_is_looked_at() -> None:
+    (marks,) = (one for one in test_no_kernel_of_a_file_spills.pytestmark if one.args and one.args[0] == ("file", "defines"))
+    folder = importlib.resources.files("hotlap.core.measure.workloads") / "kernels"
+    assert {file for file, _ in marks.args[1]} == {one.name[:-2] for one in folder.iterdir() if "KERNEL void" in one.read_text()}
+
+
+def test_a_kernel_that_spills_is_seen() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    text = "KERNEL void own(GLOBAL uint *a) { uint held[64]; for (int p = 0; p < 999; p++) held[a[p] & 63] += p; a[ID] = held[a[ID] & 63]; }"
+    (one,) = cubin.read(cuda_compile.compile_source(text, "own", "sm_90"), "own")
+    assert one.stack_bytes == 256
 
 
 @pytest.mark.parametrize(

@@ -9,27 +9,34 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotlap.core.errors import InputError
+from cuda_stand_in import build
+from hotlap.core.errors import InputError, Unavailable
 from hotlap.core.measure import targets
 from hotlap.core.measure.targets.base import Target
 from hotlap.stress import units as stress
 from hotlap.stress.units import memory, products, strike, traffic
 from hotlap.stress.units.base import Wrong
 
-TARGETS = ("opencl:cpu", "torch:cpu", "torch:cuda")  # the last one on the stand-in
+TARGETS = ("opencl:cpu", "torch:cpu", "torch:cuda", "cuda")  # the last two on stand-ins, or on a GPU
 SMALL = (64, 48, 128)
 
 
 @pytest.fixture(scope="module", params=TARGETS)
 def target(request: pytest.FixtureRequest) -> Iterator[Target]:
-    pytest.importorskip("pyopencl" if request.param == "opencl:cpu" else "torch", reason="the extra is not installed")
+    if request.param != "cuda":
+        pytest.importorskip("pyopencl" if request.param == "opencl:cpu" else "torch", reason="the extra is not installed")
     with contextlib.ExitStack() as stand_in:
+        if request.param == "cuda":
+            stand_in.enter_context(build.if_possible())
         if request.param == "torch:cuda":
             import torch_stand_in
 
             stand_in.enter_context(torch_stand_in.standing_in())
         spec = targets.parse(request.param)
-        found = targets.find(spec)
+        try:
+            found = targets.find(spec)
+        except Unavailable as error:
+            pytest.skip(f"{request.param}: {error}")
         if not found:
             pytest.skip(f"no {request.param}")
         yield targets.open_device(spec, found[0])

@@ -10,23 +10,21 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-CHANGED = {f"hotlap.core.measure.{name}" for name in ("workloads.arithmetic", "workloads.stream", "targets.cuda_compile")}
+from cuda_stand_in import lighter
 
 
 class After:
     """Finds the modules below as ever, and changes them when they have been executed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        spec = PathFinder.find_spec(name, path) if name in CHANGED else None
+        spec = PathFinder.find_spec(name, path) if name in lighter.CHANGES else None
         if spec is None or spec.loader is None:
             return None
-        from cuda_stand_in import lighter
-
         execute, change = spec.loader.exec_module, lighter.CHANGES[name]
 
         def then_change(module: ModuleType) -> None:
             execute(module)
-            change(module)
+            change(module, lighter.Lasting)
 
         spec.loader.exec_module = then_change  # type: ignore[method-assign]
         return spec
