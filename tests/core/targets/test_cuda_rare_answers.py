@@ -1,0 +1,114 @@
+"""The CUDA target where driver, compiler or host answer what they seldom do: each is told in one line, or leaves a fact out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuda_stand_in import build
+from hotlap.core.errors import MachineError, NotSupported, Unavailable
+from hotlap.core.measure import targets
+from hotlap.core.measure.targets import cuda, cuda_compile, cuda_driver
+
+pytestmark = pytest.mark.skipif(bool(build.missing()), reason=build.missing())
+SOURCE = "KERNEL void add(GLOBAL uint *a) { if (ID == 0) a[0] += 1; }"
+
+
+@pytest.fixture
+def target() -> Iterator[Any]:
+    with build.on() as stand_in:
+        spec = targets.TargetSpec("cuda")
+        yield targets.open_device(spec, targets.find(spec)[0])
+        stand_in.standInRecover()  # from a kernel that failed, for the tests after it
+
+
+def test_a_copy_of_nothing_leaves_the_rest_alone(target: Any) -> None:
+    cell = target.buffer(np.full(4, 7, np.uint32))
+    target.copy(cell, target.buffer(0))
+    assert target.read(cell).tolist() == [7, 7, 7, 7]
+
+
+def test_work_items_that_are_no_whole_groups(target: Any) -> None:
+    with pytest.raises(NotSupported, match=r"^100 work-items are not whole groups of 64$"):
+        target.kernel(SOURCE, "add")(100, 64, target.buffer(4))
+
+
+def test_pageable_memory_that_the_host_does_not_give(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than any address space has; the limit of the host's memory, which stands before it, is taken away."""
+    monkeypatch.setattr(cuda, "host_bytes", lambda: 2**62)
+    with pytest.raises(NotSupported, match=f"^{2**60} B do not fit the host's memory$"):
+        target.buffer(2**60, "pageable")
+
+
+def test_a_kernel_that_fails_is_told_where_the_queue_is_waited_for(target: Any) -> None:
+    """By a kernel that writes where no memory is."""
+    cell = target.buffer(64)
+    target.kernel("KERNEL void far(GLOBAL uint *a) { a[1ul << 34] = 1u; }", "far")(64, 64, cell)
+    with pytest.raises(MachineError, match=r"^CUDA could not finish the queue: CUDA_ERROR_ILLEGAL_ADDRESS; a kernel failed: compute-sanitizer") as raised:
+        target.sync()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.fixture
+def _fresh() -> Iterator[None]:
+    """The compiler is looked for once in a process."""
+    cuda_compile._nvrtc.cache_clear()
+    yield
+    cuda_compile._nvrtc.cache_clear()
+
+
+@pytest.mark.usefixtures("_fresh")
+def test_without_the_binding_of_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    with pytest.raises(Unavailable, match=r"^cuda-bindings cannot be imported \(") as raised:
+        cuda_compile.version()
+    assert raised.value.remedy == "pip install cuda-bindings nvidia-cuda-nvrtc nvidia-ml-py"
+    assert cuda_driver.major() is None
+
+
+@pytest.mark.usefixtures("_fresh")
+@pytest.mark.parametrize(("error", "why"), [(RuntimeError("libnvrtc.so.13: not there\nlooked in /a"), "libnvrtc.so.13: not there"), (OSError(), "OSError")])
+def test_without_the_library_of_nvrtc(error: Exception, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader's own errors, of which versions have several; the library itself is loaded in this process."""
+    from cuda.bindings import nvrtc
+
+    def absent() -> None:
+        raise error
+
+    monkeypatch.setattr(nvrtc, "nvrtcVersion", absent)
+    with pytest.raises(Unavailable) as raised:
+        cuda_compile.version()
+    assert str(raised.value).startswith(f"the CUDA compiler library NVRTC cannot be loaded ({why})")
+    assert raised.value.remedy == "pip install nvidia-cuda-nvrtc"
+
+
+def test_an_answer_of_nvrtc_that_is_no_success_names_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that NVRTC does not know has no log, and no code."""
+    from cuda.bindings import nvrtc
+
+    unknown = nvrtc.nvrtcProgram()
+    with pytest.raises(NotSupported, match=r"^nvrtcGetPTXSize failed with NVRTC_ERROR_INVALID_PROGRAM$"):
+        cuda_compile._code(unknown, "PTX")
+    assert cuda_compile._log(unknown) == ""
+
+
+def test_facts_of_a_device_that_cannot_be_asked_for(target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cuda_driver._attribute(target.handle, "NONE_THAT_THIS_BINDING_KNOWS") is None
+    monkeypatch.setattr(cuda_driver, "LIBRARY", str(tmp_path / "libcuda.so.1"))
+    assert not cuda_driver._stands_in(int(target.handle))
+
+
+def test_the_identity_of_a_device_is_read_from_sysfs(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"/sys/bus/pci/devices/0000:1b:00.0/vendor": "0x10de", "/sys/bus/pci/devices/0000:1b:00.0/device": "0x2330"}
+    monkeypatch.setattr(cuda_driver, "_read", files.__getitem__)
+    assert cuda_driver._pci_id(target.handle, "0000:1b:00.0") == "10de:2330"
+
+
+def test_a_file_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
+    (tmp_path / "vendor").write_text("0x10de\n")
+    assert cuda_driver._read(str(tmp_path / "vendor")) == "0x10de"
