@@ -214,7 +214,7 @@ main() {
 one_zip() { # of all that lies in $OUT, but for zips of this kind
     cd "$OUT" || return
     rm -f gpu-check-*.zip
-    "$PYTHON" -m zipfile -c "gpu-check-$part.zip" -- * && echo "all of it in one file: $OUT/gpu-check-$part.zip"
+    "$PYTHON" -m zipfile -c "gpu-check-$part.zip" * && echo "all of it in one file: $OUT/gpu-check-$part.zip"
 }
 
 main 2>&1 | tee "$OUT/$part.log"

@@ -127,7 +127,7 @@ def _names_a_type(node: ast.Assign) -> bool:
 def _copy() -> Path:
     """A copy of the tree for this process."""
     folder = Path(tempfile.mkdtemp(dir=os.environ["TMPDIR"]))
-    for name in ("src", "tests"):
+    for name in ("src", "tests", "scripts"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.egg-info"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
