@@ -13,7 +13,7 @@
 # taken from src/, and needs NumPy and msgspec; cuda-bindings, nvidia-cuda-nvrtc, nvidia-ml-py, torch and pytest for the parts they carry.
 # TARGET (default: cuda) and TORCH (default: torch:cuda) name other targets, so that the script can be tried without a GPU:
 # TARGET='simulated:h200-sxm?noise=0.01' TORCH=torch:cpu scripts/gpu_check.sh model
-# SLOWER=5 gives each step five times its time, for a machine that is slow or busy.
+# SLOWER=5 gives each step five times its time, and BURN names a lighter plan than scripts/burn.toml, for a machine that is slow.
 # What could not be done is named with its reason. Exit 1 if a step failed, 3 if nothing could be run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -23,6 +23,7 @@ TARGET=${TARGET:-cuda}
 TORCH=${TORCH:-torch:cuda}
 OUT=${OUT:-out}
 SLOWER=${SLOWER:-1}
+BURN=${BURN:-scripts/burn.toml}
 case $PYTHON in /*) ;; */*) PYTHON=$PWD/$PYTHON ;; esac
 mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
@@ -111,7 +112,7 @@ limits() {
 burn() { # seconds of load, further options …
     local seconds=$1
     shift
-    measure_plan "burn" $((seconds + 60)) scripts/burn.toml "$TORCH" --budget "$seconds s" "$@"
+    measure_plan "burn" $((seconds + 60)) "$BURN" "$TORCH" --budget "$seconds s" "$@"
     if measured; then
         step "clock, power, temperature" 20 "$PYTHON" scripts/gpu_summary.py readings
     else

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -20,13 +21,15 @@ def _environment(folder: Path) -> dict[str, str]:
     """Of a program that sees both stand-ins. Python reads one sitecustomize.py, so that one has to read the two of them."""
     import torch_stand_in
 
-    cuda, torch = build.settings(), torch_stand_in.environment(torch_stand_in.Looks(total_bytes=1 << 30))
+    cuda, torch = build.settings(), torch_stand_in.environment(torch_stand_in.Looks(total_bytes=4 << 30))
     site = folder / "site"
     site.mkdir()
     run = "exec(compile(open(path).read(), path, 'exec'), {'__name__': path, '__file__': path})"
     (site / "sitecustomize.py").write_text(f"for path in {[str(ROOT / 'tests' / name) for name in SITES]}:\n    {run}\n")
+    burn = folder / "burn.toml"
+    burn.write_text(re.sub("8192", "256", (ROOT / "scripts/burn.toml").read_text()))
     found = {"PYTHONPATH": os.pathsep.join([str(site), str(ROOT / "tests")]), "OUT": str(folder / "out"), "PYTHON": sys.executable}
-    return {**os.environ, **cuda, **torch, **found, "SLOWER": "20"}
+    return {**os.environ, **cuda, **torch, **found, "SLOWER": "20", "BURN": str(burn)}
 
 
 @pytest.mark.thorough("minutes: each part measures")

@@ -145,8 +145,8 @@ def test_a_home_s_history_and_fleet_leave_stand_ins_out(capsys: pytest.CaptureFi
         assert "stand-in" not in out
         assert err == "hotlap: 3 runs of a stand-in, which is no GPU: left out; hotlap list names them\n"
     main(["gate", "is=hardware", "--against", "fleet", "--json"])
-    (judged,) = json.loads(capsys.readouterr().out)
-    assert {row["verdict"]["ratio"] for row in judged["rows"]} == {None}  # alone in its fleet
+    judged = json.loads(capsys.readouterr().out)["cases"]
+    assert {case.get("more", {}).get("ratio") for case in judged} == {None}  # alone in its fleet
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name != "junit"])

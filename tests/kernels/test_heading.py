@@ -109,7 +109,7 @@ def test_what_is_written_for_a_product_is_checked_as_right(folder: Path, file: s
     sizes = ["m=64", "n=48", "k=32"] if like else ["M=64", "N=48", "K=32"]
     capsys.readouterr()
     assert main(["kernel", "check", name, *sizes, "--target", "opencl", "--json"]) == 0
-    (checked,) = json.loads(capsys.readouterr().out)
+    (checked,) = json.loads(capsys.readouterr().out)["checks"]
     assert checked["samples"]["check"]["passed"], checked
 
 

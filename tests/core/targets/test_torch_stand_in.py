@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ import torch_stand_in  # noqa: E402 - it imports PyTorch
 from torch_stand_in import streams, tensors  # noqa: E402
 
 SLOW_S = 0.03
+ONE_ONLY = pytest.mark.skipif(torch_stand_in.VARIABLE in os.environ, reason="another stand-in is on, for the whole process")
 
 
 @pytest.fixture
@@ -187,6 +189,7 @@ def test_pageable_copies_wait_and_pinned_ones_need_not(gpu: Any) -> None:
     assert pageable.tolist() == [1] * 4
 
 
+@ONE_ONLY
 def test_new_memory_holds_no_zeros(gpu: Any) -> None:
     assert set(torch.empty(64, dtype=torch.uint8, device="cuda").tolist()) == {0xCD}
     assert set(torch.empty(64, dtype=torch.uint8).new_empty(3, device="cuda").tolist()) == {0xCD}
@@ -281,6 +284,7 @@ def test_memory_is_counted_and_given_back(gpu: Any) -> None:
         torch.empty(gpu.looks.total_bytes + 1, dtype=torch.uint8, device="cuda")
 
 
+@ONE_ONLY
 def test_pytorch_is_as_it_was_when_the_stand_in_goes() -> None:
     before = (torch.cuda.is_available(), torch.version.hip, torch.Generator, torch.empty, "device" in vars(torch.Tensor))
     with torch_stand_in.standing_in():

@@ -54,7 +54,7 @@ def test_it_has_a_plan_a_prediction_and_its_parameters(folder: Path, given: dict
     assert list(notes["steps"].values()) == [pytest.approx(expected_s, rel=1e-5)]
     assert notes["unknown"] == {}
 
-    step = printed(capsys, "predict", "net", str(folder), "--machine", "h200-sxm")
+    step = printed(capsys, "predict", "net", str(folder), "--machine", "h200-sxm")["step"]
     assert (step["network"], step["phase"]) == (given["name"], phase)
     assert 0 < step["low_s"] < step["seconds"] < step["high_s"]
     assert step["seconds"] == pytest.approx(expected_s, rel=1e-5)

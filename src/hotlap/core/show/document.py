@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from hotlap.core import work
+from hotlap.core import stand_in, work
 from hotlap.core.analysis.commands import CommandRow
 from hotlap.core.analysis.energy import EnergyUse
 from hotlap.core.analysis.implementations import Beside
@@ -95,7 +95,8 @@ def of_runs(analysed: Iterable[tuple[Bundle, Sequence[Row]]], more: Mapping[str,
 def run_entry(run: RunRecord) -> dict[str, Any]:
     """A run in short; where it was measured stands with its cases."""
     names = ("id", "kind", "began", "ended", "target", "labels", "stops")
-    return {**{name: getattr(run, name) for name in names}, "plan": run.plan.name}
+    played = {"stand_in": True} if stand_in.of_run(run) else {}
+    return {**{name: getattr(run, name) for name in names}, "plan": run.plan.name, **played}
 
 
 def of_verdicts(judged: Sequence[Judgement], hosts: Mapping[str, str], code: int, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -165,7 +165,7 @@ def peer(peer: Peer) -> str:
 
 def within(on_device: Opportunities, width: int) -> list[str]:
     """Cases as fast as expected, or not distinguishable from it, and how far their bounds are; and those that nothing is known of."""
-    unheld = f"{words.some(on_device.unheld, FEW)}: nothing is known to hold {'it' if len(on_device.unheld) == 1 else 'them'} against."
+    unheld = f"{words.some(on_device.unheld, FEW)}: nothing is known to compare {'it' if len(on_device.unheld) == 1 else 'them'} with."
     rest = layout.paragraph("", unheld, width) if on_device.unheld else []
     if not on_device.within:
         return ["", *rest] if rest else []
