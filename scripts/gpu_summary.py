@@ -10,6 +10,7 @@ Takes every run under HOTLAP_HOME.
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +20,6 @@ from hotlap.core import units
 from hotlap.core.analysis import rows as tables
 from hotlap.core.record import Row, Samples
 from hotlap.core.show import listing
-from hotlap.core.store import bundle as store
 from hotlap.core.store import paths, select
 from hotlap.core.store.bundle import Bundle
 
@@ -88,7 +88,7 @@ def columns(bundle: Bundle) -> dict[str, list[float]]:
 def pack(bundles: list[Bundle], folder: Path) -> int:
     for bundle in bundles:
         step = bundle.run.labels.get("step", bundle.run.plan.name)
-        print(store.pack(bundle.path, folder / f"{step}-{bundle.run.id}.zip"))
+        print(shutil.make_archive(str(folder / f"{step}-{bundle.run.id}"), "zip", bundle.path.parent, bundle.path.name))
     return 0
 
 
