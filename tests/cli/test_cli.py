@@ -161,7 +161,7 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         (["run", "--rounds", "0"], "rounds"), (["run", "--budget", "soon"], "budget"), (["run", "--label", "x"], "name=value"), (["show", "nothing"], "nothing"),
         (["run", "--nonsense"], "unrecognized"), (["predict", "gemm", "m=-1", "--machine", "h100-sxm"], "'m'"), (["predict", "gemm", "--machine", "h1000"], "h100"),
         (["predict", "gem", "--machine", "h100-sxm"], "gemm"), (["model", "machines", "h20"], "h20"), (["plan", "check", "/nowhere.toml"], "nowhere"),
-        (["plan", "check"], "which plan"), (["predict"], "which workload"), (["predict", "stream"], "hotlap model machines"), (["run", "--together"], "--device all"),
+        (["predict", "llama-3-8b"], "hotlap predict net llama-3-8b"), (["plan", "check"], "which plan"), (["predict"], "which workload"), (["predict", "stream"], "hotlap model machines"), (["run", "--together"], "--device all"),
         (["predict", "stream", "size=1MiB", "size=2MiB", "--machine", "h200-sxm"], "twice"), (["run", "--label", "device=3"], "my_device"),
         (["run", "--rounds", "1.5"], "whole number"), (["show", "--json", "--format", "csv"], "two answers"),
     ],

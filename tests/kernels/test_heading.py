@@ -53,6 +53,13 @@ def test_a_workload_s_kernel_has_its_parameters_operation_and_type(folder: Path)
     }  # fmt: skip
 
 
+def test_an_extent_that_the_kernel_is_not_given_stands_in_the_output(folder: Path) -> None:
+    """It runs once for each row; an output of one row would be written beyond its end."""
+    found = heading(folder / "rms.cl", "__kernel void rms(__global const float *x, __global float *out, int columns) {}", "rowwise")
+    assert (found["outputs"]["out"]["shape"], found["items"]) == (["rows", "columns"], "rows")
+    assert found["cases"] == [{"rows": 1024, "columns": 1024}]
+
+
 def test_a_backward_pass_is_named_and_a_file_with_another_name_names_its_function(folder: Path) -> None:
     found = heading(folder / "softmax_bwd.cu", "__global__ void f(const double *g, double* dx, long rows, unsigned columns) {}", "rowwise")
     assert found["only"] == {"op": "softmax_backward", "dtype": "fp64"}

@@ -43,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"which workload? valid: {', '.join(_predictable())}; as in: hotlap predict stream --machine h200-sxm")
     if args.workload == "net":
         return _network(args)
+    if args.workload not in work.WORKLOADS and (args.workload in steps.names() or args.workload.endswith((".json", ".toml"))):
+        raise InputError(f"'{args.workload}' is a network; its step: hotlap predict net {args.workload} --machine {args.machine or 'NAME'}")
     spec = work.find(args.workload)
     stray = [name for name in (*_NETWORK, "as_type") if getattr(args, name) not in (None, False)]
     if stray:

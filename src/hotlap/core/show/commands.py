@@ -100,11 +100,20 @@ def _text(notice: Notice) -> str:
 
 def markdown(measured: MeasuredCommands) -> str:
     """A table as hyperfine's: the command as code, times, and the change against the first."""
-    changes = ["", *(sides.sides(one).change if one.ratio is not None else words.DASH for one in measured.comparisons)]
+    changes = ["", *map(_change, measured.comparisons)]
     rest = [column for column in _columns(measured)[1:] if column.head not in ("user", "system")]
     against = [Column(f"vs {measured.rows[0].name}", [Cell(change) for change in changes], right=True)] if measured.comparisons else []
     names = [Cell(words.clean(row.command), code=True) for row in measured.rows]
     return "\n".join(table.markdown(Table([Column("command", names), *rest, *against]))) + "\n"
+
+
+def _change(compared: Comparison) -> str:
+    """The change with its interval, and what is not certain of it."""
+    if compared.ratio is None:
+        return words.DASH
+    change = sides.sides(compared)
+    interval = f" {change.interval}" if change.interval else ""
+    return f"{change.change}{interval}{', inconclusive' if compared.answer == 'inconclusive' else ''}"
 
 
 def csv(measured: MeasuredCommands) -> str:

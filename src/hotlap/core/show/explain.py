@@ -172,7 +172,7 @@ def _expected(row: Row) -> str:
     slower = noticing.slower_than_expected(row)
     if slower is None or row.gap.reference_kind != "bound":
         return ""
-    return "slower than the model expects" if slower else "at least as fast as the model expects"
+    return "slower than the model expects" if slower else "within the range that the model expects, or faster"
 
 
 def cause_line(row: Row) -> str:

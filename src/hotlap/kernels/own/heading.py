@@ -61,7 +61,7 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
     inputs = [one for one in arguments if one.pointer and one.const]
     dtype = next((DTYPES[one.kind] for one in [*outputs, *inputs] if one.kind in DTYPES), "fp32")
     sizes = {one.name: _size(one.name, spec) for one in arguments if not one.pointer and one.kind not in ("float", "double")}
-    shape = list(dict.fromkeys(sizes.values())) or ([p.name for p in _extents(spec)] if spec else ["n"])
+    shape = _shape(list(dict.fromkeys(sizes.values())), spec)
     lines = [HINT]
     lines += _like(path, function, spec, shape, dtype) if spec else _own(inputs, shape, dtype)
     dtypes = ', dtype = "dtype"' if spec and spec.param("dtype") else ""
@@ -71,6 +71,12 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
     lines += [f"arguments = {listed([_argument(one, sizes) for one in arguments])}"]
     items = next((size for size in ROWS if size in shape), shape[0])
     return [*lines, f'items = "{items}"  # work-items in all' if len(shape) > 1 else f'items = "{" * ".join(shape)}"', "group = 64"]
+
+
+def _shape(sizes: list[str], spec: Workload | None) -> list[str]:
+    """Of the output: all extents of the workload, also those that the kernel is not given because it runs once for each."""
+    extents = [p.name for p in _extents(spec)] if spec else []
+    return extents if extents and {*sizes} <= {*extents} else sizes or ["n"]
 
 
 def _like(path: Path, function: str, spec: Workload, shape: Sequence[str], dtype: str) -> list[str]:

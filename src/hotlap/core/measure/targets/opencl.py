@@ -238,7 +238,9 @@ class OpenClTarget:
             program = self.cl.Program(self.context, prelude() + source).build([*BUILD, *(f"-D{d}" for d in defines)])
             return OpenClKernel(self, self.cl.Kernel(program, name))
         except (self.cl.RuntimeError, self.cl.LogicError) as error:
-            raise NotSupported(f"the kernel '{name}' does not compile: {_first_error(str(error))}") from error
+            taken = f"; '{name}' may be a function of OpenCL C: give the kernel another name"
+            reserved = taken if "INVALID_KERNEL_NAME" in str(error) else ""
+            raise NotSupported(f"the kernel '{name}' does not compile: {_first_error(str(error))}{reserved}") from error
 
     def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         if graph:
