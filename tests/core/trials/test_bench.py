@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -203,7 +203,7 @@ def test_what_is_exported(tmp_path: Path, capsys: Capture) -> None:
     assert found[0]["min"] == min(found[0]["times"])
     assert found[0]["mean"] == pytest.approx(sum(found[0]["times"]) / 6)
     assert (tmp_path / "a.md").read_text().splitlines()[2].startswith("| `true` | ")
-    assert re.search(r"%, .*%\]", (tmp_path / "a.md").read_text().splitlines()[3])  # the change has its interval
+    assert re.search(r"%, .*%\\\]", (tmp_path / "a.md").read_text().splitlines()[3])  # the change has its interval
     assert (tmp_path / "a.csv").read_text().splitlines()[0] == "command,mean,stddev,median,user,system,min,max"
     assert [one.id for one in plans.load(str(tmp_path / "a.toml")).cases] == [one.case.id for one in hotlap.load("latest").results]
     capsys.readouterr()
