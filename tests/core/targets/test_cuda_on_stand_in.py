@@ -101,12 +101,14 @@ def test_the_wheel_of_the_drivers_version_is_loaded_first(tmp_path: Path, monkey
     wheel.touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path / "other"), str(tmp_path)])
     loaded: list[str] = []
-    monkeypatch.setattr(cuda_compile.ctypes, "CDLL", lambda path, mode: loaded.append(path))
+    modes: list[int] = []
+    monkeypatch.setattr(cuda_compile.ctypes, "CDLL", lambda path, mode: loaded.append(path) or modes.append(mode))
     for major in (None, 13, 11):
         cuda_compile._prefer(major)
     assert loaded == []
     cuda_compile._prefer(12)
     assert loaded == [str(wheel)]
+    assert modes == [os.RTLD_NOW | os.RTLD_GLOBAL]  # the binding looks for it among what all may see
 
 
 # ---------------------------------------------------------------- code that is refused
@@ -237,3 +239,45 @@ def test_a_mig_slice_is_named_as_nvml_names_it_and_says_which_it_is() -> None:
         (whole,) = targets.find(targets.TargetSpec("cuda"))
     assert whole.uuid.startswith("GPU-")
     assert "mig" not in whole.facts
+
+
+# ---------------------------------------------------------------- what else can be seen of it
+
+
+@pytest.mark.parametrize(("capability", "has"), [(75, False), (80, True), (90, True)])
+def test_bf16_comes_with_compute_capability_8(capability: int, has: bool) -> None:
+    with build.on(cc=capability):
+        assert ("bf16" in _opened(0).features) is has
+
+
+def test_its_device_is_marked() -> None:
+    with build.on():
+        assert _opened(0).device.stand_in
+
+
+def test_a_launch_of_another_shape_is_prepared_anew(target: CudaTarget) -> None:
+    cells = target.buffer(np.zeros(256, np.uint32))
+    count = target.kernel("KERNEL void count(GLOBAL uint *a) { a[ID] += 1; }", "count")
+    for items, group in ((128, 64), (256, 64), (64, 64), (64, 32)):
+        count(items, group, cells)
+    assert target.read(cells).tolist() == [4] * 64 + [2] * 64 + [1] * 128
+
+
+def test_the_host_is_not_waited_for_while_the_device_is_still_at_what_came_ahead(target: CudaTarget) -> None:
+    large, other, small, little = (target.buffer(size) for size in (64 << 20, 64 << 20, 64, 64))
+
+    def ahead() -> None:
+        for _ in range(30):
+            target.copy(other, large)
+
+    assert target.time(lambda calls: target.copy(little, small), 1, ahead=ahead).host_s == 0.0
+
+
+def test_no_context_is_set_inside_a_capture(target: CudaTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = target.buffer(64), target.buffer(64)
+    monkeypatch.setenv("STAND_IN_CALLS", str(tmp_path / "calls"))
+    target.time(lambda calls: [target.copy(b, a) for _ in range(calls)], 3, graph=True)
+    calls = _calls(tmp_path / "calls")
+    first, last = (next(at for at, name in enumerate(calls) if name.startswith(f"cuStream{word}Capture")) for word in ("Begin", "End"))
+    assert "cuCtxSetCurrent" not in calls[first:last]
+    assert sum(name.startswith("cuMemcpyDtoDAsync") for name in calls[first:last]) == 3
