@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from hotlap.cli import main
 from hotlap.core.analysis import fleets
 from hotlap.core.record import Case, Device, Machine, Plan, RunRecord, Samples
+from hotlap.core.show import fleet as shown
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import program
 
@@ -70,6 +72,13 @@ def test_a_loss_below_the_gate_is_named_and_passes() -> None:
     found = fleets.judge(bundles(values))
     assert [(one.host, one.state, one.code) for one in found.named] == [("node005", "pass", "slight")]
     assert found.exit_code == 0
+
+
+def test_of_a_device_measured_twice_the_last_run_counts_and_the_verdict_says_so() -> None:
+    first, second = bundles(drawn(7, 20)), bundles(drawn(8, 20))
+    again = [Bundle(structs.replace(one.run, id=f"{one.run.id}-again"), one.path, one.samples) for one in second]
+    assert shown.counted_runs(fleets.judge([*first, *again])) == "20 of 40 runs (the last of each device)"
+    assert shown.counted_runs(fleets.judge(first)) == "20 runs"
 
 
 def test_two_groups_of_few_devices_and_missing_cases_are_inconclusive() -> None:

@@ -99,6 +99,11 @@ class FleetVerdict:
         return EXIT_CODES.get(self.state, 3)
 
     @property
+    def judged_runs(self) -> int:
+        """Runs whose numbers count: of a device with several runs the last."""
+        return len({device.run for device in self.devices})
+
+    @property
     def counts(self) -> Counter[State]:
         return Counter(device.state for device in self.devices)
 

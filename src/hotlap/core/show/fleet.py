@@ -39,7 +39,14 @@ def verdict(judged: FleetVerdict, width: int = 100, color: bool = False) -> str:
     """At most 24 lines but for long names: what is said of the whole, the worst devices, cases, and how sure all of it is."""
     lines = [layout.painted(_summary(judged), "bold", color), *folded(judged, width, color), ""]
     state = layout.painted(words.STATES[judged.state].upper(), {"pass": "good", "fail": "bad"}.get(judged.state, "warn"), color)
-    return "\n".join([*lines, f"{state}  {words.counted(judged.runs, 'run')} against fleet: {tally(judged)}"])
+    return "\n".join([*lines, f"{state}  {counted_runs(judged)} against fleet: {tally(judged)}"])
+
+
+def counted_runs(judged: FleetVerdict) -> str:
+    """How many runs the verdict rests on, and of how many."""
+    if judged.judged_runs >= judged.runs:
+        return words.counted(judged.runs, "run")
+    return f"{judged.judged_runs} of {judged.runs} runs (the last of each device)"
 
 
 def folded(judged: FleetVerdict, width: int, color: bool, least: int = CASES) -> list[str]:

@@ -55,7 +55,7 @@ def _top(judged: FleetVerdict) -> str:
     color = {"pass": "good", "fail": "bad"}.get(judged.state, "warn")
     state = f'<span class="state" style="color: var(--{color})">{words.STATES[judged.state].upper()}</span>'
     listed = f"<p>{table.text(words.some([names[device.host, device.device] for device in bad + other], 8))}</p>" if bad or other else ""
-    runs, ids = words.counted(judged.runs, "run"), len({case.case for case in judged.cases})
+    runs, ids = fleet.counted_runs(judged), len({case.case for case in judged.cases})
     size = f"{runs}, {words.counted(ids, 'case')}, {words.counted(judged.rounds, 'round')} each"
     return f'<p class="sub">{size}</p><p class="lead">{state} {table.text("; ".join(lines))}.</p>{listed}'
 
