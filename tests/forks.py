@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -39,7 +40,7 @@ class Forking:
 def _become(module: Any, environment: dict[str, str]) -> None:
     code = 1
     try:
-        os.closerange(3, 4096)  # locks and catalogs of the test, and the pipe by which Popen waits for exec
+        os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])  # locks and catalogs of the test, and the pipe by which Popen waits for exec
         os.environ.clear()
         os.environ.update(environment)
         sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - pytest's own are the test's

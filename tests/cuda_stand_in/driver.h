@@ -94,7 +94,7 @@ typedef struct Graph {
 typedef struct Stream {
     int kind;
     Context *context;
-    pthread_t thread;
+    int running; /* has a thread */
     pthread_mutex_t lock;
     pthread_cond_t change;
     Operation *first, *last;

@@ -1,5 +1,6 @@
 /* Streams, each a thread that works off what it was given, and events. */
 #include "driver.h"
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <time.h>
@@ -11,7 +12,7 @@ static pthread_cond_t reached = PTHREAD_COND_INITIALIZER;
 static __thread sigjmp_buf *rescue;
 static struct sigaction before[NSIG];
 static const int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-enum { FAULT_KINDS = sizeof FAULTS / sizeof *FAULTS };
+enum { FAULT_KINDS = sizeof FAULTS / sizeof *FAULTS, IDLE_S = 2 };
 
 double now_s(void) {
     struct timespec t;
@@ -66,11 +67,20 @@ static void run(Operation *o) {
     }
 }
 
+/* Ends when it has had nothing to do for a while: tests leave many streams behind. */
 static void *work(void *given) {
     Stream *s = given;
     for (;;) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += IDLE_S;
         pthread_mutex_lock(&s->lock);
-        while (!s->first) pthread_cond_wait(&s->change, &s->lock);
+        while (!s->first && pthread_cond_timedwait(&s->change, &s->lock, &until) != ETIMEDOUT) continue;
+        if (!s->first) {
+            s->running = 0;
+            pthread_mutex_unlock(&s->lock);
+            return NULL;
+        }
         Operation *o = s->first;
         pthread_mutex_unlock(&s->lock);
         run(o);
@@ -83,7 +93,19 @@ static void *work(void *given) {
         free(o->held);
         free(o);
     }
-    return NULL;
+}
+
+/* Under the stream's lock. */
+static void start(Stream *s) {
+    sigset_t mask, old; /* signals to the program are not this thread's */
+    pthread_t thread;
+    sigfillset(&mask);
+    for (int i = 0; i < FAULT_KINDS; i++) sigdelset(&mask, FAULTS[i]);
+    pthread_sigmask(SIG_BLOCK, &mask, &old);
+    if (pthread_create(&thread, NULL, work, s)) abort();
+    pthread_detach(thread);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    s->running = 1;
 }
 
 static void take_faults(void) {
@@ -104,12 +126,6 @@ static Stream *new_stream(Context *context) {
     s->next = streams;
     streams = s;
     pthread_mutex_unlock(&everything);
-    sigset_t mask, old; /* signals to the program are not this thread's */
-    sigfillset(&mask);
-    for (int i = 0; i < FAULT_KINDS; i++) sigdelset(&mask, FAULTS[i]);
-    pthread_sigmask(SIG_BLOCK, &mask, &old);
-    pthread_create(&s->thread, NULL, work, s);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     return s;
 }
 
@@ -146,6 +162,7 @@ Result give(Stream *s, Operation o) {
     else s->first = queued;
     s->last = queued;
     s->given++;
+    if (!s->running) start(s);
     pthread_cond_broadcast(&s->change);
     pthread_mutex_unlock(&s->lock);
     return OK;

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 CAPTURING, INVALIDATED, UNJOINED, SICK = 900, 901, 904, 700  # after the manual of CUDA's runtime, cudaError_t
+IDLE_S = 2.0  # then a stream's thread ends: tests leave many streams behind
 WORDS = {
     CAPTURING: "operation not permitted when stream is capturing", INVALIDATED: "operation failed due to a previous error during capture",
     UNJOINED: "capturing stream has unjoined work", SICK: "an illegal memory access was encountered",
@@ -97,6 +98,7 @@ class Stream:
         self.failed: BaseException | None = None
         self._todo: queue.SimpleQueue[tuple[Callable[[], Any], threading.Event | None]] = queue.SimpleQueue()
         self._started, self._appended, self._waited = False, 0, 0
+        self._starting = threading.Lock()
         self.card.streams.append(self)
 
     @property
@@ -105,7 +107,14 @@ class Stream:
 
     def _work(self) -> None:
         while True:
-            run, ended = self._todo.get()
+            try:
+                run, ended = self._todo.get(timeout=IDLE_S)
+            except queue.Empty:
+                with self._starting:
+                    if self._todo.empty():  # what is put after this starts another thread
+                        self._started = False
+                        return
+                continue
             try:
                 run()
             except BaseException as failure:
@@ -115,11 +124,12 @@ class Stream:
                 ended.set()
 
     def _append(self, run: Callable[[], Any], ended: threading.Event | None = None) -> None:
-        if not self._started:
-            self._started = True
-            threading.Thread(target=self._work, daemon=True, name="stand-in stream").start()
-        self._appended += 1
-        self._todo.put((run, ended))
+        with self._starting:
+            self._appended += 1
+            self._todo.put((run, ended))
+            if not self._started:
+                self._started = True
+                threading.Thread(target=self._work, daemon=True, name="stand-in stream").start()
 
     def put(self, run: Callable[[], Any]) -> None:
         """A kernel: now queued, or recorded where this stream is being captured."""
