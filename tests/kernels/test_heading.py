@@ -162,7 +162,7 @@ def test_both_halves_run_on_their_targets(folder: Path, capsys: Capture) -> None
     ids = [line.split("/")[-1] for line in out.splitlines() if line.startswith("run  ")]
     assert [hotlap.load(one).bundle.run.target for one in ids] == ["torch:cpu", "opencl"]
     assert main(["kernel", "run", "mm", "m=64", "n=48", "k=32", "--rounds", "1", "--json"]) == 0
-    (case,) = json.loads(capsys.readouterr().out)["results"]
+    (case,) = json.loads(capsys.readouterr().out)["cases"]
     assert case["implementation"] == "mm"
 
 

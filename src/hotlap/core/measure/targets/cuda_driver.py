@@ -65,7 +65,7 @@ def check(answer: tuple[Any, ...], what: str) -> Any:
     """What a driver call returned beside its result. Raises NotSupported or MachineError with the error's name."""
     result = answer[0]
     if result == 0:
-        return answer[1] if len(answer) > 1 else None
+        return answer[1] if len(answer) == 2 else answer[1:]
     raise failure(result, what)
 
 
