@@ -109,3 +109,8 @@ def test_a_unit_s_metric_is_that_of_the_workloads_measured_in_it() -> None:
         assert spec.metric == known or (known == "time" and spec.metric == "latency"), spec.name
     assert set(units.RATES) == {unit for unit in units.METRICS if unit.endswith("/s")}
     assert units.METRICS == {**units.RATES, "s": "time"}
+
+
+@pytest.mark.parametrize(("numbers", "expected"), [([], []), ([7, 2, 1, 3], [(1, 3), (7, 7)]), ([5], [(5, 5)]), ([0, 2, 4], [(0, 0), (2, 2), (4, 4)])])
+def test_runs_of_consecutive_numbers(numbers: list[int], expected: list[tuple[int, int]]) -> None:
+    assert units.stretches(numbers) == expected

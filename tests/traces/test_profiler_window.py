@@ -90,6 +90,8 @@ def test_ncu_refuses_ranks_that_are_seen_beforehand(argv: list[str], environment
     tools.refuse_ranks("nsys", argv, environment)
 
 
-@pytest.mark.parametrize(("argv", "world"), [(["torchrun", "--nproc-per-node", "1", "train.py"], "1"), (["python", "train.py"], "1")])
-def test_ncu_takes_one_rank(argv: list[str], world: str) -> None:
-    tools.refuse_ranks("ncu", argv, {"WORLD_SIZE": world})
+@pytest.mark.parametrize("argv", [["torchrun", "--nproc-per-node", "1", "train.py"], ["python", "train.py"]])
+def test_ncu_takes_one_rank_and_refuses_the_same_program_as_one_of_two(argv: list[str]) -> None:
+    tools.refuse_ranks("ncu", argv, {"WORLD_SIZE": "1"})
+    with pytest.raises(InputError, match="WORLD_SIZE=2"):
+        tools.refuse_ranks("ncu", argv, {"WORLD_SIZE": "2"})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 from hotlap.core.errors import InputError
 
@@ -210,3 +211,14 @@ def round_to(value: float, digits: int = 3) -> str:
         return "0"
     places = digits - 1 - math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}"))))
     return f"{value:.{max(places, 0)}f}"
+
+
+def stretches(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """First and last of each run of consecutive numbers, ascending: of 1, 2, 3, 7 they are (1, 3) and (7, 7)."""
+    runs: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs

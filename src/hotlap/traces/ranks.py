@@ -19,6 +19,7 @@ import numpy as np
 from hotlap.core.errors import InputError, MachineError, Unavailable
 from hotlap.core.model import machines
 from hotlap.core.record import Notice, Record
+from hotlap.core.units import stretches
 from hotlap.traces import arrivals, bandwidth, clocks, meeting
 from hotlap.traces.arrivals import Arrivals
 from hotlap.traces.bandwidth import Moved
@@ -246,12 +247,7 @@ def _told(rank: Reduced) -> int | None:
 
 def spans(numbers: Sequence[int], most: int = 6) -> str:
     """Numbers in words: 0–3, 7, 9–12."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
+    parts = stretches(numbers)
     texts = [str(low) if low == high else f"{low}–{high}" if high > low + 1 else f"{low}, {high}" for low, high in parts]
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more spans" if len(texts) > most else "")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from hotlap.core.measure.sensors.tree import FileTree
 from hotlap.core.record import Device
+from hotlap.core.units import stretches
 
 HERE = FileTree()
 
@@ -68,10 +69,4 @@ def _parsed(text: str) -> frozenset[int]:
 
 def _listed(numbers: frozenset[int]) -> str:
     """The way back."""
-    parts: list[list[int]] = []
-    for number in sorted(numbers):
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in stretches(numbers))

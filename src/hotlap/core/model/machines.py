@@ -178,7 +178,7 @@ def _spec(given: dict[str, Any], slug: str, file: str) -> Spec:
 
 def recognise(device: Device) -> str:
     """The slug of the machine that a device is: by PCI id, else by its driver's name, and in either case only if the memory
-    fits, so that variants are told apart and a slice of a card is not taken for the card. "" when it is none or not one. Of a
+    fits, so that variants are distinguished and a slice of a card is not taken for the card. "" when it is none or not one. Of a
     stand-in, the machine that it plays."""
     if device.kind == "cpu":
         return ""
