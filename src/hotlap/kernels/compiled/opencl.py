@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from hotlap.core.errors import NotSupported, Unavailable
+from hotlap.core.measure.targets import opencl
 from hotlap.core.record import Notice
 from hotlap.kernels.compiled.protocol import CompiledFiles, CompileJob, ProductSpec
 
@@ -14,14 +15,9 @@ KINDS = {b"//": "ptx", b"\x7fELF": "elf", b"\x03\x02\x23\x07": "spirv", b"BC\xc0
 
 def make(job: CompileJob) -> CompiledFiles:
     """Raises Unavailable without OpenCL, NotSupported with the compiler's first error."""
-    try:
-        import pyopencl as cl
-    except ImportError as error:
-        raise Unavailable(f"pyopencl cannot be imported ({error})", "pip install 'pyopencl[pocl]'") from error
-    try:
-        devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
-    except cl.Error as error:
-        raise Unavailable(f"OpenCL finds no device ({error})", "pip install 'pyopencl[pocl]' brings one for the processor") from error
+    devices = opencl.raw_devices()
+    import pyopencl as cl
+
     if not devices:
         raise Unavailable("OpenCL finds no device", "pip install 'pyopencl[pocl]' brings one for the processor")
     gpus = [one for one in devices if one.type & cl.device_type.GPU]

@@ -13,12 +13,13 @@ from typing import Any, Literal
 import numpy as np
 
 from hotlap.core.errors import InputError, NotSupported, Unavailable
-from hotlap.core.measure.targets import opencl_link
+from hotlap.core.measure.targets import opencl_link, pocl_cpu
 from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, SystemClock, Timing, Where, cpu_cache_bytes
 from hotlap.core.record import Device
 
 BUILD = ("-cl-fast-relaxed-math", "-cl-mad-enable")
 POCL = "Portable Computing Language"
+_compiled_for: dict[int, str] = {}  # by address of the device: the x86-64 level of its code, where PoCL has no name for it
 
 
 def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Device]:
@@ -26,7 +27,7 @@ def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Devic
     _no_options(options)
     if part not in ("", "cpu", "gpu"):
         raise InputError(f"opencl has no part '{part}'; valid: opencl, opencl:cpu, opencl:gpu")
-    found = sorted(_raw(), key=lambda d: d.type != _cl().device_type.GPU)
+    found = sorted(raw_devices(), key=lambda d: d.type != _cl().device_type.GPU)
     devices = [_describe(d, i) for i, d in enumerate(found)]
     chosen = [d for d in devices if part in ("", d.kind)]
     if not chosen:
@@ -37,7 +38,7 @@ def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Devic
 def open(device: Device, options: Mapping[str, str] | None = None) -> OpenClTarget:
     """A context and two profiling queues on the device."""
     _no_options(options)
-    found = sorted(_raw(), key=lambda d: d.type != _cl().device_type.GPU)
+    found = sorted(raw_devices(), key=lambda d: d.type != _cl().device_type.GPU)
     if device.index >= len(found):
         raise Unavailable(f"the OpenCL device {device.name} has vanished", "hotlap devices lists what there is")
     return OpenClTarget(found[device.index], device)
@@ -59,7 +60,8 @@ def _cl() -> Any:
 
 
 @functools.cache
-def _raw() -> list[Any]:
+def raw_devices() -> list[Any]:
+    """The driver's devices, of pyopencl. Raises Unavailable."""
     cl = _cl()
     if shutil.which("ld") is None:
         raise Unavailable("PoCL needs the linker 'ld' and would abort the process without it", "apt-get install binutils")
@@ -73,7 +75,8 @@ def _raw() -> list[Any]:
     for platform in platforms:
         try:
             for device in platform.get_devices():
-                devices.setdefault(_identity(platform, device), device)
+                if devices.setdefault(_identity(platform, device), device) is device and POCL in platform.name:
+                    _compiled_for[device.int_ptr] = pocl_cpu.name_processor(device.int_ptr)
         except cl.Error:
             continue  # a driver without a device
     return list(devices.values())
@@ -106,7 +109,7 @@ def _describe(device: Any, index: int) -> Device:
         cache_bytes=_llc_bytes(device, kind), facts={
             "opencl": device.version.strip(), "extensions": _extensions(device),
             "vector_bytes": 4 * max(int(device.native_vector_width_float), 1), "max_group": int(device.max_work_group_size),
-        },
+        } | ({"compiled_for": _compiled_for[device.int_ptr]} if _compiled_for.get(device.int_ptr) else {}),
     )
 
 

@@ -19,14 +19,13 @@ from hotlap.core.work.networks import calls, steps, transformer
 from hotlap.core.work.networks.backward import backward
 from hotlap.core.work.networks.calls import Call, Setting
 from hotlap.core.work.networks.layered import Layered
+from hotlap.core.work.networks.replicas import ONCE_A_STEP
 from hotlap.core.work.networks.shape import Network
 from hotlap.core.work.networks.steps import Choice, Source
 from hotlap.core.work.networks.walk import walk
 
 HIDDEN_SHARE = 0.9  # of the backward pass that an exchange of gradients can hide under: all but the last layers'; assumed
 
-
-ONCE = ("communication", "optimizer")  # groups of what a step of training runs once, after its passes
 BACK_TO_BACK = Notice("back_to_back", "kernels back to back, as in recorded graphs: time on the host between them is not counted")
 ACTIVATIONS = Notice("activations_unknown", "memory for activations and caches is not known of a network that is written layer by layer")
 EstimatedPhase = Literal["prefill", "decode", "forward", "train"]
@@ -128,8 +127,8 @@ def layered_step(network: Layered, choice: Choice, spec: Spec, expect: Expect) -
     """As `step`, of a network that is written layer by layer; it is cut over no GPUs, and what its activations need is not known."""
     context = steps.context_of(network, choice) if network.has_context else 0
     found = steps.step(network, choice)
-    once = [_priced(call, expect) for call in found if call.group in ONCE]
-    passes = [_priced(call, expect) for call in found if call.group not in ONCE]
+    once = [_priced(call, expect) for call in found if call.group in ONCE_A_STEP]
+    passes = [_priced(call, expect) for call in found if call.group not in ONCE_A_STEP]
     back = _seconds([one for one in passes if one.part.group == "backward"])
     tokens = choice.batch * choice.dp * (1 if choice.phase == "decode" else context)
     section = "decode" if choice.phase == "decode" else "layers"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from hotlap.core.work.networks.calls import Call, Setting, nodes, of_stage
 from hotlap.core.work.networks.shape import Network
 
+ONCE_A_STEP = frozenset({"communication", "optimizer"})  # groups of calls that a step of training makes once, after its passes
 GRADIENT_BYTES = 2  # a parameter, exchanged between replicas in bf16
 
 
