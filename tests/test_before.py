@@ -6,6 +6,7 @@ an import, a stress run. HOTLAP_GOLDEN=write accepts what is printed now.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -55,13 +56,14 @@ def printed(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return call
 
 
-def kept(name: str, printed: str) -> str:
-    """What the file holds: what was printed before, or `printed` where it is accepted."""
+def same(name: str, printed: str) -> None:
+    """Fails where the file holds something else, and says how that is accepted."""
     path = BEFORE / "outputs" / name
     if os.environ.get("HOTLAP_GOLDEN") == "write":
         path.parent.mkdir(exist_ok=True)
         path.write_text(printed, encoding="utf-8")
-    return path.read_text(encoding="utf-8")
+    differs = list(difflib.unified_diff(path.read_text(encoding="utf-8").splitlines(), printed.splitlines(), "before", "now", lineterm="", n=1))
+    assert not differs, f"tests/before/outputs/{name}; HOTLAP_GOLDEN=write pytest tests/test_before.py accepts what is printed now:\n" + "\n".join(differs[:40])
 
 
 def plain(found: Any) -> Any:
@@ -79,9 +81,9 @@ def test_a_run_is_shown_as_it_was(version: str, name: str, home: Path, printed: 
     run = run_of(home, version, name)
     for verb in ("show", "explain"):
         text = printed(version, verb, run)
-        assert text == kept(f"{version}-{name}-{verb}.txt", text)
+        same(f"{version}-{name}-{verb}.txt", text)
     document = json.dumps(plain(json.loads(printed(version, "show", run, "--json=2"))), indent=1, ensure_ascii=False) + "\n"
-    assert document == kept(f"{version}-{name}-show.json", document)
+    same(f"{version}-{name}-show.json", document)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -91,7 +93,7 @@ def test_a_run_is_shown_as_it_was(version: str, name: str, home: Path, printed: 
 def test_answers_are_what_they_were(version: str, words: tuple[str, ...], home: Path, printed: Callable[..., str]) -> None:
     asked = [run_of(home, version, word) if word in RUNS else word for word in words]
     text = printed(version, *asked)
-    assert text == kept(f"{version}-{words[0]}{'-csv' if 'csv' in words else ''}.txt", text)
+    same(f"{version}-{words[0]}{'-csv' if 'csv' in words else ''}.txt", text)
 
 
 @pytest.mark.slow("draws whole pages")
@@ -104,7 +106,7 @@ def test_pages_say_what_they_said(version: str, name: str, home: Path, printed: 
     text = re.sub(r"<(script|style|svg)\b.*?</\1>", " ", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     words = re.sub(r"[^\S\n]+", " ", re.sub(r"<[^>]+>", "\n", text)).replace(str(home), "HOME")
     said = "\n".join(line.strip() for line in words.splitlines() if line.strip()) + "\n"
-    assert said == kept(f"{version}-{name}-page.txt", said)
+    same(f"{version}-{name}-page.txt", said)
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="argparse wraps usage in another way in other versions of Python")
@@ -116,4 +118,4 @@ def test_every_verb_s_help_is_what_it_was(capsys: pytest.CaptureFixture[str], mo
             cli.main([*verb.split(), "--help"])
         assert not ended.value.code
     text = capsys.readouterr().out
-    assert text == kept("help.txt", text)
+    same("help.txt", text)

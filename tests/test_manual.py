@@ -29,7 +29,9 @@ def section(document: str, title: str) -> str:
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_every_workload_and_parameter_is_described(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert section("workloads.md", name).strip(), "what a call counts, and what its result is checked against"
+    text, link = section("workloads.md", name), f"[{name}](#{name})"
+    assert text.strip(), f"docs/workloads.md, section {name}: say what a call counts and what its result is checked against"
+    assert link in (DOCS / "workloads.md").read_text(encoding="utf-8"), f"docs/workloads.md needs {link} in its table of families"
     assert cli.main(["schema", "workloads", name]) == 0
     heading, *lines = capsys.readouterr().out.splitlines()
     assert heading.startswith(f"{name}: ")

@@ -33,6 +33,7 @@ INSERTS = {
     "workload": (
         Insert(WORK, rf"^(from hotlap\.core\.work import ){MODULES}$", r"\1\2, «name»"),
         Insert(WORK, rf"for family in \({MODULES}\)", r"for family in (\1, «name»)"),
+        Insert("docs/workloads.md", r"^(\| the machine itself \|.*) \|$", r"\1, [«name»](#«name») |"),
         Insert("docs/workloads.md", r"^## imported$", "TEXT## imported"),
     ),
     "target": (Insert(f"{MEASURE}/targets/__init__.py", r'^    "host": ', LINE + '    "host": '),),
@@ -52,6 +53,10 @@ IMPORT = re.compile(r"^(from [a-z.]+ import )([a-z_, ]+)$", re.MULTILINE)
 
 
 def main(words: list[str]) -> int:
+    if words in (["--help"], ["-h"]):
+        print(f"usage: scripts/new {'|'.join(INSERTS)} NAME")
+        print("\nsensor: a source of sensors. A section of the report is two files: docs/adding-a-report-section.md.")
+        return 0
     if len(words) != 2 or words[0] not in INSERTS:
         return refuse(f"usage: scripts/new {'|'.join(INSERTS)} NAME")
     kind, name = words

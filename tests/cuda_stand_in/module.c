@@ -139,7 +139,7 @@ API Result cuLaunchKernel(Function *f, unsigned gx, unsigned gy, unsigned gz, un
     if (!loaded(f) || !(s = stream_of(s))) return INVALID_HANDLE;
     uint64_t threads = (uint64_t)bx * by * bz;
     if (!gx || !gy || !gz || !threads || gx > 0x7fffffff || gy > 65535 || gz > 65535 || bz > 64 || threads > MOST_THREADS) return INVALID_VALUE;
-    if ((uint64_t)shared + (uint64_t)f->shared > SHARED_BYTES || (f->count && !parameters)) return INVALID_VALUE;
+    if (shared || f->shared > SHARED_BYTES || (f->count && !parameters)) return INVALID_VALUE; /* none of our kernels has dynamic shared memory */
     if (extra) return NOT_SUPPORTED; /* of this stand-in */
     size_t room = f->count ? (size_t)(f->offsets[f->count - 1] + f->sizes[f->count - 1]) : 1;
     uint8_t *held = calloc(1, room + 16);

@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--command", action="append", default=[], help=argparse.SUPPRESS)  # words behind --
     group = parser.add_argument_group("how often")
     group.add_argument("-w", "--warmup", metavar="N", help="executions of each that are not counted (default: 0; with --until-sure 1)")
-    group.add_argument("-r", "--runs", metavar="N", help="exactly so many runs of each")
+    group.add_argument("-r", "--runs", "--rounds", metavar="N", help="exactly so many runs of each")
     group.add_argument("-m", "--min-runs", metavar="N", help="at least so many (default: 10, and as many as take 3 s)")
     group.add_argument("-M", "--max-runs", metavar="N", help="at most so many")
     group.add_argument("--until-sure", action="store_true", help="until the answer is sure, as hotlap ab (60 runs of each at most)")

@@ -9,6 +9,10 @@ from pathlib import Path
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "telemetry.md"
 
 
+HELP = "its words in HELP of src/hotlap/nodes/sensors/exposition.py"
+ROW = "its row in docs/telemetry.md"
+
+
 def undocumented(names: Iterable[str], title: str = "Sensors of a GPU") -> list[str]:
     """Those without a row in the section's table. There `.part` goes with the name before it, and a part in capitals or … is any."""
     section = PAGE.read_text("utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]

@@ -244,6 +244,13 @@ def test_a_mig_slice_is_named_as_nvml_names_it_and_says_which_it_is() -> None:
 # ---------------------------------------------------------------- what else can be seen of it
 
 
+def test_facts_are_in_base_units() -> None:
+    """The driver answers clocks in kHz."""
+    with build.on():
+        (device,) = targets.find(targets.TargetSpec("cuda"))
+    assert (device.clock_max_hz, device.facts["memory_clock_hz"], device.facts["memory_bus_bits"]) == (1.5e9, 1e9, 64)
+
+
 @pytest.mark.parametrize(("capability", "has"), [(75, False), (80, True), (90, True)])
 def test_bf16_comes_with_compute_capability_8(capability: int, has: bool) -> None:
     with build.on(cc=capability):

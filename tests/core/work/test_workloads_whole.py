@@ -110,7 +110,7 @@ def test_a_workload_is_added_as_its_page_says(tmp_path: Path) -> None:
         assert not (ROOT / name).exists()
         (tmp_path / name).write_text(text, encoding="utf-8")
     table = tmp_path / "src/hotlap/core/work/__init__.py"
-    text = re.sub(r"(from hotlap\.core\.work import compute, )", r"\1fill, ", table.read_text())
+    text = re.sub(r"(from hotlap\.core\.work import )", r"\1fill, ", table.read_text())
     table.write_text(text.replace("for family in (memory, ", "for family in (memory, fill, "))
     assert len([*files, table, "docs/workloads.md"]) <= 5
     assert section.startswith("## fill\n")

@@ -78,7 +78,7 @@ class CudaTarget:
 
     def buffer(self, data: Array | int, where: Where = "device") -> Buffer:
         self.activate()
-        host = None if isinstance(data, int) else np.ascontiguousarray(data).reshape(-1)
+        host = None if isinstance(data, int) else np.ascontiguousarray(data).ravel()
         nbytes = data if isinstance(data, int) else int(data.nbytes)
         dtype = np.dtype(np.uint8) if host is None else host.dtype
         memory = self._on_device(nbytes, host) if where == "device" else self._on_host(nbytes, host, where)

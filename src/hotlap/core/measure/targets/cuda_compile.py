@@ -134,7 +134,8 @@ def _code(program: Any, kind: str) -> bytes:
     result, size = getattr(nvrtc, f"nvrtcGet{kind}Size")(program)
     _done(result, f"nvrtcGet{kind}Size")
     code = bytes(size)
-    _done(getattr(nvrtc, f"nvrtcGet{kind}")(program, code)[0], f"nvrtcGet{kind}")
+    (result,) = getattr(nvrtc, f"nvrtcGet{kind}")(program, code)
+    _done(result, f"nvrtcGet{kind}")
     return code
 
 

@@ -139,7 +139,7 @@ def _stands_in(handle: int) -> bool:
     except OSError:  # a driver that the binding found by another name
         return False
     result = library.cuDeviceGetAttribute(ctypes.byref(value), ctypes.c_int(STAND_IN), ctypes.c_int(handle))
-    return bool(result == 0 and value.value == 1)
+    return bool(result == 0 and value.value)
 
 
 def _facts(handle: Any) -> dict[str, Any]:

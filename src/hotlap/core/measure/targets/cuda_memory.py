@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -53,4 +54,4 @@ def _free(context: Any, call: str, address: int) -> None:
 
 def host_bytes() -> int:
     """The host's memory. Beyond it some allocators still promise, and the process is killed when it is touched."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else sys.maxsize

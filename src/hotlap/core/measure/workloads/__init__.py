@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.resources
+import re
 from typing import cast
 
 import numpy as np
@@ -15,6 +16,8 @@ from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.workloads.base import Chooser, Family, Prepared
 from hotlap.core.record import Case
 from hotlap.core.work import find
+
+SPREADS = re.compile(r"\b(?:EACH|FROM|UNTIL|ME|STEP)\b")  # the macros of kernels/spread.c
 
 
 def prepare(target: Target, case: Case, seed: int, variant: str = "") -> Prepared:
@@ -40,7 +43,7 @@ def prepare(target: Target, case: Case, seed: int, variant: str = "") -> Prepare
 
 @functools.cache
 def source(name: str) -> str:
-    """A kernel file in the common C dialect; one that spreads elements by EACH gets the macros of spread.c."""
+    """A kernel file in the common C dialect; one that spreads elements gets the macros of spread.c."""
     folder = importlib.resources.files("hotlap.core.measure.workloads") / "kernels"
     text = (folder / f"{name}.c").read_text()
-    return (folder / "spread.c").read_text() + "#line 1\n" + text if "EACH(" in text else text
+    return (folder / "spread.c").read_text() + "#line 1\n" + text if SPREADS.search(text) else text
