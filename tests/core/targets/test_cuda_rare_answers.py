@@ -33,6 +33,42 @@ def test_a_copy_of_nothing_leaves_the_rest_alone(target: Any) -> None:
     assert target.read(cell).tolist() == [7, 7, 7, 7]
 
 
+@pytest.mark.parametrize(("queue", "joins"), [(0, 0), (1, 1)])
+def test_a_copy_joins_the_second_queue_only_where_it_runs_there(target: Any, queue: int, joins: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = target.buffer(64), target.buffer(64)
+    monkeypatch.setenv("STAND_IN_CALLS", str(tmp_path / "calls"))
+    target.time(lambda calls: [target.copy(b, a, queue) for _ in range(calls)], 3, graph=True)
+    calls = (tmp_path / "calls").read_text().split()
+    captured = calls[calls.index("cuStreamBeginCapture_v2") : calls.index("cuStreamEndCapture")]
+    assert captured.count("cuStreamWaitEvent") == 2 * joins, "the fork and the join"
+
+
+def test_the_former_timer_of_old_drivers_says_the_same(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cu = cuda_driver.driver()
+    start, end = (cuda_driver.check(cu.cuEventCreate(0), "make an event") for _ in range(2))
+    cell = target.buffer(1 << 20)
+    cuda_driver.check(cu.cuEventRecord(start, target.queues[0]), "record")
+    target.copy(target.buffer(1 << 20), cell)
+    cuda_driver.check(cu.cuEventRecord(end, target.queues[0]), "record")
+    target.sync()
+    by_the_new = cuda_driver.elapsed_s(start, end)
+
+    class Older:
+        CUresult = cu.CUresult
+
+        def cuEventElapsedTime(self, *_: Any) -> None:  # noqa: N802
+            raise RuntimeError("function cuEventElapsedTime_v2 is not found")
+
+    monkeypatch.setattr(cuda_driver, "driver", Older)
+    assert cuda_driver.elapsed_s(start, end) == by_the_new > 0
+
+
+@pytest.mark.parametrize(("settings", "major"), [({"driver": 13000}, 13), ({"driver": 12020}, 12), ({"fail": "cuDriverGetVersion:999"}, None)])
+def test_the_version_of_the_driver(settings: dict[str, Any], major: int | None) -> None:
+    with build.on(**settings):
+        assert cuda_driver.major() == major
+
+
 def test_work_items_that_are_no_whole_groups(target: Any) -> None:
     with pytest.raises(NotSupported, match=r"^100 work-items are not whole groups of 64$"):
         target.kernel(SOURCE, "add")(100, 64, target.buffer(4))

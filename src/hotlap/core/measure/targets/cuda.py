@@ -90,10 +90,9 @@ class CudaTarget:
             raise NotSupported(f"{nbytes} B are more than {self.device.name} has, {self.device.memory_bytes} B")
         pointer = check(self.cu.cuMemAlloc(max(nbytes, 1)), what)
         memory = CudaMemory(int(pointer), self.context, free="cuMemFree")
-        if nbytes and host is None:
-            check(self.cu.cuMemsetD8Async(pointer, 0, nbytes, queue), "fill a buffer")
-        elif nbytes and host is not None:
-            check(self.cu.cuMemcpyHtoDAsync(pointer, host.ctypes.data, nbytes, queue), "fill a buffer")
+        if nbytes:
+            filled = self.cu.cuMemsetD8Async(pointer, 0, nbytes, queue) if host is None else self.cu.cuMemcpyHtoDAsync(pointer, host.ctypes.data, nbytes, queue)
+            check(filled, "fill a buffer")
         check(self.cu.cuStreamSynchronize(queue), "fill a buffer")
         return memory
 
