@@ -145,6 +145,37 @@ def test_the_identity_of_a_device_is_read_from_sysfs(target: Any, monkeypatch: p
     assert cuda_driver._pci_id(target.handle, "0000:1b:00.0") == "10de:2330"
 
 
+@pytest.mark.parametrize(("combined", "shown"), [(0x233010DE, "10de:2330"), (0x10DE, ""), (None, "")])
+def test_the_identity_of_a_device_without_sysfs_is_the_driver_s(combined: int | None, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda_driver, "_attribute", lambda handle, name: combined)
+    assert cuda_driver._pci_id(None, "no:such.address") == shown
+
+
+def test_a_call_s_answer_is_what_stands_beside_its_result() -> None:
+    assert (cuda_driver.check((0, 5), "ask"), cuda_driver.check((0, 5, 6), "ask"), cuda_driver.check((0,), "ask")) == (5, (5, 6), ())
+
+
+@pytest.mark.parametrize(("files", "remedy"), [(["libcuda.so.1"], "WSL keeps it in WSL: export LD_LIBRARY_PATH=WSL"), ([], cuda_driver.REMEDY_DRIVER)])
+def test_a_library_that_does_not_load(files: list[str], remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader has errors of several types, by version."""
+    from cuda.bindings import driver as binding
+
+    def absent(flags: int) -> None:
+        raise RuntimeError("libcuda.so.1: cannot open shared object file")
+
+    for name in files:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(cuda_driver, "WSL", str(tmp_path))
+    monkeypatch.setattr(binding, "cuInit", absent)
+    cuda_driver.driver.cache_clear()
+    try:
+        with pytest.raises(Unavailable, match=r"^NVIDIA's driver library libcuda does not load \(RuntimeError\)") as raised:
+            cuda_driver.driver()
+    finally:
+        cuda_driver.driver.cache_clear()
+    assert raised.value.remedy == remedy.replace("in WSL", f"in {tmp_path}").replace("PATH=WSL", f"PATH={tmp_path}")
+
+
 def test_a_file_is_read_without_the_end_of_its_line(tmp_path: Path) -> None:
     (tmp_path / "vendor").write_text("0x10de\n")
     assert cuda_driver._read(str(tmp_path / "vendor")) == "0x10de"

@@ -104,7 +104,7 @@ def count() -> int:
     """How many devices there are. Raises Unavailable when there are none."""
     cu = driver()
     result, number = cu.cuDeviceGetCount()
-    if result != 0 or number == 0:
+    if result != 0 or not number:
         reason = f" ({name_of(result)})" if result != 0 else ""
         raise Unavailable(f"the CUDA driver sees no device{reason}", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
     return int(number)
