@@ -11,11 +11,11 @@ from judging import make
 from msgspec.structs import replace
 
 from hotlap.core.analysis import rows as tables
-from hotlap.core.analysis import standards, verdicts
+from hotlap.core.analysis import noticed, standards, verdicts
 from hotlap.core.analysis.standards import AgainstLimit
 from hotlap.core.errors import InputError
-from hotlap.core.record import Limit, Row, Term, Verdict
-from hotlap.core.show import judgement, junit, notices, words
+from hotlap.core.record import Limit, Notice, Row, Term, Verdict
+from hotlap.core.show import codes, judgement, junit, notices, words
 
 GIB = 2**30
 COPY_BOUND = GIB / 4.8e12 * 0.96  # near enough: the bound allows for what stays in cache
@@ -154,11 +154,38 @@ def test_of_several_rules_those_that_decide_are_shown_with_the_value_they_ask(tm
     assert (verdict.state, verdict.threshold, "(x)" in verdict.reason) == ("fail", pytest.approx(4.1e12), True)  # a width has no threshold of its own
 
 
-def test_every_notice_has_its_action_and_can_be_ruled_out() -> None:
-    for name in standards.NOTICES:
+def test_every_code_of_a_result_has_its_word_and_can_be_ruled_out(tmp_path: Path) -> None:
+    of_numbers = codes.texts()[codes.OF_NUMBERS]
+    assert set(standards.NOTICES) == set(of_numbers)
+    assert tuple(notices.KINDS) == noticed.CODES  # one order
+    for name in of_numbers:
+        assert _rules(tmp_path, f'[[rule]]\nwhy = "x"\nno_notices = ["{name}"]\n').rules[0].no_notices == (name,)
         kind = notices.KINDS[notices.SAME.get(name, name)]
-        assert kind.word
-        assert kind.action
+        assert kind.word or name in ("invalid", "error")
+        assert kind.action or name in ("noise", "error")
+
+
+@pytest.mark.parametrize(
+    ("brake", "ruled_out", "state"),
+    [
+        ("software power cap", ("throttled", "low_clock"), "pass"),  # what a heavy load does on a healthy device: show says power cap
+        ("software power cap", ("power_cap",), "fail"), ("software thermal", ("throttled", "low_clock"), "fail"), ("software thermal", ("low_clock",), "pass"),
+    ],
+)
+def test_rules_see_the_notices_that_show_folds(brake: str, ruled_out: tuple[str, ...], state: str) -> None:
+    (row,) = rows(0.9)
+    seen = [Notice(code="throttled", seen=brake, shares={brake: 0.85}), Notice(code="low_clock", seen="1.59 GHz")]
+    row = replace(row, result=replace(row.result, notices=seen))
+    (verdict,) = standards.AgainstRules("heat.toml", (standards.Rule(why="x", no_notices=ruled_out),)).judge([row])
+    assert verdict.state == state
+    assert (verdict.state == "fail") == bool(set(notices.codes(row)) & set(ruled_out))
+
+
+def test_a_rule_may_still_name_what_made_the_machine_busy() -> None:
+    (row,) = rows(0.9)
+    row = replace(row, result=replace(row.result, notices=[Notice(code="steal", seen="12 %")]))
+    for code, state in (("steal", "fail"), ("busy", "fail"), ("shared_device", "pass")):
+        assert standards.AgainstRules("x", (standards.Rule(why="x", no_notices=(code,)),)).judge([row])[0].state == state
 
 
 def test_numbers_that_differ_between_cases_are_said_as_their_range() -> None:

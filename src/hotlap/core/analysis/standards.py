@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from hotlap.core import units
+from hotlap.core.analysis import noticed
 from hotlap.core.analysis.state import advised
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.record import Limit, Row, Summary, Term, Verdict
@@ -127,10 +128,7 @@ def _asked(share: float) -> str:
 # ---------------------------------------------------------------- rules
 
 
-NOTICES = (
-    "drift", "bimodal", "not_steady", "few_samples", "timer_coarse", "throttled", "low_clock", "clock_varied", "one_process",
-    "shared_device", "steal", "not_deterministic", "leak", "host_bound", "whole_card", "far_host", "first_cache", "emulated",
-)
+NOTICES = (*noticed.CODES, *noticed.SAME)
 KEYS = ("why", "where", "at_least", "at_most", "share_at_least", "half_width_at_most", "no_notices")
 FORMER = {"no_flags": "no_notices"}  # keys of 0.1
 
@@ -172,7 +170,7 @@ class Rule:
             interval += f", at most {_asked(self.half_width_at_most)} ({self.why})"
             verdicts.append(Verdict(state="pass" if good else "fail", reason=interval))
         if self.no_notices:
-            seen = sorted({notice.code for notice in row.result.notices} & set(self.no_notices))
+            seen = [code for code in self.no_notices if code in {*noticed.codes(row), *(set(noticed.raised(row)) & noticed.SAME.keys())}]
             interval = f"flagged {', '.join(seen)}" if seen else f"no {', '.join(self.no_notices)}"
             verdicts.append(Verdict(state="fail" if seen else "pass", reason=f"{interval} ({self.why})"))
         return verdicts
