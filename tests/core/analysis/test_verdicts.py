@@ -52,7 +52,23 @@ def test_a_share_of_a_bound_says_what_is_usual_and_rests_on_no_expectation() -> 
     )
     (verdict,) = AgainstLimit(0.8).judge([replace(row, gap=replace(row.gap, limit=limit))])
     assert verdict.state == "fail"
-    assert verdict.provenance.endswith(": the table; usual for this case: 74 %, 62 % to 91 %")
+    assert verdict.provenance.endswith("; more than is usual for this case: 74 %, 62 % to 91 %: the table")
+    (verdict,) = AgainstLimit(0.7).judge([replace(row, gap=replace(row.gap, limit=limit))])
+    assert verdict.provenance.endswith("; usual for this case: 74 %, 62 % to 91 %: the table")
+
+
+def test_a_bound_that_counts_on_cache_says_what_is_published() -> None:
+    (row,) = rows(0.9)
+    assert "(4.80 TB/s published, plus what 50 MiB of cache may hold)" in AgainstLimit(0.8).judge([row])[0].provenance
+    (plain,) = AgainstLimit(0.8).judge([replace(row, gap=replace(row.gap, numbers={"limit_memory_b_s": 4.8e12}))])
+    assert "published" not in plain.provenance
+
+
+def test_a_long_reason_wraps_and_is_not_cut() -> None:
+    judged = verdicts.judge("r", rows(0.9), AgainstLimit(0.8))
+    printed = judgement.judgement(judged, 80)
+    assert "…" not in printed
+    assert all(len(line) <= 80 for line in printed.splitlines())
 
 
 def test_a_bound_without_a_share_passes_nobody() -> None:

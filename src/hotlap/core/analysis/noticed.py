@@ -1,4 +1,4 @@
-"""The notices of one result as codes, folded: power at the cap is no fault, and a low clock is what a brake does. Views and rules see these."""
+"""The notices of one result as codes, which views and rules see: power at the cap is no fault, and a low clock is what a brake does."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from hotlap.core.show.table import Cell, Column
 
 SPARE = ("± 95 %", "threshold")  # columns that go first where there is no room
 WELL = 8  # devices that pass and are listed
+WHOLE = 16  # lines of a reason: it wraps, and what is usual is not cut off
 SHOWN = 30  # cases that did not pass, where there are several devices
 ORDER: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass", "measured", "not_run")
 VERDICT_STYLES = {"pass": "good", "fail": "bad", "invalid": "bad", "error": "bad"}
@@ -136,5 +137,5 @@ def _reasons(rows: Sequence[Row], width: int) -> list[str]:
     for group, said in words.alike(given, lambda row: row.verdict.reason, lambda row: row.verdict.state):
         first = f"  {_state(group[0]):<13} "
         names = words.some(list(dict.fromkeys(row.label for row in group)))
-        lines += layout.paragraph(first, f"{names}: {words.clean(said)}", width)
+        lines += layout.paragraph(first, f"{names}: {words.clean(said)}", width, most=WHOLE)
     return lines
