@@ -167,7 +167,47 @@ def test_of_several_rules_those_that_decide_are_shown_with_the_value_they_ask(tm
     (verdict,) = _rules(tmp_path, f'[[rule]]\nwhy = "x"\n{asked.format("4.9 TB/s")}').judge(rows(0.9))
     assert (verdict.state, verdict.threshold, "(z)" in verdict.reason, "(y)" in verdict.reason) == ("fail", pytest.approx(4.9e12), True, False)
     (verdict,) = _rules(tmp_path, f'[[rule]]\nwhy = "x"\n{asked.format("4.1 TB/s")}').judge(rows(0.9, spread=0.01))
-    assert (verdict.state, verdict.threshold, "(x)" in verdict.reason) == ("fail", pytest.approx(4.1e12), True)  # a width has no threshold of its own
+    assert (verdict.state, verdict.threshold, "(x)" in verdict.reason) == ("fail", None, True)  # no ratio to a rule that was kept stands beside a failure
+    assert verdict.rules == ["x", "f"]
+
+
+def of_devices(count: int, slow: int) -> list[Row]:
+    """A copy and a product on each; the first `slow` devices copy at 70 % of the bound."""
+    (copied,), (product,) = rows(0.9), tables.rows(make({"gemm": [1.5e-3] * 6}))
+    (late,) = rows(0.7)
+    return [replace(row, device=f"GPU-{n:02}") for n in range(count) for row in (late if n < slow else copied, product)]
+
+
+BROKEN = standards.AgainstRules("rules.toml", (
+    standards.Rule(why="acceptance, 3.2", where={"workload": "stream"}, at_least="4.2 TB/s"),
+    standards.Rule(why="sharp numbers", where={"workload": "gemm"}, half_width_at_most=0.01),
+))  # fmt: skip
+
+
+def test_many_devices_that_fail_are_folded() -> None:
+    printed = judgement.judgement(verdicts.judge("r", of_devices(40, 40), BROKEN), 120)
+    assert len(printed.splitlines()) < 24
+    assert "  … and 32 more (32 fail); --json has all" in printed
+    cases = printed.split("more (32 fail)")[1].splitlines()
+    assert "min" in cases[2]
+    assert [line.split()[1:3] for line in cases if line.startswith("✗")] == [["stream", "copy"]]
+    assert "… and 29 more that pass" not in printed
+    few = judgement.judgement(verdicts.judge("r", of_devices(40, 3), BROKEN), 120)
+    assert "  … and 29 more that pass" in few
+
+
+def test_the_worst_case_of_a_device_is_the_one_that_failed_with_its_rule() -> None:
+    """A product at 1.5 times its threshold stood beside the failure of another case."""
+    lenient = standards.Rule(why="any product", where={"workload": "gemm"}, at_least="1 TFLOP/s", no_notices=("low_clock",))
+    noted = [
+        replace(row, result=replace(row.result, notices=[Notice(code="low_clock", seen="1.59 GHz")])) if row.case.workload == "gemm" else row
+        for row in of_devices(2, 0)
+    ]
+    judged = verdicts.judge("r", noted, standards.AgainstRules("x", (BROKEN.rules[0], lenient)))
+    device = next(line for line in judgement.judgement(judged, 140).splitlines() if "GPU-00" in line)
+    assert "gemm" in device
+    assert "any product" in device
+    assert device.endswith("–")
 
 
 def test_every_code_of_a_result_has_its_word_and_can_be_ruled_out(tmp_path: Path) -> None:

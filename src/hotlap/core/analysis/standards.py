@@ -234,15 +234,16 @@ class AgainstRules:
         return [unmeasured(row) or self._one(row) for row in rows]
 
     def _one(self, row: Row) -> Verdict:
-        verdicts = [verdict for rule in self.rules if rule.fits(row) for verdict in rule.judge(row, self.name)]
+        fitting = [rule for rule in self.rules if rule.fits(row)]
+        verdicts = [replace(verdict, rules=[rule.why]) for rule in fitting for verdict in rule.judge(row, self.name)]
         if not verdicts:
             return Verdict(state="measured", reason="no rule is about it", against=self.name)
         state = next(one for one in ("fail", "inconclusive", "pass") if any(verdict.state == one for verdict in verdicts))
         deciding = [verdict for verdict in verdicts if verdict.state == state]
-        valued = min((one for one in deciding if one.ratio is not None), key=_ratio, default=None)
-        shown = valued or min((one for one in verdicts if one.ratio is not None), key=_ratio, default=deciding[0])
+        valued = min((one for one in deciding if one.ratio is not None), key=_ratio, default=deciding[0])
         reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in deciding))
-        return replace(shown, state=deciding[0].state, reason=reasons, against=self.name)
+        whys = list(dict.fromkeys(why for verdict in deciding for why in verdict.rules))
+        return replace(valued, reason=reasons, against=self.name, rules=whys)
 
 
 def _ratio(verdict: Verdict) -> float:
