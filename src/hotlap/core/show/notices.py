@@ -246,7 +246,9 @@ def _few_samples(rows: Sequence[Row]) -> str:
 def span(values: Sequence[float], write: Callable[[float], str]) -> str:
     """Least to most, as written; once where both are written alike."""
     low, high = write(min(values)), write(max(values))
-    return low if low == high else f"{low.removesuffix(' %') if high.endswith(' %') else low} to {high}"
+    if low == high or (high.endswith(" %") and low.endswith(" %") and float(low[:-2]) == float(high[:-2])):
+        return high  # 1.00 % and 1.0 % are one figure
+    return f"{low.removesuffix(' %') if high.endswith(' %') else low} to {high}"
 
 
 def _busy(rows: Sequence[Row]) -> str:
