@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from hotlap.cli import terminal
 from hotlap.core.show import listing
 from hotlap.core.store import bundle, paths, select
 from hotlap.core.store.catalog import Entry
 
+NEWEST = 40  # runs on a terminal, unless all are asked for
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="*", help="only these runs: label=value, a day, a path …")
+    parser.add_argument("--all", action="store_true", help=f"all of them on a terminal too, which shows the newest {NEWEST}")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -20,8 +24,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         terminal.answer(args.json, [_json(one) for one in found], "runs")
     else:
-        shown = [one.listed or bundle.load(one.path).listed for one in found]
-        print(listing.runs(shown, terminal.width(), color=terminal.color()))
+        newest = found[-NEWEST:] if sys.stdout.isatty() and not args.all else found
+        shown = [one.listed or bundle.load(one.path).listed for one in newest]
+        print(listing.runs(shown, terminal.width(), terminal.color(), len(found) - len(newest)))
     return 0
 
 

@@ -117,7 +117,7 @@ def _with_cache(gap: Gap) -> str:
     rate, spared = (gap.numbers.get(name) for name in ("limit_memory_b_s", "limit_spared_bytes"))
     if not rate or not spared or gap.reference_kind != "bound":
         return ""
-    return f" ({show(rate, 'B/s')} published, plus what {units.size(spared)} of cache may hold)"
+    return f" ({show(rate, 'B/s')} published, plus what {units.size(round(spared))} of cache may hold)"
 
 
 def _usual_share(against: str, limit: Limit, asked: float) -> str:
