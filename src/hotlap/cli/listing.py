@@ -20,13 +20,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """One line per run, newest last."""
-    found = select.entries(args.run, paths.home())
+    entries = select.entries(args.run, paths.home())
     if args.json:
-        terminal.answer(args.json, [_json(one) for one in found], "runs")
+        terminal.answer(args.json, [_json(one) for one in entries], "runs")
     else:
-        newest = found[-NEWEST:] if sys.stdout.isatty() and not args.all else found
+        newest = entries[-NEWEST:] if sys.stdout.isatty() and not args.all else entries
         shown = [one.listed or bundle.load(one.path).listed for one in newest]
-        print(listing.runs(shown, terminal.width(), terminal.color(), len(found) - len(newest)))
+        print(listing.runs(shown, terminal.width(), terminal.color(), len(entries) - len(newest)))
     return 0
 
 

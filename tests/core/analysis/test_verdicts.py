@@ -10,8 +10,8 @@ import pytest
 from judging import make
 from msgspec.structs import replace
 
-from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis import noticed, standards, verdicts
+from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.standards import AgainstLimit
 from hotlap.core.errors import InputError
 from hotlap.core.record import Limit, Notice, Row, Term, Verdict

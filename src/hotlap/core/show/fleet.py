@@ -89,7 +89,7 @@ def names(judged: FleetVerdict) -> dict[tuple[str, str], str]:
 
 
 def devices(judged: FleetVerdict, chosen: Sequence[FleetGroup], numbers: bool = False) -> Table:
-    """A row per device or host: how far it is off over all cases, its worst case, and why it is named. `numbers`: also its serial number."""
+    """A row per device or host: how far it is off over all cases, its worst case, and why it is named. `numbers`: and its serial number."""
     spoken, first = names(judged), [group.first for group in chosen]
     styles = [STATE_STYLES[device.state] for device in first]
     marks = [f"{words.MARKS[device.state]} {spoken[device.host, device.device]}" for device in first]

@@ -59,7 +59,8 @@ def _top(judged: FleetVerdict) -> str:
     listed = f"<p>{table.text(words.some(spoken, 8))}</p>" if spoken else ""
     runs, ids = fleet.counted_runs(judged), len({case.case for case in judged.cases})
     size = f"{runs}, {words.counted(ids, 'case')}, {words.counted(judged.rounds, 'round')} each"
-    return f'<p class="sub">{size}</p><p class="sub">{table.text(_measured(judged))}</p><p class="lead">{state} {table.text("; ".join(lines))}.</p>{listed}'
+    above = f'<p class="sub">{size}</p><p class="sub">{table.text(_measured(judged))}</p>'
+    return f'{above}<p class="lead">{state} {table.text("; ".join(lines))}.</p>{listed}'
 
 
 def _measured(judged: FleetVerdict) -> str:

@@ -88,7 +88,8 @@ def _devices(ordered: Sequence[Row], keys: Sequence[str], form: tuple[str, int, 
     states = {key: by_device[key][0].verdict.state for key in keys}
     passing = [key for key in by_state if states[key] == "pass"]
     bad = [key for key in by_state if key not in passing]
-    shown = [*bad[: FOLDED if len(keys) > fleets.MANY else None], *passing[: 0 if len(bad) >= FOLDED and len(keys) > fleets.MANY else FOLDED]]
+    many = len(keys) > fleets.MANY
+    shown = [*bad[: FOLDED if many else None], *passing[: 0 if many and len(bad) >= FOLDED else FOLDED]]
     ids = words.short(keys)
     counts = [Counter(row.verdict.state for row in by_device[key]) for key in shown]
     worst = [_worst(by_device[key]) for key in shown]

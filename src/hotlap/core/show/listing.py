@@ -149,7 +149,7 @@ def _runs(kept: Sequence[RunHeader], width: int, color: bool) -> str:
     return "\n".join(lines)
 
 
-RUN_SPARE = ((), ("rounds", "cases"), ("rounds", "cases", "began (UTC)"))  # columns that go where there is no room: a run's id begins with its time
+RUN_SPARE = ((), ("rounds", "cases"), ("rounds", "cases", "began (UTC)"))  # columns that go first: an id begins with the time
 _WHOLE: dict[str, Any] = {"initial_indent": "    ", "subsequent_indent": "    ", "break_long_words": False, "break_on_hyphens": False}
 
 

@@ -13,7 +13,7 @@ from hotlap.core.show.listing import devices, heading, machine, machines, predic
 from hotlap.core.show.results import FAST, Form, is_slow
 from hotlap.core.store.bundle import Bundle
 
-__all__ = ["devices", "explain", "heading", "machine", "machines", "prediction", "runs", "fleet_of_runs", "table"]
+__all__ = ["devices", "explain", "fleet_of_runs", "heading", "machine", "machines", "prediction", "runs", "table"]
 
 AGAINST = {  # by what a share is of: how to read it
     "bound": "bound: the roofline (speed-of-light) limit", "expected": "expected: what the model expects of a good implementation",
