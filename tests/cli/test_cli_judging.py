@@ -221,3 +221,15 @@ def test_a_usage_error_gets_one_line_and_exit_2(words: list[str], message: str, 
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1, captured.err
     assert message in captured.err
+
+
+def test_a_terminal_lists_the_newest_runs_and_says_how_to_see_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotlap.cli.listing.NEWEST", 3)
+    assert main(["list"]) == 0
+    assert "older" not in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for words, lines in ((["list"], 5), (["list", "--all"], 8)):
+        assert main(words) == 0
+        printed = capsys.readouterr().out
+        assert len(printed.splitlines()) == lines
+        assert ("… 4 older runs: hotlap list --all" in printed) == (lines == 5)

@@ -138,3 +138,10 @@ def test_budgets_that_are_none(name: str, text: str, says: str) -> None:
 
 def test_every_budget_that_can_be_written_is_judged_by() -> None:
     assert list(stress.Budgets().__dict__) == list(work.ALLOWED)
+
+
+def test_a_brake_of_the_hardware_claims_no_size_that_was_not_measured() -> None:
+    """NVML's text names half the clock or more; what was measured stands beside it and may be a fall of 20 %."""
+    brakes = {code: entry["meaning"] for code, entry in catalogue()["throttle"].items() if code.startswith("hardware")}
+    assert len(brakes) == 3
+    assert not [meaning for meaning in brakes.values() if "hal" in meaning]

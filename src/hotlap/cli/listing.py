@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from hotlap.cli import terminal
 from hotlap.core.show import listing
 from hotlap.core.store import bundle, paths, select
 from hotlap.core.store.catalog import Entry
 
+NEWEST = 40  # runs on a terminal, unless all are asked for
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="*", help="only these runs: label=value, a day, a path …")
+    parser.add_argument("--all", action="store_true", help=f"all of them on a terminal too, which shows the newest {NEWEST}")
 
 
 def run(args: argparse.Namespace) -> int:
     """One line per run, newest last."""
-    found = select.entries(args.run, paths.home())
+    entries = select.entries(args.run, paths.home())
     if args.json:
-        terminal.answer(args.json, [_json(one) for one in found], "runs")
+        terminal.answer(args.json, [_json(one) for one in entries], "runs")
     else:
-        shown = [one.listed or bundle.load(one.path).listed for one in found]
-        print(listing.runs(shown, terminal.width(), color=terminal.color()))
+        newest = entries[-NEWEST:] if sys.stdout.isatty() and not args.all else entries
+        shown = [one.listed or bundle.load(one.path).listed for one in newest]
+        print(listing.runs(shown, terminal.width(), terminal.color(), len(entries) - len(newest)))
     return 0
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from hotlap.cli import cases, terminal
+from hotlap.core import stand_in
 from hotlap.core.analysis import commands, fleets
 from hotlap.core.errors import InputError
+from hotlap.core.record import Row
 from hotlap.core.show import commands as showing
 from hotlap.core.show import counters, document, export, kinds, listing, shape, text
+from hotlap.core.store.bundle import Bundle
 
 FORMATS = ("text", "markdown", "csv")
 
@@ -32,6 +36,9 @@ def run(args: argparse.Namespace) -> int:
         terminal.print_former([export.to_json(bundle, rows) | _document(shown.get(bundle.run.id)) for bundle, rows in analysed])
         return cases.code(analysed, shown)
     width, color = terminal.width(), terminal.color()
+    if args.format == "text" and not shown and _many(analysed):
+        print(text.fleet_of_runs(analysed, width, color))
+        return cases.code(analysed, shown)
     for number, (bundle, rows) in enumerate(analysed):
         if args.format == "markdown":
             print(export.to_markdown(bundle, rows))
@@ -52,6 +59,13 @@ def run(args: argparse.Namespace) -> int:
             if few and (counted := counters.table(rows, width, color)):
                 print(f"\n{counted}")
     return cases.code(analysed, shown)
+
+
+def _many(analysed: Sequence[tuple[Bundle, Sequence[Row]]]) -> bool:
+    """Whether several runs together have more devices than a table each is of use for."""
+    if len(analysed) < 2 or any(stand_in.of_run(bundle.run) or commands.of(bundle) for bundle, _ in analysed):
+        return False
+    return len({(bundle.run.machine.host, row.device) for bundle, rows in analysed for row in rows}) > fleets.MANY
 
 
 def _document(known: tuple[kinds.Kind, Any] | None) -> dict[str, Any]:

@@ -313,6 +313,7 @@ class Verdict(Record, frozen=True, kw_only=True):
     against: str = ""  # what it was compared with: limit, baseline NAME, fleet, rules FILE
     threshold: float | None = None  # in the metric's unit: the worst value that passes
     provenance: str = ""  # where the threshold comes from
+    rules: list[str] = []  # of rules: the `why` of those that decided
     ratio: float | None = None  # value ÷ reference, above 1 is better
     low: float | None = None  # 95 % interval of the ratio
     high: float | None = None

@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 import hotlap
 from hotlap.cli import main
-from hotlap.core.analysis.expected import AgainstExpected, _outside, _version
+from hotlap.core.analysis.expected import AgainstExpected, _fewest, _outside, _version
 from hotlap.core.analysis.verdicts import judge
 from hotlap.core.model import intervals, machines
 from hotlap.core.plan import case
 from hotlap.core.record import MeasureOptions, Plan, Row, Verdict
+from hotlap.core.show import judgement
+from hotlap.core.stats.beyond import Beyond, most
 
 SHAPES = [(m, n) for m in (512, 1024, 4096, 8192) for n in (4096, 8192)]
 
@@ -80,7 +82,7 @@ def test_each_device_is_judged_for_itself() -> None:
 def test_a_plan_too_small_to_fail_is_left_open() -> None:
     state, verdicts = judged(plan(1), "h200-sxm?noise=0.005&seed=3&efficiency=0.4")
     assert state == "inconclusive"
-    assert "too small to fail" in verdicts[0].reason
+    assert verdicts[0].reason.endswith("; one case cannot fail this test; measure at least 2 shapes")
     assert judged(plan(1), "h200-sxm?noise=0.005&seed=3")[0] == "pass"
 
 
@@ -109,6 +111,32 @@ def test_a_library_older_than_what_was_measured_is_outside(version: str, inside:
 def test_the_verb(capsys: pytest.CaptureFixture[str]) -> None:
     hotlap.run(plan(), target="simulated:h200-sxm?noise=0.005&seed=3")
     assert main(["gate", "--against", "expected"]) == 0
-    assert "PASS" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "PASS" in printed
+    assert "of expected" in printed
+    assert "not judged" in printed
+    assert "losses of about 15 %" in printed
+    assert "a baseline or the fleet finds smaller losses" in " ".join(printed.split())
+
+
+def test_the_fewest_cases_that_can_fail_are_those_of_the_rule() -> None:
+    for family in ("gemm", "prefill", "moe"):
+        healthy = intervals.healthy(family, "h100-sxm")
+        assert healthy is not None
+        count = _fewest([(family, healthy)])
+        assert [most([Beyond(n, healthy.share, healthy.alike)]) < n for n in (count - 1, count)] == [False, True]
+
+
+def test_what_has_no_reference_data_is_not_judged_and_never_called_measured() -> None:
+    copies = Plan(name="p", cases=[case("stream", {"op": "copy", "size": "1 GiB"})], measure=plan().measure)
+    run = hotlap.run(copies, target="simulated:h200-sxm?noise=0.005&seed=3&count=2", device="all")
+    found = judge(run.id, run.rows, AgainstExpected(run.bundle.run.machine))
+    assert {row.verdict.reason for row in found.rows} == {"no reference data on healthy cards for stream; judge it against a baseline or the fleet"}
+    printed = judgement.judgement(found)
+    assert "not judged" in printed.splitlines()[0]
+    assert "measured" not in printed
+
+
+def test_the_verb_fails(capsys: pytest.CaptureFixture[str]) -> None:
     hotlap.run(plan(), target="simulated:h200-sxm?noise=0.005&seed=3&efficiency=0.4")
     assert main(["gate", "--against", "expected"]) == 1

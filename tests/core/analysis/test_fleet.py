@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis import verdicts
 from hotlap.core.analysis.fleet import AgainstFleet, latest, survey
-from hotlap.core.record import Baseline, Case, Finding, Judgement, Machine, Reference
+from hotlap.core.record import UNNAMED, Baseline, Case, Finding, Judgement, Machine, Reference
 from hotlap.core.show import judgement
 from hotlap.core.store import baselines
 from hotlap.core.store.bundle import Bundle
@@ -117,3 +117,20 @@ def test_a_slow_run_or_two_are_no_slow_tail_of_a_device_with_many() -> None:
             for device, values in runs.items()
         ]
         assert survey(Baseline(name="fleet", saved="", hotlap="", references=references)).odd == {}
+
+
+@pytest.mark.parametrize(("name", "whose"), [("H200", "of its model"), (UNNAMED, "of unknown model")])
+def test_devices_count_that_measured_the_case_and_a_model_nobody_gave_is_said(name: str, whose: str) -> None:
+    """Seven devices that measured something else are not among those it is worse than."""
+    nodes = [imported(number, name, "copy", 1.06 if number == 5 else 1.0) for number in range(12)]
+    others = [imported(number, name, "gemm", 1.0) for number in range(20, 27)]
+    (verdict,), (found,) = judged([*nodes, *others], nodes[6:7])
+    assert found.detail.endswith(f"than 11 other devices {whose}; its latest run, which is not judged here")
+    assert f"median of 11 other devices {whose}" in verdict.rows[0].verdict.reason
+    (few,), _ = judged(nodes[:3], nodes[:1])
+    assert few.rows[0].verdict.reason == f"2 other devices {whose} measured this case; 4 are needed for a fleet"
+
+
+def imported(number: int, name: str, case: str, level: float) -> Bundle:
+    seconds = (1e-3 * level * np.exp(np.random.default_rng([1, number]).normal(0, 0.001, 8))).tolist()
+    return make({case: seconds}, day=number / 1000, device=replace(H200, uuid=f"GPU-{number}", pci_address="", machine="", name=name))

@@ -10,12 +10,12 @@ import pytest
 from judging import make
 from msgspec.structs import replace
 
+from hotlap.core.analysis import noticed, standards, verdicts
 from hotlap.core.analysis import rows as tables
-from hotlap.core.analysis import standards, verdicts
 from hotlap.core.analysis.standards import AgainstLimit
 from hotlap.core.errors import InputError
-from hotlap.core.record import Limit, Row, Term, Verdict
-from hotlap.core.show import judgement, junit, notices, words
+from hotlap.core.record import Limit, Notice, Row, Term, Verdict
+from hotlap.core.show import codes, judgement, junit, notices, words
 
 GIB = 2**30
 COPY_BOUND = GIB / 4.8e12 * 0.96  # near enough: the bound allows for what stays in cache
@@ -52,7 +52,23 @@ def test_a_share_of_a_bound_says_what_is_usual_and_rests_on_no_expectation() -> 
     )
     (verdict,) = AgainstLimit(0.8).judge([replace(row, gap=replace(row.gap, limit=limit))])
     assert verdict.state == "fail"
-    assert verdict.provenance.endswith(": the table; usual for this case: 74 %, 62 % to 91 %")
+    assert verdict.provenance.endswith("; more than is usual for this case: 74 %, 62 % to 91 %: the table")
+    (verdict,) = AgainstLimit(0.7).judge([replace(row, gap=replace(row.gap, limit=limit))])
+    assert verdict.provenance.endswith("; usual for this case: 74 %, 62 % to 91 %: the table")
+
+
+def test_a_bound_that_counts_on_cache_says_what_is_published() -> None:
+    (row,) = rows(0.9)
+    assert "(4.80 TB/s published, plus what 50 MiB of cache may hold)" in AgainstLimit(0.8).judge([row])[0].provenance
+    (plain,) = AgainstLimit(0.8).judge([replace(row, gap=replace(row.gap, numbers={"limit_memory_b_s": 4.8e12}))])
+    assert "published" not in plain.provenance
+
+
+def test_a_long_reason_wraps_and_is_not_cut() -> None:
+    judged = verdicts.judge("r", rows(0.9), AgainstLimit(0.8))
+    printed = judgement.judgement(judged, 80)
+    assert "…" not in printed
+    assert all(len(line) <= 80 for line in printed.splitlines())
 
 
 def test_a_bound_without_a_share_passes_nobody() -> None:
@@ -151,14 +167,81 @@ def test_of_several_rules_those_that_decide_are_shown_with_the_value_they_ask(tm
     (verdict,) = _rules(tmp_path, f'[[rule]]\nwhy = "x"\n{asked.format("4.9 TB/s")}').judge(rows(0.9))
     assert (verdict.state, verdict.threshold, "(z)" in verdict.reason, "(y)" in verdict.reason) == ("fail", pytest.approx(4.9e12), True, False)
     (verdict,) = _rules(tmp_path, f'[[rule]]\nwhy = "x"\n{asked.format("4.1 TB/s")}').judge(rows(0.9, spread=0.01))
-    assert (verdict.state, verdict.threshold, "(x)" in verdict.reason) == ("fail", pytest.approx(4.1e12), True)  # a width has no threshold of its own
+    assert (verdict.state, verdict.threshold, "(x)" in verdict.reason) == ("fail", None, True)  # no ratio to a rule that was kept stands beside a failure
+    assert verdict.rules == ["x", "f"]
 
 
-def test_every_notice_has_its_action_and_can_be_ruled_out() -> None:
-    for name in standards.NOTICES:
+def of_devices(count: int, slow: int) -> list[Row]:
+    """A copy and a product on each; the first `slow` devices copy at 70 % of the bound."""
+    (copied,), (product,) = rows(0.9), tables.rows(make({"gemm": [1.5e-3] * 6}))
+    (late,) = rows(0.7)
+    return [replace(row, device=f"GPU-{n:02}") for n in range(count) for row in (late if n < slow else copied, product)]
+
+
+BROKEN = standards.AgainstRules("rules.toml", (
+    standards.Rule(why="acceptance, 3.2", where={"workload": "stream"}, at_least="4.2 TB/s"),
+    standards.Rule(why="sharp numbers", where={"workload": "gemm"}, half_width_at_most=0.01),
+))  # fmt: skip
+
+
+def test_many_devices_that_fail_are_folded() -> None:
+    printed = judgement.judgement(verdicts.judge("r", of_devices(40, 40), BROKEN), 120)
+    assert len(printed.splitlines()) < 24
+    assert "  … and 32 more (32 fail); --json has all" in printed
+    cases = printed.split("more (32 fail)")[1].splitlines()
+    assert "min" in cases[2]
+    assert [line.split()[1:3] for line in cases if line.startswith("✗")] == [["stream", "copy"]]
+    assert "… and 29 more that pass" not in printed
+    few = judgement.judgement(verdicts.judge("r", of_devices(40, 3), BROKEN), 120)
+    assert "  … and 29 more that pass" in few
+
+
+def test_the_worst_case_of_a_device_is_the_one_that_failed_with_its_rule() -> None:
+    """A product at 1.5 times its threshold stood beside the failure of another case."""
+    lenient = standards.Rule(why="any product", where={"workload": "gemm"}, at_least="1 TFLOP/s", no_notices=("low_clock",))
+    noted = [
+        replace(row, result=replace(row.result, notices=[Notice(code="low_clock", seen="1.59 GHz")])) if row.case.workload == "gemm" else row
+        for row in of_devices(2, 0)
+    ]
+    judged = verdicts.judge("r", noted, standards.AgainstRules("x", (BROKEN.rules[0], lenient)))
+    device = next(line for line in judgement.judgement(judged, 140).splitlines() if "GPU-00" in line)
+    assert "gemm" in device
+    assert "any product" in device
+    assert device.endswith("–")
+
+
+def test_every_code_of_a_result_has_its_word_and_can_be_ruled_out(tmp_path: Path) -> None:
+    of_numbers = codes.texts()[codes.OF_NUMBERS]
+    assert set(standards.NOTICES) == set(of_numbers)
+    assert tuple(notices.KINDS) == noticed.CODES  # one order
+    for name in of_numbers:
+        assert _rules(tmp_path, f'[[rule]]\nwhy = "x"\nno_notices = ["{name}"]\n').rules[0].no_notices == (name,)
         kind = notices.KINDS[notices.SAME.get(name, name)]
-        assert kind.word
-        assert kind.action
+        assert kind.word or name in ("invalid", "error")
+        assert kind.action or name in ("noise", "error")
+
+
+@pytest.mark.parametrize(
+    ("brake", "ruled_out", "state"),
+    [
+        ("software power cap", ("throttled", "low_clock"), "pass"),  # what a heavy load does on a healthy device: show says power cap
+        ("software power cap", ("power_cap",), "fail"), ("software thermal", ("throttled", "low_clock"), "fail"), ("software thermal", ("low_clock",), "pass"),
+    ],
+)
+def test_rules_see_the_notices_that_show_folds(brake: str, ruled_out: tuple[str, ...], state: str) -> None:
+    (row,) = rows(0.9)
+    seen = [Notice(code="throttled", seen=brake, shares={brake: 0.85}), Notice(code="low_clock", seen="1.59 GHz")]
+    row = replace(row, result=replace(row.result, notices=seen))
+    (verdict,) = standards.AgainstRules("heat.toml", (standards.Rule(why="x", no_notices=ruled_out),)).judge([row])
+    assert verdict.state == state
+    assert (verdict.state == "fail") == bool(set(notices.codes(row)) & set(ruled_out))
+
+
+def test_a_rule_may_still_name_what_made_the_machine_busy() -> None:
+    (row,) = rows(0.9)
+    row = replace(row, result=replace(row.result, notices=[Notice(code="steal", seen="12 %")]))
+    for code, state in (("steal", "fail"), ("busy", "fail"), ("shared_device", "pass")):
+        assert standards.AgainstRules("x", (standards.Rule(why="x", no_notices=(code,)),)).judge([row])[0].state == state
 
 
 def test_numbers_that_differ_between_cases_are_said_as_their_range() -> None:

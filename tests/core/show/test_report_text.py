@@ -184,6 +184,26 @@ def test_what_can_be_simulated(golden: Golden) -> None:
     golden("simulated.txt", listing.simulated(["h100-sxm", "h200-sxm"], injections, 100) + "\n")
 
 
+def test_a_run_of_many_devices_is_one_line_and_its_labels_can_be_copied(cpu: Kept) -> None:
+    label = {"pallet": "P1", "cluster": "a-long-name-of-a-cluster-that-somebody-thought-of", "purchase": "order-2026-11-24-0001"}
+    many = replace(cpu[0].listed, devices=[f"simulated:{n}" for n in range(40)], models=["h200-sxm"] * 40)
+    lines = text.runs([replace(many, labels={"pallet": "P1"})], 120).splitlines()
+    assert len(lines) == 2
+    assert [head in lines[0] for head in ("began", "rounds", "cases")] == [True] * 3
+    assert "h200-sxm × 40" in lines[1]
+    for width in (80, 120):
+        listed = text.runs([replace(many, labels=label)], width).splitlines()
+        assert max(map(len, listed)) <= width
+        assert all(any(f"{name}={value}" in line for line in listed) for name, value in label.items())
+        assert listed[1].endswith("all rounds done")
+    two = replace(many, devices=["a:0", "a:1", "b:0"], models=["h200-sxm", "h200-sxm", "b200"])
+    assert "h200-sxm × 2 and b200 × 1" in text.runs([two], 140)
+
+
+def test_older_runs_that_are_not_listed_are_counted(cpu: Kept) -> None:
+    assert text.runs([cpu[0].listed], 110, left_out=161).startswith("… 161 older runs: hotlap list --all\nrun ")
+
+
 def test_runs(cpu: Kept, gpu: Kept, golden: Golden) -> None:
     running = changed(cpu[0], run=replace(cpu[0].run, ended="", labels={}))
     golden("runs.txt", text.runs([one.listed for one in (cpu[0], gpu[0], running)], 110) + "\n")

@@ -23,6 +23,7 @@ from hotlap.core.stats.beyond import Beyond, most
 from hotlap.core.units import percent
 
 NAME = "expected"
+FINDS = {0.05: 0.024, 0.15: 0.983}  # loss in every case → share of plans of 20 cases that fail (benchmarks/expected.py)
 REST = "compare with a baseline or the fleet, or with --against limit --share"
 
 
@@ -59,7 +60,7 @@ class AgainstExpected:
         except InputError as error:
             return _open(str(error))
         if not intervals.tested(prediction.family):
-            return _unjudged(f"how often healthy devices are slower than expected is not known of {row.case.workload}")
+            return _unjudged(f"no reference data on healthy cards for {row.case.workload}; judge it against a baseline or the fleet")
         healthy = intervals.healthy(prediction.family, spec.slug) if spec.original is None else None
         if why := _outside(row, device, spec, healthy, bool(prediction.inside[0]), self.machine.software.get("torch", "")):
             return _open(why)
@@ -108,10 +109,19 @@ def _judged(rows: Sequence[_Held | Verdict]) -> list[Verdict]:
     slow = sum(one.verdict.state == "fail" for one in known)
     unsure = sum(one.verdict.state == "inconclusive" for one in known)
     if allowed >= len(known):  # so few that a healthy device may have nothing but such cases
-        few = f"a plan of {len(known)} such cases is too small to fail: measure more shapes"
+        cases = "one case" if len(known) == 1 else f"{len(known)} cases"
+        few = f"{cases} cannot fail this test; measure at least {_fewest(list(kinds))} shapes"
         return [row if isinstance(row, Verdict) else _too_few(row.verdict, few) for row in rows]
     usual = f"of {len(known)} cases a healthy device has at most {allowed} such in 99 of 100 plans"
     return [row if isinstance(row, Verdict) else _decided(row.verdict, slow, unsure, allowed, usual) for row in rows]
+
+
+def _fewest(kinds: Sequence[tuple[str, intervals.Healthy]]) -> int:
+    """Cases with which a device can fail: the kinds that were measured, in turns."""
+    count = 1
+    while most([Beyond(len(range(place, count, len(kinds))), of.share, of.alike) for place, (_, of) in enumerate(kinds)]) >= count:
+        count += 1
+    return count
 
 
 def _too_few(verdict: Verdict, few: str) -> Verdict:

@@ -21,7 +21,7 @@ from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.matching import FEWEST_RUNS
 from hotlap.core.analysis.reference import ReferenceRatio, against, decided, device_of
 from hotlap.core.analysis.standards import unmeasured
-from hotlap.core.record import Baseline, Finding, Machine, Notice, Reference, Row, Verdict, identity
+from hotlap.core.record import UNNAMED, Baseline, Finding, Machine, Notice, Reference, Row, Verdict, identity
 from hotlap.core.stats import fleet
 from hotlap.core.units import percent
 
@@ -48,7 +48,7 @@ class _Survey(NamedTuple):
     """What the fleet's own test says of all devices."""
 
     odd: dict[Where, fleet.Odd]
-    sizes: dict[Where, int]  # devices in the fleet of an odd one
+    sizes: dict[Where, int]  # devices that measured the case of an odd one
     unsure: dict[tuple[str, str, str], Notice]  # model, target, Case.id: why the fleet cannot be its own reference
     notices: list[Finding]
 
@@ -94,10 +94,10 @@ class AgainstFleet:
         medians = [statistics.median(statistics.median(values) for values in one.runs.values()) for one in same]
         if len(medians) < FEWEST_RUNS:
             others = f"{len(medians)} other device{'s' * (len(medians) != 1)}"
-            reason = f"{others} of its model measured this case; {FEWEST_RUNS} are needed for a fleet"
+            reason = f"{others} {_of_model(device.model if device else '')} measured this case; {FEWEST_RUNS} are needed for a fleet"
             return Verdict(state="inconclusive", reason=reason, against=self.name)
-        said = f"{len(medians)} other devices of its model"
-        return against(row, medians, [[v for values in one.runs.values() for v in values] for one in same], said, self.name)
+        whose = f"{len(medians)} other devices {_of_model(device.model if device else '')}"
+        return against(row, medians, [[v for values in one.runs.values() for v in values] for one in same], whose, self.name)
 
     def _doubted(self, row: Row, verdict: Verdict) -> Verdict:
         """A verdict that the fleet's own test does not bear out: nobody that it names passes, unless surely within the threshold."""
@@ -116,6 +116,9 @@ class AgainstFleet:
     def _slight(self, verdict: Verdict) -> bool:
         return verdict.low is not None and verdict.low >= 1 - self.min_effect
 
+    def _model(self, where: Where) -> str:
+        return next((one.model for one in self._by_case.get(where[2], []) if (one.identity, one.target) == where[:2]), "")
+
     def findings(self, rows: Sequence[Row]) -> list[Finding]:
         """A finding for each judged row whose device is an outlier, the worst first; devices of other runs that are; and cases for which
         the fleet cannot be its own reference."""
@@ -128,8 +131,8 @@ class AgainstFleet:
             Finding(
                 title=f"{where[0]} is an outlier in {(label := work.label(self._by_case[where[2]][0].case))}", severity="info",
                 cases=[where[2]],
-                detail=f"{_level(odd, self._survey.sizes[where])}; its latest run, which is not judged here", action=_action(rows[0]),
-                where=where[0], evidence={"case": label},
+                detail=f"{_level(odd, self._survey.sizes[where], self._model(where))}; its latest run, which is not judged here",
+                action=_action(rows[0]), where=where[0], evidence={"case": label},
             )
             for where, odd in self._survey.odd.items()
             if where[:2] not in here and where[2] in cases and (odd.kind == "tail" or odd.low < -self.min_effect)
@@ -145,7 +148,7 @@ class AgainstFleet:
             return None
         size = self._survey.sizes.get(where, 0)
         tailed = odd is not None and odd.kind == "tail" and verdict.state != "fail"
-        detail = _tailed(odd, size) if odd and tailed else f"{_worse(verdict)} than the others of its model"
+        detail = _tailed(odd, size) if odd and tailed else f"{_worse(verdict)} than the others {_of_model(self._model(where))}"
         if verdict.state == "pass":
             detail += "" if verdict.ratio > 1 else f", less than the threshold of {percent(self.min_effect)}"
         severity = {"fail": "error", "inconclusive": "warning"}.get(verdict.state, "info")
@@ -169,11 +172,15 @@ def _worse(verdict: Verdict) -> str:
     )
 
 
-def _level(odd: fleet.Odd, devices: int) -> str:
+def _of_model(model: str) -> str:
+    return "of unknown model" if model in ("", UNNAMED) else "of its model"
+
+
+def _level(odd: fleet.Odd, devices: int, model: str) -> str:
     if odd.kind == "tail":
         return _tailed(odd, devices)
     span = f"[{percent(odd.low)}, {percent(odd.high)}]"
-    return f"{percent(abs(odd.size))} {'worse' if odd.size < 0 else 'better'} {span} than {devices} devices of its model"
+    return f"{percent(abs(odd.size))} {'worse' if odd.size < 0 else 'better'} {span} than {devices - 1} other devices {_of_model(model)}"
 
 
 def _tailed(odd: fleet.Odd, devices: int) -> str:
@@ -203,7 +210,7 @@ def _surveyed(surveyed: _Survey, group: tuple[str, str], members: Sequence[Refer
     for one in answer.odd:
         where = devices[one.node], group[1], cases[one.metric].case.id
         surveyed.odd[where] = one
-        surveyed.sizes[where] = len(devices)
+        surveyed.sizes[where] = len({member.identity for member in members if member.case.id == where[2]})
     for notice in answer.notices:
         if notice.index is None:
             continue

@@ -42,6 +42,17 @@ class OffCase:
 
 
 @dataclass(frozen=True)
+class DeviceFacts:
+    """When and with what a device was measured, and which one it is; "" where that is not known."""
+
+    began: str = ""  # UTC, ISO 8601
+    hotlap: str = ""
+    driver: str = ""
+    serial: str = ""
+    uuid: str = ""
+
+
+@dataclass(frozen=True)
 class FleetDevice:
     """One device in its fleet. `code`: why it stands out; "" where it does not. `level`: over all cases, as a share, negative is worse."""
 
@@ -58,6 +69,7 @@ class FleetDevice:
     off: list[OffCase] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)  # cases that others measured and it did not, with the reason
     broken: list[str] = field(default_factory=list)  # cases that are invalid or failed, with the reason
+    facts: DeviceFacts = DeviceFacts()
 
 
 @dataclass(frozen=True)
@@ -121,6 +133,7 @@ class _Member:
     device: str
     model: str
     results: list[Result]
+    facts: DeviceFacts = DeviceFacts()
 
     @property
     def key(self) -> str:
@@ -130,14 +143,23 @@ class _Member:
 
 def judge(bundles: Iterable[Bundle], where: dict[str, str] | None = None, min_effect: float = MIN_EFFECT) -> FleetVerdict:
     """All devices of these runs; of a device with several runs the last counts."""
+    return _of_runs(((bundle, select.results(bundle, where or {})) for bundle in bundles), min_effect)
+
+
+def of_runs(runs: Iterable[tuple[Bundle, Sequence[Row]]]) -> FleetVerdict:
+    """The same of runs whose rows are known."""
+    return _of_runs(((bundle, [row.result for row in rows]) for bundle, rows in runs), MIN_EFFECT)
+
+
+def _of_runs(runs: Iterable[tuple[Bundle, Sequence[Result]]], min_effect: float) -> FleetVerdict:
     members: dict[tuple[str, str], _Member] = {}
-    runs = 0
-    for bundle in sorted(bundles, key=lambda bundle: bundle.run.began):
-        runs += 1
+    count = 0
+    for bundle, results in sorted(runs, key=lambda pair: pair[0].run.began):
+        count += 1
         stand_in.refuse([bundle.run], "a fleet")
-        for member in _members(bundle, where):
+        for member in _members(bundle, results):
             members[member.key, member.model] = member
-    return _judged(list(members.values()), min_effect, runs)
+    return _judged(list(members.values()), min_effect, count)
 
 
 def of_rows(rows: Sequence[Row], min_effect: float = MIN_EFFECT) -> FleetVerdict:
@@ -165,13 +187,18 @@ def _judged(members: Sequence[_Member], min_effect: float, runs: int) -> FleetVe
     return FleetVerdict(_state(devices), devices, cases, min_effect, reach, int(statistics.median(counted)) if counted else 0, runs)
 
 
-def _members(bundle: Bundle, where: dict[str, str] | None) -> list[_Member]:
-    models = {device.key: device.model for device in bundle.run.machine.devices}
-    found: dict[str, list[Result]] = {}
-    for result in select.results(bundle, where or {}):
-        found.setdefault(result.device, []).append(result)
-    facts = bundle.run.id, bundle.run.machine.host, dict(bundle.run.labels)
-    return [_Member(*facts, key, models.get(key, ""), results) for key, results in found.items()]
+def _members(bundle: Bundle, results: Sequence[Result]) -> list[_Member]:
+    run, models, facts = bundle.run, dict[str, str](), dict[str, DeviceFacts]()
+    for device in run.machine.devices:
+        models[device.key] = device.model
+        facts[device.key] = DeviceFacts(run.began, run.hotlap, device.driver, device.serial, device.uuid)
+    by_device: dict[str, list[Result]] = {}
+    for result in results:
+        by_device.setdefault(result.device, []).append(result)
+    whose = run.id, run.machine.host, dict(run.labels)
+    return [
+        _Member(*whose, key, models.get(key, ""), own, facts.get(key, DeviceFacts(run.began, run.hotlap))) for key, own in by_device.items()
+    ]
 
 
 ORDER: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass", "measured", "not_run")
@@ -252,7 +279,7 @@ def _device(
         code = "fast"
     return FleetDevice(
         member.run, member.host, member.device, member.model, state, code, member.labels, None if np.isnan(mean) else mean,
-        whole.low if whole else None, whole.high if whole else None, worse or off, missing, broken,
+        whole.low if whole else None, whole.high if whole else None, worse or off, missing, broken, member.facts,
     )  # fmt: skip
 
 

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from hotlap.core import units
+from hotlap.core.analysis import noticed
 from hotlap.core.analysis.state import advised
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.record import Limit, Row, Summary, Term, Verdict
+from hotlap.core.record import Gap, Limit, Row, Summary, Term, Verdict
 from hotlap.core.units import percent, show
 
 CONFIDENCE = 0.95  # of an interval that decides
@@ -92,10 +93,10 @@ class AgainstLimit:
             return Verdict(state="inconclusive", reason=f"no limit is known: {why}", against=self.name)
         source = next((term.source for term in reversed(_terms(gap.reference_kind, limit))), "the machine table")
         if self.share is not None:
-            said = f"{_asked(self.share)} of the {gap.reference_kind} {show(gap.limit_value, row.result.unit)}: {source}"
-            said += _usual_share(gap.reference_kind, limit)
+            asked = f"{_asked(self.share)} of the {gap.reference_kind} {show(gap.limit_value, row.result.unit)}{_with_cache(gap)}"
+            where_from = f"{asked}{_usual_share(gap.reference_kind, limit, self.share)}: {source}"
             higher = row.result.better == "higher"
-            return held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, said)
+            return held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, where_from)
         if gap.reference_kind == "expected" and limit.high_s and limit.expected_s:
             slowest = float(limit.high_s) / float(limit.expected_s)
             threshold = gap.limit_value / slowest if row.result.better == "higher" else gap.limit_value * slowest
@@ -111,12 +112,21 @@ def _terms(against: str, limit: Limit) -> list[Term]:
     return [term for term in limit.provenance if against == "expected" or term.name != EXPECTED]
 
 
-def _usual_share(against: str, limit: Limit) -> str:
-    """The shares of a bound that the model expects of a healthy device in this case."""
+def _with_cache(gap: Gap) -> str:
+    """Of a bound on memory: why it is above the published bandwidth."""
+    rate, spared = (gap.numbers.get(name) for name in ("limit_memory_b_s", "limit_spared_bytes"))
+    if not rate or not spared or gap.reference_kind != "bound":
+        return ""
+    return f" ({show(rate, 'B/s')} published, plus what {units.size(round(spared))} of cache may hold)"
+
+
+def _usual_share(against: str, limit: Limit, asked: float) -> str:
+    """The shares of a bound that the model expects of a healthy device in this case, and whether more is asked."""
     if against != "bound" or not (limit.bound_s and limit.expected_s and limit.low_s and limit.high_s):
         return ""
-    low, middle, high = (percent(float(limit.bound_s) / float(seconds)) for seconds in (limit.high_s, limit.expected_s, limit.low_s))
-    return f"; usual for this case: {middle}, {low} to {high}"
+    low, middle, high = (float(limit.bound_s) / float(seconds) for seconds in (limit.high_s, limit.expected_s, limit.low_s))
+    more = "more than is usual" if asked > middle else "usual"
+    return f"; {more} for this case: {percent(middle)}, {percent(low)} to {percent(high)}"
 
 
 def _asked(share: float) -> str:
@@ -127,10 +137,7 @@ def _asked(share: float) -> str:
 # ---------------------------------------------------------------- rules
 
 
-NOTICES = (
-    "drift", "bimodal", "not_steady", "few_samples", "timer_coarse", "throttled", "low_clock", "clock_varied", "one_process",
-    "shared_device", "steal", "not_deterministic", "leak", "host_bound", "whole_card", "far_host", "first_cache", "emulated",
-)
+NOTICES = (*noticed.CODES, *noticed.SAME)
 KEYS = ("why", "where", "at_least", "at_most", "share_at_least", "half_width_at_most", "no_notices")
 FORMER = {"no_flags": "no_notices"}  # keys of 0.1
 
@@ -172,7 +179,8 @@ class Rule:
             interval += f", at most {_asked(self.half_width_at_most)} ({self.why})"
             verdicts.append(Verdict(state="pass" if good else "fail", reason=interval))
         if self.no_notices:
-            seen = sorted({notice.code for notice in row.result.notices} & set(self.no_notices))
+            raised = {*noticed.codes(row), *(set(noticed.raised(row)) & noticed.SAME.keys())}
+            seen = [code for code in self.no_notices if code in raised]
             interval = f"flagged {', '.join(seen)}" if seen else f"no {', '.join(self.no_notices)}"
             verdicts.append(Verdict(state="fail" if seen else "pass", reason=f"{interval} ({self.why})"))
         return verdicts
@@ -226,15 +234,16 @@ class AgainstRules:
         return [unmeasured(row) or self._one(row) for row in rows]
 
     def _one(self, row: Row) -> Verdict:
-        verdicts = [verdict for rule in self.rules if rule.fits(row) for verdict in rule.judge(row, self.name)]
+        fitting = [rule for rule in self.rules if rule.fits(row)]
+        verdicts = [replace(verdict, rules=[rule.why]) for rule in fitting for verdict in rule.judge(row, self.name)]
         if not verdicts:
             return Verdict(state="measured", reason="no rule is about it", against=self.name)
         state = next(one for one in ("fail", "inconclusive", "pass") if any(verdict.state == one for verdict in verdicts))
         deciding = [verdict for verdict in verdicts if verdict.state == state]
-        valued = min((one for one in deciding if one.ratio is not None), key=_ratio, default=None)
-        shown = valued or min((one for one in verdicts if one.ratio is not None), key=_ratio, default=deciding[0])
+        valued = min((one for one in deciding if one.ratio is not None), key=_ratio, default=deciding[0])
         reasons = "; ".join(dict.fromkeys(verdict.reason for verdict in deciding))
-        return replace(shown, state=deciding[0].state, reason=reasons, against=self.name)
+        whys = list(dict.fromkeys(why for verdict in deciding for why in verdict.rules))
+        return replace(valued, reason=reasons, against=self.name, rules=whys)
 
 
 def _ratio(verdict: Verdict) -> float:

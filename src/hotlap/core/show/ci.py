@@ -15,7 +15,7 @@ import msgspec
 
 from hotlap.core.record import Judgement, Row, State
 from hotlap.core.show import table, words
-from hotlap.core.show.judgement import ORDER
+from hotlap.core.show.judgement import ORDER, reference, verdict
 from hotlap.core.show.table import Cell, Column, Table
 
 SHOWN = 100  # rows: a comment on GitHub has 65,536 characters at most
@@ -44,10 +44,10 @@ def _block(judgement: Judgement) -> str:
     rows = _worst_first(judgement.rows)
     shown = rows[:SHOWN]
     columns = [
-        Column("verdict", [Cell(words.state(row)) for row in shown]),
+        Column("verdict", [Cell(verdict(row)) for row in shown]),
         Column("case", [Cell(row.label, code=True) for row in shown]),
         Column("value", [Cell(words.value(row)) for row in shown], right=True),
-        Column("of reference", [Cell(_ratio(row)) for row in shown], right=True),
+        Column(reference(judgement.against), [Cell(_ratio(row)) for row in shown], right=True),
     ]
     open_rows = [row for row in shown if row.verdict.state in LEVELS and row.verdict.reason]
     reasons = [f"- {table.code(row.label)}: {prose(row.verdict.reason)}" for row in open_rows]

@@ -197,5 +197,6 @@ def _more(row: Row) -> dict[str, Any]:
     verdict, result = row.verdict, row.result
     ratio = {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high} if verdict.ratio is not None else {}
     known: dict[str, Any] = {"provenance": verdict.provenance, "machine_class": verdict.machine_class}
+    known["rules"] = verdict.rules
     known["cycles"] = list(result.cycles) if result.bound_by_clock else []
     return {**ratio, **{name: value for name, value in known.items() if value}}

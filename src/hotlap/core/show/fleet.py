@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hotlap.core.analysis import fleets
+from hotlap.core.analysis.fleet_groups import FleetGroup, groups
 from hotlap.core.analysis.fleets import FleetCase, FleetDevice, FleetVerdict
 from hotlap.core.show import layout, words
+from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import STATE_STYLES
 from hotlap.core.show.table import Cell, Column, Table
 from hotlap.core.units import percent
@@ -37,7 +39,7 @@ def called(verdict: FleetVerdict) -> dict[tuple[str, str], str]:
 
 def verdict(judged: FleetVerdict, width: int = 100, color: bool = False) -> str:
     """At most 24 lines but for long names: what is said of the whole, the worst devices, cases, and how sure all of it is."""
-    lines = [layout.painted(_summary(judged), "bold", color), *folded(judged, width, color), ""]
+    lines = [layout.painted(summary(judged), "bold", color), *folded(judged, width, color), ""]
     state = layout.painted(words.STATES[judged.state].upper(), {"pass": "good", "fail": "bad"}.get(judged.state, "warn"), color)
     return "\n".join([*lines, f"{state}  {counted_runs(judged)} against fleet: {tally(judged)}"])
 
@@ -52,16 +54,18 @@ def counted_runs(judged: FleetVerdict) -> str:
 def folded(judged: FleetVerdict, width: int, color: bool, least: int = CASES) -> list[str]:
     """Devices that stand out, cases with their ends, and how sure all of it is. `least`: cases that are listed."""
     lines: list[str] = []
-    if named := judged.named[:SHOWN]:
+    if named := groups(judged)[:SHOWN]:
         lines += ["", *layout.fitted(devices(judged, named).columns, width, ("why",)).lines(color)]
-        lines += [f"  … and {len(judged.named) - SHOWN} more; --json or --out FILE has all"] if len(judged.named) > SHOWN else []
+        left = len(judged.named) - sum(len(group.devices) for group in named)
+        lines += [f"  … and {left} more; --json or --out FILE has all"] if left else []
     spread = sorted(judged.cases, key=lambda case: -(case.spread or 0.0))[:least]
     lines += ["", *layout.fitted(cases(judged, spread).columns, width, ("noise", "unit")).lines(color)]
     lines += [f"  … and {len(judged.cases) - least} more cases, which differ less"] if len(judged.cases) > least else []
     return [*lines, "", *(line for text in sure(judged) for line in layout.paragraph("", text, width))]
 
 
-def _summary(judged: FleetVerdict) -> str:
+def summary(judged: FleetVerdict) -> str:
+    """How many devices, of which models, cases and rounds."""
     models = ", ".join(words.clean(model) for model in judged.reach)
     counts = (len(judged.devices), "device"), (len({case.case for case in judged.cases}), "case"), (judged.rounds, "round")
     devices, cases, rounds = (words.counted(count, thing) for count, thing in counts)
@@ -74,21 +78,35 @@ def tally(judged: FleetVerdict) -> str:
     return ", ".join(f"{counts[state]} {words.STATES[state]}" for state in fleets.ORDER if counts[state])
 
 
-def devices(judged: FleetVerdict, chosen: Sequence[FleetDevice]) -> Table:
-    """A row per device: how far it is off over all cases, its worst case, and why it is named."""
-    names, racks = called(judged), any("rack" in device.labels for device in chosen)
-    styles = [STATE_STYLES[device.state] for device in chosen]
-    marks = [f"{words.MARKS[device.state]} {names[device.host, device.device]}" for device in chosen]
+def names(judged: FleetVerdict) -> dict[tuple[str, str], str]:
+    """What each device that stands out is called in a list: by its host, where that stands for its devices."""
+    spoken = called(judged)
+    for group in groups(judged):
+        if group.of > 1:
+            count = f"all {group.of}" if len(group.devices) == group.of else f"{len(group.devices)} of {group.of}"
+            spoken |= {(one.host, one.device): f"{words.clean(one.host)}: {count} devices" for one in group.devices}
+    return spoken
+
+
+def devices(judged: FleetVerdict, chosen: Sequence[FleetGroup], numbers: bool = False) -> Table:
+    """A row per device or host: how far it is off over all cases, its worst case, and why it is named. `numbers`: and its serial number."""
+    spoken, first = names(judged), [group.first for group in chosen]
+    styles = [STATE_STYLES[device.state] for device in first]
+    marks = [f"{words.MARKS[device.state]} {spoken[device.host, device.device]}" for device in first]
     marked = [Cell(mark, style) for mark, style in zip(marks, styles, strict=True)]
     columns = [Column("  device", marked, title="Device", names=True)]
-    if racks:
-        columns.append(Column("rack", [Cell(words.clean(device.labels.get("rack", words.DASH))) for device in chosen], title="Rack"))
+    if any("rack" in device.labels for device in first):
+        columns.append(Column("rack", [Cell(words.clean(device.labels.get("rack", words.DASH))) for device in first], title="Rack"))
     columns += [
-        Column("all cases", [Cell(_share(device.level), value=device.level) for device in chosen], right=True, title="All cases"),
-        Column("95 %", [Cell(_interval(device.low, device.high), "dim") for device in chosen], right=True, kind="n spare"),
-        Column("worst case", [Cell(_worst(device)) for device in chosen], wrap=True, title="Worst case"),
-        Column("why", [Cell(WHY[device.code]) for device in chosen], title="Why"),
+        Column("all cases", [Cell(_share(group.level), value=group.level) for group in chosen], right=True, title="All cases"),
+        Column("95 %", [Cell(_interval(*group.ends), "dim") for group in chosen], right=True, kind="n spare"),
+        Column("worst case", [Cell(_worst(device)) for device in first], wrap=True, title="Worst case"),
+        Column("why", [Cell(", ".join(dict.fromkeys(WHY[device.code] for device in group.devices))) for group in chosen], title="Why"),
     ]
+    known = [[device.facts.serial or device.facts.uuid for device in group.devices] for group in chosen]
+    if numbers and any(map(any, known)):
+        cells = [Cell(words.some([number for number in own if number], 8) if any(own) else words.DASH) for own in known]
+        columns.append(Column("serial number or UUID", cells, wrap=True, title="Serial number or UUID", names=True))
     return Table(columns)
 
 
@@ -109,7 +127,7 @@ def _interval(low: float | None, high: float | None) -> str:
 
 def cases(judged: FleetVerdict, chosen: Sequence[FleetCase]) -> Table:
     """A row per case: least, median, most over the devices, how much healthy ones differ, and which stand out."""
-    spoken = called(judged)
+    spoken = names(judged)
     off: dict[tuple[str, str], list[str]] = {}
     for device in judged.devices:
         for case in device.off:
@@ -136,7 +154,7 @@ def _percent(share: float | None) -> Cell:
 
 
 def _outliers(names: Sequence[str]) -> str:
-    listed = words.some(list(names), 2)
+    listed = words.some(list(dict.fromkeys(names)), 2)
     return words.DASH if not names else listed if len(listed) <= ROOM else words.counted(len(names), "device")
 
 
@@ -148,8 +166,7 @@ def sure(judged: FleetVerdict) -> list[str]:
         if reach is None or not known:
             texts.append(f"{_of(model)}the devices cannot be compared with each other: {_unjudged(judged, model)}")
             continue
-        ends = [percent(end, 2) for end in (min(known), max(known))]
-        single = " to ".join(dict.fromkeys(ends))
+        single = noticing.span(known, lambda share: percent(share, 2))
         smallest = f"{percent(reach, 2)} slower over all cases, or {single} slower in one"
         texts.append(f"{_of(model)}a device is named from {smallest}; it fails where the loss is surely above {percent(judged.min_effect)}")
     rate = f"{fleets.RATE * 100:g}"

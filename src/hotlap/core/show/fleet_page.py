@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from hotlap.core.analysis.fleet_groups import groups
 from hotlap.core.analysis.fleets import FleetCase, FleetDevice, FleetVerdict
 from hotlap.core.show import fleet, page, table, words
 from hotlap.core.show.table import Cell, Column, Table
@@ -44,7 +45,7 @@ def _data(judged: FleetVerdict) -> dict[str, Any]:
 
 
 def _top(judged: FleetVerdict) -> str:
-    named, names = judged.named, fleet.called(judged)
+    named, names = judged.named, fleet.names(judged)
     bad = [device for device in named if device.state == "fail"]
     other = [device for device in named if device.state != "fail" and device.code != "fast"]
     lines = [f"{words.counted(len(bad), 'device')} slower than the others by more than {percent(judged.min_effect)}"] if bad else []
@@ -54,18 +55,32 @@ def _top(judged: FleetVerdict) -> str:
     lines.append(f"{rest} of {len(judged.devices)} like the others" if comparable else "they cannot be compared")
     color = {"pass": "good", "fail": "bad"}.get(judged.state, "warn")
     state = f'<span class="state" style="color: var(--{color})">{words.STATES[judged.state].upper()}</span>'
-    listed = f"<p>{table.text(words.some([names[device.host, device.device] for device in bad + other], 8))}</p>" if bad or other else ""
+    spoken = list(dict.fromkeys(names[device.host, device.device] for device in bad + other))
+    listed = f"<p>{table.text(words.some(spoken, 8))}</p>" if spoken else ""
     runs, ids = fleet.counted_runs(judged), len({case.case for case in judged.cases})
     size = f"{runs}, {words.counted(ids, 'case')}, {words.counted(judged.rounds, 'round')} each"
-    return f'<p class="sub">{size}</p><p class="lead">{state} {table.text("; ".join(lines))}.</p>{listed}'
+    above = f'<p class="sub">{size}</p><p class="sub">{table.text(_measured(judged))}</p>'
+    return f'{above}<p class="lead">{state} {table.text("; ".join(lines))}.</p>{listed}'
+
+
+def _measured(judged: FleetVerdict) -> str:
+    """When, with which driver and which version, as far as it is known."""
+    facts = [device.facts for device in judged.devices]
+    times = sorted({one.began[:16].replace("T", " ") for one in facts if one.began})
+    parts = [f"measured {' to '.join(dict.fromkeys((times[0], times[-1])))} UTC"] if times else []
+    for name, texts in (("driver", [one.driver for one in facts]), ("Hotlap", [one.hotlap for one in facts])):
+        if known := sorted({text for text in texts if text}):
+            parts.append(f"{name} {words.some(known, 4)}")
+    return "; ".join(parts)
 
 
 def _worst(judged: FleetVerdict) -> str:
-    named = judged.named
+    named = groups(judged)
     if not named:
         return "<p>Nothing: no device differs from the others by more than chance.</p>"
-    more = page.notes([f"{len(named) - WORST} more stand in the data of this page."]) if len(named) > WORST else ""
-    return table.html(fleet.devices(judged, named[:WORST]), "results") + more
+    left = len(judged.named) - sum(len(group.devices) for group in named[:WORST])
+    more = page.notes([f"{left} more stand in the data of this page."]) if left else ""
+    return table.html(fleet.devices(judged, named[:WORST], numbers=True), "results") + more
 
 
 def _cases(judged: FleetVerdict) -> str:
@@ -139,8 +154,8 @@ def _bar(share: float, named: bool) -> str:
 
 def _blocks(judged: FleetVerdict) -> str:
     """A block for each device that stands out in single cases, or lacks some; those that are slower as a whole have a line above."""
-    names = fleet.called(judged)
-    chosen = [device for device in judged.named if device.off or device.missing or device.broken]
+    names, first = fleet.names(judged), [group.first for group in groups(judged)]
+    chosen = [device for device in first if device.off or device.missing or device.broken]
     blocks = [f"<h3>{table.text(names[device.host, device.device])}</h3>{_block(device)}" for device in chosen[:BLOCKS]]
     more = [f"{len(chosen) - BLOCKS} more devices differ in single cases: they stand in the table above and in the data of this page."]
     return "".join(blocks) + page.notes(more if len(chosen) > BLOCKS else [], "note")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from hotlap.core.analysis import expected, fleets, verdicts
 from hotlap.core.record import Finding, Judgement, Row, State
 from hotlap.core.show import layout, words
 from hotlap.core.show.explain import STATE_STYLES
 from hotlap.core.show.table import Cell, Column
+from hotlap.core.units import percent
 
 SPARE = ("± 95 %", "threshold")  # columns that go first where there is no room
-WELL = 8  # devices that pass and are listed
+FOLDED = 8  # devices that pass and are listed; of more than fleets.MANY devices also those that do not
+WHOLE = 16  # lines of a reason: it wraps, and what is usual is not cut off
 SHOWN = 30  # cases that did not pass, where there are several devices
 ORDER: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass", "measured", "not_run")
+NOT_PASSED = ORDER[:4]
 VERDICT_STYLES = {"pass": "good", "fail": "bad", "invalid": "bad", "error": "bad"}
 
 
@@ -22,15 +27,31 @@ def judgement(judgement: Judgement, width: int = 100, color: bool = False) -> st
     """A line per case, the worst first; each reason once; the run's verdict last, where a log's reader looks. Of several devices a
     line each, and then only the cases that did not pass."""
     ordered = sorted(judgement.rows, key=lambda row: ORDER.index(row.verdict.state))
-    keys = words.devices(judgement.rows)
+    keys, head = words.devices(judgement.rows), reference(judgement.against)
     if len(keys) > 1:
-        lines = [*_devices(ordered, keys, width, color), "", *_not_passed(ordered, width, color)]
+        cases = _by_case(ordered, width, color) if len(keys) > fleets.MANY else _not_passed(ordered, (head, width, color))
+        lines = [*_devices(ordered, keys, (head, width, color)), *([""] if cases else []), *cases]
     else:
-        lines = layout.fitted(_columns(ordered), width, SPARE).lines(color) if ordered else []
-    lines += ["", *_reasons(ordered, width), ""]
+        lines = layout.fitted(_columns(ordered, head), width, SPARE).lines(color) if ordered else []
+    lines += ["", *_reasons(ordered, width), *(_finds(width) if judgement.against == expected.NAME else ()), ""]
     state = words.STATES.get(judgement.state, judgement.state)
-    verdict = layout.painted(state.upper(), VERDICT_STYLES.get(judgement.state, "warn"), color)
-    return "\n".join([*lines, f"{verdict}  {words.clean(judgement.run)} against {words.clean(judgement.against)}: {judgement.reason}"])
+    answer = layout.painted(state.upper(), VERDICT_STYLES.get(judgement.state, "warn"), color)
+    return "\n".join([*lines, f"{answer}  {words.clean(judgement.run)} against {words.clean(judgement.against)}: {judgement.reason}"])
+
+
+def reference(against: str) -> str:
+    """What a ratio of these verdicts is a ratio of, as a column's head."""
+    heads = {expected.NAME: "of expected", "baseline": "of baseline", "base": "of base", "fleet": "of fleet median"}
+    return heads.get(against.partition(" ")[0], "of threshold")
+
+
+def _finds(width: int) -> list[str]:
+    """What size of loss the model's intervals show."""
+    (small, rarely), (size, mostly) = sorted(expected.FINDS.items())
+    many = f"{percent(mostly)} of plans of 20 cases fail on a device that is so much slower"
+    few = f"{percent(rarely)} on one that is {percent(small, 1)} slower"
+    text = f"losses of about {percent(size)}: {many}, {few}; a baseline or the fleet finds smaller losses"
+    return layout.paragraph("  finds         ", text, width)
 
 
 def fleet(findings: Sequence[Finding], judged: Sequence[Judgement] = (), width: int = 100, color: bool = False) -> str:
@@ -59,47 +80,95 @@ def _nobody(judged: Sequence[Judgement]) -> str:
     return "no outliers" + (f"; {words.counted(n, 'case')} inconclusive" if (n := states["inconclusive"]) else "")
 
 
-def _devices(ordered: Sequence[Row], keys: Sequence[str], width: int, color: bool) -> list[str]:
-    """A line per device, the worst first; of many that pass, how many."""
+def _devices(ordered: Sequence[Row], keys: Sequence[str], form: tuple[str, int, bool]) -> list[str]:
+    """A line per device, the worst first; of many, and of many that pass, how many more. `form`: head of the ratios, width, colour."""
+    head, width, color = form
     by_device = {key: [row for row in ordered if row.device == key] for key in keys}  # the worst row first
     by_state = sorted(keys, key=lambda key: _badness(by_device[key]))
-    well = [key for key in by_state if by_device[key][0].verdict.state == "pass"]
-    shown = [key for key in by_state if key not in well[WELL:]]
-    styles = [STATE_STYLES[by_device[key][0].verdict.state] for key in shown]
+    states = {key: by_device[key][0].verdict.state for key in keys}
+    passing = [key for key in by_state if states[key] == "pass"]
+    bad = [key for key in by_state if key not in passing]
+    many = len(keys) > fleets.MANY
+    shown = [*bad[: FOLDED if many else None], *passing[: 0 if many and len(bad) >= FOLDED else FOLDED]]
     ids = words.short(keys)
-    names = [f"{words.MARKS[by_device[key][0].verdict.state]} {ids[key]}" for key in shown]
     counts = [Counter(row.verdict.state for row in by_device[key]) for key in shown]
     worst = [_worst(by_device[key]) for key in shown]
-    columns = [Column("  device", [Cell(name, style) for name, style in zip(names, styles, strict=True)])]
+    columns = [Column("  device", [Cell(f"{words.MARKS[states[key]]} {ids[key]}", STATE_STYLES[states[key]]) for key in shown])]
     for state in ORDER:
         if any(count[state] for count in counts):
-            columns.append(Column(words.STATES[state], [Cell(str(count[state] or "")) for count in counts], right=True))
-    columns.append(Column("worst case", [Cell(words.clean(row.label) if row else words.DASH) for row in worst], wrap=True))
-    columns.append(Column("of reference", [Cell(_ratio(row) if row else words.DASH) for row in worst], right=True))
-    more = [f"  … and {len(well) - WELL} more that pass"] if len(well) > WELL else []
-    return [*layout.fitted(columns, width).lines(color), *more]
+            columns.append(Column(verdicts.WORDS[state], [Cell(str(count[state] or "")) for count in counts], right=True))
+    columns.append(Column("worst case", [Cell(words.clean(row.label)) for row in worst], wrap=True))
+    columns += [*_rules(worst), Column(head, [Cell(_ratio(row)) for row in worst], right=True)]
+    return [*layout.fitted(columns, width).lines(color), *_left_out(Counter(states[key] for key in by_state if key not in shown))]
+
+
+def _left_out(counts: Counter[State]) -> list[str]:
+    """How many devices are not listed, by what became of them."""
+    left = [f"{counts[state]} {verdicts.WORDS[state]}" for state in ORDER if counts[state]]
+    if set(counts) <= {"pass"}:
+        return [f"  … and {counts['pass']} more that pass"] if left else []
+    return [f"  … and {sum(counts.values())} more ({', '.join(left)}); --json has all"]
 
 
 def _badness(rows: Sequence[Row]) -> tuple[int, float]:
     """Of a device: its worst state, then how far its worst case in that state is below the reference."""
-    state = rows[0].verdict.state
-    worst = _worst([row for row in rows if row.verdict.state == state])
-    return ORDER.index(state), worst.verdict.ratio if worst and worst.verdict.ratio is not None else math.inf
+    ratio = _worst(rows).verdict.ratio
+    return ORDER.index(rows[0].verdict.state), math.inf if ratio is None else ratio
 
 
-def _worst(rows: Sequence[Row]) -> Row | None:
-    return min((row for row in rows if row.verdict.ratio is not None), key=lambda row: row.verdict.ratio or 0.0, default=None)
+def _worst(rows: Sequence[Row]) -> Row:
+    """Of those in the worst state, which come first, the one farthest below its reference."""
+    return min(
+        (row for row in rows if row.verdict.state == rows[0].verdict.state),
+        key=lambda row: math.inf if row.verdict.ratio is None else row.verdict.ratio,
+    )
 
 
-def _not_passed(ordered: Sequence[Row], width: int, color: bool) -> list[str]:
-    bad = [row for row in ordered if row.verdict.state not in ("pass", "not_run", "measured")]
+def _rules(rows: Sequence[Row]) -> list[Column]:
+    """Which rule decided, beside cases that broke it or are open."""
+    whys = ["; ".join(row.verdict.rules) if row.verdict.state != "pass" else "" for row in rows]
+    return [Column("rule", [Cell(words.clean(why) or words.DASH) for why in whys], wrap=True)] if any(whys) else []
+
+
+def _not_passed(ordered: Sequence[Row], form: tuple[str, int, bool]) -> list[str]:
+    head, width, color = form
+    bad = [row for row in ordered if row.verdict.state in NOT_PASSED]
     bad.sort(key=lambda row: _badness([row]))
-    ids = words.short(words.devices(ordered))
-    lines = layout.fitted(_columns(bad[:SHOWN], ids), width, SPARE).lines(color) if bad else []
+    keys = words.devices(ordered)
+    lines = layout.fitted(_columns(bad[:SHOWN], head, words.short(keys)), width, SPARE).lines(color) if bad else []
     return lines + ([f"  … and {len(bad) - SHOWN} more; --where or --json shows all"] if len(bad) > SHOWN else [])
 
 
-def _columns(rows: Sequence[Row], ids: Mapping[str, str] = {}) -> list[Column]:
+def _spread(rows: Sequence[Row]) -> tuple[int, int]:
+    """Of a case: its worst state, then on how many devices."""
+    states = [row.verdict.state for row in rows]
+    return ORDER.index(states[0]), -states.count(states[0])
+
+
+def _by_case(ordered: Sequence[Row], width: int, color: bool) -> list[str]:
+    """A line per case that did not pass on all of many devices, the worst first: on how many, and its values over all of them."""
+    cases: dict[str, list[Row]] = {}
+    for row in ordered:
+        cases.setdefault(row.case.id, []).append(row)
+    bad = sorted((rows for rows in cases.values() if rows[0].verdict.state in NOT_PASSED), key=_spread)[:SHOWN]
+    if not bad:
+        return []
+    first = [_worst(rows) for rows in bad]
+    names = [Cell(f"{words.MARKS[row.verdict.state]} {words.clean(row.label)}", STATE_STYLES[row.verdict.state]) for row in first]
+    columns = [Column("  case", names, wrap=True)]
+    for state in ORDER:
+        counts = [sum(row.verdict.state == state for row in rows) for rows in bad]
+        columns += [Column(verdicts.WORDS[state], [Cell(str(count or "")) for count in counts], right=True)] if any(counts) else []
+    values = [[row.summary.median for row in rows if row.summary.median is not None] for rows in bad]
+    ends: Sequence[tuple[str, Callable[[list[float]], float]]] = (("min", min), ("median", statistics.median), ("max", max))
+    for end, of in ends:
+        shown = [words.quantity(of(own) if own else None, row.result.unit) for own, row in zip(values, first, strict=True)]
+        columns.append(Column(end, [Cell(text) for text in shown], point=True))
+    columns.append(Column("threshold", [Cell(_threshold(row)) for row in first], point=True))
+    return layout.fitted(columns, width, SPARE).lines(color)
+
+
+def _columns(rows: Sequence[Row], head: str, ids: Mapping[str, str] = {}) -> list[Column]:
     styles = [STATE_STYLES[row.verdict.state] for row in rows]
     names = [f"{words.MARKS[row.verdict.state]} {words.clean(row.label)}" for row in rows]
     intervals = [words.interval(row) for row in rows]
@@ -108,16 +177,17 @@ def _columns(rows: Sequence[Row], ids: Mapping[str, str] = {}) -> list[Column]:
         Column("value", [Cell(text, "bold") for text in layout.aligned([words.value(row) for row in rows])]),
         Column("± 95 %", [Cell(text) for text in layout.aligned(intervals)]),
         Column("threshold", [Cell(text) for text in layout.aligned([_threshold(row) for row in rows])]),
-        Column("of reference", [Cell(text) for text in layout.aligned([_ratio(row) for row in rows])]),
-        Column("verdict", [Cell(_state(row), style) for row, style in zip(rows, styles, strict=True)]),
+        Column(head, [Cell(text) for text in layout.aligned([_ratio(row) for row in rows])]),
+        Column("verdict", [Cell(verdict(row), style) for row, style in zip(rows, styles, strict=True)]),
     ]
     if ids:
         columns.insert(1, Column("device", [Cell(ids[row.device], "dim") for row in rows]))
-    return columns
+    return [*columns, *_rules(rows)]
 
 
-def _state(row: Row) -> str:
-    return "not judged" if row.verdict.state == "measured" else words.state(row)
+def verdict(row: Row) -> str:
+    """What became of a case, in words: what was compared with nothing is not judged."""
+    return verdicts.WORDS[row.verdict.state]
 
 
 def _threshold(row: Row) -> str:
@@ -134,7 +204,7 @@ def _reasons(rows: Sequence[Row], width: int) -> list[str]:
     given = (row for row in rows if row.verdict.reason)
     lines: list[str] = []
     for group, said in words.alike(given, lambda row: row.verdict.reason, lambda row: row.verdict.state):
-        first = f"  {_state(group[0]):<13} "
+        first = f"  {verdict(group[0]):<13} "
         names = words.some(list(dict.fromkeys(row.label for row in group)))
-        lines += layout.paragraph(first, f"{names}: {words.clean(said)}", width)
+        lines += layout.paragraph(first, f"{names}: {words.clean(said)}", width, most=WHOLE)
     return lines

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ from hotlap.core.store.bundle import Bundle, RunHeader
 from hotlap.core.units import percent, show, size
 from hotlap.core.work import find, label
 
+FEW_DEVICES = 2  # of a run, that are named one by one in a list
 STATES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}  # of a stress run that came to its end
 ENDINGS: dict[StopKind, str] = {
     "precision": "precision reached", "rounds_max": "all rounds done", "budget": "budget spent", "no_number": "no case gave a number",
@@ -115,25 +118,47 @@ def _devices(devices: Sequence[Device], width: int, color: bool) -> list[str]:
 # ---------------------------------------------------------------- runs
 
 
-def runs(kept: Sequence[RunHeader], width: int = 100, color: bool = False) -> str:
-    """One line per run: id, when, plan, device, rounds, cases, how it ended, labels."""
+def runs(kept: Sequence[RunHeader], width: int = 100, color: bool = False, left_out: int = 0) -> str:
+    """One line per run: id, when, plan, device, rounds, cases, how it ended, labels. `left_out`: older ones that are not shown."""
+    older = f"… {words.counted(left_out, 'older run')}: hotlap list --all\n" if left_out else ""
+    return older + _runs(kept, width, color)
+
+
+def _runs(kept: Sequence[RunHeader], width: int, color: bool) -> str:
     if not kept:
         return "no runs are kept yet: hotlap run measures the plan quick"
     columns = [
         Column("run", [Cell(words.clean(r.id), "bold") for r in kept]),
         Column("began (UTC)", [Cell(words.clean(r.began.replace("T", " ")[:16])) for r in kept]),
-        Column("plan", [Cell(words.clean(r.plan or r.kind)) for r in kept]),
-        Column("device", [Cell(words.clean(", ".join(r.devices) + (f" on {r.host}" if r.host else ""))) for r in kept]),
+        Column("plan", [Cell(words.clean(r.plan or r.kind)) for r in kept], wrap=True),
+        Column("device", [Cell(words.clean(_on(r))) for r in kept], wrap=True),
         Column("rounds", [Cell(words.DASH if r.rounds is None else str(r.rounds)) for r in kept], right=True),
         Column("cases", [Cell(str(r.cases)) for r in kept], right=True),
-        Column("ended", [_ended(r) for r in kept]),
-        Column("labels", [Cell(words.clean(" ".join(f"{k}={v}" for k, v in r.labels.items()))) for r in kept], wrap=True),
+        Column("ended", [_ended(r) for r in kept], wrap=True),
     ]
-    if layout.total(columns) > width:
-        columns = [c for c in columns if c.head not in ("rounds", "cases")]
-    if layout.total(columns) > width:
-        columns = [c for c in columns if c.head != "began (UTC)"]  # the id begins with it
-    return "\n".join(layout.Grid(columns, width).lines(color))
+    labels = [" ".join(words.clean(f"{name}={value}") for name, value in r.labels.items()) for r in kept]
+    forms = [[column for column in columns if column.head not in spare] for spare in RUN_SPARE]
+    beside = [[*form, Column("labels", list(map(Cell, labels)))] for form in forms]
+    fits = next((form for form in beside if layout.total(form) <= width), None)
+    if fits:
+        return "\n".join(layout.Grid(fits, width).lines(color))
+    grid = layout.Grid(next((form for form in forms if layout.total(form) <= width), forms[-1]), width)
+    lines = [grid.header(color)]
+    for place, own in enumerate(labels):  # below their run, each whole: it is a selector to copy
+        lines += [*grid.line(place, color), *textwrap.wrap(own, width, **_WHOLE)]
+    return "\n".join(lines)
+
+
+RUN_SPARE = ((), ("rounds", "cases"), ("rounds", "cases", "began (UTC)"))  # columns that go first: an id begins with the time
+_WHOLE: dict[str, Any] = {"initial_indent": "    ", "subsequent_indent": "    ", "break_long_words": False, "break_on_hyphens": False}
+
+
+def _on(run: RunHeader) -> str:
+    """The devices: a few by their selectors, more by model and number."""
+    if len(run.devices) <= FEW_DEVICES:
+        return ", ".join(run.devices) + (f" on {run.host}" if run.host else "")
+    counts = Counter(run.models or [name.partition(":")[0] for name in run.devices])
+    return words.some([f"{model} × {count}" for model, count in counts.items()], 2)
 
 
 def _ended(run: RunHeader) -> Cell:

@@ -9,11 +9,14 @@ from typing import Literal
 
 from msgspec import structs
 
+from hotlap.core.analysis.noticed import SAME as SAME
+from hotlap.core.analysis.noticed import codes as codes
+from hotlap.core.analysis.noticed import own_power
+from hotlap.core.analysis.noticed import raised as raised
 from hotlap.core.analysis.state import QUIET
 from hotlap.core.model import ceilings
 from hotlap.core.record import Notice, Row
 from hotlap.core.show import words
-from hotlap.core.stats import series
 from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.units import percent
 
@@ -65,11 +68,8 @@ KINDS = {  # the most important first
     "emulated": NoticeKind("emulated", "gemm int8 measures the units that are made for 8 bits", "info"),
     "power_cap": NoticeKind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
 }
-SAME = {"shared_device": "busy", "steal": "busy"}  # codes that are one in a table
-WIDENS = ("busy", "throttled", "not_steady", "drift", "bimodal", "clock_varied")  # notices that explain a wide interval
 NAMED = 3  # cases of a notice that are named; of more their number is said, and the table shows which
 MOST_NEEDED = 100  # rounds, above which a quieter machine is the better advice
-MANY_ROUNDS = 20  # from which two groups of rounds can be distinguished
 BUSY_SHARE = 1 / 3  # of the cases, from which the machine is called busy once instead of each of them
 
 
@@ -95,15 +95,6 @@ class TableNotice:
 # ---------------------------------------------------------------- of one row
 
 
-def codes(row: Row) -> list[str]:
-    """Of a row, the most important first: keys of KINDS, or flags of a later version. None where nothing is to be doubted."""
-    found = {*_of_state(row), *_of_notices(row)}
-    if row.verdict.state == "inconclusive" and not row.result.too_short and not found & {"few_rounds", *WIDENS}:
-        found.add("noise")
-    order = list(KINDS)
-    return sorted(found, key=lambda code: order.index(code) if code in KINDS else len(order))
-
-
 def code(row: Row) -> str:
     """The most important one; "" for none."""
     return next(iter(codes(row)), "")
@@ -122,56 +113,10 @@ def beside(row: Row) -> str:
     return f"{said} {percent(max(held))}" if held and code(row) in ("throttled", "power_cap") else said
 
 
-def _of_state(row: Row) -> list[str]:
-    result, state = row.result, row.verdict.state
-    if state == "not_run":
-        return []
-    if state in ("invalid", "error"):
-        return [_disproved(row) if state == "invalid" else "error"]
-    codes = ["too_short"] if result.too_short else []
-    if state == "inconclusive" and not result.too_short and row.summary.rounds < FEWEST:
-        codes.append("few_rounds")
-    if result.reason and (any(one.status in ("error", "not_run") for one in result.rounds) or not result.left_out):
-        codes.append("incomplete")
-    if len(result.values) >= MANY_ROUNDS and series.bimodal(result.values):
-        codes.append("bimodal")
-    return codes
-
-
-def _disproved(row: Row) -> str:
-    """Why an invalid number is one."""
-    if row.result.status != "invalid":
-        return "beats_bound"
-    causes = [one.cause for one in row.result.rounds if one.cause]
-    return next((cause for cause in ("wrong_result", "tampered", "timers") if cause in causes), "invalid")
-
-
-def raised(row: Row) -> list[str]:
-    """Codes that measuring raised, each once."""
-    return list(dict.fromkeys(notice.code for notice in row.result.notices))
-
-
 def whole(notice: Notice) -> Notice:
     """With what to do, where it says nothing of its own."""
     kind = KINDS.get(SAME.get(notice.code, notice.code))
     return notice if notice.action or kind is None else structs.replace(notice, action=kind.action)
-
-
-def _of_notices(row: Row) -> list[str]:
-    names = raised(row) if words.numbered(row) else []
-    codes = [SAME.get(name, name) for name in names]
-    if "throttled" in codes and _own_power(row):
-        codes[codes.index("throttled")] = "power_cap"
-    if "low_clock" in codes and {"throttled", "power_cap"} & set(codes):
-        codes.remove("low_clock")  # what a brake does
-    if "clock_varied" in codes and not row.result.bound_by_clock:
-        codes.remove("clock_varied")  # the number hardly depends on it
-    return codes
-
-
-def _own_power(row: Row) -> bool:
-    """Whether the power cap alone held the clock: what a heavy load does on a healthy device."""
-    return {name for notice in row.result.notices for name in notice.shares} == {"software power cap"}
 
 
 def slower_than_expected(row: Row) -> bool | None:
@@ -301,7 +246,9 @@ def _few_samples(rows: Sequence[Row]) -> str:
 def span(values: Sequence[float], write: Callable[[float], str]) -> str:
     """Least to most, as written; once where both are written alike."""
     low, high = write(min(values)), write(max(values))
-    return low if low == high else f"{low.removesuffix(' %') if high.endswith(' %') else low} to {high}"
+    if low == high or (high.endswith(" %") and low.endswith(" %") and float(low[:-2]) == float(high[:-2])):
+        return high  # 1.00 % and 1.0 % are one figure
+    return f"{low.removesuffix(' %') if high.endswith(' %') else low} to {high}"
 
 
 def _busy(rows: Sequence[Row]) -> str:
@@ -369,7 +316,7 @@ def notes(row: Row) -> list[tuple[str, str]]:
     by_word: dict[str, str] = {}
     for notice in row.result.notices:
         code = SAME.get(notice.code, notice.code)
-        code = "power_cap" if code == "throttled" and _own_power(row) else code
+        code = "power_cap" if code == "throttled" and own_power(row) else code
         seen = _clock(row) if code == "clock_varied" else taken([row]) if code == "busy" else ""
         by_word.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(notice.seen))
     return list(by_word.items())

@@ -11,8 +11,9 @@ from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.core.show.results import FAST, Form, is_slow
+from hotlap.core.store.bundle import Bundle
 
-__all__ = ["devices", "explain", "heading", "machine", "machines", "prediction", "runs", "table"]
+__all__ = ["devices", "explain", "fleet_of_runs", "heading", "machine", "machines", "prediction", "runs", "table"]
 
 AGAINST = {  # by what a share is of: how to read it
     "bound": "bound: the roofline (speed-of-light) limit", "expected": "expected: what the model expects of a good implementation",
@@ -48,6 +49,16 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str =
         lines += [*_table([row for row in shown if row.device == key], width, color), ""]
     below = [*_tally(rows, color), *_extremes(shown, width, color), *_doubts(shown, run, width, color), *_not_run(rows, run, width, color)]
     return "\n".join([*lines, *below, *_reading(shown, width, color)])
+
+
+def fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
+    """Runs of more devices than a table each, on one screen: what stands out, cases over all of them, and notices."""
+    rows = [row for _, own in runs for row in own]
+    judged = fleets.of_runs(runs)
+    shown = [row for row in rows if row.verdict.state != "not_run"]
+    head = layout.painted(f"{fleet.summary(judged)}; {fleet.counted_runs(judged)}", "bold", color)
+    below = [*_tally(rows, color), *_doubts(shown, "", width, color), *_not_run(rows, "", width, color)]
+    return "\n".join([*_banner(shown, width, color), head, *fleet.folded(judged, width, color), "", *below])
 
 
 def _banner(rows: Sequence[Row], width: int, color: bool) -> list[str]:

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from hotlap.core.analysis.noticed import numbered as numbered
 from hotlap.core.record import IMPORTED, UNNAMED, Gap, Row, Summary, Term
 from hotlap.core.show import gaps
 from hotlap.core.units import BASE_UNITS, percent, round_to, show
@@ -39,11 +40,6 @@ def families(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
 def devices(rows: Iterable[Row]) -> list[str]:
     """Keys of the devices, in the order they come."""
     return list(dict.fromkeys(row.device for row in rows))
-
-
-def numbered(row: Row) -> bool:
-    """Whether there is a number to show, believed or not."""
-    return row.summary.median is not None and row.verdict.state != "not_run"
 
 
 def stands(row: Row) -> bool:

@@ -60,6 +60,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     began: str
     plan: str
     devices: list[str]  # Device.shown of those measured
+    models: list[str] = []  # of each of them Device.model; [] of a run of a later schema
     rounds: int | None  # None when the samples cannot be read
     cases: int
     ended: str
@@ -169,8 +170,10 @@ def read_listed(path: Path) -> tuple[RunRecord | None, RunHeader]:
 
 def listed(run: RunRecord, rounds: int | None) -> RunHeader:
     selectors = {device.key: device.shown for device in run.machine.devices}
+    models = {device.key: device.model for device in run.machine.devices}
     return RunHeader(
         id=run.id, began=run.began, plan=run.plan.name, devices=[selectors.get(key, f"{run.target}:0") for key in run.devices],
+        models=[models.get(key, run.target) for key in run.devices],
         rounds=rounds, cases=len(run.plan.cases), ended=run.ended, stops=run.stops, labels=run.labels, kind=run.kind,
     )
 

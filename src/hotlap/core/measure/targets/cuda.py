@@ -91,8 +91,8 @@ class CudaTarget:
         pointer = check(self.cu.cuMemAlloc(max(nbytes, 1)), what)
         memory = CudaMemory(int(pointer), self.context, free="cuMemFree")
         if nbytes:
-            filled = self.cu.cuMemsetD8Async(pointer, 0, nbytes, queue) if host is None else self.cu.cuMemcpyHtoDAsync(pointer, host.ctypes.data, nbytes, queue)
-            check(filled, "fill a buffer")
+            fill, source = (self.cu.cuMemsetD8Async, 0) if host is None else (self.cu.cuMemcpyHtoDAsync, host.ctypes.data)
+            check(fill(pointer, source, nbytes, queue), "fill a buffer")
         check(self.cu.cuStreamSynchronize(queue), "fill a buffer")
         return memory
 

@@ -1,0 +1,74 @@
+"""The notices of one result as codes, which views and rules see: power at the cap is no fault, and a low clock is what a brake does."""
+
+from __future__ import annotations
+
+from hotlap.core.record import Row
+from hotlap.core.stats import series
+from hotlap.core.stats.stopping import FEWEST
+
+CODES = (  # that a result can carry, the most important first
+    "stand_in", "wrong_result", "tampered", "timers", "beats_bound", "invalid", "error", "too_short", "incomplete", "few_rounds", "busy",
+    "throttled", "not_deterministic", "leak", "host_bound", "not_steady", "drift", "bimodal", "clock_varied", "noise", "few_samples",
+    "timer_coarse", "one_process", "low_clock", "whole_card", "far_host", "first_cache", "emulated", "power_cap",
+)
+SAME = {"shared_device": "busy", "steal": "busy"}  # codes that are one in a table
+WIDENS = ("busy", "throttled", "not_steady", "drift", "bimodal", "clock_varied")  # notices that explain a wide interval
+MANY_ROUNDS = 20  # from which two groups of rounds can be distinguished
+
+
+def codes(row: Row) -> list[str]:
+    """The most important first: of CODES, or flags of a later version. None where nothing is to be doubted."""
+    seen = {*_of_state(row), *_of_notices(row)}
+    if row.verdict.state == "inconclusive" and not row.result.too_short and not seen & {"few_rounds", *WIDENS}:
+        seen.add("noise")
+    return sorted(seen, key=lambda code: CODES.index(code) if code in CODES else len(CODES))
+
+
+def raised(row: Row) -> list[str]:
+    """Codes that measuring raised, each once."""
+    return list(dict.fromkeys(notice.code for notice in row.result.notices))
+
+
+def own_power(row: Row) -> bool:
+    """Whether the power cap alone held the clock: what a heavy load does on a healthy device."""
+    return {name for notice in row.result.notices for name in notice.shares} == {"software power cap"}
+
+
+def numbered(row: Row) -> bool:
+    """Whether there is a number to show, believed or not."""
+    return row.summary.median is not None and row.verdict.state != "not_run"
+
+
+def _of_state(row: Row) -> list[str]:
+    result, state = row.result, row.verdict.state
+    if state == "not_run":
+        return []
+    if state in ("invalid", "error"):
+        return [_disproved(row) if state == "invalid" else "error"]
+    seen = ["too_short"] if result.too_short else []
+    if state == "inconclusive" and not result.too_short and row.summary.rounds < FEWEST:
+        seen.append("few_rounds")
+    if result.reason and (any(one.status in ("error", "not_run") for one in result.rounds) or not result.left_out):
+        seen.append("incomplete")
+    if len(result.values) >= MANY_ROUNDS and series.bimodal(result.values):
+        seen.append("bimodal")
+    return seen
+
+
+def _disproved(row: Row) -> str:
+    """Why an invalid number is one."""
+    if row.result.status != "invalid":
+        return "beats_bound"
+    causes = [one.cause for one in row.result.rounds if one.cause]
+    return next((cause for cause in ("wrong_result", "tampered", "timers") if cause in causes), "invalid")
+
+
+def _of_notices(row: Row) -> list[str]:
+    seen = [SAME.get(name, name) for name in (raised(row) if numbered(row) else [])]
+    if "throttled" in seen and own_power(row):
+        seen[seen.index("throttled")] = "power_cap"
+    if "low_clock" in seen and {"throttled", "power_cap"} & set(seen):
+        seen.remove("low_clock")  # what a brake does
+    if "clock_varied" in seen and not row.result.bound_by_clock:
+        seen.remove("clock_varied")  # the number hardly depends on it
+    return seen
