@@ -26,7 +26,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BEFORE = "745f60cb"
-ROOMS = tuple(f"tests/{room}" for room in "core/targets core/workloads core/measure core/sensors core/trials stress kernels nodes".split())
+CORE = ("targets", "workloads", "measure", "sensors", "trials")
+ROOMS = (*(f"tests/core/{room}" for room in CORE), "tests/stress", "tests/kernels", "tests/nodes")
 FOR_A_GPU = re.compile(r"\b(GPU|CUDA|cuda|ROCm|libcuda|NVRTC|NVML|[Tt]riton)\b")
 NOT_FOR_A_GPU = re.compile(  # why a test is skipped whatever the device is: the target or the data type is not its own
     r"has no library of|measured through|is not claimed|no vector of four|no scalar type|takes no mask|no gradient kernel"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cuda_stand_in import build
-from hotlap.core.errors import MachineError, NotSupported, Unavailable
+from hotlap.core.errors import HotlapError, MachineError, NotSupported, Unavailable
 from hotlap.core.measure import targets
 from hotlap.core.measure.targets import cuda, cuda_compile, cuda_driver
 
@@ -25,6 +25,10 @@ def target() -> Iterator[Any]:
         spec = targets.TargetSpec("cuda")
         yield targets.open_device(spec, targets.find(spec)[0])
         stand_in.standInRecover()  # from a kernel that failed, for the tests after it
+
+
+def test_a_device_alone_has_no_peers(target: Any) -> None:
+    assert "peer" not in target.features
 
 
 def test_a_copy_of_nothing_leaves_the_rest_alone(target: Any) -> None:
@@ -41,6 +45,33 @@ def test_a_copy_joins_the_second_queue_only_where_it_runs_there(target: Any, que
     calls = (tmp_path / "calls").read_text().split()
     captured = calls[calls.index("cuStreamBeginCapture_v2") : calls.index("cuStreamEndCapture")]
     assert captured.count("cuStreamWaitEvent") == 2 * joins, "the fork and the join"
+
+
+def _ended(target: Any) -> Any:
+    """A queue that is no more: every use of it is an error."""
+    queue = cuda_driver.check(target.cu.cuStreamCreate(1), "make a queue")
+    cuda_driver.check(target.cu.cuStreamDestroy(queue), "end it")
+    return queue
+
+
+def test_a_batch_of_the_first_queue_is_timed_on_it_alone(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = target.buffer(64), target.buffer(64)
+    monkeypatch.setattr(target, "queues", [target.queues[0], _ended(target)])
+    assert target.time(lambda calls: [target.copy(b, a) for _ in range(calls)], 3).wall_s > 0
+
+
+def test_the_second_queue_is_waited_for_where_it_was_used(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    target.copy(target.buffer(64), target.buffer(64), 1)
+    monkeypatch.setattr(target, "queues", [target.queues[0], _ended(target)])
+    with pytest.raises(HotlapError, match="^CUDA could not finish the second queue: CUDA_ERROR_INVALID_HANDLE"):
+        target.sync()
+
+
+def test_a_launch_with_more_values_than_the_last_has_room_for_them(target: Any) -> None:
+    cell, kernel = target.buffer(np.zeros(1, np.uint32)), target.kernel(SOURCE, "add")
+    for args in ((cell,), (cell, np.uint32(1), np.uint32(2)), (cell,)):
+        kernel(64, 64, *args)
+    assert target.read(cell).tolist() == [3]
 
 
 def test_the_former_timer_of_old_drivers_says_the_same(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,6 +48,7 @@ def test_two_devices_reach_each_others_memory() -> None:
         assert [device.facts["peers"] for device in devices] == [[1], [0]]
         assert len({(device.uuid, device.pci_address) for device in devices}) == 2
         first, second = map(cuda.open, devices)
+        assert "peer" in first.features & second.features
         here, there = first.buffer(len(data)), second.buffer(data)
         for target in (first, second):
             target.copy(here, there)
