@@ -40,7 +40,7 @@ class AgainstBase:
 
 
 def _verdict(compared: Comparison, name: str, min_effect: float) -> Verdict:
-    normal = compared.a_value
+    normal = compared.a.median
     threshold = normal and (normal * (1 + min_effect) if compared.better == "lower" else normal / (1 + min_effect))
     change, low, high = compared.change
     state, reason = STATES.get(compared.answer, "inconclusive"), compared.reason
