@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from hotlap.core.analysis import changes
 from hotlap.core.record import Finding, Judgement, Row, State
 from hotlap.core.show import layout, words
 from hotlap.core.show.explain import STATE_STYLES
@@ -75,7 +76,7 @@ def _devices(ordered: Sequence[Row], keys: Sequence[str], width: int, color: boo
         if any(count[state] for count in counts):
             columns.append(Column(words.STATES[state], [Cell(str(count[state] or "")) for count in counts], right=True))
     columns.append(Column("worst case", [Cell(words.clean(row.label) if row else words.DASH) for row in worst], wrap=True))
-    columns.append(Column("of reference", [Cell(_ratio(row) if row else words.DASH) for row in worst], right=True))
+    columns.append(Column("vs reference", [Cell(change(row) if row else words.DASH) for row in worst], right=True))
     more = [f"  … and {len(well) - WELL} more that pass"] if len(well) > WELL else []
     return [*layout.fitted(columns, width).lines(color), *more]
 
@@ -108,7 +109,7 @@ def _columns(rows: Sequence[Row], ids: Mapping[str, str] = {}) -> list[Column]:
         Column("value", [Cell(text, "bold") for text in layout.aligned([words.value(row) for row in rows])]),
         Column("± 95 %", [Cell(text) for text in layout.aligned(intervals)]),
         Column("threshold", [Cell(text) for text in layout.aligned([_threshold(row) for row in rows])]),
-        Column("of reference", [Cell(text) for text in layout.aligned([_ratio(row) for row in rows])]),
+        Column("vs reference", [Cell(text) for text in layout.aligned([change(row) for row in rows])]),
         Column("verdict", [Cell(_state(row), style) for row, style in zip(rows, styles, strict=True)]),
     ]
     if ids:
@@ -124,9 +125,9 @@ def _threshold(row: Row) -> str:
     return words.quantity(row.verdict.threshold, row.result.unit) if row.verdict.threshold is not None else words.DASH
 
 
-def _ratio(row: Row) -> str:
-    ratio = row.verdict.ratio
-    return words.DASH if ratio is None else f"{ratio:.3f} ×"
+def change(row: Row) -> str:
+    """Of the metric as printed, against what it was compared with: ``+52.0 %``."""
+    return words.DASH if not row.verdict.ratio else words.signed(changes.change(row.verdict.ratio, row.result.better))
 
 
 def _reasons(rows: Sequence[Row], width: int) -> list[str]:

@@ -18,7 +18,7 @@ from hotlap.core.work import find, label
 
 STATES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}  # of a stress run that came to its end
 ENDINGS: dict[StopKind, str] = {
-    "precision": "precision expected", "rounds_max": "all rounds done", "budget": "budget spent", "no_number": "no case gave a number",
+    "precision": "enough rounds", "rounds_max": "all rounds done", "budget": "budget spent", "no_number": "no case gave a number",
     "planned_pairs": "no answer within the planned pairs", "interrupted": "interrupted", "error": "error", "over": "the time is over",
     "by_hand": "stopped by hand", "program_ended": "the program ended", "imported": "imported", "unknown": "",
 }
