@@ -38,8 +38,10 @@ def medians_apart(compared: Comparison) -> list[Notice]:
     a, b = compared.a.median, compared.b.median
     if not a or b is None or low is None or high is None or low <= b / a - 1 <= high:
         return []
-    why = "the level moved meanwhile, which cancels in pairs" if compared.replicates == "pairs" else "values of a side are skewed or in groups"
-    return [Notice("medians_apart", f"B ÷ A − 1 of the medians is {signed_percent(b / a - 1)}, outside of the interval of the change: {why}")]
+    in_turns = compared.replicates == "pairs"
+    why = "the level moved meanwhile, which cancels in pairs" if in_turns else "values of a side are skewed or in groups"
+    seen = f"B ÷ A − 1 of the medians is {signed_percent(b / a - 1)}, outside of the interval of the change: {why}"
+    return [Notice("medians_apart", seen)]
 
 
 def _busy(sides: Sequence[str]) -> Notice:

@@ -129,7 +129,8 @@ class AgainstFleet:
             Finding(
                 title=f"{where[0]} is an outlier in {(label := work.label(self._by_case[where[2]][0].case))}", severity="info",
                 cases=[where[2]],
-                detail=f"{_level(odd, self._survey.sizes[where], self._by_case[where[2]][0])}; its latest run, which is not judged here", action=_action(rows[0]),
+                detail=f"{_level(odd, self._survey.sizes[where], self._by_case[where[2]][0])}; its latest run, which is not judged here",
+                action=_action(rows[0]),
                 where=where[0], evidence={"case": label},
             )
             for where, odd in self._survey.odd.items()

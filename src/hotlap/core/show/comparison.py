@@ -349,7 +349,7 @@ def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]
     """One paragraph, of what is in the table."""
     gates = {one.min_effect for one in ordered if one.min_effect is not None}
     min_effect = percent(max(gates)) if gates else ""
-    parts = [said] if (said := estimated(ordered)) else []
+    parts = list(filter(None, [estimated(ordered)]))
     kinds = {one.replicates for one in ordered if one.replicates}
     if kinds == {"pairs"}:
         parts.append("the two runs of hotlap ab, pair by pair: its interleaved A/B test with early stopping, and the same answer")

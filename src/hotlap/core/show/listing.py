@@ -50,8 +50,9 @@ def _precision(run: RunRecord, rows: Sequence[Row]) -> str:
     asked, wider = f"± {show(run.asked.precision, '%', 2)}", words.wider(rows, run.asked.precision)
     if not wider:
         return f"precision asked {asked}"
-    everyone = {stop.kind for stop in run.stops} == {"precision"}
-    return f"every case is expected within {asked}; {wider}" if everyone else f"precision asked {asked}; of the cases expected within it {wider}"
+    if {stop.kind for stop in run.stops} == {"precision"}:
+        return f"every case is expected within {asked}; {wider}"
+    return f"precision asked {asked}; of the cases expected within it {wider}"
 
 
 def _named(devices: Sequence[Device]) -> list[str]:

@@ -108,7 +108,8 @@ def wider(rows: Iterable[Row], precision: float) -> str:
     wide = [width for width in widths if width and width > precision and percent(width, 2) != percent(precision, 2)]
     if not wide:
         return ""
-    return f"{counted(len(wide), 'interval')} {'is' if len(wide) == 1 else 'are'} wider ({'up to ' * (len(wide) > 1)}± {percent(max(wide), 2)})"
+    verb, most = ("is", "") if len(wide) == 1 else ("are", "up to ")
+    return f"{counted(len(wide), 'interval')} {verb} wider ({most}± {percent(max(wide), 2)})"
 
 
 BEST_APART = 0.10  # of the median: a best round nearer to it says nothing new
