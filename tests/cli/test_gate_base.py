@@ -76,6 +76,9 @@ def test_a_slower_change_fails_and_the_same_passes(project: Project, capsys: pyt
     assert case["more"]["ratio"] == pytest.approx(1 / 1.15, rel=0.01)
     assert case["more"]["ratio_high"] < 1 / 1.02
     assert len(case["rounds"]) <= 60
+    assert gate("--inconclusive-as", "fail") == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert re.search(r": value 100000 ticks → 115000 ticks, \+15 % \[\+1\d %, \+1\d %\], worse; the whole interval is beyond", printed), printed
     project.commit(115_000)
     before = kept(capsys)
     assert gate() == 0

@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
         terminal.print_former([export.to_json(bundle, rows) for bundle, rows in analysed])
         return cases.code(analysed)
     for bundle, rows in analysed:
-        print(listing.heading(bundle))
+        print(listing.heading(bundle, rows))
         kind = kinds.of(bundle)
         if kind and not kind.CASES:
             print(kind.NO_CASES.format(run=bundle.run.id))

@@ -119,7 +119,7 @@ def finished(bundle: bundles.Bundle, as_json: int, page: bool) -> int:
         else:
             terminal.print_former(export.to_json(bundle, rows))
         return cases.code([(bundle, rows)])
-    print(listing.heading(bundle))
+    print(listing.heading(bundle, rows))
     print(text.table(rows, terminal.width(), terminal.color(), bundle.run.id))
     print(f"\nrun     {bundle.path}")
     if file.exists():

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         elif args.format == "csv":
             print(export.to_csv(bundle, rows), end="")
         else:
-            print("\n" * (number > 0) + listing.heading(bundle))
+            print("\n" * (number > 0) + listing.heading(bundle, rows))
             if bundle.run.id in shown:
                 kind, what = shown[bundle.run.id]
                 print(kind.text(what, width, color))

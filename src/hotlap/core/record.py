@@ -368,9 +368,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     case: Case
     a: Summary
     b: Summary
-    a_value: float | None = None  # a's median …
-    b_value: float | None = None  # … and what the ratio makes of it: b_value ÷ a_value is the ratio, or 1 ÷ it where lower is better
-    ratio: float | None = None
+    ratio: float | None = None  # an estimate of its own, see docs/statistics.md: not the ratio of the two medians
     low: float | None = None  # 95 % interval of the ratio
     high: float | None = None
     p: float | None = None  # two-sided, of a ratio of 1

@@ -176,6 +176,11 @@ def percent(share: float, digits: int = 2) -> str:
     return f"{sign}{round_to(number, max(digits, len(str(int(number)))))} %"
 
 
+def signed_percent(share: float) -> str:
+    """A change in per cent, with its sign: ``+52 %``."""
+    return f"{'+' if share > 0 else ''}{percent(share)}"
+
+
 def size(value: float) -> str:
     """Bytes for people, binary where exact: ``size(2**28) == '256 MiB'``, else decimal: ``size(3e9) == '3 GB'``."""
     for scale, prefix in ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB")):

@@ -12,9 +12,9 @@ import pytest
 from judging import CHASE, COPY, H200, make
 from msgspec.structs import replace
 
-from hotlap.core.analysis import drift
+from hotlap.core.analysis import drift, environment
 from hotlap.core.analysis.compare import compare
-from hotlap.core.record import Comparison, Device
+from hotlap.core.record import Comparison, Device, Notice
 from hotlap.core.show import comparison, comparison_page, sides
 from hotlap.core.store.bundle import Bundle, Writer
 
@@ -67,7 +67,7 @@ def test_runs_are_the_replicates_where_there_are_four() -> None:
     assert found.answer == "inconclusive"
     (single,) = compare(a[1:2], b[1:2])
     assert (single.replicates, single.answer) == ("rounds", "slower")
-    assert "differs from run to run is not in the intervals" in comparison.comparison([single], width=300)
+    assert "intervals cover the rounds of these runs, not changes from run to run; measure 4 runs a side for those" in comparison.comparison([single], width=300)
 
 
 @pytest.mark.slow("error rate by simulation")
@@ -234,24 +234,77 @@ def test_notices_of_a_ratio_reach_the_reader() -> None:
 
 @pytest.mark.parametrize("name", ["copy", "chase"])
 @pytest.mark.parametrize(("factor", "sd"), [(1.26, 0.02), (1.0004, 1e-5), (0.3, 0.05), (3.7, 1e-3), (1.0, 0.2)])
-def test_a_row_can_be_checked_by_hand(name: str, factor: float, sd: float) -> None:
-    """B ÷ A − 1 of the printed numbers is the printed change, digit for digit; in JSON it is the ratio."""
+def test_both_sides_are_printed_as_measured(name: str, factor: float, sd: float) -> None:
+    """A and B are the medians of their rounds, in the text, on the page and in JSON; the change is that of the estimate."""
     found = one(seconds(sd=sd), seconds(factor * 1e-3, sd=sd), name)
-    assert found.a_value is not None
-    assert found.b_value is not None
     assert found.ratio is not None
-    assert found.b_value / found.a_value == pytest.approx(found.ratio if found.better == "higher" else 1 / found.ratio, rel=1e-12)
     shown = sides.sides(found)
-    (a, unit_a), (b, unit_b), (change, _) = (text.split() for text in (shown.a, shown.b, shown.change))
     scale = {"M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "µ": 1e-6, "n": 1e-9}
-    ratio = float(b) * scale[unit_b[0]] / (float(a) * scale[unit_a[0]])
-    decimals = len(change.partition(".")[2])
-    assert float(f"{(ratio - 1) * 100:+.{decimals}f}") == float(change)
+    for said, side in ((shown.a, found.a), (shown.b, found.b)):
+        number, unit = said.split()
+        assert float(number) * scale[unit[0]] == pytest.approx(side.median, rel=1e-3)
+    decimals = len(shown.change.split()[0].partition(".")[2])
+    assert shown.change == f"{((found.ratio if found.better == 'higher' else 1 / found.ratio) - 1) * 100:+.{decimals}f} %"
     assert sides.subject(found) == ("time" if found.better == "lower" else "rate")
-    row = next(line for line in comparison.comparison([found], width=300).splitlines() if shown.a.split()[0] in line)
+    printed = comparison.comparison([found], width=300)
+    row = next(line for line in printed.splitlines() if shown.a.split()[0] in line)
     assert all(text in " ".join(row.split()) for text in shown[:3])
+    assert "A and B are medians; the change is estimated from all rounds, by Huber's M-estimator, so it can differ from B ÷ A − 1" in printed
     runs = [make({name: [1e-3]})]
-    assert shown.change in comparison_page.page("old", runs, {"new": comparison.Other([found], runs)})
+    page = comparison_page.page("old", runs, {"new": comparison.Other([found], runs)})
+    assert all(text.split()[0] in page for text in shown[:3])
+
+
+def test_medians_outside_of_the_interval_are_said() -> None:
+    """Rounds lie in two groups 30 % apart: 5 of 13 are slow in A, 7 in B, and the medians are of different groups."""
+    a, b = ([1e-3 * (1.3 if n * 5 % 13 < slow else 1.0) * (1 + n * 3e-4) for n in range(13)] for slow in (5, 7))
+    found = one(a, b)
+    assert [notice.code for notice in found.notices] == ["medians_apart"]
+    assert "B ÷ A − 1 of the medians is -23 %, outside of the interval of the change: values" in comparison.comparison([found], width=300)
+
+
+def busy(bundle: Bundle, share: float) -> Bundle:
+    """The same beside programs that ran during so much of the samples."""
+    notice = Notice("shared_device", f"others ran during {share:.0%} of the samples that are left")
+    return dataclasses.replace(bundle, samples=[replace(s, disturbed=share, notices=[notice]) for s in bundle.samples])
+
+
+@pytest.mark.parametrize(
+    ("a_busy", "b_busy", "factor", "answer"),
+    [
+        (True, False, 0.8, "inconclusive"), (True, False, 1.25, "slower"), (False, True, 1.25, "inconclusive"), (False, True, 0.8, "faster"),
+        (True, False, 1.0, "inconclusive"), (True, True, 0.8, "inconclusive"), (False, False, 0.8, "faster"),
+    ],
+)
+def test_a_busy_side_proves_only_what_it_can_only_hide(a_busy: bool, b_busy: bool, factor: float, answer: str) -> None:
+    """Others only ever make a number worse: B is not called faster than an A that was disturbed, but slower than it."""
+    quiet = make({"copy": seconds(sd=1e-4)}), make({"copy": seconds(factor * 1e-3, sd=1e-4)}, day=1)
+    a, b = (busy(bundle, 0.7) if is_busy else bundle for bundle, is_busy in zip(quiet, (a_busy, b_busy), strict=True))
+    (found,) = compare([a], [b])
+    assert found.answer == answer
+    assert ("busy" in [notice.code for notice in found.notices]) == (a_busy or b_busy)
+    printed = comparison.comparison([found], ([a], [b]), width=300)
+    heading = "the machine was busy: other programs ran during 70 % of the samples; numbers are lower limits of the speed"
+    assert printed.count(heading) == a_busy + b_busy
+    if answer == "inconclusive":
+        assert found.environment_suspects == []
+        assert "the clock is not the cause" not in printed
+        assert f"it was busy during {'A' if a_busy else 'B'}" in printed
+
+
+def test_few_disturbed_samples_leave_the_answer_and_a_notice() -> None:
+    stolen = busy(make({"copy": seconds(sd=1e-4)}), 0.05)
+    (found,) = compare([stolen], [make({"copy": seconds(0.8e-3, sd=1e-4)}, day=1)])
+    assert (found.answer, [notice.code for notice in found.notices]) == ("faster", ["busy"])
+
+
+def test_free_memory_of_a_processor_explains_nothing() -> None:
+    devices = [Device(target="opencl", index=0, name="EPYC", kind="cpu", memory_bytes=size) for size in (8_420_000_000, 9_890_000_000)]
+    a, b = (make({"copy": seconds(level)}, day=n, device=devices[n]) for n, level in enumerate((1e-3, 1.5e-3)))
+    (found,) = compare([a], [b])
+    assert (found.answer, found.environment_suspects) == ("slower", [])
+    gpus = [replace(H200, memory_bytes=size) for size in (141_000_000_000, 80_000_000_000)]
+    assert "device.memory_bytes" in [d.name for d in environment.differences(*([make({"copy": [1e-3]}, device=gpu).run] for gpu in gpus))]
 
 
 def test_words_fit_the_metric() -> None:

@@ -113,7 +113,7 @@ def test_the_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gate", "--against", "expected"]) == 0
     printed = capsys.readouterr().out
     assert "PASS" in printed
-    assert "of expected" in printed
+    assert "vs expected" in printed
     assert "not judged" in printed
     assert "losses of about 15 %" in printed
     assert "a baseline or the fleet finds smaller losses" in " ".join(printed.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -46,7 +47,7 @@ def test_the_slow_device_is_named_with_case_and_size() -> None:
     runs = levels(*[1.0] * 29, 1.05)
     verdict, (found,) = judged(runs, runs)
     assert found.title == "GPU-29 is an outlier in stream copy fp32 1 GiB"
-    assert "worse [" in found.detail
+    assert re.match(r"bandwidth -5\.\d % \[-5\.\d %, -4\.\d %\], worse than the others of its model", found.detail)
     assert "GPU-29" in judgement.fleet([found], verdict)
     assert [one.state for one in verdict] == ["pass"] * 29 + ["fail"]
 
@@ -70,7 +71,7 @@ def test_old_runs_of_a_device_do_not_dilute_its_latest() -> None:
     verdict, (found,) = judged([*old, *new], new)
     assert found.title == "GPU-3 is an outlier in stream copy fp32 1 GiB"
     assert verdict[3].rows[0].verdict.ratio == pytest.approx(1 / 1.05, rel=0.005)
-    assert found.detail.startswith("4.")
+    assert found.detail.startswith("bandwidth -4.")
     again, found_before = judged([*old, *new], old[:8])
     assert all(one.state == "pass" for n, one in enumerate(again) if n != 3)
     assert [one.severity for one in found_before] == ["info"] * len(found_before)  # the slow device's latest run is not judged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,27 @@ def test_a_sure_loss_that_may_be_above_the_gate_is_no_pass() -> None:
     assert verdict.low is not None
     assert verdict.low < 0.98
     assert judged(run(day=20, level=1.008e-3, between=0.0, within=1e-4), exact).state == "pass"
+
+
+@pytest.mark.parametrize(("name", "said", "shift"), [("chase", "latency", "+2.0 %"), ("copy", "bandwidth", "-2.0 %")])
+def test_a_loss_is_the_change_of_the_metric_as_printed(name: str, said: str, shift: str) -> None:
+    """10.8 ns that became 16.4 ns are +52 %, not 34 % worse; both values stand beside it. 2 % of threshold are told the same way."""
+    def held(seconds: float) -> Verdict:
+        new = make({name: [seconds] * 6}, day=20)
+        (row,) = tables.rows(new)
+        return AgainstBaseline(learnt, new.run.machine).judge([row])[0]
+
+    learnt = baselines.learn("n", [make({name: [10.8e-3 * (1 + n * 1e-4)] * 6}, day=n) for n in range(5)])
+    verdict = held(16.4e-3)
+    assert verdict.state == "fail"
+    size = r"\+52 % \[\+5[12] %, \+52 %\]" if name == "chase" else r"-34 % \[-34 %, -34 %\]"
+    assert re.match(rf"{said} \S+ \S+ → \S+ \S+, {size}: worse than the median of 5 runs of this device$", verdict.reason), verdict.reason
+    assert held(10.8e-3).reason == f"{said} {shift} against the median of 5 runs of this device would have been seen"
+
+
+def test_a_baseline_of_that_name_is_not_called_so_twice() -> None:
+    names = [AgainstBaseline(replace(NORMAL, name=name), make({"copy": []}).run.machine).name for name in ("baseline", "nightly")]
+    assert names == ["baseline", "baseline nightly"]
 
 
 def test_a_noisy_case_has_not_earned_the_right_to_gate() -> None:

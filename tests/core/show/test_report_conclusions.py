@@ -8,8 +8,8 @@ import pytest
 import report_sample as sample
 from msgspec.structs import replace
 
-from hotlap.core.record import Notice, Row
-from hotlap.core.show import codes, notices, words
+from hotlap.core.record import Notice, Row, Stop
+from hotlap.core.show import codes, listing, notices, words
 from hotlap.core.show.conclusions import MOST_ACTIONS, conclude
 from hotlap.core.store.bundle import Bundle
 
@@ -35,7 +35,7 @@ def test_an_invalid_number_is_a_figure_only_where_there_is_no_other(cpu: Kept) -
 
 def test_findings_begin_with_what_cannot_be_used(cpu: Kept) -> None:
     found = conclude(*cpu)
-    assert found.verdict == "19 of 21 cases reached the precision asked (± 5.0 %); 1 inconclusive, 2 not run, 1 invalid."
+    assert found.verdict == "19 of 21 cases are expected within ± 5.0 %, the precision asked; 1 inconclusive, 2 not run, 1 invalid."
     severities = [finding.severity for finding in found.findings]
     assert severities[0] == "error"
     assert severities == sorted(severities, key=("error", "warning", "info").index)
@@ -64,8 +64,29 @@ def test_a_ceiling_of_the_run_is_never_called_the_limit_of_the_hardware(cpu: Kep
 
 def test_all_measured_says_so(cpu: Kept) -> None:
     rows = [row for row in cpu[1] if row.verdict.state == "measured" and not row.result.notices]
-    assert conclude(cpu[0], rows).verdict == f"All {len(rows)} cases that ran reached the precision asked (± 5.0 %)."
+    assert conclude(cpu[0], rows).verdict == f"All {len(rows)} cases that ran are expected within ± 5.0 %, the precision asked."
     assert conclude(cpu[0], []).verdict == "Nothing was measured."
+
+
+def test_an_interval_wider_than_the_precision_is_said_though_it_was_not_expected(cpu: Kept) -> None:
+    """The noise between rounds decides, and the interval of these rounds may be wider: page and heading say so."""
+    bundle, rows = cpu
+    one, *others = [row for row in rows if row.verdict.state == "measured" and not row.result.notices]
+    assert listing.heading(bundle, others).splitlines()[1].endswith("precision asked ± 5.0 %")
+    wide = [replace(one, summary=replace(one.summary, half_width=0.064, reached=True)), *others]
+    assert conclude(bundle, wide).verdict == f"All {len(wide)} cases that ran are expected within ± 5.0 %, the precision asked; 1 interval is wider (± 6.4 %)."
+    reached = changed(bundle, run=replace(bundle.run, stops=[Stop("precision")]))
+    assert listing.heading(reached, wide).splitlines()[1].endswith("every case is expected within ± 5.0 %; 1 interval is wider (± 6.4 %)")
+    cut = listing.heading(changed(bundle, run=replace(bundle.run, stops=[Stop("budget")])), wide)
+    assert cut.splitlines()[1].endswith("precision asked ± 5.0 %; of the cases expected within it 1 interval is wider (± 6.4 %)")
+
+
+def test_rounds_of_a_run_are_not_those_of_every_case(cpu: Kept) -> None:
+    bundle, rows = cpu
+    rounds = 1 + max(one.round for one in bundle.samples)
+    more = changed(bundle, samples=[*bundle.samples, replace(bundle.samples[0], round=rounds + 11)])
+    assert f" · {rounds + 12} rounds; cases that reach the precision stop earlier · " in listing.heading(more, rows)
+    assert "stop earlier" not in listing.heading(bundle, rows)
 
 
 def test_a_record_that_is_not_whole_is_said_first(cpu: Kept) -> None:

@@ -195,7 +195,7 @@ def test_a_busy_machine_has_one_banner_and_no_footnote(cpu: Kept) -> None:
     assert "The machine was busy" in export.to_markdown(cpu[0], rows)
     explained = " ".join(text.explain(rows[:1], 100).split())
     assert "6 replaced (waited for a processor: 6)" in explained
-    assert "duty cycle 50 to 75 %" in explained
+    assert "share of the round in timed code 50 to 75 %" in explained
 
 
 def test_a_few_busy_cases_are_a_footnote(cpu: Kept) -> None:

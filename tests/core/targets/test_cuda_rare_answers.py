@@ -63,7 +63,7 @@ def test_a_batch_of_the_first_queue_is_timed_on_it_alone(target: Any, monkeypatc
 def test_the_second_queue_is_waited_for_where_it_was_used(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     target.copy(target.buffer(64), target.buffer(64), 1)
     monkeypatch.setattr(target, "queues", [target.queues[0], _ended(target)])
-    with pytest.raises(HotlapError, match="^CUDA could not finish the second queue: CUDA_ERROR_INVALID_HANDLE"):
+    with pytest.raises(HotlapError, match=r"^CUDA could not finish the second queue: CUDA_ERROR_INVALID_HANDLE"):
         target.sync()
 
 

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from hotlap.core import stand_in
 from hotlap.core.analysis import drift, environment, matching
 from hotlap.core.analysis import turns as turned
+from hotlap.core.analysis.doubts import doubted
 from hotlap.core.analysis.matching import FEWEST_RUNS, SidesApart, Unit, Values
 from hotlap.core.record import (
     IMPORTED,
@@ -118,6 +119,7 @@ def _compared(
         return [_unlike(x, y, apart) for x, y in pairs]
     between = _between(a, b, past, stable) if drift.one_after_the_other(*runs) else None
     weighed = weigh(pairs, MIN_EFFECT if min_effect is None else min_effect, apart, differences, between)
+    weighed = [doubted(one, x.results, y.results) if x and y else one for one, (x, y) in zip(weighed, pairs, strict=True)]
     notice = _methods(*runs)
     return [replace(one, notices=[*one.notices, notice]) if notice and one.ratio is not None else one for one in weighed]
 
@@ -276,13 +278,7 @@ def _weighed(a: ComparedSide | None, b: ComparedSide | None, min_effect: float, 
 
 
 def with_ratio(base: Comparison, raw: Ratio) -> Comparison:
-    """With a ratio, and B as it follows from A: medians of either side may tell another ratio than that of their replicates."""
-    factor = 1 / raw.ratio if raw.ratio and base.better == "lower" else raw.ratio
-    shown = base.a.median * factor if base.a.median is not None and factor is not None else None
-    return replace(
-        base, a_value=base.a.median if shown is not None else None, b_value=shown, ratio=raw.ratio, low=raw.low, high=raw.high, p=raw.p,
-        mde=raw.mde,
-    )
+    return replace(base, ratio=raw.ratio, low=raw.low, high=raw.high, p=raw.p, mde=raw.mde)
 
 
 def _noise(a: ComparedSide, b: ComparedSide) -> str:

@@ -113,7 +113,8 @@ def _of_run(run: RunRecord) -> Iterable[tuple[str, str]]:
 
 def _of_device(device: Device) -> dict[str, Any]:
     named: dict[str, Any] = {
-        "device.model": device.model, "device.driver": device.driver, "device.memory_bytes": device.memory_bytes,
+        "device.model": device.model, "device.driver": device.driver,
+        "device.memory_bytes": None if device.kind == "cpu" else device.memory_bytes,  # of a processor its driver says what is free
         "device.compute_units": device.compute_units, "device.cache_bytes": device.cache_bytes, "device.clock_max_hz": device.clock_max_hz,
         "device.uuid": device.uuid, "device.serial": device.serial, "device.pci_address": device.pci_address,
     }

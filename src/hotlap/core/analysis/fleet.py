@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hotlap.core import work
+from hotlap.core.analysis import changes
 from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.matching import FEWEST_RUNS
 from hotlap.core.analysis.reference import ReferenceRatio, against, decided, device_of
@@ -110,7 +111,7 @@ class AgainstFleet:
             return verdict
         if odd.kind == "tail":
             return replace(verdict, state="inconclusive", reason=_tailed(odd, self._survey.sizes[where]))
-        reason = f"{_worse(verdict)} than the others: the interval holds the threshold of {percent(self.min_effect)}"
+        reason = f"{_worse(row, verdict)} than the others: the interval holds the threshold of {percent(self.min_effect)}"
         return replace(verdict, state="inconclusive", reason=reason)
 
     def _slight(self, verdict: Verdict) -> bool:
@@ -131,7 +132,8 @@ class AgainstFleet:
             Finding(
                 title=f"{where[0]} is an outlier in {(label := work.label(self._by_case[where[2]][0].case))}", severity="info",
                 cases=[where[2]],
-                detail=f"{_level(odd, self._survey.sizes[where], self._model(where))}; its latest run, which is not judged here",
+                detail=f"{_level(odd, self._survey.sizes[where], self._by_case[where[2]][0], self._model(where))}; "
+                "its latest run, which is not judged here",
                 action=_action(rows[0]), where=where[0], evidence={"case": label},
             )
             for where, odd in self._survey.odd.items()
@@ -148,7 +150,7 @@ class AgainstFleet:
             return None
         size = self._survey.sizes.get(where, 0)
         tailed = odd is not None and odd.kind == "tail" and verdict.state != "fail"
-        detail = _tailed(odd, size) if odd and tailed else f"{_worse(verdict)} than the others {_of_model(self._model(where))}"
+        detail = _tailed(odd, size) if odd and tailed else f"{_worse(row, verdict)} than the others {_of_model(self._model(where))}"
         if verdict.state == "pass":
             detail += "" if verdict.ratio > 1 else f", less than the threshold of {percent(self.min_effect)}"
         severity = {"fail": "error", "inconclusive": "warning"}.get(verdict.state, "info")
@@ -163,24 +165,22 @@ def _action(row: Row) -> str:
     return LOOK if row.result.imported else f"measure it again; {LOOK}"
 
 
-def _worse(verdict: Verdict) -> str:
+def _worse(row: Row, verdict: Verdict) -> str:
     """The same numbers as in the table."""
     assert verdict.ratio is not None
-    size = f"{percent(abs(verdict.ratio - 1))} {'worse' if verdict.ratio < 1 else 'better'}"
-    return size + (
-        f" [{percent(verdict.low - 1)}, {percent(verdict.high - 1)}]" if verdict.low is not None and verdict.high is not None else ""
-    )
+    way = "worse" if verdict.ratio < 1 else "better"
+    return f"{changes.subject(row.result)} {changes.sized(row.result, verdict.ratio, verdict.low, verdict.high)}, {way}"
 
 
 def _of_model(model: str) -> str:
     return "of unknown model" if model in ("", UNNAMED) else "of its model"
 
 
-def _level(odd: fleet.Odd, devices: int, model: str) -> str:
+def _level(odd: fleet.Odd, devices: int, of: Reference, model: str) -> str:
     if odd.kind == "tail":
         return _tailed(odd, devices)
-    span = f"[{percent(odd.low)}, {percent(odd.high)}]"
-    return f"{percent(abs(odd.size))} {'worse' if odd.size < 0 else 'better'} {span} than {devices - 1} other devices {_of_model(model)}"
+    size = changes.sized(of, 1 + odd.size, 1 + odd.low, 1 + odd.high)
+    return f"{changes.subject(of)} {size}, {'worse' if odd.size < 0 else 'better'} than {devices - 1} other devices {_of_model(model)}"
 
 
 def _tailed(odd: fleet.Odd, devices: int) -> str:

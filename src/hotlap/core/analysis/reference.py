@@ -22,7 +22,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from hotlap.core import work
-from hotlap.core.analysis import drift
+from hotlap.core.analysis import changes, drift
 from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.environment import method_changed
 from hotlap.core.analysis.matching import FEWEST_RUNS
@@ -35,7 +35,7 @@ from hotlap.core.stats.drift import FEWEST_DAYS, NORMAL, allowed
 from hotlap.core.stats.ratio import beyond, ratio
 from hotlap.core.stats.series import MAD_TO_SD
 from hotlap.core.stats.student import quantile, two_sided
-from hotlap.core.units import percent, show
+from hotlap.core.units import percent, show, signed_percent
 
 NOISIEST = 0.10  # a case whose loss must be larger than this to be seen has not earned the right to gate
 ERROR_RATE = 0.05
@@ -76,7 +76,7 @@ class AgainstBaseline:
 
     @property
     def name(self) -> str:
-        return f"baseline {self.baseline.name}"
+        return titled(self.baseline.name)
 
     def judge(self, rows: Sequence[Row]) -> list[Verdict]:
         """A verdict per row; the error rate is held over all of them (Benjamini and Hochberg)."""
@@ -118,7 +118,7 @@ class AgainstBaseline:
         references = [one for one in references if one.timing == row.result.timing]
         runs = [values for one in references for values in one.runs.values()]
         if not runs:
-            return Verdict(state="inconclusive", reason=f"the baseline {self.baseline.name} does not know it", against=self.name)
+            return Verdict(state="inconclusive", reason=f"the {self.name} does not know it", against=self.name)
         if len(runs) < FEWEST_RUNS and any(notice.code == "one_process" for notice in row.result.notices):
             reason = (
                 f"each run is one process, and {len(runs)} of them do not show how processes differ: {FEWEST_RUNS} runs are needed; "
@@ -182,32 +182,34 @@ def decided(answers: Sequence[ReferenceRatio | Verdict], name: str, min_effect: 
 
 
 def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float) -> Verdict:
-    unit, lower = held.row.result.unit, held.row.result.better == "lower"
+    result = held.row.result
+    unit, lower = result.unit, result.better == "lower"
     seen = 1 - math.exp(-held.reach)  # the smallest loss that shows
     least = max(min_effect, seen)
     threshold = held.reference / (1 - least) if lower else held.reference * (1 - least)
     size, low, high = (math.exp(v) for v in (held.log_ratio, held.log_ratio - held.reach, held.log_ratio + held.reach))
-    fields = {
-        "against": name,
-        "threshold": threshold,
-        "ratio": size,
-        "low": low,
-        "high": high,
-        "provenance": f"{held.label}: {show(held.reference, unit)}, less {percent(least)} "
-            f"({'their spread' if seen > min_effect else 'the threshold'})",
-    }
-    worse, sure = 1 - size, held.log_ratio < 0 and q is not None and q <= ERROR_RATE
+    shift = signed_percent(threshold / held.reference - 1)
+    source = "their spread" if seen > min_effect else "the threshold"
+    verdict = Verdict(
+        state="pass", against=name, threshold=threshold, ratio=size, low=low, high=high,
+        provenance=f"{held.label}: {show(held.reference, unit)}, {shift} ({source})",
+    )
+    worse = f"{changes.from_to(result, (held.reference, held.row.summary.median), verdict)}: worse than the {held.label}"
+    sure = held.log_ratio < 0 and q is not None and q <= ERROR_RATE
     if sure and beyond(low, high, min_effect) == "smaller":
-        return Verdict(state="fail", reason=f"{percent(worse)} worse than the {held.label}, {show(held.reference, unit)}", **fields)  # type: ignore[arg-type]
+        return replace(verdict, state="fail", reason=worse)
     if sure and low < 1 / (1 + min_effect):
-        sizes = f"at least {percent(max(1 - high, 0.0))} and at most {percent(1 - low)}"
-        reason = f"worse than the {held.label} by {sizes}; the threshold is {percent(min_effect)}"
-        return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
+        return replace(verdict, state="inconclusive", reason=f"{worse}; the threshold is {percent(min_effect)}")
+    change = f"{changes.subject(result)} {shift} against the {held.label}"
     if seen > NOISIEST:
-        reason = f"too noisy to gate: only a loss above {percent(seen)} would be seen"
-        reason = advised(reason, "; more rounds, or a quieter machine", held.row.result)
-        return Verdict(state="inconclusive", reason=reason, **fields)  # type: ignore[arg-type]
-    return Verdict(state="pass", reason=f"a loss above {percent(least)} against the {held.label} would have been seen", **fields)  # type: ignore[arg-type]
+        reason = advised(f"too noisy to gate: only {change} or worse would be seen", "; more rounds, or a quieter machine", result)
+        return replace(verdict, state="inconclusive", reason=reason)
+    return replace(verdict, reason=f"{change} would have been seen")
+
+
+def titled(name: str) -> str:
+    """What a baseline is called; one of the name `baseline` by that alone."""
+    return name if name == "baseline" else f"baseline {name}"
 
 
 def device_of(machine: Machine, row: Row) -> Device | None:
@@ -222,7 +224,7 @@ def check(baseline: Baseline, plan: Plan, here: BaselinePlace, match: Match, par
 
     Raises InputError: another target, another device or class of machine, no case in common, a case that is gone.
     """
-    name = f"the baseline {baseline.name}"
+    name = f"the {titled(baseline.name)}"
     fits = [one for one in baseline.references if one.target == here.target]
     if not fits:
         has = ", ".join(sorted({one.target for one in baseline.references})) or "nothing"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from hotlap.core import stand_in
+from hotlap.core.analysis.doubts import doubted
 from hotlap.core.analysis.environment import method_changed
 from hotlap.core.record import Comparison, Result, Stop, StopKind, Summary, Turns
 from hotlap.core.stats import sequential
@@ -21,7 +22,7 @@ from hotlap.core.units import percent
 
 def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, min_effect: float | None = None) -> Comparison:
     """One case; `stop`: why no more pairs were measured; None while they are. `min_effect`: another than the test was planned for."""
-    found = _compared(a, b, turns, stop, min_effect)
+    found = doubted(_compared(a, b, turns, stop, min_effect), [a], [b])
     return stand_in.noted_pair(found) if stand_in.has(a) or stand_in.has(b) else found
 
 
@@ -49,12 +50,12 @@ def fixed(a: Result, b: Result, difference: float, min_effect: float) -> Compari
         return replace(base, reason=_failure(a, b) or _undecided(x, y, Stop("rounds_max"), ""))
     answered = _answered(base, decision, min_effect)
     pairs = f"{len(x)} pairs"
+    answered = doubted(answered, [a], [b])
     if answered.answer == "inconclusive":
         apart, reach = _apart(decision, min_effect), _reach(decision)
         unseen = apart or (f"a change of up to {percent(reach)} may be there" if reach else "")
         return replace(answered, reason="; ".join(filter(None, (unseen, f"no answer from {pairs}"))))
-    basis = f"within ± {percent(difference)}" if answered.answer == "same" else f"the whole interval is beyond {_threshold(min_effect)}"
-    return replace(answered, reason=f"{basis}, by {pairs}")
+    return replace(answered, reason=f"{_basis(answered.answer == 'same', difference, min_effect)}, by {pairs}")
 
 
 def _base(a: Result, b: Result, min_effect: float) -> Comparison:
@@ -71,7 +72,6 @@ def _answered(base: Comparison, decision: Decision, min_effect: float) -> Compar
     if base.better == "lower":
         ratio, low, high = (1 / v if v else None for v in (ratio, high, low))
     base = replace(base, ratio=ratio, low=low, high=high, p=decision.p, mde=decision.mde)
-    base = replace(base, a_value=base.a.median, b_value=_scaled(base.a.median, decision.ratio))
     if way := beyond(low, high, min_effect):
         return replace(base, answer="faster" if way == "larger" else "slower")
     return replace(base, answer="same" if decision.answer == "same" else "inconclusive")
@@ -79,10 +79,6 @@ def _answered(base: Comparison, decision: Decision, min_effect: float) -> Compar
 
 def _failure(a: Result, b: Result) -> str:
     return next((r.reason for r in (a, b) if r.reason and not r.values), "")
-
-
-def _scaled(value: float | None, ratio: float | None) -> float | None:
-    return value * ratio if value is not None and ratio is not None else None
 
 
 def _undecided(x: Sequence[float], y: Sequence[float], stop: Stop | None, ended: str | None = None) -> str:
@@ -100,15 +96,14 @@ def _reason(plan: SequentialDesign, decision: Decision, seen: tuple[int, float],
     measured, and the gate."""
     count, min_effect = seen
     if decision.answer in ("larger", "smaller", "same") and min_effect == plan.min_effect:
-        beyond_it = f"the whole interval is beyond {_threshold(min_effect)}"
-        basis = f"within ± {percent(plan.difference)}" if decision.answer == "same" else beyond_it
-        return f"{basis}, at the look after {decision.pairs} of {_pairs(count, plan)}"
+        basis = _basis(decision.answer == "same", plan.difference, min_effect)
+        return f"{basis}; decided after {decision.pairs} pairs{_most(decision.pairs, plan)}"
     parts = []
     if apart := _apart(decision, min_effect):
         parts.append(apart)
     elif unseen := _reach(decision):
         parts.append(f"a change of up to {percent(unseen)} may be there")
-    parts.append(f"no answer after {_pairs(count, plan)}{_ended(stop)}")
+    parts.append(f"no answer after {count} pairs{_most(count, plan)}{_ended(stop)}")
     if decision.answer == "inconclusive":
         wanted = max(decision.mde or 0.0, plan.difference) * 1.25
         parts.append(f"more pairs (--budget), less background load, or a larger --resolve, as in '{wanted * 100:.2g} %', would answer")
@@ -123,8 +118,12 @@ def _apart(decision: Decision, min_effect: float) -> str:
     return f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(min_effect)}"
 
 
-def _pairs(count: int, plan: SequentialDesign) -> str:
-    return f"{count} pairs" if count == plan.pairs else f"{count} pairs (at most {plan.pairs} were planned)"
+def _most(count: int, plan: SequentialDesign) -> str:
+    return "" if count == plan.pairs else f", of at most {plan.pairs}"
+
+
+def _basis(same: bool, difference: float, min_effect: float) -> str:
+    return f"within ± {percent(difference)}" if same else f"the whole interval is beyond {_threshold(min_effect)}"
 
 
 def _threshold(min_effect: float) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from hotlap.core.analysis import changes
 from hotlap.core.record import Judgement, Row, State
 from hotlap.core.show import table, words
 from hotlap.core.show.judgement import ORDER, reference, verdict
@@ -47,7 +48,7 @@ def _block(judgement: Judgement) -> str:
         Column("verdict", [Cell(verdict(row)) for row in shown]),
         Column("case", [Cell(row.label, code=True) for row in shown]),
         Column("value", [Cell(words.value(row)) for row in shown], right=True),
-        Column(reference(judgement.against), [Cell(_ratio(row)) for row in shown], right=True),
+        Column(reference(judgement.against), [Cell(_change(row)) for row in shown], right=True),
     ]
     open_rows = [row for row in shown if row.verdict.state in LEVELS and row.verdict.reason]
     reasons = [f"- {table.code(row.label)}: {prose(row.verdict.reason)}" for row in open_rows]
@@ -65,12 +66,9 @@ def prose(text: str) -> str:
     return escaped.replace("@", "@<!-- -->")
 
 
-def _ratio(row: Row) -> str:
+def _change(row: Row) -> str:
     verdict = row.verdict
-    if verdict.ratio is None:
-        return words.DASH
-    interval = f" [{verdict.low:.3f}, {verdict.high:.3f}]" if verdict.low is not None and verdict.high is not None else ""
-    return f"{verdict.ratio:.3f} ×{interval}"
+    return changes.sized(row.result, verdict.ratio, verdict.low, verdict.high) if verdict.ratio else words.DASH
 
 
 def _worst_first(rows: Sequence[Row]) -> list[Row]:

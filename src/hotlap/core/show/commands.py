@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hotlap.core.analysis.commands import BUSY, CommandRow, MeasuredCommands
+from hotlap.core.analysis.commands import BUSY, DIFFERENCE, MIN_EFFECT, CommandRow, MeasuredCommands
 from hotlap.core.record import Comparison, Notice
 from hotlap.core.show import comparison, layout, listing, sides, table, words
 from hotlap.core.show.table import Cell, Column, Table
@@ -31,7 +31,13 @@ def body(measured: MeasuredCommands, width: int = 100, color: bool = False) -> s
     lines += [line for notice in _notices(measured) for line in layout.paragraph("notice  ", notice, width)]
     reading = "median ± 95 % interval over runs, each a fresh process; mean ± standard deviation"
     reading += "; A and B are interleaved (A B B A)" if several and measured.in_turns else ""
+    reading += f". {_deciding(measured)}" if measured.comparisons else ""
     return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{reading}.", width))])
+
+
+def _deciding(measured: MeasuredCommands) -> str:
+    planned = measured.run.bench.planned if measured.run.bench else None
+    return comparison.deciding(planned.difference, planned.min_effect) if planned else comparison.deciding(DIFFERENCE, MIN_EFFECT, False)
 
 
 def _columns(measured: MeasuredCommands) -> list[Column]:

@@ -10,9 +10,12 @@ from msgspec.structs import replace
 
 from hotlap.core.record import Allowance, Comparison, Difference, OnDevice
 from hotlap.core.show import layout, sides, words
+from hotlap.core.show import notices as noticing
 from hotlap.core.show.listing import measured
 from hotlap.core.show.table import Cell, Column
+from hotlap.core.stats import busy
 from hotlap.core.stats.drift import FEWEST_DAYS, FEWEST_RUNS
+from hotlap.core.store import select
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent
 from hotlap.core.work import label, traits
@@ -55,12 +58,18 @@ def in_turns(comparisons: Sequence[Comparison], texts: tuple[str, str], differen
         names = "" if commands else f"{words.some([label(one.case) for one in group])}: "
         who = {"inconclusive": "inconclusive", "same": "B is the same"}.get(group[0].answer, f"B is {answer(group[0])}")
         lines += layout.paragraph(f"  {who:<14}  ", f"{names}{words.clean(why)}", width)
-    lines += [*_moved(ordered, width), *_notices(ordered, width)]
-    reading = (
-        f"interleaved A/B test (A B B A) with early stopping; planned to find a change of {percent(difference)} with 80 % power. {CHECK}. "
-        "The interval is valid although the test may stop early."
-    )
-    return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width))])
+    lines += _notices(ordered, width)
+    min_effect = ordered[0].min_effect if ordered else None
+    parts = ["interleaved A/B test (A B B A) with early stopping", deciding(difference, min_effect or 0.0), estimated(ordered)]
+    reading = ". ".join([*filter(None, parts), "The interval is valid although the test may stop early."])
+    return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width, most=8))])
+
+
+def deciding(difference: float, min_effect: float, planned: bool = True) -> str:
+    """Which of the two sizes of a test of pairs decides what. `planned`: how many pairs there are follows from `difference`."""
+    threshold = f"the threshold of {percent(min_effect)}" if min_effect else "no change"
+    why = ", the change that the pairs are planned to find with 80 % power" if planned else ""
+    return f"faster or slower: the whole interval is beyond {threshold}; same: the 90 % interval is within ± {percent(difference)}{why}"
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,17 @@ class Other:
     differences: Sequence[Difference] = ()
 
 
-CHECK = "A is the median of its values, and B is what the change makes of it: B ÷ A − 1"
+ESTIMATED = {
+    "pairs": "the pairs, by Huber's M-estimator", "devices": "devices as pairs, by Huber's M-estimator (below 6 the mean of logarithms)",
+    "runs": "all runs, by Huber's M-estimator", "rounds": "all rounds, by Huber's M-estimator",
+}
+
+
+def estimated(compared: Iterable[Comparison]) -> str:
+    """How the change is made, and that it is not the ratio of the medians; "" where there is none."""
+    kinds = dict.fromkeys(ESTIMATED[one.replicates] for one in compared if one.low is not None and one.replicates in ESTIMATED)
+    how = next(iter(kinds)) if len(kinds) == 1 else "all values, by Huber's M-estimator"
+    return f"A and B are medians; the change is estimated from {how}, so it can differ from B ÷ A − 1" if kinds else ""
 
 
 def matrix(others: Mapping[str, Other], first: str, runs: Sequence[Bundle] = (), width: int = 100, color: bool = False) -> str:
@@ -119,6 +138,7 @@ def _forced(comparisons: Sequence[Comparison], width: int, who: str = "") -> lis
 
 
 def of_sides(groups: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
+    """Which runs a side is, and where others ran beside it."""
     lines: list[str] = []
     room = max(map(len, groups), default=0)
     for name, side in groups.items():
@@ -128,6 +148,8 @@ def of_sides(groups: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
         who = runs[0].id if len(runs) == 1 else f"{len(runs)} runs, {runs[0].id} to {runs[-1].id}"
         parts = [who, words.some(list(devices)), *list(labels)[:3]]
         lines += layout.paragraph(f"{name:<{room}}  ", words.clean(" · ".join(p for p in parts if p)), width)
+        if seen := noticing.beside_all([result for bundle in side for result in select.results(bundle) if result.values]):
+            lines += layout.paragraph(" " * (room + 2), f"the machine was busy: {seen}; numbers are lower limits of the speed", width)
     both = sorted(set.intersection(*({one.run.id for one in side} for side in groups.values()))) if groups else []
     where = "both" if len(groups) == 2 else "all"
     lines += [f"on {where} sides: {words.some(both)}: they are more alike than they should be"] if both else []
@@ -199,6 +221,11 @@ def _answer_and_size(comparison: Comparison) -> str:
     return answer(comparison) if size is None else f"inconclusive (MDE {percent(size)})"
 
 
+def _told_by_table(comparison: Comparison) -> bool:
+    """Whether the smallest change that would have been seen is all there is to say."""
+    return _unseen(comparison) and comparison.replicates != "pairs" and not busy.beside(comparison.notices)
+
+
 def _unseen(comparison: Comparison) -> bool:
     """Whether no difference was seen, though one may be there."""
     low, high = comparison.low, comparison.high
@@ -226,12 +253,12 @@ def tally(ordered: Sequence[Comparison]) -> str:
 
 def reasons(comparisons: Sequence[Comparison], width: int) -> list[str]:
     """Why, each reason once; a number that differs between its cases is said as its range."""
-    told = [one for one in comparisons if one.reason and not (_unseen(one) and one.replicates != "pairs") and one.answer != "same"]
+    told = [one for one in comparisons if one.reason and one.answer != "same" and not _told_by_table(one)]
     lines: list[str] = []
     for group, said in words.alike(told, lambda one: one.reason, lambda one: one.answer):
         names = words.some([label(c.case) for c in group])
         lines += layout.paragraph(f"  {answer(group[0]):<14}  ", f"{names}: {words.clean(said)}", width)
-    parts = (_apart, _moved, _notices, _noise, _tails)
+    parts = (_apart, _notices, _noise, _tails)
     return lines + [line for part in parts for line in part(comparisons, width)]
 
 
@@ -242,21 +269,6 @@ def _notices(comparisons: Sequence[Comparison], width: int) -> list[str]:
     for group, said in words.alike(each, lambda pair: pair[1]):
         names = f"{words.some([label(one.case) for one, _ in group])}: " if len(comparisons) > 1 else ""
         lines += layout.paragraph(f"  {'notice':<14}  ", f"{names}{words.clean(said)}", width)
-    return lines
-
-
-def _moved(comparisons: Sequence[Comparison], width: int) -> list[str]:
-    """Where the median of B alone lies outside of what the change makes of A."""
-    lines: list[str] = []
-    for comparison in comparisons:
-        _, low, high = comparison.change
-        if comparison.a_value and comparison.b.median is not None and low is not None and high is not None:
-            alone = comparison.b.median / comparison.a_value - 1
-            if not low <= alone <= high:
-                said = f"the median of B alone is {words.quantity(comparison.b.median, comparison.unit, 4)} ({sides.percent(alone)}): "
-                said += "the level moved while the sides were measured, and the change is estimated so that this cancels"
-                names = f"{label(comparison.case)}: " if len(comparisons) > 1 else ""
-                lines += layout.paragraph(f"  {'notice':<14}  ", names + said, width)
     return lines
 
 
@@ -337,7 +349,7 @@ def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]
     """One paragraph, of what is in the table."""
     gates = {one.min_effect for one in ordered if one.min_effect is not None}
     min_effect = percent(max(gates)) if gates else ""
-    parts = [CHECK] if any(one.ratio is not None for one in ordered) else []
+    parts = list(filter(None, [estimated(ordered)]))
     kinds = {one.replicates for one in ordered if one.replicates}
     if kinds == {"pairs"}:
         parts.append("the two runs of hotlap ab, pair by pair: its interleaved A/B test with early stopping, and the same answer")
@@ -350,7 +362,7 @@ def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]
         parts.append("MDE: minimum detectable effect, with 80 % power")
     if kinds == {"rounds"}:
         parts.append(
-            "replicates are the rounds of these runs: what differs from run to run is not in the intervals, 4 runs a side would show it"
+            "intervals cover the rounds of these runs, not changes from run to run; measure 4 runs a side for those"
         )
     elif kinds == {"runs"}:
         parts.append("replicates are whole runs")

@@ -72,10 +72,13 @@ def _verdict(bundle: Bundle, rows: Sequence[Row]) -> str:
     if not rows:
         return "Nothing was measured."
     good, run = counts["measured"], len(rows) - counts["not_run"]
-    asked = f"reached the precision asked (± {show(bundle.run.asked.precision, '%', 2)})" if bundle.run.asked else "can be used"
+    precision = bundle.run.asked.precision if bundle.run.asked else None
+    verb = "is" if good == 0 else "are"
+    asked = f"{verb} expected within ± {show(precision, '%', 2)}, the precision asked" if precision else "can be used"
+    wider = words.wider(rows, precision) if precision else ""
     rest = ", ".join(f"{n} {words.STATES[state]}" for state, n in counts.items() if n and state != "measured")
-    said = f"All {run} cases that ran" if good == run and run else "No case" if not good else f"{good} of {run} cases"
-    return f"{said} {asked}{f'; {rest}' if rest else ''}."
+    which = f"All {run} cases that ran" if good == run and run else "No case" if not good else f"{good} of {run} cases"
+    return "; ".join(filter(None, (f"{which} {asked}", wider, rest))) + "."
 
 
 # ---------------------------------------------------------------- key figures

@@ -135,7 +135,7 @@ def _rounds_line(row: Row) -> str:
     if summary.outliers > MANY_OUTLIERS * summary.samples >= 1:
         parts.append(words.counted(summary.outliers, "outlier"))
     if duty := [one.duty for one in result.rounds if one.duty is not None]:
-        parts.append(f"duty cycle {noticing.span(duty, percent)}")
+        parts.append(f"share of the round in timed code {noticing.span(duty, percent)}")
     return "; ".join(parts)
 
 

@@ -32,7 +32,7 @@ def to_csv(bundle: Bundle, rows: Sequence[Row]) -> str:
 
 def to_markdown(bundle: Bundle, rows: Sequence[Row]) -> str:
     """The table for an issue or a wiki: a table per family, then the notices, then what was not run."""
-    lines = [table.plain(line) + "  " for line in listing.heading(bundle).strip().splitlines()]
+    lines = [table.plain(line) + "  " for line in listing.heading(bundle, rows).strip().splitlines()]
     shown = [row for row in rows if row.verdict.state != "not_run"]
     if busy := noticing.busy(shown):
         lines += ["", table.plain(busy)]

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from hotlap.core.analysis import expected, fleets, verdicts
+from hotlap.core.analysis import changes, expected, fleets, verdicts
 from hotlap.core.record import Finding, Judgement, Row, State
 from hotlap.core.show import layout, words
 from hotlap.core.show.explain import STATE_STYLES
@@ -40,9 +40,9 @@ def judgement(judgement: Judgement, width: int = 100, color: bool = False) -> st
 
 
 def reference(against: str) -> str:
-    """What a ratio of these verdicts is a ratio of, as a column's head."""
-    heads = {expected.NAME: "of expected", "baseline": "of baseline", "base": "of base", "fleet": "of fleet median"}
-    return heads.get(against.partition(" ")[0], "of threshold")
+    """What these verdicts compare with, as a column's head."""
+    heads = {expected.NAME: "vs expected", "baseline": "vs baseline", "base": "vs base", "fleet": "vs fleet median"}
+    return heads.get(against.partition(" ")[0], "vs threshold")
 
 
 def _finds(width: int) -> list[str]:
@@ -98,7 +98,7 @@ def _devices(ordered: Sequence[Row], keys: Sequence[str], form: tuple[str, int, 
         if any(count[state] for count in counts):
             columns.append(Column(verdicts.WORDS[state], [Cell(str(count[state] or "")) for count in counts], right=True))
     columns.append(Column("worst case", [Cell(words.clean(row.label)) for row in worst], wrap=True))
-    columns += [*_rules(worst), Column(head, [Cell(_ratio(row)) for row in worst], right=True)]
+    columns += [*_rules(worst), Column(head, [Cell(change(row)) for row in worst], right=True)]
     return [*layout.fitted(columns, width).lines(color), *_left_out(Counter(states[key] for key in by_state if key not in shown))]
 
 
@@ -177,7 +177,7 @@ def _columns(rows: Sequence[Row], head: str, ids: Mapping[str, str] = {}) -> lis
         Column("value", [Cell(text, "bold") for text in layout.aligned([words.value(row) for row in rows])]),
         Column("± 95 %", [Cell(text) for text in layout.aligned(intervals)]),
         Column("threshold", [Cell(text) for text in layout.aligned([_threshold(row) for row in rows])]),
-        Column(head, [Cell(text) for text in layout.aligned([_ratio(row) for row in rows])]),
+        Column(head, [Cell(text) for text in layout.aligned([change(row) for row in rows])]),
         Column("verdict", [Cell(verdict(row), style) for row, style in zip(rows, styles, strict=True)]),
     ]
     if ids:
@@ -194,9 +194,9 @@ def _threshold(row: Row) -> str:
     return words.quantity(row.verdict.threshold, row.result.unit) if row.verdict.threshold is not None else words.DASH
 
 
-def _ratio(row: Row) -> str:
-    ratio = row.verdict.ratio
-    return words.DASH if ratio is None else f"{ratio:.3f} ×"
+def change(row: Row) -> str:
+    """Of the metric as printed, against what it was compared with: ``+52.0 %``."""
+    return words.DASH if not row.verdict.ratio else words.signed(changes.change(row.verdict.ratio, row.result.better))
 
 
 def _reasons(rows: Sequence[Row], width: int) -> list[str]:

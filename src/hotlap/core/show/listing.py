@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hotlap.core.model.machines import Spec
-from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, RunRecord, Stop, StopKind
+from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, Row, RunRecord, Stop, StopKind
 from hotlap.core.show import kinds, layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats import repeatability
@@ -21,7 +21,7 @@ from hotlap.core.work import find, label
 FEW_DEVICES = 2  # of a run, that are named one by one in a list
 STATES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}  # of a stress run that came to its end
 ENDINGS: dict[StopKind, str] = {
-    "precision": "precision reached", "rounds_max": "all rounds done", "budget": "budget spent", "no_number": "no case gave a number",
+    "precision": "enough rounds", "rounds_max": "all rounds done", "budget": "budget spent", "no_number": "no case gave a number",
     "planned_pairs": "no answer within the planned pairs", "interrupted": "interrupted", "error": "error", "over": "the time is over",
     "by_hand": "stopped by hand", "program_ended": "the program ended", "imported": "imported", "unknown": "",
 }
@@ -29,15 +29,33 @@ ENDINGS: dict[StopKind, str] = {
 FINISHED: tuple[StopKind, ...] = ("precision", "rounds_max", "budget", "imported")  # ends that were planned
 
 
-def heading(bundle: Bundle) -> str:
-    """Two lines over a table: which run, of what, on what, how long, and why it stopped."""
+def heading(bundle: Bundle, rows: Sequence[Row] = ()) -> str:
+    """Two lines over a table: which run, of what, on what, how long, and why it stopped. `rows`: what can be said of its precision."""
     run = bundle.run
     labels = "  ".join(f"{k}={v}" for k, v in run.labels.items())
     rounds = 1 + max((s.round for s in bundle.samples), default=-1)
-    asked = f"precision asked ± {show(run.asked.precision, '%', 2)}" if run.asked and run.plan.cases and rounds else ""
-    first = [run.id, f"plan {run.plan.name}", words.counted(rounds, "round") if rounds else "", ending(run), labels]
+    counted = f"{words.counted(rounds, 'round')}{early(rows, rounds)}" if rounds else ""
+    first = [run.id, f"plan {run.plan.name}", counted, ending(run), labels]
+    asked = _precision(run, rows) if run.plan.cases and rounds else ""
     second = [*_named(measured(run)), f"on {run.machine.host}", f"hotlap {run.hotlap}", asked]
     return "\n".join(words.clean(" · ".join(part for part in parts if part)) for parts in (first, second)) + "\n"
+
+
+def early(rows: Sequence[Row], rounds: int) -> str:
+    """That cases have fewer rounds than the run; "" where they have not."""
+    fewer = any(row.summary.reached and len(row.result.rounds) < rounds for row in rows)
+    return "; cases that reach the precision stop earlier" if fewer else ""
+
+
+def _precision(run: RunRecord, rows: Sequence[Row]) -> str:
+    if run.asked is None:
+        return ""
+    asked, wider = f"± {show(run.asked.precision, '%', 2)}", words.wider(rows, run.asked.precision)
+    if not wider:
+        return f"precision asked {asked}"
+    if {stop.kind for stop in run.stops} == {"precision"}:
+        return f"every case is expected within {asked}; {wider}"
+    return f"precision asked {asked}; of the cases expected within it {wider}"
 
 
 def _named(devices: Sequence[Device]) -> list[str]:

@@ -15,8 +15,9 @@ from hotlap.core.analysis.noticed import own_power
 from hotlap.core.analysis.noticed import raised as raised
 from hotlap.core.analysis.state import QUIET
 from hotlap.core.model import ceilings
-from hotlap.core.record import Notice, Row
+from hotlap.core.record import Notice, Result, Row
 from hotlap.core.show import words
+from hotlap.core.stats import busy as stats_busy
 from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.units import percent
 
@@ -252,7 +253,7 @@ def span(values: Sequence[float], write: Callable[[float], str]) -> str:
 
 
 def _busy(rows: Sequence[Row]) -> str:
-    seen = taken(rows)
+    seen = taken([row.result for row in rows])
     return seen or _detail("busy", rows)
 
 
@@ -288,9 +289,9 @@ def _disturbed(rows: Sequence[Row]) -> bool:
     )
 
 
-def taken(rows: Sequence[Row]) -> str:
+def taken(results: Sequence[Result]) -> str:
     """What others took of the machine while the numbers were measured; "" where it was not watched."""
-    rounds = [one for row in rows for one in row.result.rounds if one.round not in set(row.result.left_out) and one.values]
+    rounds = [one for result in results for one in result.rounds if one.round not in set(result.left_out) and one.values]
     disturbed = [one.disturbed for one in rounds if one.disturbed is not None]
     stolen = [one.steal for one in rounds if one.steal is not None]
     parts = []
@@ -303,12 +304,16 @@ def taken(rows: Sequence[Row]) -> str:
 
 def busy(rows: Sequence[Row]) -> str:
     """That the machine was busy, in one sentence for all; "" where it was not, or only for some cases."""
-    having = [row for row in rows if words.numbered(row)]
-    disturbed = [row for row in having if "busy" in codes(row)]
-    if not disturbed or len(disturbed) <= BUSY_SHARE * len(having):
+    seen = beside_all([row.result for row in rows if words.numbered(row)])
+    return f"The machine was busy: {seen}. Treat every number as a lower limit of the speed. For better ones {QUIET}" if seen else ""
+
+
+def beside_all(results: Sequence[Result]) -> str:
+    """What others took while all of these were measured; "" where they ran beside none, or only beside some."""
+    disturbed = sum(stats_busy.beside(result.notices) for result in results)
+    if not disturbed or disturbed <= BUSY_SHARE * len(results):
         return ""
-    seen = taken(having) or f"other programs ran during {len(disturbed)} of {len(having)} cases"
-    return f"The machine was busy: {seen}. Treat every number as a lower limit of the speed. For better ones {QUIET}"
+    return taken(results) or f"other programs ran during {disturbed} of {len(results)} cases"
 
 
 def notes(row: Row) -> list[tuple[str, str]]:
@@ -317,7 +322,7 @@ def notes(row: Row) -> list[tuple[str, str]]:
     for notice in row.result.notices:
         code = SAME.get(notice.code, notice.code)
         code = "power_cap" if code == "throttled" and own_power(row) else code
-        seen = _clock(row) if code == "clock_varied" else taken([row]) if code == "busy" else ""
+        seen = _clock(row) if code == "clock_varied" else taken([row.result]) if code == "busy" else ""
         by_word.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(notice.seen))
     return list(by_word.items())
 

@@ -1,5 +1,4 @@
-"""The numbers of one comparison as a reader can check them: A, B, and by how much the metric changes, which is what B ÷ A gives with
-the digits that are printed. A is the median of its values; B is what the estimated change makes of A."""
+"""The numbers of one comparison: the medians of A and B as measured, and by how much the metric changes, an estimate of its own."""
 
 from __future__ import annotations
 
@@ -31,15 +30,13 @@ def subject(comparison: Comparison) -> str:
 
 def sides(comparison: Comparison) -> Sides:
     """Of a case without a ratio: the medians, with the usual digits."""
-    if comparison.a_value is None or comparison.b_value is None or not comparison.a_value:
-        a, b = (words.quantity(side.median, comparison.unit) for side in (comparison.a, comparison.b))
+    change, low, high = comparison.change
+    digits = 3 if change is None else _digits(comparison)
+    a, b = (words.quantity(side.median, comparison.unit, digits) for side in (comparison.a, comparison.b))
+    if change is None:
         return Sides(a, b, words.DASH, "")
-    digits = _digits(comparison)
-    before, after = (_rounded(value, digits) for value in (comparison.a_value, comparison.b_value))
-    _, low, high = comparison.change
     interval = "" if low is None or high is None else f"[{percent(low, digits)}, {percent(high, digits)}]"
-    a, b = (words.quantity(value, comparison.unit, digits) for value in (before, after))
-    return Sides(a, b, percent(after / before - 1, digits), interval)
+    return Sides(a, b, percent(change, digits), interval)
 
 
 def percent(change: float, digits: int = FEWEST) -> str:
@@ -53,7 +50,3 @@ def _digits(comparison: Comparison) -> int:
     _, low, high = comparison.change
     half = (high - low) / 2 if low is not None and high is not None else 0.01
     return FEWEST if half <= 0 else min(max(math.ceil(-math.log10(half)) + 1, FEWEST), MOST)
-
-
-def _rounded(value: float, digits: int) -> float:
-    return float(f"{value:.{digits - 1}e}")

@@ -8,10 +8,18 @@ while it lasts; it comes and goes, so medians are off by about as much. `benchma
 
 from __future__ import annotations
 
-from hotlap.core.record import Look
+from collections.abc import Iterable
+
+from hotlap.core.record import Look, Notice
 
 QUIET = 0.10  # expected noise below which nothing is said of the machine
 MOST = 9.0  # ten times as long: beyond it the figure says nothing more
+CODES = ("busy", "shared_device", "steal")
+
+
+def beside(notices: Iterable[Notice]) -> bool:
+    """Whether measuring noticed that others ran beside a number."""
+    return any(notice.code in CODES for notice in notices)
 
 
 def expected_noise(look: Look) -> float | None:

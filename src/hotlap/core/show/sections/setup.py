@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hotlap.core.record import IMPORTED, Device
+from collections.abc import Sequence
+
+from hotlap.core.record import IMPORTED, Device, Row
 from hotlap.core.show import listing
 from hotlap.core.show.sections.base import Report, ReportSection, facts
 from hotlap.core.store.bundle import Bundle
@@ -11,9 +13,9 @@ from hotlap.core.units import show, size
 
 def _html(report: Report) -> str:
     parts = []
-    for bundle, _ in report.runs:
+    for bundle, rows in report.runs:
         devices = "".join(device(d) for d in listing.measured(bundle.run))
-        left, right = setup(bundle) + sensors(bundle), devices + machine(bundle)
+        left, right = setup(bundle, rows) + sensors(bundle), devices + machine(bundle)
         parts.append(f'<div class="pair"><div>{left}</div><div>{right}</div></div>')
     return "".join(parts)
 
@@ -21,7 +23,7 @@ def _html(report: Report) -> str:
 SECTION = ReportSection("Set-up", "Set-up, machine and devices", _html, new_page=True)
 
 
-def setup(bundle: Bundle) -> str:
+def setup(bundle: Bundle, rows: Sequence[Row]) -> str:
     """Which run this is and how it was measured."""
     run, options = bundle.run, bundle.run.asked
     rounds = len({s.round for s in bundle.samples})
@@ -32,7 +34,7 @@ def setup(bundle: Bundle) -> str:
     if bundle.run.plan.cases or bundle.samples:
         process = "" if run.kind == IMPORTED else "each a fresh process"
         counted = ", ".join(filter(None, (str(rounds), process)))
-        how = (("Rounds", "; ".join(filter(None, (counted, ending)))), ("Precision asked", precision))
+        how = (("Rounds", "; ".join(filter(None, (f"{counted}{listing.early(rows, rounds)}", ending)))), ("Precision asked", precision))
     else:
         virtual = "virtual: it passes faster than the clock of this machine" if run.target.startswith("simulated") else ""
         how = (("Stopped", ending), ("Time", virtual), ("Readings", rate))

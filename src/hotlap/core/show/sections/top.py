@@ -11,7 +11,7 @@ from hotlap.core.show.table import text
 
 def top(report: Report) -> str:
     """Which runs, what their kinds say first, and conclusions per side."""
-    lines = [f'<p class="sub">{text(listing.heading(bundle).splitlines()[0])}</p>' for bundle, _ in report.runs]
+    lines = [f'<p class="sub">{text(listing.heading(bundle, rows).splitlines()[0])}</p>' for bundle, rows in report.runs]
     lines += [kind.lead(shown) for kind, shown in report.known.values()]
     several = len(report.sides) > 1
     return "".join([*lines, *(_heading(side) * several + conclusions(conclude(side.bundle, side.rows)) for side in report.measured)])

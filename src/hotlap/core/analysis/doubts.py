@@ -1,0 +1,54 @@
+"""What to doubt of a comparison: other programs beside one side, and medians that tell another change than the estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from hotlap.core.record import Comparison, Notice, Result
+from hotlap.core.stats import busy
+from hotlap.core.store.fold import bad
+from hotlap.core.units import signed_percent
+
+OPEN: Mapping[str, Sequence[str]] = {"A": ("faster", "same"), "B": ("slower", "same")}
+"""Answers that a quiet machine may not confirm, by the side that was busy: others only ever make its number worse."""
+
+
+def doubted(compared: Comparison, a: Sequence[Result], b: Sequence[Result]) -> Comparison:
+    """With a notice of what ran beside a side, and of medians apart. Where others ran during the rounds that make a side's number, what
+    they alone may have made is inconclusive; sides in turns share what runs beside them, and keep their answer."""
+    sides = {"A": a, "B": b}
+    busy_sides = [name for name, results in sides.items() if any(busy.beside(result.notices) for result in results)]
+    notices = [*compared.notices, *medians_apart(compared), *([_busy(busy_sides)] if busy_sides and compared.ratio is not None else [])]
+    compared = replace(compared, notices=notices)
+    if compared.replicates == "pairs":
+        return compared
+    open_for = [name for name in busy_sides if compared.answer in OPEN[name] and any(map(_disturbed, sides[name]))]
+    if not open_for:
+        return compared
+    what = "the machine hides a difference" if compared.answer == "same" else "the machine makes the difference"
+    reason = f"{compared.answer} by these numbers, but it may be that {what}: it was busy during {' and '.join(open_for)}"
+    return replace(compared, answer="inconclusive", reason=reason, environment_suspects=[])
+
+
+def medians_apart(compared: Comparison) -> list[Notice]:
+    """A notice where B ÷ A − 1 of the medians lies outside of the interval of the change; none where it lies within."""
+    _, low, high = compared.change
+    a, b = compared.a.median, compared.b.median
+    if not a or b is None or low is None or high is None or low <= b / a - 1 <= high:
+        return []
+    in_turns = compared.replicates == "pairs"
+    why = "the level moved meanwhile, which cancels in pairs" if in_turns else "values of a side are skewed or in groups"
+    seen = f"B ÷ A − 1 of the medians is {signed_percent(b / a - 1)}, outside of the interval of the change: {why}"
+    return [Notice("medians_apart", seen)]
+
+
+def _busy(sides: Sequence[str]) -> Notice:
+    which, each = (sides[0], "its number is a lower limit") if len(sides) == 1 else ("both sides", "their numbers are lower limits")
+    return Notice("busy", f"other programs ran beside {which}: {each} of the speed", "measure on a quiet machine")
+
+
+def _disturbed(result: Result) -> bool:
+    """Whether its number is of disturbed rounds: too few others were left."""
+    return any(bad(one) for one in result.used)
