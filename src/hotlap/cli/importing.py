@@ -121,7 +121,7 @@ def _keep(args: argparse.Namespace, gathered: gathering.Gathered) -> tuple[list[
     return texts, documents
 
 
-def _table(source: Source, read: table.Table, unit: str, better: dict[str, imported.Better], dry: bool) -> imported.Imported:
+def _table(source: Source, read: table.ReadTable, unit: str, better: dict[str, imported.Better], dry: bool) -> imported.Imported:
     path = source.path
     name = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
     try:

@@ -9,10 +9,11 @@ from typing import Literal
 
 from msgspec import structs
 
+from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.analysis.state import QUIET
 from hotlap.core.model import ceilings
 from hotlap.core.record import Notice, Row
-from hotlap.core.show import words
+from hotlap.core.show import rates, words
 from hotlap.core.stats import series
 from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.units import percent
@@ -42,6 +43,7 @@ KINDS = {  # the most important first
     "error": NoticeKind("", "", "error"),
     "too_short": NoticeKind("too short", "give a call more work (a larger size), or time a batch of calls"),
     "incomplete": NoticeKind("incomplete", "mend what made rounds fail, then run again"),
+    "aggregate": NoticeKind("aggregate", "keep the samples there, as nvbench --jsonbin does"),
     "few_rounds": NoticeKind("few rounds", f"run at least {FEWEST} rounds (--rounds, or a larger --budget)"),
     "busy": NoticeKind("busy", QUIET),
     "throttled": NoticeKind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
@@ -98,7 +100,7 @@ class TableNotice:
 def codes(row: Row) -> list[str]:
     """Of a row, the most important first: keys of KINDS, or flags of a later version. None where nothing is to be doubted."""
     found = {*_of_state(row), *_of_notices(row)}
-    if row.verdict.state == "inconclusive" and not row.result.too_short and not found & {"few_rounds", *WIDENS}:
+    if row.verdict.state == "inconclusive" and not row.result.too_short and not found & {"few_rounds", "aggregate", *WIDENS}:
         found.add("noise")
     order = list(KINDS)
     return sorted(found, key=lambda code: order.index(code) if code in KINDS else len(order))
@@ -130,7 +132,7 @@ def _of_state(row: Row) -> list[str]:
         return [_disproved(row) if state == "invalid" else "error"]
     codes = ["too_short"] if result.too_short else []
     if state == "inconclusive" and not result.too_short and row.summary.rounds < FEWEST:
-        codes.append("few_rounds")
+        codes.append("aggregate" if is_aggregate(result) else "few_rounds")
     if result.reason and (any(one.status in ("error", "not_run") for one in result.rounds) or not result.left_out):
         codes.append("incomplete")
     if len(result.values) >= MANY_ROUNDS and series.bimodal(result.values):
@@ -287,6 +289,12 @@ def _detail(code: str, rows: Sequence[Row]) -> str:
     return ("for example " if others else "") + said
 
 
+def _aggregate(rows: Sequence[Row]) -> str:
+    noise = [one.metrics["noise"] for row in rows for one in row.result.used if "noise" in one.metrics]
+    vary = f", which vary by {span(noise, percent)} (standard deviation)" if noise else ""
+    return f"{words.some(list(dict.fromkeys(rates.aggregate(row) for row in rows)), 2)}{vary}: no rounds, so no 95 % interval"
+
+
 def _few(rows: Sequence[Row]) -> str:
     gone = [len(row.result.left_out) for row in rows if row.result.left_out]
     left_out = f"; {span(gone, str)} others are left out: programs ran beside them, or the timers disagreed" if gone else ""
@@ -326,7 +334,7 @@ def clocks(rows: Sequence[Row]) -> str:
 
 
 _SEEN: dict[str, Callable[[Sequence[Row]], str]] = {
-    "too_short": lambda rows: "a call takes less time than timing it", "few_rounds": _few, "busy": _busy, "noise": lambda rows: "",
+    "too_short": lambda rows: "a call takes less time than timing it", "few_rounds": _few, "aggregate": _aggregate, "busy": _busy, "noise": lambda rows: "",
     "few_samples": _few_samples, "throttled": _throttled, "power_cap": _throttled, "clock_varied": clocks,
 }
 

@@ -23,7 +23,8 @@ from hotlap.core.store import bundle, labels, lines, paths
 from hotlap.core.store.files import READINGS, RUN, SAMPLES
 from hotlap.core.store.readers import table
 from hotlap.core.store.readers.source import ReadCase, ReadRound, ReadRun
-from hotlap.core.store.readers.table import Table, TableRow
+from hotlap.core.store.readers.table import ReadTable, TableRow
+from hotlap.core.timing import AGGREGATE
 from hotlap.core.work import program
 
 LOWER = ("s", "W", "J", "°C", "V", "B")
@@ -59,7 +60,7 @@ class Meaning:
 
 
 def bring_in(
-    read: Table, name: str, home: Path, better: Mapping[str, Better] = NO, unit: str = "", dry: bool = False
+    read: ReadTable, name: str, home: Path, better: Mapping[str, Better] = NO, unit: str = "", dry: bool = False
 ) -> Imported:
     """Keeps a table's rows as runs under `home`; `name` is the plan's. A group that was brought in before is left as it is. `better`:
     which way, by the case's name; "" is for those not named.
@@ -154,7 +155,9 @@ def _of_run(read: ReadRun, name: str, better: Mapping[str, Better]) -> Bundle:
         way = better.get(given.name) or better.get("") or given.better or _guess(given.name, unit)
         case = program.IMPORTED.case({"name": given.name, "unit": unit, "better": way, "parameters": list(given.parameters)})
         cases.append(case)
-        samples += [_round(part, case, device, (number, scale)) for number, part in enumerate(given.rounds)]
+        how = [f"{AGGREGATE}{name}" if part.aggregate else "program" for part in given.rounds]
+        rounds = enumerate(zip(given.rounds, how, strict=True))
+        samples += [_round(part, case, device, (number, scale, method)) for number, (part, method) in rounds]
     content = repr([(line.case, line.round, line.status, line.values) for line in samples])
     text = repr((name, read.host, read.device, read.uuid, read.index, sorted(read.labels.items()), content))
     machine = Machine(host=read.host or UNNAMED, os=read.os, cpu=read.cpu, devices=[device], software=dict(read.software))
@@ -173,9 +176,9 @@ def _apart(cases: Sequence[ReadCase]) -> list[ReadCase]:
     return apart
 
 
-def _round(part: ReadRound, case: Case, device: Device, place: tuple[int, float]) -> Samples:
-    """A process's samples in the base unit; a failed one has none."""
-    number, scale = place
+def _round(part: ReadRound, case: Case, device: Device, how: tuple[int, float, str]) -> Samples:
+    """A process's samples in the base unit; a failed one has none. `how`: its number, the unit's scale, the method."""
+    number, scale, method = how
     values = [value * scale for value in part.values]
     if part.failed or not values:
         reason = part.failed or "no number"
@@ -183,7 +186,10 @@ def _round(part: ReadRound, case: Case, device: Device, place: tuple[int, float]
     if case.params["unit"] == "s" and min(values) <= 0:
         reason = f"{case.params['name']}: {min(values):g} is no duration, which is above zero"
         return Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)
-    return Samples(case=case.id, device=device.key, round=number, values=values, unit=str(case.params["unit"]), method="program")
+    return Samples(
+        case=case.id, device=device.key, round=number, values=values, unit=str(case.params["unit"]), method=method,
+        metrics=dict(part.metrics),
+    )
 
 
 # ---------------------------------------------------------------- what a table holds

@@ -54,7 +54,7 @@ class TableRow:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReadTable:
     """The rows of a file, and the columns that were taken for devices by their names alone. `not_model`: called so, and not taken."""
 
     rows: Sequence[TableRow]
@@ -62,7 +62,7 @@ class Table:
     model: str = ""
     not_model: str = ""
 
-    def labelled(self, labels: Mapping[str, str]) -> Table:
+    def labelled(self, labels: Mapping[str, str]) -> ReadTable:
         """The same with labels of the user's on each row."""
         return replace(self, rows=[replace(row, labels={**row.labels, **labels}) for row in self.rows]) if labels else self
 
@@ -84,7 +84,7 @@ class TableColumns:
     values: Sequence[str] = ()  # in a file with a column per metric: those that are measurements
 
 
-def read(source: Source, columns: TableColumns) -> Table:
+def read(source: Source, columns: TableColumns) -> ReadTable:
     """All rows of a file. A column per metric (no column of values) works too: each numeric one is a case.
 
     Raises InputError with file and line.
@@ -148,7 +148,7 @@ def _metrics(number: int, entry: dict[str, Any]) -> Iterable[Record]:
             yield number, {**rest, **metric, **marks}
 
 
-def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> Table:
+def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> ReadTable:
     names = list(dict.fromkeys(name for _, record in records for name in record))
     where = {what: _column(what, getattr(columns, what), names, path) for what in NAMES}
     not_model = ""
@@ -175,7 +175,7 @@ def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> Table
         rows = _wide(records, where, marks, path, wanted, not columns.unit)
     rows = [replace(row, model=constant) for row in rows] if constant else rows
     guessed = {what: where[what] for what in ("device", "model") if not getattr(columns, what)}
-    return Table(rows, not_model=not_model, **guessed)
+    return ReadTable(rows, not_model=not_model, **guessed)
 
 
 def _model(records: Sequence[Record], names: Sequence[str], where: Mapping[str, str]) -> tuple[str, str]:
