@@ -23,7 +23,7 @@ from hotlap.core.model.machines import Spec
 from hotlap.core.model.simulate import attention, calls, card, energy, gemm, stream
 from hotlap.core.model.simulate import chip as facts
 from hotlap.core.model.simulate.counters import named
-from hotlap.core.model.simulate.launch import HOST_S, Mode, timeline
+from hotlap.core.model.simulate.launch import HOST_S, Mode, gap_s, timeline
 from hotlap.core.model.simulate.tasks import Operand, SimulatedKernel
 from hotlap.core.record import Case
 from hotlap.core.work.attention import attention_widths
@@ -96,7 +96,10 @@ def _played(case: Case, spec: Spec, setting: SimulationSetting) -> SimulatedCall
         return _launched(text(case.params, "mode"), chip)
     kernels, passes = kernels_of(case, asked, chip)
     found = card.simulate(kernels, chip, cap_w=setting.power_w)
-    waits = max(0.0, HOST_S - found.seconds) if passes == 1.0 else 0.0  # for the host, which launches no faster
+    more = calls.launches(case) - 1.0
+    waits = more * (gap_s("stream") + facts.START_CYCLES / chip.clock_hz)
+    if passes == 1.0:  # the host launches no faster
+        waits = max(waits, (more + 1.0) * HOST_S - found.seconds)
     how = found.name + (f", {passes:.0f} passes a launch" if passes > 1 else "")
     return SimulatedCall(
         (found.seconds + waits) / passes, how, found.path, power_w=found.power_w, clock_hz=found.clock_hz,
