@@ -232,7 +232,8 @@ def overhead(process: CapturedProcess) -> CaptureOverhead:
     more_s = still_s + outside_s * process.steps + max(sum(on) - len(on) * _median(off), 0.0)  # no profiler makes steps shorter
     whole = more_s / (process.loop_s - more_s) if process.loop_s > more_s else None
     return CaptureOverhead(
-        inside=inside.ratio, low=inside.low, high=inside.high, spread=_spread(off), outside_s=outside_s, still_s=still_s, import_s=import_s, whole=whole,
+        inside=inside.ratio, low=inside.low, high=inside.high, spread=_spread(off), outside_s=outside_s, still_s=still_s,
+        import_s=import_s, whole=whole,
     )  # fmt: skip
 
 

@@ -194,7 +194,8 @@ def _case(row: Row, run: str, host: str | None) -> CaseEntry:
 
 
 def _more(row: Row) -> dict[str, Any]:
-    """Cycles of a call bound by the clock; rates beside a time; what an import's file says besides; of `gate` the ratio to what a case was compared with, above 1 is better, and its origin."""
+    """Cycles of a call bound by the clock; rates beside a time; what an import's file says besides. Of `gate` the ratio to what a case was
+    compared with, above 1 is better, and its origin."""
     verdict, result = row.verdict, row.result
     ratio = {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high} if verdict.ratio is not None else {}
     known: dict[str, Any] = {"provenance": verdict.provenance, "machine_class": verdict.machine_class}

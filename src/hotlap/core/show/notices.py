@@ -334,8 +334,8 @@ def clocks(rows: Sequence[Row]) -> str:
 
 
 _SEEN: dict[str, Callable[[Sequence[Row]], str]] = {
-    "too_short": lambda rows: "a call takes less time than timing it", "few_rounds": _few, "aggregate": _aggregate, "busy": _busy, "noise": lambda rows: "",
-    "few_samples": _few_samples, "throttled": _throttled, "power_cap": _throttled, "clock_varied": clocks,
+    "too_short": lambda rows: "a call takes less time than timing it", "few_rounds": _few, "aggregate": _aggregate, "busy": _busy,
+    "noise": lambda rows: "", "few_samples": _few_samples, "throttled": _throttled, "power_cap": _throttled, "clock_varied": clocks,
 }
 
 

@@ -23,7 +23,9 @@ ORIGIN = "google-benchmark 1.7.1, run here: --benchmark_repetitions=3 --benchmar
 CSV = b"name,iterations,real_time,cpu_time,time_unit"
 UNITS = ("ns", "us", "ms", "s")
 PREFERRED = ("median", "mean")
-NO_METRIC = ("real_time", "family_index", "per_family_instance_index", "repetition_index", "repetitions", "threads", "iterations", "cpu_time")
+NO_METRIC = (
+    "real_time", "cpu_time", "family_index", "per_family_instance_index", "repetition_index", "repetitions", "threads", "iterations",
+)  # fmt: skip
 
 
 def detect(source: Source) -> bool:
@@ -86,7 +88,7 @@ def _metrics(rows: Sequence[Fields], unit: str) -> dict[str, float]:
     """What else the rows say in numbers, the median of each: rates, CPU time, a benchmark's own counters."""
     names = dict.fromkeys(name for row in rows for name in row if name not in NO_METRIC)
     known = {name: [value for row in rows if (value := _finite(row.get(name))) is not None] for name in names}
-    scale = base_unit(unit)[1]
+    scale = (base_unit(unit) or (unit, 1.0))[1]
     known["cpu_time_s"] = [value * scale for row in rows if (value := _finite(row.get("cpu_time"))) is not None]
     return {name: statistics.median(values) for name, values in known.items() if values}
 
