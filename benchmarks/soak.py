@@ -252,8 +252,8 @@ def soak(options: argparse.Namespace, folder: Path) -> None:
         print(f"{hosts} hosts × {days} days, {shape}, seed {options.seed}; {kept}", flush=True)
     if "import".startswith(options.only):
         table(folder / "fleet.csv", hosts, days, options.seed)
-        args = ["import", str(folder / "fleet.csv"), "--label", "cluster"]
-        rows = [_checked(verb(folder / "imported", args, folder / "out"), 0, says(rf"{hosts * days} runs made"))]
+        args = ["import", str(folder / "fleet.csv"), "--label-column", "cluster"]
+        rows = [_checked(verb(folder / "imported", args, folder / "out"), 0, says(rf"{hosts * days} runs added"))]
         rows[0]["verb"] = f"import of {hosts * days * len(CASES) * ROUNDS} lines"
         _show(rows[0], options)
     (home / "baselines" / "a.json").unlink(missing_ok=True)  # of an earlier time

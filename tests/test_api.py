@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,22 @@ def test_groups_are_lists_of_runs_or_of_what_names_them(pair: tuple[hotlap.Run, 
 ])
 def test_what_measure_refuses(options: dict[str, Any], words: str) -> None:
     assert words in refused(lambda: hotlap.measure(**{"fn": int, "rounds": 1, **options}))
+
+
+def test_the_work_that_was_given_becomes_rates_beside_the_time() -> None:
+    work: dict[str, float | str] = {"bytes": 4 << 20, "bytes_written": 4 << 20, "operations": 1 << 20, "unit_of_arithmetic": "fma.fp32"}
+    result = hotlap.measure(sorted, [3, 1, 2], work=work, rounds=2, round_s=0.01)
+    median_s = statistics.median(result.values)
+    assert result.rates == {"bytes_per_second": pytest.approx((8 << 20) / median_s), "flop_per_second": pytest.approx((1 << 20) / median_s)}
+    assert (result.metric, result.unit) == ("time", "s")
+    heading, line, *_ = repr(result).splitlines()
+    assert "rate" in heading.split()
+    assert "callable builtins.sorted " in line
+    assert "B/s, " in line
+    assert "MiB" not in str(result)
+    assert "<th>Rate</th>" in result._repr_html_()
+    assert "FLOP/s</td>" in result._repr_html_()
+    assert hotlap.measure(sorted, [3, 1, 2], rounds=2, round_s=0.01).rates == {}
 
 
 def test_what_measure_returns_shows_itself_and_the_call_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:

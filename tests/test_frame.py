@@ -223,3 +223,9 @@ def test_licence_and_changelog_are_there() -> None:
     assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert PYPROJECT["project"]["license"] == "Apache-2.0"
     assert f"\n## {hotlap.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_help_of_the_checks_is_no_error() -> None:
+    done = run(["scripts/check", "--help"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "scripts/check [ruff|mypy|imports|sizes|names|shell" in done.stdout

@@ -17,6 +17,7 @@ from hotlap.core import extend, stand_in, units
 from hotlap.core import plan as plans
 from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis import drift
+from hotlap.core.analysis import rates as speeds
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.measure import inline, session
@@ -96,6 +97,11 @@ def load(run: Which) -> Run:
 
 class Measurement(Result, frozen=True, kw_only=True):
     """A Result that shows itself: as text its line of the table, in a notebook as a table."""
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Of the median time, with the `work` that was given: bytes_per_second, flop_per_second, operations_per_second; {} without."""
+        return speeds.rates(self)
 
     def __str__(self) -> str:
         return single.text(self)

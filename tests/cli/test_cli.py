@@ -95,6 +95,18 @@ def test_a_former_name_is_the_verb_and_says_so(former: str, name: str, capsys: p
     assert (old.err, new.err) == (f"hotlap: '{former}' is now '{name}'; the former name works in version 0.2 only\n", "")
 
 
+def test_an_unknown_command_is_answered_with_the_whole_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["xyzzy"]) == 2
+    listed = capsys.readouterr().err.partition("valid: ")[2].strip().split(", ")
+    assert listed == sorted({name.partition(" ")[0] for name in commands.VERBS})
+
+
+def test_a_word_that_a_command_takes_gets_no_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "chek").write_text('[[case]]\nworkload = "stream"\nsize = "1 MiB"\n')
+    assert main(["plan", str(tmp_path / "chek")]) == 0
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(("word", "instead"), commands.TRIED.items())
 def test_names_of_other_tools_are_answered_with_the_right_command(word: str, instead: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([word]) == 2
@@ -163,6 +175,10 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         (["predict", "gem", "--machine", "h100-sxm"], "gemm"), (["model", "machines", "h20"], "h20"), (["plan", "check", "/nowhere.toml"], "nowhere"),
         (["predict", "llama-3-8b"], "hotlap predict net llama-3-8b"), (["plan", "check"], "which plan"), (["predict"], "which workload"), (["predict", "stream"], "hotlap model machines"), (["run", "--together"], "--device all"),
         (["predict", "stream", "size=1MiB", "size=2MiB", "--machine", "h200-sxm"], "twice"), (["run", "--label", "device=3"], "my_device"),
+        (["verison"], "did you mean 'hotlap --version'"), (["run", "--rouns", "3"], "did you mean '--rounds'"),
+        (["run", "--rouns=3"], "did you mean '--rounds'"), (["plan", "chek"], "did you mean 'hotlap plan check'"),
+        (["model", "corelate", "a", "b"], "did you mean 'hotlap model correlate'"), (["trace", "shw"], "did you mean 'hotlap trace show'"),
+        (["history", "bisct"], "did you mean 'hotlap history bisect'"), (["export", "--as", "jnit"], "did you mean 'junit'"),
         (["run", "--rounds", "1.5"], "whole number"), (["show", "--json", "--format", "csv"], "two answers"),
     ],
 )

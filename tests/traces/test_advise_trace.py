@@ -18,7 +18,7 @@ GPU = {"devices": [{"id": 0, "name": "GPU", "computeMajor": 8, "computeMinor": 0
 
 def program(
     steps: int = 8, launches: int = 30, host: float = 8.0, work: float = 40.0, loader: float = 0.0, wait_every: int = 0, name: str = "my_kernel",
-    seed: int = 1, slow: tuple[int, ...] = (),
+    seed: int = 1, slow: tuple[int, ...] = (), late: tuple[int, ...] = (), more: float = 5000,
 ) -> Made:  # fmt: skip
     """A training loop as its profiler would record it: per step a load, launches, perhaps waits."""
     draw = random.Random(seed)
@@ -26,8 +26,9 @@ def program(
     for step in range(steps):
         began = now
         if loader:
-            made.marker("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", now, loader)
-            now += loader
+            waits = loader + (more if step in late else 0)
+            made.marker("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", now, waits)
+            now += waits
         for i in range(launches):
             spent = host * (0.8 + 0.4 * draw.random())
             made.operator("aten::add", now, spent + 5)
@@ -42,7 +43,7 @@ def program(
                 made.operator("aten::item", called - 0.5, now - called + 1)
                 made.call("cudaStreamSynchronize", called, now - called)
                 now += 1
-        now += 5000 if step in slow else 20
+        now += more if step in slow else 20
         made.marker(f"ProfilerStep#{step}", began, now - began)
     made.call("cudaDeviceSynchronize", now, max(free - now + 2, 2))
     return made
@@ -128,6 +129,20 @@ def test_slow_steps_and_their_period() -> None:
     found = {one.rule: one for one in findings(program(steps=20, slow=(4, 9, 14), launches=10).events(**GPU))}["slow-steps"]
     assert found.evidence["steps"] == [4, 9, 14]
     assert found.evidence["every"] == 5
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        (program(steps=20, slow=(4, 9, 14, 17), launches=10, more=3000), True),  # 4.3 times the median
+        (program(steps=20, slow=(4, 9, 14, 17), launches=10, more=100), False),  # 1.5 times
+        (program(steps=20, loader=1000, late=(4, 9, 14, 17), launches=10), False),  # the finding on the data loader explains them
+        (program(steps=20, loader=1000, slow=(4, 9, 14, 17), launches=10), True),
+    ],
+)
+def test_slow_steps_are_twice_the_median_and_not_explained_by_waits_for_data(made: Made, found: bool) -> None:
+    rules = [one.rule for one in findings(made.events(**GPU))]
+    assert ("slow-steps" in rules) == found
 
 
 def test_tiny_operators_of_a_host_alone() -> None:

@@ -214,6 +214,15 @@ def test_overhead_by_windows_cancels_drift() -> None:
     assert found.whole > 3.0 / 130
 
 
+def test_steps_that_were_shorter_with_the_profiler_on_cost_nothing() -> None:
+    window = CaptureWindow(first=0, began_s=0, ended_s=1, steps_s=[0.8] * 9)
+    one = CapturedProcess(place="1", pid=1, steps=29, windows=[window], usual_s=[[0.9, 1.1] * 5, [1.0] * 10], loop_s=27.0)
+    found = capture.overhead(one)
+    assert found.inside == pytest.approx(0.8)
+    assert found.spread == pytest.approx(0.1)
+    assert found.whole == 0.0
+
+
 def test_a_tool_that_is_not_here_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(Unavailable, match="rocprofv3 is not installed here; install rocprofiler-sdk"):

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import hotlap
 from hotlap.cli import commands
 from hotlap.core import extend
-from hotlap.core.errors import HotlapError, InputError, nearest
+from hotlap.core.errors import HINT, HotlapError, InputError, closest, nearest
 from hotlap.core.store import paths
 from hotlap.features import TABLE
 
@@ -55,7 +55,13 @@ def _dispatch(words: list[str]) -> int:
     if words[0] in commands.NOUNS and (len(words) == 1 or words[1] in HELP):
         print(noun_usage(words[0]))
         return 0
-    return _run(*_command(words), commands.SHAPES[1 if former else 0])
+    try:
+        return _run(*_command(words), commands.SHAPES[1 if former else 0])
+    except InputError as error:
+        meant = commands.meant(words)
+        if not meant or HINT in str(error):
+            raise
+        raise InputError(f"{HINT} 'hotlap {meant}'? {error}") from error
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:
@@ -68,8 +74,11 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
         return f"{words[0]} {noun.first}", words[1:]
     if words[0] in commands.TRIED:
         raise InputError(f"unknown command '{words[0]}': write {commands.TRIED[words[0]]}")
-    first = sorted({name.partition(" ")[0] for name in commands.VERBS})
-    raise InputError(f"unknown command '{words[0]}'; {nearest(words[0], first)}")
+    first = {name.partition(" ")[0] for name in commands.VERBS}
+    tried = closest(words[0], [*first, *commands.TRIED])
+    if tried in commands.TRIED:
+        raise InputError(f"unknown command '{words[0]}'; {HINT} '{commands.TRIED[tried]}'? valid: {', '.join(sorted(first))}")
+    raise InputError(f"unknown command '{words[0]}'; {nearest(words[0], first, len(first))}")
 
 
 def _run(name: str, rest: list[str], shape: int) -> int:
@@ -146,7 +155,19 @@ class _Parser(argparse.ArgumentParser):
     """argparse with one line for an error, as everywhere in Hotlap."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise InputError(f"{message}; {self.prog} --help says what is valid")
+        raise InputError(f"{message}; {self._hint(message)}{self.prog} --help says what is valid")
+
+    def _hint(self, message: str) -> str:
+        """The option or choice that was meant, for a message of argparse; "" where nothing is close."""
+        _, of_choices, choice = message.partition("invalid choice: ")
+        if of_choices:
+            word, _, valid = choice.partition(" (choose from ")
+            close = closest(word.strip("'"), [name.strip("' )") for name in valid.split(",")])
+        else:
+            words = message.removeprefix("unrecognized arguments: ").split()
+            given = [word.partition("=")[0] for word in words if word.startswith("--")]
+            close = next((name for name in (closest(word, self._option_string_actions) for word in given) if name), "")
+        return f"{HINT} '{close}'? " if close else ""
 
 
 def usage(words: Sequence[str] = ()) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hotlap.core.errors import closest
 from hotlap.features import FEATURES, Noun, Verb
 
 _CORE: Mapping[str, Verb] = {
@@ -97,3 +98,11 @@ def renamed(words: list[str]) -> tuple[list[str], str, str]:
         if len(words) >= count and name in FORMER:
             return [*FORMER[name].split(), *words[count:]], name, FORMER[name]
     return words, "", ""
+
+
+def meant(words: list[str]) -> str:
+    """The command of two words that was meant, where the second is close to that of one and they are none; else ""."""
+    if len(words) < 2 or " ".join(words[:2]) in VERBS:
+        return ""
+    close = closest(words[1], [name.split()[1] for name in of_noun(words[0])])
+    return f"{words[0]} {close}" if close else ""

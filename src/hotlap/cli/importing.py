@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.model import machines
 from hotlap.core.show import importing as shown
 from hotlap.core.show import shape
-from hotlap.core.store import paths
+from hotlap.core.store import labels, paths
 from hotlap.core.store.readers import bundled, formats, gathering, imported, outside, table
 from hotlap.core.store.readers.source import Source
 from hotlap.core.units import parse
@@ -35,7 +37,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     values = "of a table: the column of the numbers (default: by its usual names); with a column per metric, one to take (repeatable)"
     parser.add_argument("--value", action="append", default=[], metavar="COLUMN", help=values)
     parser.add_argument("--unit", default="", metavar="COLUMN|UNIT", help="of a table: the column of units, or the unit of all numbers")
-    parser.add_argument("--label", action="append", default=[], metavar="COLUMN", help="of a table: a column kept as a label (repeatable)")
+    parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the runs; may be repeated")
+    columns = "of a table: a column kept as a label (repeatable)"
+    parser.add_argument("--label-column", action="append", default=[], metavar="COLUMN", help=columns)
     better = "lower or higher: which way numbers are better (default: by their unit); CASE=lower for one case, may be repeated"
     parser.add_argument("--better", action="append", default=[], metavar="WAY", help=better)
     parser.add_argument("--map", metavar="FILE", help="of a simulator's log: which kernel is which workload, as TOML")
@@ -54,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("give what to import: a file, a folder or a zip; hotlap import --formats lists what is read")
     with ExitStack() as stack:
         gathered = gathering.gather([Path(path) for path in args.path], args.name, stack)
+        _former_labels(args)
         _refuse(args, gathered)
         texts, documents = _keep(args, gathered)
     if args.json == shape.SHAPE:
@@ -65,30 +70,42 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _former_labels(args: argparse.Namespace) -> None:
+    """Until 0.2 --label named a column, as --label-column does."""
+    former = [text for text in args.label if "=" not in text]
+    for column in former:
+        print(f"hotlap: '--label {column}' is taken as --label-column {column}; --label NAME=VALUE labels the runs", file=sys.stderr)
+    args.label = [text for text in args.label if "=" in text]
+    args.label_column = [*args.label_column, *former]
+
+
 def _refuse(args: argparse.Namespace, gathered: gathering.Gathered) -> None:
     """Options for what is not there."""
     for names, there, what in (
         (("map", "clock", "machine"), gathered.logs, "a simulator's log (no line 'kernel_name = …')"),
-        ((*COLUMNS, "model", "value", "unit", "label"), gathered.tables, "a CSV or JSON table"),
+        ((*COLUMNS, "model", "value", "unit", "label_column"), gathered.tables, "a CSV or JSON table"),
+        (("label",), gathered.runs or gathered.tables or gathered.logs, "numbers of other tools"),
     ):
         stray = next((name for name in names if getattr(args, name)), "")
         if stray and not there:
-            raise InputError(f"--{stray} is for {what}, and {', '.join(args.path)} holds none")
+            raise InputError(f"--{stray.replace('_', '-')} is for {what}, and {', '.join(args.path)} holds none")
 
 
 def _keep(args: argparse.Namespace, gathered: gathering.Gathered) -> tuple[list[str], list[Any]]:
     """Everything is read and checked before the first run is written."""
     home, better = paths.home(), _better(args.better)
+    marks = labels.check(terminal.pairs(args.label, "a label"))
     checked = [(folder, *bundled.check(folder, home)) for folder in gathered.bundles]
-    tables = [(source, table.read(source, _columns(args))) for source in gathered.tables]
+    tables = [(source, table.read(source, _columns(args)).labelled(marks)) for source in gathered.tables]
+    foreign = {name: [replace(run, labels={**run.labels, **marks}) for run in runs] for name, runs in gathered.runs.items()}
     results: list[tuple[str, imported.Imported]] = []
-    for dry in (True,) if args.dry_run else (True, False) if len(gathered.runs) + len(tables) > 1 else (False,):
-        results = [(name, imported.bring_in_runs(runs, name, home, better, dry)) for name, runs in gathered.runs.items()]
-        results += [("table", _table(source, rows, args.unit, better, dry)) for source, rows in tables]
+    for dry in (True,) if args.dry_run else (True, False) if len(foreign) + len(tables) > 1 else (False,):
+        results = [(name, imported.bring_in_runs(runs, name, home, better, dry)) for name, runs in foreign.items()]
+        results += [("table", _table(source, read, args.unit, better, dry)) for source, read in tables]
     texts = [line for name, result in results for line in shown.kept(result, name, args.dry_run)]
     documents: list[Any] = [result for _, result in results]
     for path in gathered.logs:
-        log, clock_hz = _simulated(path, args)
+        log, clock_hz = _simulated(path, args, marks)
         texts += shown.simulated(log, clock_hz, args.dry_run)
         documents.append(log)
     if checked:
@@ -104,20 +121,20 @@ def _keep(args: argparse.Namespace, gathered: gathering.Gathered) -> tuple[list[
     return texts, documents
 
 
-def _table(source: Source, rows: Sequence[table.TableRow], unit: str, better: dict[str, imported.Better], dry: bool) -> imported.Imported:
+def _table(source: Source, read: table.ReadTable, unit: str, better: dict[str, imported.Better], dry: bool) -> imported.Imported:
     path = source.path
     name = path.name.removesuffix(".gz").rpartition(".")[0] or path.name
     try:
-        return imported.bring_in(rows, name, paths.home(), better, unit if not any(row.unit for row in rows) else "", dry)
+        return imported.bring_in(read, name, paths.home(), better, unit if not any(row.unit for row in read.rows) else "", dry)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def _simulated(path: Path, args: argparse.Namespace) -> tuple[outside.Outside, float]:
+def _simulated(path: Path, args: argparse.Namespace, marks: dict[str, str]) -> tuple[outside.Outside, float]:
     """Statistics of Accel-Sim or GPGPU-Sim: a run of their kernels, which correlate takes like any simulation."""
     entries = outside.read_map(Path(args.map)) if args.map else []
     machine = machines.load(args.machine).slug if args.machine else ""
-    asked = outside.ImportOptions(entries, parse(args.clock, "Hz") if args.clock else None, machine)
+    asked = outside.ImportOptions(entries, parse(args.clock, "Hz") if args.clock else None, machine, marks)
     result = outside.bring_in(path, asked, paths.home(), args.dry_run)
     return result, result.clock_hz
 
@@ -126,7 +143,7 @@ def _columns(args: argparse.Namespace) -> table.TableColumns:
     """A single --value may be the column of all numbers; several are a metric each."""
     value, several = (args.value[0], ()) if len(args.value) == 1 else ("", tuple(args.value))
     known = {name: getattr(args, name) for name in (*COLUMNS, "model", "unit")}
-    return table.TableColumns(value=value, labels=tuple(args.label), values=several, **known)
+    return table.TableColumns(value=value, labels=tuple(args.label_column), values=several, **known)
 
 
 def _better(given: Sequence[str]) -> dict[str, imported.Better]:

@@ -81,16 +81,22 @@ class Interrupted(HotlapError):
 
 
 MOST = 20  # names that are listed
+HINT = "did you mean"
 
 
-def nearest(word: str, valid: Iterable[str]) -> str:
+def nearest(word: str, valid: Iterable[str], most: int = MOST) -> str:
     """A hint that ends a message: the closest valid name, then what is valid, numbers by their size, and how many are left out. Empty
     string when nothing is valid."""
     names = _by_size(set(valid))
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    hint = f"did you mean '{close[0]}'? " if close else ""
-    more = f" … and {len(names) - MOST} more" if len(names) > MOST + 1 else ""
-    return f"{hint}valid: {', '.join(names[:MOST] if more else names)}{more}" if names else ""
+    close = closest(word, names)
+    hint = f"{HINT} '{close}'? " if close else ""
+    more = f" … and {len(names) - most} more" if len(names) > most + 1 else ""
+    return f"{hint}valid: {', '.join(names[:most] if more else names)}{more}" if names else ""
+
+
+def closest(word: str, valid: Iterable[str]) -> str:
+    """The valid name that a word is a slip of; "" where none is close."""
+    return next(iter(difflib.get_close_matches(word, list(valid), n=1, cutoff=0.6)), "")
 
 
 def _by_size(names: Iterable[str]) -> list[str]:

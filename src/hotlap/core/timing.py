@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+AGGREGATE = "aggregate-"  # and the format: method of an imported value that stands for many samples, which were not kept
 TIMINGS = {
     "": "calls enqueued one by one", "graph": "a recorded graph of calls", "queued": "a call enqueued behind the flush of the caches",
     "queued-graph": "a recorded call enqueued behind the flush of the caches",

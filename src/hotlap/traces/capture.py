@@ -229,11 +229,19 @@ def overhead(process: CapturedProcess) -> CaptureOverhead:
         inside = ratio([a for a, _ in pairs], [b for _, b in pairs], paired=True)
     else:
         inside = ratio(off, on)
-    more_s = still_s + outside_s * process.steps + sum(on) - len(on) * _median(off)
+    more_s = still_s + outside_s * process.steps + max(sum(on) - len(on) * _median(off), 0.0)  # no profiler makes steps shorter
     whole = more_s / (process.loop_s - more_s) if process.loop_s > more_s else None
     return CaptureOverhead(
-        inside=inside.ratio, low=inside.low, high=inside.high, outside_s=outside_s, still_s=still_s, import_s=import_s, whole=whole,
+        inside=inside.ratio, low=inside.low, high=inside.high, spread=_spread(off), outside_s=outside_s, still_s=still_s,
+        import_s=import_s, whole=whole,
     )  # fmt: skip
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    if len(values) < 2 or not _median(values):
+        return None
+    ends = statistics.quantiles(values, n=20, method="inclusive")
+    return (ends[-1] - ends[0]) / 2 / _median(values)
 
 
 def _median(values: Sequence[float]) -> float:

@@ -53,6 +53,7 @@ class CaptureOverhead(Record, frozen=True, kw_only=True):
     inside: float | None = None  # how many times longer a step took with the profiler on: 1.1
     low: float | None = None  # 95 % interval
     high: float | None = None
+    spread: float | None = None  # by what share of the median steps without the profiler vary: half of the range of nine in ten
     outside_s: float = 0.0  # per step outside of the window
     still_s: float = 0.0  # the program stood still: start, stop, write
     import_s: float = 0.0  # of that: to import PyTorch, which the program had not done

@@ -34,13 +34,13 @@ class Steps(NamedTuple):
 
     @property
     def slow(self) -> NDArray[np.int64]:
-        """Places of the steps far above the median: 1.3 times, and five times the usual spread; none among fewer than five steps."""
+        """Places of the steps far above the median: twice, and by five times the usual spread; none among fewer than five steps."""
         length = self.lengths.astype(float)
         if len(length) < 5:
             return np.empty(0, np.int64)
         median = float(np.median(length))
         spread = 1.4826 * float(np.median(np.abs(length - median)))  # of a normal distribution with that median of distances
-        return np.flatnonzero(length > max(1.3 * median, median + 5 * spread))
+        return np.flatnonzero(length > max(2 * median, median + 5 * spread))
 
 
 NO_STEPS = Steps(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), -1, "")

@@ -9,9 +9,17 @@ from hotlap.traces.show import capture
 
 
 def test_a_difference_that_is_none_is_not_called_one() -> None:
-    assert "not distinguishable" in capture.overhead(CaptureOverhead(inside=0.8, low=0.5, high=1.2))
+    assert "not distinguishable" in capture.overhead(CaptureOverhead(inside=1.1, low=0.5, high=1.2))
     assert "steps took 20.0 % longer" in capture.overhead(CaptureOverhead(inside=1.2, low=1.1, high=1.3))
     assert "no steps without the profiler" in capture.overhead(CaptureOverhead(still_s=0.1))
+
+
+def test_steps_that_were_shorter_are_noise_and_no_negative_cost() -> None:
+    text = capture.overhead(CaptureOverhead(inside=0.812, low=0.75, high=0.9, spread=0.05, still_s=0.1, whole=-0.0083))
+    assert text.startswith("the profiler's overhead is below what this run can resolve (steps varied by ± 19 %)")
+    assert "shorter" not in text
+    assert "of the whole run" not in text
+    assert "varied by ± 5.0 %" in capture.overhead(CaptureOverhead(inside=0.99, low=0.98, high=0.995, spread=0.05))
 
 
 def test_the_window_is_told_with_its_steps_and_what_went_wrong() -> None:

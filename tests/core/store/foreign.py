@@ -30,11 +30,15 @@ ASV_UNITS = {"b.time_sum": {"unit": "seconds", "param_names": ["n"]}, "b.track_r
 GOOGLE = {
     "context": {"date": "2026-11-22T19:18:20+00:00", "host_name": "vm", "num_cpus": 2, "library_build_type": "release"},
     "benchmarks": [
-        *({"name": "BM_sum/64", "run_name": "BM_sum/64", "run_type": "iteration", "repetition_index": n, "real_time": value, "time_unit": "us"}
+        *({"name": "BM_sum/64", "run_name": "BM_sum/64", "run_type": "iteration", "repetition_index": n, "real_time": value, "cpu_time": 1.0,
+           "time_unit": "us", "iterations": 1000, "bytes_per_second": 6e6 / value, "own_counter": 4.0}
           for n, value in enumerate((2.0, 3.0, 7.0))),
         {"name": "BM_sum/64_median", "run_name": "BM_sum/64", "run_type": "aggregate", "aggregate_name": "median", "real_time": 3.0, "time_unit": "us"},
         {"name": "BM_sum/64_cv", "run_name": "BM_sum/64", "run_type": "aggregate", "aggregate_name": "cv", "real_time": 0.6, "time_unit": "us"},
-        {"name": "BM_only_median", "run_name": "BM_only", "run_type": "aggregate", "aggregate_name": "median", "real_time": 5.0, "time_unit": "ms"},
+        {"name": "BM_only_median", "run_name": "BM_only", "run_type": "aggregate", "aggregate_name": "median", "real_time": 5.0, "time_unit": "ms", "iterations": 10,
+         "items_per_second": 200.0},
+        {"name": "BM_only_stddev", "run_name": "BM_only", "run_type": "aggregate", "aggregate_name": "stddev", "real_time": 0.1, "time_unit": "ms",
+         "iterations": 10},
         {"name": "BM_skip", "run_name": "BM_skip", "run_type": "iteration", "error_occurred": True, "error_message": "no device", "real_time": 0.0,
          "time_unit": "ns"},
     ],
@@ -47,7 +51,13 @@ NVBENCH = {
     "devices": [{"id": 0, "name": "Quadro GV100"}, {"id": 1, "name": "Quadro GP100"}],
     "benchmarks": [{"name": "copy", "states": [
         {"name": "Device=0 n=1", "device": 0, "axis_values": [{"name": "n", "type": "int64", "value": "1"}], "is_skipped": False,
-         "summaries": [{"tag": "nv/cold/time/gpu/mean", "data": [{"name": "value", "type": "float64", "value": "0.0010034715849794225"}]}]},
+         "summaries": [
+             {"tag": "nv/cold/sample_size", "data": [{"name": "value", "type": "int64", "value": "512"}]},
+             {"tag": "nv/cold/time/gpu/mean", "data": [{"name": "value", "type": "float64", "value": "0.0010034715849794225"}]},
+             {"tag": "nv/cold/time/gpu/stdev/relative", "data": [{"name": "value", "type": "float64", "value": "0.0123"}]},
+             {"tag": "nv/cold/bw/global/bytes_per_second", "data": [{"name": "value", "type": "float64", "value": "8.5e11"}]},
+             {"tag": "nv/batch/time/gpu/mean", "data": [{"name": "value", "type": "float64", "value": "0.00099"}]},
+         ]},
         {"name": "Device=1 n=1", "device": 1, "axis_values": [{"name": "n", "type": "int64", "value": "1"}], "is_skipped": True,
          "skip_reason": "too large", "summaries": None},
     ]}],

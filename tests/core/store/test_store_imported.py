@@ -49,6 +49,70 @@ def test_each_device_of_a_host_is_a_series_of_its_own(tmp_path: Path) -> None:
     assert sorted(places(history(every))) == ["n1 GPU-1", "n1 GPU-10", "n1 GPU-2"]
 
 
+SKUS = [f"2026-11-01,n{node:02},{'H100' if node < 4 else 'H200'},triad,{4200 + node},GB/s" for node in range(8)]
+
+
+@pytest.mark.parametrize("column", ["model", "sku", "SKU", "gpu_model", "device_model"])
+def test_a_column_called_like_the_model_is_the_devices_and_is_named(
+    column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    (tmp_path / "x.csv").write_text("\n".join([f"time,node,{column},case,value,unit", *SKUS]))
+    assert main(["import", str(tmp_path / "x.csv")]) == 0
+    out = capsys.readouterr().out
+    assert f"model: column '{column}'" in out
+    assert {one.run.machine.devices[0].name for one in select.every(tmp_path / "home")} == {"H100", "H200"}
+    assert out.splitlines()[-1] == "next    hotlap gate 2026-11-01 --against fleet"  # each series has one point
+    assert main(["gate", "2026-11-01", "--against", "fleet", "--json"]) in (0, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "column"),
+    [
+        ("time,host,model,step_ms", ["2026-01-01,a,resnet50,12", "2026-01-01,a,gpt2,15"], "model"),  # what was trained
+        ("time,host,sku,case,value,unit", [f"2026-01-01,n{n},4090,a,{n},ms" for n in (1, 2)], "sku"),  # numbers
+        ("time,host,model,step_ms", [f"2026-01-01,n{n},name-{n},{n}" for n in range(1, 11)], "model"),  # a name for each
+        ("time,host,uuid,gpu,step_ms", ["2026-01-01,a,u1,GPU 0,12", "2026-01-01,a,u2,GPU 1,15"], ""),
+    ],
+)
+def test_a_column_that_is_only_called_so_is_not_taken_and_that_is_said(
+    header: str, rows: list[str], column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    (tmp_path / "x.csv").write_text("\n".join([header, *rows]))
+    assert main(["import", str(tmp_path / "x.csv")]) == 0
+    out = capsys.readouterr().out
+    assert "model: column" not in out
+    assert (f"--model {column} takes it" in out) if column else ("--model" not in out)
+    assert out.splitlines()[-1] == "next    hotlap history" or len(rows) > 4
+
+
+def test_a_gpu_beside_a_uuid_is_the_model(tmp_path: Path) -> None:
+    found = keep(tmp_path, "time,host,uuid,gpu,step_ms\n2026-01-01,a,u1,H200,12\n2026-01-01,a,u2,H200,15\n")
+    assert found.columns == {"device": "uuid", "model": "gpu"}
+    assert {one.run.machine.devices[0].key for one in select.every(tmp_path / "home")} == {"imported:0:H200", "imported:1:H200"}
+
+
+def test_series_of_several_points_are_no_survey(tmp_path: Path) -> None:
+    rows = [f"2026-11-0{day},n{node},triad,4200,GB/s" for day in (1, 2) for node in range(6)]
+    assert keep(tmp_path, "\n".join(["time,node,case,value,unit", *rows[:6]])).fleet == "2026-11-01"
+    (tmp_path / "other").mkdir()
+    assert keep(tmp_path / "other", "\n".join(["time,node,case,value,unit", *rows])).fleet == ""
+
+
+def test_a_label_is_of_the_runs_and_a_column_is_kept_by_its_own_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    (tmp_path / "x.csv").write_text("time,case,value,unit,build\n2026-11-01,a,1,GB/s,b7\n")
+    for words in (["--label", "site=A", "--label-column", "build"], ["--label", "site=B", "--label", "build"]):
+        assert main(["import", str(tmp_path / "x.csv"), *words]) == 0
+    former = "hotlap: '--label build' is taken as --label-column build; --label NAME=VALUE labels the runs\n"
+    assert capsys.readouterr().err == former
+    labels = [dict(one.run.labels) for one in select.every(tmp_path / "home")]
+    assert sorted(labels, key=str) == [{"build": "b7", "site": "A"}, {"build": "b7", "site": "B"}]
+
+
 def test_twice_adds_nothing(tmp_path: Path) -> None:
     keep(tmp_path, CSV)
     again = keep(tmp_path, CSV)

@@ -118,6 +118,30 @@ def test_a_folder_and_a_zip_are_searched(tmp_path: Path, home: Path, capsys: Cap
     assert len(list(select.every(home))) == count
 
 
+def test_what_else_a_file_says_is_kept_beside_its_numbers(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("nvbench", "google-benchmark"):
+        assert main(["import", str(files(tmp_path)[name])]) == 0
+    metrics = {name: [one.metrics for one in found.rounds if one.values] for (_, name), found in results(home).items() if found.values}
+    assert metrics["copy n=1"] == [
+        {"samples": 512, "noise": 0.0123, "bytes_per_second": 8.5e11, "nv/batch/time/gpu/mean": 0.00099}
+    ]
+    assert metrics["BM_sum/64"] == [{"bytes_per_second": 2e6, "own_counter": 4.0, "cpu_time_s": 1e-6}]
+    assert metrics["BM_only"] == [{"items_per_second": 200.0, "samples": 10, "noise": pytest.approx(0.02)}]
+    capsys.readouterr()
+    for run in select.every(home):
+        assert main(["show", run.run.id]) in (0, 3)  # 3: of the device where all was skipped
+    out = capsys.readouterr().out
+    assert re.search(r"copy n=1 +1.00 ms +– +850 GB/s +– +1 aggregate of 512 samples \(nvbench\)", out)
+    assert "1 aggregate of 512 samples (nvbench), which vary by 1.2 %" in out
+    assert re.search(r"BM_sum/64 +3.00 µs +1 round +2.00 MB/s", out)
+    assert re.search(r"BM_only +5.00 ms +– +200 /s +– +1 aggregate of 10 samples \(google-benchmark\)", out)
+    nvbench = next(run.run.id for run in select.every(home) if run.run.devices == ["imported:0:Quadro GV100"])
+    assert main(["show", nvbench, "--json"]) == 0
+    (case,) = json.loads(capsys.readouterr().out)["cases"]
+    assert case["codes"] == ["aggregate"]
+    assert case["more"] == {"rates": {"bytes_per_second": 8.5e11}, "metrics": metrics["copy n=1"][0]}
+
+
 def test_of_nvbench_every_sample_where_it_was_kept(tmp_path: Path, home: Path) -> None:
     document: dict[str, Any] = json.loads(json.dumps(NVBENCH))
     data = [{"name": "filename", "value": "n.json-bin/0.bin"}, {"name": "size", "value": "3"}]

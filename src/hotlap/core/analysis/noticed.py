@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.record import Row
 from hotlap.core.stats import series
 from hotlap.core.stats.stopping import FEWEST
 
 CODES = (  # that a result can carry, the most important first
-    "stand_in", "wrong_result", "tampered", "timers", "beats_bound", "invalid", "error", "too_short", "incomplete", "few_rounds", "busy",
-    "throttled", "not_deterministic", "leak", "host_bound", "not_steady", "drift", "bimodal", "clock_varied", "noise", "few_samples",
+    "stand_in", "wrong_result", "tampered", "timers", "beats_bound", "invalid", "error", "too_short", "incomplete", "few_rounds", "aggregate",
+    "busy", "throttled", "not_deterministic", "leak", "host_bound", "not_steady", "drift", "bimodal", "clock_varied", "noise", "few_samples",
     "timer_coarse", "one_process", "low_clock", "whole_card", "far_host", "first_cache", "emulated", "power_cap",
 )
 SAME = {"shared_device": "busy", "steal": "busy"}  # codes that are one in a table
@@ -19,7 +20,7 @@ MANY_ROUNDS = 20  # from which two groups of rounds can be distinguished
 def codes(row: Row) -> list[str]:
     """The most important first: of CODES, or flags of a later version. None where nothing is to be doubted."""
     seen = {*_of_state(row), *_of_notices(row)}
-    if row.verdict.state == "inconclusive" and not row.result.too_short and not seen & {"few_rounds", *WIDENS}:
+    if row.verdict.state == "inconclusive" and not row.result.too_short and not seen & {"few_rounds", "aggregate", *WIDENS}:
         seen.add("noise")
     return sorted(seen, key=lambda code: CODES.index(code) if code in CODES else len(CODES))
 
@@ -47,7 +48,7 @@ def _of_state(row: Row) -> list[str]:
         return [_disproved(row) if state == "invalid" else "error"]
     seen = ["too_short"] if result.too_short else []
     if state == "inconclusive" and not result.too_short and row.summary.rounds < FEWEST:
-        seen.append("few_rounds")
+        seen.append("aggregate" if is_aggregate(result) else "few_rounds")
     if result.reason and (any(one.status in ("error", "not_run") for one in result.rounds) or not result.left_out):
         seen.append("incomplete")
     if len(result.values) >= MANY_ROUNDS and series.bimodal(result.values):

@@ -181,7 +181,8 @@ def _doubted(rows: Sequence[Row], notices: Sequence[noticing.TableNotice]) -> li
 TITLES = {
     "wrong_result": "Wrong result", "tampered": "Timing was tampered with", "timers": "Device timer and wall clock disagree",
     "beats_bound": "Faster than the provable bound", "invalid": "Invalid", "error": "Failed", "too_short": "Too short to time",
-    "incomplete": "Rounds failed", "few_rounds": "Too few rounds for a 95 % interval", "busy": "Other programs used the machine",
+    "incomplete": "Rounds failed", "aggregate": "Aggregates whose samples were not kept",
+    "few_rounds": "Too few rounds for a 95 % interval", "busy": "Other programs used the machine",
     "throttled": "The clock was throttled", "not_steady": "No steady state was found", "drift": "Samples drifted",
     "bimodal": "Samples gather around two levels", "clock_varied": "The clock varied", "noise": "Rounds differ more than the plan allows",
     "few_samples": "Few samples", "timer_coarse": "The timer is coarse", "one_process": "Rounds shared one process",

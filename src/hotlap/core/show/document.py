@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from hotlap.core import stand_in, work
+from hotlap.core.analysis import rates
 from hotlap.core.analysis.commands import CommandRow
 from hotlap.core.analysis.energy import EnergyUse
 from hotlap.core.analysis.implementations import Beside
@@ -193,10 +194,12 @@ def _case(row: Row, run: str, host: str | None) -> CaseEntry:
 
 
 def _more(row: Row) -> dict[str, Any]:
-    """Cycles of a call bound by the clock; of `gate` the ratio to what a case was compared with, above 1 is better, and its origin."""
+    """Cycles of a call bound by the clock; rates beside a time; what an import's file says besides. Of `gate` the ratio to what a case was
+    compared with, above 1 is better, and its origin."""
     verdict, result = row.verdict, row.result
     ratio = {"ratio": verdict.ratio, "ratio_low": verdict.low, "ratio_high": verdict.high} if verdict.ratio is not None else {}
     known: dict[str, Any] = {"provenance": verdict.provenance, "machine_class": verdict.machine_class}
     known["rules"] = verdict.rules
     known["cycles"] = list(result.cycles) if result.bound_by_clock else []
+    known |= {"rates": rates.rates(result), "metrics": rates.metrics(result) if result.imported else {}}
     return {**ratio, **{name: value for name, value in known.items() if value}}

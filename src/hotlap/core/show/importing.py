@@ -10,6 +10,7 @@ from hotlap.core.store import paths
 from hotlap.core.store.readers.formats import Format
 from hotlap.core.store.readers.imported import Imported
 from hotlap.core.store.readers.outside import Outside
+from hotlap.core.store.readers.table import MODELS_MAX
 from hotlap.core.units import show
 
 SHOWN = 8  # values, cases or runs that are named
@@ -20,13 +21,18 @@ def kept(result: Imported, name: str, dry: bool) -> list[str]:
     verb = "would be added" if dry else "added"
     cases = words.some([f"{case} ({unit})" if unit else case for case, unit in result.cases.items()], 6)
     lines = [f"{name}: {words.counted(len(result.added), 'run')} {verb}, {len(result.present)} there already", f"cases: {cases}"]
+    lines += [f"{what}: column '{words.clean(column)}'" for what, column in result.columns.items()]
+    if column := words.clean(result.not_model):
+        why = f"which is one word for each device, and {MODELS_MAX} at most"
+        lines.append(f"column '{column}' is not taken for the devices' model, {why}; --model {column} takes it")
     lines += _listed(f"{words.counted(result.unreadable, 'value')} that cannot be used, kept as errors:", result.reasons, result.unreadable)
     lines += _listed(f"{words.counted(len(result.not_run), 'case')} not run there:", result.not_run)
     lines += _listed(f"{words.counted(len(result.ignored), 'number')} left out: their meaning is not known:", result.ignored)
     folder = paths.runs(paths.home())
     conflict = "runs that are there with other numbers, units or directions stay as they are; remove them to import again:"
     lines += _listed(conflict, [str(folder / run) for run in result.conflicting])
-    return [*lines, "next    hotlap history"] if result.added and not dry else lines
+    step = f"hotlap gate {result.fleet} --against fleet" if result.fleet else "hotlap history"
+    return [*lines, f"next    {step}"] if result.added and not dry else lines
 
 
 def _listed(head: str, texts: Sequence[str], count: int = 0) -> list[str]:

@@ -16,7 +16,7 @@ from hotlap.core.analysis.noticed import raised as raised
 from hotlap.core.analysis.state import QUIET
 from hotlap.core.model import ceilings
 from hotlap.core.record import Notice, Result, Row
-from hotlap.core.show import words
+from hotlap.core.show import rates, words
 from hotlap.core.stats import busy as stats_busy
 from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.units import percent
@@ -46,6 +46,7 @@ KINDS = {  # the most important first
     "error": NoticeKind("", "", "error"),
     "too_short": NoticeKind("too short", "give a call more work (a larger size), or time a batch of calls"),
     "incomplete": NoticeKind("incomplete", "mend what made rounds fail, then run again"),
+    "aggregate": NoticeKind("aggregate", "keep the samples there, as nvbench --jsonbin does"),
     "few_rounds": NoticeKind("few rounds", f"run at least {FEWEST} rounds (--rounds, or a larger --budget)"),
     "busy": NoticeKind("busy", QUIET),
     "throttled": NoticeKind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
@@ -233,6 +234,12 @@ def _detail(code: str, rows: Sequence[Row]) -> str:
     return ("for example " if others else "") + said
 
 
+def _aggregate(rows: Sequence[Row]) -> str:
+    noise = [one.metrics["noise"] for row in rows for one in row.result.used if "noise" in one.metrics]
+    vary = f", which vary by {span(noise, percent)} (standard deviation)" if noise else ""
+    return f"{words.some(list(dict.fromkeys(rates.aggregate(row) for row in rows)), 2)}{vary}: no rounds, so no 95 % interval"
+
+
 def _few(rows: Sequence[Row]) -> str:
     gone = [len(row.result.left_out) for row in rows if row.result.left_out]
     left_out = f"; {span(gone, str)} others are left out: programs ran beside them, or the timers disagreed" if gone else ""
@@ -274,8 +281,8 @@ def clocks(rows: Sequence[Row]) -> str:
 
 
 _SEEN: dict[str, Callable[[Sequence[Row]], str]] = {
-    "too_short": lambda rows: "a call takes less time than timing it", "few_rounds": _few, "busy": _busy, "noise": lambda rows: "",
-    "few_samples": _few_samples, "throttled": _throttled, "power_cap": _throttled, "clock_varied": clocks,
+    "too_short": lambda rows: "a call takes less time than timing it", "few_rounds": _few, "aggregate": _aggregate, "busy": _busy,
+    "noise": lambda rows: "", "few_samples": _few_samples, "throttled": _throttled, "power_cap": _throttled, "clock_varied": clocks,
 }
 
 

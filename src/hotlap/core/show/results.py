@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from hotlap.core.record import Row
-from hotlap.core.show import counters, former, gaps, layout, words
+from hotlap.core.show import counters, former, gaps, layout, rates, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import STATE_STYLES, ends_shown
 from hotlap.core.show.table import Cell, Column, Table
@@ -44,6 +44,9 @@ def _columns(rows: Sequence[Row], form: Form | None) -> list[Column]:
     columns.append(Column("± 95 %", [_interval(r) for r in rows], point=True, kind="number"))
     if form and form.ends:
         columns.append(Column("", [Cell(words.ends(r.summary, r.result.unit) if ends_shown(r) else "", "dim") for r in rows]))
+    speeds = [rates.rate(r) for r in rows]
+    if any(speeds):
+        columns.append(Column("rate", [Cell(text) for text in speeds], right=True, title="Rate", kind="number"))
     best = [words.best(r) for r in rows]
     if any(best):
         columns.append(Column("best", [Cell(text) for text in best], right=True, title="Best", kind="n best"))
@@ -82,6 +85,8 @@ def _barred(rows: Sequence[Row], bar: int) -> Column:
 def state(row: Row, both: bool = True) -> str:
     """State and notice: inconclusive, busy. Else the notice alone, where there is one."""
     notice = noticing.beside(row)
+    if aggregate := rates.aggregate(row):
+        return aggregate
     return ", ".join(filter(None, (words.state(row), notice))) if both else notice or words.state(row)
 
 

@@ -15,8 +15,8 @@ def _row(result: Result) -> Row:
     return rows.row(result, context([result], None, []), None)
 
 
-def text(result: Result, width: int = 100) -> str:
-    """Two lines."""
+def text(result: Result, width: int = 120) -> str:
+    """Two lines, where the name is not very long."""
     return "\n".join(layout.Grid(results.table([_row(result)], FORM).columns, width).lines(color=False))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from hotlap.core.analysis.noticed import numbered as numbered
+from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.record import IMPORTED, UNNAMED, Gap, Row, Summary, Term
 from hotlap.core.show import gaps
 from hotlap.core.units import BASE_UNITS, percent, round_to, show
@@ -67,7 +68,7 @@ def value(row: Row) -> str:
 
 def interval(row: Row) -> str:
     """Half-width of the interval as a share of the median, both ends where that would pass 100 %; its confidence below 95 %."""
-    if not numbered(row) or row.result.too_short:
+    if not numbered(row) or row.result.too_short or is_aggregate(row.result):
         return DASH
     return of_interval(row.summary, row.result.unit, row.verdict.state != "invalid")
 

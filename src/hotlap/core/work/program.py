@@ -78,6 +78,11 @@ def _imported_label(params: Mapping[str, Any]) -> str:
     return " ".join([str(params.get("name", "")), *(given if isinstance(given, list) else [])])
 
 
+def _callable_label(params: Mapping[str, Any]) -> str:
+    """Without its work: the rates beside the time say it."""
+    return f"callable {params.get('name', '')}"
+
+
 def _kernel_label(params: Mapping[str, Any]) -> str:
     settings = params.get("settings", [])
     return " ".join([str(params.get("name", "")), *(settings if isinstance(settings, list) else [])])
@@ -146,7 +151,7 @@ WORKLOADS = (
             Param("unit_of_arithmetic", "str", "the unit that does them, as in fma.fp32 or matrix.bf16", ""),
         ),
         "time", "s", "lower", _own,
-        source="python",
+        source="python", label=_callable_label,
         unplanned="a plan cannot hold a Python callable; call hotlap.measure, or use the workload 'command'",
     ),
 )

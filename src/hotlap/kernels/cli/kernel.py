@@ -16,6 +16,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.record import Case, Plan
 from hotlap.core.store import paths
 from hotlap.core.store.readers import cutlass, imported
+from hotlap.core.store.readers.table import ReadTable
 from hotlap.core.work import WORKLOADS, find
 from hotlap.kernels import checked as measuring
 from hotlap.kernels import kept as kernels
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _add(path: Path, as_json: int, home: Path) -> int:
     if path.suffix == ".csv" and cutlass.is_one(path):
-        found = imported.bring_in(cutlass.read(path), path.stem, home, {"": "lower"})
+        found = imported.bring_in(ReadTable(cutlass.read(path)), path.stem, home, {"": "lower"})
         if as_json:
             terminal.answer(as_json, found, "imported")
         else:

@@ -229,13 +229,15 @@ def _with_lines(study: Study) -> list[str]:
 
 
 def slow_steps(study: Study) -> list[Tip]:
-    """Steps that are far above the median."""
+    """Steps that are far above the median, for other reasons than waits for data, which `data_loader` finds."""
     steps = study.steps
     if len(steps) < 5:
         return []
     length = steps.lengths.astype(float)
     median = float(np.median(length))
+    waited = intervals.covered(study.loading, steps.start, steps.start + steps.lengths)
     slow = steps.slow
+    slow = slow[waited[slow] - np.median(waited) < (length[slow] - median) / 2]
     share = float((length[slow] - median).sum()) / length.sum() if len(slow) else 0.0
     if not median or share < _least("slow-steps"):
         return []

@@ -70,7 +70,10 @@ def _elsewhere(window: CaptureWindow) -> str:
 def overhead(cost: CaptureOverhead) -> str:
     """In words: inside of the window, outside, and over the whole run."""
     parts = []
-    if cost.inside is not None:
+    if cost.inside is not None and cost.inside <= 1:
+        varied = max(cost.spread or 0.0, 1 - cost.inside)
+        parts.append(f"the profiler's overhead is below what this run can resolve (steps varied by ± {units.percent(varied)})")
+    elif cost.inside is not None:
         known = cost.low is not None and cost.high is not None
         between = f" (95 % interval {_more(cost.low)} to {_more(cost.high)})" if known else ""
         if known and (cost.low or 0.0) <= 1 <= (cost.high or 0.0):
@@ -86,7 +89,7 @@ def overhead(cost: CaptureOverhead) -> str:
         parts[-1] += f", {units.show(cost.import_s, 's')} of it to import PyTorch, whose profiler records: the program itself had not"
     if cost.whole is not None and cost.whole >= 1:
         parts.append(f"with all of it the run took {1 + cost.whole:.1f} times as long")
-    elif cost.whole is not None:
+    elif cost.whole is not None and cost.whole > 0:
         parts.append(f"{units.percent(cost.whole)} of the whole run")
     return "; ".join(parts)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from hotlap.core import work
 from hotlap.core.errors import NotSupported
 from hotlap.core.model import limits
@@ -44,8 +46,17 @@ def expected_call_s(case: Case, spec: Spec) -> float:
         return latency(case, spec)
     if kind.model == "recurrence":  # every step waits for the one before
         return max(_bound_s(case, spec), integer(case.params, "steps") * LAUNCH_S["graph"])
-    floor_s = COPY_S if asked.link_bytes else LAUNCH_S["stream"] / _calls_a_launch(case, asked, spec)
+    floor_s = COPY_S if asked.link_bytes else LAUNCH_S["stream"] * launches(case) / _calls_a_launch(case, asked, spec)
     return max(_bound_s(case, spec), _traffic_s(case, asked, spec), floor_s)
+
+
+def launches(case: Case) -> float:
+    """Kernels that a call is of, one behind the other: those of its workload's passes."""
+    kind = work.find(case.workload)
+    if kind.passes is None:
+        return 1.0
+    params = {name: value if isinstance(value, str) else np.atleast_1d(value) for name, value in kind.full(case.params).items()}
+    return float(np.max(kind.passes.launches(params)))
 
 
 def _calls_a_launch(case: Case, asked: Work, spec: Spec) -> float:

@@ -23,7 +23,7 @@ from hotlap.core.model.machines import Spec
 from hotlap.core.model.simulate import attention, calls, card, energy, gemm, stream
 from hotlap.core.model.simulate import chip as facts
 from hotlap.core.model.simulate.counters import named
-from hotlap.core.model.simulate.launch import HOST_S, Mode, timeline
+from hotlap.core.model.simulate.launch import HOST_S, Mode, gap_s, timeline
 from hotlap.core.model.simulate.tasks import Operand, SimulatedKernel
 from hotlap.core.record import Case
 from hotlap.core.work.attention import attention_widths
@@ -95,12 +95,15 @@ def _played(case: Case, spec: Spec, setting: SimulationSetting) -> SimulatedCall
     if work.find(case.workload).shows == "launch":
         return _launched(text(case.params, "mode"), chip)
     kernels, passes = kernels_of(case, asked, chip)
-    found = card.simulate(kernels, chip, cap_w=setting.power_w)
-    waits = max(0.0, HOST_S - found.seconds) if passes == 1.0 else 0.0  # for the host, which launches no faster
-    how = found.name + (f", {passes:.0f} passes a launch" if passes > 1 else "")
+    played = card.simulate(kernels, chip, cap_w=setting.power_w)
+    more = calls.launches(case) - 1.0
+    waits = more * (gap_s("stream") + facts.START_CYCLES / chip.clock_hz)
+    if passes == 1.0:  # the host launches no faster
+        waits = max(waits, (more + 1.0) * HOST_S - played.seconds)
+    how = played.name + (f", {passes:.0f} passes a launch" if passes > 1 else "")
     return SimulatedCall(
-        (found.seconds + waits) / passes, how, found.path, power_w=found.power_w, clock_hz=found.clock_hz,
-        capped=found.clock_hz < 0.999 * chip.clock_hz, counters=named(found, passes, waits), passes=int(passes),
+        (played.seconds + waits) / passes, how, played.path, power_w=played.power_w, clock_hz=played.clock_hz,
+        capped=played.clock_hz < 0.999 * chip.clock_hz, counters=named(played, passes, waits), passes=int(passes),
     )  # fmt: skip
 
 

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from hotlap.core.errors import InputError
 from hotlap.core.store.readers.source import Fields, ReadCase, ReadRound, ReadRun, Source, exported, has, moment, number, objects, texts
+from hotlap.core.units import base as base_unit
 from hotlap.core.where import Cpu
 
 NAME = "google-benchmark"
-BRINGS = "real time of each repetition (of one process), or the aggregate where only that was kept; benchmarks with an error as not run"
+BRINGS = (
+    "real time of each repetition (of one process), or the aggregate where only that was kept, with its repetitions and spread; rates, CPU "
+    "time and counters as metrics; benchmarks with an error as not run"
+)
 ORIGIN = "google-benchmark 1.7.1, run here: --benchmark_repetitions=3 --benchmark_format=json and =csv"
 CSV = b"name,iterations,real_time,cpu_time,time_unit"
 UNITS = ("ns", "us", "ms", "s")
 PREFERRED = ("median", "mean")
+NO_METRIC = (
+    "real_time", "cpu_time", "family_index", "per_family_instance_index", "repetition_index", "repetitions", "threads", "iterations",
+)  # fmt: skip
 
 
 def detect(source: Source) -> bool:
@@ -68,4 +78,33 @@ def _case(name: str, members: list[tuple[str, Fields]]) -> ReadCase:
     if unit not in UNITS or any(row.get("time_unit") != unit for _, row in chosen):
         raise InputError(f"{place}: time_unit is '{unit}'; valid: {', '.join(UNITS)}, the same for all repetitions")
     values = [number(row.get("real_time"), f"{where}, real_time") for where, row in chosen]
-    return ReadCase(name, str(unit), [ReadRound(values)], better="lower", place=place)
+    metrics = _metrics([row for _, row in chosen], str(unit))
+    if not measured:
+        metrics |= _aggregated(by_name, values[0])
+    return ReadCase(name, str(unit), [ReadRound(values, metrics=metrics, aggregate=not measured)], better="lower", place=place)
+
+
+def _metrics(rows: Sequence[Fields], unit: str) -> dict[str, float]:
+    """What else the rows say in numbers, the median of each: rates, CPU time, a benchmark's own counters."""
+    names = dict.fromkeys(name for row in rows for name in row if name not in NO_METRIC)
+    known = {name: [value for row in rows if (value := _finite(row.get(name))) is not None] for name in names}
+    scale = (base_unit(unit) or (unit, 1.0))[1]
+    known["cpu_time_s"] = [value * scale for row in rows if (value := _finite(row.get("cpu_time"))) is not None]
+    return {name: statistics.median(values) for name, values in known.items() if values}
+
+
+def _aggregated(by_name: Mapping[Any, tuple[str, Fields]], value: float) -> dict[str, float]:
+    """Of an aggregate: of how many repetitions, and by how much of the value they vary (standard deviation)."""
+    rows = [row for _, row in by_name.values()]
+    repetitions = next((count for row in rows if (count := _finite(row.get("repetitions") or row.get("iterations")))), None)
+    stddev = _finite(by_name["stddev"][1].get("real_time")) if "stddev" in by_name else None
+    noise = _finite(by_name["cv"][1].get("real_time")) if "cv" in by_name else stddev / value if stddev is not None and value else None
+    return {name: number for name, number in (("samples", repetitions), ("noise", noise)) if number is not None}
+
+
+def _finite(value: Any) -> float | None:
+    """A number, also one of CSV; None for what is none."""
+    try:
+        return float(value) if not isinstance(value, bool) and math.isfinite(float(value)) else None
+    except (TypeError, ValueError):
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import re
@@ -22,11 +23,13 @@ from hotlap.core.store import bundle, labels, lines, paths
 from hotlap.core.store.files import READINGS, RUN, SAMPLES
 from hotlap.core.store.readers import table
 from hotlap.core.store.readers.source import ReadCase, ReadRound, ReadRun
-from hotlap.core.store.readers.table import TableRow
+from hotlap.core.store.readers.table import ReadTable, TableRow
+from hotlap.core.timing import AGGREGATE
 from hotlap.core.work import program
 
 LOWER = ("s", "W", "J", "°C", "V", "B")
 Better = Literal["lower", "higher"]
+FLEET_OVER = 4  # devices: fewer are no fleet to compare one of them with
 NO: Mapping[str, Better] = {}
 Bundle = tuple[RunRecord, list[Samples]]
 
@@ -43,6 +46,9 @@ class Imported:
     conflicting: list[str]  # runs that were there with other numbers, units or directions; they are kept as they were
     not_run: list[str] = field(default_factory=list)  # cases that failed or were skipped, with the reason
     ignored: list[str] = field(default_factory=list)  # numbers whose meaning is not known
+    columns: dict[str, str] = field(default_factory=dict)  # of a table: device and model → the column that was taken by its name
+    not_model: str = ""  # of a table: a column called like the devices' model that is not taken for it
+    fleet: str = ""  # selects the runs, where they are of one run each of more than FLEET_OVER devices
 
 
 @dataclass(frozen=True)
@@ -54,13 +60,14 @@ class Meaning:
 
 
 def bring_in(
-    rows: Sequence[TableRow], name: str, home: Path, better: Mapping[str, Better] = NO, unit: str = "", dry: bool = False
+    read: ReadTable, name: str, home: Path, better: Mapping[str, Better] = NO, unit: str = "", dry: bool = False
 ) -> Imported:
     """Keeps a table's rows as runs under `home`; `name` is the plan's. A group that was brought in before is left as it is. `better`:
     which way, by the case's name; "" is for those not named.
 
     Raises InputError for a case of mixed units and for one of which nobody says which way is better; nothing is written then.
     """
+    rows = read.rows
     meanings = _meanings(rows, better, unit)
     groups: dict[tuple[object, ...], list[TableRow]] = {}
     for row in rows:
@@ -73,7 +80,8 @@ def bring_in(
         device = _device(first, places[first.host, first.device], first.device if real else "")
         bundles.append(_bundle(members, name, meanings, unit, device))
     cases = {case: meaning.unit for case, meaning in meanings.items()}
-    return keep_all(bundles, home, cases, dry)
+    columns = {what: column for what in ("device", "model") if (column := getattr(read, what))}
+    return dataclasses.replace(keep_all(bundles, home, cases, dry), columns=columns, not_model=read.not_model)
 
 
 def bring_in_runs(runs: Sequence[ReadRun], name: str, home: Path, better: Mapping[str, Better] = NO, dry: bool = False) -> Imported:
@@ -85,9 +93,8 @@ def bring_in_runs(runs: Sequence[ReadRun], name: str, home: Path, better: Mappin
         cases |= {str(case.params["name"]): str(case.params["unit"]) for case in bundles[-1][0].plan.cases}
     if unknown := next((name for name in better if name and name not in cases), ""):
         raise InputError(f"nothing is called '{unknown}' (--better); {nearest(unknown, cases)}")
-    result = keep_all(bundles, home, cases, dry)
     ignored = sorted({name for run in runs for name in run.ignored})
-    return Imported(**{**vars(result), "ignored": ignored})
+    return dataclasses.replace(keep_all(bundles, home, cases, dry), ignored=ignored)
 
 
 def keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: bool = False) -> Imported:
@@ -108,7 +115,17 @@ def keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: 
     ]
     conflicting = [run.id for run, samples in bundles if run.id in known and _differs(folder, run, samples)]
     present = [run.id for run, _ in bundles if run.id in known]
-    return Imported(list(fresh), present, cases, len(failed), failed, conflicting, list(dict.fromkeys(not_run)))
+    fleet = _fleet([run for run, _ in fresh.values()])
+    return Imported(list(fresh), present, cases, len(failed), failed, conflicting, list(dict.fromkeys(not_run)), fleet=fleet)
+
+
+def _fleet(runs: Sequence[RunRecord]) -> str:
+    """Selects runs by their days, where each is of another device and they are more than FLEET_OVER; else ""."""
+    devices = {(run.machine.host, key) for run in runs for key in run.devices}
+    if len(devices) <= FLEET_OVER or len(devices) < len(runs):
+        return ""
+    days = sorted(run.began[:10] for run in runs)
+    return days[0] if days[0] == days[-1] else f"{days[0]}..{days[-1]}"
 
 
 def _name(run: RunRecord, case: str) -> str:
@@ -138,7 +155,9 @@ def _of_run(read: ReadRun, name: str, better: Mapping[str, Better]) -> Bundle:
         way = better.get(given.name) or better.get("") or given.better or _guess(given.name, unit)
         case = program.IMPORTED.case({"name": given.name, "unit": unit, "better": way, "parameters": list(given.parameters)})
         cases.append(case)
-        samples += [_round(part, case, device, (number, scale)) for number, part in enumerate(given.rounds)]
+        how = [f"{AGGREGATE}{name}" if part.aggregate else "program" for part in given.rounds]
+        rounds = enumerate(zip(given.rounds, how, strict=True))
+        samples += [_round(part, case, device, (number, scale, method)) for number, (part, method) in rounds]
     content = repr([(line.case, line.round, line.status, line.values) for line in samples])
     text = repr((name, read.host, read.device, read.uuid, read.index, sorted(read.labels.items()), content))
     machine = Machine(host=read.host or UNNAMED, os=read.os, cpu=read.cpu, devices=[device], software=dict(read.software))
@@ -157,9 +176,9 @@ def _apart(cases: Sequence[ReadCase]) -> list[ReadCase]:
     return apart
 
 
-def _round(part: ReadRound, case: Case, device: Device, place: tuple[int, float]) -> Samples:
-    """A process's samples in the base unit; a failed one has none."""
-    number, scale = place
+def _round(part: ReadRound, case: Case, device: Device, how: tuple[int, float, str]) -> Samples:
+    """A process's samples in the base unit; a failed one has none. `how`: its number, the unit's scale, the method."""
+    number, scale, method = how
     values = [value * scale for value in part.values]
     if part.failed or not values:
         reason = part.failed or "no number"
@@ -167,7 +186,10 @@ def _round(part: ReadRound, case: Case, device: Device, place: tuple[int, float]
     if case.params["unit"] == "s" and min(values) <= 0:
         reason = f"{case.params['name']}: {min(values):g} is no duration, which is above zero"
         return Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)
-    return Samples(case=case.id, device=device.key, round=number, values=values, unit=str(case.params["unit"]), method="program")
+    return Samples(
+        case=case.id, device=device.key, round=number, values=values, unit=str(case.params["unit"]), method=method,
+        metrics=dict(part.metrics),
+    )
 
 
 # ---------------------------------------------------------------- what a table holds

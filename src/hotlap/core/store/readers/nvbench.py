@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any
 
@@ -9,10 +10,17 @@ from hotlap.core.errors import InputError
 from hotlap.core.store.readers.source import Fields, ReadCase, ReadRound, ReadRun, Source, has, number, objects, written
 
 NAME = "nvbench"
-BRINGS = "GPU time (cold): samples of --jsonbin, else the mean; axes as parameters, a run per device; skipped states as not run"
+BRINGS = (
+    "GPU time (cold): samples of --jsonbin, else the mean with its number of samples and noise; rates and all other numbers as metrics; "
+    "axes as parameters, a run per device; skipped states as not run"
+)
 ORIGIN = "NVIDIA/nvbench at 5e7adc5c3f3906a61ff7795dc64a590fc817a4b7: python/scripts/test_ref.json (a Quadro GV100 and a GP100)"
 MEANS = ("nv/cold/time/gpu/mean", "Average GPU Time (Cold)")
 SAMPLES = "nv/json/bin:nv/cold/sample_times"
+METRICS = {  # tag or early name → ours; others keep their tag
+    "nv/cold/sample_size": "samples", "Number of Trials (Cold)": "samples", "nv/cold/time/gpu/stdev/relative": "noise",
+    "nv/cold/bw/global/bytes_per_second": "bytes_per_second", "nv/cold/bw/item_rate": "items_per_second",
+}
 
 
 def detect(source: Source) -> bool:
@@ -39,7 +47,7 @@ def _case(name: str, state: Fields, source: Source) -> ReadCase:
     given = tuple(f"{axis}={written(value)}" for axis, value in axes.items())
     if state.get("is_skipped"):
         return ReadCase(name, "s", [ReadRound([], str(state.get("skip_reason") or "skipped"))], given, "lower", place)
-    return ReadCase(name, "s", [ReadRound(_samples(_summaries(state), source, place))], given, "lower", place)
+    return ReadCase(name, "s", [_round(_summaries(state), source, place)], given, "lower", place)
 
 
 def _summaries(state: Fields) -> dict[str, dict[str, Any]]:
@@ -54,17 +62,26 @@ def _values(rows: Any) -> dict[str, Any]:
     return {str(row.get("name")): row.get("value") for row in rows or [] if isinstance(row, dict)}
 
 
-def _samples(summaries: dict[str, dict[str, Any]], source: Source, place: str) -> list[float]:
-    """Seconds: every sample where they were kept (float32), else the mean."""
+def _round(summaries: dict[str, dict[str, Any]], source: Source, place: str) -> ReadRound:
+    """Seconds: every sample where they were kept (float32), else the mean; and every other number of the state."""
+    metrics = {METRICS.get(tag, tag): float(values["value"]) for tag, values in summaries.items() if tag not in MEANS and _number(values)}
     if (kept := summaries.get(SAMPLES)) and (file := _beside(source, str(kept.get("filename", "")))):
         count = len(file.data) // 4
         if len(file.data) % 4 or count != int(number(kept.get("size"), f"{place}, size of {file.path.name}")):
             raise InputError(f"{place}: {file.path} holds {len(file.data)} bytes, not 4 for each of {kept.get('size')} samples")
-        return [number(value, f"{file.path}") for value in struct.unpack(f"<{count}f", file.data)]
+        return ReadRound([number(value, f"{file.path}") for value in struct.unpack(f"<{count}f", file.data)], metrics=metrics)
     for tag in MEANS:
         if tag in summaries:
-            return [number(summaries[tag].get("value"), f"{place}, {tag}")]
+            return ReadRound([number(summaries[tag].get("value"), f"{place}, {tag}")], metrics=metrics, aggregate=True)
     raise InputError(f"{place}: no mean GPU time ({MEANS[0]}); other measurements of nvbench are not read")
+
+
+def _number(values: dict[str, Any]) -> bool:
+    """Whether a summary is one finite number; others are texts and the names of files."""
+    try:
+        return math.isfinite(float(values.get("value", "")))
+    except (TypeError, ValueError):
+        return False
 
 
 def _beside(source: Source, name: str) -> Source | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -65,6 +65,7 @@ class ImportOptions:
     entries: Sequence[ImportEntry] = ()
     clock_hz: float | None = None
     machine: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def bring_in(path: Path, asked: ImportOptions, home: Path, dry: bool = False) -> Outside:
@@ -124,7 +125,8 @@ def _bundle(simulation: SimulatorRun, path: Path, asked: ImportOptions) -> tuple
         plan=Plan(name=path.name.removesuffix(".gz").rpartition(".")[0] or path.name, cases=[c for c, _ in groups.values()],
                   source="hotlap import"),
         devices=[device.key],
-        labels={"simulator": simulation.simulator.partition(" ")[0]} | ({"config": simulation.config} if simulation.config else {}),
+        labels={"simulator": simulation.simulator.partition(" ")[0]} | ({"config": simulation.config} if simulation.config else {})
+        | dict(asked.labels),
     )  # fmt: skip
     return run, samples
 

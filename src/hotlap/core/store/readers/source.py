@@ -35,6 +35,8 @@ class ReadRound:
 
     values: Sequence[float]
     failed: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)  # what else is known of it: samples, noise, bytes_per_second …
+    aggregate: bool = False  # the value stands for `samples` that the file does not hold
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,12 @@ from hotlap.core.store.readers.source import Source
 
 NAMES = {  # what a column is for: what people call it, in lower case
     "time": ("time", "timestamp", "date", "datetime", "began", "started"), "case": ("case", "name", "test", "benchmark", "metric"),
-    "value": ("value", "result", "measurement", "score"), "unit": ("unit", "units"), "device": ("device", "gpu", "uuid"),
+    "value": ("value", "result", "measurement", "score"), "unit": ("unit", "units"), "device": ("device", "uuid", "gpu"),
     "host": ("host", "hostname", "node", "machine"), "model": ("gpu_model", "device_model"), "serial": ("serial", "serial_number"),
     "rack": ("rack",),
 }
+MODELS = ("model", "sku", "gpu")  # the devices' model where each device has one, in words, and there are few
+MODELS_MAX = 8
 CONSTANT = ("unit", "model")  # what an option may give for the whole file instead of a column
 MILLISECONDS = 1e11  # a larger number of seconds would lie 3,000 years ahead
 SUFFIXES = {  # how the name of a column ends, in lower case, and the unit that says
@@ -52,6 +54,20 @@ class TableRow:
 
 
 @dataclass(frozen=True)
+class ReadTable:
+    """The rows of a file, and the columns that were taken for devices by their names alone. `not_model`: called so, and not taken."""
+
+    rows: Sequence[TableRow]
+    device: str = ""
+    model: str = ""
+    not_model: str = ""
+
+    def labelled(self, labels: Mapping[str, str]) -> ReadTable:
+        """The same with labels of the user's on each row."""
+        return replace(self, rows=[replace(row, labels={**row.labels, **labels}) for row in self.rows]) if labels else self
+
+
+@dataclass(frozen=True)
 class TableColumns:
     """Which column is for what, where the user says so; "" is guessed from usual names. `labels`: further columns kept."""
 
@@ -64,11 +80,11 @@ class TableColumns:
     model: str = ""  # or the model of all devices
     serial: str = ""
     rack: str = ""  # kept as the label `rack`
-    labels: Sequence[str] = ()
+    labels: Sequence[str] = ()  # columns
     values: Sequence[str] = ()  # in a file with a column per metric: those that are measurements
 
 
-def read(source: Source, columns: TableColumns) -> list[TableRow]:
+def read(source: Source, columns: TableColumns) -> ReadTable:
     """All rows of a file. A column per metric (no column of values) works too: each numeric one is a case.
 
     Raises InputError with file and line.
@@ -132,9 +148,12 @@ def _metrics(number: int, entry: dict[str, Any]) -> Iterable[Record]:
             yield number, {**rest, **metric, **marks}
 
 
-def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> list[TableRow]:
+def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> ReadTable:
     names = list(dict.fromkeys(name for _, record in records for name in record))
     where = {what: _column(what, getattr(columns, what), names, path) for what in NAMES}
+    not_model = ""
+    if not columns.model and not where["model"]:
+        where["model"], not_model = _model(records, names, where)
     constant = columns.model if columns.model and not where["model"] else ""
     marks = {name.removeprefix("label."): name for name in names if name.startswith("label.")}
     for label in columns.labels:
@@ -154,7 +173,24 @@ def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> list[
         rows = [_row(line, record, where, marks, path) for line, record in records]
     else:
         rows = _wide(records, where, marks, path, wanted, not columns.unit)
-    return [replace(row, model=constant) for row in rows] if constant else rows
+    rows = [replace(row, model=constant) for row in rows] if constant else rows
+    guessed = {what: where[what] for what in ("device", "model") if not getattr(columns, what)}
+    return ReadTable(rows, not_model=not_model, **guessed)
+
+
+def _model(records: Sequence[Record], names: Sequence[str], where: Mapping[str, str]) -> tuple[str, str]:
+    """The column of MODELS that holds the devices' model; else "", and the first of that name that does not."""
+    taken = set(where.values())
+    called = [name for wanted in MODELS for name in names if name.lower() == wanted and name not in taken]
+    for name in called:
+        own = ("host",) if name.lower() == "gpu" else ("host", "device")  # a host's GPUs may be called GPU 0 and GPU 1
+        known = [where[what] for what in own if where[what]]
+        pairs = {(*(str(record.get(column)) for column in known), str(record[name])) for _, record in records if record.get(name)}
+        models = {pair[-1] for pair in pairs}
+        few = 0 < len(models) <= MODELS_MAX and len(pairs) == len({pair[:-1] for pair in pairs})
+        if few and all(math.isnan(number(model)) for model in models):
+            return name, ""
+    return "", next((name for name in called if name.lower() != "gpu"), "")
 
 
 def _column(what: str, given: str, names: Sequence[str], path: Path) -> str:
