@@ -41,7 +41,7 @@ class ComposedStep(NamedTuple):
 
     name: str
     calls: list[Call]
-    asked: tuple[Network, Setting] | None = None  # what its memory follows from, where that is known
+    asked: tuple[Source, Setting | Choice] | None = None  # what its memory follows from, where that is known
 
 
 def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[ComposedStep], dict[str, list[str]]]:
