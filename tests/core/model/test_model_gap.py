@@ -284,7 +284,8 @@ def test_memory_and_arithmetic_one_after_the_other_are_expected_and_never_a_boun
     alone, seen = (judge(result(mixed, measured_s), HOST, others) for others in ([stream], [stream, fma]))
     assert alone.basis != "no_overlap"  # the run knows one of the rates alone
     assert (seen.cause, seen.basis, seen.reference_kind) == ("overlap", "no_overlap", "bound")
-    assert seen.limit and seen.limit.bound_s == bound
+    assert seen.limit
+    assert seen.limit.bound_s == bound
     assert [seen.numbers[name] for name in ("memory_s", "arithmetic_s")] == pytest.approx([memory_s, arithmetic_s], rel=0.01)
     assert seen.split[causes.APART] == pytest.approx(min(memory_s, arithmetic_s), rel=0.01)
     assert "memory and arithmetic do not overlap: 134 MB at 53.1 GB/s take 2.53 ms" in why(seen)

@@ -52,8 +52,8 @@ def beside(bundles: Sequence[Bundle], min_effect: float = comparing.MIN_EFFECT, 
     for side in comparing.sides(bundles).values():
         bare = Case(workload=side.case.workload, params=side.case.params)
         groups.setdefault(bare.id, (bare, {}))[1][side.case.implementation or LIBRARY] = side
-    found = [(case, _library_first(members)) for case, members in groups.values() if len(members) > 1]
-    pairs = [(next(iter(members.values())), other) for _, members in found for other in list(members.values())[1:]]
+    several = [(case, _library_first(members)) for case, members in groups.values() if len(members) > 1]
+    pairs = [(next(iter(members.values())), other) for _, members in several for other in list(members.values())[1:]]
     runs = {one.run.id: one.run for one in bundles}
     by_case: Rows = {}
     for row in (row for one in bundles for row in rows.rows(one)):
@@ -62,7 +62,7 @@ def beside(bundles: Sequence[Bundle], min_effect: float = comparing.MIN_EFFECT, 
     answers = iter([_doubted(one, *pair, by_case) for one, pair in zip(weighed, pairs, strict=True)])
     return [
         Beside(case, [_entry(name, side, None if at == 0 else next(answers), by_case) for at, (name, side) in enumerate(members.items())])
-        for case, members in found
+        for case, members in several
     ]
 
 
@@ -71,7 +71,7 @@ def _between(runs: dict[str, RunRecord], a: ComparedSide, b: ComparedSide, stabl
     sides = [[runs[name] for name in dict.fromkeys(unit[0] for unit in side.units)] for side in (a, b)]
     if not drift.one_after_the_other(*sides):
         return None, None
-    return (None, Allowance(basis="stable")) if stable else drift.between(*sides, a.case, {})
+    return (None, Allowance(basis="stable")) if stable else drift.between(sides[0], sides[1], a.case, {})
 
 
 def _doubted(answer: Comparison, a: ComparedSide, b: ComparedSide, by_case: Rows) -> Comparison:

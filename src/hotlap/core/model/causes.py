@@ -187,8 +187,8 @@ APART = "memory and arithmetic that do not overlap, at most"
 
 def measured_split(seen: GapInputs) -> dict[str, float]:
     """Seconds between the bound and the measured time where no model knows the kernel: what the run's clock, its launches, memory
-    beside arithmetic and, on a processor, the time in which some task waited for a core account for (at most), and what they do not. Empty at the bound, where there
-    is none, and where none of them does."""
+    beside arithmetic and, on a processor, the time in which some task waited for a core account for (at most), and what they do not.
+    Empty at the bound, where there is none, and where none of them does."""
     bound = float(seen.limit.bound_s or 0.0)
     missing = seen.seconds - bound
     if seen.against != "bound" or missing <= AT_BOUND * bound or not work.traits(seen.case.workload).counted:

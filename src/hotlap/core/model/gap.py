@@ -48,21 +48,21 @@ def split(seconds: float, limit: Limit, clock_hz: float | None = None) -> dict[s
     if not limit.parts or not limit.bound_s or seconds <= (1 + causes.AT_BOUND) * limit.bound_s:
         return {}
     own = next((name for name in OWN_PART.get(limit.limiter, ()) if name in limit.parts), "")
-    found = {name: value - (limit.bound_s if name == own else 0.0) for name, value in limit.parts.items()}
+    parts = {name: value - (limit.bound_s if name == own else 0.0) for name, value in limit.parts.items()}
     if not own:
-        found["bound"] = -limit.bound_s
+        parts["bound"] = -limit.bound_s
     if own:
-        found[f"{own}, beyond the bound"] = found.pop(own)
+        parts[f"{own}, beyond the bound"] = parts.pop(own)
     slower_s = min(_slower_s(limit, clock_hz), max(seconds - sum(limit.parts.values()), 0.0))
-    found |= {LOW_CLOCK: slower_s} if slower_s > 0 else {}
-    return {**found, "unexplained": seconds - sum(limit.parts.values()) - slower_s}
+    parts |= {LOW_CLOCK: slower_s} if slower_s > 0 else {}
+    return {**parts, "unexplained": seconds - sum(limit.parts.values()) - slower_s}
 
 
 def _slower_s(limit: Limit, clock_hz: float | None) -> float:
     """What the parts that run on the clock take longer at a measured clock below the one expected."""
     if not clock_hz or not limit.clock_hz or clock_hz >= limit.clock_hz:
         return 0.0
-    return sum(limit.parts.get(name, 0.0) for name in ON_CLOCK) * (limit.clock_hz / clock_hz - 1)
+    return float(sum(limit.parts.get(name, 0.0) for name in ON_CLOCK) * (limit.clock_hz / clock_hz - 1))
 
 
 def _reference(case: Case, seconds: float, limit: Limit, context: Context) -> tuple[Against, float | None, str]:

@@ -153,7 +153,8 @@ def summed(network: Source, facts: StepFacts, spec: Spec, priced: Sequence[Price
         network=network.name, phase=facts.phase, machine=spec.slug, setting=facts.setting, gpus=facts.gpus, seconds=seconds,
         low_s=low, high_s=high, tokens_s=tokens / seconds if tokens else None, operations=facts.operations, energy_j=energy,
         share_of_peak=facts.operations / (seconds * peak * facts.gpus) if peak else None,
-        energy_per_token_j=energy / tokens if energy and tokens else None, memory_bytes=facts.memory, memory_total_bytes=total, machine_memory_bytes=most,
+        energy_per_token_j=energy / tokens if energy and tokens else None, memory_bytes=facts.memory, memory_total_bytes=total,
+        machine_memory_bytes=most,
         fits=None if most is None or (total <= most and not facts.all_memory) else total <= most,
         parts=sorted(parts, key=lambda one: -one.total_s), notices=facts.notices,
     )  # fmt: skip

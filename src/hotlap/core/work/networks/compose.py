@@ -14,7 +14,6 @@ from hotlap.core.errors import InputError
 from hotlap.core.record import Case, Plan, Use
 from hotlap.core.work.networks import steps
 from hotlap.core.work.networks.calls import Call, Setting
-from hotlap.core.work.networks.shape import Network
 from hotlap.core.work.networks.steps import Choice, Source
 
 Price = Callable[[Sequence[Case]], Mapping[str, float]]
