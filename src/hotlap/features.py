@@ -119,7 +119,9 @@ FEATURES: Mapping[str, Feature] = {
     ),
     "stress": Feature(
         verbs={
-            "stress": Verb("hours at the limit: load that is checked, and a verdict", "hotlap.stress.cli", "hotlap stress burn --for '8 h'")
+            "stress": Verb(
+                "hours at the limit: load that is checked, and a verdict", "hotlap.stress.cli", "hotlap stress burn-in --for '8 h'"
+            )
         },
         kinds={"stress": "hotlap.stress.show_kind"},
         sections={"stress": "hotlap.stress.show_kind:SECTION"},

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,11 +17,15 @@ from typing import Any
 
 import pytest
 
+from hotlap import cli
 from hotlap.cli import commands, main, terminal
+from hotlap.core import extend, work
+from hotlap.core import plan as plans
 from hotlap.core.analysis import rows
 from hotlap.core.record import Device, Row
 from hotlap.core.store import locks
 from hotlap.core.store.bundle import Bundle
+from hotlap.stress.record import builtin as profiles
 
 RUN = ["run", "quick", "--target", "simulated:h200-sxm?times=bound&noise=0.002&seed=1", "--round-time", "1 s", "--seed", "5"]
 
@@ -81,6 +86,27 @@ def test_a_noun_alone_lists_its_verbs_with_an_example_each(noun: str, capsys: py
             assert f"  {name} " in out
             assert verb.example in out
             assert verb.example.startswith(f"hotlap {noun}")
+
+
+EXAMPLES = {**{name: verb.example for name, verb in commands.VERBS.items()}, **{f"start {line}": line for line in commands.START},
+            **{f"tried {name}": line for name, line in commands.TRIED.items() if line.islower()}}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_can_be_typed(name: str) -> None:
+    words = shlex.split(EXAMPLES[name])[1:]
+    if words == ["--version"]:
+        return
+    command, rest = cli._command(words)
+    assert name in (command, f"start {EXAMPLES[name]}") or name.startswith("tried ")
+    verb = commands.VERBS[command]
+    rewritten = getattr(extend.resolve(verb.module), "rewritten", list)
+    given = vars(cli._parsed(cli.parser_of(command), [*verb.words, *rewritten(rest)], 3))
+    named = given.get("plan") or []
+    assert set([named] if isinstance(named, str) else named) <= {*plans.builtin(), "mine.toml"}
+    assert command != "stress" or given["profile"] in (None, *profiles())
+    assert given.get("workload") in (None, *work.WORKLOADS)
+    assert given.get("like") in (None, "", *work.WORKLOADS)
 
 
 @pytest.mark.parametrize(("former", "name"), commands.FORMER.items())

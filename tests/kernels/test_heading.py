@@ -166,6 +166,17 @@ def test_both_halves_run_on_their_targets(folder: Path, capsys: Capture) -> None
     assert case["implementation"] == "mm"
 
 
+def test_beside_a_kernel_that_cannot_run_nothing_is_measured(folder: Path, capsys: Capture) -> None:
+    pytest.importorskip("torch")
+    text = 'raise RuntimeError("0 active drivers ([]). There should only be one.")'
+    (folder / "soft.py").write_text(f"workload = 'rowwise'\nonly = {{'op': 'softmax'}}\ndef launch(inputs, params):\n    {text}\n")
+    assert main(["kernel", "add", "soft.py"]) == 0
+    capsys.readouterr()
+    assert main(["kernel", "run", "soft", "--beside", "--target", "torch:cpu"]) == 3
+    assert "not run, because Triton finds no GPU here" in " ".join(capsys.readouterr().out.split())
+    assert not list(folder.glob("**/runs/*/run.json"))
+
+
 def without(folder: Path, missing: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Hotlap where some packages cannot be imported."""
     stubs = folder / "stubs"

@@ -20,6 +20,8 @@ from hotlap.core.model import limits, machines
 from hotlap.core.record import Case, Samples
 from hotlap.kernels import checked as measuring
 from hotlap.kernels import kept as kernels
+from hotlap.kernels import own
+from hotlap.kernels.compiled.protocol import ARCHITECTURE
 from hotlap.kernels.cost import evaluate
 from hotlap.kernels.own import describe, python
 from loaded import ran
@@ -173,6 +175,29 @@ def test_opencl_c_on_its_target_alone(home: Path) -> None:
     assert "runs on the target opencl" in elsewhere.reason
 
 
+def test_opencl_c_that_does_not_compile_is_an_error_in_the_users_file_and_line(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _target("opencl")
+    text = (EXAMPLES / "softmax_rows.cl").read_text(encoding="utf-8").replace("softmax-rows", "broken").replace("top = fmax(", "top = nothing(")
+    line = 1 + text[: text.index("nothing(")].count("\n")
+    kept = _kept(_written(tmp_path, "other.cl", text), home)
+    found = _measured(kernels.case(kept, {}), "opencl")
+    assert found.status == "error"
+    assert f" other.cl:{line}:" in found.reason
+    assert main(["kernel", "check", "broken"]) == 1
+    assert "✗" in capsys.readouterr().out
+
+
+def test_triton_without_a_gpu_is_not_run(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = FICKLE.replace('return inputs["x"] * 2\ndef', 'raise RuntimeError("0 active drivers ([]). There should only be one.")\ndef')
+    kept = _kept(_written(tmp_path, "tritonic.py", text), home)
+    found = _measured(kernels.case(kept, {}), "torch:cpu")
+    assert (found.status, found.reason) == ("not_run", own.NO_GPU)
+    assert main(["kernel", "check", "tritonic"]) == 3
+    assert "not run, because Triton finds no GPU here" in capsys.readouterr().out
+
+
 DOUBLE = """//: name = "double"
 //: params = { n = 1000, dtype = "fp32" }
 //: read_bytes = "4 * n"
@@ -231,12 +256,13 @@ def test_cuda_compiles_where_there_is_no_gpu(home: Path, tmp_path: Path) -> None
     if ran(found):
         return
     assert found.status == "not_run"
-    assert "compiles for sm_" in found.reason or "not known" in found.reason
-    text = (EXAMPLES / "softmax_block.cu").read_text(encoding="utf-8").replace("softmax-block", "broken").replace("/ sum;", "/ nothing;")
+    assert f"compiles for {ARCHITECTURE}," in found.reason or "not known" in found.reason
+    text = (EXAMPLES / "softmax_block.cu").read_text(encoding="utf-8").replace("softmax-block", "broken-block").replace("/ sum;", "/ nothing;")
     (broken,) = measuring.checked([kernels.case(_kept(_written(tmp_path / "b", "broken.cu", text), home), {})], "cuda")
     assert broken.status == "error" or "not known" in broken.reason
     if broken.status == "error":
-        assert 'identifier "nothing" is undefined' in broken.reason
+        line = 1 + text[: text.index("nothing")].count("\n")
+        assert f'broken.cu({line}): error: identifier "nothing" is undefined' in broken.reason
 
 
 FICKLE = """import torch

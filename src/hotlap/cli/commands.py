@@ -29,7 +29,9 @@ _CORE: Mapping[str, Verb] = {
     "baseline show": Verb("what a baseline holds as normal", "hotlap.cli.baseline", "hotlap baseline show good", ("show",)),
     "baseline promote": Verb("the baseline that verdicts use", "hotlap.cli.baseline", "hotlap baseline promote good", ("promote",)),
     "history": Verb("cases over time: where a level changed, and what with it", "hotlap.cli.history", "hotlap history --changed"),
-    "history bisect": Verb("which commit of a repository changed a case", "hotlap.cli.bisect", "hotlap history bisect --good v1 …"),
+    "history bisect": Verb(
+        "which commit of a repository changed a case", "hotlap.cli.bisect", "hotlap history bisect --good v1 --bad v2 --plan mine.toml"
+    ),
     "predict": Verb("what a workload or network can reach on a machine", "hotlap.cli.predict", "hotlap predict gemm m=4096"),
     "energy": Verb("energy of a call and of an operation", "hotlap.cli.energy", "hotlap energy latest"),
     "energy frontier": Verb("time against energy over clocks or power caps", "hotlap.cli.energy_frontier", "hotlap energy frontier quick"),
@@ -73,7 +75,7 @@ TRIED: Mapping[str, str] = {  # names of other tools → what is meant
     "benchmark": "hotlap bench COMMAND", "hyperfine": "hotlap bench COMMAND", "measure": "hotlap bench COMMAND",
     "verify": "hotlap gate RUN",
     "test": "hotlap doctor", "monitor": "hotlap node watch", "top": "hotlap node watch", "info": "hotlap node inspect",
-    "burn": "hotlap stress burn", "results": "hotlap list", "runs": "hotlap list", "plot": "hotlap report RUN",
+    "burn": "hotlap stress burn-in", "results": "hotlap list", "runs": "hotlap list", "plot": "hotlap report RUN",
 }  # fmt: skip
 
 

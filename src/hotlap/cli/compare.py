@@ -77,7 +77,7 @@ def _by_implementation(args: argparse.Namespace, min_effect: float) -> int:
     """All runs together; exit code 3 when no case has two implementations, 1 when one of them is wrong."""
     if args.out:
         raise InputError("--out is a page of two sides; with --by implementation there is --json")
-    pairs = implementations.beside(list(terminal.each(args.side)), min_effect)
+    pairs = implementations.beside(list(terminal.each(args.side)), min_effect, args.assume_stable)
     if not pairs:
         said = f"no case of {', '.join(args.side)} was measured in two implementations"
         raise InputError(f"{said}; hotlap kernel plan NAME --beside makes such a plan")

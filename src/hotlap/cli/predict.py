@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     net = parser.add_argument_group("a network: hotlap predict net NAME", "how a step of it is run")
     net.add_argument("--phase", choices=PHASES, help="prefill, decode, forward or train (default: decode, else forward)")
     for name, default, about in _SETTING:
-        net.add_argument(f"--{name}", type=int, metavar="N", help=f"{about} (default: {default or 'as usual for the network'})")
+        net.add_argument(f"--{name}", metavar="N", help=f"{about} (default: {default or 'as usual for the network'})")
     net.add_argument("--dtype", choices=DTYPES, help="of weights and products; mxfp4: of experts' weights (default: bf16)")
     net.add_argument("--as", dest="as_type", metavar="TYPE", help="read a Hugging Face configuration as this model_type")
     net.add_argument("--kv-dtype", choices=("bf16", "fp8"), help="of the cache of keys and values (default: bf16)")
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 _SETTING = (
     ("batch", 1, "sequences of a step, of each replica"),
-    ("context", None, "tokens of a prompt, or in the cache"), ("tp", 1, "tensor-parallel GPUs"),
+    ("context", None, "tokens of a prompt, or in the cache, as 8k"), ("tp", 1, "tensor-parallel GPUs"),
     ("pp", 1, "pipeline stages"), ("dp", 1, "replicas"), ("ep", 1, "GPUs that experts are spread over"),
     ("micro-batch", 1, "training: sequences that pass a stage together"),
 )  # fmt: skip
@@ -81,7 +81,10 @@ def _network(args: argparse.Namespace) -> int:
         raise InputError(f"which network? one name, as in: hotlap predict net llama-3-70b; valid: {valid}")
     if not args.machine:
         raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap model machines' lists the names")
-    given = {name: default if (value := getattr(args, name)) is None else value for name, default in _NETWORK.items()}
+    given = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in _NETWORK.items()}
+    for name, _, _ in _SETTING:
+        if (text := getattr(args, name.replace("-", "_"))) is not None:
+            given[name.replace("-", "_")] = steps.count(text, f"--{name}", several=False)
     if given["phase"] != "train" and (args.recompute or args.micro_batch is not None):
         raise InputError(f"--{'recompute' if args.recompute else 'micro-batch'} is of training: --phase train")
     known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())

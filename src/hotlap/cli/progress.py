@@ -7,9 +7,10 @@ from typing import NamedTuple, TextIO
 
 from hotlap.core import work
 from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseDone, CaseStarted, RoundDone
-from hotlap.core.measure.rounds import PATIENCE
+from hotlap.core.measure.rounds import PATIENCE, PATIENCE_ROUND, REPLACED
 from hotlap.core.measure.targets.base import SystemClock
-from hotlap.core.record import Device, Plan
+from hotlap.core.record import Device, MeasureOptions, Plan, Samples
+from hotlap.core.store.fold import bad
 
 BAR = 20  # characters
 START_S = 2.0  # of a round's process: its target, its sensors
@@ -17,24 +18,33 @@ LOG_S = 5.0  # between two lines of rounds in a log
 
 
 class ExpectedTime(NamedTuple):
-    """Seconds that a run will take: for the fewest rounds of its plan, and for the most."""
+    """Seconds that a run will take: for the fewest rounds of its plan, for the most, and at most where other programs disturb rounds,
+    which are waited for and replaced."""
 
     low_s: float
     high_s: float
+    disturbed_s: float
 
 
 def expected(plan: Plan, target: str, limit_s: float = math.inf, busy: bool = False) -> ExpectedTime | None:
-    """From what the plan gives its rounds, and its budget, with waiting on top of it where the machine is busy; nothing at least for
-    programs, which take the time they take. None for a simulated device, whose time is its own."""
+    """From what the plan gives its rounds, and its budget; nothing at least for programs, which take the time they take. None for a
+    simulated device, whose time is its own. `busy`: the most is that of a machine where others run."""
     if target.startswith("simulated"):
         return None
     asked = plan.measure
-    end_s = min(asked.budget_s * (1 + PATIENCE * busy), limit_s)
-    if target == "host":
-        return ExpectedTime(0.0, end_s)
-    low_s, high_s = ((asked.round_s + START_S) * rounds for rounds in (asked.rounds, asked.rounds_max))
-    high_s = end_s if busy else min(high_s, end_s)
-    return ExpectedTime(min(low_s, limit_s), min(max(low_s, high_s), limit_s))
+    each_s = asked.round_s + START_S
+    low_s, high_s = (0.0, asked.budget_s) if target == "host" else (each_s * asked.rounds, each_s * asked.rounds_max)
+    high_s = max(min(high_s, asked.budget_s), low_s)
+    disturbed_s = max((1 + PATIENCE) * asked.budget_s, high_s)
+    return ExpectedTime(*(min(one, limit_s) for one in (low_s, disturbed_s if busy else high_s, disturbed_s)))
+
+
+def longest(asked: MeasureOptions, elapsed_s: float, done: int, each_s: float) -> float:
+    """When rounds end at the latest where others disturb them: as many bad ones as may be replaced, each waiting as long as it may, and
+    no longer than the budget with the patience on top of it."""
+    rounds = (1 + REPLACED) * asked.rounds_max + 1 - done
+    by_rounds_s = elapsed_s + max(rounds, 0.0) * (each_s + PATIENCE_ROUND * asked.round_s)
+    return min(by_rounds_s, (1 + PATIENCE) * asked.budget_s + each_s)
 
 
 class Progress:
@@ -50,13 +60,16 @@ class Progress:
         self.limit_s = math.inf
         self.expected: ExpectedTime | None = None
         self.rounds_s = 0.0
+        self.good: dict[tuple[str, str], int] = {}  # rounds by device and case that count
+        self.of_round: dict[str, set[str]] = {}  # by device, the cases of its last round
+        self.disturbed = False  # rounds were replaced, or a look found other programs
         self.started_once = False  # one process for all rounds
         self.drawn = False
 
     def begin(self, plan: Plan, target: str = "", limit_s: float = math.inf, busy: bool = False) -> None:
         """What is going to be measured; where it is known on which one device and for how long at most, how long it will take. `busy`:
         a look found other programs."""
-        self.plan, self.limit_s, self.started_once = plan, limit_s, target == "host"
+        self.plan, self.limit_s, self.started_once, self.disturbed = plan, limit_s, target == "host", busy
         self.labels = {case.id: work.label(case) for case in plan.cases}
         self.began_s = self.clock.now()
         self.logged_s = self.began_s - LOG_S
@@ -75,6 +88,7 @@ class Progress:
             self._draw(device, number, self.labels.get(event.case, event.case))
         elif isinstance(event, CaseDone):
             self.done += 1
+            self.count(event.samples)
             if event.samples.status in ("error", "invalid"):
                 self.failed += 1
                 if number == 0:
@@ -82,6 +96,18 @@ class Progress:
                     self._line(f"round 1, {self.labels.get(event.samples.case)}: {event.samples.status}: {event.samples.reason}{again}")
         else:
             self._ended(device, number, event.seconds)
+
+    def count(self, samples: Samples) -> None:
+        """What a case gave in a round, also of one that was measured before."""
+        cases = self.of_round.setdefault(samples.device, set())
+        if samples.case in cases:  # the next round
+            cases.clear()
+        fault = bad(samples)
+        self.disturbed |= bool(fault)
+        if fault or samples.status == "measured":
+            cases.add(samples.case)
+            key = samples.device, samples.case
+            self.good[key] = self.good.get(key, 0) + (not fault)
 
     def nodes(self, done: int, total: int) -> None:
         """How many of several simulated nodes are measured."""
@@ -100,23 +126,35 @@ class Progress:
         now_s, asked = self.clock.now(), self.plan.measure
         if self.expected:
             self.rounds_s += seconds
-            elapsed_s, done = now_s - self.began_s, number + 1
+            elapsed_s, done, good = now_s - self.began_s, number + 1, self._good(device, number + 1)
             each_s = (self.rounds_s if self.started_once else elapsed_s) / done
-            low_s, high_s = (elapsed_s + each_s * max(rounds - done, 0) for rounds in (asked.rounds, asked.rounds_max))
-            end_s = min(max(asked.budget_s, low_s), self.limit_s)
-            self.expected = ExpectedTime(min(low_s, self.limit_s), min(high_s, end_s))
+            low_s, high_s = (elapsed_s + each_s * max(rounds - good, 0) for rounds in (asked.rounds, asked.rounds_max))
+            disturbed_s = max(longest(asked, elapsed_s, done, each_s), low_s)
+            high_s = disturbed_s if self.disturbed else min(high_s, max(asked.budget_s, low_s))
+            self.expected = ExpectedTime(*(min(one, self.limit_s) for one in (low_s, high_s, disturbed_s)))
         if not self.live and now_s - self.logged_s >= LOG_S:
             self.logged_s = now_s
-            self._line(f"{device.selector} round {number + 1} of {self._rounds()}: {seconds:.1f} s{self._left(now_s)}")
+            self._line(f"{device.selector} {self._round(device, number + 1, number + 1)}: {seconds:.1f} s{self._left(now_s)}")
 
     def _left(self, now_s: float) -> str:
-        """What is left: of the fewest rounds, or at most where those are done."""
+        """What is left: of the fewest rounds, or at most where those are done; where rounds are replaced, the most that the session has."""
         if self.expected is None:
             return ""
-        low_s, high_s = (max(end_s - (now_s - self.began_s), 0.0) for end_s in self.expected)
-        if low_s > 0.5:
+        low_s, high_s, _ = (max(end_s - (now_s - self.began_s), 0.0) for end_s in self.expected)
+        if low_s > 0.5 and not self.disturbed:
             return f", about {_time(low_s)} left"
-        return f", at most {_time(high_s)} left" if high_s > 0.5 else ""
+        if high_s <= 0.5:
+            return ""
+        return f", at most {_time(high_s)} left" + ("" if self.disturbed else " if no other program runs")
+
+    def _good(self, device: Device, done: int) -> int:
+        """Good rounds of the case of its last round that has the fewest; `done` where nobody told of its cases."""
+        return min((self.good[device.key, case] for case in self.of_round.get(device.key, ())), default=done)
+
+    def _round(self, device: Device, number: int, done: int) -> str:
+        """Which round this is; where some were replaced, how many of those that are over are good."""
+        good = self._good(device, done)
+        return f"round {number} of {self._rounds()}" if good >= done else f"round {number}, {good} of {self._rounds()} good"
 
     def _rounds(self) -> str:
         assert self.plan is not None
@@ -129,7 +167,7 @@ class Progress:
         total = max(len(self.plan.cases) * self.plan.measure.rounds, 1)
         filled = int(min(self.done / total, 1.0) * BAR)
         left = self._left(self.clock.now())
-        text = f"{'━' * filled}{'╌' * (BAR - filled)} round {number + 1} of {self._rounds()}{left}  {label}"
+        text = f"{'━' * filled}{'╌' * (BAR - filled)} {self._round(device, number + 1, number)}{left}  {label}"
         self.stream.write(f"\r\x1b[K{device.selector}  {text}"[:160])
         self.stream.flush()
         self.drawn = True
@@ -163,10 +201,9 @@ def too_short(plan: Plan, target: str, limit_s: float) -> str:
 
 
 def _about(whole: ExpectedTime) -> str:
-    low, high = _time(whole.low_s), _time(whole.high_s)
-    if not whole.low_s:
-        return f"at most {high}"
-    return f"about {low}" if low == high else f"about {low} to {high}"
+    low, high, disturbed = map(_time, whole)
+    said = f"at most {high}" if not whole.low_s else f"about {low}" if low == high else f"about {low} to {high}"
+    return said if disturbed == high else f"{said}, up to {disturbed} if other programs run"
 
 
 def _time(seconds: float) -> str:

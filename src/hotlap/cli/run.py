@@ -93,6 +93,8 @@ def _resume(args: argparse.Namespace, progress: Progress) -> Path:
     kept = bundles.load(entries[0].path, readings=False)
     run, before = kept.run, len(kept.samples)
     progress.begin(run.plan)
+    for samples in kept.samples:
+        progress.count(samples)
     path = session.resume(entries[0].path, progress)
     if len(bundles.load(path).samples) == before:
         print(f"hotlap: nothing was left to do of {run.id}: {listing.ending(run)}; begin a new run for more rounds", file=sys.stderr)

@@ -9,6 +9,7 @@
     │   ├── Unavailable              a target, sensor or device that is not here: the reason and what would mend it
     │   └── Busy                     a device locked by another run, with the owner's pid
     ├── NotSupported        a case this target or device cannot run: becomes `not_run` with its reason, never a crash
+    │   └── DoesNotCompile           its source is refused by the compiler; of a user's kernel that is an error
     └── Interrupted         exit 130 Ctrl-C or SIGTERM; everything measured so far is kept
 
 A message says what, where, what is valid and what to do next, in one line.
@@ -72,6 +73,10 @@ class Busy(MachineError):
 
 class NotSupported(HotlapError):
     """This target or device cannot run the case; the message is the reason kept with it."""
+
+
+class DoesNotCompile(NotSupported):
+    """The compiler refuses the source; the message has its first error."""
 
 
 class Interrupted(HotlapError):

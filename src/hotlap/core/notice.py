@@ -39,7 +39,8 @@ class Stop(Record, frozen=True):
 
 GapBasis = Literal[
     "", "beyond_expected", "no_limit", "unexplained", "throttled", "power_limit", "shared", "nature", "launch_measured", "launch_assumed",
-    "tiles", "clock", "between_levels", "in_level", "resource", "nearest", "access", "traffic", "units", "cache_level",
+    "tiles", "clock", "between_levels", "in_level", "resource", "nearest", "no_overlap", "access",
+    "traffic", "units", "cache_level",
 ]
 GAP_NUMBERS = {
     "power_w": "median while it ran", "power_limit_w": "that the device may take", "clock_share": "of its highest clock",
@@ -47,6 +48,7 @@ GAP_NUMBERS = {
     "launch_s": "least cost of a launch", "tiles": "tiles of the product", "units": "units of the device",
     "tile": "rows and columns of a tile",
     "footprint_bytes": "working set", "cache_bytes": "of the cache level", "rate": "best rate of the resource, in its own unit",
-    "time_share": "of the time, that the resource takes at that rate", "moved_b_s": "memory traffic",
+    "time_share": "of the time, that the resource takes at that rate", "memory_bytes": "that a call moves", "memory_rate": "best of memory",
+    "memory_s": "that memory takes at that rate", "arithmetic_s": "that the arithmetic takes at its best rate", "moved_b_s": "memory traffic",
     "limit_memory_b_s": "memory bandwidth of the limit", "limit_spared_bytes": "that the limit takes to have stayed in cache",
 }

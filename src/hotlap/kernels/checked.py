@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from hotlap.core.errors import InputError, NotSupported, Unavailable
+from hotlap.core.errors import DoesNotCompile, InputError, NotSupported, Unavailable
 from hotlap.core.measure import targets
 from hotlap.core.measure.protocol import CaseDone, CaseStarted, Job, RoundFailed
 from hotlap.core.measure.session import choose, place_of, process
@@ -88,5 +88,7 @@ def _without(case: Case, reason: str) -> Samples:
         return msgspec.structs.replace(blank, reason=f"{reason}; it {native.compiled(kernel, own.params_of(kernel, case))}")
     except Unavailable as error:
         return msgspec.structs.replace(blank, reason=f"{reason}; whether it compiles is not known: {error}")
-    except NotSupported as error:
+    except DoesNotCompile as error:
         return msgspec.structs.replace(blank, status="error", reason=str(error))
+    except NotSupported as error:
+        return msgspec.structs.replace(blank, reason=f"{reason}; {error}")

@@ -16,6 +16,7 @@ from hotlap.stress.throughput import BEYOND, FASTER, Rate
 POWER_OFF, HEAT_OFF_C = 0.05, 2.0  # by which a set point may be missed on average, once it was reached
 HELD = 0.5  # share of the stretches after that which lie within twice as much
 STRETCH_S = 10.0  # over which readings are averaged: a duty cycle is on and off within a fraction of a second
+LOWERED = 0.98  # of the machine table's power limit: below that somebody lowered it
 BELOW = 0.9  # of the power limit: what the driver's power cap holds below that, another limit holds
 UNSTEADY = 0.2  # spread of ticks, as a share of their median
 PRESSURE = 0.25  # share of the time in which some task waited for a processor
@@ -146,6 +147,19 @@ def capped_below(throttling: Mapping[str, float], shown: Columns, limit_w: float
     action = "look for a lower limit of module, board or rack, and whether the power sensor is right"
     findings.add("capped below its limit", what, "open", action)
     return True
+
+
+def lowered(throttling: Mapping[str, float], limit_w: float, table_w: float | None, findings: Findings) -> None:
+    """A power limit in force below the machine table's: where it holds the clock, the card is not what the table says, and the verdict
+    stays open as with any other limit below the card's own."""
+    if not limit_w or not table_w or limit_w >= LOWERED * table_w:
+        return
+    share = throttling.get("software power cap", 0.0)
+    held = share > POWER_OFF
+    what = f"{limit_w:.0f} W in force, {table_w:.0f} W in the machine table"
+    what += f"; it held the clock for {percent(share)} of the time" if held else ""
+    action = "raise the limit: nvidia-smi -pl, rocm-smi --setpoweroverdrive"
+    findings.add("power limit lowered", what, "open" if held else "note", action)
 
 
 def figures(shown: Columns) -> dict[str, float]:

@@ -214,6 +214,7 @@ def _device(run: RunRecord, key: str, lines: Sequence[Line], all_shown: Mapping[
     limit_w, _ = power_limit.known(device, shown, spec)
     goal = conduct.set_point(events, shown, collected)
     capped = conduct.capped_below(throttling, shown, limit_w, collected)
+    conduct.lowered(throttling, limit_w, spec.power_w if spec else None, collected)
     busy = conduct.busy_host(device, all_shown["host"], shown, collected)
     conduct.narrow_link(device, spec.pcie_lanes if spec else None, shown, collected)
     conduct.rates(rates, collected)

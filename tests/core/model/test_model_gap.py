@@ -7,10 +7,11 @@ from statistics import median
 import pytest
 
 from hotlap.core import plan, work
-from hotlap.core.model import cpu, machines
-from hotlap.core.model.gap import Context, ceilings, context, gap
+from hotlap.core.model import causes, cpu, machines
+from hotlap.core.model.gap import Context, ceilings, context, gap, split
 from hotlap.core.model.limits import limit
 from hotlap.core.model.machines import Spec
+from hotlap.core.model.predict import expected
 from hotlap.core.model.simulate import expected_call_s
 from hotlap.core.notice import GAP_NUMBERS
 from hotlap.core.record import Case, Cpu, Gap, Limit, Notice, Readings, Result, Row, Samples, Summary, Verdict
@@ -270,6 +271,36 @@ def test_memory_at_its_measured_rate_explains_a_thin_product() -> None:
     seen = judge(result(mixed, 4 * 4096 * 4096 / 26e9), HOST, [stream])
     assert (seen.cause, seen.reference_kind) == ("bandwidth", "bound")
     assert "memory traffic at the run's best rate, 29.0 GB/s, takes 90 % of the time" in why(seen)
+
+
+def test_memory_and_arithmetic_one_after_the_other_are_expected_and_never_a_bound() -> None:
+    stream = result(case("stream", size="1 GiB"), work.find("stream").work(case("stream", size="1 GiB").params).memory_bytes / 53.1e9)
+    mixed = case("intensity", size="128 MiB", fmas=64)
+    asked, bound = work.find("intensity").work(mixed.params), float(limit(mixed, HOST).bound_s or 0)
+    memory_s, arithmetic_s = asked.memory_bytes / 53.1e9, 1.05 * bound
+    chains = case("fma", dtype="fp32", operations=10**11)
+    fma = result(chains, arithmetic_s * work.find("fma").work(chains.params).total_operations / asked.total_operations)
+    measured_s = 1.2 * (memory_s + arithmetic_s)
+    alone, seen = (judge(result(mixed, measured_s), HOST, others) for others in ([stream], [stream, fma]))
+    assert alone.basis != "no_overlap"  # the run knows one of the rates alone
+    assert (seen.cause, seen.basis, seen.reference_kind) == ("overlap", "no_overlap", "bound")
+    assert seen.limit
+    assert seen.limit.bound_s == bound
+    assert [seen.numbers[name] for name in ("memory_s", "arithmetic_s")] == pytest.approx([memory_s, arithmetic_s], rel=0.01)
+    assert seen.split[causes.APART] == pytest.approx(min(memory_s, arithmetic_s), rel=0.01)
+    assert "memory and arithmetic do not overlap: 134 MB at 53.1 GB/s take 2.53 ms" in why(seen)
+
+
+def test_a_clock_below_the_expected_one_is_counted_where_a_model_knows_the_kernel() -> None:
+    asked = case("gemm", dtype="bf16", m=8192, n=8192, k=8192)
+    known = expected(asked, H200, limit(asked, H200))
+    assert known.clock_hz
+    slow = split(1.3 * known.expected_s, known, 0.75 * known.clock_hz)
+    assert slow["clock below the one expected"] > 0.2 * known.expected_s
+    assert sum(slow.values()) == pytest.approx(1.3 * known.expected_s - known.bound_s)
+    assert slow["unexplained"] < 0.1 * known.expected_s
+    assert "clock below the one expected" not in split(1.3 * known.expected_s, known, known.clock_hz)
+    assert split(known.expected_s, known, 0.75 * known.clock_hz)["unexplained"] == pytest.approx(0.0)  # no slower than expected
 
 
 def test_random_gathers_are_latency() -> None:

@@ -379,6 +379,20 @@ def test_weights_that_are_stored_otherwise_are_named(capsys: pytest.CaptureFixtu
     assert said in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_step_of_layers_that_does_not_fit_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "from", "jamba-v0.1", "--phase", "forward,train", "--context", "1k"]) == 0
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "no such step: more memory than h200-sxm has, though each kernel alone may fit: jamba-v0.1 train batch=1 context=1024 " in printed
+
+
+def test_a_context_is_written_alike_in_plan_from_and_predict_net(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["predict", "net", "llama-3-8b", "--machine", "h200-sxm", "--context"]
+    assert main([*words, "8k"]) == 0
+    assert "context 8192" in capsys.readouterr().out
+    assert main([*words, "8q"]) == 2
+    assert "--context is a whole number from 1, 1k for 1024, not '8q'" in capsys.readouterr().err
+
+
 def test_a_stage_is_the_longest_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--pp", "33"]) == 2
     assert "32 layers cannot be cut into 33 stages; take fewer" in capsys.readouterr().err

@@ -50,7 +50,7 @@ from hotlap.core.units import RATES, percent, show
 MIN_EFFECT = 0.02  # smallest change that is reported, unless the caller says so
 TAIL, TAIL_SAMPLES = 0.95, 20  # the quantile that stands for the slow tail, and the samples a round needs for it
 Answer = Literal["faster", "slower", "same", "inconclusive", "not comparable"]
-InBetween = Callable[[Case], tuple[Drift | None, Allowance]]
+InBetween = Callable[["ComparedSide", "ComparedSide"], tuple[Drift | None, Allowance | None]]
 """What the level of a case may have done between two sides that were measured one after the other."""
 
 
@@ -136,9 +136,9 @@ def _methods(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> Notice | None:
 
 def _between(a: Sequence[Bundle], b: Sequence[Bundle], past: drift.Past, stable: bool) -> InBetween:
     if stable:
-        return lambda _: (None, Allowance(basis="stable"))
+        return lambda _a, _b: (None, Allowance(basis="stable"))
     runs = [one.run for one in a], [one.run for one in b]
-    return lambda case: drift.between(*runs, case, past)
+    return lambda one, _: drift.between(*runs, one.case, past)
 
 
 def _in_turns(
@@ -258,7 +258,7 @@ def _weighed(a: ComparedSide | None, b: ComparedSide | None, min_effect: float, 
     reps = matching.replicates(a.units, b.units, devices)
     one, two = (_counted(summarize(matching.typical(side.units, devices)), side) for side in (a, b))
     metric, _, better = next(iter(meanings))
-    moved, allowance = between(case) if between else (None, None)
+    moved, allowance = between(a, b) if between else (None, None)
     base = Comparison(
         case=case, a=one, b=two, answer="inconclusive", metric=metric, unit=unit, better=better, min_effect=min_effect,
         replicates=reps.kind, n_a=len(reps.x), n_b=len(reps.y), allowance=allowance,

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from hotlap.core import stand_in
 from hotlap.core.analysis import compare as comparing
+from hotlap.core.analysis import drift, rows
 from hotlap.core.analysis.compare import ComparedSide
-from hotlap.core.record import Case, Check, Comparison
+from hotlap.core.record import Allowance, Case, Check, Comparison, Notice, Row, RunRecord
+from hotlap.core.stats.drift import Drift
 from hotlap.core.store.bundle import Bundle
 
 LIBRARY = "library"  # what the target chooses where no implementation is named
+OTHERS_RAN = {"busy", "shared_device", "steal"}
+Rows = dict[str, list[Row]]  # by Case.id
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class ImplementationEntry:
     unit: str
     error: float | None  # largest over all rounds, as a share of what is allowed
     deterministic: bool | None  # the same bits each time, in all rounds; None where it was not looked at
+    notices: list[Notice] = field(default_factory=list)  # of its own runs
 
 
 @dataclass(frozen=True)
@@ -38,27 +43,54 @@ class Beside:
     entries: list[ImplementationEntry]
 
 
-def beside(bundles: Sequence[Bundle], min_effect: float = comparing.MIN_EFFECT) -> list[Beside]:
-    """Cases of the runs that have more than one implementation; the library's own comes first where there is one."""
+def beside(bundles: Sequence[Bundle], min_effect: float = comparing.MIN_EFFECT, stable: bool = False) -> list[Beside]:
+    """Cases of the runs that have more than one implementation; the library's own comes first where there is one. Between sides that
+    were measured one after the other the machine's drift is allowed for, and where other programs kept a side from an answer there is
+    none. `stable`: nothing is allowed for."""
     groups: dict[str, tuple[Case, dict[str, ComparedSide]]] = {}
     stand_in.refuse_mixed([one.run for one in bundles])
     for side in comparing.sides(bundles).values():
         bare = Case(workload=side.case.workload, params=side.case.params)
         groups.setdefault(bare.id, (bare, {}))[1][side.case.implementation or LIBRARY] = side
-    found = [(case, _library_first(members)) for case, members in groups.values() if len(members) > 1]
-    pairs = [(next(iter(members.values())), other) for _, members in found for other in list(members.values())[1:]]
-    answers = iter(comparing.weigh(pairs, min_effect))
+    several = [(case, _library_first(members)) for case, members in groups.values() if len(members) > 1]
+    pairs = [(next(iter(members.values())), other) for _, members in several for other in list(members.values())[1:]]
+    runs = {one.run.id: one.run for one in bundles}
+    by_case: Rows = {}
+    for row in (row for one in bundles for row in rows.rows(one)):
+        by_case.setdefault(row.case.id, []).append(row)
+    weighed = comparing.weigh(pairs, min_effect, between=lambda a, b: _between(runs, a, b, stable))
+    answers = iter([_doubted(one, *pair, by_case) for one, pair in zip(weighed, pairs, strict=True)])
     return [
-        Beside(case, [_entry(name, side, None if at == 0 else next(answers)) for at, (name, side) in enumerate(members.items())])
-        for case, members in found
+        Beside(case, [_entry(name, side, None if at == 0 else next(answers), by_case) for at, (name, side) in enumerate(members.items())])
+        for case, members in several
     ]
+
+
+def _between(runs: dict[str, RunRecord], a: ComparedSide, b: ComparedSide, stable: bool) -> tuple[Drift | None, Allowance | None]:
+    """What the level may have done from one side to the other; nothing where both were measured in one run, in turns."""
+    sides = [[runs[name] for name in dict.fromkeys(unit[0] for unit in side.units)] for side in (a, b)]
+    if not drift.one_after_the_other(*sides):
+        return None, None
+    return (None, Allowance(basis="stable")) if stable else drift.between(sides[0], sides[1], a.case, {})
+
+
+def _doubted(answer: Comparison, a: ComparedSide, b: ComparedSide, by_case: Rows) -> Comparison:
+    """No answer where the sides were measured one after the other, and other programs kept one of them from a number that is sure."""
+    if answer.allowance is None or answer.answer in ("inconclusive", "not comparable"):
+        return answer
+    for side in (a, b):
+        for row in by_case.get(side.case.id, []):
+            if row.verdict.state == "inconclusive" and OTHERS_RAN & {one.code for one in row.result.notices}:
+                name = side.case.implementation or LIBRARY
+                return replace(answer, answer="inconclusive", reason=f"other programs ran while {name} was measured: {row.verdict.reason}")
+    return answer
 
 
 def _library_first(members: dict[str, ComparedSide]) -> dict[str, ComparedSide]:
     return {name: members[name] for name in sorted(members, key=lambda name: name != LIBRARY)}
 
 
-def _entry(name: str, side: ComparedSide, answer: Comparison | None) -> ImplementationEntry:
+def _entry(name: str, side: ComparedSide, answer: Comparison | None, by_case: Rows) -> ImplementationEntry:
     results = side.results
     worst = next((one for one in results if one.status != "measured"), results[0])
     middle = comparing.summary(side).median
@@ -69,6 +101,7 @@ def _entry(name: str, side: ComparedSide, answer: Comparison | None) -> Implemen
     return ImplementationEntry(
         name, worst.status, worst.reason, answer, middle, unit, _error([check for one in results for check in one.checks]),
         all(value == 1.0 for value in metrics) if metrics else None,
+        [notice for row in by_case.get(side.case.id, []) for notice in (*row.result.notices, *row.summary.notices)],
     )
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from hotlap.core import work
 from hotlap.core.model.ceilings import demand
 from hotlap.core.model.context import Context
-from hotlap.core.model.levels import hierarchy, place
+from hotlap.core.model.levels import MEMORY, hierarchy, place
 from hotlap.core.record import Case, GapBasis, Limit, Result
 from hotlap.core.work.base import Work
 
@@ -84,7 +84,7 @@ def cause(seen: GapInputs) -> NamedCause:
     if seen.share is not None and seen.share >= AT_LIMIT and seen.against != "ceiling":  # the run's own best is no limit
         return NamedCause("at_limit")
     tests: tuple[Callable[[GapInputs], NamedCause | None], ...] = (
-        _held_back, _shared, _inherent_cost, _small, _low_clock, _between_levels, _resource, _fetch_size, _limiter,
+        _held_back, _shared, _inherent_cost, _small, _low_clock, _between_levels, _resource, _no_overlap, _fetch_size, _limiter,
     )
     for test in tests:
         if found := test(seen):
@@ -181,12 +181,14 @@ def _low_clock(seen: GapInputs) -> NamedCause | None:
 
 WAITED = "waiting for a core, at most"
 """Pressure is the share of time in which some task waited, not how long this one did."""
+APART = "memory and arithmetic that do not overlap, at most"
+"""The shorter of both, at rates that other cases of the run reached: expected, never a bound."""
 
 
 def measured_split(seen: GapInputs) -> dict[str, float]:
-    """Seconds between the bound and the measured time where no model knows the kernel: what the run's clock, its launches and, on a
-    processor, the time in which some task waited for a core account for (at most), and what they do not. Empty at the bound, where there
-    is none, and where none of them does."""
+    """Seconds between the bound and the measured time where no model knows the kernel: what the run's clock, its launches, memory
+    beside arithmetic and, on a processor, the time in which some task waited for a core account for (at most), and what they do not.
+    Empty at the bound, where there is none, and where none of them does."""
     bound = float(seen.limit.bound_s or 0.0)
     missing = seen.seconds - bound
     if seen.against != "bound" or missing <= AT_BOUND * bound or not work.traits(seen.case.workload).counted:
@@ -197,15 +199,22 @@ def measured_split(seen: GapInputs) -> dict[str, float]:
     if launch and not _shares_launch(seen.result) and not _cheaper_than_launch(seen, launch):
         split["launch"] = min(launch, missing - split["clock below its highest"])
     waited = _during(seen, "pressure")
+    if apart := _one_after_the_other(seen):
+        split[APART] = min(apart["memory_s"], apart["arithmetic_s"], missing - sum(split.values()))
     if waited:
         split[WAITED] = min(waited * seen.seconds, missing - sum(split.values()))
     split = {name: value for name, value in split.items() if value > 0}
     return {**split, "unexplained": missing - sum(split.values())} if split else {}
 
 
-def _clock_ratio(seen: GapInputs) -> float | None:
+def clock_hz(seen: GapInputs) -> float | None:
+    """The median clock while the case ran."""
     clocks = [hz for r in seen.result.rounds for hz in r.clocks_hz]
-    clock, top = median(clocks) if clocks else _during(seen, "clock_hz.sm"), seen.context.clock_max_hz
+    return median(clocks) if clocks else _during(seen, "clock_hz.sm")
+
+
+def _clock_ratio(seen: GapInputs) -> float | None:
+    clock, top = clock_hz(seen), seen.context.clock_max_hz
     return clock / top if clock and top else None
 
 
@@ -249,6 +258,26 @@ def _resource(seen: GapInputs) -> NamedCause | None:
     if cause == LIMITERS.get(seen.limit.limiter):  # what sets the limit also sets the pace: no other case comes nearer to it
         return NamedCause(cause, "nearest", numbers | _ruled_out(seen), {"resource": key})
     return NamedCause(cause, "resource", numbers, {"resource": key})
+
+
+def _no_overlap(seen: GapInputs) -> NamedCause | None:
+    """Memory and arithmetic one after the other, each at the best rate that the run's other cases saw of it."""
+    numbers = _one_after_the_other(seen)
+    if not numbers or not SETS_PACE <= (numbers["memory_s"] + numbers["arithmetic_s"]) / seen.seconds <= FASTER:
+        return None
+    return NamedCause("overlap", "no_overlap", numbers)
+
+
+def _one_after_the_other(seen: GapInputs) -> dict[str, float]:
+    """What memory and what arithmetic of a call take at rates that other cases of the run reached; {} where it did not measure both."""
+    wanted = demand(seen.case, seen.asked, seen.context.spec, mixed=True)
+    rates = {key: rate for key in wanted if (rate := seen.context.ceilings.best_of_other_cases(key, seen.case))}
+    memory = f"bandwidth {MEMORY}"
+    arithmetic_s = max((wanted[key] / rate for key, rate in rates.items() if key.startswith("compute")), default=0.0)
+    if memory not in rates or not arithmetic_s:
+        return {}
+    moved, rate = wanted[memory], rates[memory]
+    return {"memory_bytes": moved, "memory_rate": rate, "memory_s": moved / rate, "arithmetic_s": arithmetic_s}
 
 
 def _fetch_size(seen: GapInputs) -> NamedCause | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hotlap.core import work
 from hotlap.core.model import causes
+from hotlap.core.model.calibration import ARITHMETIC
 from hotlap.core.model.causes import Against
 from hotlap.core.model.ceilings import Ceilings, ceiling_s, ceilings, nominal_s
 from hotlap.core.model.context import Context, context
@@ -13,6 +14,8 @@ from hotlap.core.record import Case, Gap, Limit, Result, Summary
 __all__ = ["Ceilings", "Context", "cache_levels", "ceilings", "context", "gap", "split"]
 
 OWN_PART = {"arithmetic unit": ("matrix unit",), "memory": ("DRAM",), "link": ("link",)}  # what a bound is made of, by what sets it
+ON_CLOCK = (*ARITHMETIC, "epilogue")
+LOW_CLOCK = "clock below the one expected"
 
 
 def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap:
@@ -29,28 +32,37 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     seen = causes.GapInputs(result, seconds, done, limit, context, against, limit_s, name)
     found = causes.cause(seen)
     value = kind.value(limit_s, result.case.params) if limit_s else None
-    shares = split(seconds, limit) if limit.parts else causes.measured_split(seen)
+    shares = split(seconds, limit, causes.clock_hz(seen)) if limit.parts else causes.measured_split(seen)
     return Gap(
         share=seen.share, reference_kind=against, limit_value=value, cause=found.cause, basis=found.basis, names=dict(found.names),
         numbers={**seen.memory, **found.numbers}, limiter=name, split=shares, limit=limit,
     )
 
 
-def split(seconds: float, limit: Limit) -> dict[str, float]:
+def split(seconds: float, limit: Limit, clock_hz: float | None = None) -> dict[str, float]:
     """Seconds between the bound and the measured time by cause: what the model's parts add to the bound, and what it cannot explain.
 
-    The part that the bound is made of counts with what it takes longer than the bound. Empty where no model knows the kernel, and at the
-    bound, where nothing is left to split.
+    The part that the bound is made of counts with what it takes longer than the bound. A measured `clock_hz` below the one expected makes
+    the parts that run on it longer. Empty where no model knows the kernel, and at the bound, where nothing is left to split.
     """
     if not limit.parts or not limit.bound_s or seconds <= (1 + causes.AT_BOUND) * limit.bound_s:
         return {}
     own = next((name for name in OWN_PART.get(limit.limiter, ()) if name in limit.parts), "")
-    found = {name: value - (limit.bound_s if name == own else 0.0) for name, value in limit.parts.items()}
+    parts = {name: value - (limit.bound_s if name == own else 0.0) for name, value in limit.parts.items()}
     if not own:
-        found["bound"] = -limit.bound_s
+        parts["bound"] = -limit.bound_s
     if own:
-        found[f"{own}, beyond the bound"] = found.pop(own)
-    return {**found, "unexplained": seconds - sum(limit.parts.values())}
+        parts[f"{own}, beyond the bound"] = parts.pop(own)
+    slower_s = min(_slower_s(limit, clock_hz), max(seconds - sum(limit.parts.values()), 0.0))
+    parts |= {LOW_CLOCK: slower_s} if slower_s > 0 else {}
+    return {**parts, "unexplained": seconds - sum(limit.parts.values()) - slower_s}
+
+
+def _slower_s(limit: Limit, clock_hz: float | None) -> float:
+    """What the parts that run on the clock take longer at a measured clock below the one expected."""
+    if not clock_hz or not limit.clock_hz or clock_hz >= limit.clock_hz:
+        return 0.0
+    return float(sum(limit.parts.get(name, 0.0) for name in ON_CLOCK) * (limit.clock_hz / clock_hz - 1))
 
 
 def _reference(case: Case, seconds: float, limit: Limit, context: Context) -> tuple[Against, float | None, str]:

@@ -25,6 +25,7 @@ CAUSE_ACTIONS = {  # a cause of the glossary: what would close the gap
     "clock": "find what holds the clock down: power limit, temperature, or clocks that an administrator set",
     "launch": "do more work per launch, or replay launches as a graph",
     "shared": "stop what else uses the device, then run again",
+    "overlap": "load ahead of the arithmetic: more work in flight, or software pipelining",
     "too_small": "give the device more work at once: larger sizes or batches",
     "latency": "keep more independent work in flight",
     "cache": "keep the working set within the cache level that is fast enough",

@@ -107,6 +107,14 @@ def _ruled_out(gap: Gap) -> str:
     return f"; {', '.join(parts)}" if parts else ""
 
 
+def _no_overlap(gap: Gap) -> str:
+    moved, rate, memory_s, arithmetic_s = (gap.numbers[name] for name in ("memory_bytes", "memory_rate", "memory_s", "arithmetic_s"))
+    return (
+        f"memory and arithmetic do not overlap: {show(moved, 'B')} at {show(rate, 'B/s')} take {show(memory_s, 's')}, the arithmetic "
+        f"{show(arithmetic_s, 's')}, {show(memory_s + arithmetic_s, 's')} together, at the best rates of the run's other cases"
+    )
+
+
 def _traffic(gap: Gap) -> str:
     moved = f", at {show(gap.numbers['moved_b_s'], 'B/s')}" if "moved_b_s" in gap.numbers else ""
     return f"traffic sets the pace{moved}{_ruled_out(gap)}"
@@ -122,6 +130,6 @@ _BASIS: Mapping[GapBasis, Callable[[Gap], str]] = {
     "between_levels": _between,
     "in_level": lambda gap: f"the working set of {size(gap.numbers['footprint_bytes'])} stays in {gap.names['level']}, which sets the pace",
     "resource": _resource, "nearest": lambda gap: f"{_resource(gap)}: no other case of this run comes nearer to the limit{_ruled_out(gap)}",
-    "traffic": _traffic, "units": lambda gap: f"the arithmetic units set the pace{_ruled_out(gap)}",
+    "no_overlap": _no_overlap, "traffic": _traffic, "units": lambda gap: f"the arithmetic units set the pace{_ruled_out(gap)}",
     "cache_level": lambda gap: f"the cache sets the pace{_ruled_out(gap)}",
 }  # fmt: skip

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from hotlap.core.analysis.implementations import Beside, ImplementationEntry
 from hotlap.core.show import layout, words
-from hotlap.core.show.comparison import ANSWER_STYLES, interval
+from hotlap.core.show import notices as noticing
+from hotlap.core.show.comparison import ANSWER_STYLES, allowances, interval
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent
 from hotlap.core.work import label
@@ -25,6 +26,8 @@ def beside(cases: Sequence[Beside], width: int, color: bool) -> str:
     lines.append("")
     for name in names:
         lines += layout.paragraph(f"  {name:<{max(map(len, names))}}  ", _about([row[name] for row in entries if name in row]), width)
+    compared = [one.comparison for case in cases for one in case.entries if one.comparison and one.comparison.ratio is not None]
+    lines += allowances(compared, width)
     reading = f"× is the speedup over {names[0]}, above 1 is faster, whichever way the metric points; ? inconclusive, = the same; "
     reading += "✓ right in every round, ✗ wrong, – not measured"
     return "\n".join([*lines, *layout.paragraph("", reading, width)])
@@ -68,6 +71,10 @@ def _about(entries: Sequence[ImplementationEntry]) -> str:
     parts += [f"{count} {answer}" for answer, count in answers.items()]
     sure = [f"{interval(one.comparison.low, one.comparison.high)}" for one in right if one.comparison and one.comparison.low is not None]
     parts += [f"95 % interval {sure[0]}"] if len(sure) == 1 else []
+    noticed = dict.fromkeys(noticing.named(notice.code) for one in right for notice in one.notices if noticing.named(notice.code))
+    parts += [", ".join(noticed)] if noticed else []
+    unsure = [one.comparison.reason for one in right if one.comparison and one.comparison.answer == "inconclusive"]
+    parts += list(dict.fromkeys(filter(None, unsure)))
     reasons = dict.fromkeys(one.reason for one in entries if one.status != "measured" and one.reason)
     return words.clean("; ".join([*parts, *reasons]))
 

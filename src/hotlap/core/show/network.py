@@ -39,9 +39,15 @@ def _facts(estimate: StepEstimate) -> list[tuple[str, str]]:
         facts.append(("energy", f"{words.quantity(estimate.energy_per_token_j, 'J')} a token"))
     elif estimate.energy_j is not None:
         facts.append(("energy", f"{words.quantity(estimate.energy_j, 'J')} a step"))
-    parts = ", ".join(f"{name} {words.quantity(value, 'B')}" for name, value in estimate.memory_bytes.items())
+    return [*facts, ("memory", _memory(estimate))]
+
+
+def _memory(estimate: StepEstimate) -> str:
+    parts = [f"{name} {words.quantity(value, 'B')}" for name, value in estimate.memory_bytes.items()]
+    if estimate.fits is None and estimate.machine_memory_bytes is not None:
+        return f"{', '.join(parts)}, of {words.quantity(estimate.machine_memory_bytes, 'B')} a GPU; activations not known"
     fits = {True: "fits", False: "does NOT fit", None: "not known whether it fits"}[estimate.fits]
-    return [*facts, ("memory", f"{words.quantity(estimate.memory_total_bytes, 'B')} a GPU: {fits} ({parts})")]
+    return f"{words.quantity(estimate.memory_total_bytes, 'B')} a GPU: {fits} ({', '.join(parts)})"
 
 
 def _columns(parts: Sequence[StepPart], width: int) -> list[Column]:

@@ -104,8 +104,12 @@ def code(row: Row) -> str:
 
 def word(row: Row) -> str:
     """The same as a plain word; "" where there is none, or the state says it."""
-    first = code(row)
-    return KINDS[first].word if first in KINDS else first.replace("_", " ")
+    return named(code(row))
+
+
+def named(code: str) -> str:
+    """A code as a plain word."""
+    return KINDS[code].word if code in KINDS else code.replace("_", " ")
 
 
 def beside(row: Row) -> str:

@@ -17,12 +17,14 @@ from hotlap.core.analysis import implementations
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import Unavailable
 from hotlap.core.measure import session, targets
-from hotlap.core.record import Plan
+from hotlap.core.record import Case, Plan, Samples
 from hotlap.core.show import document, shape
 from hotlap.core.show import implementations as side_by_side
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths
+from hotlap.kernels import checked as checking
 from hotlap.kernels import kept as kernels
+from hotlap.kernels.show import own_kernels
 
 ROUND_S = 0.5  # of a case in one round
 
@@ -61,6 +63,8 @@ def run(plan: Plan, several: Sequence[kernels.KeptKernel], args: argparse.Namesp
     parts = of(plans.override(plan, given), several, args.target)
     for half in parts:
         _here(half, several)
+    if args.beside and (code := _nothing_runs(parts, args)):
+        return code
     measured = [_measured(half, plan.name) for half in parts]
     if not args.beside and args.json == shape.SHAPE:
         analysed = [(bundle, tables.rows(bundle)) for bundle in measured]
@@ -91,6 +95,25 @@ def _here(half: TargetHalf, several: Sequence[kernels.KeptKernel]) -> None:
     except Unavailable as error:
         what = "the library" if half.library else ", ".join(one.name for one in several)
         raise Unavailable(f"{what} needs the target {half.target}: {error.reason}", error.remedy) from None
+
+
+def _nothing_runs(parts: Sequence[TargetHalf], args: argparse.Namespace) -> int:
+    """Where the first case of no kernel gives a right result there is nothing to set beside the library: says why; 1 or 3, as
+    `kernel check` does, else 0."""
+    checked: list[tuple[Case, Samples]] = []
+    for half in parts:
+        first = list({case.implementation: case for case in reversed(half.plan.cases) if case.implementation}.values())
+        by_id = {case.id: case for case in first}
+        checked += [(by_id[samples.case], samples) for samples in checking.checked(first, half.target)]
+    states = {samples.status for _, samples in checked}
+    if "measured" in states or not states:
+        return 0
+    code = 1 if states & {"invalid", "error"} else 3
+    if args.json:
+        terminal.answer(args.json, [{"case": case, "samples": samples} for case, samples in checked], "checks", code)
+    else:
+        print(own_kernels.checked(checked, terminal.width(), color=terminal.color()))
+    return code
 
 
 def _measured(half: TargetHalf, name: str) -> bundles.Bundle:

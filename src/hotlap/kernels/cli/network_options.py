@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.work.networks.steps import DTYPES, PHASES
+from hotlap.core.work.networks.steps import DTYPES, PHASES, count
 
-MOST = 2**24  # of a count
 _T = TypeVar("_T")
 
 
@@ -34,14 +33,6 @@ def settings(args: argparse.Namespace, counts: Sequence[str] = ("batch", "contex
 def values(text: str, option: str, read: Callable[[str, str], _T]) -> tuple[_T, ...]:
     """Each value once, from words with commas."""
     return tuple(dict.fromkeys(read(one.strip(), option) for one in text.split(",")))
-
-
-def count(text: str, option: str) -> int:
-    """A whole number from 1; k is 1024."""
-    digits = text[:-1] if text[-1:] in ("k", "K") else text
-    if not digits.isdecimal() or not 1 <= int(digits) <= MOST:
-        raise InputError(f"{option} is a whole number from 1, several with commas, 1k for 1024, not '{text}'")
-    return int(digits) * (1 if digits == text else 1024)
 
 
 def _one_of(valid: Sequence[str]) -> Callable[[str, str], str]:

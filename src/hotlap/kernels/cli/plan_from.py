@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
 def _too_large(composed: Sequence[compose.ComposedStep], spec: Spec) -> list[str]:
     """Steps that the machine's memory does not hold, by the model's estimate."""
     most = spec.memory_bytes
-    return [one.name for one in composed if most and one.asked and sum(memory.needed(*one.asked).values()) > most]
+    return [one.name for one in composed if most and one.asked and sum(memory.known(*one.asked).values()) > most]
 
 
 def _write(args: argparse.Namespace, text: str, everything: object) -> None:
@@ -110,7 +110,7 @@ def _write(args: argparse.Namespace, text: str, everything: object) -> None:
 
 
 def _choices(args: argparse.Namespace) -> compose.Choices:
-    micro = (0,) if args.micro_batch is None else network_options.values(args.micro_batch, "--micro-batch", network_options.count)
+    micro = (0,) if args.micro_batch is None else network_options.values(args.micro_batch, "--micro-batch", steps.count)
     if len(micro) > 1:
         raise InputError("--micro-batch is one number")
     given = network_options.settings(args, [name for name, _, _ in _COUNTS])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
-from hotlap.core.errors import NotSupported, Unavailable
+from hotlap.core.errors import DoesNotCompile, Unavailable
 from hotlap.core.measure.targets import opencl
 from hotlap.core.record import Notice
 from hotlap.kernels.compiled.protocol import CompiledFiles, CompileJob, ProductSpec
@@ -14,7 +15,7 @@ KINDS = {b"//": "ptx", b"\x7fELF": "elf", b"\x03\x02\x23\x07": "spirv", b"BC\xc0
 
 
 def make(job: CompileJob) -> CompiledFiles:
-    """Raises Unavailable without OpenCL, NotSupported with the compiler's first error."""
+    """Raises Unavailable without OpenCL, DoesNotCompile with the compiler's first error."""
     devices = opencl.raw_devices()
     import pyopencl as cl
 
@@ -23,13 +24,13 @@ def make(job: CompileJob) -> CompiledFiles:
     gpus = [one for one in devices if one.type & cl.device_type.GPU]
     device = (gpus or devices)[0]
     context = cl.Context([device])
-    text = Path(job.source).read_text(encoding="utf-8", errors="replace")
+    text = f"#line 1 {json.dumps(Path(job.source).name)}\n" + Path(job.source).read_text(encoding="utf-8", errors="replace")
     began = time.perf_counter()
     try:
         program = cl.Program(context, text).build(options=[*job.flags, *(f"-I{one}" for one in job.include)], cache_dir=False)
     except (cl.Error, RuntimeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise NotSupported(f"{job.source} does not compile: {next((one for one in lines if 'error:' in one), lines[0])}") from None
+        raise DoesNotCompile(f"{job.source} does not compile: {next((one for one in lines if 'error:' in one), lines[0])}") from None
     seconds = time.perf_counter() - began
     facts = {kernel.function_name: _facts(cl, kernel, device) for kernel in program.all_kernels()}
     binary = program.get_info(cl.program_info.BINARIES)[0]

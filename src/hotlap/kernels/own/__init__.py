@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any, cast
 
 import numpy as np
@@ -18,6 +19,9 @@ from hotlap.core.work import find
 from hotlap.kernels import kept as kernels
 from hotlap.kernels.guard.watchful import Watchful
 from hotlap.kernels.own import native, python, shared
+
+NO_DRIVER = re.compile(r"0 active drivers\b")  # how Triton's error begins
+NO_GPU = "Triton finds no GPU here; run it where PyTorch sees one, or on the processor with TRITON_INTERPRET=1 (slow: for check alone)"
 
 
 def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
@@ -38,6 +42,8 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         return prepared(target, case, operator, rng, Watchful())
     except NotSupported as refused:
         broken = refused.__cause__
+        if isinstance(broken, RuntimeError) and NO_DRIVER.match(str(broken)):
+            raise NotSupported(NO_GPU) from refused
         if isinstance(broken, NotImplementedError):
             raise NotSupported(f"the kernel {kernel.name}, or PyTorch in it, refuses this case ({python.line(broken)})") from refused
         if not isinstance(broken, (RuntimeError, TypeError, ValueError)) or _no_memory(broken):

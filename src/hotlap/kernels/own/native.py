@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hotlap.core.errors import InputError, NotSupported
+from hotlap.core.errors import DoesNotCompile, InputError, NotSupported
 from hotlap.core.measure.targets import cuda_compile
 from hotlap.core.measure.targets.base import Array, Buffer, Prepared, Target
 from hotlap.core.measure.workloads.flush import flusher
@@ -20,6 +21,7 @@ from hotlap.core.measure.workloads.operators.making import Tensors
 from hotlap.core.record import Case, Check, Notice, Value
 from hotlap.core.store import paths
 from hotlap.kernels import kept as kernels
+from hotlap.kernels.compiled.protocol import ARCHITECTURE
 from hotlap.kernels.cost import evaluate
 from hotlap.kernels.guard import zones
 from hotlap.kernels.own import table
@@ -37,7 +39,7 @@ class Loaded(NamedTuple):
 
 
 def prepare(target: Target, case: Case, loaded: Loaded, rng: np.random.Generator) -> Prepared:
-    """Raises NotSupported with the compiler's first error."""
+    """Raises InputError with the compiler's first error."""
     run = _Run(target, case, loaded, rng)
     return Prepared(
         run.enqueue, run.check, variant=run.operator.variant, flush=flusher(target, case), before=run.before, capture=True,
@@ -47,11 +49,15 @@ def prepare(target: Target, case: Case, loaded: Loaded, rng: np.random.Generator
 
 
 def compiled(kernel: kernels.KeptKernel, params: Mapping[str, Value]) -> str:
-    """CUDA C++ by NVRTC alone, without a GPU: for what, and how large. Raises NotSupported with the compiler's first error."""
-    arch = f"sm_{cuda_compile.architectures()[-1]}"
-    source = kernels.path(kernel, paths.home()).read_text("utf-8")
-    code = cuda_compile.compile_source(source, table.function(kernel), arch, tuple(defines(kernel, params)))
+    """CUDA C++ by NVRTC alone, without a GPU: for what, and how large. Raises DoesNotCompile with the compiler's first error."""
+    arch = ARCHITECTURE
+    code = cuda_compile.compile_source(_source(kernel), table.function(kernel), arch, tuple(defines(kernel, params)))
     return f"compiles for {arch}, {len(code)} B by NVRTC {cuda_compile.version()}"
+
+
+def _source(kernel: kernels.KeptKernel) -> str:
+    """Compilers' errors name the user's file and its lines, whatever stands before it."""
+    return f"#line 1 {json.dumps(kernel.file)}\n{kernels.path(kernel, paths.home()).read_text('utf-8')}"
 
 
 def defines(kernel: kernels.KeptKernel, params: Mapping[str, Value]) -> list[str]:
@@ -70,8 +76,10 @@ class _Run:
         kernel, self.params, self.torch = loaded.kernel, loaded.params, loaded.library
         self.target, self.own, self.rng, self.chance = target, kernel, rng, random.SystemRandom()
         self.operator = table.operator(kernel, self.params, loaded.ours, self.torch)
-        source, name = kernels.path(kernel, paths.home()).read_text("utf-8"), table.function(kernel)
-        self.kernel = target.kernel(source, name, defines(kernel, self.params))
+        try:
+            self.kernel = target.kernel(_source(kernel), table.function(kernel), defines(kernel, self.params))
+        except DoesNotCompile as error:
+            raise InputError(str(error)) from error
         self.group = self._whole("group", 64)
         self.items = -(-self._whole("items", 0) // self.group) * self.group
         self.outputs = table.results(kernel)

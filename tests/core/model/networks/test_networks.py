@@ -13,6 +13,7 @@ from hotlap.core.model import machines
 from hotlap.core.model.networks import memory
 from hotlap.core.model.networks import predict as networks
 from hotlap.core.model.networks.step import StepTimes, check_counts, operations_of, step
+from hotlap.core.show import network as network_text
 from hotlap.core.work.networks import calls, shape
 from hotlap.core.work.networks.calls import Setting
 from hotlap.core.work.networks.replicas import held
@@ -190,6 +191,17 @@ def test_a_step_of_layers_is_the_sum_of_its_parts() -> None:
     pass_ = networks.predict("resnet-50", "h200-sxm", batch=4)
     assert (pass_.phase, pass_.tokens_s, pass_.fits) == ("forward", None, None)
     assert pass_.operations == pytest.approx(4 * 8.18e9, rel=0.02)
+    said = " ".join(network_text.step(pass_).split())
+    assert "runtime 1.50 GB, of 151 GB a GPU; activations not known" in said
+
+
+def test_the_prefill_of_layers_is_their_forward_pass() -> None:
+    asked, usual = (networks.predict("mamba-130m", "h200-sxm", phase=phase) for phase in ("prefill", "forward"))
+    assert (asked.phase, asked.seconds) == ("forward", usual.seconds)
+    assert "prefill_is_forward" in {notice.code for notice in asked.notices}
+    assert "prefill_is_forward" not in {notice.code for notice in usual.notices}
+    with pytest.raises(InputError, match="resnet-50 has no phase 'prefill'; valid: forward, train"):
+        networks.predict("resnet-50", "h200-sxm", phase="prefill")
 
 
 @pytest.mark.parametrize(

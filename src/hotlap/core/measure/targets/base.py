@@ -189,7 +189,7 @@ class Target(Protocol):
         """Enqueues a copy of the whole of the smaller one; does not wait."""
 
     def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
-        """Compiles `source` (dialect c) with `defines` ("T=float16"). Raises NotSupported with the compiler's first line."""
+        """Compiles `source` (dialect c) with `defines` ("T=float16"). Raises DoesNotCompile with the compiler's first error."""
 
     def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         """Runs `enqueue(calls)` on an idle device and waits. `calls` may be 0: the cost of timing itself.

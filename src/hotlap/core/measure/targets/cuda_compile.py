@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hotlap.core.errors import NotSupported, Unavailable
+from hotlap.core.errors import DoesNotCompile, NotSupported, Unavailable
 from hotlap.core.measure.targets import cuda_driver
 
 REMEDY = "pip install cuda-bindings nvidia-cuda-nvrtc nvidia-ml-py"
@@ -96,7 +96,7 @@ def instead_of(arch: str, capability: int) -> list[str]:
 
 @functools.cache
 def compile_source(source: str, name: str, arch: str, defines: tuple[str, ...] = ()) -> bytes:
-    """A cubin (`sm_90`) or PTX (`compute_90`) of the prelude and `source`. Raises NotSupported with the compiler's first error."""
+    """A cubin (`sm_90`) or PTX (`compute_90`) of the prelude and `source`. Raises DoesNotCompile with the compiler's first error."""
     text = prelude() + "".join(f"#define {_define(d)}\n" for d in defines) + "#line 1\n" + source
     kind = "CUBIN" if arch.startswith("sm_") else "PTX"
     (code,), _ = _compiled(text, f"{name}.cu", f"the kernel '{name}'", [f"--gpu-architecture={arch}", "--std=c++17"], [kind])
@@ -104,7 +104,7 @@ def compile_source(source: str, name: str, arch: str, defines: tuple[str, ...] =
 
 
 def compile_plain(source: str, name: str, options: list[str]) -> tuple[bytes, bytes, str]:
-    """Cubin, PTX and log of CUDA C++ as it stands, without the prelude. Raises NotSupported with the compiler's first error."""
+    """Cubin, PTX and log of CUDA C++ as it stands, without the prelude. Raises DoesNotCompile with the compiler's first error."""
     (cubin, ptx), log = _compiled(source, name, name, options, ["CUBIN", "PTX"])
     return cubin, ptx, log
 
@@ -117,7 +117,7 @@ def _compiled(text: str, file: str, what: str, options: list[str], kinds: list[s
     try:
         (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [one.encode() for one in options])
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise NotSupported(f"{what} does not compile: {_first_error(_log(program), result.name)}")
+            raise DoesNotCompile(f"{what} does not compile: {_first_error(_log(program), result.name)}")
         return [_code(program, kind) for kind in kinds], _log(program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)

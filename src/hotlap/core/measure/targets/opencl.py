@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hotlap.core.errors import InputError, NotSupported, Unavailable
+from hotlap.core.errors import DoesNotCompile, InputError, NotSupported, Unavailable
 from hotlap.core.measure.targets import opencl_link, pocl_cpu
 from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, SystemClock, Timing, Where, cpu_cache_bytes
 from hotlap.core.record import Device
@@ -243,7 +243,7 @@ class OpenClTarget:
         except (self.cl.RuntimeError, self.cl.LogicError) as error:
             taken = f"; '{name}' may be a function of OpenCL C: give the kernel another name"
             reserved = taken if "INVALID_KERNEL_NAME" in str(error) else ""
-            raise NotSupported(f"the kernel '{name}' does not compile: {_first_error(str(error))}{reserved}") from error
+            raise DoesNotCompile(f"the kernel '{name}' does not compile: {_first_error(str(error))}{reserved}") from error
 
     def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         if graph:

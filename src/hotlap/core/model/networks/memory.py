@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hotlap.core.work.base import STORED
 from hotlap.core.work.networks.calls import ACTIVATION_BYTES, Setting, of_stage
+from hotlap.core.work.networks.layered import Layered
 from hotlap.core.work.networks.replicas import held, parameters
 from hotlap.core.work.networks.shape import Network
-from hotlap.core.work.networks.steps import Choice
+from hotlap.core.work.networks.steps import Choice, Source
+from hotlap.core.work.networks.walk import walk
 
 RUNTIME_BYTES = 1.5e9  # driver context, libraries, communication buffers: assumed
 TRAINED_BYTES = 18.0  # a parameter in mixed precision with Adam: 2 weight, 4 gradient, 12 state; Korthikanti and others, arXiv 2205.05198
@@ -33,12 +35,22 @@ def needed(network: Network, setting: Setting) -> dict[str, float]:
     }
 
 
-def of_parameters(parameters: int, choice: Choice) -> dict[str, float]:
-    """Of a network that is written layer by layer: what its parameters need, and the runtime."""
+def of_layers(network: Layered, choice: Choice) -> dict[str, float]:
+    """Of a network that is written layer by layer: what its parameters need, and the runtime; its activations are not known."""
+    parameters = walk(network, "layers", 1, dtype=choice.dtype).parameters
     if choice.phase == "train":
         each = TRAINED_BYTES - SHARDED_BYTES * (1 - 1 / choice.dp)
         return {"weights, gradients, optimizer": parameters * each, "runtime": RUNTIME_BYTES}
     return {"weights": parameters * STORED[choice.dtype], "runtime": RUNTIME_BYTES}
+
+
+def known(network: Source, how: Setting | Choice) -> dict[str, float]:
+    """What is known of the memory of a step, as `steps.asked` gives it."""
+    if isinstance(how, Choice):
+        assert isinstance(network, Layered)
+        return of_layers(network, how)
+    assert isinstance(network, Network)
+    return needed(network, how)
 
 
 def _cached(network: Network, setting: Setting) -> float:

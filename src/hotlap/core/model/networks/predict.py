@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from hotlap.core import work
 from hotlap.core.errors import InputError
 from hotlap.core.model import machines
@@ -11,12 +13,15 @@ from hotlap.core.model.calibration import Calibration
 from hotlap.core.model.expect import expect
 from hotlap.core.model.networks.result import StepEstimate
 from hotlap.core.model.networks.step import StepTimes, check_counts, layered_step, step
+from hotlap.core.record import Notice
 from hotlap.core.work.networks import sources, steps
 from hotlap.core.work.networks.calls import Setting
 from hotlap.core.work.networks.layered import Layered
 from hotlap.core.work.networks.steps import Choice, Source
 
 OF_TRANSFORMERS = {"micro_batch": 1, "kv_dtype": "bf16", "recompute": False}  # what else can be set of them, and what it is elsewhere
+
+PREFILL = Notice("prefill_is_forward", "the prefill of a network that is written layer by layer is its phase 'forward'")
 
 
 def predict(network: str, machine: str, calibration: Calibration | None = None, as_type: str = "", **setting: Any) -> StepEstimate:
@@ -35,22 +40,26 @@ def predict(network: str, machine: str, calibration: Calibration | None = None, 
         return StepTimes(seconds, low_s, high_s, power_w, longest, found.family)
 
     check_counts(setting)
-    asked = {**setting, "phase": _phase(source, setting.get("phase"))}
+    phase = setting.get("phase")
+    asked = {**setting, "phase": _phase(source, phase)}
     if asked.get("context") is not None and isinstance(source, Layered) and not source.has_context:
         raise InputError(f"{source.name} has no context: leave --context out")
     if asked.get("context") is None:
         asked["context"] = steps.context_of(source, Choice(asked["phase"]))
     steps.check_context(source, asked["context"])
     if isinstance(source, Layered):
-        return layered_step(source, _choice(source, asked), spec, timed)
+        found = layered_step(source, _choice(source, asked), spec, timed)
+        return found if phase in (None, found.phase) else replace(found, notices=[*found.notices, PREFILL])
     steps.check_dtype(source, asked.get("dtype", "bf16"))
     asked["phase"] = "prefill" if asked["phase"] == "forward" else asked["phase"]
     return step(source, Setting(**asked), spec, timed)
 
 
 def _phase(source: Source, asked: str | None) -> str:
-    """An encoder's pass is also called its prefill."""
+    """An encoder's pass is also called its prefill, and so is the forward pass of a network that has a decode."""
     valid = steps.phases(source)
+    if asked == "prefill" and isinstance(source, Layered) and {"forward", "decode"} <= set(valid):
+        return "forward"
     if asked is None:
         return "decode" if "decode" in valid else "forward"
     if asked not in valid and not (asked == "prefill" and not isinstance(source, Layered)):

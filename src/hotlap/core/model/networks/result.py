@@ -38,6 +38,7 @@ class StepEstimate(Record, frozen=True, kw_only=True):
     energy_per_token_j: float | None = None
     memory_bytes: dict[str, float] = {}  # on one GPU, by what it is for
     memory_total_bytes: float = 0.0
+    machine_memory_bytes: float | None = None  # of one GPU
     fits: bool | None = None  # None: the machine's memory is not known, or not all that the step needs
     parts: list[StepPart] = []  # longest first
     notices: list[Notice] = []

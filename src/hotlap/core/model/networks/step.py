@@ -134,10 +134,9 @@ def layered_step(network: Layered, choice: Choice, spec: Spec, expect: Expect) -
     section = "decode" if choice.phase == "decode" else "layers"
     walked = walk(network, section, choice.batch, context, choice.dtype)
     rounds = choice.dp * (3 if choice.phase == "train" else 1)
-    whole = walk(network, "layers", 1, dtype=choice.dtype).parameters
     facts = StepFacts(
         cast(EstimatedPhase, choice.phase), asdict(replace(choice, context=context)), choice.dp, tokens or None,
-        rounds * _operations(walked.calls), memory.of_parameters(whole, choice), [BACK_TO_BACK, ACTIVATIONS, *steps.remarks(network)],
+        rounds * _operations(walked.calls), memory.of_layers(network, choice), [BACK_TO_BACK, ACTIVATIONS, *steps.remarks(network)],
         all_memory=False,
     )  # fmt: skip
     return summed(network, facts, spec, [*passes, *_shown(once, HIDDEN_SHARE * back)])
@@ -155,6 +154,7 @@ def summed(network: Source, facts: StepFacts, spec: Spec, priced: Sequence[Price
         low_s=low, high_s=high, tokens_s=tokens / seconds if tokens else None, operations=facts.operations, energy_j=energy,
         share_of_peak=facts.operations / (seconds * peak * facts.gpus) if peak else None,
         energy_per_token_j=energy / tokens if energy and tokens else None, memory_bytes=facts.memory, memory_total_bytes=total,
+        machine_memory_bytes=most,
         fits=None if most is None or (total <= most and not facts.all_memory) else total <= most,
         parts=sorted(parts, key=lambda one: -one.total_s), notices=facts.notices,
     )  # fmt: skip

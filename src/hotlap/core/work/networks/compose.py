@@ -14,7 +14,6 @@ from hotlap.core.errors import InputError
 from hotlap.core.record import Case, Plan, Use
 from hotlap.core.work.networks import steps
 from hotlap.core.work.networks.calls import Call, Setting
-from hotlap.core.work.networks.shape import Network
 from hotlap.core.work.networks.steps import Choice, Source
 
 Price = Callable[[Sequence[Case]], Mapping[str, float]]
@@ -41,7 +40,7 @@ class ComposedStep(NamedTuple):
 
     name: str
     calls: list[Call]
-    asked: tuple[Network, Setting] | None = None  # what its memory follows from, where that is known
+    asked: tuple[Source, Setting | Choice] | None = None  # what its memory follows from, where that is known
 
 
 def every_step(networks: Sequence[Source], choices: Choices) -> tuple[list[ComposedStep], dict[str, list[str]]]:

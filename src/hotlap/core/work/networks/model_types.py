@@ -9,6 +9,7 @@ from typing import Any
 from hotlap.core.errors import InputError
 
 Config = Mapping[str, Any]
+LISTED = 8  # values of a list in a message
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class ConfigReader:
         if value is None and default is not None:
             return default
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value < 2**31:
-            raise InputError(f"{self.where}: '{key}' is a whole number from {low}, not {value!r:.40}")
+            raise InputError(f"{self.where}: '{key}' is a whole number from {low}, not {_quoted(value)}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
@@ -48,13 +49,20 @@ class ConfigReader:
         if len(given) != length:
             raise InputError(f"{self.where}: '{key}' is a list of {length}, one for each layer, not of {len(given)}")
         if stray := [one for one in given if one not in valid]:
-            raise InputError(f"{self.where}: {key} with {stray[0]!r:.40} is not described here, only {' and '.join(valid)}")
+            raise InputError(f"{self.where}: {key} with {_quoted(stray[0])} is not described here, only {' and '.join(valid)}")
 
     def only(self, key: str, value: object, default: object) -> None:
         """Raises InputError where a key has another value than the one that is described here."""
         given = self.config.get(key, default)
         if given not in (value, None):
-            raise InputError(f"{self.where}: {key} = {given!r:.40} is not described here, only {value!r}")
+            raise InputError(f"{self.where}: {key} = {_quoted(given)} is not described here, only {value!r}")
+
+
+def _quoted(value: object) -> str:
+    """As it is written; of a long list its first values, none of them cut."""
+    if not isinstance(value, list) or len(value) <= LISTED:
+        return f"{value!r:.200}"
+    return f"[{', '.join(f'{one!r:.40}' for one in value[:LISTED])}, … {len(value) - LISTED} more]"
 
 
 # ---------------------------------------------------------------- what several keys make
@@ -186,7 +194,7 @@ def _unet(r: ConfigReader) -> dict[str, Any]:
     widths, depths = r.config.get("block_out_channels"), r.config.get("transformer_layers_per_block")
     for key, given in (("block_out_channels", widths), ("transformer_layers_per_block", depths)):
         if not isinstance(given, list) or len(given) != 3 or not all(isinstance(one, int) and one > 0 for one in given):
-            raise InputError(f"{r.where}: '{key}' is a list of 3 whole numbers, not {given!r:.40}")
+            raise InputError(f"{r.where}: '{key}' is a list of 3 whole numbers, not {_quoted(given)}")
     assert widths
     assert depths
     named = dict(zip(("width1", "width2", "width3"), widths, strict=True))

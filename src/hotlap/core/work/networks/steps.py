@@ -7,17 +7,17 @@ from typing import Any
 
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.record import Notice
-from hotlap.core.units import percent
 from hotlap.core.work.networks import calls, layered, replicas, shape, transformer
 from hotlap.core.work.networks.backward import backward
 from hotlap.core.work.networks.calls import Call, Setting
 from hotlap.core.work.networks.layered import Layered
 from hotlap.core.work.networks.replicas import Shard
 from hotlap.core.work.networks.shape import Network
-from hotlap.core.work.networks.walk import walk, without_workload
+from hotlap.core.work.networks.walk import walk
 
 PHASES = ("prefill", "decode", "forward", "train")
 USUAL_CONTEXT = 2048
+MOST = 2**24  # of a count
 
 Source = Network | Layered
 DTYPES = (*calls.DTYPES, "fp16", "fp32")  # of any network
@@ -38,6 +38,15 @@ class Choice:
     ep: int = 1
     dtype: str = "bf16"
     micro_batch: int = 0  # training: sequences that pass together; 0: one of a causal network, all of another
+
+
+def count(text: str, option: str, several: bool = True) -> int:
+    """A whole number from 1; k is 1024. `several`: whether the option takes more, with commas."""
+    digits = text[:-1] if text[-1:] in ("k", "K") else text
+    if not digits.isdecimal() or not 1 <= int(digits) <= MOST:
+        commas = ", several with commas" if several else ""
+        raise InputError(f"{option} is a whole number from 1{commas}, 1k for 1024, not '{text}'")
+    return int(digits) * (1 if digits == text else 1024)
 
 
 def names() -> list[str]:
@@ -64,9 +73,8 @@ def remarks(network: Source) -> tuple[Notice, ...]:
     """How its configuration was read, what of it is left out, and what has no workload."""
     if isinstance(network, Network) or not network.no_workload:
         return network.remarks
-    shares = without_workload(network).items()
-    missing = (f"the {part} of {network.name}, which holds {percent(share)} of its parameters" for part, share in shares)
-    return (*network.remarks, *(Notice("no_workload", f"no workload yet: {text}; its time is not counted") for text in missing))
+    missing = (f"not counted: the {part} of {network.name} (no model yet); the true time is higher" for part in network.no_workload)
+    return (*network.remarks, *(Notice("no_workload", text) for text in missing))
 
 
 def label(network: Source, choice: Choice) -> str:
@@ -156,9 +164,9 @@ def check_dtype(network: Network, dtype: str) -> None:
         raise InputError(f"is described in {', '.join(valid)}, not {dtype}", about=f"{network.name} ")
 
 
-def asked(network: Source, choice: Choice) -> tuple[Network, Setting] | None:
-    """What the memory of a step is known by: of causal networks alone."""
-    return (network, _setting(network, choice)) if isinstance(network, Network) and network.causal else None
+def asked(network: Source, choice: Choice) -> tuple[Source, Setting | Choice]:
+    """What the memory of a step follows from, as far as it is known."""
+    return network, (_setting(network, choice) if isinstance(network, Network) else choice)
 
 
 def _setting(network: Network, choice: Choice) -> Setting:

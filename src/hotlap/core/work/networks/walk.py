@@ -47,13 +47,6 @@ def _names(network: Layered, batch: int, context: int = 0) -> dict[str, float]:
     return names
 
 
-def without_workload(network: Layered) -> dict[str, float]:
-    """Parts that no kernel stands for, each with its share of the parameters."""
-    names, whole = _names(network, 1), walk(network, "layers", 1).parameters
-    written = network.no_workload.items()
-    return {part: arithmetic.value(parameters, names, f"{network.name}: {part}") / whole for part, parameters in written}
-
-
 def _merged(calls: Sequence[Call]) -> list[Call]:
     """Equal kernels of one name once, their times added."""
     found: dict[tuple[Any, ...], Call] = {}

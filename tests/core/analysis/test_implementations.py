@@ -1,0 +1,65 @@
+"""Implementations that were measured in one run, or in runs one after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from judging import GEMM, H200, NAMED, make
+from msgspec.structs import replace
+
+from hotlap.core.analysis.implementations import beside
+from hotlap.core.record import Comparison, Notice
+from hotlap.core.show import implementations as show
+from hotlap.core.store.bundle import Bundle
+
+BUSY = Notice(code="busy", seen="other programs ran during 70 % of the samples")
+
+
+@pytest.fixture(autouse=True)
+def _mine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NAMED, "mine", replace(GEMM, implementation="mine"))
+
+
+def seconds(level: float, sd: float = 0.05) -> list[float]:
+    return (level * np.exp(np.random.default_rng(3).normal(0, sd, 12))).tolist()
+
+
+def busy(bundle: Bundle) -> Bundle:
+    return Bundle(bundle.run, bundle.path, [replace(one, notices=[BUSY]) for one in bundle.samples])
+
+
+def answered(*bundles: Bundle, stable: bool = False) -> Comparison:
+    ((_, entry),) = (one.entries for one in beside(bundles, stable=stable))
+    assert entry.comparison
+    return entry.comparison
+
+
+def test_runs_one_after_the_other_are_allowed_the_machines_drift() -> None:
+    together = make({"gemm": seconds(1e-3), "mine": seconds(0.95e-3, 0.04)})
+    assert answered(together).allowance is None
+    card = replace(H200, target="cuda")
+    library, mine = (make({name: seconds(s, 1e-4)}, day=s, device=card) for name, s in (("gemm", 1e-3), ("mine", 0.3e-3)))
+    apart = answered(library, mine)
+    assert apart.allowance is not None
+    assert (apart.allowance.basis, apart.answer) == ("table", "faster")
+    stable = answered(library, mine, stable=True)
+    assert stable.allowance is not None
+    assert stable.allowance.basis == "stable"
+    assert apart.low is not None
+    assert stable.low is not None
+    assert apart.low < stable.low
+    assert "one after the other" in show.beside(beside([library, mine]), 300, False)
+
+
+def test_a_side_that_others_kept_from_a_sure_number_gives_no_answer() -> None:
+    """Three times as fast, by two runs of which each is inconclusive since other programs ran."""
+    library, mine = make({"gemm": seconds(3e-3)}), make({"mine": seconds(1e-3)}, day=0.01)
+    assert answered(library, mine).answer == "faster"
+    for pair, name in (((busy(library), mine), "library"), ((library, busy(mine)), "mine")):
+        doubted = answered(*pair)
+        assert doubted.answer == "inconclusive"
+        assert doubted.reason.startswith(f"other programs ran while {name} was measured: the rounds vary so much")
+    said = " ".join(show.beside(beside([library, busy(mine)]), 300, False).split())
+    assert "1 inconclusive; " in said
+    assert "busy" in said
+    assert "3.00 × ?" in said
