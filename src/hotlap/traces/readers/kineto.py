@@ -6,6 +6,7 @@ pytorch/kineto libkineto/src/output_json.cpp for names of categories and argumen
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
@@ -40,7 +41,7 @@ from hotlap.traces.readers.phases import (
     PhaseBegin,
     Whole,
 )
-from hotlap.traces.readers.pieces import Pieces
+from hotlap.traces.readers.pieces import HEAD, Pieces
 
 NAME = "kineto"
 ABOUT = "PyTorch profiler and other Chrome traces (JSON, .gz, .zip)"
@@ -62,9 +63,25 @@ MARKING = ("ProfilerStep", "enumerate(DataLoader)", "Optimizer.")
 
 
 def sniff(path: Path, head: bytes) -> bool:
-    """A JSON document with trace events, or an array of objects with phases."""
+    """A JSON document with trace events, however much stands before them, or an array of objects with phases."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    return text[:1] in (b"{", b"[") and (b'"traceEvents"' in text or re.search(rb'"ph"\s*:\s*"', text) is not None)
+    if text[:1] not in (b"{", b"["):
+        return False
+    return b'"traceEvents"' in text or re.search(rb'"ph"\s*:\s*"', text) is not None or (text[:1] == b"{" and _far(path))
+
+
+def _far(path: Path) -> bool:
+    """Whether trace events begin behind the first bytes; also where as much stands before them as `read` refuses."""
+    before, passed = b"", 0
+    with contextlib.suppress(InputError, OSError), contextlib.closing(packed.blocks(path)) as blocks:
+        for block in blocks:
+            passed += len(block)
+            if b'"traceEvents"' in before + block:
+                return True
+            if passed > HEAD:
+                return True
+            before = block[-16:]
+    return False
 
 
 def read(path: Path, into: Builder) -> Head:

@@ -21,11 +21,13 @@ UNZIPPABLE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error,
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
     """The first bytes, unpacked; b"" where the file is empty or damaged there."""
+    text = b""
     with contextlib.suppress(InputError, OSError, zipfile.BadZipFile, zlib.error):
         for block in _blocks(path, size):
-            if block:
-                return block[:size]
-    return b""
+            text += block
+            if len(text) >= size:
+                break
+    return text[:size]
 
 
 def whole(path: Path, most: int, remedy: str) -> bytes:
