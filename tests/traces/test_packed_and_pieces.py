@@ -177,7 +177,7 @@ def test_a_reader_that_stops_early_leaves_no_thread(tmp_path: Path) -> None:
     (tmp_path / "x.gz").write_bytes(gzip.compress(bytes(1 << 25)))
     taken = packed.blocks(tmp_path / "x.gz")
     next(taken)
-    taken.close()  # type: ignore[attr-defined]
+    taken.close()
     assert not [one for one in threading.enumerate() if one.name == "unpack"]
 
 

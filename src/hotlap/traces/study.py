@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.traces import breakdown, calls, idle, intervals, replay, sources, steps, waiting
+from hotlap.core.record import Notice
+from hotlap.traces import breakdown, calls, idle, intervals, replay, replay_check, sources, steps, waiting
 from hotlap.traces.breakdown import Breakdown, BusyTime
 from hotlap.traces.calls import CallLinks, Nesting, Places
 from hotlap.traces.events import KERNEL, MARKER, OPERATOR, PYTHON, RUNTIME, WORK, Events
 from hotlap.traces.idle import Idle
+from hotlap.traces.replay_check import ReplayCheck
 from hotlap.traces.steps import Steps
 
 LONG_FIRST_NS = 10_000_000
@@ -176,6 +178,18 @@ class Study:
     @cached_property
     def timed(self) -> replay.ReplayTimes:
         return replay.timed(self.tasks)
+
+    @cached_property
+    def check(self) -> ReplayCheck | None:
+        """Whether gains can be trusted; None where nothing can be replayed."""
+        return replay_check.check(self.tasks, self.window)
+
+    @property
+    def notices(self) -> list[Notice]:
+        """What could not be read as it stands, and whether gains can be trusted."""
+        doubt = self.check is not None and not self.check.holds
+        seen = "without the device's work the replay would last longer than the host alone did: gains of this trace cannot be trusted"
+        return [*self.events.head.notices, *([Notice("replay_doubtful", seen)] if doubt else [])]
 
     def gain(self, change: replay.ReplayChange) -> float:
         """Share of the window by which the whole would end earlier."""

@@ -8,7 +8,7 @@ import struct
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -40,7 +40,7 @@ def whole(path: Path, most: int, remedy: str) -> bytes:
     return bytes(text)
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def blocks(path: Path) -> Generator[bytes, None, None]:
     """Blocks of some megabytes, in order. Raises InputError for what cannot be unpacked at all."""
     ready: queue.Queue[bytes | BaseException | None] = queue.Queue(maxsize=2)
     stop = threading.Event()

@@ -12,6 +12,7 @@ from hotlap.traces.advice.marks import AdviceMarks
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.breakdown import Breakdown
 from hotlap.traces.events import KINDS
+from hotlap.traces.replay_check import ReplayCheck
 from hotlap.traces.steps import of_times
 from hotlap.traces.study import Study
 
@@ -110,6 +111,7 @@ class Answer(Record, frozen=True, kw_only=True):
     window: str  # how it is defined
     window_s: float
     notices: list[Notice] = []
+    replay: ReplayCheck | None = None  # of gains; None where nothing can be replayed
     breakdown: list[Breakdown] = []  # per device; empty where nothing ran on one: shares are not applicable
     total: Breakdown | None = None  # all devices
     idle: dict[str, float] = {}  # by cause, shares of the devices' windows
@@ -154,7 +156,8 @@ def answer(study: Study, advice: Advice) -> Answer:
         devices=[str(one["name"]) for one in head.devices if one.get("name")],
         window=study.window_words,
         window_s=study.window_s,
-        notices=head.notices,
+        notices=study.notices,
+        replay=study.check,
         breakdown=rows,
         total=study.breakdown() if rows else None,
         idle=study.idle_shares if rows else {},

@@ -49,10 +49,23 @@ def heading(study: Study, width: int, color: bool) -> list[str]:
     about = about if head.rank is not None else about[:2]
     lines = [layout.painted(Path(events.path).name, "bold", color) + " · " + " · ".join(words.clean(one) for one in about if one)]
     lines += layout.paragraph("window  ", f"{units.show(study.window_s, 's')}: {study.window_words}", width)
-    for notice in head.notices:
+    lines += _replay(study, width)
+    for notice in study.notices:
         many = f" ({notice.count:,})" if (notice.count or 0) > 1 else ""
         lines += layout.paragraph("notice  ", f"{notice.text}{many}", width)
     return lines
+
+
+def _replay(study: Study, width: int) -> list[str]:
+    """Whether gains can be trusted."""
+    check = study.check
+    if not study.devices:
+        return []
+    if check is None:
+        return layout.paragraph("replay  ", "none: the trace has no calls of the device's work, so no gain can be estimated", width)
+    left, host = units.show(check.left_s, "s"), units.show(check.host_s, "s")
+    trusted = "gains can be trusted" if check.holds else "gains cannot be trusted"
+    return layout.paragraph("replay  ", f"{left} without the device's work, the host alone {host}: {trusted}", width)
 
 
 def _devices(study: Study, width: int, color: bool) -> list[str]:
