@@ -10,7 +10,8 @@ from made_events import Made
 from hotlap.core.record import Finding
 from hotlap.traces.advice import base
 from hotlap.traces.advice import trace as advising
-from hotlap.traces.events import COPY, Events
+from hotlap.traces.events import COPY, KERNEL, Events
+from hotlap.traces.show import trace as printing
 from hotlap.traces.study import Study
 
 GPU = {"devices": [{"id": 0, "name": "GPU", "computeMajor": 8, "computeMinor": 0, "numSms": 108}]}
@@ -173,3 +174,16 @@ def test_a_fix_that_is_a_switch_carries_its_experiment() -> None:
     (finding,) = advising.advise(study, program="python train.py").findings
     assert finding.experiment == "hotlap ab 'python train.py' 'env TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 python train.py'"
     assert top(program(loader=2000)).experiment == ""
+
+
+def test_what_cannot_be_replayed_is_shown_with_the_most_it_could_gain() -> None:
+    """Device work alone: no call says how the host would go on after shorter copies."""
+    made = Made()
+    for i in range(10):
+        made.add(KERNEL, "k", i * 100, 50, device=0, stream=7)
+        made.add(COPY, "Memcpy HtoD (Pinned -> Device)", i * 100 + 50, 40, device=0, stream=7)
+    advice = advising.advise(Study(made.events()))
+    (found,) = advice.findings
+    assert (found.rule, found.gain, found.gain_low, advice.hidden, advice.together) == ("copies", None, None, 0, None)
+    assert found.gain_high == pytest.approx(400 / 990)
+    assert printing.gain(found) == "no estimate, at most 40 %"

@@ -198,6 +198,12 @@ class Study:
         saved = self.timed.end.max() - replay.timed(self.tasks, change).end.max()
         return float(max(saved, 0.0)) / 1e9 / self.window_s
 
+    def replayable(self, change: replay.ReplayChange) -> bool:
+        """Whether a change alters any task: what it is meant to alter may have no calls in the trace."""
+        factors = [one for one in (change.factor, change.host, change.turn) if one is not None]
+        freed = change.unblocked is not None and bool(change.unblocked.any())
+        return bool(self.tasks.on_device.any()) and (freed or any(bool((one != 1).any()) for one in factors))
+
     @cached_property
     def main_thread(self) -> int:
         """The host thread of the steps if it works, else the one that spends most time in operators, else launches most; −1 none."""

@@ -135,6 +135,7 @@ def exposed_communication(study: Study) -> list[Tip]:
             ReplayChange(factor=low),
             "medium",
             names.most_common(1)[0][0][:80] if names else "",
+            cap=exposed * whole.window_s / study.window_s,
         )
     ]
 
@@ -155,7 +156,8 @@ def copies(study: Study) -> list[Tip]:
     """Copies behind which nothing computes."""
     if not study.devices:
         return []
-    exposed = study.breakdown().exposed_copy_share or 0.0
+    whole = study.breakdown()
+    exposed = whole.exposed_copy_share or 0.0
     if exposed < rules()["copies"].least:
         return []
     tasks, events = study.tasks, study.events
@@ -178,9 +180,10 @@ def copies(study: Study) -> list[Tip]:
         f"copies with nothing computing beside them take {percent(exposed)} of the window; "
         f"{int(pageable.sum()):,} of {int(moving.sum()):,} use pageable memory"
     )
+    cap = exposed * whole.window_s / study.window_s
     within = sum(spent for name, spent in by.items() if WITHIN.search(name)) > 0.5 * sum(by.values())
     remedy = WITHIN_REMEDY if within else "" if len(events.of_kind(OPERATOR)) else CALLS_REMEDY
-    return [Tip("copies", detail, evidence, ReplayChange(factor=factor), ReplayChange(factor=low), "medium", worst, remedy)]
+    return [Tip("copies", detail, evidence, ReplayChange(factor=factor), ReplayChange(factor=low), "medium", worst, remedy, cap=cap)]
 
 
 def tensor_cores(study: Study) -> list[Tip]:

@@ -52,9 +52,7 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
     tips = [one for rule in RULES for one in rule(study)]
     findings: list[Finding] = []
     for tip in tips:
-        high = min(_gain(study, tip.high), tip.cap)
-        # A cap that binds the fix at its best says nothing of its least: half of it, as everywhere.
-        low = min(_gain(study, tip.low), high / 2 if tip.cap < 1 and high == tip.cap else high)
+        low, high = _gains(study, tip)
         rule = rules()[tip.rule]
         findings.append(
             Finding(
@@ -65,14 +63,14 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
                 rule=tip.rule,
                 where=tip.where,
                 evidence=tip.evidence,
-                gain=(low + high) / 2,
+                gain=None if low is None else (low + high) / 2,
                 gain_low=low,
                 gain_high=high,
                 confidence=tip.confidence,
                 experiment=rule.experiment(program) if tip.switch else "",
             )
         )
-    order = sorted(range(len(findings)), key=lambda i: -(findings[i].gain or 0.0))
+    order = sorted(range(len(findings)), key=lambda i: (-(findings[i].gain or 0.0), -(findings[i].gain_high or 0.0)))
     order = [i for i in order if (findings[i].gain_high or 0.0) >= least or findings[i].rule in WITHOUT_GAIN]
     shown, where = [findings[i] for i in order], [_marks(study, tips[i]) for i in order]
     return Advice(shown, len(findings) - len(shown), _together(study, tips, findings), where)
@@ -81,7 +79,7 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
 def _together(study: Study, tips: list[Tip], findings: list[Finding]) -> float | None:
     """The most that all fixes worth showing gain at once, whatever else is shown. Those that no replay can tell are added to what
     the replay says, by the time that they cover together."""
-    worth = [i for i in range(len(tips)) if (findings[i].gain_high or 0.0) >= LEAST_GAIN]
+    worth = [i for i in range(len(tips)) if findings[i].gain is not None and (findings[i].gain_high or 0.0) >= LEAST_GAIN]
     if not worth:
         return None
     high = [findings[i].gain_high or 0.0 for i in worth]
@@ -94,6 +92,15 @@ def _together(study: Study, tips: list[Tip], findings: list[Finding]) -> float |
     plain = max(min(plain, cover), max((findings[i].gain_high or 0.0 for i in given), default=0.0))
     replayed = study.gain(_all(changes)) if changes else 0.0
     return min(max(replayed + plain, *high, 0.0), sum(high), 1.0)
+
+
+def _gains(study: Study, tip: Tip) -> tuple[float | None, float]:
+    """What a fix gains at its least and at its best; where no replay can tell None, and the most that it could be."""
+    if isinstance(tip.high, ReplayChange) and not study.replayable(tip.high):
+        return None, tip.cap
+    high = min(_gain(study, tip.high), tip.cap)
+    # A cap that binds the fix at its best says nothing of its least: half of it, as everywhere.
+    return min(_gain(study, tip.low), high / 2 if tip.cap < 1 and high == tip.cap else high), high
 
 
 def _gain(study: Study, given: ReplayChange | float) -> float:

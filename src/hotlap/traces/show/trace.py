@@ -208,6 +208,8 @@ def findings(advice: Advice, width: int, color: bool) -> list[str]:
 def gain(finding: Finding) -> str:
     """The interval of a gain in words."""
     low, high = 100 * (finding.gain_low or 0.0), 100 * (finding.gain_high or 0.0)
+    if finding.gain is None:
+        return f"no estimate, at most {high:.0f} %"
     if not high:
         return "no estimate"
     return f"{high:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
