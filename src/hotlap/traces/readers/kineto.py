@@ -49,15 +49,21 @@ ABOUT = "PyTorch profiler and other Chrome traces (JSON, .gz, .zip)"
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 FAR_US = 2.0**61 / 1000  # no clock of a profiler reads more
 
+ON_DEVICE, UNKNOWN = 254, 255  # in place of a kind: work of a device, that its name divides; the same where it has a device and a stream
+WAITS = re.compile(r"wait|synchroni[sz]|notifier|semaphore", re.IGNORECASE)
+COPIES = re.compile(r"memcpy|(?:^|[^a-z])dma|h2d|d2h|d2d|htod|dtoh|dtod|host ?to ?device|device ?to ?host", re.IGNORECASE)
+
 CATEGORIES = {
-    "kernel": ev.KERNEL, "Kernel": ev.KERNEL, "gpu_op": ev.KERNEL, "mtia_kernel": ev.KERNEL, "mtia_workloadd": ev.KERNEL,
-    "xpu_kernel": ev.KERNEL,
+    "kernel": ev.KERNEL, "Kernel": ev.KERNEL, "gpu_op": ev.KERNEL, "mtia_kernel": ev.KERNEL, "mtia_workloadd": ON_DEVICE,
+    "xpu_kernel": ev.KERNEL, "mtia_ccp_events": ON_DEVICE, "hpu_op": ON_DEVICE, "privateuse1": ON_DEVICE, "collective_comm": ON_DEVICE,
     "gpu_memcpy": ev.COPY, "Memcpy": ev.COPY, "mtia_memcpy": ev.COPY, "privateuse1_memcpy": ev.COPY, "hpu_memcpy": ev.COPY,
-    "gpu_memset": ev.SET, "Memset": ev.SET, "concurrent_kernel": ev.KERNEL, "privateuse1_kernel": ev.KERNEL, "hpu_op": ev.KERNEL,
+    "gpu_memset": ev.SET, "Memset": ev.SET, "concurrent_kernel": ev.KERNEL, "privateuse1_kernel": ev.KERNEL,
     "gpu_user_annotation": ev.DEVICE_MARKER, "cpu_op": ev.OPERATOR, "Operator": ev.OPERATOR, "python_function": ev.PYTHON,
-    "cuda_runtime": ev.RUNTIME, "cuda_driver": ev.RUNTIME, "Runtime": ev.RUNTIME, "mtia_runtime": ev.RUNTIME, "mtia_ccp_events": ev.RUNTIME,
+    "cuda_runtime": ev.RUNTIME, "cuda_driver": ev.RUNTIME, "Runtime": ev.RUNTIME, "mtia_runtime": ev.RUNTIME,
     "privateuse1_runtime": ev.RUNTIME, "privateuse1_driver": ev.RUNTIME, "xpu_runtime": ev.RUNTIME, "cuda_sync": ev.SYNC,
     "user_annotation": ev.MARKER, "overhead": ev.OVERHEAD, "cpu_instant_event": ev.MEMORY, "glow_runtime": ev.RUNTIME, "Trace": ev.OTHER,
+    "mtia_insight": ev.OTHER, "mtia_counters": ev.OTHER, "cuda_event": ev.OTHER, "cuda_profiler_range": ev.OTHER,
+    "external_correlation": ev.OTHER, "other": ev.OTHER,
 }  # fmt: skip
 MARKING = ("ProfilerStep", "enumerate(DataLoader)", "Optimizer.")
 
@@ -239,6 +245,7 @@ class _Reading:
             stream = np.fromiter((one if isinstance(one := a.stream, int) and abs(one) < 2**62 else -1 for a in args), np.int64, count)
         name = np.fromiter(map(into.names.__getitem__, map(_NAME, events)), np.int32, count)
         kind[(kind == ev.OPERATOR) & self._marks(name)] = ev.MARKER
+        self._by_name(kind, name, (device >= 0) & (stream >= 0))
         on_device = kind <= ev.DEVICE_MARKER
         self._places(events, np.flatnonzero(on_device & ((device < 0) | (stream < 0))), device, stream)
         into.add(
@@ -251,6 +258,15 @@ class _Reading:
             stream=np.where((stream < 0) | (stream > 2**31 - 1), -1, stream),
             **(self._more(args, kind, count) if self.whole else {}),
         )
+
+    def _by_name(self, kind: Any, name: Any, placed: Any) -> None:
+        """Sets the kinds of events of an accelerator's own category, which has work, copies and waits in one."""
+        kind[(kind == UNKNOWN) & ~placed] = ev.OTHER
+        mixed = np.flatnonzero(kind >= ON_DEVICE)
+        if len(mixed):
+            used, inverse = np.unique(name[mixed], return_inverse=True)
+            names = list(self.into.names)
+            kind[mixed] = np.array([_device_kind(names[i]) for i in used], np.uint8)[inverse]
 
     def _marks(self, name: Any) -> Any:
         """Which of these names old profilers wrote as operators though they mark a part of the program."""
@@ -338,7 +354,7 @@ class _Kinds(dict[str, int]):
 
     def __missing__(self, category: str) -> int:
         word = category.lower()
-        kind = ev.OTHER
+        kind = UNKNOWN
         if "memcpy" in word:
             kind = ev.COPY
         elif "memset" in word:
@@ -347,10 +363,21 @@ class _Kinds(dict[str, int]):
             kind = ev.KERNEL
         elif "runtime" in word or "driver" in word:
             kind = ev.RUNTIME
+        elif word.endswith("_user_annotation"):
+            kind = ev.DEVICE_MARKER
         elif "annotation" in word:
             kind = ev.MARKER
         self[category] = kind
         return kind
+
+
+def _device_kind(name: str) -> int:
+    """What an event on a device is: a wait keeps it from nothing, so it only marks."""
+    if WAITS.search(name):
+        return ev.DEVICE_MARKER
+    if COPIES.search(name):
+        return ev.COPY
+    return ev.SET if "memset" in name.lower() else ev.KERNEL
 
 
 def _sound_json(piece: bytes) -> bool:
