@@ -187,3 +187,26 @@ def test_what_cannot_be_replayed_is_shown_with_the_most_it_could_gain() -> None:
     assert (found.rule, found.gain, found.gain_low, advice.hidden, advice.together) == ("copies", None, None, 0, None)
     assert found.gain_high == pytest.approx(400 / 990)
     assert printing.gain(found) == "no estimate, at most 40 %"
+
+
+def tiny(apart: float, length: float = 6.0) -> Made:
+    """Eight times four pointwise kernels, `apart` µs between them, behind a large one."""
+    made, now, free = Made(), 0.0, 0.0
+    for _ in range(8):
+        for name, work in (("gemm", 300.0), *(("vectorized_elementwise_kernel<4>", length),) * 4):
+            begins = max(now + 6, free + apart)
+            made.launch(name, now, begins, work)
+            free, now = begins + work, now + 5
+    made.call("cudaDeviceSynchronize", now, max(free - now + 2, 2))
+    return made
+
+
+def test_a_chain_of_tiny_kernels_ends_at_a_gap() -> None:
+    assert [one.evidence["chains"] for one in findings(tiny(1).events(), 0.0) if one.rule == "tiny-kernels"] == [8]
+    assert [one for one in findings(tiny(25).events(), 0.0) if one.rule == "tiny-kernels"] == []
+
+
+def test_a_chain_of_tiny_kernels_gains_no_more_than_its_launches_and_the_host_take() -> None:
+    """The host takes 5 µs a kernel and the device 1 µs between two: the 15 µs of each kernel's own work stay."""
+    (found,) = (one for one in findings(tiny(1, length=15).events(), 0.0) if one.rule == "tiny-kernels")
+    assert found.gain_high == pytest.approx((32 * 5 + 24 * 1) / (8 * (300 + 4 * 15 + 5)), rel=0.05)

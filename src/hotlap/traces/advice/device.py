@@ -67,7 +67,8 @@ def tiny_kernels(study: Study) -> list[Tip]:
     length = tasks.length[work]
     fits = _flags(study, POINTWISE)[events.name[place]] & (events.kind[place] == KERNEL) & (length < CHAIN_NS)
     same = (events.stream[place][1:] == events.stream[place][:-1]) & (events.device[place][1:] == events.device[place][:-1])
-    breaks = np.concatenate([[True], ~(fits[1:] & fits[:-1] & same)])
+    near = tasks.start[work[1:]] - (tasks.start[work[:-1]] + length[:-1]) <= CHAIN_GAP_NS
+    breaks = np.concatenate([[True], ~(fits[1:] & fits[:-1] & same & near)])
     chain = np.cumsum(breaks) - 1
     size = np.bincount(chain)[chain]
     inside = fits & (size >= CHAIN_LEAST)
@@ -79,6 +80,11 @@ def tiny_kernels(study: Study) -> list[Tip]:
     known = calls >= 0
     host[calls[known]] = 1 / size[inside][known]
     factor[calls[known]] = 1 / size[inside][known]
+    # What stands between two of a chain, and the host's time before and in its calls: more than that fusing cannot take away.
+    between = np.maximum(tasks.start[work[1:]] - (tasks.start[work[:-1]] + length[:-1]), 0)[~breaks[1:] & inside[1:]]
+    spent = np.unique(calls[known])
+    host_ns = (np.maximum(tasks.lag[spent], 0) + tasks.length[spent]).sum()
+    cap = min(float(between.sum() + host_ns) / 1e9 / study.window_s, 1.0)
     best = ReplayChange(factor=factor, host=host, turn=turn)
     half = ReplayChange(factor=(1 + factor) / 2, host=(1 + host) / 2, turn=(1 + turn) / 2)
     chains = len(np.unique(chain[inside]))
@@ -96,7 +102,7 @@ def tiny_kernels(study: Study) -> list[Tip]:
         f"{int(inside.sum()) / chains:.0f} on average: {percent(busy)} of the busy time"
     )
     where = ", ".join(name for name, _ in names.most_common(3) if name)
-    return [Tip("tiny-kernels", detail, evidence, best, half, "medium", where)]
+    return [Tip("tiny-kernels", detail, evidence, best, half, "medium", where, cap=cap)]
 
 
 def _roots(study: Study, places: NDArray[np.int64]) -> Counter[str]:
