@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from hotlap.traces.steps import Steps
 
 LONG_FIRST_NS = 10_000_000
 SLOW_LAUNCH_NS = 1_000_000  # a call that launches takes a few µs
+MANY_LAUNCHES = 20  # of which the median is what a launch usually takes
+JAX = re.compile(r"^(?:PjitFunction|jit\(|XlaModule|TSL:|PjRt)|site-packages/jax/")
 
 
 class KernelRow(NamedTuple):
@@ -139,18 +142,30 @@ class Study:
         return calls[~self.blocking[calls]]
 
     @cached_property
-    def slow_launches(self) -> Places:
-        """Calls that launched work of a name for the first time and took far longer than launches do."""
+    def long_launches(self) -> Places:
+        """Calls that launch work and take far longer than launches do: they load code, or wait for room in the queue."""
         calls = self._launching
-        slow = calls[self.events.duration[calls] > max(SLOW_LAUNCH_NS, 50 * self.usual_launch_ns)]
+        usual = self.usual_launch_ns if len(calls) >= MANY_LAUNCHES else 0.0
+        return calls[self.events.duration[calls] > max(SLOW_LAUNCH_NS, 50 * usual)]
+
+    @cached_property
+    def slow_launches(self) -> Places:
+        """Those that launched work of a name for the first time."""
         known = np.flatnonzero(self.links.call >= 0)
         _, first = np.unique(self.events.name[self.events.work[known]], return_index=True)
-        return slow[np.isin(slow, self.links.call[known[first]])]
+        return self.long_launches[np.isin(self.long_launches, self.links.call[known[first]])]
 
     @cached_property
     def slow_launches_idle(self) -> dict[int, int]:
         """ns that each device was idle during such calls."""
-        calls = self.slow_launches
+        return self._idle_during(self.slow_launches)
+
+    @cached_property
+    def long_launches_idle(self) -> dict[int, int]:
+        """The same during any launch that was long."""
+        return self._idle_during(self.long_launches)
+
+    def _idle_during(self, calls: Places) -> dict[int, int]:
         during = intervals.union(self.events.start[calls], self.events.start[calls] + self.events.duration[calls])
         return {device: intervals.intersection(found.gaps, during).length for device, found in self.idles.items()}
 
@@ -203,6 +218,11 @@ class Study:
         factors = [one for one in (change.factor, change.host, change.turn) if one is not None]
         freed = change.unblocked is not None and bool(change.unblocked.any())
         return bool(self.tasks.on_device.any()) and (freed or any(bool((one != 1).any()) for one in factors))
+
+    @cached_property
+    def jax(self) -> bool:
+        """Whether the program is JAX's, whose remedies are others than PyTorch's."""
+        return self.events.head.reader in ("xplane", "nsysjax") or any(JAX.search(name) for name in self.events.names)
 
     @cached_property
     def main_thread(self) -> int:

@@ -59,7 +59,7 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
                 title=rule.title,
                 detail=tip.detail,
                 severity="warning",
-                action=tip.remedy or rule.remedy,
+                action=(study.jax and rule.jax) or tip.remedy or rule.remedy,
                 rule=tip.rule,
                 where=tip.where,
                 evidence=tip.evidence,
@@ -67,7 +67,7 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
                 gain_low=low,
                 gain_high=high,
                 confidence=tip.confidence,
-                experiment=rule.experiment(program) if tip.switch else "",
+                experiment=rule.experiment(program) if tip.switch and not (study.jax and rule.jax) else "",
             )
         )
     order = sorted(range(len(findings)), key=lambda i: (-(findings[i].gain or 0.0), -(findings[i].gain_high or 0.0)))
