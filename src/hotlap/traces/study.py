@@ -14,7 +14,7 @@ from hotlap.traces import breakdown, calls, idle, intervals, replay, replay_chec
 from hotlap.traces.breakdown import Breakdown, BusyTime
 from hotlap.traces.calls import CallLinks, Nesting, Places
 from hotlap.traces.events import KERNEL, MARKER, OPERATOR, PYTHON, RUNTIME, WORK, Events
-from hotlap.traces.idle import Idle
+from hotlap.traces.idle import Idle, LongGap
 from hotlap.traces.replay_check import ReplayCheck
 from hotlap.traces.steps import Steps
 
@@ -107,6 +107,11 @@ class Study:
     def idles(self) -> dict[int, Idle]:
         """Gaps by cause, of each device."""
         return {device: idle.idle(self.events, device, self.links) for device in self.devices}
+
+    @cached_property
+    def long_gaps(self) -> list[LongGap]:
+        """Single gaps that make up much of a device's idle time."""
+        return [gap for device, one in self.idles.items() if (gap := idle.long_gap(self.events, device, one))]
 
     @cached_property
     def idle_shares(self) -> dict[str, float]:

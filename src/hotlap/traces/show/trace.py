@@ -11,7 +11,7 @@ from hotlap.core import units
 from hotlap.core.record import Finding
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
-from hotlap.traces import mainthread, memory
+from hotlap.traces import mainthread, memory, naming, operators
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.idle import CAUSES
 from hotlap.traces.show import answer, tables
@@ -34,7 +34,7 @@ def trace(study: Study, advice: Advice, width: int, color: bool = False, kernels
     if len(study.steps) > 1:
         lines += ["", *_steps(study, width)]
     lines += _memory(study, width)
-    lines += _kernels(study, width, color, kernels)
+    lines += _kernels(study, width, color, kernels) if study.devices else _operators(study, width, color, kernels)
     against = trace_limits.limits(study, width, color)
     lines += ["", *against] if against else []
     return "\n".join([*lines, "", *findings(advice, width, color), *_untold(study, width)])
@@ -134,6 +134,18 @@ def _untold(study: Study, width: int) -> list[str]:
 
 
 def _idle(study: Study, width: int, color: bool) -> list[str]:
+    lines = _caused(study, width, color)
+    for gap in study.long_gaps:
+        where = f" on device {gap.device}" if len(study.devices) > 1 else ""
+        text = (
+            f"{units.show(gap.length_s, 's')}{where}, {100 * gap.share:.0f} % of the idle time ({gap.cause.replace('_', ' ')}): after "
+            f"{naming.short(words.clean(gap.before))[:80]}, before {naming.short(words.clean(gap.after))[:80]}"
+        )
+        lines += layout.paragraph("one gap  ", text, width)
+    return lines
+
+
+def _caused(study: Study, width: int, color: bool) -> list[str]:
     shown = sorted(((share, cause) for cause, share in study.idle_shares.items() if share >= 0.0005), reverse=True)
     if not shown:
         return ["never idle within that window"]
@@ -180,6 +192,17 @@ def _kernels(study: Study, width: int, color: bool, most: int) -> list[str]:
         if rest
         else lines
     )
+
+
+def _operators(study: Study, width: int, color: bool, most: int) -> list[str]:
+    """What the host did, where nothing else did."""
+    rows = operators.operators(study)
+    if not rows or not most:
+        return []
+    columns = tables.on_terminal(tables.operator_columns(rows[:most], 64))
+    lines = ["", *layout.fitted(columns, width, spare=["median"]).lines(color)]
+    rest = f"{len(rows) - most} more take {100 * sum(row.share for row in rows[most:]):.1f} % of the operators' own time"
+    return [*lines, layout.painted(rest, "dim", color)] if len(rows) > most else lines
 
 
 def findings(advice: Advice, width: int, color: bool) -> list[str]:
