@@ -316,7 +316,7 @@ def below_limit(study: Study) -> list[Tip]:
         first = wrong[0]
         detail = (
             f"{len(wrong)} operators, {percent(share)} of the busy time, beat the bound of {roofline.machine(study)}; "
-            f"{first.operator} ({first.work.label}) takes {first.median_s * 1e6:.1f} µs, the bound is {(first.bound_s or 0) * 1e6:.1f} µs"
+            f"{first.operator} ({first.work.label}) takes {first.median_s * 1e6:.1f} µs, the bound is {(first.sure_s or 0) * 1e6:.1f} µs"
         )
         tips.append(Tip("impossible", detail, {"busy_share": share}, 0.0, 0.0, "high", first.operator))
     return tips
