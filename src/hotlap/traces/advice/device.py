@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core import units
+from hotlap.core.model import machines
 from hotlap.traces import breakdown, intervals, memory, roofline
 from hotlap.traces.advice.base import Tip, percent, rules
 from hotlap.traces.events import COPY, KERNEL, OPERATOR, SET
@@ -23,6 +24,8 @@ PRODUCT = re.compile(r"gemm|cutlass|convolve|conv2d|winograd|implicit_con|cudnn.
 PLAIN = re.compile(r"sgemm|fp32|f32f32_f32f32|ffma|scudnn|volta_s|simt|winograd|_s884gemm_fp32|implicit_convolve_sgemm", re.IGNORECASE)
 WITHIN = re.compile(r"DtoD|DeviceToDevice|Device -> Device|memset", re.IGNORECASE)
 MATRIX = re.compile(r"16816|1688|884|s?hmma|tensorop|tf32|bf16|f16|h884|e4m3|e5m2|wgmma|sm90.*gmma|i8i8|imma|MFMA|_MI\d", re.IGNORECASE)
+PINNED = re.compile(r"Pinned", re.IGNORECASE)
+LARGE_COPY, OF_LINK = 1 << 20, 0.8  # bytes of a copy that shows a rate; what pinned copies reach of a link's rate, at least
 HALF_REMEDY = (
     "The matrix units of this device (compute capability 7) take fp16 only, neither bf16 nor TF32: torch.autocast('cuda', "
     "dtype=torch.float16) with torch.amp.GradScaler; sides that are multiples of 8."
@@ -170,6 +173,8 @@ def copies(study: Study) -> list[Tip]:
     moving = tasks.on_device & np.isin(events.kind[tasks.place], (COPY, SET))
     factor, low = _hidden(study, moving)
     pageable = moving & _flags(study, re.compile("pageable", re.IGNORECASE))[events.name[tasks.place]]
+    left, pinned_b_s = _pinned(study, pageable)
+    low = np.minimum(low, np.maximum(factor, left))
     by = _longest(study, moving)
     moved = events.bytes[tasks.place[moving]]
     taken_s = float(tasks.length[moving].sum()) / 1e9
@@ -186,10 +191,34 @@ def copies(study: Study) -> list[Tip]:
         f"copies with nothing computing beside them take {percent(exposed)} of the window; "
         f"{int(pageable.sum()):,} of {int(moving.sum()):,} use pageable memory"
     )
+    if pinned_b_s:
+        evidence["pinned_Bps"] = pinned_b_s
+        part = 1 - float((tasks.length * left)[pageable].sum()) / max(float(tasks.length[pageable].sum()), 1.0)
+        detail += f", which pinned at {units.show(pinned_b_s, 'B/s')} would take {percent(part)} less time"
     cap = exposed * whole.window_s / study.window_s
     within = sum(spent for name, spent in by.items() if WITHIN.search(name)) > 0.5 * sum(by.values())
     remedy = WITHIN_REMEDY if within else "" if len(events.of_kind(OPERATOR)) else CALLS_REMEDY
     return [Tip("copies", detail, evidence, ReplayChange(factor=factor), ReplayChange(factor=low), "medium", worst, remedy, cap=cap)]
+
+
+def _pinned(study: Study, pageable: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float | None]:
+    """What pageable copies would take in pinned memory, as shares of what they took, and its rate: that of pinned copies of the trace,
+    else of the machine's link to the host; None where neither is known."""
+    events, tasks = study.events, study.tasks
+    left = _ones(study)
+    moved = events.bytes[tasks.place].astype(np.float64)
+    pinned = tasks.on_device & _flags(study, PINNED)[events.name[tasks.place]] & (moved >= LARGE_COPY) & (tasks.length > 0)
+    if pinned.any():
+        rate = float(np.median(moved[pinned] / tasks.length[pinned])) * 1e9
+    else:
+        slug = roofline.machine(study)
+        spec = machines.load(slug) if slug else None
+        rate = (spec.pcie_b_s or 0.0) * OF_LINK if spec else 0.0
+    known = pageable & (moved > 0) & (tasks.length > 0)
+    if not rate or not known.any():
+        return left, None
+    left[known] = np.minimum(1e9 * moved[known] / rate / tasks.length[known], 1.0)
+    return left, rate
 
 
 def tensor_cores(study: Study) -> list[Tip]:

@@ -17,6 +17,7 @@ from hotlap.traces.study import Study
 
 WITHOUT_GAIN = ("impossible", "memory-growth")  # shown whatever they gain: the data cannot be trusted, or the program will not live
 LEAST_GAIN = 0.02  # of the window: less is not shown unless asked
+BINDS = 1.02  # times the cap: what is above is more than a rounding
 RULES: tuple[Callable[[Study], list[Tip]], ...] = (
     host.data_loader,
     host.synchronise,
@@ -98,9 +99,10 @@ def _gains(study: Study, tip: Tip) -> tuple[float | None, float]:
     """What a fix gains at its least and at its best; where no replay can tell None, and the most that it could be."""
     if isinstance(tip.high, ReplayChange) and not study.replayable(tip.high):
         return None, tip.cap
-    high = min(_gain(study, tip.high), tip.cap)
+    best = _gain(study, tip.high)
+    high = min(best, tip.cap)
     # A cap that binds the fix at its best says nothing of its least: half of it, as everywhere.
-    return min(_gain(study, tip.low), high / 2 if tip.cap < 1 and high == tip.cap else high), high
+    return min(_gain(study, tip.low), high / 2 if best > BINDS * tip.cap else high), high
 
 
 def _gain(study: Study, given: ReplayChange | float) -> float:
