@@ -182,7 +182,9 @@ def answer(study: Study, advice: Advice) -> Answer:
 
 def kernels(study: Study) -> list[Kernel]:
     """By time, the longest first."""
-    return [Kernel(short=naming.short(row.name), **row._asdict()) for row in study.kernels()]
+    rows = study.kernels()
+    names = naming.labels(row.name for row in rows)
+    return [Kernel(short=names[row.name], **row._asdict()) for row in rows]
 
 
 def _memory(usage: memory.MemoryUsage) -> Memory:

@@ -136,10 +136,11 @@ def _untold(study: Study, width: int) -> list[str]:
 def _idle(study: Study, width: int, color: bool) -> list[str]:
     lines = _caused(study, width, color)
     for gap in study.long_gaps:
+        names = naming.labels((gap.before, gap.after), 80)
         where = f" on device {gap.device}" if len(study.devices) > 1 else ""
         text = (
             f"{units.show(gap.length_s, 's')}{where}, {100 * gap.share:.0f} % of the idle time ({gap.cause.replace('_', ' ')}): after "
-            f"{naming.short(words.clean(gap.before))[:80]}, before {naming.short(words.clean(gap.after))[:80]}"
+            f"{words.clean(names[gap.before])}, before {words.clean(names[gap.after])}"
         )
         lines += layout.paragraph("one gap  ", text, width)
     return lines
