@@ -312,6 +312,18 @@ def test_kineto(tmp_path: Path) -> None:
     assert trace.head.notices == []
 
 
+def test_a_notice_says_which_field_was_left_out_and_whether_it_matters(tmp_path: Path) -> None:
+    common = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 9, "dur": 2}
+    fields = [{"correlation": "N/A", "device": 0, "stream": 7}, {"device": "0", "stream": 7, "correlation": 5}, {"grid": [1, 2, 3], "device": 0, "stream": "7", "correlation": "6"}]
+    events = [common | {"ts": 10 * i, "args": one} for i, one in enumerate(fields)]
+    (tmp_path / "a.json").write_text(json.dumps({"traceEvents": events}))
+    trace = Timeline.open(tmp_path / "a.json")
+    assert trace.stream.tolist() == [7, 7, 7]
+    # '0' is read as the number that it is: nothing is left out.
+    seen = "'correlation' is of an unusual type in some events, which were read without it: causes of idle time and gains leave that work out"
+    assert [(one.code, one.seen) for one in trace.head.notices] == [("unusual_values", seen)]
+
+
 @pytest.mark.parametrize("category", ["mtia_ccp_events", "privateuse1", "npu_activity"])
 def test_work_of_an_accelerator_is_work_copies_and_waits(tmp_path: Path, category: str) -> None:
     """On-device events of MTIA stand in one category; of a category that is not known, device and stream say that it is a device's."""

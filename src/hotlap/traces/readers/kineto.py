@@ -65,6 +65,14 @@ CATEGORIES = {
     "mtia_insight": ev.OTHER, "mtia_counters": ev.OTHER, "cuda_event": ev.OTHER, "cuda_profiler_range": ev.OTHER,
     "external_correlation": ev.OTHER, "other": ev.OTHER,
 }  # fmt: skip
+NO_MATTER = "it changes no share, cause or gain"
+MATTERS = {  # field of an event → what of the result is less sure without it
+    "correlation": "causes of idle time and gains leave that work out", "External id": "that work may have no operator",
+    "external id": "that work may have no operator", "device": "the process stands for the device, which may move shares",
+    "stream": "the thread stands for the stream, which may move gains", "bytes": "rates of copies leave it out",
+    "Input Dims": "limits leave it out", "Input type": "limits leave it out", "Collective name": "the kernel's name tells the collective",
+    "In msg nelems": "bandwidths of collectives leave it out", "Out msg nelems": "bandwidths of collectives leave it out",
+}  # fmt: skip
 MARKING = ("ProfilerStep", "enumerate(DataLoader)", "Optimizer.")
 
 
@@ -184,7 +192,10 @@ class _Reading:
             given = loose.get(key, "")
             number = key in ("pid", "tid") and type(given) is int and abs(given) < 2**62
             event[key] = given if number else readable(str(given))
-        self.into.notice("unusual_values", "events with values of an unusual type were read without those")
+        if isinstance(args, dict):
+            for key in _FIELDS & set(args) - set(event["args"]):
+                seen = f"'{key}' is of an unusual type in some events, which were read without it: {MATTERS.get(key, NO_MATTER)}"
+                self.into.notice("unusual_values", seen)
         return [msgspec.convert(event, {"X": self.event, "B": PhaseBegin, "E": End}[loose["ph"]])]
 
     def _others(self, events: list[Any]) -> list[Any]:
@@ -342,7 +353,9 @@ _TS, _DUR, _CAT, _ARGS, _NAME = (attrgetter(key) for key in ("ts", "dur", "cat",
 _PLACE = attrgetter("pid", "tid")
 _DEVICE, _STREAM, _CORRELATION, _SEQUENCE = (attrgetter(key) for key in ("device", "stream", "correlation", "sequence"))
 _EXTERNAL, _BYTES = attrgetter("external"), attrgetter("bytes")
-_NUMBERS = {one.encode_name for one in msgspec.structs.fields(Args) if one.type in (Whole, float)}
+_NUMBERS = {one.encode_name for one in msgspec.structs.fields(Args) if one.type in (Whole, Whole | str, float)}
+_RAWS = {one.encode_name for one in msgspec.structs.fields(Args) if one.type is Raw}
+_FIELDS = {one.encode_name for one in msgspec.structs.fields(Args)}
 _TEXTS = {one.encode_name for one in msgspec.structs.fields(Args) if one.type is str}
 
 
@@ -416,6 +429,8 @@ def _usable(args: dict[str, Any]) -> dict[str, Any]:
                 kept[key] = number if "%" in key else int(number)
         elif key in _TEXTS and isinstance(value, str):
             kept[key] = readable(value)
+        elif key in _RAWS:
+            kept[key] = Raw(json.dumps(_sound(value)).encode())
     return kept
 
 
