@@ -10,7 +10,8 @@ from made_events import Made
 from hotlap.core.record import Finding
 from hotlap.traces.advice import base
 from hotlap.traces.advice import trace as advising
-from hotlap.traces.events import COPY, Events
+from hotlap.traces.events import COPY, KERNEL, MARKER, RUNTIME, Events
+from hotlap.traces.show import trace as printing
 from hotlap.traces.study import Study
 
 GPU = {"devices": [{"id": 0, "name": "GPU", "computeMajor": 8, "computeMinor": 0, "numSms": 108}]}
@@ -188,3 +189,115 @@ def test_a_fix_that_is_a_switch_carries_its_experiment() -> None:
     (finding,) = advising.advise(study, program="python train.py").findings
     assert finding.experiment == "hotlap ab 'python train.py' 'env TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 python train.py'"
     assert top(program(loader=2000)).experiment == ""
+
+
+def test_what_cannot_be_replayed_is_shown_with_the_most_it_could_gain() -> None:
+    """Device work alone: no call says how the host would go on after shorter copies."""
+    made = Made()
+    for i in range(10):
+        made.add(KERNEL, "k", i * 100, 50, device=0, stream=7)
+        made.add(COPY, "Memcpy HtoD (Pinned -> Device)", i * 100 + 50, 40, device=0, stream=7)
+    advice = advising.advise(Study(made.events()))
+    (found,) = advice.findings
+    assert (found.rule, found.gain, found.gain_low, advice.hidden, advice.together) == ("copies", None, None, 0, None)
+    assert found.gain_high == pytest.approx(400 / 990)
+    assert printing.gain(found) == "no estimate, at most 40 %"
+
+
+def tiny(apart: float, length: float = 6.0) -> Made:
+    """Eight times four pointwise kernels, `apart` µs between them, behind a large one."""
+    made, now, free = Made(), 0.0, 0.0
+    for _ in range(8):
+        for name, work in (("gemm", 300.0), *(("vectorized_elementwise_kernel<4>", length),) * 4):
+            begins = max(now + 6, free + apart)
+            made.launch(name, now, begins, work)
+            free, now = begins + work, now + 5
+    made.call("cudaDeviceSynchronize", now, max(free - now + 2, 2))
+    return made
+
+
+def test_a_chain_of_tiny_kernels_ends_at_a_gap() -> None:
+    assert [one.evidence["chains"] for one in findings(tiny(1).events(), 0.0) if one.rule == "tiny-kernels"] == [8]
+    assert [one for one in findings(tiny(25).events(), 0.0) if one.rule == "tiny-kernels"] == []
+
+
+def test_a_chain_of_tiny_kernels_gains_no_more_than_its_launches_and_the_host_take() -> None:
+    """The host takes 5 µs a kernel and the device 1 µs between two: the 15 µs of each kernel's own work stay."""
+    (found,) = (one for one in findings(tiny(1, length=15).events(), 0.0) if one.rule == "tiny-kernels")
+    assert found.gain_high == pytest.approx((32 * 5 + 24 * 1) / (8 * (300 + 4 * 15 + 5)), rel=0.05)
+
+
+def test_the_wait_after_each_launch_is_named_not_the_longest() -> None:
+    """A synchronise after each of 20 launches within a marker of the step, and one read of the result that takes longer than all of them."""
+    made, now = Made(), 0.0
+    for step in range(6):
+        began = now
+        for _ in range(20):
+            made.launch("k", now, now + 8, 20)
+            made.call("cudaDeviceSynchronize", now + 5, 26)
+            now += 45
+        made.launch("k", now, now + 8, 1500)
+        made.operator("aten::item", now + 5, 1508)
+        made.call("cudaStreamSynchronize", now + 6, 1505)
+        now += 1515
+        made.marker(f"ProfilerStep#{step}", began, now - began)
+        now += 2
+    (found,) = (one for one in findings(made.events(), 0.0) if one.rule == "synchronise")
+    assert found.where == "cudaDeviceSynchronize"
+
+
+@pytest.mark.parametrize(("name", "kind"), [("nvrtcCompileProgram", RUNTIME), ("TSL:XlaCompile:#module=jit_f#", MARKER), ("triton: compile f", MARKER)])
+def test_compilation_is_named_and_happens_once(name: str, kind: int) -> None:
+    made = program(work=5)
+    end = made.events().end.max() / 1000
+    made = program(work=5)
+    made.host(kind, name, end + 100, 50_000)
+    made.launch("k", end + 51_000, end + 51_010, 5)
+    rules = {one.rule: one for one in findings(made.events(**GPU))}
+    assert "happens once" in rules["compile"].detail
+    assert rules["compile"].gain_low == 0
+    assert "host-code" not in rules
+
+
+def test_compilation_in_several_steps_is_said_to_come_again() -> None:
+    made = program(slow=(2, 3, 5))
+    for row in [one for one in made.rows if one["kind"] == MARKER and one["duration"] > 5_000_000]:
+        made.host(MARKER, "compile_fx.<locals>.inner", (row["start"] + row["duration"]) / 1000 - 4000, 3500)
+    (found,) = (one for one in findings(made.events(**GPU), 0.0) if one.rule == "compile")
+    assert "in 3 of 8 steps" in found.detail
+
+
+def test_a_program_of_jax_gets_remedies_of_jax() -> None:
+    made = program(host=60, work=5)
+    made.operator("PjitFunction(step)", 0, 5)
+    found = top(made)
+    assert found.rule == "host-bound"
+    assert "jax.jit" in found.action
+    assert "torch" not in found.action
+
+
+def test_a_single_launch_of_milliseconds_is_no_launch_overhead() -> None:
+    made, now = Made(), 0.0
+    for i in range(40):
+        took = 30_000.0 if i == 20 else 4.0
+        made.launch("k", now, now + took + 4, 40, took=took)
+        now += took + 40
+    made.call("cudaDeviceSynchronize", now, 60)
+    assert "host-bound" not in {one.rule for one in findings(made.events(**GPU))}
+
+
+def test_pageable_copies_gain_at_least_the_rate_of_pinned_memory() -> None:
+    """Ten pageable copies of 4 MB take 2 ms each; a pinned one of the same size took 200 µs."""
+    made, now = Made(), 0.0
+    for _ in range(10):
+        _, place = made.launch("Memcpy HtoD (Pageable -> Device)", now, now + 10, 2000, kind=COPY, call="cudaMemcpyAsync", took=2010)
+        made.rows[place]["bytes"] = 4_000_000
+        now += 2020
+        made.launch("k", now, now + 8, 50)
+        now += 70
+    _, place = made.launch("Memcpy HtoD (Pinned -> Device)", now, now + 10, 200, kind=COPY, call="cudaMemcpyAsync")
+    made.rows[place]["bytes"] = 4_000_000
+    (found,) = (one for one in findings(made.events()) if one.rule == "copies")
+    assert found.evidence["pinned_Bps"] == pytest.approx(2e10)
+    assert "which pinned at 20.0 GB/s would take 90 % less time" in found.detail
+    assert (found.gain_low or 0) > 0.8 * 0.95

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from draws import examples
 from hotlap.core.errors import InputError
-from hotlap.traces.readers import packed, pieces
+from hotlap.traces.readers import kineto, packed, pieces
 from hotlap.traces.readers.pieces import Pieces
+from hotlap.traces.timeline import Timeline
 
 # Objects inside others may begin with the events' first key: what is cut there is no JSON, and is cut elsewhere.
 VALUES = st.recursive(
@@ -151,12 +152,32 @@ def test_bombs_are_refused_before_they_grow(tmp_path: Path, monkeypatch: pytest.
         assert sum(taken) <= (1 << 24) + packed.BLOCK
 
 
+@pytest.mark.parametrize("words", [6_000, 300_000])  # more than a packed block and the first 64 kB unpack to
+def test_a_trace_that_says_much_before_its_events_is_read(tmp_path: Path, words: int) -> None:
+    about = {"distributedInfo": {"rank": 3, "pg_config": [{"pg_name": str(i * 7919 % 104729)} for i in range(words)]}}
+    events = [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2, "pid": 0, "tid": 7}]
+    text = json.dumps(about | {"traceEvents": events}).encode()
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(text))
+    (tmp_path / "a.json").write_bytes(text)
+    for name in ("a.json.gz", "a.json"):
+        found = Timeline.open(tmp_path / name)
+        assert (len(found), found.head.rank) == (1, 3)
+
+
+def test_a_document_whose_events_are_too_far_from_its_begin_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (kineto, pieces):
+        monkeypatch.setattr(module, "HEAD", 5 << 20)
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b'{"long": "' + b"x" * (9 << 20) + b'", "traceEvents": []}'))
+    with pytest.raises(InputError, match=r"a.json.gz': its array 'traceEvents' does not begin within the first 5 MiB"):
+        Timeline.open(tmp_path / "a.json.gz")
+
+
 @pytest.mark.slow("traces of many events")
 def test_a_reader_that_stops_early_leaves_no_thread(tmp_path: Path) -> None:
     (tmp_path / "x.gz").write_bytes(gzip.compress(bytes(1 << 25)))
     taken = packed.blocks(tmp_path / "x.gz")
     next(taken)
-    taken.close()  # type: ignore[attr-defined]
+    taken.close()
     assert not [one for one in threading.enumerate() if one.name == "unpack"]
 
 

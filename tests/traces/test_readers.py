@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import gzip
+import json
 import os
 import pickle
 import sys
@@ -14,8 +15,10 @@ import pytest
 import trace_samples as samples
 
 from hotlap.core.errors import InputError, Unavailable
+from hotlap.traces.advice.trace import Advice
 from hotlap.traces.events import KINDS, KernelLaunch
 from hotlap.traces.readers import xplane
+from hotlap.traces.show import trace as printing
 from hotlap.traces.timeline import Timeline
 
 SHARED = [Path(p) for p in (os.environ.get("HOTLAP_SHARED", ""), str(Path(__file__).parents[2] / ".." / "shared")) if p]
@@ -307,6 +310,38 @@ def test_kineto(tmp_path: Path) -> None:
     assert (trace.head.rank, trace.head.ranks, trace.head.unix_ns) == (1, 2, 1_700_000_000_000_000_000 + origin)
     assert trace.threads[mm["thread"]] == ("1", "1", "main")
     assert trace.head.notices == []
+
+
+def test_a_notice_says_which_field_was_left_out_and_whether_it_matters(tmp_path: Path) -> None:
+    common = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 9, "dur": 2}
+    fields = [{"correlation": "N/A", "device": 0, "stream": 7}, {"device": "0", "stream": 7, "correlation": 5}, {"grid": [1, 2, 3], "device": 0, "stream": "7", "correlation": "6"}]
+    events = [common | {"ts": 10 * i, "args": one} for i, one in enumerate(fields)]
+    (tmp_path / "a.json").write_text(json.dumps({"traceEvents": events}))
+    trace = Timeline.open(tmp_path / "a.json")
+    assert trace.stream.tolist() == [7, 7, 7]
+    # '0' is read as the number that it is: nothing is left out.
+    seen = "'correlation' is of an unusual type in some events, which were read without it: causes of idle time and gains leave that work out"
+    assert [(one.code, one.seen) for one in trace.head.notices] == [("unusual_values", seen)]
+
+
+@pytest.mark.parametrize("category", ["mtia_ccp_events", "privateuse1", "npu_activity"])
+def test_work_of_an_accelerator_is_work_copies_and_waits(tmp_path: Path, category: str) -> None:
+    """On-device events of MTIA stand in one category; of a category that is not known, device and stream say that it is a device's."""
+    names = ["aten_addmm_fused", "DMA_IN host to device", "MemsetAsync", "wait_event 3"]
+    events = [
+        {"ph": "X", "cat": category, "name": name, "pid": 3, "tid": 9, "ts": 100 + 10 * i, "dur": 10, "args": {"device": 1, "stream": 4}}
+        for i, name in enumerate(names)
+    ]
+    events.append({"ph": "X", "cat": "mtia_runtime", "name": "mtiaSynchronizeStream", "pid": 1, "tid": 1, "ts": 90, "dur": 50})
+    events.append({"ph": "X", "cat": "my_category", "name": "of the host", "pid": 1, "tid": 1, "ts": 90, "dur": 5})
+    (tmp_path / "a.json").write_text(json.dumps({"traceEvents": events}))
+    trace = Timeline.open(tmp_path / "a.json")
+    assert [KINDS[k] for k in trace.kind] == ["kernel", "copy", "set", "device_marker", "runtime", "other"]
+    study = trace.study()
+    assert study.devices == [1]
+    assert study.blocking.tolist() == [False] * 4 + [True, False]
+    assert trace.breakdown().compute_share == pytest.approx(1 / 3)
+    assert "Nothing ran on a device" not in printing.trace(study, Advice([], 0, None), 100)
 
 
 @shared

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from made_events import Made
 
-from hotlap.traces import breakdown, calls, idle
+from hotlap.traces import breakdown, calls, idle, operators
+from hotlap.traces.advice.trace import Advice
 from hotlap.traces.events import COPY, Events
+from hotlap.traces.show import trace as printing
+from hotlap.traces.study import Study
 
 
 def causes(events: Events) -> dict[str, float]:
@@ -128,3 +131,42 @@ def test_idle_before_work_whose_calls_are_not_in_the_window() -> None:
     for i in range(2):
         made.marker(f"step {i}", 100 + i * 50, 50)
     assert advise(Study(made.events()), 0.0) is not None
+
+
+def test_a_single_long_gap_is_named_with_its_neighbours() -> None:
+    made = Made()
+    for i in range(20):
+        made.launch("gemm", i * 50, i * 50 + 10, 35)
+    made.launch("Memcpy DtoH (Device -> Pinned)", 1000, 1010, 5, kind=COPY)
+    made.launch("softmax", 3000, 3010, 35)
+    for i in range(20):
+        made.launch("gemm", 3050 + i * 50, 3060 + i * 50, 35)
+    study = Study(made.events())
+    (gap,) = study.long_gaps
+    assert (gap.before, gap.after, gap.cause, gap.device) == ("Memcpy DtoH (Device -> Pinned)", "softmax", "host", 0)
+    assert gap.length_s == pytest.approx(1995e-6)
+    text = printing.trace(study, Advice([], 0, None), 140)
+    assert "of the idle time (host): after Memcpy DtoH, before softmax" in text
+
+
+def test_gaps_of_one_length_are_not_named() -> None:
+    made = Made()
+    for i in range(20):
+        made.launch("gemm", i * 50, i * 50 + 10, 35)
+    assert Study(made.events()).long_gaps == []
+
+
+def test_a_trace_of_the_host_alone_has_a_table_of_operators() -> None:
+    made = Made()
+    for i in range(3):
+        made.operator("aten::linear", i * 100, 50)
+        made.marker("inside", i * 100 + 5, 42)
+        made.operator("aten::addmm", i * 100 + 10, 30)
+    study = Study(made.events())
+    found = operators.operators(study)
+    assert [(one.name, one.calls) for one in found] == [("aten::addmm", 3), ("aten::linear", 3)]
+    assert [one.own_s for one in found] == pytest.approx([90e-6, 60e-6])
+    assert [one.total_s for one in found] == pytest.approx([90e-6, 150e-6])
+    text = printing.trace(study, Advice([], 0, None), 100)
+    assert "own time" in text
+    assert text.index("aten::addmm") < text.index("aten::linear")

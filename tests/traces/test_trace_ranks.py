@@ -368,3 +368,26 @@ def test_one_file_that_breaks_costs_the_others_nothing(tmp_path: Path, monkeypat
     found = ranks.analysed(paths, processes=1)
     assert list(found.ranks) == [0, 1]
     assert [one.why for one in found.unusable] == ["it cannot be analysed: OverflowError: too large"]
+
+
+@pytest.mark.parametrize(("operator", "category"), [("nccl:all_to_all", "user_annotation"), ("c10d::alltoall_base_", "cpu_op")])
+def test_an_all_to_all_of_sends_is_known_by_the_operator_around_it(tmp_path: Path, operator: str, category: str) -> None:
+    """As PyTorch before 2.1 writes it: a kernel of send and receive without arguments."""
+    made = Ranks(4)
+    for again in range(20):
+        for rank in range(4):
+            came = 1000.0 * again + (600.0 if rank == 2 else 400.0)
+            made.compute(rank, 1000.0 * again, came - 10)
+            made.host(rank, operator, came - 8, came, category=category)
+            made._kernel(rank, "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", came, 1000.0 * again + 800, 20, {})
+    (found,) = advising.advise(whole(made, tmp_path))
+    assert found.where == "rank 2"
+
+
+@pytest.mark.parametrize("times", [2, 4])
+def test_a_few_ends_that_agree_within_20_us_leave_no_doubt(tmp_path: Path, times: int) -> None:
+    found = whole(slow(4, late=1, times=times, clock=lambda rank, time: time + (0.0, 4.0, 9.0, 12.0)[rank]), tmp_path)
+    assert found.clocks.agree
+    assert not found.clocks.corrected
+    assert found.arrivals is not None
+    assert found.arrivals.late[0].rank == 1

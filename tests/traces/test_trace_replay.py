@@ -9,7 +9,10 @@ import pytest
 from made_events import Made
 
 from hotlap.traces import calls, replay
+from hotlap.traces.advice.trace import Advice
 from hotlap.traces.events import COPY, Events
+from hotlap.traces.show import trace as printing
+from hotlap.traces.study import Study
 
 
 def tasks(events: Events) -> replay.ReplayTasks:
@@ -178,3 +181,52 @@ def test_devices_that_run_beside_each_other_do_not_wait_for_each_other() -> None
         made.launch("b", i * 50 + 5, i * 50 + 47, 35, device=1, thread=2)
     found = tasks(made.events())
     assert (found.other[found.on_device] < 0).all()
+
+
+def in_flight() -> Made:
+    """A stream that works off 500 µs of an earlier step, while a host that is far ahead queues 20 kernels and waits for them."""
+    made = Made()
+    made.add(0, "earlier", 0, 500, device=0, stream=7)
+    for i in range(20):
+        made.launch("k", 10 + i * 6, 501 + i * 51, 50)
+    made.call("cudaStreamSynchronize", 131, 1400)
+    made.launch("k", 1540, 1550, 50)
+    return made
+
+
+def test_work_in_flight_when_the_trace_begins_says_nothing_of_launches() -> None:
+    found = tasks(in_flight().events())
+    assert np.abs(replay.timed(found).begin - found.start).max() <= 1
+    assert found.on_device.sum() == 22  # the first of them was launched before
+    half = replay.ReplayChange(factor=np.where(found.on_device & (found.length == 50_000), 0.5, 1.0))
+    assert gain(found, half) == pytest.approx(21 * 25_000, abs=2_000)
+
+
+def test_without_the_devices_work_the_host_alone_remains() -> None:
+    study = Study(in_flight().events())
+    assert study.check
+    assert study.check.holds
+    assert study.check.exposed_share == pytest.approx((501 + 20 * 51 - 131 + 50 - 20) / 1600, abs=0.02)
+    assert study.check.gain >= study.check.exposed_share - 0.02
+    assert study.notices == []
+
+
+def test_a_call_that_returns_a_little_before_its_copy_ends_waits_for_it() -> None:
+    made = Made()
+    for i in range(4):
+        made.launch("Memcpy HtoD (Pageable -> Device)", i * 1100, i * 1100 + 50, 1000, kind=COPY, call="cudaMemcpy", took=1030)
+    study = Study(made.events())
+    assert study.check
+    assert study.check.holds
+    half = replay.ReplayChange(factor=np.where(study.tasks.on_device, 0.5, 1.0))
+    assert gain(study.tasks, half) == pytest.approx(2_000_000, rel=0.02)
+
+
+def test_a_replay_that_keeps_what_the_device_took_is_not_trusted() -> None:
+    study = Study(in_flight().events())
+    found = study.tasks
+    study.tasks = found._replace(cause=np.where(found.on_device, found.cause, -1))  # waits whose work is not known
+    assert study.check
+    assert not study.check.holds
+    assert [one.code for one in study.notices] == ["replay_doubtful"]
+    assert "gains cannot be trusted" in printing.trace(study, Advice([], 0, None), 120)

@@ -124,3 +124,26 @@ def test_pointwise_kernels_of_a_published_v100_trace_take_what_is_expected() -> 
     for row in large:
         assert 0.8 < row.median_s / (row.expected_s or 1) < 1.2, row
         assert not row.impossible
+
+
+def adds(dims: str, times: float, strides: str = "") -> Study:
+    """Sums of 4096 × 16384 in bf16 that take `times` the bound of three such arrays."""
+    made = Made()
+    bound_us = float(predict("pointwise", "h100-sxm", op="add", elements=4096 * 16384, dtype="bf16").bound_s) * 1e6
+    shape = made.into.shapes[dims, HALF, strides, ""]
+    for i in range(20):
+        made.operator("aten::add", 10 * i, 9, shape=shape)
+        made.launch("vectorized_elementwise_kernel", 10 * i + 2, 20 + (bound_us * times + 1) * i, bound_us * times)
+    return Study(made.events(devices=[{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 80 << 30}]))
+
+
+@pytest.mark.parametrize("dims", ["[[4096, 16384], [16384], []]", "[[4096, 1], [1, 16384], []]", "[[4096, 16384], [4096, 16384], []]"])
+def test_a_broadcast_or_twice_read_argument_is_not_impossible(dims: str) -> None:
+    """At 0.6 of the bound of three arrays: two are read and written, or the one is added to itself."""
+    assert not roofline.rows(adds(dims, 0.6))[0].impossible
+    assert roofline.rows(adds(dims, 0.1))[0].impossible
+
+
+def test_an_argument_that_is_repeated_without_memory_has_no_bound_to_beat() -> None:
+    dims = "[[4096, 16384], [4096, 16384], []]"
+    assert not roofline.rows(adds(dims, 0.1, "[[0, 1], [16384, 1], []]"))[0].impossible

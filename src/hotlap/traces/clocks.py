@@ -76,12 +76,14 @@ def clocks(ranks: Sequence[int], groups: Sequence[Met]) -> Clocks:
     bent, slope, less = _settled(offset, ends, root, True)
     drift = slope if less <= GAIN * left else zero
     straight, left = (bent, less) if less <= GAIN * left else (straight, left)
-    if raw <= max(1.5 * left, 1_000.0):  # as they are: one clock, or clocks that were set
-        straight, drift, left = zero, zero, raw
     took = np.zeros(len(order), np.int64)
     for one in groups:
         took[np.searchsorted(order, one.ranks)] += one.end.shape[1]
-    done = Clocks(order, straight, drift, origin, used, raw, left, 0.0, int(took[took > 0].min()))
+    least_used = int(took[took > 0].min())
+    # As they are: one clock, or clocks that were set; and ends that agree, of which there are too few to set clocks by.
+    if raw <= max(1.5 * left, LEAST_NS if least_used < SET_LEAST else 1_000.0):
+        straight, drift, left = zero, zero, raw
+    done = Clocks(order, straight, drift, origin, used, raw, left, 0.0, least_used)
     spans = np.concatenate([np.ptp(done.true(one.ranks, one.start), axis=0) for one in groups])
     return done._replace(waited_ns=float(np.quantile(spans, 0.9)))
 

@@ -25,6 +25,7 @@ DTYPES = {
     "bool": 1, "complexfloat": 8, "complexdouble": 16, "int32": 4, "int64": 8, "float32": 4, "float16": 2, "float64": 8,
 }  # fmt: skip
 HOST = re.compile(r"^(?:gloo|mpi|ucc):\w+$")  # what a library of the host does, as PyTorch marks it on the thread that does it
+SAYS = re.compile(r"^(?:nccl:|rccl:|c10d::|_?c10d_functional::)")  # operators and markers around the launch of a collective
 TALK = re.compile(r"^(?:c10d::|gloo:|mpi:|ucc:|nccl:|record_param_comms|_?c10d_functional::)")
 MOST_RANKS = 2**24  # a number of a rank beyond this is none
 LARGEST = 2**56  # elements: what is more is no size
@@ -84,18 +85,19 @@ def kind(given: Collective) -> CollectiveKind:
 def calls(study: Study, origin_ns: int) -> Calls:
     """The collectives of a trace: kernels of NCCL and RCCL, or on a host what gloo, MPI and UCC mark."""
     events = study.events
-    places, talks = _on_device(study)
+    places, talks, says = _on_device(study)
     on_device = bool(len(places))
     if not on_device:
         places, talks = _on_host(events)
+        says = events.name[places]
     order = np.argsort(events.start[places], kind="stable")
-    places, talks = places[order], talks[order]
+    places, talks, says = places[order], talks[order], says[order]
     kinds: dict[CollectiveKind, int] = {}
     groups: dict[ProcessGroup, int] = {}
     known = _groups(events)
     seen: dict[tuple[int, int], tuple[int, int]] = {}
     pairs = np.empty((len(places), 2), np.int32)
-    for i, key in enumerate(zip(talks.tolist(), events.name[places].tolist(), strict=True)):
+    for i, key in enumerate(zip(talks.tolist(), says.tolist(), strict=True)):
         if key not in seen:
             one, group = _described(events, *key, known)
             seen[key] = kinds.setdefault(one, len(kinds)), groups.setdefault(group, len(groups))
@@ -106,18 +108,24 @@ def calls(study: Study, origin_ns: int) -> Calls:
     return Calls(start + origin_ns, end + origin_ns, pairs[:, 0], pairs[:, 1], before, list(kinds), list(groups), on_device)
 
 
-def _on_device(study: Study) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Kernels that communicate, and for each its entry in the table of collectives, by the operator behind it if need be; −1 unknown."""
+def _on_device(study: Study) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Kernels that communicate; for each its entry in the table of collectives, by what stands around its launch if need be, −1 unknown;
+    and the name that tells what it does: that of such an operator, since an all-to-all may be a kernel of sends, else its own."""
     events, work = study.events, study.events.work
     talking = np.flatnonzero((events.kind[work] == KERNEL) & breakdown.communicating(events)[events.name[work]])
     places = work[talking]
-    numbers = events.collective[places].astype(np.int64)
-    if len(places) and (numbers < 0).any():
-        above = study.links.operator[talking]
-        while (climbing := (numbers < 0) & (above >= 0)).any():
-            numbers = np.where(climbing, events.collective[np.maximum(above, 0)], numbers)
-            above = np.where(climbing, study.parent[np.maximum(above, 0)], -1)
-    return places, numbers
+    numbers, says = events.collective[places].astype(np.int64), events.name[places].astype(np.int64)
+    known = np.array([SAYS.match(name) is not None and bool(plain(name)) for name in events.names], bool)
+    call = study.links.call[talking]
+    above = np.where(call >= 0, study.parent[np.maximum(call, 0)], study.links.operator[talking])
+    named = np.zeros(len(places), bool)
+    while (climbing := (numbers < 0) & (above >= 0)).any():
+        here = np.maximum(above, 0)
+        numbers = np.where(climbing, events.collective[here], numbers)
+        fits = climbing & known[events.name[here]] & ~named
+        says, named = np.where(fits, events.name[here], says), named | fits
+        above = np.where(climbing, study.parent[here], -1)
+    return places, numbers, says
 
 
 def _on_host(events: Events) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

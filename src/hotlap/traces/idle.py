@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hotlap.core.record import Record
 from hotlap.traces import breakdown, intervals
 from hotlap.traces.calls import CallLinks
 from hotlap.traces.events import MARKER, OPERATOR, RUNTIME, Events
@@ -16,6 +17,7 @@ from hotlap.traces.waiting import blocking
 
 QUEUED_NS = 30_000  # work that was queued and started within this of the work before it only waited for its turn
 LOADER = re.compile(r"DataLoader.*__next__|^enumerate\(DataLoader\)|_next_data|data_?load", re.IGNORECASE)
+MUCH = 0.3  # of a device's idle time: a gap that is named alone
 CAUSES = {
     "data_loader": "the host waited for its data loader",
     "synchronise": "the host waited for the device and so had nothing queued behind it",
@@ -38,6 +40,34 @@ class Idle(NamedTuple):
     def seconds(self) -> dict[str, float]:
         """Seconds by cause, all gaps together."""
         return {cause: float(self.by[:, i].sum()) / 1e9 for i, cause in enumerate(CAUSES)}
+
+
+class LongGap(Record, frozen=True, kw_only=True):
+    """A single gap that makes up much of a device's idle time, and its neighbours."""
+
+    device: int
+    start_s: float  # since the first event of the trace
+    length_s: float
+    share: float  # of the device's idle time
+    cause: str  # that most of it is due to, of CAUSES
+    before: str  # name of the work that ended last before it
+    after: str  # of the work that ends it
+
+
+def long_gap(events: Events, device: int, idle: Idle) -> LongGap | None:
+    """The longest gap, where it is MUCH of the idle time or more."""
+    length = idle.gaps.end - idle.gaps.start
+    if not len(length) or length.max() < MUCH * max(length.sum(), 1):
+        return None
+    at = int(np.argmax(length))
+    mine = events.work[events.device[events.work] == device]
+    earlier = mine[events.start[mine] < idle.gaps.start[at] + 1]
+    before = earlier[np.argmax(events.start[earlier] + events.duration[earlier])]
+    return LongGap(
+        device=device, start_s=float(idle.gaps.start[at]) / 1e9, length_s=float(length[at]) / 1e9, share=float(length[at] / length.sum()),
+        cause=list(CAUSES)[int(np.argmax(idle.by[at]))], before=events.names[int(events.name[before])],
+        after=events.names[int(events.name[idle.after[at]])],
+    )  # fmt: skip
 
 
 def loading(events: Events) -> NDArray[np.bool_]:

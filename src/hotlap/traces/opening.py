@@ -23,7 +23,7 @@ from hotlap.traces.readers import packed
 from hotlap.traces.readers.base import TraceReader
 
 LARGE = 8 << 20  # bytes of a file from which its columns go to disk
-VERSION = 6  # of what is kept
+VERSION = 7  # of what is kept
 ABANDONED_S = 7 * 86400  # a folder in making that nobody has touched for longer
 SETS = {"all": tuple(COLUMNS), "breakdown": BREAKDOWN}
 

@@ -25,6 +25,7 @@ NEVER = float("-inf")
 CANDIDATES = 1_000  # pieces of work that a wait may have been for: those that end last in it
 ASLEEP_NS = 20_000  # a thread that makes no call for longer may have waited for another
 TURN_NS = 1_000  # between two pieces of work on a stream, where the trace shows no two that were queued
+LAUNCH_NS = 10_000  # from a call to its work, where the trace shows none whose stream was empty
 QUANTILE = 0.1  # of the lags seen, taken as the least one: a single smallest may be a rounding of the clock
 ACROSS_NS = 10_000  # work that starts within this of the end of work on another stream, and of nothing else, waited for it
 
@@ -56,7 +57,7 @@ class ReplayChange:
 
 
 def tasks(events: Events, joined: CallLinks, window: tuple[int, int]) -> ReplayTasks:
-    """The tasks of a window: calls that begin in it, and the work that these calls launched."""
+    """The tasks of a window: calls that begin in it, the work that these launched, and what was in flight before it."""
     low, high = window
     calls = events.of_kind(RUNTIME, SYNC)
     calls = calls[(events.start[calls] >= low) & (events.start[calls] < high) & (events.thread[calls] >= 0)]
@@ -65,7 +66,8 @@ def tasks(events: Events, joined: CallLinks, window: tuple[int, int]) -> ReplayT
     threads = np.unique(events.thread[joined.call[launched]])
     calls = calls[np.isin(events.thread[calls], threads)]
     within = launched & np.isin(joined.call, calls)
-    work = events.work[within]
+    flying = _in_flight(events, joined, within, low)
+    work = events.work[within | flying]
     place = np.concatenate([calls, work])
     start, length = events.start[place], events.duration[place].astype(np.int64)
     on_device = np.arange(len(place)) >= len(calls)
@@ -74,7 +76,7 @@ def tasks(events: Events, joined: CallLinks, window: tuple[int, int]) -> ReplayT
     inverse[order] = np.arange(len(order))
     of_place = dict(zip(calls.tolist(), inverse[: len(calls)].tolist(), strict=True))
     call_of = np.full(len(place), NONE, np.int64)
-    call_of[len(calls) :] = [of_place[c] for c in joined.call[within].tolist()]
+    call_of[len(calls) :] = [of_place.get(c, NONE) for c in joined.call[within | flying].tolist()]
     place, start, length, on_device, call_of = place[order], start[order], length[order], on_device[order], call_of[order]
     lane = np.where(on_device, (events.device[place].astype(np.int64) << 32) + events.stream[place] + (1 << 48), events.thread[place])
     before = _previous(lane, start + length)
@@ -85,6 +87,17 @@ def tasks(events: Events, joined: CallLinks, window: tuple[int, int]) -> ReplayT
     found = _lagged(unset, events.device[place].astype(np.int64))
     _handed_over(events, found, threads)
     return found
+
+
+def _in_flight(events: Events, joined: CallLinks, within: NDArray[np.bool_], low: int) -> NDArray[np.bool_]:
+    """Work that was launched before the window, or the trace, began, and stands before the first of the tasks on its stream."""
+    work = events.work
+    start = events.start[work]
+    lane = np.unique((events.device[work].astype(np.int64) << 32) + events.stream[work], return_inverse=True)[1]
+    first = np.full(int(lane.max(initial=0)) + 1, np.iinfo(np.int64).min)
+    first[lane[within][::-1]] = start[within][::-1]  # work stands by start: the last written is the first
+    earlier = (joined.call < 0) | (events.start[np.maximum(joined.call, 0)] < low)
+    return np.asarray(~within & earlier & (start < first[lane]) & (start + events.duration[work] > low), bool)
 
 
 def _previous(lane: NDArray[np.int64], end: NDArray[np.int64]) -> Places:
@@ -114,6 +127,11 @@ def _waits(
                 cause[task] = by_end[at]
                 break
             at -= 1
+    # A copy from pageable memory is staged: its call waits for it, and returns a little before its last part has arrived.
+    staged = work[(call_of[work] >= 0) & blocks[call_of[work]]]
+    returns = end[call_of[staged]]
+    staged = staged[(end[staged] > returns + SLACK_NS) & (2 * (returns - start[staged]) >= end[staged] - start[staged])]
+    cause[call_of[staged]] = staged
 
 
 def _lagged(tasks: ReplayTasks, device: NDArray[np.int64]) -> ReplayTasks:
@@ -130,8 +148,8 @@ def _lagged(tasks: ReplayTasks, device: NDArray[np.int64]) -> ReplayTasks:
     least_turn = int(np.quantile(lag[queued], QUANTILE)) if queued.any() else TURN_NS
     # Only work that found its stream empty shows how long a launch takes; the rest was queued.
     empty = launch & (~has_before | (end[np.maximum(before, 0)] <= start[np.maximum(cause, 0)]))
-    shown = cause_lag[empty] if empty.any() else cause_lag[launch]
-    least_launch = int(np.quantile(shown, QUANTILE)) if len(shown) else 0
+    least_launch = int(np.quantile(cause_lag[launch], QUANTILE)) if launch.any() else 0
+    least_launch = min(least_launch, int(np.quantile(cause_lag[empty], QUANTILE)) if empty.any() else LAUNCH_NS)
     own_ready = np.where(has_before, end[np.maximum(before, 0)] + least_turn, np.iinfo(np.int64).min // 2)
     launched = np.where(launch, start[np.maximum(cause, 0)] + least_launch, np.iinfo(np.int64).min // 2)
     other = _across(tasks, end, np.maximum(own_ready, launched), device)
@@ -189,7 +207,7 @@ def _across(tasks: ReplayTasks, end: NDArray[np.int64], ready: NDArray[np.int64]
     every = np.flatnonzero(tasks.on_device)
     for one in np.unique(device[every]):
         work = every[device[every] == one]
-        late = work[tasks.start[work] - ready[work] > ACROSS_NS]
+        late = work[(tasks.start[work] - ready[work] > ACROSS_NS) & ((tasks.before[work] >= 0) | (tasks.cause[work] >= 0))]
         if not len(late):
             continue
         by_end = work[np.argsort(end[work], kind="stable")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.model import machines
 from hotlap.core.model.predict import predict
 from hotlap.core.record import Device
-from hotlap.core.work import aten, find
+from hotlap.core.work import aten, find, traits
 from hotlap.traces import recorded
 from hotlap.traces.study import Study
 
@@ -30,7 +31,8 @@ class RooflineRow(NamedTuple):
     calls: int
     median_s: float  # device time of a call
     total_s: float
-    bound_s: float | None  # nothing can be faster; None unknown
+    bound_s: float | None  # nothing can be faster, where each argument is an array of its own; None unknown
+    sure_s: float | None  # nor where arguments are broadcast or the same array
     expected_s: float | None
     high_s: float | None  # of the expectation's interval
     places: NDArray[np.int64]  # of its kernels in the trace
@@ -39,7 +41,7 @@ class RooflineRow(NamedTuple):
     @property
     def impossible(self) -> bool:
         """Faster than the bound: the shape, the time or the machine is not what it seems."""
-        return self.bound_s is not None and self.median_s * ABOVE < self.bound_s
+        return self.sure_s is not None and self.median_s * ABOVE < self.sure_s
 
     @property
     def headroom_s(self) -> float:
@@ -93,13 +95,37 @@ def _row(parts: Sequence[aten.CallRequest], group: recorded.RecordedGroup, slug:
     work = first if len(parts) == 1 else aten.CallRequest(first.workload, {**first.params, "op": names})
     try:
         limits = [predict(one.workload, slug, **one.params) for one in parts]
+        beside = any(traits(one.workload).traffic in ("elements", "rows") for one in parts)
+        sure_s = _sure(parts, slug) if beside else _together([one.bound_s for one in limits])
     except InputError as error:
-        return RooflineRow(group.operator, work, count, median_s, total_s, None, None, None, group.places, str(error))
+        return RooflineRow(group.operator, work, count, median_s, total_s, None, None, None, None, group.places, str(error))
     bound_s, expected_s, high_s = (
         _together(ends) for ends in zip(*((one.bound_s, one.expected_s, one.high_s or one.expected_s) for one in limits), strict=True)
     )
     reason = next((one.reason for one in limits if one.reason), "")
-    return RooflineRow(group.operator, work, count, median_s, total_s, bound_s, expected_s, high_s, group.places, reason)
+    sure_s = None if _expanded(group.shape.strides, group.shape.dims) else sure_s
+    return RooflineRow(group.operator, work, count, median_s, total_s, bound_s, sure_s, expected_s, high_s, group.places, reason)
+
+
+def _sure(parts: Sequence[aten.CallRequest], slug: str) -> float | None:
+    """The bound of one array alone, the result: what is read may be broadcast, or be the result itself."""
+    sizes = [one.params.get("elements") or one.params["rows"] * one.params["columns"] for one in parts]
+    copies = [
+        predict("pointwise", slug, op="copy", elements=max(size // 2, 1), dtype=one.params["dtype"])  # it reads one and writes one
+        for size, one in zip(sizes, parts, strict=True)
+    ]
+    return _together([one.bound_s for one in copies])
+
+
+def _expanded(strides: str, dims: str) -> bool:
+    """Whether an argument is repeated along a side without taking memory for it."""
+    try:
+        return any(
+            step == 0 and side > 1 for steps, sides in zip(json.loads(strides or "[]"), json.loads(dims), strict=False)
+            for step, side in zip(steps, sides, strict=False)
+        )  # fmt: skip
+    except (ValueError, TypeError):
+        return False
 
 
 def _typed(work: aten.CallRequest, kernels: Sequence[str]) -> aten.CallRequest:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.traces import breakdown, calls, idle, intervals, replay, sources, steps, waiting
+from hotlap.core.record import Notice
+from hotlap.traces import breakdown, calls, idle, intervals, replay, replay_check, sources, steps, waiting
 from hotlap.traces.breakdown import Breakdown, BusyTime
 from hotlap.traces.calls import CallLinks, Nesting, Places
 from hotlap.traces.events import KERNEL, MARKER, OPERATOR, PYTHON, RUNTIME, WORK, Events
-from hotlap.traces.idle import Idle
+from hotlap.traces.idle import Idle, LongGap
+from hotlap.traces.replay_check import ReplayCheck
 from hotlap.traces.steps import Steps
 
 LONG_FIRST_NS = 10_000_000
 SLOW_LAUNCH_NS = 1_000_000  # a call that launches takes a few µs
+MANY_LAUNCHES = 20  # of which the median is what a launch usually takes
+JAX = re.compile(r"^(?:PjitFunction|jit\(|XlaModule|TSL:|PjRt)|site-packages/jax/")
 
 
 class KernelRow(NamedTuple):
@@ -104,6 +109,11 @@ class Study:
         return {device: idle.idle(self.events, device, self.links) for device in self.devices}
 
     @cached_property
+    def long_gaps(self) -> list[LongGap]:
+        """Single gaps that make up much of a device's idle time."""
+        return [gap for device, one in self.idles.items() if (gap := idle.long_gap(self.events, device, one))]
+
+    @cached_property
     def idle_shares(self) -> dict[str, float]:
         """Idle by cause, as shares of all devices' windows; they add up to the idle share of the breakdown."""
         window = sum(found.end - found.start for found in (breakdown.busy(self.events, d) for d in self.devices)) / 1e9
@@ -137,18 +147,30 @@ class Study:
         return calls[~self.blocking[calls]]
 
     @cached_property
-    def slow_launches(self) -> Places:
-        """Calls that launched work of a name for the first time and took far longer than launches do."""
+    def long_launches(self) -> Places:
+        """Calls that launch work and take far longer than launches do: they load code, or wait for room in the queue."""
         calls = self._launching
-        slow = calls[self.events.duration[calls] > max(SLOW_LAUNCH_NS, 50 * self.usual_launch_ns)]
+        usual = self.usual_launch_ns if len(calls) >= MANY_LAUNCHES else 0.0
+        return calls[self.events.duration[calls] > max(SLOW_LAUNCH_NS, 50 * usual)]
+
+    @cached_property
+    def slow_launches(self) -> Places:
+        """Those that launched work of a name for the first time."""
         known = np.flatnonzero(self.links.call >= 0)
         _, first = np.unique(self.events.name[self.events.work[known]], return_index=True)
-        return slow[np.isin(slow, self.links.call[known[first]])]
+        return self.long_launches[np.isin(self.long_launches, self.links.call[known[first]])]
 
     @cached_property
     def slow_launches_idle(self) -> dict[int, int]:
         """ns that each device was idle during such calls."""
-        calls = self.slow_launches
+        return self._idle_during(self.slow_launches)
+
+    @cached_property
+    def long_launches_idle(self) -> dict[int, int]:
+        """The same during any launch that was long."""
+        return self._idle_during(self.long_launches)
+
+    def _idle_during(self, calls: Places) -> dict[int, int]:
         during = intervals.union(self.events.start[calls], self.events.start[calls] + self.events.duration[calls])
         return {device: intervals.intersection(found.gaps, during).length for device, found in self.idles.items()}
 
@@ -177,12 +199,35 @@ class Study:
     def timed(self) -> replay.ReplayTimes:
         return replay.timed(self.tasks)
 
+    @cached_property
+    def check(self) -> ReplayCheck | None:
+        """Whether gains can be trusted; None where nothing can be replayed."""
+        return replay_check.check(self.tasks, self.window)
+
+    @property
+    def notices(self) -> list[Notice]:
+        """What could not be read as it stands, and whether gains can be trusted."""
+        doubt = self.check is not None and not self.check.holds
+        seen = "without the device's work the replay would last longer than the host alone did: gains of this trace cannot be trusted"
+        return [*self.events.head.notices, *([Notice("replay_doubtful", seen)] if doubt else [])]
+
     def gain(self, change: replay.ReplayChange) -> float:
         """Share of the window by which the whole would end earlier."""
         if not len(self.tasks.start) or not self.window_s:
             return 0.0
         saved = self.timed.end.max() - replay.timed(self.tasks, change).end.max()
         return float(max(saved, 0.0)) / 1e9 / self.window_s
+
+    def replayable(self, change: replay.ReplayChange) -> bool:
+        """Whether a change alters any task: what it is meant to alter may have no calls in the trace."""
+        factors = [one for one in (change.factor, change.host, change.turn) if one is not None]
+        freed = change.unblocked is not None and bool(change.unblocked.any())
+        return bool(self.tasks.on_device.any()) and (freed or any(bool((one != 1).any()) for one in factors))
+
+    @cached_property
+    def jax(self) -> bool:
+        """Whether the program is JAX's, whose remedies are others than PyTorch's."""
+        return self.events.head.reader in ("xplane", "nsysjax") or any(JAX.search(name) for name in self.events.names)
 
     @cached_property
     def main_thread(self) -> int:

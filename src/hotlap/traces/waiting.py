@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from hotlap.traces.calls import SLACK_NS, CallLinks
 from hotlap.traces.events import COPY, RUNTIME, SYNC, Events
 
-SYNCHRONISES = re.compile(
-    r"(?:cuda|hip|cu)(?:Device|Stream|Event|Ctx)Synchronize|(?:cuda|hip)(?:Memcpy|Free)$|cuMemcpy(?:HtoD|DtoH)(?:_v2)?$"
+SYNCHRONISES = re.compile(  # CUDA, HIP, and runtimes of other accelerators: aclrtSynchronizeStream, cnrtQueueSync, urQueueFinish
+    r"Synchroni[sz]e(?![a-z])|(?:cuda|hip)(?:Memcpy|Free)$|cuMemcpy(?:HtoD|DtoH)(?:_v2)?$|^cnrt\w*Sync|^ur(?:QueueFinish|EventWait)$"
 )
 
 

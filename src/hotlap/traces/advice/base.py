@@ -20,6 +20,7 @@ class AdviceRule(Record, frozen=True, kw_only=True):
     title: str
     least: float  # share below which it is silent; of what, the file says
     remedy: str
+    jax: str = ""  # the remedy where the program is JAX's
     switch: str = ""  # an environment variable that mends it: NAME=VALUE
     source: str = ""
 

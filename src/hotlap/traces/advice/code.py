@@ -12,7 +12,7 @@ from hotlap.core import units
 from hotlap.traces import intervals, mainthread
 from hotlap.traces.advice import marks
 from hotlap.traces.advice.base import Tip, percent, rules
-from hotlap.traces.advice.host import lags
+from hotlap.traces.advice.host import compile_times, lags
 from hotlap.traces.events import OPERATOR
 from hotlap.traces.replay import ReplayChange
 from hotlap.traces.study import Study
@@ -30,7 +30,7 @@ def host_code(study: Study) -> list[Tip]:
     """Long stretches of the main thread outside of operators, of calls of the driver and of its data loader."""
     if study.main_thread < 0 or not study.window_s:
         return []
-    there = mainthread.stretches(study)
+    there = intervals.difference(mainthread.stretches(study), compile_times(study))
     alone = mainthread.blocked(study)
     if alone:
         for one in study.spans:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core import units
+from hotlap.core.model import machines
 from hotlap.traces import breakdown, intervals, memory, roofline
 from hotlap.traces.advice.base import Tip, percent, rules
 from hotlap.traces.events import COPY, KERNEL, OPERATOR, SET
@@ -23,6 +24,8 @@ PRODUCT = re.compile(r"gemm|cutlass|convolve|conv2d|winograd|implicit_con|cudnn.
 PLAIN = re.compile(r"sgemm|fp32|f32f32_f32f32|ffma|scudnn|volta_s|simt|winograd|_s884gemm_fp32|implicit_convolve_sgemm", re.IGNORECASE)
 WITHIN = re.compile(r"DtoD|DeviceToDevice|Device -> Device|memset", re.IGNORECASE)
 MATRIX = re.compile(r"16816|1688|884|s?hmma|tensorop|tf32|bf16|f16|h884|e4m3|e5m2|wgmma|sm90.*gmma|i8i8|imma|MFMA|_MI\d", re.IGNORECASE)
+PINNED = re.compile(r"Pinned", re.IGNORECASE)
+LARGE_COPY, OF_LINK = 1 << 20, 0.8  # bytes of a copy that shows a rate; what pinned copies reach of a link's rate, at least
 HALF_REMEDY = (
     "The matrix units of this device (compute capability 7) take fp16 only, neither bf16 nor TF32: torch.autocast('cuda', "
     "dtype=torch.float16) with torch.amp.GradScaler; sides that are multiples of 8."
@@ -67,7 +70,8 @@ def tiny_kernels(study: Study) -> list[Tip]:
     length = tasks.length[work]
     fits = _flags(study, POINTWISE)[events.name[place]] & (events.kind[place] == KERNEL) & (length < CHAIN_NS)
     same = (events.stream[place][1:] == events.stream[place][:-1]) & (events.device[place][1:] == events.device[place][:-1])
-    breaks = np.concatenate([[True], ~(fits[1:] & fits[:-1] & same)])
+    near = tasks.start[work[1:]] - (tasks.start[work[:-1]] + length[:-1]) <= CHAIN_GAP_NS
+    breaks = np.concatenate([[True], ~(fits[1:] & fits[:-1] & same & near)])
     chain = np.cumsum(breaks) - 1
     size = np.bincount(chain)[chain]
     inside = fits & (size >= CHAIN_LEAST)
@@ -79,6 +83,11 @@ def tiny_kernels(study: Study) -> list[Tip]:
     known = calls >= 0
     host[calls[known]] = 1 / size[inside][known]
     factor[calls[known]] = 1 / size[inside][known]
+    # What stands between two of a chain, and the host's time before and in its calls: more than that fusing cannot take away.
+    between = np.maximum(tasks.start[work[1:]] - (tasks.start[work[:-1]] + length[:-1]), 0)[~breaks[1:] & inside[1:]]
+    spent = np.unique(calls[known])
+    host_ns = (np.maximum(tasks.lag[spent], 0) + tasks.length[spent]).sum()
+    cap = min(float(between.sum() + host_ns) / 1e9 / study.window_s, 1.0)
     best = ReplayChange(factor=factor, host=host, turn=turn)
     half = ReplayChange(factor=(1 + factor) / 2, host=(1 + host) / 2, turn=(1 + turn) / 2)
     chains = len(np.unique(chain[inside]))
@@ -96,7 +105,7 @@ def tiny_kernels(study: Study) -> list[Tip]:
         f"{int(inside.sum()) / chains:.0f} on average: {percent(busy)} of the busy time"
     )
     where = ", ".join(name for name, _ in names.most_common(3) if name)
-    return [Tip("tiny-kernels", detail, evidence, best, half, "medium", where)]
+    return [Tip("tiny-kernels", detail, evidence, best, half, "medium", where, cap=cap)]
 
 
 def _roots(study: Study, places: NDArray[np.int64]) -> Counter[str]:
@@ -135,6 +144,7 @@ def exposed_communication(study: Study) -> list[Tip]:
             ReplayChange(factor=low),
             "medium",
             names.most_common(1)[0][0][:80] if names else "",
+            cap=exposed * whole.window_s / study.window_s,
         )
     ]
 
@@ -155,13 +165,16 @@ def copies(study: Study) -> list[Tip]:
     """Copies behind which nothing computes."""
     if not study.devices:
         return []
-    exposed = study.breakdown().exposed_copy_share or 0.0
+    whole = study.breakdown()
+    exposed = whole.exposed_copy_share or 0.0
     if exposed < rules()["copies"].least:
         return []
     tasks, events = study.tasks, study.events
     moving = tasks.on_device & np.isin(events.kind[tasks.place], (COPY, SET))
     factor, low = _hidden(study, moving)
     pageable = moving & _flags(study, re.compile("pageable", re.IGNORECASE))[events.name[tasks.place]]
+    left, pinned_b_s = _pinned(study, pageable)
+    low = np.minimum(low, np.maximum(factor, left))
     by = _longest(study, moving)
     moved = events.bytes[tasks.place[moving]]
     taken_s = float(tasks.length[moving].sum()) / 1e9
@@ -178,9 +191,34 @@ def copies(study: Study) -> list[Tip]:
         f"copies with nothing computing beside them take {percent(exposed)} of the window; "
         f"{int(pageable.sum()):,} of {int(moving.sum()):,} use pageable memory"
     )
+    if pinned_b_s:
+        evidence["pinned_Bps"] = pinned_b_s
+        part = 1 - float((tasks.length * left)[pageable].sum()) / max(float(tasks.length[pageable].sum()), 1.0)
+        detail += f", which pinned at {units.show(pinned_b_s, 'B/s')} would take {percent(part)} less time"
+    cap = exposed * whole.window_s / study.window_s
     within = sum(spent for name, spent in by.items() if WITHIN.search(name)) > 0.5 * sum(by.values())
     remedy = WITHIN_REMEDY if within else "" if len(events.of_kind(OPERATOR)) else CALLS_REMEDY
-    return [Tip("copies", detail, evidence, ReplayChange(factor=factor), ReplayChange(factor=low), "medium", worst, remedy)]
+    return [Tip("copies", detail, evidence, ReplayChange(factor=factor), ReplayChange(factor=low), "medium", worst, remedy, cap=cap)]
+
+
+def _pinned(study: Study, pageable: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float | None]:
+    """What pageable copies would take in pinned memory, as shares of what they took, and its rate: that of pinned copies of the trace,
+    else of the machine's link to the host; None where neither is known."""
+    events, tasks = study.events, study.tasks
+    left = _ones(study)
+    moved = events.bytes[tasks.place].astype(np.float64)
+    pinned = tasks.on_device & _flags(study, PINNED)[events.name[tasks.place]] & (moved >= LARGE_COPY) & (tasks.length > 0)
+    if pinned.any():
+        rate = float(np.median(moved[pinned] / tasks.length[pinned])) * 1e9
+    else:
+        slug = roofline.machine(study)
+        spec = machines.load(slug) if slug else None
+        rate = (spec.pcie_b_s or 0.0) * OF_LINK if spec else 0.0
+    known = pageable & (moved > 0) & (tasks.length > 0)
+    if not rate or not known.any():
+        return left, None
+    left[known] = np.minimum(1e9 * moved[known] / rate / tasks.length[known], 1.0)
+    return left, rate
 
 
 def tensor_cores(study: Study) -> list[Tip]:
@@ -307,7 +345,7 @@ def below_limit(study: Study) -> list[Tip]:
         first = wrong[0]
         detail = (
             f"{len(wrong)} operators, {percent(share)} of the busy time, beat the bound of {roofline.machine(study)}; "
-            f"{first.operator} ({first.work.label}) takes {first.median_s * 1e6:.1f} µs, the bound is {(first.bound_s or 0) * 1e6:.1f} µs"
+            f"{first.operator} ({first.work.label}) takes {first.median_s * 1e6:.1f} µs, the bound is {(first.sure_s or 0) * 1e6:.1f} µs"
         )
         tips.append(Tip("impossible", detail, {"busy_share": share}, 0.0, 0.0, "high", first.operator))
     return tips

@@ -15,14 +15,17 @@ from hotlap.traces.advice import marks
 from hotlap.traces.advice.base import Tip, percent, rules
 from hotlap.traces.events import MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME
 from hotlap.traces.replay import ReplayChange
+from hotlap.traces.steps import of_times
 from hotlap.traces.study import Study
 
 COMPILES = re.compile(
-    r"compile_fx|convert_frame\.py\(\d+\): _compile|"
-    r"dynamo_timed|CompileTimeInstructionCounter|triton.*compile|inductor.*codegen|compile_inner",
+    r"compile_fx|convert_frame\.py\(\d+\): _compile|dynamo_timed|CompileTimeInstructionCounter|triton.*compile|compile_inner|"
+    r"inductor.*(?:codegen|compile)|async_compile|^(?:nv|hip)rtcCompileProgram|^(?:cu|hip)LinkComplete|"
+    r"backend_compile|compile_or_get_cached|xla\w*compile|PjRt\w*(?:::|\.)Compile",
     re.IGNORECASE,
 )
 ALLOCATES = re.compile(r"^(?:cuda|hip)(?:Malloc|Free|MallocAsync|HostAlloc|FreeHost|HostFree|MallocHost)$|^cuMem(?:Alloc|Free|Create|Map)")
+ALONE = 4  # names of waiting calls, each taken out alone
 WITHOUT_OPERATORS = (
     "Copy with cudaMemcpyAsync (hipMemcpyAsync) from pinned memory on a stream of its own, order streams by events (cudaStreamWaitEvent) "
     "and not by waits of the host, synchronise once where the host needs the result; hand device buffers to a library that takes them "
@@ -123,16 +126,7 @@ def synchronise(study: Study) -> list[Tip]:
     share = study.gain(everything)
     if share < _least("synchronise"):
         return []
-    by = Counter[str]()
-    longest, place = 0, int(tasks.place[inside[0]])
-    for task in inside:
-        call = int(tasks.place[task])
-        around = int(study.parent[call])
-        name = study.events.names[int(study.events.name[around if around >= 0 else call])]
-        by[name] += int(tasks.length[task])
-        if tasks.length[task] > longest:
-            longest, place = int(tasks.length[task]), call
-    worst = by.most_common(1)[0][0]
+    worst, place, by = _to_take_out(study, inside)
     half = flags & (tasks.length >= np.quantile(tasks.length[inside], 0.5))
     waited_s = float(tasks.length[inside].sum()) / 1e9
     per = f"{len(inside) / max(len(study.steps), 1):.0f} waits a step" if len(study.steps) else f"{len(inside)} waits"
@@ -153,6 +147,31 @@ def synchronise(study: Study) -> list[Tip]:
     return [Tip("synchronise", detail, evidence, everything, least, "medium", where, remedy, cap=cap, marks=there)]
 
 
+def _to_take_out(study: Study, waits: NDArray[np.int64]) -> tuple[str, int, Counter[str]]:
+    """Of the calls that wait those that gain most without the others, by the operator around them, else by their own name; the longest
+    of them, and how long each name waits. Where none gains alone, those that wait longest."""
+    names = [_waiting_in(study, int(study.tasks.place[task])) for task in waits]
+    by = Counter[str]()
+    for name, length in zip(names, study.tasks.length[waits].tolist(), strict=True):
+        by[name] += length
+    gains = {}
+    for name, _ in by.most_common(ALONE) if len(by) > 1 else []:
+        flags = np.zeros(len(study.tasks.start), bool)
+        flags[waits[[one == name for one in names]]] = True
+        gains[name] = study.gain(ReplayChange(unblocked=flags))
+    worst = max(gains, key=lambda name: gains[name]) if any(gains.values()) else by.most_common(1)[0][0]
+    mine = waits[[one == worst for one in names]]
+    return worst, int(study.tasks.place[mine[np.argmax(study.tasks.length[mine])]]), by
+
+
+def _waiting_in(study: Study, call: int) -> str:
+    """The operator around a call, else the call: what the program would take out."""
+    events, around = study.events, int(study.parent[call])
+    while around >= 0 and events.kind[around] != OPERATOR:
+        around = int(study.parent[around])
+    return events.names[int(events.name[around if around >= 0 else call])]
+
+
 def host_bound(study: Study) -> list[Tip]:
     """The host submits more slowly than the device works."""
     if not study.devices:
@@ -160,7 +179,7 @@ def host_bound(study: Study) -> list[Tip]:
     shares = study.idle_shares
     # Long stretches of the program's own code are host-code's.
     window = max(sum(one.end - one.start for one in study.spans), 1)
-    once = sum(study.slow_launches_idle.values()) / window
+    once = sum(study.long_launches_idle.values()) / window
     long = mainthread.stretches(study)
     own = sum(intervals.intersection(found.gaps, long).length for found in study.idles.values()) / window
     first = sum(study.first_uses.values()) / window
@@ -258,26 +277,43 @@ def slow_steps(study: Study) -> list[Tip]:
 
 
 def compiling(study: Study) -> list[Tip]:
-    """Compilation inside the window."""
-    return _spans(study, "compile", COMPILES, (OPERATOR, MARKER, PYTHON), "compiling")
+    """Compilation inside the window: once for each program and shape, unless several steps compile."""
+    places = _named(study, COMPILES, (OPERATOR, MARKER, PYTHON, RUNTIME))
+    steps = np.unique(of_times(study.steps, study.events.start[places]))
+    touched = int((steps >= 0).sum())
+    if touched > 1:
+        return [one._replace(detail=f"{one.detail}, in {touched} of {len(study.steps)} steps: something changes from one to the next")
+                for one in _spans(study, "compile", places, "compiling")]  # fmt: skip
+    once = "; it happens once for each program and shape, so that a long run does not gain this"
+    return [one._replace(detail=one.detail + once, low=0.0) for one in _spans(study, "compile", places, "compiling")]
+
+
+def compile_times(study: Study) -> intervals.Intervals:
+    """When the host compiled."""
+    places = _named(study, COMPILES, (OPERATOR, MARKER, PYTHON, RUNTIME))
+    return intervals.union(study.events.start[places], study.events.start[places] + study.events.duration[places])
 
 
 def allocation(study: Study) -> list[Tip]:
     """Calls of the allocator that reach the driver."""
-    return _spans(study, "allocation", ALLOCATES, (RUNTIME,), "in calls that allocate or free device memory")
+    return _spans(study, "allocation", _named(study, ALLOCATES, (RUNTIME,)), "in calls that allocate or free device memory")
 
 
 def profiler_overhead(study: Study) -> list[Tip]:
     """What the profiler says it cost."""
-    return _spans(study, "profiler-overhead", re.compile("."), (OVERHEAD,), "in the profiler")
+    return _spans(study, "profiler-overhead", study.events.of_kind(OVERHEAD), "in the profiler")
 
 
-def _spans(study: Study, rule: str, pattern: re.Pattern[str], kinds: tuple[int, ...], doing: str) -> list[Tip]:
-    """The share of the window that host events of such names cover."""
+def _named(study: Study, pattern: re.Pattern[str], kinds: tuple[int, ...]) -> NDArray[np.int64]:
+    """Events of these kinds whose names fit."""
+    wanted = np.array([pattern.search(name) is not None for name in study.events.names], bool)
+    places = study.events.of_kind(*kinds)
+    return np.asarray(places[wanted[study.events.name[places]]], np.int64)
+
+
+def _spans(study: Study, rule: str, places: NDArray[np.int64], doing: str) -> list[Tip]:
+    """The share of the window that these events of the host cover."""
     events = study.events
-    wanted = np.array([pattern.search(name) is not None for name in events.names], bool)
-    places = events.of_kind(*kinds)
-    places = places[wanted[events.name[places]]]
     if not len(places):
         return []
     low, high = study.window

@@ -17,6 +17,7 @@ from hotlap.traces.study import Study
 
 WITHOUT_GAIN = ("impossible", "memory-growth")  # shown whatever they gain: the data cannot be trusted, or the program will not live
 LEAST_GAIN = 0.02  # of the window: less is not shown unless asked
+BINDS = 1.02  # times the cap: what is above is more than a rounding
 RULES: tuple[Callable[[Study], list[Tip]], ...] = (
     host.data_loader,
     host.synchronise,
@@ -52,27 +53,25 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
     tips = [one for rule in RULES for one in rule(study)]
     findings: list[Finding] = []
     for tip in tips:
-        high = min(_gain(study, tip.high), tip.cap)
-        # A cap that binds the fix at its best says nothing of its least: half of it, as everywhere.
-        low = min(_gain(study, tip.low), high / 2 if tip.cap < 1 and high == tip.cap else high)
+        low, high = _gains(study, tip)
         rule = rules()[tip.rule]
         findings.append(
             Finding(
                 title=rule.title,
                 detail=tip.detail,
                 severity="warning",
-                action=tip.remedy or rule.remedy,
+                action=(study.jax and rule.jax) or tip.remedy or rule.remedy,
                 rule=tip.rule,
                 where=tip.where,
                 evidence=tip.evidence,
-                gain=(low + high) / 2,
+                gain=None if low is None else (low + high) / 2,
                 gain_low=low,
                 gain_high=high,
                 confidence=tip.confidence,
-                experiment=rule.experiment(program) if tip.switch else "",
+                experiment=rule.experiment(program) if tip.switch and not (study.jax and rule.jax) else "",
             )
         )
-    order = sorted(range(len(findings)), key=lambda i: -(findings[i].gain or 0.0))
+    order = sorted(range(len(findings)), key=lambda i: (-(findings[i].gain or 0.0), -(findings[i].gain_high or 0.0)))
     order = [i for i in order if (findings[i].gain_high or 0.0) >= least or findings[i].rule in WITHOUT_GAIN]
     shown, where = [findings[i] for i in order], [_marks(study, tips[i]) for i in order]
     return Advice(shown, len(findings) - len(shown), _together(study, tips, findings), where)
@@ -81,7 +80,7 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
 def _together(study: Study, tips: list[Tip], findings: list[Finding]) -> float | None:
     """The most that all fixes worth showing gain at once, whatever else is shown. Those that no replay can tell are added to what
     the replay says, by the time that they cover together."""
-    worth = [i for i in range(len(tips)) if (findings[i].gain_high or 0.0) >= LEAST_GAIN]
+    worth = [i for i in range(len(tips)) if findings[i].gain is not None and (findings[i].gain_high or 0.0) >= LEAST_GAIN]
     if not worth:
         return None
     high = [findings[i].gain_high or 0.0 for i in worth]
@@ -94,6 +93,16 @@ def _together(study: Study, tips: list[Tip], findings: list[Finding]) -> float |
     plain = max(min(plain, cover), max((findings[i].gain_high or 0.0 for i in given), default=0.0))
     replayed = study.gain(_all(changes)) if changes else 0.0
     return min(max(replayed + plain, *high, 0.0), sum(high), 1.0)
+
+
+def _gains(study: Study, tip: Tip) -> tuple[float | None, float]:
+    """What a fix gains at its least and at its best; where no replay can tell None, and the most that it could be."""
+    if isinstance(tip.high, ReplayChange) and not study.replayable(tip.high):
+        return None, tip.cap
+    best = _gain(study, tip.high)
+    high = min(best, tip.cap)
+    # A cap that binds the fix at its best says nothing of its least: half of it, as everywhere.
+    return min(_gain(study, tip.low), high / 2 if best > BINDS * tip.cap else high), high
 
 
 def _gain(study: Study, given: ReplayChange | float) -> float:

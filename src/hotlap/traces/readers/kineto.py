@@ -6,6 +6,7 @@ pytorch/kineto libkineto/src/output_json.cpp for names of categories and argumen
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import math
@@ -40,7 +41,7 @@ from hotlap.traces.readers.phases import (
     PhaseBegin,
     Whole,
 )
-from hotlap.traces.readers.pieces import Pieces
+from hotlap.traces.readers.pieces import HEAD, Pieces
 
 NAME = "kineto"
 ABOUT = "PyTorch profiler and other Chrome traces (JSON, .gz, .zip)"
@@ -48,23 +49,53 @@ ABOUT = "PyTorch profiler and other Chrome traces (JSON, .gz, .zip)"
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 FAR_US = 2.0**61 / 1000  # no clock of a profiler reads more
 
+ON_DEVICE, UNKNOWN = 254, 255  # in place of a kind: work of a device, that its name divides; the same where it has a device and a stream
+WAITS = re.compile(r"wait|synchroni[sz]|notifier|semaphore", re.IGNORECASE)
+COPIES = re.compile(r"memcpy|(?:^|[^a-z])dma|h2d|d2h|d2d|htod|dtoh|dtod|host ?to ?device|device ?to ?host", re.IGNORECASE)
+
 CATEGORIES = {
-    "kernel": ev.KERNEL, "Kernel": ev.KERNEL, "gpu_op": ev.KERNEL, "mtia_kernel": ev.KERNEL, "mtia_workloadd": ev.KERNEL,
-    "xpu_kernel": ev.KERNEL,
+    "kernel": ev.KERNEL, "Kernel": ev.KERNEL, "gpu_op": ev.KERNEL, "mtia_kernel": ev.KERNEL, "mtia_workloadd": ON_DEVICE,
+    "xpu_kernel": ev.KERNEL, "mtia_ccp_events": ON_DEVICE, "hpu_op": ON_DEVICE, "privateuse1": ON_DEVICE, "collective_comm": ON_DEVICE,
     "gpu_memcpy": ev.COPY, "Memcpy": ev.COPY, "mtia_memcpy": ev.COPY, "privateuse1_memcpy": ev.COPY, "hpu_memcpy": ev.COPY,
-    "gpu_memset": ev.SET, "Memset": ev.SET, "concurrent_kernel": ev.KERNEL, "privateuse1_kernel": ev.KERNEL, "hpu_op": ev.KERNEL,
+    "gpu_memset": ev.SET, "Memset": ev.SET, "concurrent_kernel": ev.KERNEL, "privateuse1_kernel": ev.KERNEL,
     "gpu_user_annotation": ev.DEVICE_MARKER, "cpu_op": ev.OPERATOR, "Operator": ev.OPERATOR, "python_function": ev.PYTHON,
-    "cuda_runtime": ev.RUNTIME, "cuda_driver": ev.RUNTIME, "Runtime": ev.RUNTIME, "mtia_runtime": ev.RUNTIME, "mtia_ccp_events": ev.RUNTIME,
+    "cuda_runtime": ev.RUNTIME, "cuda_driver": ev.RUNTIME, "Runtime": ev.RUNTIME, "mtia_runtime": ev.RUNTIME,
     "privateuse1_runtime": ev.RUNTIME, "privateuse1_driver": ev.RUNTIME, "xpu_runtime": ev.RUNTIME, "cuda_sync": ev.SYNC,
     "user_annotation": ev.MARKER, "overhead": ev.OVERHEAD, "cpu_instant_event": ev.MEMORY, "glow_runtime": ev.RUNTIME, "Trace": ev.OTHER,
+    "mtia_insight": ev.OTHER, "mtia_counters": ev.OTHER, "cuda_event": ev.OTHER, "cuda_profiler_range": ev.OTHER,
+    "external_correlation": ev.OTHER, "other": ev.OTHER,
+}  # fmt: skip
+NO_MATTER = "it changes no share, cause or gain"
+MATTERS = {  # field of an event → what of the result is less sure without it
+    "correlation": "causes of idle time and gains leave that work out", "External id": "that work may have no operator",
+    "external id": "that work may have no operator", "device": "the process stands for the device, which may move shares",
+    "stream": "the thread stands for the stream, which may move gains", "bytes": "rates of copies leave it out",
+    "Input Dims": "limits leave it out", "Input type": "limits leave it out", "Collective name": "the kernel's name tells the collective",
+    "In msg nelems": "bandwidths of collectives leave it out", "Out msg nelems": "bandwidths of collectives leave it out",
 }  # fmt: skip
 MARKING = ("ProfilerStep", "enumerate(DataLoader)", "Optimizer.")
 
 
 def sniff(path: Path, head: bytes) -> bool:
-    """A JSON document with trace events, or an array of objects with phases."""
+    """A JSON document with trace events, however much stands before them, or an array of objects with phases."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    return text[:1] in (b"{", b"[") and (b'"traceEvents"' in text or re.search(rb'"ph"\s*:\s*"', text) is not None)
+    if text[:1] not in (b"{", b"["):
+        return False
+    return b'"traceEvents"' in text or re.search(rb'"ph"\s*:\s*"', text) is not None or (text[:1] == b"{" and _far(path))
+
+
+def _far(path: Path) -> bool:
+    """Whether trace events begin behind the first bytes; also where as much stands before them as `read` refuses."""
+    before, passed = b"", 0
+    with contextlib.suppress(InputError, OSError), contextlib.closing(packed.blocks(path)) as blocks:
+        for block in blocks:
+            passed += len(block)
+            if b'"traceEvents"' in before + block:
+                return True
+            if passed > HEAD:
+                return True
+            before = block[-16:]
+    return False
 
 
 def read(path: Path, into: Builder) -> Head:
@@ -161,7 +192,10 @@ class _Reading:
             given = loose.get(key, "")
             number = key in ("pid", "tid") and type(given) is int and abs(given) < 2**62
             event[key] = given if number else readable(str(given))
-        self.into.notice("unusual_values", "events with values of an unusual type were read without those")
+        if isinstance(args, dict):
+            for key in _FIELDS & set(args) - set(event["args"]):
+                seen = f"'{key}' is of an unusual type in some events, which were read without it: {MATTERS.get(key, NO_MATTER)}"
+                self.into.notice("unusual_values", seen)
         return [msgspec.convert(event, {"X": self.event, "B": PhaseBegin, "E": End}[loose["ph"]])]
 
     def _others(self, events: list[Any]) -> list[Any]:
@@ -222,6 +256,7 @@ class _Reading:
             stream = np.fromiter((one if isinstance(one := a.stream, int) and abs(one) < 2**62 else -1 for a in args), np.int64, count)
         name = np.fromiter(map(into.names.__getitem__, map(_NAME, events)), np.int32, count)
         kind[(kind == ev.OPERATOR) & self._marks(name)] = ev.MARKER
+        self._by_name(kind, name, (device >= 0) & (stream >= 0))
         on_device = kind <= ev.DEVICE_MARKER
         self._places(events, np.flatnonzero(on_device & ((device < 0) | (stream < 0))), device, stream)
         into.add(
@@ -234,6 +269,15 @@ class _Reading:
             stream=np.where((stream < 0) | (stream > 2**31 - 1), -1, stream),
             **(self._more(args, kind, count) if self.whole else {}),
         )
+
+    def _by_name(self, kind: Any, name: Any, placed: Any) -> None:
+        """Sets the kinds of events of an accelerator's own category, which has work, copies and waits in one."""
+        kind[(kind == UNKNOWN) & ~placed] = ev.OTHER
+        mixed = np.flatnonzero(kind >= ON_DEVICE)
+        if len(mixed):
+            used, inverse = np.unique(name[mixed], return_inverse=True)
+            names = list(self.into.names)
+            kind[mixed] = np.array([_device_kind(names[i]) for i in used], np.uint8)[inverse]
 
     def _marks(self, name: Any) -> Any:
         """Which of these names old profilers wrote as operators though they mark a part of the program."""
@@ -309,7 +353,9 @@ _TS, _DUR, _CAT, _ARGS, _NAME = (attrgetter(key) for key in ("ts", "dur", "cat",
 _PLACE = attrgetter("pid", "tid")
 _DEVICE, _STREAM, _CORRELATION, _SEQUENCE = (attrgetter(key) for key in ("device", "stream", "correlation", "sequence"))
 _EXTERNAL, _BYTES = attrgetter("external"), attrgetter("bytes")
-_NUMBERS = {one.encode_name for one in msgspec.structs.fields(Args) if one.type in (Whole, float)}
+_NUMBERS = {one.encode_name for one in msgspec.structs.fields(Args) if one.type in (Whole, Whole | str, float)}
+_RAWS = {one.encode_name for one in msgspec.structs.fields(Args) if one.type is Raw}
+_FIELDS = {one.encode_name for one in msgspec.structs.fields(Args)}
 _TEXTS = {one.encode_name for one in msgspec.structs.fields(Args) if one.type is str}
 
 
@@ -321,7 +367,7 @@ class _Kinds(dict[str, int]):
 
     def __missing__(self, category: str) -> int:
         word = category.lower()
-        kind = ev.OTHER
+        kind = UNKNOWN
         if "memcpy" in word:
             kind = ev.COPY
         elif "memset" in word:
@@ -330,10 +376,21 @@ class _Kinds(dict[str, int]):
             kind = ev.KERNEL
         elif "runtime" in word or "driver" in word:
             kind = ev.RUNTIME
+        elif word.endswith("_user_annotation"):
+            kind = ev.DEVICE_MARKER
         elif "annotation" in word:
             kind = ev.MARKER
         self[category] = kind
         return kind
+
+
+def _device_kind(name: str) -> int:
+    """What an event on a device is: a wait keeps it from nothing, so it only marks."""
+    if WAITS.search(name):
+        return ev.DEVICE_MARKER
+    if COPIES.search(name):
+        return ev.COPY
+    return ev.SET if "memset" in name.lower() else ev.KERNEL
 
 
 def _sound_json(piece: bytes) -> bool:
@@ -372,6 +429,8 @@ def _usable(args: dict[str, Any]) -> dict[str, Any]:
                 kept[key] = number if "%" in key else int(number)
         elif key in _TEXTS and isinstance(value, str):
             kept[key] = readable(value)
+        elif key in _RAWS:
+            kept[key] = Raw(json.dumps(_sound(value)).encode())
     return kept
 
 

@@ -8,7 +8,7 @@ import struct
 import threading
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -21,11 +21,13 @@ UNZIPPABLE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error,
 
 def head(path: Path, size: int = 1 << 16) -> bytes:
     """The first bytes, unpacked; b"" where the file is empty or damaged there."""
+    text = b""
     with contextlib.suppress(InputError, OSError, zipfile.BadZipFile, zlib.error):
         for block in _blocks(path, size):
-            if block:
-                return block[:size]
-    return b""
+            text += block
+            if len(text) >= size:
+                break
+    return text[:size]
 
 
 def whole(path: Path, most: int, remedy: str) -> bytes:
@@ -38,7 +40,7 @@ def whole(path: Path, most: int, remedy: str) -> bytes:
     return bytes(text)
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def blocks(path: Path) -> Generator[bytes, None, None]:
     """Blocks of some megabytes, in order. Raises InputError for what cannot be unpacked at all."""
     ready: queue.Queue[bytes | BaseException | None] = queue.Queue(maxsize=2)
     stop = threading.Event()

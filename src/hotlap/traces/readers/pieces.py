@@ -58,7 +58,9 @@ class Pieces:
                     self.buffer = self.buffer[at.end() :]
             if begins:
                 break
-            if len(self.buffer) > HEAD or not self._more():
+            if len(self.buffer) > HEAD:
+                raise InputError(f"its array '{self.key.decode()}' does not begin within the first {HEAD >> 20} MiB")
+            if not self._more():
                 raise InputError(f"there is no array '{self.key.decode()}' in it")
         while not (first := _FIRST.match(self.buffer)) and not _ENDED.match(self.buffer) and len(self.buffer) <= HEAD and self._more():
             pass

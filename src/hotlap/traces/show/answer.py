@@ -6,12 +6,15 @@ import numpy as np
 
 from hotlap.core.record import Finding, Notice, Record
 from hotlap.core.show import words
-from hotlap.traces import mainthread, memory, naming, roofline
+from hotlap.traces import mainthread, memory, naming, operators, roofline
 from hotlap.traces.advice.base import rules
 from hotlap.traces.advice.marks import AdviceMarks
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.breakdown import Breakdown
 from hotlap.traces.events import KINDS
+from hotlap.traces.idle import LongGap
+from hotlap.traces.operators import OperatorTime
+from hotlap.traces.replay_check import ReplayCheck
 from hotlap.traces.steps import of_times
 from hotlap.traces.study import Study
 
@@ -110,13 +113,16 @@ class Answer(Record, frozen=True, kw_only=True):
     window: str  # how it is defined
     window_s: float
     notices: list[Notice] = []
+    replay: ReplayCheck | None = None  # of gains; None where nothing can be replayed
     breakdown: list[Breakdown] = []  # per device; empty where nothing ran on one: shares are not applicable
     total: Breakdown | None = None  # all devices
     idle: dict[str, float] = {}  # by cause, shares of the devices' windows
+    long_gaps: list[LongGap] = []  # single gaps that make up much of a device's idle time
     main_thread: dict[str, float] = {}  # shares of the window, where the host tells more than a device: operators, data_loader, outside
     outside: dict[str, float] = {}  # of the last of these by marker or function of the user, the greatest
     steps: list[Step] = []
     kernels: list[Kernel] = []  # by the time they took
+    operators: list[OperatorTime] = []  # of a trace of the host alone, by the time they took themselves
     memory: list[Memory] = []  # empty where it was not recorded
     machine: str = ""  # of the machine table, that limits are for; "" not recognised
     limits: list[OperatorLimit] = []  # by device time; empty without shapes or without a machine
@@ -154,14 +160,17 @@ def answer(study: Study, advice: Advice) -> Answer:
         devices=[str(one["name"]) for one in head.devices if one.get("name")],
         window=study.window_words,
         window_s=study.window_s,
-        notices=head.notices,
+        notices=study.notices,
+        replay=study.check,
         breakdown=rows,
         total=study.breakdown() if rows else None,
         idle=study.idle_shares if rows else {},
+        long_gaps=study.long_gaps,
         main_thread=mainthread.shares(study) if host else {},
         outside=mainthread.outside_by_name(study) if host else {},
         steps=steps(study),
         kernels=kernels(study),
+        operators=[] if rows else operators.operators(study),
         memory=[_memory(one) for one in memory.of(events)],
         machine=roofline.machine(study) if study.devices else "",
         limits=limits(study),
@@ -173,7 +182,9 @@ def answer(study: Study, advice: Advice) -> Answer:
 
 def kernels(study: Study) -> list[Kernel]:
     """By time, the longest first."""
-    return [Kernel(short=naming.short(row.name), **row._asdict()) for row in study.kernels()]
+    rows = study.kernels()
+    names = naming.labels(row.name for row in rows)
+    return [Kernel(short=names[row.name], **row._asdict()) for row in rows]
 
 
 def _memory(usage: memory.MemoryUsage) -> Memory:

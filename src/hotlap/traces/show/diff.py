@@ -91,7 +91,7 @@ def _parts(diff: TraceDiff, head: str, most: int, width: int, color: bool) -> li
     if not shown:
         return ["no work changed"]
     columns = [
-        Column(head, [Cell(_name(one)) for one in shown], wrap=True),
+        Column(head, [Cell(name) for name in _names(shown)], wrap=True),
         Column("in", [Cell(layout.shortened(_inner(one.operator), 36), "dim") for one in shown], wrap=True),
         Column("how", [Cell("" if one.how == "same" else one.how) for one in shown]),
         Column("calls", [Cell(_calls(one)) for one in shown], right=True),
@@ -126,7 +126,7 @@ def _operators(diff: TraceDiff, width: int, color: bool) -> list[str]:
 def _gaps(diff: TraceDiff, width: int, color: bool) -> list[str]:
     shown = _alike([one for one in diff.gaps if one.delta_s])[:FEW]
     columns = [
-        Column("idle before", [Cell(_name(one)) for one in shown], wrap=True),
+        Column("idle before", [Cell(name) for name in _names(shown)], wrap=True),
         Column("in", [Cell(layout.shortened(_inner(one.operator), 36), "dim") for one in shown], wrap=True),
         Column("because", [Cell(one.what.replace("_", " ")) for one in shown]),
         *_numbers(*_columns(shown)),
@@ -137,8 +137,8 @@ def _gaps(diff: TraceDiff, width: int, color: bool) -> list[str]:
 def _alike(parts: Sequence[DiffPart]) -> list[DiffPart]:
     """Parts of which the same would be printed, as one; largest change first."""
     groups: dict[tuple[str, str, str], list[DiffPart]] = {}
-    for one in parts:
-        groups.setdefault((_name(one), _inner(one.operator), one.what), []).append(one)
+    for one, name in zip(parts, _names(parts), strict=True):
+        groups.setdefault((name, _inner(one.operator), one.what), []).append(one)
     made = []
     for several in groups.values():
         a, b = sum(one.a_s for one in several), sum(one.b_s for one in several)
@@ -169,9 +169,11 @@ def _numbers(a: Sequence[float], b: Sequence[float], delta: Sequence[float]) -> 
     ]
 
 
-def _name(part: DiffPart) -> str:
-    a, b = (layout.shortened(words.clean(naming.short(name)), NAMES) if name else "" for name in (part.a, part.b))
-    return f"{a} → {b}" if part.a and part.b and part.a != part.b else b or a
+def _names(parts: Sequence[DiffPart]) -> list[str]:
+    """What each part is, so that no two different ones of a table look alike."""
+    short = naming.labels((name for part in parts for name in (part.a, part.b) if name), NAMES)
+    pairs = [(words.clean(short.get(part.a or "", "")), words.clean(short.get(part.b or "", ""))) for part in parts]
+    return [f"{a} → {b}" if a and b and a != b else b or a for a, b in pairs]
 
 
 def _plain(operator: str) -> str:

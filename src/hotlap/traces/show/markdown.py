@@ -14,7 +14,7 @@ from hotlap.traces.idle import CAUSES
 from hotlap.traces.show import answer as trace_answer
 from hotlap.traces.show import trace
 from hotlap.traces.show.answer import Advised, Answer
-from hotlap.traces.show.tables import kernel_columns, limit_columns
+from hotlap.traces.show.tables import kernel_columns, limit_columns, operator_columns
 
 KERNELS = 12
 
@@ -100,6 +100,8 @@ def _finding(number: int, advised: Advised) -> list[str]:
 
 
 def _kernels(answer: Answer, most: int) -> list[str]:
+    if answer.operators and most > 0:
+        return ["### Operators", "", *table.markdown(Table(operator_columns(answer.operators[:most], 80))), ""]
     if not answer.kernels or most <= 0:
         return []
     rest = answer.kernels[most:]

@@ -87,6 +87,8 @@ def _lead(answer: Answer) -> str:
         sentence = f"{whose} computed for {computed} of the window and {'was' if len(answer.breakdown) == 1 else 'were'} idle for {idle}."
     if answer.findings:
         first = answer.findings[0].finding
+        if not first.gain:
+            return f"{sentence} What could be gained has no estimate; first: {first.title[0].lower()}{first.title[1:]}."
         return f"{sentence} Most to gain: {trace.gain(first)} of the window, {first.title[0].lower()}{first.title[1:]}."
     return f"{sentence} Nothing found that would gain 2 % or more."
 

@@ -8,17 +8,33 @@ from dataclasses import replace
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import show
+from hotlap.traces import naming
+from hotlap.traces.operators import OperatorTime
 from hotlap.traces.show.answer import Kernel, OperatorLimit
 
 
 def kernel_columns(rows: Sequence[Kernel], longest: tuple[int, int] = (120, 100)) -> list[Column]:
     """Each kernel with the operator that launched it, and the time it took. `longest`: characters of both names."""
+    names = naming.labels((row.name for row in rows), longest[0])
     return [
-        Column("kernel", [Cell(layout.shortened(row.short, longest[0]), title=row.name[:400], code=True) for row in rows], names=True),
+        Column("kernel", [Cell(words.clean(names[row.name]), title=row.name[:400], code=True) for row in rows], names=True),
         Column("operator", [_operator(row, longest[1]) for row in rows], kind="long"),
         Column("calls", [Cell(f"{row.calls:,}", value=row.calls) for row in rows], right=True),
         times("total", [row.total_s for row in rows]),
         Column("share", [Cell(percent(row.share), value=row.share) for row in rows], right=True),
+        times("median", [row.median_s for row in rows]),
+    ]
+
+
+def operator_columns(rows: Sequence[OperatorTime], longest: int = 120) -> list[Column]:
+    """Operators of the host with the time that they took themselves."""
+    names = [Cell(layout.shortened(words.clean(row.name), longest), title=row.name[:400], code=True) for row in rows]
+    return [
+        Column("operator", names, names=True),
+        Column("calls", [Cell(f"{row.calls:,}", value=row.calls) for row in rows], right=True),
+        times("own time", [row.own_s for row in rows]),
+        Column("share", [Cell(percent(row.share), value=row.share) for row in rows], right=True),
+        times("with inner", [row.total_s for row in rows]),
         times("median", [row.median_s for row in rows]),
     ]
 

@@ -11,7 +11,7 @@ from hotlap.core import units
 from hotlap.core.record import Finding
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
-from hotlap.traces import mainthread, memory
+from hotlap.traces import mainthread, memory, naming, operators
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.idle import CAUSES
 from hotlap.traces.show import answer, tables
@@ -34,7 +34,7 @@ def trace(study: Study, advice: Advice, width: int, color: bool = False, kernels
     if len(study.steps) > 1:
         lines += ["", *_steps(study, width)]
     lines += _memory(study, width)
-    lines += _kernels(study, width, color, kernels)
+    lines += _kernels(study, width, color, kernels) if study.devices else _operators(study, width, color, kernels)
     against = trace_limits.limits(study, width, color)
     lines += ["", *against] if against else []
     return "\n".join([*lines, "", *findings(advice, width, color), *_untold(study, width)])
@@ -49,10 +49,23 @@ def heading(study: Study, width: int, color: bool) -> list[str]:
     about = about if head.rank is not None else about[:2]
     lines = [layout.painted(Path(events.path).name, "bold", color) + " · " + " · ".join(words.clean(one) for one in about if one)]
     lines += layout.paragraph("window  ", f"{units.show(study.window_s, 's')}: {study.window_words}", width)
-    for notice in head.notices:
+    lines += _replay(study, width)
+    for notice in study.notices:
         many = f" ({notice.count:,})" if (notice.count or 0) > 1 else ""
         lines += layout.paragraph("notice  ", f"{notice.text}{many}", width)
     return lines
+
+
+def _replay(study: Study, width: int) -> list[str]:
+    """Whether gains can be trusted."""
+    check = study.check
+    if not study.devices:
+        return []
+    if check is None:
+        return layout.paragraph("replay  ", "none: the trace has no calls of the device's work, so no gain can be estimated", width)
+    left, host = units.show(check.left_s, "s"), units.show(check.host_s, "s")
+    trusted = "gains can be trusted" if check.holds else "gains cannot be trusted"
+    return layout.paragraph("replay  ", f"{left} without the device's work, the host alone {host}: {trusted}", width)
 
 
 def _devices(study: Study, width: int, color: bool) -> list[str]:
@@ -121,6 +134,19 @@ def _untold(study: Study, width: int) -> list[str]:
 
 
 def _idle(study: Study, width: int, color: bool) -> list[str]:
+    lines = _caused(study, width, color)
+    for gap in study.long_gaps:
+        names = naming.labels((gap.before, gap.after), 80)
+        where = f" on device {gap.device}" if len(study.devices) > 1 else ""
+        text = (
+            f"{units.show(gap.length_s, 's')}{where}, {100 * gap.share:.0f} % of the idle time ({gap.cause.replace('_', ' ')}): after "
+            f"{words.clean(names[gap.before])}, before {words.clean(names[gap.after])}"
+        )
+        lines += layout.paragraph("one gap  ", text, width)
+    return lines
+
+
+def _caused(study: Study, width: int, color: bool) -> list[str]:
     shown = sorted(((share, cause) for cause, share in study.idle_shares.items() if share >= 0.0005), reverse=True)
     if not shown:
         return ["never idle within that window"]
@@ -169,6 +195,17 @@ def _kernels(study: Study, width: int, color: bool, most: int) -> list[str]:
     )
 
 
+def _operators(study: Study, width: int, color: bool, most: int) -> list[str]:
+    """What the host did, where nothing else did."""
+    rows = operators.operators(study)
+    if not rows or not most:
+        return []
+    columns = tables.on_terminal(tables.operator_columns(rows[:most], 64))
+    lines = ["", *layout.fitted(columns, width, spare=["median"]).lines(color)]
+    rest = f"{len(rows) - most} more take {100 * sum(row.share for row in rows[most:]):.1f} % of the operators' own time"
+    return [*lines, layout.painted(rest, "dim", color)] if len(rows) > most else lines
+
+
 def findings(advice: Advice, width: int, color: bool) -> list[str]:
     """What is worth doing, by gain."""
     if not advice.findings:
@@ -195,6 +232,8 @@ def findings(advice: Advice, width: int, color: bool) -> list[str]:
 def gain(finding: Finding) -> str:
     """The interval of a gain in words."""
     low, high = 100 * (finding.gain_low or 0.0), 100 * (finding.gain_high or 0.0)
+    if finding.gain is None:
+        return f"no estimate, at most {high:.0f} %"
     if not high:
         return "no estimate"
     return f"{high:.0f} %" if round(low) == round(high) else f"{low:.0f} to {high:.0f} %"
