@@ -138,7 +138,7 @@ def main() -> int:
     os.dup2(2, 1)
     try:
         answer.write(msgspec.json.encode(describe(Path(sys.argv[1]))))
-    except InputError as error:
+    except (InputError, NotSupported) as error:
         answer.write(msgspec.json.encode({"wrong": str(error)}))
         answer.flush()
         return 2

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from hotlap.core.errors import HotlapError, InputError, nearest
+from hotlap.core.errors import HotlapError, InputError, NotSupported, nearest
 from hotlap.core.measure.workloads.operators.base import Exact, Maker, Operator
 from hotlap.core.record import Value
 from hotlap.core.store import paths
@@ -26,7 +26,7 @@ REMEDIES = {  # where a module is missing that kernels are written with
 
 
 def module(path: Path, name: str) -> ModuleType:
-    """The file, run as a module. Raises InputError with its own error in a line."""
+    """The file, run as a module. Raises InputError with its own error in a line, NotSupported where it needs a package that is not here."""
     spec = importlib.util.spec_from_file_location(f"hotlap_kernel_{name}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path} is no Python module")
@@ -37,7 +37,8 @@ def module(path: Path, name: str) -> ModuleType:
         spec.loader.exec_module(module_)
     except Exception as error:  # a user's code raises what it likes
         missing = REMEDIES.get(error.name or "", "") if isinstance(error, ModuleNotFoundError) else ""
-        raise InputError(f"{path.name} cannot be loaded: {type(error).__name__}: {line(error)}{missing}") from error
+        kind = NotSupported if missing else InputError  # a package that is not here is no fault of the kernel
+        raise kind(f"{path.name} cannot be loaded: {type(error).__name__}: {line(error)}{missing}") from error
     return module_
 
 
