@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from hotlap.core.errors import InputError, nearest
+from hotlap.core.errors import InputError, NotSupported, nearest
 from hotlap.core.measure.workloads import operators
 from hotlap.core.record import Value
 from hotlap.core.work import find
