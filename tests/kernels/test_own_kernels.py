@@ -190,6 +190,7 @@ def test_opencl_c_that_does_not_compile_is_an_error_in_the_users_file_and_line(
 
 
 def test_triton_without_a_gpu_is_not_run(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
     text = FICKLE.replace('return inputs["x"] * 2\ndef', 'raise RuntimeError("0 active drivers ([]). There should only be one.")\ndef')
     kept = _kept(_written(tmp_path, "tritonic.py", text), home)
     found = _measured(kernels.case(kept, {}), "torch:cpu")

@@ -110,11 +110,8 @@ def _row(parts: Sequence[aten.CallRequest], group: recorded.RecordedGroup, slug:
 def _sure(parts: Sequence[aten.CallRequest], slug: str) -> float | None:
     """The bound of one array alone, the result: what is read may be broadcast, or be the result itself."""
     sizes = [one.params.get("elements") or one.params["rows"] * one.params["columns"] for one in parts]
-    copies = [
-        predict("pointwise", slug, op="copy", elements=max(size // 2, 1), dtype=one.params["dtype"])  # it reads one and writes one
-        for size, one in zip(sizes, parts, strict=True)
-    ]
-    return _together([one.bound_s for one in copies])
+    copies = [aten.moving(size, one.params["dtype"]) for size, one in zip(sizes, parts, strict=True)]
+    return _together([predict(one.workload, slug, **one.params).bound_s for one in copies])
 
 
 def _expanded(strides: str, dims: str) -> bool:

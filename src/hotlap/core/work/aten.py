@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from hotlap.core.work import aten_calls as calls
 from hotlap.core.work.aten_calls import AtenCall, CallRequest
 
-__all__ = ["DTYPES", "CallRequest", "is_free", "parts"]
+__all__ = ["DTYPES", "CallRequest", "is_free", "moving", "parts"]
 
 DTYPES = {
     "float": "fp32", "double": "fp64", "c10::Half": "fp16", "c10::BFloat16": "bf16", "signed char": "int8", "c10::Float8_e4m3fn": "fp8",
@@ -28,6 +28,11 @@ FREE = re.compile(
 def is_free(operator: str) -> bool:
     """Whether an operator moves no data, or only fills a small constant."""
     return FREE.fullmatch(operator.removeprefix("aten::").rstrip("_")) is not None
+
+
+def moving(elements: int, dtype: str) -> CallRequest:
+    """A copy whose reads and writes are so many elements together."""
+    return CallRequest("pointwise", {"op": "copy", "elements": max(elements // 2, 1), "dtype": dtype})
 
 
 def parts(operator: str, dims_json: str, types_json: str, values_json: str = "", strides_json: str = "") -> list[CallRequest]:
