@@ -106,5 +106,5 @@ class _Progress:
             sys.stderr.write(f"\r\x1b[Kpair {count}{most}: {reason}"[:140])
             sys.stderr.flush()
         elif designs and not self.announced:
-            self.announced = f"pilot of {count} pairs: at most {max(one.pairs for one in designs)} pairs are needed"
+            self.announced = f"pilot of {count} pairs: {max(one.pairs for one in designs)} pairs at most are planned"
             print(self.announced, file=sys.stderr)

@@ -11,7 +11,7 @@ from hotlap.core.show import pdf, report
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="*", default=["latest"], help="which runs go into the page (default: latest)")
-    parser.add_argument("--out", metavar="FILE", help="where to write it (default: report.html in the run's folder)")
+    parser.add_argument("--out", metavar="FILE", help="where to write it (default: report.html in the run's folder); FILE.pdf is a PDF")
     parser.add_argument("--pdf", action="store_true", help="also as PDF, by Chromium or WeasyPrint")
 
 
@@ -23,10 +23,11 @@ def run(args: argparse.Namespace) -> int:
     else:
         folder = bundles[0].path if bundles[0].path.is_dir() else Path.cwd()
         out = folder / ("report.html" if len(bundles) == 1 else f"report-of-{len(bundles)}-runs.html")
-    page = report.page(bundles)
-    terminal.write(out, page)
-    written = {"html": str(out)}
-    if args.pdf:
+    page, written = report.page(bundles), {}
+    if out.suffix.lower() != ".pdf":
+        terminal.write(out, page)
+        written["html"] = str(out)
+    if args.pdf or not written:
         pdf.write(page, out.with_suffix(".pdf"))
         written["pdf"] = str(out.with_suffix(".pdf"))
     if args.json:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import hotlap
+from hotlap.cli import main
 from hotlap.core.errors import MachineError, Unavailable
 from hotlap.core.record import Row
 from hotlap.core.show import pdf, report
@@ -62,6 +64,19 @@ def test_pdf_by_weasyprint(cpu: Kept, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(pdf, "browser", lambda: "")
     pdf.write(report.render([cpu]), tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF-")
+
+
+def test_a_file_named_pdf_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --pdf, and no page beside it."""
+    written: list[Path] = []
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(pdf, "write", lambda page, path: written.append(path))
+    hotlap.run("quick", target="simulated:h200-sxm", rounds=1)
+    capsys.readouterr()
+    assert main(["report", "--out", str(tmp_path / "mine.pdf")]) == 0
+    assert (capsys.readouterr().out, written) == (f"{tmp_path}/mine.pdf\n", [tmp_path / "mine.pdf"])
+    assert not list(tmp_path.glob("*.pdf"))
+    assert not list(tmp_path.glob("*.html"))
 
 
 def test_the_page_for_weasyprint_has_its_colours_in_each_drawing(cpu: Kept) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from draws import FULL, draws
 from hotlap.core.stats import levels, split
-from hotlap.core.stats.changes import SPAN, STEP, Change, changes
+from hotlap.core.stats.changes import SHORTEST, SPAN, STEP, Change, changes
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +21,13 @@ def _no_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
+
+
+@pytest.mark.parametrize(("points", "seen"), [(SHORTEST - 1, 0), (SHORTEST, 1)])
+def test_the_shortest_series_in_which_the_clearest_step_is_a_change(points: int, seen: int) -> None:
+    values = 100 * np.random.default_rng(1).normal(1, 0.002, points)
+    values[points // 2 :] /= 2
+    assert len(changes(values)) == seen
 
 
 def noise(kind: str, series: int, points: int = 200, seed: int = 1) -> np.ndarray:

@@ -27,6 +27,11 @@ def test_a_slow_node_is_named_with_metric_and_size() -> None:
     assert one.p < 1e-6
 
 
+def test_one_sample_a_node_says_nothing_of_its_noise() -> None:
+    assert odd(fleet(200, samples=1)).noise == [None] * 3
+    assert odd(fleet(200)).noise == pytest.approx([0.01] * 3, rel=0.2)
+
+
 def test_lower_is_better_turns_the_sign() -> None:
     x = 1 / fleet(200)
     x[17, 1] *= 1.04

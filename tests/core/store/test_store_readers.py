@@ -75,6 +75,14 @@ def test_a_file_is_recognised_and_its_samples_are_kept_by_process(tmp_path: Path
     assert "0 runs added" in capsys.readouterr().out
 
 
+def test_what_a_reader_reads_beside_its_files_is_not_called_unknown(tmp_path: Path, home: Path, capsys: Capture) -> None:
+    folder = files(tmp_path / "in")["asv"].parents[1]
+    (folder / "vm" / "machine.json").write_text('{"machine": "vm", "version": 1}')
+    (folder / "notes.txt").write_text("mine")
+    assert main(["import", str(folder)]) == 0
+    assert "1 file of no known format left: notes.txt" in capsys.readouterr().out
+
+
 def test_machines_labels_and_failures_come_along(tmp_path: Path, home: Path) -> None:
     found = files(tmp_path / "in")
     for name in ("pytest-benchmark", "asv", "conbench", "hyperfine", "superbench", "nvbench"):

@@ -13,6 +13,7 @@ from hotlap.core.analysis.series import Series
 from hotlap.core.record import IMPORTED, Change, Excursion
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
+from hotlap.core.stats.changes import SHORTEST
 from hotlap.core.units import percent
 
 TICKS = "▁▂▃▄▅▆▇█"
@@ -48,7 +49,14 @@ def history(series: Sequence[Series], width: int = 100, color: bool = False) -> 
     apart = sum(len(one.excursions) for one in series)
     tally = f"{len(series)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
     tally += f", {words.counted(apart, 'group')} of points apart" if apart else ""
-    return "\n".join([*lines, "", tally, *_next(ordered[0])])
+    return "\n".join([*lines, "", tally + _short(series), *_next(ordered[0])])
+
+
+def _short(series: Sequence[Series]) -> str:
+    """How many series are too short for a change to be found in them."""
+    short = sum(len(one.points) < SHORTEST for one in series)
+    who = "it has" if len(series) == 1 else "all have" if short == len(series) else f"{short} have" if short > 1 else "1 has"
+    return f"; {who} fewer than {SHORTEST} points, too few to find a change" if short else ""
 
 
 def telling(series: Series) -> tuple[bool, bool]:
@@ -63,7 +71,7 @@ def unchanged(runs: int, series: Sequence[Series], min_effect: float) -> str:
     above = f" above {percent(min_effect)}" if min_effect else ""
     apart = sum(bool(one.excursions) for one in series)
     but = f"; {apart} with points that lie apart, too few to test: leave out --changed to see them" if apart else ""
-    return f"{words.counted(runs, 'run')}, {len(series)} series: none with a change{above}{but}"
+    return f"{words.counted(runs, 'run')}, {len(series)} series: none with a change{above}{but}{_short(series)}"
 
 
 def _next(series: Series) -> list[str]:

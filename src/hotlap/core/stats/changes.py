@@ -28,6 +28,7 @@ from hotlap.core.stats.split import Floats
 
 ALPHA = 0.001  # of a false change in one window of independent values
 SPAN, STEP = 384, 128  # points of a full window, and points it keeps after what it settles
+SHORTEST = 17  # points of a piece: among fewer no step, however large, is as rare as ALPHA asks
 NEAR = 64  # points on either side of a change that give its interval
 ROWS = 256  # windows looked at together
 
@@ -48,7 +49,7 @@ def changes(
     provisional: bool = False,
     boundaries: Iterable[int] = (),
 ) -> list[Change]:
-    """Every change of level in a series, in order. [] where there is none, or too few points to tell (under 10 of a piece;
+    """Every change of level in a series, in order. [] where there is none, or too few points to tell (under 17 of a piece;
     a step of any size needs 7 on either side).
 
     `values`: shape (points,), any unit, in order of time; `times`: the same shape, not falling. `alpha`: the chance of a false

@@ -155,7 +155,7 @@ def _judge(fleet: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
     well = _reference(fleet, metric, location, limit)
     if well is None:
         fleet.spread.append(None)
-        fleet.noise.append(noise)
+        fleet.noise.append(noise if counts.max() > 1 else None)
         fleet.reach.append(None)
         return
     centre, spread, well = _scale(location, well)
@@ -172,7 +172,7 @@ def _judge(fleet: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
         p, share = min(by_shift[place], chance[place]), tail[place] / counts[place]
         fleet.odd.append(_named((int(measured[place]), metric), (shift[place], error[place]), p, kind, share))
     fleet.spread.append(math.sqrt(own))
-    fleet.noise.append(noise)
+    fleet.noise.append(noise if counts.max() > 1 else None)  # one sample a node says nothing of it
     fleet.reach.append(-math.expm1(-lowest * float(np.median(error))))
 
 

@@ -14,6 +14,7 @@ from hotlap.core.where import Cpu
 NAME = "asv"
 BRINGS = "samples, else the result; parameters, machine, commit; units from benchmarks.json; failed and skipped ones as not run"
 ORIGIN = "asv 0.6.6, run here: asv run --set-commit-hash, results and benchmarks.json"
+BESIDE = ("benchmarks.json", "machine.json")  # its results have what the second says
 UNITS = {"time": "s", "timeraw": "s", "mem": "B", "peakmem": "B"}  # by how a benchmark's name begins, where benchmarks.json is missing
 
 

@@ -8,6 +8,7 @@ from hotlap.core.store.readers.source import ReadCase, ReadRound, ReadRun, Sourc
 NAME = "criterion"
 BRINGS = "samples of new/ and of saved baselines (base/ repeats the last run), time per iteration, of one process; name from benchmark.json"
 ORIGIN = "bheisler/criterion.rs at c057b740d248be1cf8d48b87d7319db99d8dc73b: book/src/user_guide/html_report/Fibonacci/Recursive/new"
+BESIDE = ("benchmark.json",)
 REPEATED = ("base", "change")  # folders that hold no run of their own
 
 

@@ -25,7 +25,7 @@ from hotlap.core.store.readers.source import ReadRun, Source
 
 
 class Reader(Protocol):
-    """A module of this folder; see `source`."""
+    """A module of this folder; see `source`. `BESIDE`, where it has one: names of files that belong to its own."""
 
     NAME: str
     BRINGS: str

@@ -41,6 +41,8 @@ def gather(paths: Sequence[Path], name: str, stack: ExitStack) -> Gathered:
             hint = "hotlap import --formats lists what can, a table is named itself"
             raise InputError(f"'{given}' holds nothing that can be imported; {hint}")
     into.runs = {kind: formats.merged(runs) for kind, runs in into.runs.items()}
+    beside = {file for reader in formats.READERS if reader.NAME in into.runs for file in getattr(reader, "BESIDE", ())}
+    into.unclaimed = [path for path in into.unclaimed if path.name not in beside]
     return into
 
 
