@@ -221,3 +221,12 @@ def test_a_terminal_shows_the_time_left_from_the_start() -> None:
     shown.begin(asked, "opencl")
     shown(CPU, 0, CaseStarted(case=asked.cases[0].id))
     assert "round 1 of 6, about 60 s left  stream" in stream.getvalue()
+
+
+@pytest.mark.parametrize(("count", "following"), [(2, "hotlap explain "), (9, "hotlap gate ")])
+def test_the_next_step_of_a_fleet_is_who_stands_out(count: int, following: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    plan = tmp_path / "p.toml"
+    plan.write_text('[[case]]\nworkload = "stream"\nsize = "1 GiB"\n')
+    assert main(["run", str(plan), "--target", f"simulated:h200-sxm?count={count}", "--device", "all", "--rounds", "1", "--no-report"]) == 0
+    assert f"\nnext    {following}" in capsys.readouterr().out

@@ -11,6 +11,7 @@ from hotlap.cli import cases, looking, many, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core import units
+from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.measure import session, simulated_nodes
@@ -126,5 +127,6 @@ def finished(bundle: bundles.Bundle, as_json: int, page: bool) -> int:
     print(f"\nrun     {bundle.path}")
     if file.exists():
         print(f"report  {file}")
-    print(f"next    hotlap explain {bundle.run.id}")
+    many_devices = len({row.device for row in rows}) > fleets.MANY
+    print(f"next    hotlap gate {bundle.run.id} --against fleet" if many_devices else f"next    hotlap explain {bundle.run.id}")
     return cases.code([(bundle, rows)])
