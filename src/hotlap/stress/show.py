@@ -291,8 +291,8 @@ def _device(verdict: DeviceVerdict, devices: Mapping[str, Device], width: int, c
         bits = f"bit{'s' * (len(wrong.bits) != 1)} {', '.join(map(str, wrong.bits))}"
         text = f"{named(wrong.unit)}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, {bits}, {wrong.kind}, by {wrong.by}"
         lines += layout.paragraph("    ", text, width)
-    if (more := len(verdict.wrong) - WRONG) > 0:
-        lines.append(f"    and {more} more; --json has all")
+    if (unlisted := len(verdict.wrong) - WRONG) > 0:
+        lines.append(f"    and {unlisted} more; --json has all")
     return lines
 
 

@@ -14,7 +14,7 @@ from hotlap.core.work.base import Workload
 SMALL = 32  # of each extent: names and types of the inputs do not depend on it
 
 
-class Watched(dict[str, Any]):
+class WatchedInputs(dict[str, Any]):
     """Inputs that remember which of them were looked at."""
 
     def __init__(self, inputs: Mapping[str, Any]) -> None:
@@ -28,7 +28,7 @@ class Watched(dict[str, Any]):
 
 def used(operator: Operator, inputs: Mapping[str, Any]) -> list[str]:
     """Names of the inputs that the reference looks at, in their order."""
-    watched = Watched({name: value.double() if value.is_floating_point() else value for name, value in inputs.items()})
+    watched = WatchedInputs({name: value.double() if value.is_floating_point() else value for name, value in inputs.items()})
     operator.reference(watched)
     return [name for name in inputs if name in watched.seen]
 
