@@ -75,6 +75,40 @@ def test_a_file_that_is_not_there_is_begun_and_what_is_written_can_be_kept(folde
     assert ("__kernel void new" if name == "new.cl" else "void ") in path.read_text()
 
 
+@pytest.mark.parametrize(("name", "arguments"), [
+    ("my_rms.cl", ["x", "weight", "out"]), ("my_rms.cu", ["x", "weight", "out"]), ("softmax.cl", ["x", "out"]),
+    ("batchnorm.cl", ["x", "weight", "bias", "out"]), ("cross_entropy.cl", ["x", "classes", "out"]),
+])  # fmt: skip
+def test_a_file_that_is_begun_has_every_input_of_its_operation(folder: Path, name: str, arguments: list[str]) -> None:
+    pytest.importorskip("torch")
+    assert heading(folder / name, like="rowwise")["arguments"] == [*arguments, "rows:int32", "columns:int32"]
+    assert ("const long *classes" in guessed(folder / name, "rowwise")) == ("classes" in arguments)
+
+
+WITHOUT_WEIGHT = """__kernel void rms(__global const float *x, __global float *out, int rows, int columns)
+{
+    int row = get_global_id(0);
+    if (row >= rows) return;
+    float sum = 0;
+    for (int i = 0; i < columns; i++) sum += x[row * columns + i] * x[row * columns + i];
+    for (int i = 0; i < columns; i++) out[row * columns + i] = x[row * columns + i] * rsqrt(sum / columns + 1e-6f);
+}
+"""
+
+
+def test_an_input_that_the_arguments_leave_out_is_named(folder: Path, capsys: Capture) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("pyopencl")
+    (folder / "rms.cl").write_text(WITHOUT_WEIGHT)
+    left_out = "the input 'weight' of rowwise rmsnorm is not among the kernel's arguments"
+    assert main(["kernel", "new", "rms.cl", "--like", "rowwise"]) == 0
+    assert f"//: # {left_out}" in capsys.readouterr().out
+    assert main(["kernel", "add", "rms.cl"]) == 0
+    assert main(["kernel", "check", "rms", "rows=8", "columns=64", "--target", "opencl", "--json"]) == 1
+    (checked,) = json.loads(capsys.readouterr().out.partition("\n")[2].partition("\n")[2])["checks"]
+    assert checked["samples"]["check"]["what"].endswith(f"allowed; {left_out}")
+
+
 MM = "__kernel void mm(__global const float *A, __global const float *B, __global float *C, int M, int N, int K)\n"
 PRODUCT = "{ int i = get_global_id(0); if (i >= M * N) return; float s = 0; for (int j = 0; j < K; j++) s += A[i / N * K + j] * B[j * N + i % N]; C[i] = s; }\n"
 

@@ -294,7 +294,7 @@ class Gap(Record, frozen=True, kw_only=True):
     share: float | None = None  # of the bound, of the expectation, or of the measured ceiling; 1.0 is at the limit
     reference_kind: Literal["bound", "expected", "ceiling", "unknown"] = "unknown"  # what `share` is a share of
     limit_value: float | None = None  # in the metric's unit
-    cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, shared, too_small, overlap, unknown
+    cause: str = ""  # at_limit, bandwidth, arithmetic, latency, launch, cache, clock, power, heat, shared, too_small, overlap, unknown
     basis: GapBasis = ""  # what the cause rests on; "": at the limit, or nothing is known
     numbers: dict[str, float] = {}  # behind the cause and what sets the limit, in base units: see notice.GAP_NUMBERS
     names: dict[str, str] = {}  # behind the cause: level, resource; of throttled what the notice says

@@ -184,6 +184,7 @@ def device_columns(verdicts: Sequence[DeviceVerdict], devices: Mapping[str, Devi
     ]
 
 
+WRONG = 5  # results that are listed in text
 HEADS = ("state", "time", "checked", "power", "°C", "wrong", "slowest kind")
 
 
@@ -286,10 +287,12 @@ def _device(verdict: DeviceVerdict, devices: Mapping[str, Device], width: int, c
         more = f" → {finding.action}" if finding.action else ""
         mark = f"  {'!' if finding.severity != 'info' else '·'} "
         lines += layout.paragraph(mark, named(f"{finding.title}: {finding.detail}{more}"), width)
-    for wrong in verdict.wrong[:5]:
+    for wrong in verdict.wrong[:WRONG]:
         bits = f"bit{'s' * (len(wrong.bits) != 1)} {', '.join(map(str, wrong.bits))}"
         text = f"{named(wrong.unit)}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, {bits}, {wrong.kind}, by {wrong.by}"
         lines += layout.paragraph("    ", text, width)
+    if (unlisted := len(verdict.wrong) - WRONG) > 0:
+        lines.append(f"    and {unlisted} more; --json has all")
     return lines
 
 

@@ -66,3 +66,18 @@ def test_what_was_brought_in_was_asked_nothing() -> None:
     assert brought.asked is None
     other = replace(brought, plan=replace(ONE.run.plan, measure=MeasureOptions(round_s=1.0)))
     assert environment.differences([brought], [other]) == []
+
+
+def test_packages_of_cuda_matter_where_a_cuda_device_was_measured() -> None:
+    bare, full = (make({"copy": [1.0]}, software={"torch": "2.9", **more}).run for more in ({}, {"cuda-bindings": "13.5.0", "nvidia-cuda-nvrtc": "13.0"}))
+    for target, kind, matters in (("opencl", "cpu", "no"), ("torch:cpu", "cpu", "no"), ("torch", "gpu", "yes"), ("cuda", "gpu", "yes")):
+        device = replace(H200, target=target.partition(":")[0], kind=kind)
+        pair = [replace(run, target=target, devices=[device.key], machine=replace(run.machine, devices=[device])) for run in (bare, full)]
+        found = environment.differences(pair[:1], pair[1:])
+        assert [(one.name, one.matters) for one in found] == [("software.cuda-bindings", matters), ("software.nvidia-cuda-nvrtc", matters)]
+        assert (found[0].a, found[0].b) == ("not installed", "13.5.0")
+
+
+def test_a_side_that_lists_no_packages_does_not_say_that_one_is_not_installed() -> None:
+    (found,) = environment.differences([ONE.run], [make({"copy": [1.0]}, software={"torch": "2.9"}).run])
+    assert (found.a, found.b) == ("not known", "2.9")

@@ -15,7 +15,7 @@ from hotlap.core.model.predict import expected
 from hotlap.core.model.simulate import expected_call_s
 from hotlap.core.notice import GAP_NUMBERS
 from hotlap.core.record import Case, Cpu, Gap, Limit, Notice, Readings, Result, Row, Samples, Summary, Verdict
-from hotlap.core.show import gaps, words
+from hotlap.core.show import conclusions, gaps, words
 
 H200 = machines.load("h200-sxm")
 HOST = cpu.spec(
@@ -186,6 +186,17 @@ def test_throttling_is_named_power() -> None:
     flag = Notice(code="throttled", seen="held back by software power cap")
     seen = judge(slowed(case("gemm", dtype="bf16"), 0.7, notices=[flag]))
     assert (seen.cause, "software power cap" in why(seen)) == ("power", True)
+
+
+@pytest.mark.parametrize(("shares", "cause"), [
+    ({"hardware thermal": 1.0}, "heat"), ({"hardware slowdown": 1.0, "hardware thermal": 0.9}, "heat"),
+    ({"software thermal": 0.6, "software power cap": 0.4}, "heat"), ({"software power cap": 1.0, "software thermal": 0.2}, "power"),
+    ({"hardware slowdown": 1.0}, "power"),
+])  # fmt: skip
+def test_what_temperature_held_for_longer_than_power_is_heat(shares: dict[str, float], cause: str) -> None:
+    flag = Notice(code="throttled", seen="held back", shares=shares)
+    assert judge(slowed(case("gemm", dtype="bf16"), 0.7, notices=[flag])).cause == cause
+    assert conclusions.CAUSE_ACTIONS[cause]
 
 
 def test_power_at_its_limit_with_a_low_clock_is_named_power() -> None:

@@ -200,6 +200,16 @@ def test_a_run_of_many_devices_is_one_line_and_its_labels_can_be_copied(cpu: Kep
     assert "h200-sxm × 2 and b200 × 1" in text.runs([two], 140)
 
 
+def test_runs_of_several_hosts_have_them_beside(cpu: Kept) -> None:
+    several = [replace(cpu[0].listed, host=f"node{n}") for n in (1, 2)]
+    for width in (80, 140):
+        lines = text.runs(several, width).splitlines()
+        assert " host " in lines[0]
+        assert all(any(f" {one.host} " in line for line in lines) for one in several)
+        assert max(map(len, lines)) <= width
+    assert " host " not in text.runs(several[:1] * 2, 140)
+
+
 def test_older_runs_that_are_not_listed_are_counted(cpu: Kept) -> None:
     assert text.runs([cpu[0].listed], 110, left_out=161).startswith("… 161 older runs: hotlap list --all\nrun ")
 

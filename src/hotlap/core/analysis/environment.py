@@ -35,6 +35,7 @@ HARMLESS = re.compile(
     r"host|device\.(uuid|serial|pci_address|index|name)|order|injected\.seed|labels?\.|software\.(python|numpy|msgspec|pip|psutil|setuptools|nvidia-ml-py)"
     r"|settings\.(PYTHON\w+|TORCH_HOME|TRITON_CACHE_DIR|POCL_CACHE_DIR|CUDA_CACHE_PATH)"
 )
+NVIDIA = re.compile(r"software\.(cuda|nvidia|cupy)")  # packages that work on CUDA devices alone
 PAIRS = re.compile(r"\w+=[^&]*(&\w+=[^&]*)+")  # noise=0.01&seed=7
 UNITS = {"_hz": "Hz", "_w": "W", "_s": "s", "_c": "°C"}
 
@@ -43,11 +44,14 @@ def differences(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> list[Differen
     """Facts in which two groups of runs differ, those that matter first. A fact that one side does not know is left out if
     the other side does not either; else it counts as differing, since it may."""
     left, right = _facts(a), _facts(b)
+    idle = None if any(_on_cuda(run) for run in (*a, *b)) else NVIDIA
+    listing = all(any(run.machine.software for run in side) for side in (a, b))  # both know what is installed
     differing = []
     for name in sorted(left.keys() | right.keys()):
         ours, theirs = left.get(name, set()), right.get(name, set())
         if ours != theirs:
-            differing.append(_difference(name, ours, theirs))
+            missing = "not installed" if listing and name.startswith("software.") else "not known"
+            differing.append(_difference(name, ours, theirs, missing, idle))
     order = {"yes": 0, "unknown": 1, "no": 2}
     return sorted(differing, key=lambda d: (order[d.matters], d.name))
 
@@ -72,14 +76,25 @@ def harmless(name: str) -> bool:
     return bool(HARMLESS.match(name))
 
 
-def _difference(name: str, ours: set[str], theirs: set[str]) -> Difference:
+def _on_cuda(run: RunRecord) -> bool:
+    """Whether it may have used CUDA: all but OpenCL, simulation, and PyTorch on a processor."""
+    kind = run.target.partition("?")[0].partition(":")[0]
+    if kind in ("opencl", "simulated"):
+        return False
+    measured = [device for device in run.machine.devices if device.key in run.devices]
+    return kind != "torch" or not measured or any(device.kind != "cpu" for device in measured)
+
+
+def _difference(name: str, ours: set[str], theirs: set[str], missing: str, idle: re.Pattern[str] | None) -> Difference:
+    """`missing`: the word for a side without a value. `idle`: names of what neither side used."""
     moves = next((metrics for pattern, metrics in MATTERS if re.match(pattern, name)), None)
-    matters: Literal["yes", "no", "unknown"] = "no" if harmless(name) else "unknown" if moves is None else "yes"
-    return Difference(name=name, a=_said(ours), b=_said(theirs), matters=matters, moves=list(moves or ()))
+    nothing = harmless(name) or (idle is not None and idle.match(name) is not None)
+    matters: Literal["yes", "no", "unknown"] = "no" if nothing else "unknown" if moves is None else "yes"
+    return Difference(name=name, a=_said(ours, missing), b=_said(theirs, missing), matters=matters, moves=list(moves or ()))
 
 
-def _said(values: set[str]) -> str:
-    return ", ".join(sorted(values)) if values else "not known"
+def _said(values: set[str], missing: str = "not known") -> str:
+    return ", ".join(sorted(values)) if values else missing
 
 
 def _facts(runs: Sequence[RunRecord]) -> dict[str, set[str]]:

@@ -99,12 +99,18 @@ def _held_back(seen: GapInputs) -> NamedCause | None:
     """A notice of throttling, or power at its limit."""
     for notice in seen.result.notices:
         if notice.code == "throttled":
-            return NamedCause("power", "throttled", names={"seen": notice.seen} if notice.seen else {})
+            return NamedCause(_holds(notice.shares), "throttled", names={"seen": notice.seen} if notice.seen else {})
     power, most = _during(seen, "power_w"), seen.context.power_limit_w
     ratio = _clock_ratio(seen)
     if power and most and power >= POWER_FULL * most and ratio is not None and ratio < LOW_CLOCK:
         return NamedCause("power", "power_limit", {"power_w": power, "power_limit_w": most, "clock_share": ratio})
     return None
+
+
+def _holds(shares: Mapping[str, float]) -> str:
+    """Heat, where temperature held the clock for longer than power did; power also where no reason tells (a slowdown is of either)."""
+    heat, power = (max((share for name, share in shares.items() if word in name), default=0.0) for word in ("thermal", "power"))
+    return "heat" if heat > power else "power"
 
 
 def _shared(seen: GapInputs) -> NamedCause | None:

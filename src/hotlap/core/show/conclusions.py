@@ -21,7 +21,8 @@ WIDE_SHARE = 1 / 3  # of the cases: a notice of more is worth a sentence of its 
 MOST_GAPS, MOST_ACTIONS = 3, 6
 
 CAUSE_ACTIONS = {  # a cause of the glossary: what would close the gap
-    "power": "raise the power limit or improve cooling, where that is allowed; else plan with the rate that was measured",
+    "power": "raise the power limit where that is allowed; else plan with the rate that was measured",
+    "heat": "improve cooling: airflow, fans, thermal contact; else plan with the rate that was measured",
     "clock": "find what holds the clock down: power limit, temperature, or clocks that an administrator set",
     "launch": "do more work per launch, or replay launches as a graph",
     "shared": "stop what else uses the device, then run again",

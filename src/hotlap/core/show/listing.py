@@ -154,6 +154,8 @@ def _runs(kept: Sequence[RunHeader], width: int, color: bool) -> str:
         Column("cases", [Cell(str(r.cases)) for r in kept], right=True),
         Column("ended", [_ended(r) for r in kept], wrap=True),
     ]
+    if len({r.host for r in kept if r.host}) > 1:
+        columns.insert(3, Column("host", [Cell(words.clean(r.host) or words.DASH) for r in kept], wrap=True))
     labels = [" ".join(words.clean(f"{name}={value}") for name, value in r.labels.items()) for r in kept]
     forms = [[column for column in columns if column.head not in spare] for spare in RUN_SPARE]
     beside = [[*form, Column("labels", list(map(Cell, labels)))] for form in forms]
@@ -174,7 +176,7 @@ _WHOLE: dict[str, Any] = {"initial_indent": "    ", "subsequent_indent": "    ",
 def _on(run: RunHeader) -> str:
     """The devices: a few by their selectors, more by model and number."""
     if len(run.devices) <= FEW_DEVICES:
-        return ", ".join(run.devices) + (f" on {run.host}" if run.host else "")
+        return ", ".join(run.devices) + (f" on {run.host}" if run.written_by and run.host else "")
     counts = Counter(run.models or [name.partition(":")[0] for name in run.devices])
     return words.some([f"{model} × {count}" for model, count in counts.items()], 2)
 

@@ -67,7 +67,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     stops: list[Stop]
     labels: dict[str, str]
     kind: str = "plan"
-    host: str = ""  # of a run of a later schema
+    host: str = ""
     written_by: str = ""  # the version of Hotlap that can read it; "": this one can
 
 
@@ -175,6 +175,7 @@ def listed(run: RunRecord, rounds: int | None) -> RunHeader:
         id=run.id, began=run.began, plan=run.plan.name, devices=[selectors.get(key, f"{run.target}:0") for key in run.devices],
         models=[models.get(key, run.target) for key in run.devices],
         rounds=rounds, cases=len(run.plan.cases), ended=run.ended, stops=run.stops, labels=run.labels, kind=run.kind,
+        host=run.machine.host,
     )
 
 

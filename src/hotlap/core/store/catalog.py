@@ -26,7 +26,7 @@ from hotlap.core.store.bundle import Bundle, RunHeader, read_listed, target_name
 from hotlap.core.store.files import RUN, SAMPLES
 
 NAME = "catalog.sqlite"
-VERSION = 5  # 1: runs, labels and facts; 2: what a list shows of a run; 3: its kind and stops, runs of later schemas; 4: tags; 5: models
+VERSION = 6  # 2: what a list shows of a run; 3: its kind and stops, runs of later schemas; 4: tags; 5: models; 6: hosts
 APPLICATION = 0x484C4150  # "HLAP": sqlite's application_id, by which a catalog is told from other people's databases
 BUSY_S = 10.0
 

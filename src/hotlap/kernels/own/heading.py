@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hotlap.core.errors import InputError
 from hotlap.core.measure.workloads import operators
 from hotlap.core.work import find
 from hotlap.core.work.base import Param, Workload
-from hotlap.kernels.own import products, signatures
+from hotlap.kernels.own import needed, products, signatures
 from hotlap.kernels.own.signatures import DTYPES, SCALARS, Argument, listed
 
 SUFFIXES = (".cl", ".cu")
 HINT = "# guessed from the signature: hotlap kernel check says what is wrong; keys: docs/own-kernels.md"
 ROWS = ("rows", "m", "n", "tokens", "batch", "size", "count", "elements")  # what a work-item is likely to take
 SKELETON = {
-    ".cl": "__kernel void {name}(__global const float *x, __global float *out, {sizes})\n{{\n    int i = get_global_id(0);\n}}\n",
-    ".cu": '__global__ void {name}(const float *x, float *out, {sizes})\n{{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n}}\n',
+    ".cl": "__kernel void {name}({inputs}, __global float *out, {sizes})\n{{\n    int i = get_global_id(0);\n}}\n",
+    ".cu": '__global__ void {name}({inputs}, float *out, {sizes})\n{{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n}}\n',
 }
+POINTER = {".cl": "__global const {kind} *{name}", ".cu": "const {kind} *{name}"}
+WHOLE = {"int64": {".cl": "long", ".cu": "long long"}, "int32": {".cl": "int", ".cu": "int"}}  # C types of whole numbers
 
 
 def guessed(path: Path, like: str) -> str:
@@ -53,7 +57,26 @@ def _begun(path: Path, spec: Workload | None) -> str:
         return products.SKELETON[path.suffix].format(name=re.sub(r"\W", "_", path.stem))
     sizes = [p.name for p in _extents(spec)] if spec else ["n"]
     name = re.sub(r"\W", "_", path.stem)
-    return SKELETON[path.suffix].format(name=name, sizes=", ".join(f"int {size}" for size in sizes or ["n"]))
+    inputs = _inputs(spec, _op(path, name, spec)) if spec else {}
+    listed = [POINTER[path.suffix].format(name=one, kind=_kind(value, path.suffix)) for one, value in inputs.items()]
+    listed = listed or [POINTER[path.suffix].format(name="x", kind="float")]
+    return SKELETON[path.suffix].format(name=name, inputs=", ".join(listed), sizes=", ".join(f"int {size}" for size in sizes or ["n"]))
+
+
+def _kind(tensor: Any, suffix: str) -> str:
+    kind = str(tensor.dtype).removeprefix("torch.")
+    return "float" if tensor.is_floating_point() else WHOLE.get(kind, {suffix: "char"})[suffix]
+
+
+def _inputs(spec: Workload, op: str) -> Mapping[str, Any]:
+    """Name → tensor of what the workload's reference uses; {} where PyTorch, which says so, is not here."""
+    try:
+        library = importlib.import_module("torch")
+    except ImportError:
+        return {}
+    family = importlib.import_module(f"hotlap.core.measure.workloads.operators.{operators.FAMILIES[spec.name]}")
+    only = ({"op": op} if op else {}) | ({"dtype": "fp32"} if spec.param("dtype") else {})
+    return needed.of_workload(spec, only, [p.name for p in _extents(spec)], family.operator, library)
 
 
 def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Workload | None) -> list[str]:
@@ -63,6 +86,11 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
     sizes = {one.name: _size(one.name, spec) for one in arguments if not one.pointer and one.kind not in ("float", "double")}
     shape = _shape(list(dict.fromkeys(sizes.values())), spec)
     lines = [HINT]
+    if spec:
+        op = _op(path, function, spec)
+        wanted = list(_inputs(spec, op))
+        absent = [name for name in wanted if name not in {one.name for one in inputs}] if len(inputs) < len(wanted) else []
+        lines += [f"# {line}" for line in [needed.left_out(absent, spec.name, op)] if line]
     lines += _like(path, function, spec, shape, dtype) if spec else _own(inputs, shape, dtype)
     dtypes = ', dtype = "dtype"' if spec and spec.param("dtype") else ""
     lines.append(f'function = "{function}"')
@@ -81,16 +109,23 @@ def _shape(sizes: list[str], spec: Workload | None) -> list[str]:
 
 def _like(path: Path, function: str, spec: Workload, shape: Sequence[str], dtype: str) -> list[str]:
     """What of the workload it can do: the operation by the names of function and file, and the type."""
-    only = []
-    if (op := spec.param("op")) and op.choices:
-        stem = f"{path.stem} {function}".lower().replace("_", "")
-        backward = any(word in stem for word in ("backward", "bwd", "grad"))
-        choices = [one for one in op.choices if one.endswith("_backward") == backward] or list(op.choices)
-        named = [one for one in choices if one.replace("_", "") in stem] or [one for one in choices if one[:3] in stem]
-        only.append(f'op = "{max(named, key=len) if named else op.default or op.choices[0]}"')
+    op = _op(path, function, spec)
+    only = [f'op = "{op}"'] if op else []
     only += [f'dtype = "{dtype}"'] if spec.param("dtype") else []
     needed = ", ".join(f"{size} = 1024" for size in shape if spec.param(size))
     return [f'workload = "{spec.name}"', f"only = {{ {', '.join(only)} }}", *([f"cases = [{{ {needed} }}]"] if needed else [])]
+
+
+def _op(path: Path, function: str, spec: Workload) -> str:
+    """The operation that file and function are named after, else the workload's default; "" where it has no operations."""
+    op = spec.param("op")
+    if op is None or not op.choices:
+        return ""
+    stem = f"{path.stem} {function}".lower().replace("_", "")
+    backward = any(word in stem for word in ("backward", "bwd", "grad"))
+    choices = [one for one in op.choices if one.endswith("_backward") == backward] or list(op.choices)
+    named = [one for one in choices if one.replace("_", "") in stem] or [one for one in choices if one[:3] in stem]
+    return str(max(named, key=len) if named else op.default or op.choices[0])
 
 
 def _own(inputs: Sequence[Argument], shape: Sequence[str], dtype: str) -> list[str]:

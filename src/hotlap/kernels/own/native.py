@@ -24,7 +24,7 @@ from hotlap.kernels import kept as kernels
 from hotlap.kernels.compiled.protocol import ARCHITECTURE
 from hotlap.kernels.cost import evaluate
 from hotlap.kernels.guard import zones
-from hotlap.kernels.own import table
+from hotlap.kernels.own import needed, table
 
 Set = dict[str, Buffer]
 
@@ -209,5 +209,14 @@ class _Run:
         outputs = list(self.operator.settle(wide, outputs)) if self.operator.settle else outputs
         error, allowed, said = farthest(outputs, exact, self.operator.dtype)
         if said or error > allowed:
-            return (error, allowed), said or f"{what} was wrong: error {error:.3g} against {allowed:.3g} allowed"
+            fault = said or f"{what} was wrong: error {error:.3g} against {allowed:.3g} allowed"
+            return (error, allowed), "; ".join(filter(None, (fault, self._left_out(before))))
         return (error, allowed), ""
+
+    def _left_out(self, inputs: Mapping[str, Any]) -> str:
+        """Which inputs of the workload the kernel is not given, though its reference uses them."""
+        if not self.own.workload:
+            return ""
+        names = {str(one) for one in self.own.table["arguments"]}  # type: ignore[attr-defined]
+        absent = [name for name in needed.used(self.operator, inputs) if name not in names]
+        return needed.left_out(absent, self.own.workload, self.params.get("op"))
