@@ -19,10 +19,10 @@ class WatchedInputs(dict[str, Any]):
 
     def __init__(self, inputs: Mapping[str, Any]) -> None:
         super().__init__(inputs)
-        self.seen: set[str] = set()
+        self.looked_at: set[str] = set()
 
     def __getitem__(self, name: str) -> Any:
-        self.seen.add(name)
+        self.looked_at.add(name)
         return super().__getitem__(name)
 
 
@@ -30,7 +30,7 @@ def used(operator: Operator, inputs: Mapping[str, Any]) -> list[str]:
     """Names of the inputs that the reference looks at, in their order."""
     watched = WatchedInputs({name: value.double() if value.is_floating_point() else value for name, value in inputs.items()})
     operator.reference(watched)
-    return [name for name in inputs if name in watched.seen]
+    return [name for name in inputs if name in watched.looked_at]
 
 
 def of_workload(spec: Workload, only: Mapping[str, Value], extents: Sequence[str], operator: Any, library: Any) -> dict[str, Any]:
