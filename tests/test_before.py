@@ -56,7 +56,7 @@ def printed(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return call
 
 
-def same(name: str, printed: str) -> None:
+def check_same(name: str, printed: str) -> None:
     """Fails where the file holds something else, and says how that is accepted."""
     path = BEFORE / "outputs" / name
     if os.environ.get("HOTLAP_GOLDEN") == "write":
@@ -81,9 +81,9 @@ def test_a_run_is_shown_as_it_was(version: str, name: str, home: Path, printed: 
     run = run_of(home, version, name)
     for verb in ("show", "explain"):
         text = printed(version, verb, run)
-        same(f"{version}-{name}-{verb}.txt", text)
+        check_same(f"{version}-{name}-{verb}.txt", text)
     document = json.dumps(plain(json.loads(printed(version, "show", run, "--json=2"))), indent=1, ensure_ascii=False) + "\n"
-    same(f"{version}-{name}-show.json", document)
+    check_same(f"{version}-{name}-show.json", document)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -93,7 +93,7 @@ def test_a_run_is_shown_as_it_was(version: str, name: str, home: Path, printed: 
 def test_answers_are_what_they_were(version: str, words: tuple[str, ...], home: Path, printed: Callable[..., str]) -> None:
     asked = [run_of(home, version, word) if word in RUNS else word for word in words]
     text = printed(version, *asked)
-    same(f"{version}-{words[0]}{'-csv' if 'csv' in words else ''}.txt", text)
+    check_same(f"{version}-{words[0]}{'-csv' if 'csv' in words else ''}.txt", text)
 
 
 @pytest.mark.slow("draws whole pages")
@@ -106,7 +106,7 @@ def test_pages_say_what_they_said(version: str, name: str, home: Path, printed: 
     text = re.sub(r"<(script|style|svg)\b.*?</\1>", " ", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     words = re.sub(r"[^\S\n]+", " ", re.sub(r"<[^>]+>", "\n", text)).replace(str(home), "HOME")
     said = "\n".join(line.strip() for line in words.splitlines() if line.strip()) + "\n"
-    same(f"{version}-{name}-page.txt", said)
+    check_same(f"{version}-{name}-page.txt", said)
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="argparse wraps usage in another way in other versions of Python")
@@ -118,4 +118,4 @@ def test_every_verb_s_help_is_what_it_was(capsys: pytest.CaptureFixture[str], mo
             cli.main([*verb.split(), "--help"])
         assert not ended.value.code
     text = capsys.readouterr().out
-    same("help.txt", text)
+    check_same("help.txt", text)

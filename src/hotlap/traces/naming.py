@@ -18,7 +18,7 @@ EVERY = 1 << 20  # characters: nothing is cut
 def labels(names: Iterable[str], most: int = EVERY) -> dict[str, str]:
     """A short name for each, of at most `most` characters; different names of one table never get the same one.
 
-    Where `short` makes two alike, what they differ by stands behind it; where the cut does, the part that differs is kept.
+    Where `short` makes two alike, what they differ by is added after it; where the cut does, the part that differs is kept.
     """
     by_short: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(names):
