@@ -17,8 +17,9 @@ from hotlap.core.model.kernels import attention_library
 from hotlap.core.model.kernels.attention import Cases, read
 from hotlap.core.model.kernels.attention_library import LibraryFamily
 from hotlap.core.model.kernels.base import Chip, Coefficients, Floats
+from research.fit import data as measured_data
 from research.fit import scores
-from research.fit.data import FOLDERS, Rows, held
+from research.fit.data import FOLDERS, Rows
 
 FILES = {"prefill": "context_attention_perf.parquet", "decode": "generation_attention_perf.parquet"}
 COLUMNS = {"batch": "batch_size", "query": "isl", "heads": "num_heads", "kv_heads": "num_key_value_heads", "head_dim": "head_dim"}
@@ -76,8 +77,10 @@ def rows(gpu: str, root: Path, phase: str) -> Rows:
     names = np.char.add(np.char.add(np.char.lower(data["framework"].astype(str)), " "), data["kernel_source"].astype(str))
     params["cache_write"] = writes(data["framework"].astype(str), data["kernel_source"].astype(str), data["version"].astype(str))
     power = data.get("power", np.full(len(names), np.nan)).astype(float)
-    keys = zip(*(params[n].astype(int) for n in ("heads", "kv_heads", "head_dim", "window")), strict=True)
-    return Rows(gpu, params, data["latency"] * 1e-3, power, names, held("x".join(map(str, key)) for key in keys))
+    version, kernel = (data[name].astype(str) for name in ("version", "kernel_source"))
+    published = [f"{a.lower()} {b}/{c}" for a, b, c in zip(data["framework"].tolist(), version.tolist(), kernel.tolist(), strict=True)]
+    groups = measured_data.keys(params, ("heads", "kv_heads", "head_dim"))
+    return Rows(gpu, params, data["latency"] * 1e-3, power, names, *measured_data.split(groups), np.array(published))
 
 
 def writes(framework: NDArray[np.str_], source: NDArray[np.str_], version: NDArray[np.str_]) -> Floats:
@@ -93,11 +96,6 @@ def _column(name: str, tables: Sequence[Any], pa: Any) -> NDArray[Any]:
     return np.concatenate(
         [t.column(name).to_numpy(zero_copy_only=False) if name in t.column_names else np.full(t.num_rows, np.nan) for t in tables]
     )
-
-
-def subset(r: Rows, mask: NDArray[np.bool_]) -> Rows:
-    params = {name: values[mask] for name, values in r.params.items()}
-    return Rows(r.gpu, params, r.seconds[mask], r.power_w[mask], r.implementation[mask], r.held[mask])
 
 
 def modelled(r: Rows, family: LibraryFamily) -> NDArray[np.bool_]:
@@ -124,7 +122,7 @@ def fit(family: LibraryFamily, priors: Priors, data: Sequence[Rows]) -> dict[str
 
 def _parts(family: LibraryFamily, data: Sequence[Rows]) -> Iterator[Part]:
     for r in data:
-        train = subset(r, ~r.held & modelled(r, family))
+        train = r.where(~r.held & modelled(r, family))
         cases, machine = read(train.params, family.phase), chip(r.gpu)
         kernels = attention_library.choose(train.implementation, cases, machine, family.phase)
         weight = np.where(train.seconds > SHORT_S, 1.0, SHORT_WEIGHT)
@@ -178,6 +176,6 @@ def _decoded(priors: Priors, names: Sequence[str], x: Floats) -> dict[str, float
     return {n: float(np.clip(v, priors[n].low, priors[n].high)) for n, v in values.items()}
 
 
-def predict(family: LibraryFamily, r: Rows, coefficients: Coefficients) -> Floats:
+def predicted(family: LibraryFamily, r: Rows, coefficients: Coefficients) -> Floats:
     """Expected seconds of measured rows."""
     return attention_library.estimate(family, r.params, chip(r.gpu), r.implementation, coefficients).seconds

@@ -33,11 +33,11 @@ def table(family: LibraryFamily, priors: Priors, place: Path, coefficients: Coef
     """All cells. Each is predicted with coefficients that saw no row of it; `coefficients`: those of A100 + H100, if at hand."""
     a100, h100, h200 = (_read(family, gpu, place) for gpu in (A100, H100, H200))
     both = coefficients or attention.fit(family, priors, [a100, h100])
-    fresh = attention.subset(h100, h100.held)
-    train = [attention.subset(r, ~r.held) for r in (a100, h100)]
+    fresh = h100.where(h100.held)
+    train = [r.where(~r.held) for r in (a100, h100)]
     cells: list[tuple[str, Rows, Coefficients, Sequence[Rows]]] = [
         ("H100 held-out", fresh, both, train),
-        ("A100 held-out", attention.subset(a100, a100.held), both, train),
+        ("A100 held-out", a100.where(a100.held), both, train),
         ("H200 from A100+H100", h200, both, train),
         ("H200, cache written", _written(h200), both, train),
         ("A100 → H100", h100, attention.fit(family, priors, [a100]), train[:1]),
@@ -48,7 +48,7 @@ def table(family: LibraryFamily, priors: Priors, place: Path, coefficients: Coef
 
 def _read(family: LibraryFamily, gpu: str, place: Path) -> Rows:
     rows = attention.rows(gpu, place, family.phase)
-    return attention.subset(rows, attention.modelled(rows, family))
+    return rows.where(attention.modelled(rows, family))
 
 
 def _written(r: Rows) -> Rows:
@@ -59,7 +59,7 @@ def _written(r: Rows) -> Rows:
 
 def _scores(family: LibraryFamily, cell: str, r: Rows, k: Coefficients, train: Sequence[Rows]) -> Iterator[Score]:
     sol = roofline(read(r.params, family.phase), r.gpu)
-    ours = attention.predict(family, r, k)
+    ours = attention.predicted(family, r, k)
     simple = {"roofline": sol, "SOL/0.8 + 3 µs": sol / 0.8 + 3e-6, "nearest row": nearest(family, r, train)}
     for implementation in np.unique(r.implementation):
         own = r.implementation == implementation
@@ -143,7 +143,7 @@ def toml(phase: str, fitted: Coefficients) -> str:
         "",
         "[fit]",
         f'data = "{DATA}"',
-        'split = "held out: crc32(heads x kv_heads x head_dim x window) % 5 == 0; no row of H200"',
+        'split = "held out: sha1(heads,kv_heads,head_dim) % 5 == 0; no row of H200"',
         f'date = "{datetime.date.today().isoformat()}"',
         f'command = "python -m research.fit.{phase}"',
     ]

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from hotlap.core.model import intervals
 from hotlap.core.stats import beyond
-from research.fit import gemm, scores
+from research.fit import scores
 from research.fit.intervals import FAMILIES, H100, H200
 
 SHAPE = {  # parameters that a plan usually holds while it sweeps the others
-    "gemm": ("n", "k"), "prefill": ("heads", "kv_heads", "head_dim", "window", "kv_dtype"),
+    "gemm": ("n", "k"),
+    "prefill": ("heads", "kv_heads", "head_dim", "window", "kv_dtype"),
     "decode": ("heads", "kv_heads", "head_dim", "window", "kv_dtype"),
     "moe": ("hidden", "inter", "topk", "experts", "tp", "ep", "distribution", "dtype", "gated"),
 }
@@ -28,7 +29,8 @@ MACHINES = ((H100, "fitted"), (H200, "generation"))
 HEAD = (
     "# Healthy cases slower than the 90 % interval: their share, and the intraclass correlation within shapes (research.fit.beyond).",
     "# dtypes: those that were measured. torch: vLLM 0.22 and 0.24, which were measured, run on PyTorch 2.11 or later (vLLM's",
-    "# release notes of 0.20.0).", 'torch = "2.11"',
+    "# release notes of 0.20.0).",
+    'torch = "2.11"',
 )
 DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 
@@ -51,7 +53,7 @@ def healthy(root: Path, families: tuple[str, ...] = tuple(SHAPE)) -> Iterator[He
         for gpu, level in MACHINES:
             data = fitting.rows(gpu, root)
             if family == "gemm":
-                data = gemm.only(data, data.params["dtype"] == "bf16")
+                data = data.where(data.params["dtype"] == "bf16")
             chip = scores.chip(gpu) if family == "moe" else scores.fastest(gpu)
             found = kernels.estimate(data.params, chip, data.implementation, None)
             _, high_s = intervals.interval(family, level, found.seconds, found.inside)

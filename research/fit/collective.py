@@ -1,6 +1,6 @@
 """Collectives: published NCCL measurements, the fit of the protocols' coefficients to them, and its scores.
 
-Split by (operation, message size): a size is held out on both GPUs, for all counts and both dtypes.
+Split by (operation, number of GPUs), for all sizes and both dtypes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,34 @@ from numpy.typing import NDArray
 
 from hotlap.core.model.kernels import base, collective
 from hotlap.core.model.kernels.base import Chip, Floats
+from research.fit import data as measured_data
 from research.fit import scores
-from research.fit.data import FOLDERS, Rows, held
+from research.fit.data import FOLDERS, Rows
 from research.fit.scores import Score
 
 OPS = collective.OPS[:4]  # broadcast and send were not measured
 # Where the fit begins, and what it is drawn to where the data are silent. Chosen with both GPUs in view: one GPU alone says nothing of
 # clock_power (begun at 1 or 2 instead of 1.5, a transfer has 10 to 13 % of error instead of 9 to 10), nor A100 anything of nvls_*.
 START: Mapping[str, float] = {
-    "launch_us": 5.0, "ll128_us": 2.0, "simple_us": 12.0, "nvls_us": 25.0, "ll_hop_us": 1.0, "ll128_hop_us": 1.0, "simple_hop_us": 1.5,
-    "nvls_hop_us": 1.0, "ll_share": 0.02, "ll128_share": 0.3, "simple_share": 0.78, "nvls_share": 0.85, "copy_b_per_sm_clock": 3.0,
-    "fill_us": 8.0, "fill_bytes": 8e6, "switch_us": 4.0, "switch_power": 0.0, "clock_power": 1.5, "narrow_factor": 1.05,
+    "launch_us": 5.0,
+    "ll128_us": 2.0,
+    "simple_us": 12.0,
+    "nvls_us": 25.0,
+    "ll_hop_us": 1.0,
+    "ll128_hop_us": 1.0,
+    "simple_hop_us": 1.5,
+    "nvls_hop_us": 1.0,
+    "ll_share": 0.02,
+    "ll128_share": 0.3,
+    "simple_share": 0.78,
+    "nvls_share": 0.85,
+    "copy_b_per_sm_clock": 3.0,
+    "fill_us": 8.0,
+    "fill_bytes": 8e6,
+    "switch_us": 4.0,
+    "switch_power": 0.0,
+    "clock_power": 1.5,
+    "narrow_factor": 1.05,
 }
 PLAIN = ("switch_power", "clock_power")  # fitted as they are; all others as logarithms, so they stay above 0
 PULL = 0.03  # towards START, per unit of log
@@ -41,12 +58,13 @@ def rows(gpu: str, root: Path) -> Rows:
     tables = [parquet.read_table(file).to_pydict() for file in files]
     column = {name: np.array([v for t in tables for v in t[name]]) for name in tables[0]} if tables else {}
     if not column:
-        return Rows(gpu, {}, np.zeros(0), np.zeros(0), np.zeros(0, str), np.zeros(0, bool))
+        return measured_data.none(gpu)
     size = column["message_size"] * np.where(column["nccl_dtype"] == "half", 2, 1)
     params = {"op": column["op_name"], "dtype": column["nccl_dtype"], "gpus": column["num_gpus"], "bytes": size}
-    keys = [f"{op}x{n}" for op, n in zip(column["op_name"], column["message_size"], strict=True)]
-    power = np.full(len(size), np.nan)
-    return Rows(gpu, params, column["latency"] * 1e-3, power, np.full(len(size), "nccl"), held(keys))
+    published = np.array([f"nccl {version}/NCCL" for version in column["version"].tolist()])
+    nothing, same = np.full(len(size), np.nan), np.full(len(size), "nccl")
+    groups = measured_data.keys(params, ("op", "gpus"))
+    return Rows(gpu, params, column["latency"] * 1e-3, nothing, same, *measured_data.split(groups), published)
 
 
 # ---------------------------------------------------------------- fit
@@ -92,6 +110,16 @@ def _only(params: Mapping[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[s
     return {name: values[mask] for name, values in params.items()}
 
 
+def predicted(data: Rows, coefficients: Mapping[str, Any]) -> Floats:
+    """Expected seconds of measured rows."""
+    return collective.estimate(data.params, scores.chip(data.gpu), coefficients=coefficients).seconds
+
+
+def roofline(data: Rows) -> Floats:
+    """Seconds at the published rate of one GPU's link."""
+    return _bound(data.params, scores.chip(data.gpu))
+
+
 # ---------------------------------------------------------------- scores
 
 
@@ -135,7 +163,7 @@ def main() -> None:
     coefficients = fit([rows(gpu, place) for gpu in GPUS])
     head = {
         "data": "aiconfigurator 2026-08: kernels/a100_sxm/comm/nccl/2.27.3, kernels/h100_sxm/comm/nccl/2.29.2",
-        "split": "crc32(op x message size in elements) % 5 == 0 is held out", "command": "python -m research.fit collective",
+        "split": "sha1(op,gpus) % 5 == 0 is held out", "command": "python -m research.fit collective",
         "loss": "soft L1 of log error, scale 0.1",
     }  # fmt: skip
     about = "Collectives by NCCL. Times in µs hold at 1.66 GHz; shares are of one GPU's link, one way."

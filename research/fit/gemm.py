@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from hotlap.core.model.kernels import base, gemm, power
 from hotlap.core.model.kernels.base import Floats
+from research.fit import data as measured_data
 from research.fit import scores
-from research.fit.data import FOLDERS, Rows, held
+from research.fit.data import FOLDERS, Rows
 from research.fit.scores import Score
 
 GPUS = ("a100-sxm-80gb", "h100-sxm")
@@ -67,16 +68,17 @@ def rows(gpu: str, root: Path) -> Rows:
         if "vllm_default" in column["kernel_source"]:
             source = np.where(column["gemm_dtype"] == "fp8_block", _dispatched(column), "vllm/torch.nn.functional.linear")
         power = column["power"].astype(float) if "power" in column else np.full(len(source), np.nan)
-        for name, values in {**column, "source": source, "power": power}.items():
-            if name in ("m", "n", "k", "latency", "gemm_dtype", "source", "power"):
+        published = np.array([f"{file.parts[-3]} {file.parts[-2]}/{name}" for name in column["kernel_source"]])
+        for name, values in {**column, "source": source, "power": power, "published": published}.items():
+            if name in ("m", "n", "k", "latency", "gemm_dtype", "source", "power", "published"):
                 columns.setdefault(name, []).append(values[keep])
     if not columns:
-        return Rows(gpu, {}, np.zeros(0), np.zeros(0), np.zeros(0, str), np.zeros(0, bool))
+        return measured_data.none(gpu)
     joined = {name: np.concatenate(values) for name, values in columns.items()}
     dtype = np.array([DTYPES[one] for one in joined["gemm_dtype"]])
     params = {"m": joined["m"], "n": joined["n"], "k": joined["k"], "dtype": dtype, "sustained": np.full(len(dtype), gpu in LONG)}
-    keys = [f"{n}x{k}" for n, k in zip(joined["n"], joined["k"], strict=True)]
-    return Rows(gpu, params, joined["latency"] * 1e-3, joined["power"], joined["source"], held(keys))
+    groups = measured_data.keys(joined, ("n", "k"))
+    return Rows(gpu, params, joined["latency"] * 1e-3, joined["power"], joined["source"], *measured_data.split(groups), joined["published"])
 
 
 def _dispatched(column: Mapping[str, NDArray[Any]]) -> NDArray[np.str_]:
@@ -91,22 +93,8 @@ def _dispatched(column: Mapping[str, NDArray[Any]]) -> NDArray[np.str_]:
     return np.char.add("vllm/", name)
 
 
-def only(data: Rows, keep: NDArray[np.bool_]) -> Rows:
-    """Some of the rows."""
-    return Rows(
-        data.gpu,
-        {k: v[keep] for k, v in data.params.items()},
-        data.seconds[keep],
-        data.power_w[keep],
-        data.implementation[keep],
-        data.held[keep],
-    )
-
-
 def sample(data: Rows, count: int, seed: int = 0) -> Rows:
-    keep = np.zeros(len(data.seconds), dtype=bool)
-    keep[np.random.default_rng(seed).permutation(len(keep))[:count]] = True
-    return only(data, keep)
+    return data.where(np.sort(np.random.default_rng(seed).permutation(len(data.seconds))[:count]))
 
 
 # ---------------------------------------------------------------- fit
@@ -114,11 +102,11 @@ def sample(data: Rows, count: int, seed: int = 0) -> Rows:
 
 def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
     """Coefficients from the rows that are not held out: `base` from bf16 on all GPUs, then a few for each implementation."""
-    plain = [sample(only(one, ~one.held & (one.params["dtype"] == "bf16")), ROWS) for one in data]
+    plain = [sample(one.where(~one.held & (one.params["dtype"] == "bf16")), ROWS) for one in data]
     base = _solve([one for one in plain if len(one.seconds)])
     found = {"base": base}
     for name in sorted({f"{i}.{d}" for one in data for i, d in zip(one.implementation, one.params["dtype"], strict=True)}):
-        parts = [sample(only(one, ~one.held & _is(one, name)), OWN_ROWS) for one in data]
+        parts = [sample(one.where(~one.held & _is(one, name)), OWN_ROWS) for one in data]
         found[name] = _own(base, name, [one for one in parts if len(one.seconds)])
     return found | _defaults(found)
 
@@ -192,11 +180,11 @@ def table(root: Path, coefficients: Mapping[str, Mapping[str, float]] | None = N
     known = coefficients or base.stored("gemm")
     cells = []
     for name, data in (("A100", a100), ("H100", h100)):
-        cells += _cells(f"{name}, held-out shapes", only(data, data.held), known, only(data, ~data.held))
-    cells += _cells("H200 by A100 + H100", h200, known, only(h100, ~h100.held))
-    cells.append(_host_measured(only(h200, h200.params["dtype"] == "fp8_block"), known))
+        cells += _cells(f"{name}, held-out shapes", data.where(data.held), known, data.where(~data.held))
+    cells += _cells("H200 by A100 + H100", h200, known, h100.where(~h100.held))
+    cells.append(_host_measured(h200.where(h200.params["dtype"] == "fp8_block"), known))
     for cell, source, target in (("A100 → H100, spec only", a100, h100), ("H100 → A100, spec only", h100, a100)):
-        plain = [only(one, one.params["dtype"] == "bf16") for one in (source, target)]
+        plain = [one.where(one.params["dtype"] == "bf16") for one in (source, target)]
         cells += _cells(cell, plain[1], fit([plain[0]]), plain[0])
     return cells
 
@@ -205,8 +193,8 @@ def _host_measured(data: Rows, coefficients: Mapping[str, Mapping[str, float]]) 
     """vLLM's blocks of fp8 were not in a graph: most rows are the host's time, no property of the GPU. Here the smallest products, which
     are not scored, say how this host stands to the one that was fitted, as one sweep on the machine would."""
     small = data.params["m"].astype(float) * data.params["n"] * data.params["k"] < TINY
-    share = float(np.median(data.seconds[small] / predicted(only(data, small), coefficients)))
-    rest = only(data, ~small)
+    share = float(np.median(data.seconds[small] / predicted(data.where(small), coefficients)))
+    rest = data.where(~small)
     return scores.score("H200 and its host measured", "fp8_block", "model", predicted(rest, coefficients, share), rest.seconds)
 
 
@@ -214,10 +202,10 @@ def _cells(cell: str, data: Rows, coefficients: Mapping[str, Mapping[str, float]
     """By type: the model beside simpler ways; then by implementation and regime, the model alone."""
     cells = []
     for dtype in sorted(set(data.params["dtype"].tolist())):
-        part = only(data, data.params["dtype"] == dtype)
+        part = data.where(data.params["dtype"] == dtype)
         ways = {"model": predicted(part, coefficients), **_simple(part)}
         cells += [scores.score(cell, dtype, name, values, part.seconds) for name, values in ways.items()]
-        some, near = sample(part, 2000, 1), sample(only(train, train.params["dtype"] == dtype), 12000, 1)
+        some, near = sample(part, 2000, 1), sample(train.where(train.params["dtype"] == dtype), 12000, 1)
         if len(near.seconds):
             table = scores.nearest(_sizes(near), near.seconds, _sizes(some), ())
             cells.append(scores.score(cell, dtype, "nearest row", table, some.seconds))
@@ -239,6 +227,11 @@ def _simple(data: Rows) -> dict[str, Floats]:
     size = np.where(narrow, 1.0, 2.0)
     sol = np.maximum(2 * m * n * k / rate, (size * (m * k + n * k) + 2 * m * n) / chip.memory_b_s)
     return {"roofline": sol, "SOL/0.8 + 3 µs": sol / 0.8 + 3e-6}
+
+
+def roofline(data: Rows) -> Floats:
+    """Seconds at the published peaks, each operand and the result moved once."""
+    return _simple(data)["roofline"]
 
 
 def _regimes(data: Rows) -> dict[str, NDArray[np.bool_]]:

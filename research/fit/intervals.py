@@ -65,14 +65,13 @@ def missed(family: str, root: Path) -> Iterator[Missed]:
 def _common(family: str, data: Rows) -> Rows:
     """What both architectures have: other implementations say nothing about the step between them."""
     if family == "gemm":
-        return gemm.only(data, data.params["dtype"] == "bf16")
-    return gemm.only(data, np.isin(data.implementation, moe.TRITON) & (data.params["dtype"] == "bf16")) if family == "moe" else data
+        return data.where(data.params["dtype"] == "bf16")
+    return data.where(np.isin(data.implementation, moe.TRITON) & (data.params["dtype"] == "bf16")) if family == "moe" else data
 
 
 def _some(data: Rows) -> Rows:
     keep = np.random.default_rng(3).permutation(len(data.seconds))[:TAKEN]
-    params = {name: values[keep] for name, values in data.params.items()}
-    return Rows(data.gpu, params, data.seconds[keep], data.power_w[keep], data.implementation[keep], data.held[keep])
+    return data.where(keep)
 
 
 def _missed(level: str, data: Rows, kernels: ModuleType, coefficients: Any) -> Missed:

@@ -6,7 +6,6 @@ and SGLang on A100 and H100 are one group, so that what transfers is physics.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,33 @@ from numpy.typing import NDArray
 
 from hotlap.core.model.kernels import base, moe, moe_cases
 from hotlap.core.model.kernels.base import Chip, Floats
+from research.fit import data as measured_data
 from research.fit import scores
-from research.fit.data import FOLDERS, HELD_OF, Rows, held
+from research.fit.data import FOLDERS, Rows
 from research.fit.scores import Score
 
 COLUMNS = {
-    "tokens": "num_tokens", "hidden": "hidden_size", "inter": "inter_size", "topk": "topk", "experts": "num_experts",
-    "tp": "moe_tp_size", "ep": "moe_ep_size", "distribution": "distribution",
+    "tokens": "num_tokens",
+    "hidden": "hidden_size",
+    "inter": "inter_size",
+    "topk": "topk",
+    "experts": "num_experts",
+    "tp": "moe_tp_size",
+    "ep": "moe_ep_size",
+    "distribution": "distribution",
 }
 BOUNDS: Mapping[str, tuple[float, float, float]] = {  # least, where the fit begins, most
-    "matrix_share": (0.1, 0.7, 0.95), "feed_b_per_sm_clock": (10, 64, 400), "tile_cycles": (100, 1000, 12000),
-    "tail_waves": (0.02, 0.25, 1), "memory_share": (0.4, 0.85, 0.97), "flight_b_per_sm_clock": (1, 8, 200),
-    "overlap": (0.1, 1, 5), "choice_power": (4, 8, 20), "row_passes": (0.1, 1, 5), "launch_us": (3, 20, 100), "ragged": (0.01, 0.03, 3),
+    "matrix_share": (0.1, 0.7, 0.95),
+    "feed_b_per_sm_clock": (10, 64, 400),
+    "tile_cycles": (100, 1000, 12000),
+    "tail_waves": (0.02, 0.25, 1),
+    "memory_share": (0.4, 0.85, 0.97),
+    "flight_b_per_sm_clock": (1, 8, 200),
+    "overlap": (0.1, 1, 5),
+    "choice_power": (4, 8, 20),
+    "row_passes": (0.1, 1, 5),
+    "launch_us": (3, 20, 100),
+    "ragged": (0.01, 0.03, 3),
 }
 NAMES = tuple(BOUNDS)
 TALL = {"flashinfer_fp8": 128.0}  # least rows of a tile where the kernel has no smaller: its time does not fall below 128 rows an expert
@@ -45,7 +59,7 @@ def rows(gpu: str, root: Path) -> Rows:
 
     tables = [parquet.read_table(file) for file in sorted((root / FOLDERS[gpu]).glob("moe/*/*/*.parquet"))]
     if not tables:
-        return Rows(gpu, {}, np.zeros(0), np.zeros(0), np.zeros(0, str), np.zeros(0, bool))
+        return measured_data.none(gpu)
 
     def column(name: str) -> NDArray[Any]:
         found = [np.array(t[name].to_pylist() if name in t.column_names else [np.nan] * len(t)) for t in tables]
@@ -56,12 +70,10 @@ def rows(gpu: str, root: Path) -> Rows:
     params["dtype"] = np.where(dtype == "bfloat16", "bf16", dtype)
     params["gated"] = _gated(params, source, column("framework"), column("version"))
     power = column("power").astype(np.float64)
-    return Rows(gpu, params, column("latency").astype(np.float64) * 1e-3, power, source, held(_keys(params)))
-
-
-def _keys(params: Mapping[str, NDArray[Any]]) -> list[str]:
-    """Names of the shape groups that are fitted or held out whole."""
-    return ["x".join(map(str, key)) for key in zip(*(params[n].tolist() for n in ("hidden", "inter", "topk", "experts")), strict=True)]
+    names = zip(column("framework").tolist(), column("version").tolist(), source.tolist(), strict=True)
+    published = np.array([f"{library.lower()} {version}/{kernel}" for library, version, kernel in names])
+    groups = measured_data.keys(params, ("hidden", "inter", "experts", "topk"))
+    return Rows(gpu, params, column("latency").astype(np.float64) * 1e-3, power, source, *measured_data.split(groups), published)
 
 
 def _gated(
@@ -110,9 +122,7 @@ def _fit_one(name: str, parts: list[tuple[dict[str, NDArray[Any]], NDArray[np.st
     from scipy.optimize import least_squares
 
     low, start, high = np.log(np.array(list(BOUNDS.values())).T)
-    found = least_squares(
-        _residuals(name, parts, start), start, bounds=(low, high), loss="soft_l1", f_scale=0.15, max_nfev=25, x_scale=0.5
-    )
+    found = least_squares(_residuals(name, parts, start), start, bounds=(low, high), loss="soft_l1", f_scale=0.15, max_nfev=25, x_scale=0.5)
     return _unpack(name, found.x)
 
 
@@ -136,6 +146,16 @@ def _only(params: Mapping[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[s
     return {name: values[mask] for name, values in params.items()}
 
 
+def predicted(data: Rows, coefficients: Mapping[str, Any]) -> Floats:
+    """Expected seconds of measured rows."""
+    return moe.estimate(data.params, scores.chip(data.gpu), data.implementation, coefficients).seconds
+
+
+def roofline(data: Rows) -> Floats:
+    """Seconds at the published peaks, weights of touched experts beyond L2 read once."""
+    return bound(data.params, scores.chip(data.gpu), data.implementation)
+
+
 # ---------------------------------------------------------------- scores
 
 
@@ -151,37 +171,10 @@ def table(root: Path, coefficients: Mapping[str, Any] | None = None) -> list[Sco
     return found
 
 
-def folds(root: Path) -> list[Score]:
-    """Each fifth of the shapes that are fitted, scored with coefficients of the others: the held-out fifth has few shapes, on H100
-    without those where TensorRT-LLM's tactics fail, so it flatters."""
-    data = [rows(gpu, root) for gpu in ("a100-sxm-80gb", "h100-sxm")]
-    fold = [np.array([zlib.crc32(key.encode()) % HELD_OF for key in _keys(one.params)]) for one in data]
-    predicted = [np.full(len(one.seconds), np.nan) for one in data]
-    for part in range(1, HELD_OF):
-        c = fit([_rows_of(one, which != part) for one, which in zip(data, fold, strict=True)])
-        for held_out, which, out in zip(data, fold, predicted, strict=True):
-            mask = which == part
-            out[mask] = moe.estimate(_only(held_out.params, mask), scores.chip(held_out.gpu), held_out.implementation[mask], c).seconds
-    scored = []
-    for held_out, out in zip(data, predicted, strict=True):
-        mask, groups = ~held_out.held & (held_out.seconds > SHORT_S), _groups(held_out)
-        for part_name in ("> 20 us", *sorted(set(groups[mask].tolist()))):
-            m = mask if part_name == "> 20 us" else mask & (groups == part_name)
-            scored.append(
-                scores.score(f"{FOLDERS[held_out.gpu][:4].upper()} 4 folds of fitted", part_name, "model", out[m], held_out.seconds[m])
-            )
-    return scored
-
-
 def _triton(data: Rows, dtypes: tuple[str, ...] = ("bf16",)) -> Rows:
     """Only the rows of Triton kernels."""
     mask = np.isin(data.implementation, TRITON) & np.isin(data.params["dtype"], dtypes)
-    return _rows_of(data, mask)
-
-
-def _rows_of(data: Rows, mask: NDArray[np.bool_]) -> Rows:
-    params = _only(data.params, mask)
-    return Rows(data.gpu, params, data.seconds[mask], data.power_w[mask], data.implementation[mask], data.held[mask])
+    return data.where(mask)
 
 
 def _cell(cell: str, on: Rows, mask: NDArray[np.bool_], coefficients: Mapping[str, Any], known: Rows) -> list[Score]:
@@ -199,8 +192,11 @@ def _cell(cell: str, on: Rows, mask: NDArray[np.bool_], coefficients: Mapping[st
     scored.append(scores.score(cell, "> 20 us", "nearest row", near, measured[some]))
     tokens = params["tokens"]
     regimes = {
-        "<= 20 us": ~long, "tokens <= 64": long & (tokens <= 64), "tokens 65 to 1024": long & (tokens > 64) & (tokens <= 1024),
-        "tokens > 1024": long & (tokens > 1024), "balanced": long & (params["distribution"] == "balanced"),
+        "<= 20 us": ~long,
+        "tokens <= 64": long & (tokens <= 64),
+        "tokens 65 to 1024": long & (tokens > 64) & (tokens <= 1024),
+        "tokens > 1024": long & (tokens > 1024),
+        "balanced": long & (params["distribution"] == "balanced"),
     }
     for source, dtype in sorted(set(zip(sources.tolist(), params["dtype"].tolist(), strict=True))):
         regimes[f"{source.removeprefix('vllm_')[-34:]} {dtype}"] = long & (sources == source) & (params["dtype"] == dtype)
@@ -224,13 +220,13 @@ def main() -> None:
     coefficients = fit([rows(gpu, place) for gpu in ("a100-sxm-80gb", "h100-sxm")])
     head = {
         "data": "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm}/moe: sglang 0.5.10, trtllm 1.3.0rc20, vllm 0.24.0",
-        "split": "crc32(hidden x inter x topk x experts) % 5 == 0 is held out; H200 is never fitted",
+        "split": "sha1(hidden,inter,experts,topk) % 5 == 0 is held out; H200 is never fitted",
         "command": "python -m research.fit moe",
         "loss": "soft L1 of log error, scale 0.15; 2,000 rows of each GPU and group",
     }  # fmt: skip
     about = "Mixtures of experts, by group of implementations. Shares are of the spec; cycles at the clock of the chip."
     scores.store("moe", about, head, coefficients)
-    print(scores.show(table(place, coefficients) + folds(place)))
+    print(scores.show(table(place, coefficients)))
     print(FLOOR_NOTE)
 
 

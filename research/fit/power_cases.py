@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.model.kernels.base import Demand, Floats
-from research.fit.data import FOLDERS, held
+from research.fit.data import FOLDERS, dealt
 from research.fit.power_readings import Timeline, timeline
 
 POWER_FROM_S = 0.34e-3  # shorter cases are repeated for less than a second (data/README.md)
@@ -47,12 +47,15 @@ class Series(NamedTuple):
 
 
 SIZES = {
-    "gemm": ("m", "n", "k"), "prefill": ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim"),
+    "gemm": ("m", "n", "k"),
+    "prefill": ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim"),
     "decode": ("batch_size", "step", "num_heads", "num_key_value_heads", "head_dim"),
     "moe": ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size"),
 }
 KINDS = {
-    "gemm": ("gemm_dtype",), "prefill": ("kv_cache_dtype", "window_size"), "decode": ("kv_cache_dtype", "window_size"),
+    "gemm": ("gemm_dtype",),
+    "prefill": ("kv_cache_dtype", "window_size"),
+    "decode": ("kv_cache_dtype", "window_size"),
     "moe": ("moe_dtype", "distribution"),
 }
 GAPS = ("gemm bf16", "gemm fp8", "moe", "moe power law", "prefill", "decode")
@@ -72,13 +75,18 @@ def _read(gpu: str, root: Path, pattern: str) -> Columns:
 def _series(family: str, case: Columns, demand: Demand, keys: list[str], **more: Any) -> Series:
     count = len(case["latency"])
     given = {
-        "previous": np.arange(count), "group": np.full(count, GAPS.index(family) if family in GAPS else 0),
-        "calls": np.ones(count), "warm_ups": np.full(count, 7.0), "cold": np.zeros(count, bool), "full_clock_s": np.full(count, np.nan),
+        "previous": np.arange(count),
+        "group": np.full(count, GAPS.index(family) if family in GAPS else 0),
+        "calls": np.ones(count),
+        "warm_ups": np.full(count, 7.0),
+        "cold": np.zeros(count, bool),
+        "full_clock_s": np.full(count, np.nan),
         "shape": np.stack([case[name].astype(float) for name in SIZES[family]], axis=1),
-        "kind": np.array(["/".join(map(str, one)) for one in zip(*(case[name].tolist() for name in KINDS[family]), strict=True)]), **more,
+        "kind": np.array(["/".join(map(str, one)) for one in zip(*(case[name].tolist() for name in KINDS[family]), strict=True)]),
+        **more,
     }
     demand = demand._replace(l2_bytes=np.maximum(demand.l2_bytes, demand.dram_bytes))  # all that comes from memory passes L2
-    return Series(family, demand, case["latency"] * 1e-3, case["power"].astype(float), held(keys), **given)
+    return Series(family, demand, case["latency"] * 1e-3, case["power"].astype(float), dealt(keys) == 0, **given)
 
 
 def gemm(case: Columns) -> Series:
@@ -93,7 +101,13 @@ def gemm(case: Columns) -> Series:
     keys = [f"{a}x{b}" for a, b in zip(case["n"].tolist(), case["k"].tolist(), strict=True)]
     previous = np.maximum(np.arange(len(m)) - 1, 0)
     return _series(
-        "gemm", case, demand, keys, previous=previous, group=np.where(fp8, 1, 0), calls=np.where(fp8, 1.0, 6.0),
+        "gemm",
+        case,
+        demand,
+        keys,
+        previous=previous,
+        group=np.where(fp8, 1, 0),
+        calls=np.where(fp8, 1.0, 6.0),
         cold=fp8 & np.isin(case["m"], COMPILED_AT),
     )
 
@@ -140,24 +154,31 @@ def moe(case: Columns) -> Series:
     order = np.lexsort((np.array(case["num_tokens"]), np.array(texts)))
     case = {name: column[order] for name, column in case.items()}
     texts = [texts[i] for i in order]
-    tokens, hidden, inter, topk, experts, tp, ep = (
-        case[name].astype(float) for name in ("num_tokens", *names[1:7])
-    )
+    tokens, hidden, inter, topk, experts, tp, ep = (case[name].astype(float) for name in ("num_tokens", *names[1:7]))
     fp8, local, rows = case["moe_dtype"] != "bfloat16", experts / ep, tokens * topk / ep
     weights = 3 * hidden * inter / tp
     touched = local * -np.expm1(rows * np.log1p(-1 / np.maximum(local, 1.0000001)))
     tile = np.where(tokens <= experts, 16.0, 64.0)  # rows of a Triton block by default; an expert's rows fill whole blocks
     item, flop = np.where(fp8, 1.0, 2.0), 2 * weights * touched * tile * np.ceil(np.round(rows / np.maximum(touched, 1e-9) / tile, 9))
     demand = Demand(
-        {"matrix.bf16": np.where(fp8, 0.0, flop), "matrix.fp8": np.where(fp8, flop, 0.0)}, rows * inter / tp,
-        touched * weights * item + 4 * tokens * hidden, flop / 2 * (1 / tile + 1 / ROWS_TILE) * item,
+        {"matrix.bf16": np.where(fp8, 0.0, flop), "matrix.fp8": np.where(fp8, flop, 0.0)},
+        rows * inter / tp,
+        touched * weights * item + 4 * tokens * hidden,
+        flop / 2 * (1 / tile + 1 / ROWS_TILE) * item,
     )
     count, drawn = len(texts), case["distribution"] != "balanced"
     first = np.array([i == 0 or texts[i] != texts[i - 1] for i in range(count)])
     keys = ["x".join(map(str, one)) for one in zip(*(case[name].tolist() for name in names[1:5]), strict=True)]
     return _series(
-        "moe", case, demand, keys, previous=np.where(first, np.arange(count), np.arange(count) - 1), group=np.where(drawn, 3, 2),
-        calls=np.where(drawn, 5.0, 1.0), warm_ups=np.where(drawn, 2.0, 7.0), cold=first,
+        "moe",
+        case,
+        demand,
+        keys,
+        previous=np.where(first, np.arange(count), np.arange(count) - 1),
+        group=np.where(drawn, 3, 2),
+        calls=np.where(drawn, 5.0, 1.0),
+        warm_ups=np.where(drawn, 2.0, 7.0),
+        cold=first,
     )
 
 

@@ -5,22 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from hotlap.core.model.kernels import attention as attention_kernels
 from hotlap.core.model.kernels import prefill
+from hotlap.core.model.kernels.base import Coefficients, Floats
 from research.fit import attention, attention_table
 from research.fit.attention import Prior
 from research.fit.data import Rows
 from research.fit.scores import Score
 
 PRIORS = {
-    "launch_s": Prior(9e-6, 1.0), "launch_low_s": Prior(1e-6, 1.0), "split_s": Prior(3e-6, 1.0),
-    "query_passes": Prior(0.3, 1.0), "cache_passes": Prior(1.0, 1.0), "query_passes_low": Prior(0.3, 1.0),
-    "token_clocks": Prior(50.0, 1.0), "token_block_clocks": Prior(1000.0, 1.0),
-    "start_clocks": Prior(2000.0, 1.0), "pack_clocks": Prior(500.0, 1.0), "row_clocks": Prior(1000.0, 1.0),
+    "launch_s": Prior(9e-6, 1.0),
+    "launch_low_s": Prior(1e-6, 1.0),
+    "split_s": Prior(3e-6, 1.0),
+    "query_passes": Prior(0.3, 1.0),
+    "cache_passes": Prior(1.0, 1.0),
+    "query_passes_low": Prior(0.3, 1.0),
+    "token_clocks": Prior(50.0, 1.0),
+    "token_block_clocks": Prior(1000.0, 1.0),
+    "start_clocks": Prior(2000.0, 1.0),
+    "pack_clocks": Prior(500.0, 1.0),
+    "row_clocks": Prior(1000.0, 1.0),
     "start_low_clocks": Prior(1000.0, 1.0),
-    "matrix_efficiency": Prior(0.8, 0.3, high=1.0), "matrix_efficiency_low": Prior(0.5, 0.5),
+    "matrix_efficiency": Prior(0.8, 0.3, high=1.0),
+    "matrix_efficiency_low": Prior(0.5, 0.5),
     "low_width_exponent": Prior(0.3, 0.5, log=False),
-    "softmax_share": Prior(0.7, 0.7), "mask_extra": Prior(0.1, 1.0), "overlap": Prior(1.3, 0.3, low=1.0),
-    "wave_rounding": Prior(0.6, 0.3, log=False, low=0.0, high=1.0), "alone": Prior(1.1, 0.3), "uneven": Prior(0.3, 0.5),
+    "softmax_share": Prior(0.7, 0.7),
+    "mask_extra": Prior(0.1, 1.0),
+    "overlap": Prior(1.3, 0.3, low=1.0),
+    "wave_rounding": Prior(0.6, 0.3, log=False, low=0.0, high=1.0),
+    "alone": Prior(1.1, 0.3),
+    "uneven": Prior(0.3, 0.5),
     "cache_share": Prior(0.6, 0.5),
 }
 
@@ -31,6 +45,16 @@ def rows(gpu: str, root: Path) -> Rows:
 
 def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
     return attention.fit(prefill.FAMILY, PRIORS, data)
+
+
+def predicted(data: Rows, coefficients: Coefficients) -> Floats:
+    """Expected seconds of measured rows."""
+    return attention.predicted(prefill.FAMILY, data, coefficients)
+
+
+def roofline(data: Rows) -> Floats:
+    """Seconds at the published peaks, nothing cached."""
+    return attention_table.roofline(attention_kernels.read(data.params, "prefill"), data.gpu)
 
 
 def table(root: Path) -> list[Score]:

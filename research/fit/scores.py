@@ -88,7 +88,5 @@ def nearest(train: Mapping[str, NDArray[Any]], times: Floats, asked: Mapping[str
 def show(scores: list[Score]) -> str:
     """The table as text."""
     head = f"{'cell':<26} {'part':<44} {'method':<18} {'rows':>6} {'MAPE':>6} {'median':>6} {'p90':>6} {'bias':>6}"
-    lines = [
-        f"{s.cell:<26} {s.part[:44]:<44} {s.method:<18} {s.rows:>6} " + " ".join(f"{100 * v:>6.1f}" for v in s[4:]) for s in scores
-    ]
+    lines = [f"{s.cell:<26} {s.part[:44]:<44} {s.method:<18} {s.rows:>6} " + " ".join(f"{100 * v:>6.1f}" for v in s[4:]) for s in scores]
     return "\n".join([head, *lines])

@@ -24,7 +24,7 @@ from hotlap.core.model import kernels
 from hotlap.core.model.kernels import streaming
 from hotlap.core.model.kernels.base import Floats
 from research.fit import scores
-from research.fit.data import FOLDERS, held
+from research.fit.data import FOLDERS
 
 FIGURES = Path(__file__).with_name("streaming_figures.toml")
 HELD_OF = 3
@@ -94,7 +94,8 @@ def products(gpu: str, root: Path) -> Group:
     shapes = _quickest({one: time_s for one, time_s in sorted(best.items()) if 2 * one[0] * one[1] >= LEAST_BYTES})
     sizes = np.array(shapes, dtype=float)
     params = {"op": "sum", "rows": sizes[:, 0], "columns": sizes[:, 1], "dtype": "bf16"}
-    return Group(gpu, "rowwise", params, "", np.array([best[one] for one in shapes]), held(f"{n}x{k}" for n, k in shapes))
+    away = np.array([zlib.crc32(f"{n}x{k}".encode()) % 5 == 0 for n, k in shapes], dtype=bool)
+    return Group(gpu, "rowwise", params, "", np.array([best[one] for one in shapes]), away)
 
 
 def _quickest(times: dict[tuple[int, int], float]) -> list[tuple[int, int]]:

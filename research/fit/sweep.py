@@ -56,7 +56,7 @@ def swept(data: Rows, wanted: NDArray[np.float64], coefficients: Coefficients = 
     """Each collection of `data`, without the rows of its sweep."""
     place = np.array([name.partition("/")[0] for name in data.implementation])
     for name in sorted(set(place.tolist())):
-        part = gemm.only(data, place == name)
+        part = data.where(place == name)
         estimate = kernels.estimate(part.params, scores.fastest(part.gpu), part.implementation, coefficients)
         dtypes = part.params["dtype"].astype(str)
         seen = sweep(part, wanted)
@@ -71,7 +71,7 @@ def spec_only(root: Path) -> Iterator[tuple[str, Held]]:
     data = {}
     for gpu in (A100, H100):
         rows = gemm.rows(gpu, root)
-        data[gpu] = gemm.only(rows, rows.params["dtype"] == "bf16")
+        data[gpu] = rows.where(rows.params["dtype"] == "bf16")
     for known, asked in ((A100, H100), (H100, A100)):
         coefficients = gemm.fit([data[known]])
         for one in swept(data[asked], shapes("bf16"), coefficients):
@@ -81,7 +81,7 @@ def spec_only(root: Path) -> Iterator[tuple[str, Held]]:
 def table(root: Path) -> list[Score]:
     """Scores of the rows that no sweep has seen."""
     h200 = gemm.rows(H200, root)
-    blocks = gemm.only(h200, h200.params["dtype"] == "fp8_block")
+    blocks = h200.where(h200.params["dtype"] == "fp8_block")
     found = list(spec_only(root))
     found += [("A100 + H100 → H200, fp8_block", one) for one in swept(blocks, shapes("fp8"))]
     cells: dict[str, list[Held]] = {}

@@ -19,7 +19,7 @@ def test_stored_coefficients_hold_on_shapes_that_were_held_out(gpu: str, limit: 
     if place is None:
         pytest.skip("no measurements: HOTLAP_SHARED and ../shared are absent")
     rows = fitting.rows(gpu, place, "prefill")
-    rows = fitting.subset(rows, rows.held & (rows.seconds > fitting.SHORT_S))
+    rows = rows.where(rows.held & (rows.seconds > fitting.SHORT_S))
     off = np.abs(prefill.estimate(rows.params, chip(gpu), rows.implementation).seconds / rows.seconds - 1)
     assert off.mean() < limit
     assert (rows.seconds > 0.95 * prefill.bound(read(rows.params, "prefill"), chip(gpu))).all()

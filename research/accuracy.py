@@ -1,0 +1,196 @@
+"""How far the model's expected times are from published measurements, on shapes and on GPUs that no coefficient has seen.
+
+    python -m research.accuracy [family …] [--gpu slug …] [--no-left-out] [--json FILE]
+
+Families: gemm, prefill, decode, moe, collective (default: all). Each row of *held out* was predicted by coefficients of a fit that had no
+row of its shape group (five folds by SHA-1 of the group: gemm n, k; attention query heads, KV heads, head size; experts hidden, inner,
+experts, top k; NCCL operation, number of GPUs). *GPU left out*: by a fit that had no row of that GPU. Beside each, measured in the same
+rows: the roofline and SOL/0.8 + 3 µs. A cell of the summary is the mean over (library, kernel) of the mean absolute error, of rows
+longer than 20 µs (bf16 products and NCCL: all). Rows of a tagged build are counted in a line of their own, never in a cell. Needs the
+measurements in `$HOTLAP_SHARED/data/kernels`, pyarrow and SciPy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from research.fit import collective, decode, gemm, moe, prefill, scores, summary
+from research.fit.data import FOLDERS, FOLDS, Floats, Rows
+
+FAMILIES: Mapping[str, ModuleType] = {"gemm": gemm, "prefill": prefill, "decode": decode, "moe": moe, "collective": collective}
+SHORT_S = 20e-6
+ASKED: Mapping[tuple[str, str], Mapping[str, float]] = {  # of the mean over kernels, %
+    ("gemm", "bf16"): {"b200": 8, "l40s": 15}, ("gemm", "fp8"): {"b200": 12, "l40s": 16},
+    ("gemm", "fp8_block"): {"b200": 12, "l40s": 16}, ("gemm", "nvfp4"): {"b200": 12}, ("prefill", ""): {"b200": 12, "l40s": 15},
+    ("decode", ""): {"b200": 14, "l40s": 16}, ("moe", ""): {"b200": 16, "l40s": 20}, ("collective", ""): {"b200": 8, "l40s": 12},
+}  # fmt: skip
+
+
+class Scored(NamedTuple):
+    """One family on one machine: what was expected of each row in each way, beside what was measured."""
+
+    family: str
+    rows: Rows
+    ways: Mapping[str, Floats]  # expected seconds, NaN where the way has none
+
+    @property
+    def part(self) -> NDArray[np.str_]:
+        """What cells are told apart by: the type of products, nothing in other families."""
+        return self.rows.params["dtype"].astype(str) if self.family == "gemm" else np.full(len(self.rows.seconds), "")
+
+    @property
+    def tag(self) -> NDArray[np.str_]:
+        """Why a row is in no cell, empty where it is."""
+        tags = getattr(FAMILIES[self.family], "tags", None)
+        return np.full(len(self.rows.seconds), "", dtype="<U60") if tags is None else np.asarray(tags(self.rows), dtype="<U60")
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Rows long enough for a cell."""
+        everything = (self.family == "collective") | (self.part == "bf16")
+        return np.asarray(everything | (self.rows.seconds > SHORT_S))
+
+
+def measured(family: str, root: Path) -> list[Rows]:
+    """The rows of each GPU that has any."""
+    return [rows for gpu in FOLDERS if len((rows := FAMILIES[family].rows(gpu, root)).seconds)]
+
+
+def held_out(family: str, data: Sequence[Rows]) -> list[Floats]:
+    """Each row by the fit of the other folds."""
+    expected = [np.full(len(rows.seconds), np.nan) for rows in data]
+    for fold in range(FOLDS):
+        coefficients = FAMILIES[family].fit([rows.holding(fold) for rows in data])
+        for rows, out in zip(data, expected, strict=True):
+            mask = rows.fold == fold
+            out[mask] = FAMILIES[family].predicted(rows.where(mask), coefficients)
+    return expected
+
+
+def left_out(family: str, data: Sequence[Rows]) -> list[Floats]:
+    """Each GPU by the fit of the others."""
+    expected = []
+    for rows in data:
+        coefficients = FAMILIES[family].fit([other.holding(None) for other in data if other.gpu != rows.gpu])
+        expected.append(FAMILIES[family].predicted(rows, coefficients))
+    return expected
+
+
+def all_scored(family: str, root: Path, gpus: Sequence[str] = (), others: bool = True) -> Iterator[Scored]:
+    """All GPUs, or these."""
+    data = measured(family, root)
+    folds = held_out(family, data)
+    apart = left_out(family, data) if others and len(data) > 1 else [np.full(len(rows.seconds), np.nan) for rows in data]
+    for rows, fold, away in zip(data, folds, apart, strict=True):
+        if not gpus or rows.gpu in gpus:
+            sol = FAMILIES[family].roofline(rows)
+            yield Scored(family, rows, {"held out": fold, "GPU left out": away, "roofline": sol, "SOL/0.8+3µs": sol / 0.8 + 3e-6})
+
+
+# ---------------------------------------------------------------- the tables
+
+
+class Line(NamedTuple):
+    """Mean absolute error of one kernel on one GPU, %, by way; NaN where nothing was scored."""
+
+    gpu: str
+    family: str
+    part: str
+    source: str
+    tag: str
+    rows: int
+    errors: Mapping[str, float]
+    median: float  # of the held-out rows
+    bias: float
+
+
+def lines(scored: Scored) -> Iterator[Line]:
+    """One for each kernel, type and tag."""
+    columns = zip(scored.rows.source.tolist(), scored.part.tolist(), scored.tag.tolist(), strict=True)
+    names, which = np.unique(np.array(["\t".join(row) for row in columns]), return_inverse=True)
+    for n, name in enumerate(names.tolist()):
+        source, part, tag = name.split("\t")
+        here = scored.counted & (which == n)
+        if here.any():
+            off = {way: 100 * (values[here] / scored.rows.seconds[here] - 1) for way, values in scored.ways.items()}
+            errors = {way: float(np.mean(np.abs(values))) for way, values in off.items()}
+            seen = off["held out"]
+            yield Line(
+                scored.rows.gpu,
+                scored.family,
+                part,
+                source,
+                tag,
+                int(here.sum()),
+                errors,
+                float(np.median(np.abs(seen))),
+                float(seen.mean()),
+            )
+
+
+WAYS = ("held out", "GPU left out", "roofline", "SOL/0.8+3µs")
+
+
+def show(table: Sequence[Line]) -> str:
+    """One line for each kernel."""
+    head = f"{'GPU':<14}{'family':<11}{'type':<10}{'library and kernel':<66}{'rows':>7}" + "".join(f"{way:>14}" for way in WAYS)
+    text = [head + f"{'median':>8}{'bias':>8}"]
+    for one in table:
+        name = one.source + (f" [{one.tag}]" if one.tag else "")
+        numbers = "".join(f"{one.errors[way]:>14.1f}" if one.errors[way] == one.errors[way] else f"{'–':>14}" for way in WAYS)
+        text.append(f"{one.gpu:<14}{one.family:<11}{one.part:<10}{name[:65]:<66}{one.rows:>7}{numbers}{one.median:>8.1f}{one.bias:>+8.1f}")
+    return "\n".join(text)
+
+
+def cells(table: Sequence[Line]) -> str:
+    """Means over the kernels, beside what was asked for."""
+    text = [f"{'mean over kernels, %':<34}{'kernels':>8}" + "".join(f"{way:>14}" for way in WAYS) + f"{'asked for':>14}"]
+    groups: dict[tuple[str, str, str], list[Line]] = {}
+    for one in table:
+        if not one.tag:
+            groups.setdefault((one.family, one.part, one.gpu), []).append(one)
+    for (family, part, gpu), own in groups.items():
+        means = {way: float(np.mean([one.errors[way] for one in own])) for way in WAYS}
+        asked = ASKED.get((family, part), {}).get(gpu)
+        verdict = "" if asked is None else f"{'MISS ' if means['held out'] > asked else ''}≤ {asked:g}"
+        numbers = "".join(f"{means[way]:>14.1f}" if means[way] == means[way] else f"{'–':>14}" for way in WAYS)
+        text.append(f"{f'{family} {part} {gpu}':<34}{len(own):>8}{numbers}{verdict:>14}")
+    return "\n".join(text)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m research.accuracy", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("family", nargs="*", choices=[*FAMILIES, []], help="only these")
+    parser.add_argument("--gpu", action="append", default=[], choices=list(FOLDERS), help="print only this GPU (all are fitted)")
+    parser.add_argument("--no-left-out", action="store_true", help="do not fit without each GPU in turn")
+    parser.add_argument("--json", metavar="FILE", help="write the table there")
+    options = parser.parse_args(argv)
+    missing = [name for name in ("pyarrow", "scipy") if find_spec(name) is None]
+    if missing:
+        sys.exit(f"not run, because {' and '.join(missing)} is not installed; pip install {' '.join(missing)}")
+    place, table = scores.folder(), list[Line]()
+    for family in options.family or FAMILIES:
+        began = time.monotonic()
+        for one in all_scored(family, place, options.gpu, not options.no_left_out):
+            table += lines(one)
+        print(f"{family}: fitted and scored in {time.monotonic() - began:.0f} s", flush=True)
+        print(show([one for one in table if one.family == family]), flush=True)
+    print(cells(table))
+    print(summary.numbers(list(dict.fromkeys(one.family for one in table))))
+    if options.json:
+        Path(options.json).write_text(json.dumps([one._asdict() for one in table], indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
