@@ -198,7 +198,7 @@ def test_no_answer_says_how_small_a_change_it_could_not_see_and_what_helps(home:
 
     cut = reason(noisy(1.0, 0.05, 1), noisy(1.0, 0.05, 2), most=16)
     assert cut.startswith("a change of up to ")
-    assert "; no more were allowed: give it more with --pairs" in cut
+    assert "; --pairs allowed no more: a larger one, " in cut
     told = [reason(noisy(1.0, 0.02, 2 * n), noisy(1.01, 0.02, 2 * n + 1)) for n in range(12)]
     spent = [one for one in told if "no answer" in one]
     assert spent

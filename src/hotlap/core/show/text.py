@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
 from hotlap.core.analysis import fleets
 from hotlap.core.record import Row
@@ -11,7 +12,9 @@ from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.core.show.results import FAST, Form, is_slow
+from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.store.bundle import Bundle
+from hotlap.core.units import percent
 
 __all__ = ["devices", "explain", "fleet_of_runs", "heading", "machine", "machines", "prediction", "runs", "table"]
 
@@ -78,9 +81,13 @@ def _form(rows: Sequence[Row], width: int) -> Form:
 
 
 def _tally(rows: Sequence[Row], color: bool) -> list[str]:
+    """States of all numbers; of many devices, which are compared above, each number by itself."""
     counts = {state: sum(r.verdict.state == state for r in rows) for state in words.STATES}
     parts = [f"{n} {words.STATES[state]}" for state, n in counts.items() if n]
-    return [layout.painted(f"{words.counted(len(rows), 'case')}: ", "bold", color) + ", ".join(parts)]
+    head, devices = words.counted(len(rows), "case"), len(words.devices(rows))
+    if devices > fleets.MANY:
+        head = f"{words.counted(len({row.case.id for row in rows}), 'case')} on {devices} devices, each number by itself"
+    return [layout.painted(f"{head}: ", "bold", color) + ", ".join(parts)]
 
 
 def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
@@ -141,6 +148,17 @@ def _reading(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     states = {row.verdict.state for row in having}
     asked = any(row.summary.reached is not None for row in having)
     unsure = "too few rounds, or too noisy ones, for the precision asked" if asked else "too few rounds for a 95 % interval"
-    parts += [f"? inconclusive: {unsure}"] * ("inconclusive" in states)
+    parts += [f"? inconclusive: {unsure}{_by_luck(having)}"] * ("inconclusive" in states)
     parts += ["x invalid: shown, not to be used"] * ("invalid" in states)
     return ["", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{'; '.join(parts)}.", width, most=12))]
+
+
+def _by_luck(rows: Sequence[Row]) -> str:
+    """Why a number is inconclusive although its interval is narrow: the interval is narrower than the noise of its rounds makes it."""
+    wide = [row.summary for row in rows if row.verdict.state == "inconclusive" and row.summary.reached is False]
+    wide = [one for one in wide if one.rounds >= FEWEST]
+    luck = [one.expected for one in wide if one.half_width is not None and one.expected is not None and one.half_width < one.expected]
+    finite = [one for one in luck if isfinite(one)]
+    if not finite:
+        return ""
+    return f": the noise between rounds makes ± {noticing.span(finite, percent)} likely, and a narrower interval is luck"
