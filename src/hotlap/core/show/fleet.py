@@ -103,16 +103,11 @@ def devices(judged: FleetVerdict, chosen: Sequence[FleetGroup], numbers: bool = 
         Column("worst case", [Cell(_worst(device)) for device in first], wrap=True, title="Worst case"),
         Column("why", [Cell(", ".join(dict.fromkeys(WHY[device.code] for device in group.devices))) for group in chosen], title="Why"),
     ]
-    known = [[_number(device) for device in group.devices] for group in chosen]
+    known = [[device.facts.serial or device.facts.uuid for device in group.devices] for group in chosen]
     if numbers and any(map(any, known)):
         cells = [Cell(words.some([number for number in own if number], 8) if any(own) else words.DASH) for own in known]
         columns.append(Column("serial number or UUID", cells, wrap=True, title="Serial number or UUID", names=True))
     return Table(columns)
-
-
-def _number(device: FleetDevice) -> str:
-    """Serial number or UUID; "" of a simulated device, whose UUID is its name."""
-    return "" if device.device.startswith("simulated:") else device.facts.serial or device.facts.uuid
 
 
 def _worst(device: FleetDevice) -> str:

@@ -34,8 +34,9 @@ FORMS = (
 """The most telling first."""
 
 
-def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str = "") -> str:
+def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str = "", precision: float | None = None) -> str:
     """The table of results, what is fast, slow and in notice, and how to read it. `run` is named where more can be asked for.
+    `precision`: what was asked of the intervals, as a share.
 
     Fits `width` columns from 80; where a case's name has no room it wraps.
     """
@@ -51,7 +52,7 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str =
             lines += [layout.painted(words.clean(key), "accent", color)]
         lines += [*_table([row for row in shown if row.device == key], width, color), ""]
     below = [*_tally(rows, color), *_extremes(shown, width, color), *_doubts(shown, run, width, color), *_not_run(rows, run, width, color)]
-    return "\n".join([*lines, *below, *_reading(shown, width, color)])
+    return "\n".join([*lines, *below, *_reading(shown, width, color, precision)])
 
 
 def fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
@@ -135,7 +136,7 @@ def _not_run(rows: Sequence[Row], run: str, width: int, color: bool) -> list[str
     return _named("not run", f"{words.some([row.label for row in without])}: {why}", "dim", width, color)
 
 
-def _reading(rows: Sequence[Row], width: int, color: bool) -> list[str]:
+def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | None) -> list[str]:
     """How to read the columns, of what is in them."""
     having = [row for row in rows if words.numbered(row)]
     if not having:
@@ -148,17 +149,19 @@ def _reading(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     states = {row.verdict.state for row in having}
     asked = any(row.summary.reached is not None for row in having)
     unsure = "too few rounds, or too noisy ones, for the precision asked" if asked else "too few rounds for a 95 % interval"
-    parts += [f"? inconclusive: {unsure}{_by_luck(having)}"] * ("inconclusive" in states)
+    parts += [f"? inconclusive: {unsure}{_by_luck(having, precision)}"] * ("inconclusive" in states)
     parts += ["x invalid: shown, not to be used"] * ("invalid" in states)
     return ["", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{'; '.join(parts)}.", width, most=12))]
 
 
-def _by_luck(rows: Sequence[Row]) -> str:
-    """Why a number is inconclusive although its interval is narrow: the interval is narrower than the noise of its rounds makes it."""
+def _by_luck(rows: Sequence[Row], precision: float | None) -> str:
+    """Why a number is inconclusive although its interval is as narrow as asked: the noise between its rounds makes wider ones."""
+    if precision is None:
+        return ""
     wide = [row.summary for row in rows if row.verdict.state == "inconclusive" and row.summary.reached is False]
-    wide = [one for one in wide if one.rounds >= FEWEST]
-    luck = [one.expected for one in wide if one.half_width is not None and one.expected is not None and one.half_width < one.expected]
-    finite = [one for one in luck if isfinite(one)]
+    narrow = [one for one in wide if one.rounds >= FEWEST and one.half_width is not None and one.half_width <= precision]
+    finite = [one.expected for one in narrow if one.expected is not None and isfinite(one.expected)]
     if not finite:
         return ""
-    return f": the noise between rounds makes ± {noticing.span(finite, percent)} likely, and a narrower interval is luck"
+    likely = f"their rounds make ± {noticing.span(finite, percent)} likely"
+    return f"; {len(narrow)} of these {'has' if len(narrow) == 1 else 'have'} an interval within ± {percent(precision)} by luck: {likely}"
