@@ -75,7 +75,9 @@ def asking_for(rounds: int, results: Sequence[Result]) -> str:
     if not each_s:
         return f"--rounds {rounds}"
     needed_s = SPARE * rounds * each_s + SPARE_S
-    budget = f"{5 * ceil(needed_s / 5)} s" if needed_s <= 90 else f"{ceil(needed_s / 60)} min" if needed_s <= 5400 else f"{ceil(needed_s / 3600)} h"
+    if needed_s <= 90:
+        return f"--rounds {rounds} --budget '{5 * ceil(needed_s / 5)} s'"
+    budget = f"{ceil(needed_s / 60)} min" if needed_s <= 5400 else f"{ceil(needed_s / 3600)} h"
     return f"--rounds {rounds} --budget '{budget}'"
 
 

@@ -116,7 +116,8 @@ def _reason(plan: SequentialDesign, decision: Decision, seen: tuple[int, float],
     elif decision.answer == "inconclusive":
         wanted = max(decision.mde or 0.0, plan.difference) * 1.25
         option = ended[1] if ended[0] and ended[0].kind == "rounds_max" else "--budget"
-        parts.append(f"{option} allowed no more: a larger one, less background load, or a larger --resolve, as in '{wanted * 100:.2g} %', would answer")
+        larger = f"a larger --resolve, as in '{wanted * 100:.2g} %'"
+        parts.append(f"{option} allowed no more: a larger one, less background load, or {larger}, would answer")
     return "; ".join(parts)
 
 

@@ -218,7 +218,8 @@ def _rounds_needed(rows: Sequence[Row]) -> str:
     if not known or min(known) > MOST_ROUNDS:
         return "measure on a quieter machine, or ask for less (--precision): more rounds will not do"
     most = max(one for one in known if one <= MOST_ROUNDS)
-    return f"{asking_for(most, [row.result for row in rows])}: so many reach the precision asked{'' if max(known) == most else ' in some of them'}"
+    some = "" if max(known) == most else " in some of them"
+    return f"{asking_for(most, [row.result for row in rows])}: so many reach the precision asked{some}"
 
 
 def which(notice: TableNotice, rows: Sequence[Row]) -> str:
