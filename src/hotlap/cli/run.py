@@ -123,7 +123,7 @@ def finished(bundle: bundles.Bundle, as_json: int, page: bool) -> int:
             terminal.print_former(export.to_json(bundle, rows))
         return cases.code([(bundle, rows)])
     print(listing.heading(bundle, rows))
-    print(text.table(rows, terminal.width(), terminal.color(), bundle.run.id))
+    print(text.table(rows, terminal.width(), terminal.color(), bundle.run.id, bundle.run.asked.precision if bundle.run.asked else None))
     print(f"\nrun     {bundle.path}")
     if file.exists():
         print(f"report  {file}")

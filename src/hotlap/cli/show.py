@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             if measured and len(rows) == len(bundle.run.plan.cases):
                 print(showing.body(measured, width, color))
                 continue
-            print(text.table(rows, width, color, bundle.run.id))
+            print(text.table(rows, width, color, bundle.run.id, bundle.run.asked.precision if bundle.run.asked else None))
             few = len({row.device for row in rows}) <= fleets.MANY
             if few and (counted := counters.table(rows, width, color)):
                 print(f"\n{counted}")

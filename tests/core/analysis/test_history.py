@@ -186,3 +186,13 @@ def test_simulations_of_two_machines_are_two_series_with_their_names() -> None:
     found = history(both)
     assert shown.places(found) == ["node1 simulated:0 h200-sxm", "node1 simulated:0 b200"]
     assert not any(one.boundaries or one.changes for one in found)
+
+def test_series_that_are_too_short_are_named() -> None:
+    long = runs([1.0] * 40)
+    few = [bundle for n in range(5) for bundle in runs([1.0] * 3, host=lambda _, n=n: f"short{n}")]
+    said = shown.unchanged(len(long) + len(few), history(long + few[:3]), 0.0)
+    assert said.endswith("; 1 has fewer than 17 points, too few to find a change: stream copy fp32 1 GiB on short0 simulated")
+    many = shown.history(history(long + few), 200)
+    assert "; 5 have fewer than 17 points, too few to find a change: " in many
+    assert many.rstrip().endswith("and 2 more")
+    assert "all have fewer than 17 points, too few to find a change" in shown.unchanged(len(few), history(few), 0.0)

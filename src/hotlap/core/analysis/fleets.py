@@ -17,6 +17,7 @@ import numpy as np
 
 from hotlap.core import stand_in, work
 from hotlap.core.analysis.compare import MIN_EFFECT
+from hotlap.core.analysis.history import SIMULATED
 from hotlap.core.analysis.verdicts import EXIT_CODES
 from hotlap.core.record import Notice, Result, Row, State
 from hotlap.core.stats import fleet
@@ -191,7 +192,8 @@ def _members(bundle: Bundle, results: Sequence[Result]) -> list[_Member]:
     run, models, facts = bundle.run, dict[str, str](), dict[str, DeviceFacts]()
     for device in run.machine.devices:
         models[device.key] = device.model
-        facts[device.key] = DeviceFacts(run.began, run.hotlap, device.driver, device.serial, device.uuid)
+        uuid = "" if device.target == SIMULATED else device.uuid  # which is its name there
+        facts[device.key] = DeviceFacts(run.began, run.hotlap, device.driver, device.serial, uuid)
     by_device: dict[str, list[Result]] = {}
     for result in results:
         by_device.setdefault(result.device, []).append(result)

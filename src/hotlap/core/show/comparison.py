@@ -216,9 +216,10 @@ def answer(comparison: Comparison) -> str:
 
 
 def _answer_and_size(comparison: Comparison) -> str:
-    """With the size of change that could not have been seen."""
+    """With the size of change that could not have been seen, and what the medians in the row say where that is another change."""
     size = comparison.mde_of_answer if _unseen(comparison) else None
-    return answer(comparison) if size is None else f"inconclusive (MDE {percent(size)})"
+    beside = "; ".join(filter(None, ("" if size is None else f"MDE {percent(size)}", sides.of_medians(comparison))))
+    return f"{answer(comparison)} ({beside})" if beside else answer(comparison)
 
 
 def _told_by_table(comparison: Comparison) -> bool:

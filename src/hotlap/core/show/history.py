@@ -20,6 +20,7 @@ TICKS = "▁▂▃▄▅▆▇█"
 SPARK = 32  # cells
 NOTHING = "no series: no run that was asked for has a measured case"
 SHOWN = 4  # differences named at a change
+NAMED = 3  # series that are too short
 
 
 def history(series: Sequence[Series], width: int = 100, color: bool = False) -> str:
@@ -53,10 +54,13 @@ def history(series: Sequence[Series], width: int = 100, color: bool = False) -> 
 
 
 def _short(series: Sequence[Series]) -> str:
-    """How many series are too short for a change to be found in them."""
-    short = sum(len(one.points) < SHORTEST for one in series)
-    who = "it has" if len(series) == 1 else "all have" if short == len(series) else f"{short} have" if short > 1 else "1 has"
-    return f"; {who} fewer than {SHORTEST} points, too few to find a change" if short else ""
+    """Which series are too short for a change to be found in them: a few by name."""
+    short = [
+        f"{words.clean(one.label)} on {place}" for one, place in zip(series, places(series), strict=True) if len(one.points) < SHORTEST
+    ]
+    who = "it has" if len(series) == 1 else "all have" if len(short) == len(series) else f"{len(short)} have" if len(short) > 1 else "1 has"
+    which = f": {words.some(short, NAMED)}" if len(short) < len(series) else ""
+    return f"; {who} fewer than {SHORTEST} points, too few to find a change{which}" if short else ""
 
 
 def telling(series: Series) -> tuple[bool, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
 from hotlap.core.analysis import fleets
 from hotlap.core.record import Row
@@ -11,7 +12,9 @@ from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.core.show.results import FAST, Form, is_slow
+from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.store.bundle import Bundle
+from hotlap.core.units import percent
 
 __all__ = ["devices", "explain", "fleet_of_runs", "heading", "machine", "machines", "prediction", "runs", "table"]
 
@@ -31,8 +34,9 @@ FORMS = (
 """The most telling first."""
 
 
-def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str = "") -> str:
+def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str = "", precision: float | None = None) -> str:
     """The table of results, what is fast, slow and in notice, and how to read it. `run` is named where more can be asked for.
+    `precision`: what was asked of the intervals, as a share.
 
     Fits `width` columns from 80; where a case's name has no room it wraps.
     """
@@ -48,7 +52,7 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str =
             lines += [layout.painted(words.clean(key), "accent", color)]
         lines += [*_table([row for row in shown if row.device == key], width, color), ""]
     below = [*_tally(rows, color), *_extremes(shown, width, color), *_doubts(shown, run, width, color), *_not_run(rows, run, width, color)]
-    return "\n".join([*lines, *below, *_reading(shown, width, color)])
+    return "\n".join([*lines, *below, *_reading(shown, width, color, precision)])
 
 
 def fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
@@ -78,9 +82,13 @@ def _form(rows: Sequence[Row], width: int) -> Form:
 
 
 def _tally(rows: Sequence[Row], color: bool) -> list[str]:
+    """States of all numbers; of many devices, which are compared above, each number by itself."""
     counts = {state: sum(r.verdict.state == state for r in rows) for state in words.STATES}
     parts = [f"{n} {words.STATES[state]}" for state, n in counts.items() if n]
-    return [layout.painted(f"{words.counted(len(rows), 'case')}: ", "bold", color) + ", ".join(parts)]
+    head, devices = words.counted(len(rows), "case"), len(words.devices(rows))
+    if devices > fleets.MANY:
+        head = f"{words.counted(len({row.case.id for row in rows}), 'case')} on {devices} devices, each number by itself"
+    return [layout.painted(f"{head}: ", "bold", color) + ", ".join(parts)]
 
 
 def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
@@ -128,7 +136,7 @@ def _not_run(rows: Sequence[Row], run: str, width: int, color: bool) -> list[str
     return _named("not run", f"{words.some([row.label for row in without])}: {why}", "dim", width, color)
 
 
-def _reading(rows: Sequence[Row], width: int, color: bool) -> list[str]:
+def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | None) -> list[str]:
     """How to read the columns, of what is in them."""
     having = [row for row in rows if words.numbered(row)]
     if not having:
@@ -141,6 +149,19 @@ def _reading(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     states = {row.verdict.state for row in having}
     asked = any(row.summary.reached is not None for row in having)
     unsure = "too few rounds, or too noisy ones, for the precision asked" if asked else "too few rounds for a 95 % interval"
-    parts += [f"? inconclusive: {unsure}"] * ("inconclusive" in states)
+    parts += [f"? inconclusive: {unsure}{_by_luck(having, precision)}"] * ("inconclusive" in states)
     parts += ["x invalid: shown, not to be used"] * ("invalid" in states)
     return ["", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{'; '.join(parts)}.", width, most=12))]
+
+
+def _by_luck(rows: Sequence[Row], precision: float | None) -> str:
+    """Why a number is inconclusive although its interval is as narrow as asked: the noise between its rounds makes wider ones."""
+    if precision is None:
+        return ""
+    wide = [row.summary for row in rows if row.verdict.state == "inconclusive" and row.summary.reached is False]
+    narrow = [one for one in wide if one.rounds >= FEWEST and one.half_width is not None and one.half_width <= precision]
+    finite = [one.expected for one in narrow if one.expected is not None and isfinite(one.expected)]
+    if not finite:
+        return ""
+    likely = f"their rounds make ± {noticing.span(finite, percent)} likely"
+    return f"; {len(narrow)} of these {'has' if len(narrow) == 1 else 'have'} an interval within ± {percent(precision)} by luck: {likely}"
