@@ -8,19 +8,22 @@ from hotlap.core.analysis import fleets
 from hotlap.core.record import Row
 from hotlap.core.show import fleet, layout, results, words
 from hotlap.core.show import notices as noticing
+from hotlap.core.show import explain as explaining
 from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.core.show.results import FAST, Form, is_slow
 from hotlap.core.store.bundle import Bundle
+from hotlap.core.units import percent
 
 __all__ = ["devices", "explain", "fleet_of_runs", "heading", "machine", "machines", "prediction", "runs", "table"]
 
 AGAINST = {  # by what a share is of: how to read it
     "bound": "bound: the roofline (speed-of-light) limit", "expected": "expected: what the model expects of a good implementation",
-    "ceiling": "of best: ÷ the best rate that a case of this run reached, no limit is known", "unknown": "–: no limit is known",
+    "ceiling": "of best: ÷ the best median rate of a case of this run, no limit is known", "unknown": "–: no limit is known",
 }
 LIMITS = {"bound": "the bound", "expected": "the expected value"}
 NOTICES = 3  # below a table, at most
+WORST = 3  # numbers that are explained among many devices
 NAMED = 3  # cases of what is fast, and of what is slow
 
 
@@ -59,6 +62,18 @@ def fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100
     head = layout.painted(f"{fleet.summary(judged)}; {fleet.counted_runs(judged)}", "bold", color)
     below = [*_tally(rows, color), *_doubts(shown, "", width, color), *_not_run(rows, "", width, color)]
     return "\n".join([*_banner(shown, width, color), head, *fleet.folded(judged, width, color), "", *below])
+
+
+def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
+    """Numbers of more devices than can be explained one by one, on one screen: all of them folded, and those furthest behind explained."""
+    worst = fleets.furthest_behind(runs)[:WORST]
+    lines = [fleet_of_runs(runs, width, color)]
+    for bundle, row, behind in worst:
+        who = f"{bundle.run.machine.host} {row.device}: {percent(behind)} slower than the median device"
+        lines += ["", *explaining.briefly(row, who, width, color)]
+    left = sum(words.numbered(row) for _, own in runs for row in own) - len(worst)
+    example = f"--where device={worst[0][1].device}" if worst else "--where device=KEY"
+    return "\n".join([*lines, "", *layout.paragraph("", f"{left:,} more numbers: {example} explains one device, --all each", width)])
 
 
 def _banner(rows: Sequence[Row], width: int, color: bool) -> list[str]:

@@ -89,6 +89,17 @@ def read(source: Source, columns: TableColumns) -> ReadTable:
 
     Raises InputError with file and line.
     """
+    try:
+        return _read(source, columns)
+    except InputError as error:
+        name = source.path.name.removesuffix(".gz")
+        if columns != TableColumns() or Path(name).suffix.lower() in SUFFIXES:
+            raise
+        program = f"; a program is measured by hotlap bench 'python3 {name}'" if name.endswith(".py") else ""
+        raise InputError(f"no reader recognises {source.path}, and it is no table ({error}); hotlap import --formats lists what is read{program}") from None
+
+
+def _read(source: Source, columns: TableColumns) -> ReadTable:
     path, text = source.path, source.decoded
     records = _json(text, path) if text.lstrip()[:1] in ("{", "[") else _csv(text, path)
     if not records:
@@ -96,6 +107,7 @@ def read(source: Source, columns: TableColumns) -> ReadTable:
     return _rows(records, columns, path)
 
 
+SUFFIXES = ("", ".csv", ".tsv", ".txt", ".dat", ".json", ".jsonl", ".log")  # of files that users take for tables
 Record = tuple[int, dict[str, Any]]
 """Line, and its fields."""
 
