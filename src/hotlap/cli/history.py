@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     runs = len({point.run for one in all_series for point in one.points})
     most = len(kept) if args.all else history.MANY
-    print(history.history(kept, terminal.width(), color=terminal.color(), most=most) if kept else history.unchanged(runs, all_series, min_effect))
+    shown = history.history(kept, terminal.width(), terminal.color(), most) if kept else history.unchanged(runs, all_series, min_effect)
+    print(shown)
     return 0
 
 

@@ -35,7 +35,7 @@ def fitting(made: int, steps: int) -> str:
     room = made - warmup - WITHIN
     if room < 1:
         return f"{WITHIN + 1} steps are needed at least: let the program make more, or give --seconds for a window by the clock"
-    return f"--warmup {warmup} --steps {min(steps, room)} fit into them"
+    return f"give --warmup {warmup} --steps {min(steps, room)} to record whole ones"
 
 
 class CapturedProcess(Record, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ def parts(home: Path, *asked: tuple[str, int]) -> tuple[list[interleaved.Part], 
 
 
 def test_rounds_come_in_turns_and_a_part_that_has_ended_is_not_waited_for(tmp_path: Path) -> None:
-    both, done = parts(tmp_path, ("simulated:h200-sxm?noise=0.01", 4), ("simulated:a100-sxm4-80gb?noise=0.01", 2))
+    both, done = parts(tmp_path, ("simulated:h200-sxm?noise=0.01", 4), ("simulated:a100-sxm-80gb?noise=0.01", 2))
     paths = interleaved.run(both)
     assert done == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 3)]
     found = [bundles.load(path) for path in paths]

@@ -43,7 +43,8 @@ def split(seconds: float, limit: Limit, clock_hz: float | None = None, heated: b
     """Seconds between the bound and the measured time by cause: what the model's parts add to the bound, and what it cannot explain.
 
     The part that the bound is made of counts with what it takes longer than the bound. A measured `clock_hz` below the one expected makes
-    the parts that run on it longer: by heat, where `heated`. Empty where no model knows the kernel, and at the bound, where nothing is left to split.
+    the parts that run on it longer: by heat, where `heated`. Empty where no model knows the kernel, and at the bound, where nothing is left
+    to split.
     """
     if not limit.parts or not limit.bound_s or seconds <= (1 + causes.AT_BOUND) * limit.bound_s:
         return {}

@@ -168,7 +168,8 @@ def limit_line(row: Row) -> str:
         return f"unknown: {limit.reason if limit and limit.reason else 'no figure with a source'}"
     value, setter = words.quantity(gap.limit_value, row.result.unit), words.setter(row)
     if gap.reference_kind == "ceiling":
-        return f"best median of a case of this run: {value}{f' ({setter})' if setter else ''}, reached {gap.share:.2f} of it; no limit is known"
+        of = f" ({setter})" if setter else ""
+        return f"best median of a case of this run: {value}{of}, reached {gap.share:.2f} of it; no limit is known"
     reached = ", ".join(filter(None, (f"reached {words.share(gap)}", words.headroom(gap))))
     said = "; ".join(filter(None, (reached, _expected(row))))
     return f"{gap.reference_kind} {value}{f', set by {setter}' if setter else ''}; {said}"

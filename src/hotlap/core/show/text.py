@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from hotlap.core.analysis import fleets
 from hotlap.core.record import Row
+from hotlap.core.show import explain as explaining
 from hotlap.core.show import fleet, layout, results, words
 from hotlap.core.show import notices as noticing
-from hotlap.core.show import explain as explaining
 from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.core.show.results import FAST, Form, is_slow
@@ -56,8 +56,11 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str =
 
 def fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
     """Runs of more devices than a table each, on one screen: what stands out, cases over all of them, and notices."""
+    return _fleet_of_runs(runs, fleets.of_runs(runs), width, color)
+
+
+def _fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], judged: fleets.FleetVerdict, width: int, color: bool) -> str:
     rows = [row for _, own in runs for row in own]
-    judged = fleets.of_runs(runs)
     shown = [row for row in rows if row.verdict.state != "not_run"]
     head = layout.painted(f"{fleet.summary(judged)}; {fleet.counted_runs(judged)}", "bold", color)
     below = [*_tally(rows, color), *_doubts(shown, "", width, color), *_not_run(rows, "", width, color)]
@@ -65,9 +68,12 @@ def fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100
 
 
 def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
-    """Numbers of more devices than can be explained one by one, on one screen: all of them folded, and those furthest behind explained."""
-    worst = fleets.furthest_behind(runs)[:WORST]
-    lines = [fleet_of_runs(runs, width, color)]
+    """Numbers of more devices than can be explained one by one, on one screen: all of them folded, and of the slow
+    ones, or of the slowest alone where none stands out, the case furthest behind explained."""
+    judged = fleets.of_runs(runs)
+    slow = sum(one.level is not None for one in judged.named)
+    worst = fleets.furthest_behind(runs)[: min(max(slow, 1), WORST)]
+    lines = [_fleet_of_runs(runs, judged, width, color)]
     for bundle, row, behind in worst:
         who = f"{bundle.run.machine.host} {row.device}: {percent(behind)} slower than the median device"
         lines += ["", *explaining.briefly(row, who, width, color)]

@@ -1,4 +1,4 @@
-"""hotlap kernel run NAME [--beside]: kernels measured on their targets, the library's implementation on its own, in turns, then set side by side."""
+"""hotlap kernel run NAME [--beside]: kernels measured on their targets, in turns with the library on its own, then set side by side."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ def _measured(parts: Sequence[TargetHalf], name: str, args: argparse.Namespace) 
     wait_s, home = units.parse(args.wait or 0.0, "s"), paths.home()
     listeners = [Progress(sys.stderr) for _ in parts]
     try:
+        asked = [session.SessionOptions(half.target, labels={"beside": name}, home=home, wait_s=wait_s) for half in parts]
         begun = [
-            running.begun(half.plan, session.SessionOptions(half.target, labels={"beside": name}, home=home, wait_s=wait_s), args.wait_quiet, one)
-            for half, one in zip(parts, listeners, strict=True)
+            running.begun(half.plan, options, args.wait_quiet, one) for half, options, one in zip(parts, asked, listeners, strict=True)
         ]
         if len(parts) == 1:
             return [bundles.load(session.run(*begun[0], listeners[0]))]

@@ -67,6 +67,9 @@ class ReadTable:
         return replace(self, rows=[replace(row, labels={**row.labels, **labels}) for row in self.rows]) if labels else self
 
 
+TABLES = ("", ".csv", ".tsv", ".txt", ".dat", ".json", ".jsonl", ".log")  # suffixes of files that are meant as tables
+
+
 @dataclass(frozen=True)
 class TableColumns:
     """Which column is for what, where the user says so; "" is guessed from usual names. `labels`: further columns kept."""
@@ -92,11 +95,12 @@ def read(source: Source, columns: TableColumns) -> ReadTable:
     try:
         return _read(source, columns)
     except InputError as error:
-        name = source.path.name.removesuffix(".gz")
-        if columns != TableColumns() or Path(name).suffix.lower() in SUFFIXES:
+        file = source.path.name.removesuffix(".gz")
+        if columns != TableColumns() or Path(file).suffix.lower() in TABLES:
             raise
-        program = f"; a program is measured by hotlap bench 'python3 {name}'" if name.endswith(".py") else ""
-        raise InputError(f"no reader recognises {source.path}, and it is no table ({error}); hotlap import --formats lists what is read{program}") from None
+        advice = "hotlap import --formats lists what is read"
+        advice += f"; a program is measured by hotlap bench 'python3 {file}'" if file.endswith(".py") else ""
+        raise InputError(f"no reader recognises {source.path}, and it is no table ({error})", advice) from None
 
 
 def _read(source: Source, columns: TableColumns) -> ReadTable:
@@ -107,7 +111,6 @@ def _read(source: Source, columns: TableColumns) -> ReadTable:
     return _rows(records, columns, path)
 
 
-SUFFIXES = ("", ".csv", ".tsv", ".txt", ".dat", ".json", ".jsonl", ".log")  # of files that users take for tables
 Record = tuple[int, dict[str, Any]]
 """Line, and its fields."""
 
