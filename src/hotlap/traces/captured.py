@@ -29,10 +29,10 @@ class CaptureWindow(Record, frozen=True, kw_only=True):
     import_s: float = 0.0  # of start_s: to import PyTorch, which the program had not done
 
 
-def fitting(made: int, steps: int) -> str:
-    """The options that record whole steps, at most `steps`, of a program that makes `made`; what else helps where it makes too few."""
-    warmup = made // 5
-    room = made - warmup - WITHIN
+def fitting(count: int, steps: int) -> str:
+    """The options that record whole steps, at most `steps`, of a program that makes `count`; what else helps where it makes too few."""
+    warmup = count // 5
+    room = count - warmup - WITHIN
     if room < 1:
         return f"{WITHIN + 1} steps are needed at least: let the program make more, or give --seconds for a window by the clock"
     return f"give --warmup {warmup} --steps {min(steps, room)} to record whole ones"
