@@ -33,10 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", metavar="TIME", help="all of it ends within about this, as in '10 min'; rounds are shortened to fit")
     parser.add_argument("--precision", metavar="SHARE", help="asked half-width of the interval, as in '1 %%'")
     parser.add_argument("--seed", metavar="N", help="of the order of cases and of their input")
-    parser.add_argument("--wait", metavar="TIME", help="for a device that another run holds (default: refuse at once)")
-    parser.add_argument(
-        "--wait-quiet", nargs="?", const="5 min", metavar="TIME", help="wait until the machine is idle, so long at most (default: 5 min)",
-    )
+    looking.add(parser)
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted or killed")
     parser.add_argument("--no-report", action="store_true", help="write no HTML page")
 

@@ -310,3 +310,21 @@ def _case(first: Result, label: str, members: Sequence[_Member], answer: tuple[f
     spread, noise, reach = (each[place] if place < len(each) else None for each in (known.spread, known.noise, known.reach))
     return FleetCase(first.case.id, label, members[0].model, first.unit, first.better, values, spread, noise, reach, notices)
 
+
+def furthest_behind(runs: Iterable[tuple[Bundle, Sequence[Row]]]) -> list[tuple[Bundle, Row, float]]:
+    """The case in which each device is slowest against the median of its model, and the share by which it is; the worst device first."""
+    groups: dict[tuple[str, str], list[tuple[Bundle, Row, float]]] = {}
+    for bundle, rows in runs:
+        models = {one.key: one.name for one in bundle.run.machine.devices}
+        for row in rows:
+            if row.summary.median and row.verdict.state not in ("invalid", "error"):
+                groups.setdefault((row.case.id, models.get(row.device, "")), []).append((bundle, row, row.summary.median))
+    worst: dict[tuple[str, str], tuple[Bundle, Row, float]] = {}
+    for members in groups.values():
+        middle = statistics.median(value for _, _, value in members)
+        for bundle, row, value in members:
+            behind = 1 - (value / middle if row.result.better == "higher" else middle / value)
+            key = bundle.run.machine.host, row.device
+            if behind > 0 and (key not in worst or behind > worst[key][2]):
+                worst[key] = bundle, row, behind
+    return sorted(worst.values(), key=lambda one: -one[2])

@@ -7,6 +7,7 @@ from math import isfinite
 
 from hotlap.core.analysis import fleets
 from hotlap.core.record import Row
+from hotlap.core.show import explain as explaining
 from hotlap.core.show import fleet, layout, results, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import explain
@@ -20,10 +21,11 @@ __all__ = ["devices", "explain", "fleet_of_runs", "heading", "machine", "machine
 
 AGAINST = {  # by what a share is of: how to read it
     "bound": "bound: the roofline (speed-of-light) limit", "expected": "expected: what the model expects of a good implementation",
-    "ceiling": "of best: ÷ the best rate that a case of this run reached, no limit is known", "unknown": "–: no limit is known",
+    "ceiling": "of best: ÷ the best median rate of a case of this run, no limit is known", "unknown": "–: no limit is known",
 }
 LIMITS = {"bound": "the bound", "expected": "the expected value"}
 NOTICES = 3  # below a table, at most
+WORST = 3  # numbers that are explained among many devices
 NAMED = 3  # cases of what is fast, and of what is slow
 
 
@@ -57,12 +59,30 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str =
 
 def fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
     """Runs of more devices than a table each, on one screen: what stands out, cases over all of them, and notices."""
+    return _fleet_of_runs(runs, fleets.of_runs(runs), width, color)
+
+
+def _fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], judged: fleets.FleetVerdict, width: int, color: bool) -> str:
     rows = [row for _, own in runs for row in own]
-    judged = fleets.of_runs(runs)
     shown = [row for row in rows if row.verdict.state != "not_run"]
     head = layout.painted(f"{fleet.summary(judged)}; {fleet.counted_runs(judged)}", "bold", color)
     below = [*_tally(rows, color), *_doubts(shown, "", width, color), *_not_run(rows, "", width, color)]
     return "\n".join([*_banner(shown, width, color), head, *fleet.folded(judged, width, color), "", *below])
+
+
+def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
+    """Numbers of more devices than can be explained one by one, on one screen: all of them folded, and of the slow
+    ones, or of the slowest alone where none stands out, the case furthest behind explained."""
+    judged = fleets.of_runs(runs)
+    slow = sum(one.level is not None for one in judged.named)
+    worst = fleets.furthest_behind(runs)[: min(max(slow, 1), WORST)]
+    lines = [_fleet_of_runs(runs, judged, width, color)]
+    for bundle, row, behind in worst:
+        who = f"{bundle.run.machine.host} {row.device}: {percent(behind)} slower than the median device"
+        lines += ["", *explaining.briefly(row, who, width, color)]
+    left = sum(words.numbered(row) for _, own in runs for row in own) - len(worst)
+    example = f"--where device={worst[0][1].device}" if worst else "--where device=KEY"
+    return "\n".join([*lines, "", *layout.paragraph("", f"{left:,} more numbers: {example} explains one device, --all each", width)])
 
 
 def _banner(rows: Sequence[Row], width: int, color: bool) -> list[str]:
