@@ -56,7 +56,14 @@ def line(row: Row) -> str:
     marks = [mark for mark, missed in (("not the first", not verdict.first_is_true), ("not held", not verdict.held)) if missed]
     gain = "–" if case.no_gain else f"{100 * verdict.gain[0]:.1f} %"
     return LINE.format(
-        case.name, kind, case.truth or "nothing", verdict.first or "nothing", gain, verdict.interval, "" if marks else "yes", ", ".join(marks)
+        case.name,
+        kind,
+        case.truth or "nothing",
+        verdict.first or "nothing",
+        gain,
+        verdict.interval,
+        "" if marks else "yes",
+        ", ".join(marks),
     ).rstrip()
 
 

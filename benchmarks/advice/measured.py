@@ -34,7 +34,13 @@ class Measured:
 
     def run(self, python: str, mended: bool = False, trace: Path | None = None) -> float:
         """Seconds of its steps, in a process of its own. Raises NotRun."""
-        words = [python, str(HERE / "programs.py"), self.name, *(["--mended"] if mended else []), *(["--trace", str(trace)] if trace else [])]
+        words = [
+            python,
+            str(HERE / "programs.py"),
+            self.name,
+            *(["--mended"] if mended else []),
+            *(["--trace", str(trace)] if trace else []),
+        ]
         environment = dict(os.environ, OMP_NUM_THREADS="1", JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3")
         done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300, check=False)
         if done.returncode:

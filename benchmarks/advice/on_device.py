@@ -171,7 +171,14 @@ def gather(program: Program, early: bool) -> None:
     told = collective("_allgather_base", 100_000_000, 8)
     ready = max(program.free.get(20, 0.0), program.free.get(7, 0.0) - 900 if early else program.free.get(7, 0.0)) + 1
     with program.operator("FSDP::all_gather", 8, 2, CATEGORY), program.operator("record_param_comms", 4, 1, **told):
-        program.kernel("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 400, 20, grid=16, start=max(ready, program.now + 10), **told)
+        program.kernel(
+            "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            400,
+            20,
+            grid=16,
+            start=max(ready, program.now + 10),
+            **told,
+        )
     program.free[7] = max(program.free.get(7, 0.0), program.free[20])
 
 
@@ -213,7 +220,12 @@ def plain_floats(mended: bool) -> Program:
     for step in range(6):
         with program.step(step):
             for _ in range(10):
-                product(program, 2_300 if mended else 16_000, name="ampere_tf32_s1688gemm_128x256_ldg4_stages_32x3_tn" if mended else SGEMM, grid=1024)
+                product(
+                    program,
+                    2_300 if mended else 16_000,
+                    name="ampere_tf32_s1688gemm_128x256_ldg4_stages_32x3_tn" if mended else SGEMM,
+                    grid=1024,
+                )
                 with program.operator("aten::gelu", 4):
                     program.kernel(POINTWISE.format("GeluCUDAKernelImpl"), 180, grid=32768)
     return program.end()
@@ -232,13 +244,27 @@ def odd_sides(mended: bool) -> Program:
     """bf16 products of 4095 columns, for which the library has only a slow kernel: 4.2 ms; 4096 aligned ones take 0.53 ms (260 TFLOP/s)."""
     program = Program(gpu=A100)
     side = 4096 if mended else 4095
-    shapes = {"Input Dims": [[4096, side], [side, 4096]], "Input type": ["c10::BFloat16", "c10::BFloat16"], "Input Strides": [[side, 1], [4096, 1]]}
-    whole = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["c10::BFloat16", "c10::BFloat16"], "Input Strides": [[4096, 1], [4096, 1]]}
+    shapes = {
+        "Input Dims": [[4096, side], [side, 4096]],
+        "Input type": ["c10::BFloat16", "c10::BFloat16"],
+        "Input Strides": [[side, 1], [4096, 1]],
+    }
+    whole = {
+        "Input Dims": [[4096, 4096], [4096, 4096]],
+        "Input type": ["c10::BFloat16", "c10::BFloat16"],
+        "Input Strides": [[4096, 1], [4096, 1]],
+    }
     for step in range(10):
         with program.step(step):
             for _ in range(3):
                 product(program, 530, name=AMPERE, grid=512, **whole)
-            product(program, 530 if mended else 4_200, name=AMPERE if mended else "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_32x1_nn_align1", grid=4096, **shapes)
+            product(
+                program,
+                530 if mended else 4_200,
+                name=AMPERE if mended else "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_16x16_32x1_nn_align1",
+                grid=4096,
+                **shapes,
+            )
     return program.end()
 
 
@@ -247,20 +273,37 @@ def strided_sum(mended: bool) -> Program:
     program = Program(gpu=A100)
     side = 8192
     strides = [[side, 1], [side, 1] if mended else [1, side], []]
-    sums = {"Input Dims": [[side, side], [side, side], []], "Input type": ["float", "float", "Scalar"], "Input Strides": strides, "Concrete Inputs": ["", "", "1"]}
-    dims = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["c10::BFloat16", "c10::BFloat16"], "Input Strides": [[4096, 1], [4096, 1]]}
+    sums = {
+        "Input Dims": [[side, side], [side, side], []],
+        "Input type": ["float", "float", "Scalar"],
+        "Input Strides": strides,
+        "Concrete Inputs": ["", "", "1"],
+    }
+    dims = {
+        "Input Dims": [[4096, 4096], [4096, 4096]],
+        "Input type": ["c10::BFloat16", "c10::BFloat16"],
+        "Input Strides": [[4096, 1], [4096, 1]],
+    }
     for step in range(10):
         with program.step(step):
             product(program, 530, name=AMPERE, grid=512, **dims)
             with program.operator("aten::add", 6, 1, **sums):
-                program.kernel("void at::native::elementwise_kernel<128, 2, gpu_kernel_impl_nocast<CUDAFunctor_add<float>>>", 465 if mended else 2_400, grid=65536)
+                program.kernel(
+                    "void at::native::elementwise_kernel<128, 2, gpu_kernel_impl_nocast<CUDAFunctor_add<float>>>",
+                    465 if mended else 2_400,
+                    grid=65536,
+                )
     return program.end()
 
 
 def too_fast(mended: bool) -> Program:
     """8192³ in bf16 within 2.0 ms is 550 TFLOP/s; an A100 does 312: the trace names the wrong GPU."""
     program = Program(gpu=A100)
-    dims = {"Input Dims": [[8192, 8192], [8192, 8192]], "Input type": ["c10::BFloat16", "c10::BFloat16"], "Input Strides": [[8192, 1], [8192, 1]]}
+    dims = {
+        "Input Dims": [[8192, 8192], [8192, 8192]],
+        "Input type": ["c10::BFloat16", "c10::BFloat16"],
+        "Input Strides": [[8192, 1], [8192, 1]],
+    }
     for step in range(8):
         with program.step(step):
             for _ in range(6):
@@ -277,7 +320,14 @@ def kept_graphs(mended: bool) -> Program:
                 held += size
                 product(program, 600)
                 moment = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 4000, "tid": 1, "ts": program.now}
-                told = {"Bytes": size, "Total Allocated": held, "Total Reserved": 8_000 << 20, "Device Type": 1, "Device Id": 0, "Addr": 139_000_000_000 + step}
+                told = {
+                    "Bytes": size,
+                    "Total Allocated": held,
+                    "Total Reserved": 8_000 << 20,
+                    "Device Type": 1,
+                    "Device Id": 0,
+                    "Addr": 139_000_000_000 + step,
+                }
                 program.events.append(moment | {"args": told})
     return program.end()
 

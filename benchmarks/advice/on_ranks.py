@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.advice.case import NOTHING, Case
-from benchmarks.advice.on_device import GEMM, GEMM_2, product
+from benchmarks.advice.on_device import GEMM_2, product
 from benchmarks.advice.program import GAP_US, LAUNCH_US, Program, collective
 
-KERNELS = {"allreduce": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "all_to_allv": "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)"}
+KERNELS = {
+    "allreduce": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "all_to_allv": "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)",
+}
 STREAM = 20
 
 
-def exchange(programs: Sequence[Program], name: str, size: int, us: float, operator: str, arguments: bool = True, join: bool = True) -> None:
+def exchange(
+    programs: Sequence[Program], name: str, size: int, us: float, operator: str, arguments: bool = True, join: bool = True
+) -> None:
     """A collective after the compute stream's work: all ranks end `us` after the last of them has begun. `join`: compute waits for it."""
     told = collective(name, size, len(programs)) if arguments else {}
     begins = [max(program.free.get(7, 0.0), program.free.get(STREAM, 0.0), program.now + 12 + LAUNCH_US) + GAP_US for program in programs]
@@ -76,7 +81,9 @@ def tensor_parallel(mended: bool) -> list[Program]:
             for half in range(2 if mended else 1):
                 for program in programs:
                     product(program, 500 if mended else 1_000)
-                exchange(programs, "allreduce", 33_000_000 // (2 if mended else 1), 190 if mended else 350, "c10d::allreduce_", join=not mended)
+                exchange(
+                    programs, "allreduce", 33_000_000 // (2 if mended else 1), 190 if mended else 350, "c10d::allreduce_", join=not mended
+                )
                 del half
         step_ends(programs, step, begins)
     return [program.end() for program in programs]

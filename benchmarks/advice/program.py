@@ -76,7 +76,15 @@ class Program:
         self.add(cat, name, stream, begins, us, **ids, **args)
 
     def kernel(
-        self, name: str, us: float, stream: int = 7, call: float = 5.0, grid: int = 264, block: int = 256, start: float | None = None, **args: Any
+        self,
+        name: str,
+        us: float,
+        stream: int = 7,
+        call: float = 5.0,
+        grid: int = 264,
+        block: int = 256,
+        start: float | None = None,
+        **args: Any,
     ) -> None:
         """A launch, and its kernel."""
         takes = max(call, self.ends[-QUEUE] - self.now) if len(self.ends) >= QUEUE else call
@@ -99,7 +107,15 @@ class Program:
         """Kernels launched before the trace began: no call of theirs is in it."""
         for _ in range(count):
             self.correlation += 1
-            self.work("kernel", name, us, stream, max(self.free.get(stream, self.began - GAP_US) + GAP_US, self.began), grid=[264, 1, 1], block=[256, 1, 1])
+            self.work(
+                "kernel",
+                name,
+                us,
+                stream,
+                max(self.free.get(stream, self.began - GAP_US) + GAP_US, self.began),
+                grid=[264, 1, 1],
+                block=[256, 1, 1],
+            )
 
     def wait(self, name: str = "StreamSynchronize", until: float | None = None) -> None:
         """The host waits for all of its work, or until a moment."""
@@ -126,11 +142,20 @@ class Program:
         """`leave_out`: what the profiler does not record: "calls" of the driver, or all of the "host"."""
         kept = [event for event in self.events if not (leave_out == "host" and event["cat"] not in ON_DEVICE)]
         kept = [event for event in kept if not (leave_out and event["cat"] == "cuda_runtime")]
-        moved = [event | {"ts": round(event["ts"] + self.skew, 3)} | ({"dur": round(event["dur"], 3)} if "dur" in event else {}) for event in kept]
+        moved = [
+            event | {"ts": round(event["ts"] + self.skew, 3)} | ({"dur": round(event["dur"], 3)} if "dur" in event else {})
+            for event in kept
+        ]
         device = any(event["cat"] in ON_DEVICE for event in kept)
         about: dict[str, Any] = {"schemaVersion": 1, "deviceProperties": [self.gpu | {"id": self.rank}] if device and self.gpu else []}
         if self.ranks > 1:
-            group = {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "ranks": list(range(self.ranks)), "pg_size": self.ranks}
+            group = {
+                "pg_name": "0",
+                "pg_desc": "default_pg",
+                "backend_config": "cuda:nccl",
+                "ranks": list(range(self.ranks)),
+                "pg_size": self.ranks,
+            }
             about["distributedInfo"] = {"backend": "nccl", "rank": self.rank, "world_size": self.ranks, "pg_config": [group]}
         path.write_text(json.dumps(about | self.about | {"traceEvents": moved}), encoding="utf-8")
 
