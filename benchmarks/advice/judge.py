@@ -45,4 +45,6 @@ def judged(paths: Sequence[Path], truth: str, gain: tuple[float, float, float], 
     if no_gain:
         return Verdict(first, first == truth, gain, "no gain" if not high else f"{100 * low:.1f} – {100 * high:.1f} %", not high)
     held = gain[1] <= high + WITHIN and gain[2] >= low - WITHIN
+    if match.gain is None:  # an interval that says nothing holds nothing
+        return Verdict(first, first == truth, gain, f"≤ {100 * high:.1f} %", False)
     return Verdict(first, first == truth, gain, f"{100 * low:.1f} – {100 * high:.1f} %", held)
