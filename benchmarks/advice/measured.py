@@ -83,7 +83,7 @@ CASES = (
     Measured("changing-lengths", "compile", "a compiled function with a new length in every other step"),
     Measured("plain-products", NOTHING, "large products"),
     Measured("kept-losses", "memory-growth", "the graph of every step is kept", no_gain=True),
-    Measured("uneven-ranks", "waiting-for-ranks", "rank 1 of 2 does two thirds of the products"),
+    Measured("uneven-ranks", "waiting-for-ranks", "rank 1 of 2 reads for 40 ms longer"),
     Measured("jax-lengths", "compile", "JAX; a jitted function with a new length in every step"),
     Measured("jax-parsed-again", "host-code", "JAX; a configuration parsed in every step"),
     Measured("jax-products", NOTHING, "JAX; large products"),

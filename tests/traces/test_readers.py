@@ -253,7 +253,7 @@ def test_xplane_written_by_jax() -> None:
     """JAX 0.10.2 on a CPU; its own trace.json.gz of the same run has as many events and these lengths of the two steps."""
     trace = Timeline.open(samples.HERE / "jax_cpu.xplane.pb")
     steps = trace.of_kind(KINDS.index("marker"))
-    assert trace.named(steps) == ["train", "train"]
+    assert trace.named(steps) == ["step 0", "step 1"]  # by their step_num
     assert (len(trace), int(trace.duration.sum())) == JAX[:2]
     assert trace.duration[steps].tolist() == JAX[2]
     assert trace.head.unix_ns is not None

@@ -115,7 +115,7 @@ def test_a_copy_that_blocks_its_call() -> None:
 
 def test_nothing_in_the_window_gains_nothing() -> None:
     made = Made()
-    made.add(0, "k", 0, 5, device=0, stream=7)
+    made.operator("aten::add", 0, 5)
     found = tasks(made.events())
     assert len(found.start) == 0
     assert gain(found, replay.ReplayChange()) == 0

@@ -24,6 +24,7 @@ COMPILES = re.compile(
     r"backend_compile|compile_or_get_cached|xla\w*compile|PjRt\w*(?:::|\.)Compile",
     re.IGNORECASE,
 )
+CACHE_MISS = re.compile(r"pjit\.py:\d+ cache_miss")
 ALLOCATES = re.compile(r"^(?:cuda|hip)(?:Malloc|Free|MallocAsync|HostAlloc|FreeHost|HostFree|MallocHost)$|^cuMem(?:Alloc|Free|Create|Map)")
 TO_HOST, FEW_BYTES = re.compile(r"D(?:evice)?ToH|DtoH|Device -> (?:Pageable|Pinned|Host)", re.IGNORECASE), 64
 ALONE = 4  # names of waiting calls, each taken out alone
@@ -316,7 +317,7 @@ def slow_ones(study: Study) -> NDArray[np.int64]:
 
 def _excess(study: Study) -> NDArray[np.float64]:
     """ns that each step takes more than the median one; a host that only waits for room in the queue delays no device, so that
-    a step takes no more than the device is later after it."""
+    a step takes no more than the device is later after it or, where the host was late at its end, after the next one."""
     steps = study.steps
     length = steps.lengths.astype(float)
     excess = length - np.median(length)
@@ -326,24 +327,53 @@ def _excess(study: Study) -> NDArray[np.float64]:
     ends = np.full(len(steps) + 1, study.window[0])
     np.maximum.at(ends, step[step >= 0] + 1, (study.events.start[work] + study.events.duration[work])[step >= 0])
     between = np.diff(np.maximum.accumulate(ends)).astype(float)
-    return np.minimum(excess, between - np.median(between))
+    later = between - np.median(between)
+    return np.minimum(excess, np.maximum(later, np.append(later[1:], -np.inf)))
 
 
 def compiling(study: Study) -> list[Tip]:
     """Compilation inside the window: once for each program and shape, unless several steps compile."""
-    places = _named(study, COMPILES, (OPERATOR, MARKER, PYTHON, RUNTIME))
+    places = _compiles(study)
     steps = np.unique(of_times(study.steps, study.events.start[places]))
     touched = int((steps >= 0).sum())
     if touched > 1:
-        return [one._replace(detail=f"{one.detail}, in {touched} of {len(study.steps)} steps: something changes from one to the next")
+        more = _beyond_others(study, steps[steps >= 0])
+        return [one._replace(detail=f"{one.detail}, in {touched} of {len(study.steps)} steps: something changes from one to the next",
+                             high=max(_share(one.high), more))
                 for one in _spans(study, "compile", places, "compiling")]  # fmt: skip
     once = "; it happens once for each program and shape, so that a long run does not gain this"
     return [one._replace(detail=one.detail + once, low=0.0) for one in _spans(study, "compile", places, "compiling")]
 
 
+def _share(given: ReplayChange | float) -> float:
+    return given if isinstance(given, float) else 0.0
+
+
+def _beyond_others(study: Study, touched: NDArray[np.int64]) -> float:
+    """What these steps of a host alone take more than the others do, as a share of the window: what is around a compilation goes with it."""
+    others = np.delete(study.steps.lengths, touched)
+    if study.devices or not len(others) or not study.window_s:
+        return 0.0
+    more = float((study.steps.lengths[touched] - np.median(others)).sum()) / 1e9 / study.window_s
+    return min(max(more, 0.0), 1.0)
+
+
+def _compiles(study: Study) -> NDArray[np.int64]:
+    """Calls that compile; of JAX the call around it, which also traced and lowered the function."""
+    places = _named(study, COMPILES, (OPERATOR, MARKER, PYTHON, RUNTIME))
+    misses = _flags(study, CACHE_MISS)
+    if not misses.any():
+        return places
+    outer, above = places.copy(), study.parent[places]
+    while (above >= 0).any():
+        outer = np.where((above >= 0) & misses[study.events.name[np.maximum(above, 0)]], above, outer)
+        above = np.where(above >= 0, study.parent[np.maximum(above, 0)], -1)
+    return np.unique(outer)
+
+
 def compile_times(study: Study) -> intervals.Intervals:
     """When the host compiled."""
-    return times(study, _named(study, COMPILES, (OPERATOR, MARKER, PYTHON, RUNTIME)))
+    return times(study, _compiles(study))
 
 
 def allocation_times(study: Study) -> intervals.Intervals:
