@@ -63,12 +63,13 @@ def stored_samples(mended: bool) -> Step:
 
 
 def summed_rows(mended: bool) -> Step:
-    """A loop over rows, each multiplied and summed; mended: one product."""
+    """A loop over rows, each multiplied and summed, and a product beside it; mended: one product in place of the loop."""
     import torch
 
-    rows, weight = torch.randn(6_000, 256), torch.randn(256)
+    rows, weight, left = torch.randn(2_000, 256), torch.randn(256), torch.randn(512, 512)
 
     def step(_: int) -> None:
+        torch.mm(left, left)
         if mended:
             rows @ weight
         else:

@@ -301,3 +301,19 @@ def test_pageable_copies_gain_at_least_the_rate_of_pinned_memory() -> None:
     assert found.evidence["pinned_Bps"] == pytest.approx(2e10)
     assert "which pinned at 20.0 GB/s would take 90 % less time" in found.detail
     assert (found.gain_low or 0) > 0.8 * 0.95
+
+
+def test_steps_that_wait_for_room_in_the_queue_are_not_slow() -> None:
+    """The host runs ahead until the queue is full, then each launch blocks: its later steps are long, the device's are all alike."""
+    made, now, free = Made(), 0.0, 6.0
+    for step in range(20):
+        began = now
+        for _ in range(10):
+            blocks = 95.0 if step >= 12 else 4.0
+            made.launch("k", now, free, 100, took=blocks)
+            free, now = free + 101, now + blocks + 6
+        made.marker(f"ProfilerStep#{step}", began, now - began)
+    made.call("cudaDeviceSynchronize", now, free - now)
+    study = Study(made.events(**GPU))
+    assert len(study.steps.slow)
+    assert "slow-steps" not in [one.rule for one in advising.advise(study, 0.0).findings]

@@ -38,7 +38,8 @@ def host_code(study: Study) -> list[Tip]:
             there = intervals.difference(there, one.whole)
     share = there.length / 1e9 / study.window_s
     rule = rules()["host-code"]
-    if _in_slow_steps(study, there) > MOSTLY:
+    slow = _in_slow_steps(study, there)
+    if slow > MOSTLY and (1 - slow) * share < rule.least:
         return []  # which slow-steps names
     idle = share if alone else min(study.idle_within(there), 1 - study.idle_for(("unknown",)))
     if min(share, idle) < rule.least:
