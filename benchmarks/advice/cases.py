@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from benchmarks.advice import fresh, on_device, on_ranks
+from benchmarks.advice import fresh, fresh_more, on_device, on_ranks
 
-MADE = (*on_device.CASES, *on_ranks.CASES, *fresh.CASES)
+MADE = (*on_device.CASES, *on_ranks.CASES, *fresh.CASES, *fresh_more.CASES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.advice.case import NOTHING, Case
-from benchmarks.advice.program import A100, MI300X, Program
+from benchmarks.advice.program import A100, MI300X, Program, collective
 
 GEMM, GEMM_2 = "nvjet_tst_128x256_64x4_2x1_v_bz_coopB_TNT", "nvjet_tst_256x128_64x4_1x2_h_bz_coopA_NNT"
 AMPERE = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
@@ -166,18 +166,16 @@ def gathered_late(mended: bool) -> Program:
 
 
 def gather(program: Program, early: bool) -> None:
-    from benchmarks.advice.program import collective
-
-    told = collective("_allgather_base", 100_000_000, 8)
+    described = collective("_allgather_base", 100_000_000, 8)
     ready = max(program.free.get(20, 0.0), program.free.get(7, 0.0) - 900 if early else program.free.get(7, 0.0)) + 1
-    with program.operator("FSDP::all_gather", 8, 2, CATEGORY), program.operator("record_param_comms", 4, 1, **told):
+    with program.operator("FSDP::all_gather", 8, 2, CATEGORY), program.operator("record_param_comms", 4, 1, **described):
         program.kernel(
             "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
             400,
             20,
             grid=16,
             start=max(ready, program.now + 10),
-            **told,
+            **described,
         )
     program.free[7] = max(program.free.get(7, 0.0), program.free[20])
 
@@ -320,7 +318,7 @@ def kept_graphs(mended: bool) -> Program:
                 held += size
                 product(program, 600)
                 moment = {"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 4000, "tid": 1, "ts": program.now}
-                told = {
+                described = {
                     "Bytes": size,
                     "Total Allocated": held,
                     "Total Reserved": 8_000 << 20,
@@ -328,7 +326,7 @@ def kept_graphs(mended: bool) -> Program:
                     "Device Id": 0,
                     "Addr": 139_000_000_000 + step,
                 }
-                program.events.append(moment | {"args": told})
+                program.events.append(moment | {"args": described})
     return program.end()
 
 

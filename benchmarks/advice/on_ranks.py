@@ -13,17 +13,17 @@ KERNELS = {
     "all_to_allv": "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)",
 }
 STREAM = 20
+NAMES = {"c10d::allreduce_": "allreduce", "c10d::alltoall_base_": "all_to_allv"}  # of operators
 
 
-def exchange(
-    programs: Sequence[Program], name: str, size: int, us: float, operator: str, arguments: bool = True, join: bool = True
-) -> None:
+def exchange(programs: Sequence[Program], size: int, us: float, operator: str, arguments: bool = True, join: bool = True) -> None:
     """A collective after the compute stream's work: all ranks end `us` after the last of them has begun. `join`: compute waits for it."""
-    told = collective(name, size, len(programs)) if arguments else {}
+    name = NAMES[operator]
+    described = collective(name, size, len(programs)) if arguments else {}
     begins = [max(program.free.get(7, 0.0), program.free.get(STREAM, 0.0), program.now + 12 + LAUNCH_US) + GAP_US for program in programs]
     for program, start in zip(programs, begins, strict=True):
         with program.operator(operator, 5, 2):
-            program.kernel(KERNELS[name], max(begins) + us - start, STREAM, 7, grid=24, block=512, start=start, **told)
+            program.kernel(KERNELS[name], max(begins) + us - start, STREAM, 7, grid=24, block=512, start=start, **described)
         if join:
             program.free[7] = max(program.free.get(7, 0.0), program.free[STREAM])
 
@@ -50,7 +50,7 @@ def logs_on_one(mended: bool) -> list[Program]:
                 program.host(6_000)
             for _ in range(4):
                 product(program, 500, name=GEMM_2)
-        exchange(programs, "allreduce", 50_000_000, 300, "c10d::allreduce_")
+        exchange(programs, 50_000_000, 300, "c10d::allreduce_")
         step_ends(programs, step, begins)
     return [program.end() for program in programs]
 
@@ -61,11 +61,11 @@ def uneven_experts(mended: bool) -> list[Program]:
     for step in range(12):
         begins = step_begins(programs)
         for _ in range(6):
-            exchange(programs, "all_to_allv", 40_000_000, 150, "c10d::alltoall_base_", arguments=False)
+            exchange(programs, 40_000_000, 150, "c10d::alltoall_base_", arguments=False)
             for program in programs:
                 work = 850 if mended else 1_600 if program.rank == 3 else 600
                 product(program, work)
-            exchange(programs, "all_to_allv", 40_000_000, 150, "c10d::alltoall_base_", arguments=False)
+            exchange(programs, 40_000_000, 150, "c10d::alltoall_base_", arguments=False)
             for program in programs:
                 product(program, 500, name=GEMM_2)
         step_ends(programs, step, begins)
@@ -81,9 +81,7 @@ def tensor_parallel(mended: bool) -> list[Program]:
             for half in range(2 if mended else 1):
                 for program in programs:
                     product(program, 500 if mended else 1_000)
-                exchange(
-                    programs, "allreduce", 33_000_000 // (2 if mended else 1), 190 if mended else 350, "c10d::allreduce_", join=not mended
-                )
+                exchange(programs, 33_000_000 // (2 if mended else 1), 190 if mended else 350, "c10d::allreduce_", join=not mended)
                 del half
         step_ends(programs, step, begins)
     return [program.end() for program in programs]
@@ -101,7 +99,7 @@ def hidden_buckets(mended: bool) -> list[Program]:
         for bucket in range(8):
             for program in programs:
                 product(program, 1_500, name=GEMM_2)
-            exchange(programs, "allreduce", 50_000_000, 300, "c10d::allreduce_", join=bucket == 7)
+            exchange(programs, 50_000_000, 300, "c10d::allreduce_", join=bucket == 7)
         step_ends(programs, step, begins)
     return [program.end() for program in programs]
 

@@ -75,21 +75,12 @@ class Program:
         ids = {"stream": stream, "device": self.rank, "correlation": self.correlation, "External id": self.external[-1]}
         self.add(cat, name, stream, begins, us, **ids, **args)
 
-    def kernel(
-        self,
-        name: str,
-        us: float,
-        stream: int = 7,
-        call: float = 5.0,
-        grid: int = 264,
-        block: int = 256,
-        start: float | None = None,
-        **args: Any,
-    ) -> None:
-        """A launch, and its kernel."""
+    def kernel(self, name: str, us: float, stream: int = 7, call: float = 5.0, start: float | None = None, **args: Any) -> None:
+        """A launch, and its kernel; `grid` and `block` among the arguments are numbers of blocks and threads."""
         takes = max(call, self.ends[-QUEUE] - self.now) if len(self.ends) >= QUEUE else call
         self.call(f"{self.vendor}LaunchKernel", takes)
-        self.work("kernel", name, us, stream, start, grid=[grid, 1, 1], block=[block, 1, 1], **args)
+        shape = {"grid": [args.pop("grid", 264), 1, 1], "block": [args.pop("block", 256), 1, 1]}
+        self.work("kernel", name, us, stream, start, **shape, **args)
 
     def copy(self, kind: str, size: int, us: float, stream: int = 7, call: float = 5.0, block: bool = False) -> None:
         """A copy of `size` bytes; where it blocks, the call returns when it is done."""

@@ -10,7 +10,7 @@ from made_events import Made
 from hotlap.core.record import Finding
 from hotlap.traces.advice import base
 from hotlap.traces.advice import trace as advising
-from hotlap.traces.events import COPY, KERNEL, MARKER, RUNTIME, Events
+from hotlap.traces.events import COPY, MARKER, RUNTIME, Events
 from hotlap.traces.show import trace as printing
 from hotlap.traces.study import Study
 

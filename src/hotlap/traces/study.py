@@ -146,11 +146,11 @@ class Study:
             together += int((part + np.where(2 * part >= length, np.minimum(length - part, around_ns), 0)).sum())
         return together / self._devices_ns
 
-    def idle_for(self, causes: Sequence[str], apart: intervals.Intervals | None = None) -> float:
-        """Share of the window that devices were idle for these causes, with what the launch that ended such a gap still took; `apart`:
-        from each device's first work on, and without these times."""
+    def idle_for(self, causes: Sequence[str], apart: intervals.Intervals | None = None, launched: bool = True) -> float:
+        """Share of the window that devices were idle for these causes; `apart`: from each device's first work on, and without these times;
+        `launched`: with what the launch that ended such a gap still took."""
         columns = [list(idle.CAUSES).index(cause) for cause in causes]
-        tail = [list(idle.CAUSES).index(cause) for cause in ("launch", "queue") if cause not in causes]
+        tail = [list(idle.CAUSES).index(cause) for cause in ("launch", "queue") if launched and cause not in causes]
         together = 0
         for one in (self.gaps if apart is None else self.idles).values():
             due = one.by[:, columns].sum(axis=1)

@@ -200,7 +200,8 @@ def copies(study: Study) -> list[Tip]:
     cap = (exposed * whole.window_s + float(turns) / 1e9 / len(study.devices)) / study.window_s
     within = sum(spent for name, spent in by.items() if WITHIN.search(name)) > 0.5 * sum(by.values())
     remedy = WITHIN_REMEDY if within else "" if len(events.of_kind(OPERATOR)) else CALLS_REMEDY
-    return [Tip("copies", detail, evidence, ReplayChange(factor=factor, turn=factor), ReplayChange(factor=low), "medium", worst, remedy, cap=cap)]
+    best = ReplayChange(factor=factor, turn=factor)
+    return [Tip("copies", detail, evidence, best, ReplayChange(factor=low), "medium", worst, remedy, cap=cap)]
 
 
 def _pinned(study: Study, pageable: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float | None]:

@@ -209,9 +209,10 @@ def host_bound(study: Study) -> list[Tip]:
         return []
     # What other rules name: long stretches of the program's own code, compilation, allocation, and what is slow once.
     once = np.concatenate([study.long_launches, np.array(sorted(study.first_uses), np.int64)])
-    known = (mainthread.stretches(study), compile_times(study), allocation_times(study), times(study, once))
-    cap = study.idle_for(("operators", "host", "launch"), apart=intervals.together(*known))
-    idle = cap * len(study.devices) * study.window_s * 1e9 / max(sum(one.end - one.start for one in study.spans), 1)
+    others = intervals.together(mainthread.stretches(study), compile_times(study), allocation_times(study), times(study, once))
+    late = ("operators", "host", "launch")
+    cap = study.idle_for(late, apart=others)
+    idle = study.idle_for(late, apart=others, launched=False) * len(study.devices) * study.window_s * 1e9 / max(sum(one.end - one.start for one in study.spans), 1)
     if idle < _least("host-bound"):
         return []
     tasks = study.tasks
@@ -320,7 +321,7 @@ def _excess(study: Study) -> NDArray[np.float64]:
     a step takes no more than the device is later after it or, where the host was late at its end, after the next one."""
     steps = study.steps
     length = steps.lengths.astype(float)
-    excess = length - np.median(length)
+    excess: NDArray[np.float64] = length - np.median(length)
     work, step = study.events.work, study.step_of_work
     if not len(work) or not (step >= 0).any():
         return excess
@@ -328,7 +329,7 @@ def _excess(study: Study) -> NDArray[np.float64]:
     np.maximum.at(ends, step[step >= 0] + 1, (study.events.start[work] + study.events.duration[work])[step >= 0])
     between = np.diff(np.maximum.accumulate(ends)).astype(float)
     later = between - np.median(between)
-    return np.minimum(excess, np.maximum(later, np.append(later[1:], -np.inf)))
+    return np.asarray(np.minimum(excess, np.maximum(later, np.append(later[1:], -np.inf))), np.float64)
 
 
 def compiling(study: Study) -> list[Tip]:
@@ -350,7 +351,7 @@ def _share(given: ReplayChange | float) -> float:
 
 
 def _beyond_others(study: Study, touched: NDArray[np.int64]) -> float:
-    """What these steps of a host alone take more than the others do, as a share of the window: what is around a compilation goes with it."""
+    """What these steps of a host alone take more than the others, as a share of the window: what is around a compilation goes with it."""
     others = np.delete(study.steps.lengths, touched)
     if study.devices or not len(others) or not study.window_s:
         return 0.0
