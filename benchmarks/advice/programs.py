@@ -111,15 +111,18 @@ def frequent_checkpoints(mended: bool) -> Step:
 
 
 def changing_lengths(mended: bool) -> Step:
-    """A compiled function meets a new length in every other step; mended: one length."""
+    """A compiled function meets a new length in every other step, beside products; mended: one length."""
     import torch
 
     net, _ = model(256, 4)
+    left = torch.randn(512, 512)
     compiled = torch.compile(net, backend="aot_eager", dynamic=False)
     torch._dynamo.config.recompile_limit = 64
 
     def step(number: int) -> None:
         with torch.no_grad():
+            for _ in range(10):
+                torch.mm(left, left)
             for _ in range(4):
                 compiled(torch.ones(64 if mended else 64 + number // 2, 256))
 

@@ -38,8 +38,7 @@ def host_code(study: Study) -> list[Tip]:
             there = intervals.difference(there, one.whole)
     share = there.length / 1e9 / study.window_s
     rule = rules()["host-code"]
-    slow = _in_slow_steps(study, there)
-    if slow > MOSTLY and (1 - slow) * share < rule.least:
+    if _in_slow_steps(study, there) > MOSTLY and _usual(study, there) < rule.least:
         return []  # which slow-steps names
     idle = share if alone else min(study.idle_within(there), 1 - study.idle_for(("unknown",)))
     if min(share, idle) < rule.least:
@@ -78,6 +77,12 @@ def _in_slow_steps(study: Study, there: intervals.Intervals) -> float:
     steps, slow = study.steps, slow_ones(study)
     during = intervals.Intervals(steps.start[slow], steps.start[slow] + steps.lengths[slow])
     return intervals.intersection(there, during).length / max(there.length, 1)
+
+
+def _usual(study: Study, there: intervals.Intervals) -> float:
+    """The share of the window that these times would take if every step had as much of them as the median one."""
+    spent = intervals.covered(there, study.steps.start, study.steps.start + study.steps.lengths)
+    return float(np.median(spent)) * len(spent) / 1e9 / study.window_s
 
 
 def _counted(stretches: int) -> str:
