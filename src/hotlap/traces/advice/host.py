@@ -212,7 +212,8 @@ def host_bound(study: Study) -> list[Tip]:
     others = intervals.together(mainthread.stretches(study), compile_times(study), allocation_times(study), times(study, once))
     late = ("operators", "host", "launch")
     cap = study.idle_for(late, apart=others)
-    idle = study.idle_for(late, apart=others, launched=False) * len(study.devices) * study.window_s * 1e9 / max(sum(one.end - one.start for one in study.spans), 1)
+    own_ns = max(sum(one.end - one.start for one in study.spans), 1)  # first to last work of each device
+    idle = study.idle_for(late, apart=others, launched=False) * len(study.devices) * study.window_s * 1e9 / own_ns
     if idle < _least("host-bound"):
         return []
     tasks = study.tasks
