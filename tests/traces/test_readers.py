@@ -18,6 +18,7 @@ from hotlap.core.errors import InputError, Unavailable
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.events import KINDS, KernelLaunch
 from hotlap.traces.readers import xplane
+from hotlap.traces.show import answer as answers
 from hotlap.traces.show import trace as printing
 from hotlap.traces.timeline import Timeline
 
@@ -253,7 +254,7 @@ def test_xplane_written_by_jax() -> None:
     """JAX 0.10.2 on a CPU; its own trace.json.gz of the same run has as many events and these lengths of the two steps."""
     trace = Timeline.open(samples.HERE / "jax_cpu.xplane.pb")
     steps = trace.of_kind(KINDS.index("marker"))
-    assert trace.named(steps) == ["train", "train"]
+    assert trace.named(steps) == ["step 0", "step 1"]  # by their step_num
     assert (len(trace), int(trace.duration.sum())) == JAX[:2]
     assert trace.duration[steps].tolist() == JAX[2]
     assert trace.head.unix_ns is not None
@@ -322,6 +323,8 @@ def test_a_notice_says_which_field_was_left_out_and_whether_it_matters(tmp_path:
     # '0' is read as the number that it is: nothing is left out.
     seen = "'correlation' is of an unusual type in some events, which were read without it: causes of idle time and gains leave that work out"
     assert [(one.code, one.seen) for one in trace.head.notices] == [("unusual_values", seen)]
+    (doubt,) = answers.answer(trace.study(), Advice([], 0, None)).doubts
+    assert (doubt.field, doubt.events, doubt.matters, doubt.affects) == ("correlation", 1, True, seen.partition(": ")[2])
 
 
 @pytest.mark.parametrize("category", ["mtia_ccp_events", "privateuse1", "npu_activity"])

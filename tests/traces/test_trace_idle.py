@@ -8,6 +8,8 @@ from made_events import Made
 from hotlap.traces import breakdown, calls, idle, operators
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.events import COPY, Events
+from hotlap.traces.show import answer as answers
+from hotlap.traces.show import markdown, page
 from hotlap.traces.show import trace as printing
 from hotlap.traces.study import Study
 
@@ -145,8 +147,10 @@ def test_a_single_long_gap_is_named_with_its_neighbours() -> None:
     (gap,) = study.long_gaps
     assert (gap.before, gap.after, gap.cause, gap.device) == ("Memcpy DtoH (Device -> Pinned)", "softmax", "host", 0)
     assert gap.length_s == pytest.approx(1995e-6)
-    text = printing.trace(study, Advice([], 0, None), 140)
-    assert "of the idle time (host): after Memcpy DtoH, before softmax" in text
+    advice = Advice([], 0, None)
+    texts = printing.trace(study, advice, 140), page.page(study, advice), markdown.markdown(answers.answer(study, advice))
+    for text in texts:
+        assert "of the idle time (host): after Memcpy DtoH, before softmax" in text
 
 
 def test_gaps_of_one_length_are_not_named() -> None:
@@ -167,6 +171,9 @@ def test_a_trace_of_the_host_alone_has_a_table_of_operators() -> None:
     assert [(one.name, one.calls) for one in found] == [("aten::addmm", 3), ("aten::linear", 3)]
     assert [one.own_s for one in found] == pytest.approx([90e-6, 60e-6])
     assert [one.total_s for one in found] == pytest.approx([90e-6, 150e-6])
-    text = printing.trace(study, Advice([], 0, None), 100)
-    assert "own time" in text
-    assert text.index("aten::addmm") < text.index("aten::linear")
+    advice = Advice([], 0, None)
+    web = page.page(study, advice)
+    texts = printing.trace(study, advice, 100), markdown.markdown(answers.answer(study, advice)), web[web.index("Operators of the host") :]
+    for text in texts:
+        assert "own time" in text
+        assert text.index("aten::addmm") < text.index("aten::linear")

@@ -115,7 +115,7 @@ def test_a_copy_that_blocks_its_call() -> None:
 
 def test_nothing_in_the_window_gains_nothing() -> None:
     made = Made()
-    made.add(0, "k", 0, 5, device=0, stream=7)
+    made.operator("aten::add", 0, 5)
     found = tasks(made.events())
     assert len(found.start) == 0
     assert gain(found, replay.ReplayChange()) == 0
@@ -230,3 +230,23 @@ def test_a_replay_that_keeps_what_the_device_took_is_not_trusted() -> None:
     assert not study.check.holds
     assert [one.code for one in study.notices] == ["replay_doubtful"]
     assert "gains cannot be trusted" in printing.trace(study, Advice([], 0, None), 120)
+
+
+def test_a_wait_for_another_stream_is_no_turn() -> None:
+    """A collective after each kernel: all that is queued on the compute stream starts late, and a turn is not taken to last so long."""
+    made = Made()
+    for i in range(8):
+        made.launch("gemm", 10 * i, 100 + 1400 * i, 1000)
+        made.launch("ncclDevKernel_AllReduce", 10 * i + 5, 1101 + 1400 * i, 398, stream=20)
+    found = tasks(made.events())
+    quick = np.where(found.on_device & (found.length == 398_000), 0.0, 1.0)
+    assert gain(found, replay.ReplayChange(factor=quick)) == pytest.approx(8 * 398_000, rel=0.01)
+
+
+def test_the_first_call_waits_for_the_windows_begin() -> None:
+    made = Made()
+    made.marker("step 0", 0, 200)
+    made.launch("k", 100, 106, 50)
+    events = made.events()
+    found = replay.tasks(events, calls.links(events), (0, 200_000))
+    assert gain(found, replay.ReplayChange(host=np.zeros(len(found.start)))) == pytest.approx(100_000)

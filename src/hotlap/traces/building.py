@@ -30,6 +30,7 @@ class Builder:
         self.launches, self.collectives, self.stacks = EventPlaces(), EventPlaces(), EventPlaces()
         self.thread_names: dict[tuple[str, str], str] = {}
         self.notices: dict[tuple[str, str], int] = {}
+        self.doubts: dict[tuple[str, str], int] = {}  # field and what it affects → events
         self.count = 0
         self.blocks: dict[str, list[Column]] = {name: [] for name in columns}
         self.files: dict[str, IO[bytes]] = {}

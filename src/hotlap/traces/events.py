@@ -92,6 +92,15 @@ class Half(Record, frozen=True, kw_only=True):
     closes: str = ""  # the open range that an end of another name closed
 
 
+class FieldDoubt(Record, frozen=True, kw_only=True):
+    """A field that some events were read without, because its value is of an unusual type."""
+
+    field: str  # as the profiler calls it
+    events: int
+    matters: bool  # whether any share, cause or gain is less sure for it
+    affects: str = ""  # what is, for people to read; "" nothing
+
+
 class Head(Record, frozen=True, kw_only=True):
     """What a trace says of itself beside its events."""
 
@@ -103,6 +112,7 @@ class Head(Record, frozen=True, kw_only=True):
     devices: list[dict[str, Any]] = []  # as the profiler describes them
     facts: dict[str, Any] = {}  # versions and settings the file names
     notices: list[Notice] = []
+    doubts: list[FieldDoubt] = []  # fields that `unusual_values` among the notices are about
     halves: list[Half] = []  # the first MOST_HALVES of them; `notices` counts all
 
 

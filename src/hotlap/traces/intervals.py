@@ -62,6 +62,11 @@ def intersection(a: Intervals, b: Intervals) -> Intervals:
     return Intervals(np.maximum(a.start[of_a], b.start[of_b]), np.minimum(a.end[of_a], b.end[of_b]))
 
 
+def together(*sets: Intervals) -> Intervals:
+    """What any of them covers."""
+    return union(np.concatenate([one.start for one in sets]), np.concatenate([one.end for one in sets]))
+
+
 def gaps(a: Intervals, start: int, end: int) -> Intervals:
     """What `a` leaves free between `start` and `end`."""
     inside = intersection(a, Intervals(np.array([start], np.int64), np.array([end], np.int64)))

@@ -18,6 +18,7 @@ PARTS = {
     "data_loader": "waiting for the data loader",
     "outside": "outside of operators: the program's own code, the framework's Python, what the profiler costs",
 }
+XLA = "tf_XLA"  # how the threads begin that run its work on a processor
 NAMED = 6
 STRETCH_NS = 200_000  # shorter ones are the price of calling operators, which is another matter
 
@@ -31,11 +32,14 @@ class ThreadTime(NamedTuple):
 
 
 def spent(study: Study) -> ThreadTime:
-    """The window divided. While the backward pass runs on a thread of its own the main thread waits for it: that counts as operators."""
+    """The window divided. While the backward pass, or what XLA runs on a processor, is on threads of its own the main thread waits for it:
+    that counts as operators."""
     events, (low, high) = study.events, study.window
     backward = np.array([name.startswith("autograd::engine::") for name in events.names] or [False], bool)
     places = events.of_kind(OPERATOR, RUNTIME, SYNC, OVERHEAD)
+    xla = np.array([one.name.startswith(XLA) for one in events.threads] or [False], bool) & (not study.devices)
     here = (events.thread[places] == study.main_thread) | backward[events.name[places]]
+    here |= xla[np.maximum(events.thread[places], 0)] & (events.thread[places] >= 0)
     places = places[here & ~_apart(study)[events.name[places]]]
     loader = intervals.clipped(study.loading, low, high)
     whole = Intervals(np.array([low], np.int64), np.array([max(high, low)], np.int64))

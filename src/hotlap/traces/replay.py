@@ -1,7 +1,8 @@
 """A trace timed anew with parts of it changed: what would the whole gain if this were shorter or not there?
 
 Calls of the driver and pieces of device work are tasks. A task begins when all it waits for is done, each after a lag: the call
-before it on its thread, its own launch, the work before it on its stream, work that a blocking call waits for. The lag of the
+before it on its thread, its own launch, the work before it on its stream, work that a blocking call waits for; the first call waits
+for the window's begin. Where a trace has no calls, work waits for the work before it alone. The lag of the
 dependency that the task really waited for is what was seen; the others keep the least lag that the trace shows. So the
 unchanged trace comes out as it was recorded, and a changed one as it would have run on the same host and device, with the same
 order of submission. What no dependency explains stays as recorded.
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from hotlap.traces import intervals
 from hotlap.traces.calls import SLACK_NS, CallLinks, Places
 from hotlap.traces.events import OPERATOR, RUNTIME, SYNC, Events
+from hotlap.traces.idle import QUEUED_NS
 from hotlap.traces.waiting import blocking
 
 NONE = -1
@@ -39,7 +41,7 @@ class ReplayTasks(NamedTuple):
     on_device: NDArray[np.bool_]
     blocks: NDArray[np.bool_]  # a call whose end waits for device work
     before: Places  # of the tasks before it on its thread or stream the one that ends last; −1 none
-    lag: NDArray[np.int64]  # after `before`; below 0 it begins while that lasts
+    lag: NDArray[np.int64]  # after `before`, of the first call after the window's begin; below 0 it begins while that lasts
     cause: Places  # device work: its call; a call that blocks: the work that it waits for; −1 none
     cause_lag: NDArray[np.int64]
     other: Places  # device work: the work on another stream, a call: the call on another thread that it waited for; −1 none
@@ -66,7 +68,7 @@ def tasks(events: Events, joined: CallLinks, window: tuple[int, int]) -> ReplayT
     threads = np.unique(events.thread[joined.call[launched]])
     calls = calls[np.isin(events.thread[calls], threads)]
     within = launched & np.isin(joined.call, calls)
-    flying = _in_flight(events, joined, within, low)
+    flying = _in_flight(events, joined, within, low) if launched.any() else _reaching(events, window)
     work = events.work[within | flying]
     place = np.concatenate([calls, work])
     start, length = events.start[place], events.duration[place].astype(np.int64)
@@ -86,7 +88,16 @@ def tasks(events: Events, joined: CallLinks, window: tuple[int, int]) -> ReplayT
     unset = ReplayTasks(place, start, length, on_device, blocks, before, start, cause, start, cause, start)
     found = _lagged(unset, events.device[place].astype(np.int64))
     _handed_over(events, found, threads)
+    first = int(np.argmin(np.where(on_device, np.iinfo(np.int64).max, start))) if len(calls) else NONE
+    if first >= 0 and before[first] < 0 and found.other[first] < 0:
+        found.lag[first] = start[first] - low
     return found
+
+
+def _reaching(events: Events, window: tuple[int, int]) -> NDArray[np.bool_]:
+    """Work that runs in the window."""
+    start, (low, high) = events.start[events.work], window
+    return np.asarray((start < high) & (start + events.duration[events.work] > low), bool)
 
 
 def _in_flight(events: Events, joined: CallLinks, within: NDArray[np.bool_], low: int) -> NDArray[np.bool_]:
@@ -143,13 +154,15 @@ def _lagged(tasks: ReplayTasks, device: NDArray[np.int64]) -> ReplayTasks:
     cause_lag = np.where(launch, start - start[np.maximum(cause, 0)], 0)
     waits = (cause >= 0) & tasks.blocks
     cause_lag[waits] = (end - end[np.maximum(cause, 0)])[waits]
-    # Only work that was asked for before its stream was free shows how long a turn takes; the rest came later for other reasons.
-    queued = launch & has_before & (start[np.maximum(cause, 0)] < end[np.maximum(before, 0)]) & (lag >= 0)
-    least_turn = int(np.quantile(lag[queued], QUANTILE)) if queued.any() else TURN_NS
     # Only work that found its stream empty shows how long a launch takes; the rest was queued.
     empty = launch & (~has_before | (end[np.maximum(before, 0)] <= start[np.maximum(cause, 0)]))
     least_launch = int(np.quantile(cause_lag[launch], QUANTILE)) if launch.any() else 0
     least_launch = min(least_launch, int(np.quantile(cause_lag[empty], QUANTILE)) if empty.any() else LAUNCH_NS)
+    # Only work that could have begun before its stream was free shows how long a turn takes; the rest came later for other reasons,
+    # and what came much later waited for something.
+    queued = launch & has_before & (start[np.maximum(cause, 0)] + least_launch <= end[np.maximum(before, 0)])
+    queued &= (lag >= 0) & (lag <= QUEUED_NS)
+    least_turn = int(np.quantile(lag[queued], QUANTILE)) if queued.any() else TURN_NS
     own_ready = np.where(has_before, end[np.maximum(before, 0)] + least_turn, np.iinfo(np.int64).min // 2)
     launched = np.where(launch, start[np.maximum(cause, 0)] + least_launch, np.iinfo(np.int64).min // 2)
     other = _across(tasks, end, np.maximum(own_ready, launched), device)
@@ -255,7 +268,8 @@ def timed(tasks: ReplayTasks, change: ReplayChange | None = None) -> ReplayTimes
     before, cause, other = tasks.before.tolist(), tasks.cause.tolist(), tasks.other.tolist()
     on_device, waiting, owns = tasks.on_device.tolist(), waits.tolist(), own.tolist()
     inside, tail = within.tolist(), beside.tolist()
-    start, lags, cause_lags, other_lags = tasks.start.tolist(), lag.tolist(), tasks.cause_lag.tolist(), tasks.other_lag.tolist()
+    free = (tasks.start - tasks.lag).tolist()  # when what waits for nothing could have begun
+    lags, cause_lags, other_lags = lag.tolist(), tasks.cause_lag.tolist(), tasks.other_lag.tolist()
     for i in range(count):
         previous, by, across = before[i], cause[i], other[i]
         hangs = previous
@@ -266,7 +280,7 @@ def timed(tasks: ReplayTasks, change: ReplayChange | None = None) -> ReplayTimes
                 e[previous] = max(e[previous], e[cause[previous]] + cause_lags[previous])
             at = e[previous] + lags[i]
         else:
-            at = start[i] if across < 0 and not (by >= 0 and on_device[i]) else NEVER
+            at = free[i] + lags[i] if across < 0 and not (by >= 0 and on_device[i]) else NEVER
         if by >= 0 and on_device[i]:
             launched = b[by] + cause_lags[i]
             if launched > at:

@@ -22,9 +22,9 @@ class ReplayCheck(Record, frozen=True, kw_only=True):
 
 
 def check(tasks: ReplayTasks, window: tuple[int, int]) -> ReplayCheck | None:
-    """None where nothing can be replayed."""
+    """None where nothing can be replayed, or the host was not recorded."""
     low, high = window
-    if not tasks.on_device.any() or high <= low:
+    if not tasks.on_device.any() or tasks.on_device.all() or high <= low:
         return None
     end = tasks.start + tasks.length
     nothing = np.where(tasks.on_device, 0.0, 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from hotlap.traces.replay_check import ReplayCheck
 from hotlap.traces.steps import Steps
 
 LONG_FIRST_NS = 10_000_000
+FAR_LONGER = 10  # times the median of the other calls
 SLOW_LAUNCH_NS = 1_000_000  # a call that launches takes a few µs
 MANY_LAUNCHES = 20  # of which the median is what a launch usually takes
 JAX = re.compile(r"^(?:PjitFunction|jit\(|XlaModule|TSL:|PjRt)|site-packages/jax/")
@@ -126,6 +128,43 @@ class Study:
         return total
 
     @cached_property
+    def gaps(self) -> dict[int, Idle]:
+        """Gaps by cause, of each device, from the window's begin on: also that before its first work."""
+        low, _ = self.window
+        return {
+            device: idle.idle(self.events, device, self.links, (low, max(span.end, low)))
+            for device, span in zip(self.devices, self.spans, strict=True)
+        }
+
+    def idle_within(self, there: intervals.Intervals, around_ns: int = 0) -> float:
+        """Share of the window that devices were idle meanwhile; `around_ns`: with so much of the rest of each gap that is mostly of these
+        times, since the host would have come earlier without them."""
+        together = 0
+        for one in self.gaps.values():
+            length = one.gaps.end - one.gaps.start
+            part = intervals.covered(there, one.gaps.start, one.gaps.end)
+            together += int((part + np.where(2 * part >= length, np.minimum(length - part, around_ns), 0)).sum())
+        return together / self._devices_ns
+
+    def idle_for(self, causes: Sequence[str], apart: intervals.Intervals | None = None, launched: bool = True) -> float:
+        """Share of the window that devices were idle for these causes; `apart`: from each device's first work on, and without these times;
+        `launched`: with what the launch that ended such a gap still took."""
+        columns = [list(idle.CAUSES).index(cause) for cause in causes]
+        tail = [list(idle.CAUSES).index(cause) for cause in ("launch", "queue") if launched and cause not in causes]
+        together = 0
+        for one in (self.gaps if apart is None else self.idles).values():
+            due = one.by[:, columns].sum(axis=1)
+            if apart is not None:
+                due = np.maximum(due - intervals.covered(apart, one.gaps.start, one.gaps.end), 0)
+            together += int((due + np.where(due > 0, one.by[:, tail].sum(axis=1), 0)).sum())
+        return together / self._devices_ns
+
+    @property
+    def _devices_ns(self) -> float:
+        """The window, once for each device."""
+        return max(len(self.devices) * self.window_s * 1e9, 1.0)
+
+    @cached_property
     def blocking(self) -> NDArray[np.bool_]:
         """For each event, whether the host waits for the device in it."""
         return waiting.blocking(self.events, self.links)
@@ -161,20 +200,6 @@ class Study:
         return self.long_launches[np.isin(self.long_launches, self.links.call[known[first]])]
 
     @cached_property
-    def slow_launches_idle(self) -> dict[int, int]:
-        """ns that each device was idle during such calls."""
-        return self._idle_during(self.slow_launches)
-
-    @cached_property
-    def long_launches_idle(self) -> dict[int, int]:
-        """The same during any launch that was long."""
-        return self._idle_during(self.long_launches)
-
-    def _idle_during(self, calls: Places) -> dict[int, int]:
-        during = intervals.union(self.events.start[calls], self.events.start[calls] + self.events.duration[calls])
-        return {device: intervals.intersection(found.gaps, during).length for device, found in self.idles.items()}
-
-    @cached_property
     def first_uses(self) -> dict[int, int]:
         """Outermost operators whose first call kept a device idle for long, by place: ns that the host was inside operators then."""
         work = self.events.work
@@ -183,13 +208,33 @@ class Study:
         operators = operators[np.argsort(self.events.start[operators], kind="stable")]
         _, at = np.unique(self.events.name[operators], return_index=True)
         firsts = operators[at]
-        first: dict[int, int] = {}
+        first = self._first_calls(firsts, operators)
         column = list(idle.CAUSES).index("operators")
-        for one in self.idles.values():
+        for one in self.gaps.values():
             roots = self.links.root[order[np.searchsorted(work[order], one.after)]]
             for gap in np.flatnonzero((one.by[:, column] >= LONG_FIRST_NS) & np.isin(roots, firsts)):
-                first[int(roots[gap])] = first.get(int(roots[gap]), 0) + int(one.by[gap, column])
+                first[int(roots[gap])] = max(first.get(int(roots[gap]), 0), int(one.by[gap, column]))
         return first
+
+    def _first_calls(self, firsts: Places, operators: Places) -> dict[int, int]:
+        """Of these operators, each the first of its name, those that took far longer than the others of it: ns that devices were idle in
+        them."""
+        names, length = self.events.name[operators], self.events.duration
+        lost: dict[int, int] = {}
+        for place in firsts[length[firsts] >= LONG_FIRST_NS].tolist():
+            others = operators[(names == self.events.name[place]) & (operators != place)]
+            if len(others) and length[place] >= FAR_LONGER * np.median(length[others]):
+                lost[place] = self._lost_in(place, int(np.median(length[others])))
+        return {place: ns for place, ns in lost.items() if ns}
+
+    def _lost_in(self, place: int, usual: int) -> int:
+        """ns that devices were idle in an operator, its slow launches left out; all that it took beyond the usual, where that is most."""
+        start = self.events.start[place]
+        whole = intervals.union(start[None], start[None] + self.events.duration[place])
+        slow = self.slow_launches
+        there = intervals.difference(whole, intervals.union(self.events.start[slow], self.events.start[slow] + self.events.duration[slow]))
+        lost = sum(intervals.intersection(one.gaps, there).length for one in self.gaps.values())
+        return max(lost, there.length - usual) if 2 * lost >= there.length else lost
 
     @cached_property
     def tasks(self) -> replay.ReplayTasks:

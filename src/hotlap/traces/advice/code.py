@@ -12,7 +12,7 @@ from hotlap.core import units
 from hotlap.traces import intervals, mainthread
 from hotlap.traces.advice import marks
 from hotlap.traces.advice.base import Tip, percent, rules
-from hotlap.traces.advice.host import compile_times, lags
+from hotlap.traces.advice.host import allocation_times, compile_times, lags, slow_ones, times
 from hotlap.traces.events import OPERATOR
 from hotlap.traces.replay import ReplayChange
 from hotlap.traces.study import Study
@@ -20,6 +20,7 @@ from hotlap.traces.study import Study
 SHORT_NS = 20_000
 RARE = 0.01  # of the calls of a name
 MANY = 32  # children of one operator, such as stack and unbind of many tensors
+MOSTLY = 0.8  # of the program's own code: where it lies
 NAMED = 3  # functions or markers that a sentence names
 UNNAMED = (
     "The trace does not say what most of it is: record with hotlap trace capture --stacks, or mark its parts (hotlap.marker, NVTX). "
@@ -37,7 +38,9 @@ def host_code(study: Study) -> list[Tip]:
             there = intervals.difference(there, one.whole)
     share = there.length / 1e9 / study.window_s
     rule = rules()["host-code"]
-    idle = share if alone else study.idle_shares["host"]
+    if _in_slow_steps(study, there) > MOSTLY and _usual(study, there) < rule.least:
+        return []  # which slow-steps names
+    idle = share if alone else min(study.idle_within(there), 1 - study.idle_for(("unknown",)))
     if min(share, idle) < rule.least:
         return []
     names = mainthread.by_name(study, there)
@@ -69,6 +72,19 @@ def host_code(study: Study) -> list[Tip]:
     return [Tip("host-code", detail, evidence, best, least, confidence, where, remedy, cap=idle, marks=mark)]
 
 
+def _in_slow_steps(study: Study, there: intervals.Intervals) -> float:
+    """The share of these times that lies in slow steps."""
+    steps, slow = study.steps, slow_ones(study)
+    during = intervals.Intervals(steps.start[slow], steps.start[slow] + steps.lengths[slow])
+    return intervals.intersection(there, during).length / max(there.length, 1)
+
+
+def _usual(study: Study, there: intervals.Intervals) -> float:
+    """The share of the window that these times would take if every step had as much of them as the median one."""
+    spent = intervals.covered(there, study.steps.start, study.steps.start + study.steps.lengths)
+    return float(np.median(spent)) * len(spent) / 1e9 / study.window_s
+
+
 def _counted(stretches: int) -> str:
     return "one stretch" if stretches == 1 else f"{stretches:,} stretches"
 
@@ -76,22 +92,26 @@ def _counted(stretches: int) -> str:
 def first_use(study: Study) -> list[Tip]:
     """First calls that took very long while the device had nothing to do: code loaded, libraries opened, algorithms tried."""
     events, launches, operators = study.events, study.slow_launches, study.first_uses
-    window = max(sum(one.end - one.start for one in study.spans), 1)
-    lost = sum(study.slow_launches_idle.values()) + sum(operators.values())
-    if lost / window < rules()["first-use"].least:
+    if not len(launches) and not operators:
+        return []
+    named = intervals.together(compile_times(study), allocation_times(study))  # what mostly compiles or allocates is another rule's
+    spent = intervals.covered(named, events.start, events.start + events.duration)
+    operators = {place: ns for place, ns in operators.items() if 2 * spent[place] < events.duration[place]}
+    lost = study.idle_within(times(study, launches)) + sum(operators.values()) / len(study.devices) / 1e9 / study.window_s
+    if lost < rules()["first-use"].least:
         return []
     taken = Counter({place: events.duration[place] for place in launches.tolist()})
     taken.update(operators)
     worst = [place for place, _ in taken.most_common(NAMED)]
     said = [f"{events.names[int(events.name[one])][:80]} {units.show(float(taken[one]) / 1e9, 's')}" for one in worst]
-    evidence = {"calls": len(taken), "idle_share": lost / window, "usual_launch_s": study.usual_launch_ns / 1e9}
+    evidence = {"calls": len(taken), "idle_share": lost, "usual_launch_s": study.usual_launch_ns / 1e9}
     many = "one call" if len(taken) == 1 else f"{len(taken)} calls"
-    detail = f"the device idles {percent(lost / window)} of its window in {many}, the first of their kind; longest {', '.join(said)}"
+    detail = f"the device idles {percent(lost)} of the window in {many}, the first of their kind; longest {', '.join(said)}"
     if len(launches):
         detail += f"; a launch usually takes {units.show(study.usual_launch_ns / 1e9, 's')}"
     line = study.source(worst[0])
     where = events.names[int(events.name[worst[0]])][:80] + (f", {line}" if line else "")
-    gain = min(lost / len(study.devices) / 1e9 / study.window_s, 1.0)
+    gain = min(lost, 1.0)
     there = marks.of_events(study, np.array(sorted(taken), np.int64))
     return [Tip("first-use", detail, evidence, gain, 0.0, "medium", where, marks=there)]
 

@@ -14,6 +14,7 @@ from hotlap.core.model import machines
 from hotlap.traces import breakdown, intervals, memory, roofline
 from hotlap.traces.advice.base import Tip, percent, rules
 from hotlap.traces.events import COPY, KERNEL, OPERATOR, SET
+from hotlap.traces.idle import QUEUED_NS
 from hotlap.traces.replay import ReplayChange
 from hotlap.traces.study import Study
 
@@ -87,7 +88,7 @@ def tiny_kernels(study: Study) -> list[Tip]:
     between = np.maximum(tasks.start[work[1:]] - (tasks.start[work[:-1]] + length[:-1]), 0)[~breaks[1:] & inside[1:]]
     spent = np.unique(calls[known])
     host_ns = (np.maximum(tasks.lag[spent], 0) + tasks.length[spent]).sum()
-    cap = min(float(between.sum() + host_ns) / 1e9 / study.window_s, 1.0)
+    cap = min(float(between.sum() + host_ns) / 1e9 / study.window_s, 1.0) if known.any() else 1.0
     best = ReplayChange(factor=factor, host=host, turn=turn)
     half = ReplayChange(factor=(1 + factor) / 2, host=(1 + host) / 2, turn=(1 + turn) / 2)
     chains = len(np.unique(chain[inside]))
@@ -195,10 +196,12 @@ def copies(study: Study) -> list[Tip]:
         evidence["pinned_Bps"] = pinned_b_s
         part = 1 - float((tasks.length * left)[pageable].sum()) / max(float(tasks.length[pageable].sum()), 1.0)
         detail += f", which pinned at {units.show(pinned_b_s, 'B/s')} would take {percent(part)} less time"
-    cap = exposed * whole.window_s / study.window_s
+    turns = np.where(moving & (tasks.cause >= 0), np.clip(tasks.lag, 0, QUEUED_NS) * (1 - factor), 0).sum()
+    cap = (exposed * whole.window_s + float(turns) / 1e9 / len(study.devices)) / study.window_s
     within = sum(spent for name, spent in by.items() if WITHIN.search(name)) > 0.5 * sum(by.values())
     remedy = WITHIN_REMEDY if within else "" if len(events.of_kind(OPERATOR)) else CALLS_REMEDY
-    return [Tip("copies", detail, evidence, ReplayChange(factor=factor), ReplayChange(factor=low), "medium", worst, remedy, cap=cap)]
+    best = ReplayChange(factor=factor, turn=factor)
+    return [Tip("copies", detail, evidence, best, ReplayChange(factor=low), "medium", worst, remedy, cap=cap)]
 
 
 def _pinned(study: Study, pageable: NDArray[np.bool_]) -> tuple[NDArray[np.float64], float | None]:
@@ -234,7 +237,7 @@ def tensor_cores(study: Study) -> list[Tip]:
     if share < rules()["tensor-cores"].least:
         return []
     names = _longest(study, slow)
-    best, least = np.where(slow, 0.25, 1.0), np.where(slow, 0.5, 1.0)
+    best, least = np.where(slow, _matrix_part(study), 1.0), np.where(slow, 0.5, 1.0)
     evidence = {"busy_share": share, "kernels": int(slow.sum()), "most_s": {name[:80]: value / 1e9 for name, value in names.most_common(4)}}
     detail = f"{percent(share)} of the busy time is products in plain 32 bit arithmetic, though the device has matrix units"
     worst = names.most_common(1)[0][0][:80]
@@ -253,6 +256,15 @@ def tensor_cores(study: Study) -> list[Tip]:
             switch=not half_only,
         )
     ]
+
+
+def _matrix_part(study: Study) -> float:
+    """What a product in 32 bit takes at the least on the matrix units, as a share of what it takes without: TF32's rate, else fp16's, of
+    the machine table; a quarter where the machine is not known."""
+    slug = roofline.machine(study)
+    rates = machines.load(slug).flop_per_clock if slug else {}
+    plain, matrix = rates.get("fma.fp32"), rates.get("matrix.tf32") or rates.get("matrix.fp16")
+    return min(plain / matrix, 0.25) if plain and matrix else 0.25
 
 
 def _capability(device: dict[str, Any]) -> float:
@@ -290,7 +302,7 @@ def small_grid(study: Study) -> list[Tip]:
             "small-grid",
             detail,
             evidence,
-            ReplayChange(factor=best),
+            ReplayChange(factor=best, turn=best),
             ReplayChange(factor=(1 + best) / 2),
             "low",
             names.most_common(1)[0][0][:80],

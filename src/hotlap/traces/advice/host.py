@@ -13,7 +13,7 @@ from hotlap.core import units
 from hotlap.traces import intervals, mainthread
 from hotlap.traces.advice import marks
 from hotlap.traces.advice.base import Tip, percent, rules
-from hotlap.traces.events import MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME
+from hotlap.traces.events import COPY, MARKER, OPERATOR, OVERHEAD, PYTHON, RUNTIME
 from hotlap.traces.replay import ReplayChange
 from hotlap.traces.steps import of_times
 from hotlap.traces.study import Study
@@ -24,7 +24,9 @@ COMPILES = re.compile(
     r"backend_compile|compile_or_get_cached|xla\w*compile|PjRt\w*(?:::|\.)Compile",
     re.IGNORECASE,
 )
+CACHE_MISS = re.compile(r"pjit\.py:\d+ cache_miss")
 ALLOCATES = re.compile(r"^(?:cuda|hip)(?:Malloc|Free|MallocAsync|HostAlloc|FreeHost|HostFree|MallocHost)$|^cuMem(?:Alloc|Free|Create|Map)")
+TO_HOST, FEW_BYTES = re.compile(r"D(?:evice)?ToH|DtoH|Device -> (?:Pageable|Pinned|Host)", re.IGNORECASE), 64
 ALONE = 4  # names of waiting calls, each taken out alone
 WITHOUT_OPERATORS = (
     "Copy with cudaMemcpyAsync (hipMemcpyAsync) from pinned memory on a stream of its own, order streams by events (cudaStreamWaitEvent) "
@@ -45,9 +47,9 @@ def lags(study: Study, within: intervals.Intervals) -> NDArray[np.int64]:
     """Per task: nanoseconds of the host's time before it, since the call before it on its thread, that lie in these intervals."""
     found = study.tasks
     before = np.maximum(found.before, 0)
-    since = np.where(found.before >= 0, found.start[before] + found.length[before], found.start)
+    since = np.where(found.before >= 0, found.start[before] + found.length[before], found.start - found.lag)
     spent = intervals.covered(within, since, np.maximum(since, found.start))
-    return np.where(found.on_device | (found.before < 0), 0, spent)
+    return np.where(found.on_device, 0, spent)
 
 
 def data_loader(study: Study) -> list[Tip]:
@@ -95,7 +97,7 @@ def data_loader(study: Study) -> list[Tip]:
             "high",
             where,
             remedy,
-            cap=idle,
+            cap=study.idle_for(("data_loader",)),
             marks=there,
         )
     ]
@@ -114,6 +116,7 @@ def synchronise(study: Study) -> list[Tip]:
         return []
     # The last wait of the window is the end of the program or of the profiler: nothing comes after it.
     inside = calls[tasks.start[calls] + tasks.length[calls] < tasks.start[~tasks.on_device].max(initial=0)]
+    inside = inside[~_flags(study, ALLOCATES)[study.events.name[tasks.place[inside]]]]  # which allocation names
     if not len(inside):
         return []
     flags = np.zeros(len(tasks.start), bool)
@@ -122,10 +125,9 @@ def synchronise(study: Study) -> list[Tip]:
     enclosing = study.parent[tasks.place[inside]]
     twice = np.isin(enclosing, tasks.place[inside]) & (enclosing >= 0)
     inside = inside[~twice]
-    everything = ReplayChange(unblocked=flags)
-    share = study.gain(everything)
-    if share < _least("synchronise"):
+    if study.gain(ReplayChange(unblocked=flags)) < _least("synchronise"):
         return []
+    everything, read_s = _without(study, inside, flags)
     worst, place, by = _to_take_out(study, inside)
     half = flags & (tasks.length >= np.quantile(tasks.length[inside], 0.5))
     waited_s = float(tasks.length[inside].sum()) / 1e9
@@ -137,14 +139,43 @@ def synchronise(study: Study) -> list[Tip]:
         "by_operator_s": {name: value / 1e9 for name, value in by.most_common(5)},
     }
     where = f"{worst}, {study.source(place)}".rstrip(", ")
-    least = ReplayChange(unblocked=half) if half.sum() < flags.sum() else share / 2
     # A host that has waited has no lead left, so what it does next is late for that reason too, but by no more than it waited.
-    cap = sum(study.idle_shares[cause] for cause in ("synchronise", "operators", "host", "launch"))
-    cap = min(cap, waited_s / study.window_s)
+    own = study.idle_within(mainthread.stretches(study))
+    after = min(study.idle_for(("synchronise", "operators", "host", "launch")) - own, waited_s / study.window_s)
+    cap = max(study.idle_for(("synchronise",)), after) + read_s / study.window_s
+    least = _least_of_waits(study, half, flags, cap)
     detail = f"{per}, {percent(waited_s / study.window_s)} of the window on the host; most in {worst}"
     there = marks.of_events(study, tasks.place[inside])
     remedy = "" if len(study.events.of_kind(OPERATOR)) else WITHOUT_OPERATORS
     return [Tip("synchronise", detail, evidence, everything, least, "medium", where, remedy, cap=cap, marks=there)]
+
+
+def _without(study: Study, waits: NDArray[np.int64], flags: NDArray[np.bool_]) -> tuple[ReplayChange, float]:
+    """The program that does not wait, nor fetch the few bytes that an operator such as item() waits for; and the seconds that the device
+    took to fetch them."""
+    tasks, events = study.tasks, study.events
+    around = study.parent[tasks.place]
+    fetches = tasks.on_device & (events.kind[tasks.place] == COPY) & (events.bytes[tasks.place] <= FEW_BYTES) & (tasks.cause >= 0)
+    fetches &= _flags(study, TO_HOST)[events.name[tasks.place]]
+    operators = around[waits][(around[waits] >= 0) & (events.kind[np.maximum(around[waits], 0)] == OPERATOR)]
+    fetches[fetches] = np.isin(around[tasks.cause[fetches]], operators)
+    gone = fetches.copy()
+    gone[tasks.cause[fetches]] = True
+    gone |= flags & np.isin(around, around[tasks.cause[fetches]])
+    left = np.where(gone, 0.0, 1.0)
+    return ReplayChange(unblocked=flags, factor=left, host=left, turn=left), float(tasks.length[fetches].sum()) / 1e9
+
+
+def _flags(study: Study, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+    return np.array([pattern.search(name) is not None for name in study.events.names], bool)
+
+
+def _least_of_waits(study: Study, half: NDArray[np.bool_], flags: NDArray[np.bool_], cap: float) -> ReplayChange | float:
+    """Half of the waits, or half of what all gain; and without the program's own code after a wait, which may need the value."""
+    alone = ReplayChange(unblocked=flags)
+    own = study.idle_within(mainthread.stretches(study))
+    best = min(study.gain(ReplayChange(unblocked=half)) if half.sum() < flags.sum() else study.gain(alone) / 2, cap)
+    return max(min(best, cap - own), 0.0) if own else ReplayChange(unblocked=half) if half.sum() < flags.sum() else best
 
 
 def _to_take_out(study: Study, waits: NDArray[np.int64]) -> tuple[str, int, Counter[str]]:
@@ -176,14 +207,13 @@ def host_bound(study: Study) -> list[Tip]:
     """The host submits more slowly than the device works."""
     if not study.devices:
         return []
-    shares = study.idle_shares
-    # Long stretches of the program's own code are host-code's.
-    window = max(sum(one.end - one.start for one in study.spans), 1)
-    once = sum(study.long_launches_idle.values()) / window
-    long = mainthread.stretches(study)
-    own = sum(intervals.intersection(found.gaps, long).length for found in study.idles.values()) / window
-    first = sum(study.first_uses.values()) / window
-    idle = max(shares["operators"] - first, 0.0) + max(shares["host"] - own, 0.0) + max(shares["launch"] - once, 0.0)
+    # What other rules name: long stretches of the program's own code, compilation, allocation, and what is slow once.
+    once = np.concatenate([study.long_launches, np.array(sorted(study.first_uses), np.int64)])
+    others = intervals.together(mainthread.stretches(study), compile_times(study), allocation_times(study), times(study, once))
+    late = ("operators", "host", "launch")
+    cap = study.idle_for(late, apart=others)
+    own_ns = max(sum(one.end - one.start for one in study.spans), 1)  # first to last work of each device
+    idle = study.idle_for(late, apart=others, launched=False) * len(study.devices) * study.window_s * 1e9 / own_ns
     if idle < _least("host-bound"):
         return []
     tasks = study.tasks
@@ -212,7 +242,7 @@ def host_bound(study: Study) -> list[Tip]:
     said = f"most idle before {where}" if where else ""
     if said and "(" not in where:
         said += " (no lines recorded: hotlap trace capture --stacks)"
-    return [Tip("host-bound", detail, evidence, high, low, "medium", said, cap=idle, marks=there)]
+    return [Tip("host-bound", detail, evidence, high, low, "medium", said, cap=cap, marks=there)]
 
 
 def _by_root(study: Study) -> Counter[str]:
@@ -248,17 +278,14 @@ def _with_lines(study: Study) -> list[str]:
 
 
 def slow_steps(study: Study) -> list[Tip]:
-    """Steps that are far above the median, for other reasons than waits for data, which `data_loader` finds."""
-    steps = study.steps
-    if len(steps) < 5:
+    """Steps that are far above the median, for reasons that no other rule finds."""
+    steps, slow = study.steps, slow_ones(study)
+    if not len(slow):
         return []
     length = steps.lengths.astype(float)
     median = float(np.median(length))
-    waited = intervals.covered(study.loading, steps.start, steps.start + steps.lengths)
-    slow = steps.slow
-    slow = slow[waited[slow] - np.median(waited) < (length[slow] - median) / 2]
-    share = float((length[slow] - median).sum()) / length.sum() if len(slow) else 0.0
-    if not median or share < _least("slow-steps"):
+    share = float(_excess(study)[slow].sum()) / length.sum()
+    if share < _least("slow-steps"):
         return []
     apart = np.diff(slow)
     period = int(apart[0]) if len(apart) >= 2 and (apart == apart[0]).all() else 0
@@ -276,21 +303,88 @@ def slow_steps(study: Study) -> list[Tip]:
     return [Tip("slow-steps", detail, evidence, share, share / 2, "high" if period else "medium", f"steps {which}", marks=there)]
 
 
+def slow_ones(study: Study) -> NDArray[np.int64]:
+    """Places of the slow steps: slow on the device too, if there is one, and not because of data, compilation or first uses."""
+    steps = study.steps
+    if len(steps) < 5:
+        return np.empty(0, np.int64)
+    length = steps.lengths.astype(float)
+    median, slow = float(np.median(length)), steps.slow
+    firsts = np.concatenate([study.slow_launches, np.array(sorted(study.first_uses), np.int64)])
+    known = intervals.together(study.loading, compile_times(study), times(study, firsts))
+    told = intervals.covered(known, steps.start, steps.start + steps.lengths)
+    slow = slow[told[slow] - np.median(told) < (length[slow] - median) / 2]
+    return slow[_excess(study)[slow] > (length[slow] - median) / 2] if median else slow[:0]
+
+
+def _excess(study: Study) -> NDArray[np.float64]:
+    """ns that each step takes more than the median one; a host that only waits for room in the queue delays no device, so that
+    a step takes no more than the device is later after it or, where the host was late at its end, after the next one."""
+    steps = study.steps
+    length = steps.lengths.astype(float)
+    excess: NDArray[np.float64] = length - np.median(length)
+    work, step = study.events.work, study.step_of_work
+    if not len(work) or not (step >= 0).any():
+        return excess
+    ends = np.full(len(steps) + 1, study.window[0])
+    np.maximum.at(ends, step[step >= 0] + 1, (study.events.start[work] + study.events.duration[work])[step >= 0])
+    between = np.diff(np.maximum.accumulate(ends)).astype(float)
+    later = between - np.median(between)
+    return np.asarray(np.minimum(excess, np.maximum(later, np.append(later[1:], -np.inf))), np.float64)
+
+
 def compiling(study: Study) -> list[Tip]:
     """Compilation inside the window: once for each program and shape, unless several steps compile."""
-    places = _named(study, COMPILES, (OPERATOR, MARKER, PYTHON, RUNTIME))
+    places = _compiles(study)
     steps = np.unique(of_times(study.steps, study.events.start[places]))
     touched = int((steps >= 0).sum())
     if touched > 1:
-        return [one._replace(detail=f"{one.detail}, in {touched} of {len(study.steps)} steps: something changes from one to the next")
+        more = _beyond_others(study, steps[steps >= 0])
+        return [one._replace(detail=f"{one.detail}, in {touched} of {len(study.steps)} steps: something changes from one to the next",
+                             high=max(_share(one.high), more))
                 for one in _spans(study, "compile", places, "compiling")]  # fmt: skip
     once = "; it happens once for each program and shape, so that a long run does not gain this"
     return [one._replace(detail=one.detail + once, low=0.0) for one in _spans(study, "compile", places, "compiling")]
 
 
+def _share(given: ReplayChange | float) -> float:
+    return given if isinstance(given, float) else 0.0
+
+
+def _beyond_others(study: Study, touched: NDArray[np.int64]) -> float:
+    """What these steps of a host alone take more than the others, as a share of the window: what is around a compilation goes with it."""
+    others = np.delete(study.steps.lengths, touched)
+    if study.devices or not len(others) or not study.window_s:
+        return 0.0
+    more = float((study.steps.lengths[touched] - np.median(others)).sum()) / 1e9 / study.window_s
+    return min(max(more, 0.0), 1.0)
+
+
+def _compiles(study: Study) -> NDArray[np.int64]:
+    """Calls that compile; of JAX the call around it, which also traced and lowered the function."""
+    places = _named(study, COMPILES, (OPERATOR, MARKER, PYTHON, RUNTIME))
+    misses = _flags(study, CACHE_MISS)
+    if not misses.any():
+        return places
+    outer, above = places.copy(), study.parent[places]
+    while (above >= 0).any():
+        outer = np.where((above >= 0) & misses[study.events.name[np.maximum(above, 0)]], above, outer)
+        above = np.where(above >= 0, study.parent[np.maximum(above, 0)], -1)
+    return np.unique(outer)
+
+
 def compile_times(study: Study) -> intervals.Intervals:
     """When the host compiled."""
-    places = _named(study, COMPILES, (OPERATOR, MARKER, PYTHON, RUNTIME))
+    return times(study, _compiles(study))
+
+
+def allocation_times(study: Study) -> intervals.Intervals:
+    """When the host was in the driver's calls for memory."""
+    return times(study, _named(study, ALLOCATES, (RUNTIME,)))
+
+
+def times(study: Study, places: NDArray[np.int64]) -> intervals.Intervals:
+    """When any of these events lasted."""
     return intervals.union(study.events.start[places], study.events.start[places] + study.events.duration[places])
 
 
@@ -312,7 +406,7 @@ def _named(study: Study, pattern: re.Pattern[str], kinds: tuple[int, ...]) -> ND
 
 
 def _spans(study: Study, rule: str, places: NDArray[np.int64], doing: str) -> list[Tip]:
-    """The share of the window that these events of the host cover."""
+    """The share of the window that these events of the host cover, and of it the part in which devices idle."""
     events = study.events
     if not len(places):
         return []
@@ -321,8 +415,9 @@ def _spans(study: Study, rule: str, places: NDArray[np.int64], doing: str) -> li
     share = covered.length / max(high - low, 1)
     if share < _least(rule):
         return []
+    gain = study.idle_within(covered, mainthread.STRETCH_NS) if study.devices and not mainthread.blocked(study) else share
     spent = np.bincount(events.name[places], weights=events.duration[places])
     evidence = {"calls": len(places), "spent_s": covered.length / 1e9}
     detail = f"{len(places)} calls, {percent(share)} of the window {doing}"
     there = marks.of_events(study, places)
-    return [Tip(rule, detail, evidence, share, share / 2, "medium", events.names[int(np.argmax(spent))], marks=there)]
+    return [Tip(rule, detail, evidence, gain, gain / 2, "medium", events.names[int(np.argmax(spent))], marks=there)]

@@ -24,7 +24,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.record import Notice
 from hotlap.traces import events as ev
 from hotlap.traces.building import Builder, readable
-from hotlap.traces.events import Half, Head
+from hotlap.traces.events import FieldDoubt, Half, Head
 from hotlap.traces.readers import packed
 from hotlap.traces.readers.phases import (
     DECODERS,
@@ -196,6 +196,8 @@ class _Reading:
             for key in _FIELDS & set(args) - set(event["args"]):
                 seen = f"'{key}' is of an unusual type in some events, which were read without it: {MATTERS.get(key, NO_MATTER)}"
                 self.into.notice("unusual_values", seen)
+                doubt = key, MATTERS.get(key, "")
+                self.into.doubts[doubt] = self.into.doubts.get(doubt, 0) + 1
         return [msgspec.convert(event, {"X": self.event, "B": PhaseBegin, "E": End}[loose["ph"]])]
 
     def _others(self, events: list[Any]) -> list[Any]:
@@ -488,6 +490,7 @@ def _head(path: Path, pieces: Pieces, work: _Reading, into: Builder) -> Head:
         | {key: value for key, value in spread.items() if isinstance(value, str)}
         | ({"groups": groups} if isinstance(groups := spread.get("pg_config"), list) else {}),
         notices=[Notice(code, seen, count=count) for (code, seen), count in into.notices.items()],
+        doubts=[FieldDoubt(field=field, events=n, matters=bool(affects), affects=affects) for (field, affects), n in into.doubts.items()],
         halves=[
             Half(what=what, name=one.name, start_ns=round(one.ts * 1000) - origin_ns, thread=_thread(one, into), closes=closes)
             for what, one, closes in work.halves

@@ -233,8 +233,10 @@ class _Plane:
         if details not in self.launches:
             self.launches[details] = self._launch(details)
         size = _BYTES.search(str(facts.get("memcpy_details", facts.get("memset_details", ""))))
+        kind, number = self._class(line, about.name, streams, facts), facts.get("step_num")
+        name = f"step {number}" if kind == ev.MARKER and isinstance(number, int) else about.name  # StepTraceAnnotation
         return _Row(
-            self._class(line, about.name, streams, facts), self.into.names[about.name], self.launches[details],
+            kind, self.into.names[name], self.launches[details],
             whole(size[1]) if size else -1,
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from hotlap.traces.advice.base import rules
 from hotlap.traces.advice.marks import AdviceMarks
 from hotlap.traces.advice.trace import Advice
 from hotlap.traces.breakdown import Breakdown
-from hotlap.traces.events import KINDS
+from hotlap.traces.events import KINDS, FieldDoubt
 from hotlap.traces.idle import LongGap
 from hotlap.traces.operators import OperatorTime
 from hotlap.traces.replay_check import ReplayCheck
@@ -113,6 +113,7 @@ class Answer(Record, frozen=True, kw_only=True):
     window: str  # how it is defined
     window_s: float
     notices: list[Notice] = []
+    doubts: list[FieldDoubt] = []  # fields that some events were read without, and whether it matters
     replay: ReplayCheck | None = None  # of gains; None where nothing can be replayed
     breakdown: list[Breakdown] = []  # per device; empty where nothing ran on one: shares are not applicable
     total: Breakdown | None = None  # all devices
@@ -161,6 +162,7 @@ def answer(study: Study, advice: Advice) -> Answer:
         window=study.window_words,
         window_s=study.window_s,
         notices=study.notices,
+        doubts=head.doubts,
         replay=study.check,
         breakdown=rows,
         total=study.breakdown() if rows else None,

@@ -62,6 +62,8 @@ def _where(answer: Answer) -> list[str]:
     if causes:
         said = [[cause.replace("_", " "), _share(share), CAUSES[cause]] for share, cause in causes]
         lines += _table(["idle because", " share", ""], said)
+    for gap in answer.long_gaps:
+        lines += [f"One gap: {plain(trace.long_gap(gap, len(answer.breakdown) > 1))}.", ""]
     return lines + spent
 
 

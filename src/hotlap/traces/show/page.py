@@ -23,7 +23,7 @@ from hotlap.traces.show import flame as trace_flame
 from hotlap.traces.show import scene as trace_scene
 from hotlap.traces.show import trace
 from hotlap.traces.show.answer import Answer
-from hotlap.traces.show.tables import kernel_columns, limit_columns, percent
+from hotlap.traces.show.tables import kernel_columns, limit_columns, operator_columns, percent
 from hotlap.traces.study import Study
 
 KERNELS, KEPT = 300, 1000  # rows of the table, and kernels in the page's data, at most
@@ -53,11 +53,12 @@ def page(study: Study, advice: Advice, ranks: Sequence[RankBar] = ()) -> str:
         Section("Ranks", "Ranks", _ranks(ranks)),
         Section("Steps", "Steps", _steps(answer)),
         Section("Kernels", "Kernels", _kernels(answer)),
+        Section("Host", "Operators of the host", _operators(answer)),
         Section("Limits", "Operators against their limits", _limits(answer)),
         Section("Memory", "Memory", _memory(answer)),
     ]
     drawn = {"scene": trace_scene.scene(study, list(advice.marks)), "flame": trace_flame.flame(study)}
-    data = {"traces": [msgspec.structs.replace(answer, kernels=answer.kernels[:KEPT])]}
+    data = {"traces": [msgspec.structs.replace(answer, kernels=answer.kernels[:KEPT], operators=answer.operators[:KEPT])]}
     return pages.page(title, sections, data, _head(answer), Path(answer.file).name, Drawing(ASSETS, drawn))
 
 
@@ -115,10 +116,11 @@ def _where(answer: Answer) -> str:
         for share, cause in causes
     )
     table = f'<table class="idle stack"><tbody>{idle}</tbody></table>' if idle else "<p>Never idle.</p>"
+    gaps = [f'<p class="note">One gap: {text(trace.long_gap(gap, len(rows) > 1))}.</p>' for gap in answer.long_gaps]
     return (
         f'<h3>Where the time of the device went</h3><div class="bars">{bars}</div><p class="keys2">{keys}</p>'
         f'<p class="note">Shares of each device’s window, {escape((answer.total or rows[0]).window)}.</p>{hidden}'
-        f"<h3>Idle, by cause</h3>{table}"
+        f"<h3>Idle, by cause</h3>{table}{''.join(gaps)}"
     )
 
 
@@ -217,6 +219,14 @@ def _kernels(answer: Answer) -> str:
     taken = f"{len(rest):,} more take {percent(sum(row.share for row in rest))}: hotlap trace --json lists all."
     more = f'<p class="note">{taken}</p>' if rest else ""
     return f'<p class="note">By kernel and the operator that launched it; shares are of the busy time of kernels.</p>{table}{more}'
+
+
+def _operators(answer: Answer) -> str:
+    """What the host did, where nothing ran on a device."""
+    if not answer.operators:
+        return ""
+    table = html(Table(operator_columns(answer.operators[:KERNELS])), "kernels", "scroll tall", "own time")
+    return f'<p class="note">On all threads; own time is without the operators inside, and shares are of it.</p>{table}'
 
 
 def _limits(answer: Answer) -> str:

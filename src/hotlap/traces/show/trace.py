@@ -13,7 +13,7 @@ from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.traces import mainthread, memory, naming, operators
 from hotlap.traces.advice.trace import Advice
-from hotlap.traces.idle import CAUSES
+from hotlap.traces.idle import CAUSES, LongGap
 from hotlap.traces.show import answer, tables
 from hotlap.traces.show import limits as trace_limits
 from hotlap.traces.study import Study
@@ -62,7 +62,8 @@ def _replay(study: Study, width: int) -> list[str]:
     if not study.devices:
         return []
     if check is None:
-        return layout.paragraph("replay  ", "none: the trace has no calls of the device's work, so no gain can be estimated", width)
+        alone = "of the device alone: the trace has no calls of its work, so gains take every pause of a stream to stay as long"
+        return layout.paragraph("replay  ", alone if len(study.tasks.start) else "none: no work can be timed anew", width)
     left, host = units.show(check.left_s, "s"), units.show(check.host_s, "s")
     trusted = "gains can be trusted" if check.holds else "gains cannot be trusted"
     return layout.paragraph("replay  ", f"{left} without the device's work, the host alone {host}: {trusted}", width)
@@ -136,14 +137,18 @@ def _untold(study: Study, width: int) -> list[str]:
 def _idle(study: Study, width: int, color: bool) -> list[str]:
     lines = _caused(study, width, color)
     for gap in study.long_gaps:
-        names = naming.labels((gap.before, gap.after), 80)
-        where = f" on device {gap.device}" if len(study.devices) > 1 else ""
-        text = (
-            f"{units.show(gap.length_s, 's')}{where}, {100 * gap.share:.0f} % of the idle time ({gap.cause.replace('_', ' ')}): after "
-            f"{words.clean(names[gap.before])}, before {words.clean(names[gap.after])}"
-        )
-        lines += layout.paragraph("one gap  ", text, width)
+        lines += layout.paragraph("one gap  ", long_gap(gap, len(study.devices) > 1), width)
     return lines
+
+
+def long_gap(gap: LongGap, several: bool) -> str:
+    """A gap with its neighbours. `several`: there are more devices."""
+    names = naming.labels((gap.before, gap.after), 80)
+    where = f" on device {gap.device}" if several else ""
+    return (
+        f"{units.show(gap.length_s, 's')}{where}, {100 * gap.share:.0f} % of the idle time ({gap.cause.replace('_', ' ')}): after "
+        f"{words.clean(names[gap.before])}, before {words.clean(names[gap.after])}"
+    )
 
 
 def _caused(study: Study, width: int, color: bool) -> list[str]:
