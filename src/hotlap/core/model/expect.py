@@ -24,7 +24,7 @@ from hotlap.core.work.network import MOE
 
 Floats = NDArray[np.float64]
 Params = Mapping[str, Any]
-LAUNCHES, WAYS = ("launch", "host"), ("hops", "protocol", "pipeline fill")  # parts that a launch sets; that the way over a link sets
+LAUNCHES, WAYS = ("launch", "host"), ("hops", "protocol")  # parts that a launch sets; that the way over a link sets
 UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight")  # parts that do not go with the clock
 CAPPED = "clock under the power cap"
 BETWEEN_NODES = (
@@ -245,6 +245,8 @@ def _can(spec: Spec, dtype: str, workload: str) -> None:
 
 def _collective(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
     names = {"op": "op", "gpus": "gpus", "size": "bytes", "nodes": "nodes"}
+    if not spec.scaleup_b_s and spec.vendor != "NVIDIA":
+        raise InputError(f"a collective needs the link between the GPUs, and none is published for {spec.name}")
     dtype = "int8" if params["dtype"] in ("int8", "fp8") else "bf16"
     given = {**{new: params[old] for old, new in names.items()}, "dtype": dtype}
     return "collective", collective.estimate(given, chip(spec, "max"), implementation)
