@@ -1,13 +1,17 @@
 """How far the model's expected times are from published measurements, on shapes and on GPUs that no coefficient has seen.
 
-    python -m research.accuracy [family …] [--gpu slug …] [--no-left-out] [--json FILE]
+    python -m research.accuracy [family …] [--gpu slug …] [--no-left-out] [--store-intervals] [--json FILE]
 
-Families: gemm, prefill, decode, moe, collective (default: all). Each row of *held out* was predicted by coefficients of a fit that had no
-row of its shape group (five folds by SHA-1 of the group: gemm n, k; attention query heads, KV heads, head size; experts hidden, inner,
-experts, top k; NCCL operation, number of GPUs). *GPU left out*: by a fit that had no row of that GPU. Beside each, measured in the same
-rows: the roofline and SOL/0.8 + 3 µs. A cell of the summary is the mean over (library, kernel) of the mean absolute error, of rows
-longer than 20 µs (bf16 products and NCCL: all). Rows of a tagged build are counted in a line of their own, never in a cell. Needs the
-measurements in `$HOTLAP_SHARED/data/kernels`, pyarrow and SciPy.
+Families: gemm, prefill, decode, moe, collective (default: all).
+
+- *held out*: each row by a fit that had no row of its shape group. Five folds by SHA-1 of the group (gemm: n, k; attention: query heads,
+  KV heads, head size; experts: hidden, inner, experts, top k; NCCL: operation, number of GPUs).
+- *GPU left out*: by a fit that had no row of that GPU; *library left out*: by one that had none of this library on it.
+- the roofline and SOL/0.8 + 3 µs of the same rows.
+
+A cell of the summary is the mean over (library, kernel) of the mean absolute error, of rows longer than 20 µs (bf16 products and NCCL:
+all). Rows of a tagged build are in lines of their own, never in a cell. Needs the measurements in `$HOTLAP_SHARED/data/kernels`,
+pyarrow and SciPy.
 """
 
 from __future__ import annotations
@@ -25,8 +29,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from research.fit import collective, decode, gemm, moe, prefill, scores, summary
-from research.fit.data import FOLDERS, FOLDS, Floats, Rows
+from hotlap.core.model import machines
+from research.fit import collective, decode, gemm, intervals, moe, prefill, scores, summary
+from research.fit.data import FOLDERS, FOLDS, GROUPS, Floats, Rows, keys
 
 FAMILIES: Mapping[str, ModuleType] = {"gemm": gemm, "prefill": prefill, "decode": decode, "moe": moe, "collective": collective}
 SHORT_S = 20e-6
@@ -87,15 +92,45 @@ def left_out(family: str, data: Sequence[Rows]) -> list[Floats]:
     return expected
 
 
+def library_left_out(family: str, data: Sequence[Rows]) -> list[Floats]:
+    """Each library of each GPU by a fit that had none of its rows there; NaN where a GPU has one library only."""
+    expected = [np.full(len(rows.seconds), np.nan) for rows in data]
+    for n, rows in enumerate(data):
+        library = np.array([name.partition(" ")[0] for name in rows.source.tolist()])
+        for name in (names := np.unique(library).tolist()):
+            if len(names) > 1:
+                own = library == name
+                others = [other.holding(None) for other in data if other is not rows]
+                coefficients = FAMILIES[family].fit([*others, rows._replace(held=own)])
+                expected[n][own] = FAMILIES[family].predicted(rows.where(own), coefficients)
+    return expected
+
+
+def misses(family: str, scored: Sequence[Scored]) -> list[intervals.Missed]:
+    """What intervals are learnt from."""
+    learnt_from, architectures = [], [machines.load(each.rows.gpu).architecture for each in scored]
+    for own, architecture in zip(scored, architectures, strict=True):
+        known = "generation" if architectures.count(architecture) > 1 else "spec"
+        group = np.unique(np.array(keys(own.rows.params, GROUPS[family])), return_inverse=True)[1]
+        for level, way in (("fitted", "held out"), (known, "GPU left out"), ("library", "library left out")):
+            keep = (own.tag == "") & np.isfinite(own.ways[way])
+            if keep.any():
+                row = intervals.Missed(level, own.rows.gpu, own.part, own.ways[way], own.rows.seconds, own.rows.fold, group)
+                learnt_from.append(intervals.some(row.where(keep)))
+    return learnt_from + (intervals.swept(scores.folder()) if family == "gemm" else [])
+
+
 def all_scored(family: str, root: Path, gpus: Sequence[str] = (), others: bool = True) -> Iterator[Scored]:
     """All GPUs, or these."""
     data = measured(family, root)
     folds = held_out(family, data)
-    apart = left_out(family, data) if others and len(data) > 1 else [np.full(len(rows.seconds), np.nan) for rows in data]
-    for rows, fold, away in zip(data, folds, apart, strict=True):
+    nothing = [np.full(len(rows.seconds), np.nan) for rows in data]
+    apart, libraries = (left_out(family, data), library_left_out(family, data)) if others and len(data) > 1 else (nothing, nothing)
+    for rows, fold, away, library in zip(data, folds, apart, libraries, strict=True):
         if not gpus or rows.gpu in gpus:
             sol = FAMILIES[family].roofline(rows)
-            yield Scored(family, rows, {"held out": fold, "GPU left out": away, "roofline": sol, "SOL/0.8+3µs": sol / 0.8 + 3e-6})
+            ways = {"held out": fold, "GPU left out": away, "library left out": library, "roofline": sol, "SOL/0.8+3µs": sol / 0.8 + 3e-6}
+            yield Scored(family, rows, ways)
 
 
 # ---------------------------------------------------------------- the tables
@@ -139,23 +174,23 @@ def lines(scored: Scored) -> Iterator[Line]:
             )
 
 
-WAYS = ("held out", "GPU left out", "roofline", "SOL/0.8+3µs")
+WAYS = ("held out", "GPU left out", "library left out", "roofline", "SOL/0.8+3µs")
 
 
 def show(table: Sequence[Line]) -> str:
     """One line for each kernel."""
-    head = f"{'GPU':<14}{'family':<11}{'type':<10}{'library and kernel':<66}{'rows':>7}" + "".join(f"{way:>14}" for way in WAYS)
+    head = f"{'GPU':<14}{'family':<11}{'type':<10}{'library and kernel':<66}{'rows':>7}" + "".join(f"{way:>18}" for way in WAYS)
     text = [head + f"{'median':>8}{'bias':>8}"]
     for one in table:
         name = one.source + (f" [{one.tag}]" if one.tag else "")
-        numbers = "".join(f"{one.errors[way]:>14.1f}" if one.errors[way] == one.errors[way] else f"{'–':>14}" for way in WAYS)
+        numbers = "".join(f"{one.errors[way]:>18.1f}" if one.errors[way] == one.errors[way] else f"{'–':>18}" for way in WAYS)
         text.append(f"{one.gpu:<14}{one.family:<11}{one.part:<10}{name[:65]:<66}{one.rows:>7}{numbers}{one.median:>8.1f}{one.bias:>+8.1f}")
     return "\n".join(text)
 
 
 def cells(table: Sequence[Line]) -> str:
     """Means over the kernels, beside what was asked for."""
-    text = [f"{'mean over kernels, %':<34}{'kernels':>8}" + "".join(f"{way:>14}" for way in WAYS) + f"{'asked for':>14}"]
+    text = [f"{'mean over kernels, %':<34}{'kernels':>8}" + "".join(f"{way:>18}" for way in WAYS) + f"{'asked for':>14}"]
     groups: dict[tuple[str, str, str], list[Line]] = {}
     for one in table:
         if not one.tag:
@@ -164,7 +199,7 @@ def cells(table: Sequence[Line]) -> str:
         means = {way: float(np.mean([one.errors[way] for one in own])) for way in WAYS}
         asked = ASKED.get((family, part), {}).get(gpu)
         verdict = "" if asked is None else f"{'MISS ' if means['held out'] > asked else ''}≤ {asked:g}"
-        numbers = "".join(f"{means[way]:>14.1f}" if means[way] == means[way] else f"{'–':>14}" for way in WAYS)
+        numbers = "".join(f"{means[way]:>18.1f}" if means[way] == means[way] else f"{'–':>18}" for way in WAYS)
         text.append(f"{f'{family} {part} {gpu}':<34}{len(own):>8}{numbers}{verdict:>14}")
     return "\n".join(text)
 
@@ -174,20 +209,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("family", nargs="*", choices=[*FAMILIES, []], help="only these")
     parser.add_argument("--gpu", action="append", default=[], choices=list(FOLDERS), help="print only this GPU (all are fitted)")
     parser.add_argument("--no-left-out", action="store_true", help="do not fit without each GPU in turn")
+    parser.add_argument("--store-intervals", action="store_true", help="write the intervals that the package states (of all families)")
     parser.add_argument("--json", metavar="FILE", help="write the table there")
     options = parser.parse_args(argv)
     missing = [name for name in ("pyarrow", "scipy") if find_spec(name) is None]
     if missing:
         sys.exit(f"not run, because {' and '.join(missing)} is not installed; pip install {' '.join(missing)}")
-    place, table = scores.folder(), list[Line]()
+    place, table, missed = scores.folder(), list[Line](), dict[str, list[intervals.Missed]]()
     for family in options.family or FAMILIES:
         began = time.monotonic()
-        for one in all_scored(family, place, options.gpu, not options.no_left_out):
-            table += lines(one)
+        own = list(all_scored(family, place, options.gpu, not options.no_left_out))
+        table += [line for one in own for line in lines(one)]
+        missed[family] = misses(family, own)
         print(f"{family}: fitted and scored in {time.monotonic() - began:.0f} s", flush=True)
         print(show([one for one in table if one.family == family]), flush=True)
     print(cells(table))
+    print("stated 90 % intervals on rows that neither the fit nor the interval had seen")
+    print("\n".join([intervals.HEAD, *(one.show() for family, own in missed.items() for one in intervals.held(family, own))]))
     print(summary.numbers(list(dict.fromkeys(one.family for one in table))))
+    if options.store_intervals:
+        intervals.store({family: intervals.by_level(own) for family, own in missed.items()})
     if options.json:
         Path(options.json).write_text(json.dumps([one._asdict() for one in table], indent=1) + "\n", encoding="utf-8")
 

@@ -7,7 +7,7 @@ import sys
 
 from hotlap.core.errors import HotlapError
 
-FAMILIES = ("gemm", "prefill", "decode", "moe", "collective", "streaming", "power", "intervals", "beyond")
+FAMILIES = ("gemm", "prefill", "decode", "moe", "collective", "streaming", "power", "beyond")
 
 
 def main() -> None:

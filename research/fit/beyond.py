@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.model import intervals
+from hotlap.core.model.kernels import decode as decode_kernels
+from hotlap.core.model.kernels import gemm as gemm_kernels
+from hotlap.core.model.kernels import moe as moe_kernels
+from hotlap.core.model.kernels import prefill as prefill_kernels
 from hotlap.core.stats import beyond
-from research.fit import scores
-from research.fit.intervals import FAMILIES, H100, H200
+from research.fit import decode, gemm, moe, prefill, scores
 
 SHAPE = {  # parameters that a plan usually holds while it sweeps the others
     "gemm": ("n", "k"),
@@ -25,7 +28,10 @@ SHAPE = {  # parameters that a plan usually holds while it sweeps the others
     "decode": ("heads", "kv_heads", "head_dim", "window", "kv_dtype"),
     "moe": ("hidden", "inter", "topk", "experts", "tp", "ep", "distribution", "dtype", "gated"),
 }
-MACHINES = ((H100, "fitted"), (H200, "generation"))
+MACHINES = ("h100-sxm", "h200-sxm")
+FAMILIES = {
+    "gemm": (gemm, gemm_kernels), "prefill": (prefill, prefill_kernels), "decode": (decode, decode_kernels), "moe": (moe, moe_kernels),
+}  # fmt: skip
 HEAD = (
     "# Healthy cases slower than the 90 % interval: their share, and the intraclass correlation within shapes (research.fit.beyond).",
     "# dtypes: those that were measured. torch: vLLM 0.22 and 0.24, which were measured, run on PyTorch 2.11 or later (vLLM's",
@@ -50,13 +56,13 @@ def healthy(root: Path, families: tuple[str, ...] = tuple(SHAPE)) -> Iterator[He
     """Of each family and machine for which there are rows."""
     for family in families:
         fitting, kernels = FAMILIES[family]
-        for gpu, level in MACHINES:
+        for gpu in MACHINES:
             data = fitting.rows(gpu, root)
             if family == "gemm":
                 data = data.where(data.params["dtype"] == "bf16")
             chip = scores.chip(gpu) if family == "moe" else scores.fastest(gpu)
             found = kernels.estimate(data.params, chip, data.implementation, None)
-            _, high_s = intervals.interval(family, level, found.seconds, found.inside)
+            _, high_s = intervals.interval(family, "fitted", found.seconds, found.inside, "bf16" if family == "gemm" else "")
             here = data.held & found.inside
             names = [data.params[name][here] for name in SHAPE[family]]
             group = np.array(["|".join(map(str, row)) for row in zip(data.implementation[here], *names, strict=True)])

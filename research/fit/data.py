@@ -15,6 +15,10 @@ Floats = NDArray[np.float64]
 FOLDERS = {
     "a100-sxm-80gb": "a100_sxm", "h100-sxm": "h100_sxm", "h200-sxm": "h200_sxm", "b200": "b200_sxm", "l40s": "l40s",
 }  # fmt: skip
+GROUPS: dict[str, tuple[str, ...]] = {  # parameters that name a shape group of the family
+    "gemm": ("n", "k"), "prefill": ("heads", "kv_heads", "head_dim"), "decode": ("heads", "kv_heads", "head_dim"),
+    "moe": ("hidden", "inter", "experts", "topk"), "collective": ("op", "gpus"),
+}  # fmt: skip
 FOLDS = 5  # shape groups are dealt to so many; a fit leaves one fold out
 
 

@@ -1,160 +1,194 @@
-"""Stated 90 % intervals of each family, from what the model missed: on rows that are not held out, and scored on those that are.
+"""Stated 90 % intervals of each family, learnt from what the model missed on rows that its fit had not seen.
 
-Levels of knowledge: machines that were fitted (A100, H100), another machine of a fitted architecture (H200), and a machine of
-another architecture (A100 by coefficients of H100 alone, and the other way round). Of matrix products a fourth: the last with one sweep on
-the machine, whose rows are left out.
+Levels of knowledge: *fitted*, a machine of the fit and a shape that is not; *generation*, a machine of an architecture of the fit;
+*spec*, one of no fitted architecture; *library*, a machine of the fit on which nothing of this library was measured; *sweep*, products
+on a machine of no fitted architecture after one sweep on it. `python -m research.accuracy --store-intervals` learns and stores them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.model import intervals
 from hotlap.core.model.intervals import EDGES_S, REGIMES
-from hotlap.core.model.kernels import collective as collective_kernels
-from hotlap.core.model.kernels import decode as decode_kernels
-from hotlap.core.model.kernels import gemm as gemm_kernels
-from hotlap.core.model.kernels import moe as moe_kernels
-from hotlap.core.model.kernels import prefill as prefill_kernels
-from research.fit import collective, decode, gemm, moe, prefill, scores, sweep
-from research.fit.data import Rows
+from research.fit import sweep
+from research.fit.data import FOLDS, Floats
 
 COVERAGE = 0.9  # of the intervals that are learnt
-
-Floats = NDArray[np.float64]
-FAMILIES: Mapping[str, tuple[ModuleType, ModuleType]] = {
-    "gemm": (gemm, gemm_kernels), "prefill": (prefill, prefill_kernels), "decode": (decode, decode_kernels), "moe": (moe, moe_kernels),
-    "collective": (collective, collective_kernels),
-}  # fmt: skip
-A100, H100, H200 = "a100-sxm-80gb", "h100-sxm", "h200-sxm"
-FEWEST = 300  # rows of a regime, below which it takes the whole family's
-HOLDS, WIDEST = (0.87, 0.93), 2.5  # what is asked of a 90 % interval, and of its half-width against the mean error
-TAKEN = 8000  # rows of each machine
+FEWEST = 500  # rows of a regime, below which it takes the whole family's, and is not scored
+HOLDS = (0.87, 0.93)  # what is asked of a 90 % interval
+WIDEST = {"fitted": 0.35, "generation": 0.6, "spec": 0.6}  # asked of the median half-width
+DRAWS = 200  # of the bootstrap over shape groups
+TAKEN = 20_000  # rows of each machine and level
 
 
 class Missed(NamedTuple):
-    """Rows of one family at one level of knowledge: expected and measured."""
+    """Rows of one machine at one level of knowledge, by a fit that had not seen them."""
 
     level: str
+    machine: str
+    part: NDArray[np.str_]  # of the family, as its cells are told apart
     expected: Floats
     measured: Floats
-    held: NDArray[np.bool_]
+    fold: NDArray[np.int64]  # of the row's shape group
+    group: NDArray[np.int64]
+
+    def where(self, mask: NDArray[np.bool_]) -> Missed:
+        kept = self._replace(part=self.part[mask], expected=self.expected[mask], measured=self.measured[mask])
+        return kept._replace(fold=self.fold[mask], group=self.group[mask])
+
+    @property
+    def ratio(self) -> Floats:
+        return np.asarray(self.measured / self.expected)
+
+    @property
+    def regime(self) -> NDArray[np.int64]:
+        return np.digitize(self.expected, EDGES_S)
 
 
-def missed(family: str, root: Path) -> Iterator[Missed]:
-    """At every level for which there are rows."""
-    fitting, kernels = FAMILIES[family]
-    data = {gpu: _some(fitting.rows(gpu, root)) for gpu in (A100, H100, H200)}
-    for gpu, level in ((A100, "fitted"), (H100, "fitted"), (H200, "generation")):
-        if len(data[gpu].seconds):
-            seen = _common(family, data[gpu]) if family == "gemm" and gpu == H200 else data[gpu]  # its fp8_block is the host's time
-            yield _missed(level, seen, kernels, None)
-    for known, asked in ((A100, H100), (H100, A100)):
-        yield _missed("spec", _common(family, data[asked]), kernels, fitting.fit([_common(family, data[known])]))
-    if family == "gemm":
-        for _, one in sweep.spec_only(root):
-            yield Missed("sweep", one.after, one.measured, one.held)
+Table = Mapping[str, Mapping[str, float]]  # by "part.regime" or "all"
 
 
-def _common(family: str, data: Rows) -> Rows:
-    """What both architectures have: other implementations say nothing about the step between them."""
-    if family == "gemm":
-        return data.where(data.params["dtype"] == "bf16")
-    return data.where(np.isin(data.implementation, moe.TRITON) & (data.params["dtype"] == "bf16")) if family == "moe" else data
+def swept(root: Path) -> list[Missed]:
+    """Products after a sweep, by coefficients of another architecture."""
+    misses = []
+    for n, (cell, rest) in enumerate(sweep.spec_only(root)):
+        count = len(rest.measured)
+        groups = np.arange(count) % (10 * FOLDS)
+        misses.append(Missed("sweep", f"{cell} {n}", np.full(count, "bf16"), rest.after, rest.measured, groups % FOLDS, groups))
+    return misses
 
 
-def _some(data: Rows) -> Rows:
-    keep = np.random.default_rng(3).permutation(len(data.seconds))[:TAKEN]
-    return data.where(keep)
-
-
-def _missed(level: str, data: Rows, kernels: ModuleType, coefficients: Any) -> Missed:
-    chip = scores.chip(data.gpu) if kernels is moe_kernels else scores.fastest(data.gpu)
-    found = kernels.estimate(data.params, chip, data.implementation, coefficients)
-    return Missed(level, found.seconds, data.seconds, data.held)
-
-
-def learnt(misses: list[Missed]) -> dict[str, dict[str, dict[str, float]]]:
-    """By level and regime of expected time: quantiles of measured ÷ expected of the rows that are not held out."""
-    table: dict[str, dict[str, dict[str, float]]] = {}
-    for level in dict.fromkeys(one.level for one in misses):
-        expected, ratio, held = _pooled(misses, level)
-        regimes = {"all": _quantiles(ratio[~held])}
-        for n, name in enumerate(REGIMES):
-            here = (np.digitize(expected, EDGES_S) == n) & ~held
-            if here.sum() >= FEWEST:
-                regimes[name] = _quantiles(ratio[here])
-        table[level] = regimes
+def learnt(misses: Sequence[Missed]) -> Table:
+    """Quantiles of measured ÷ expected by part and regime of expected time; each machine weighs the same."""
+    table = {"all": _quantiles(misses)}
+    for part in sorted({name for one in misses for name in np.unique(one.part).tolist()}):
+        for n, regime in enumerate(REGIMES):
+            here = [one.where((one.regime == n) & (one.part == part)) for one in misses]
+            if sum(len(one.measured) for one in here) >= FEWEST:
+                table[f"{part}.{regime}".removeprefix(".")] = _quantiles(here)
+        here = [one.where(one.part == part) for one in misses]
+        if part and sum(len(one.measured) for one in here) >= FEWEST:
+            table[part] = _quantiles(here)
     return table
 
 
-def _pooled(misses: list[Missed], level: str) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    parts = [one for one in misses if one.level == level]
-    expected, measured, held = (np.concatenate([getattr(one, name) for one in parts]) for name in ("expected", "measured", "held"))
-    return expected, measured / expected, held
+def by_level(misses: Sequence[Missed]) -> dict[str, Table]:
+    """The table of each level."""
+    return {level: learnt([one for one in misses if one.level == level]) for level in dict.fromkeys(one.level for one in misses)}
 
 
-def _quantiles(ratio: Floats) -> dict[str, float]:
-    low, high = np.quantile(ratio, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
-    return {"low": float(low), "high": float(high), "rows": float(len(ratio))}
+def _quantiles(misses: Sequence[Missed]) -> dict[str, float]:
+    some = [one for one in misses if len(one.measured)]
+    ratio = np.concatenate([one.ratio for one in some])
+    weight = np.concatenate([np.full(len(one.measured), 1 / max(len(one.measured), FEWEST)) for one in some])
+    order = np.argsort(ratio)
+    share = np.cumsum(weight[order]) / weight.sum()
+    low, high = (float(ratio[order][np.searchsorted(share, q)]) for q in ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2))
+    return {"low": low, "high": high, "rows": float(len(ratio))}
 
 
-def shown(family: str, misses: list[Missed], table: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
-    """How many of the held-out rows the intervals hold, and how wide they are beside the mean error."""
-    lines = []
-    for level in table:
-        expected, ratio, held = _pooled(misses, level)
-        for n, name in enumerate(REGIMES):
-            here = (np.digitize(expected, EDGES_S) == n) & held
-            if here.sum() >= FEWEST:
-                one = table[level].get(name, table[level]["all"])
-                inside = np.mean((ratio[here] >= one["low"]) & (ratio[here] <= one["high"]))
-                error = float(np.mean(np.abs(1 / ratio[here] - 1)))
-                half = (one["high"] - one["low"]) / 2
-                lines.append(
-                    f"{family:<11} {level:<11} {name:<7} {int(here.sum()):>6}  {inside:6.1%}   [{one['low']:.2f}, {one['high']:.2f}]"
-                    f"   {half:6.1%}   {error:6.1%}   {half / error:4.1f}{_verdict(float(inside), half / error)}"
-                )
-    return lines
+def _bounds(table: Table, missed: Missed) -> tuple[Floats, Floats]:
+    """Of each row, as the package looks them up."""
+    low, high = np.empty(len(missed.measured)), np.empty(len(missed.measured))
+    for part in np.unique(missed.part).tolist():
+        for n, regime in enumerate(REGIMES):
+            here = (missed.part == part) & (missed.regime == n)
+            entry = intervals.entry(table, part, regime)
+            low[here], high[here] = entry["low"], entry["high"]
+    return low, high
 
 
-def _verdict(inside: float, wide: float) -> str:
-    """What was asked for and is not so."""
-    missed_by = [*([f"holds {HOLDS[0]:.0%} to {HOLDS[1]:.0%}"] if not HOLDS[0] <= inside <= HOLDS[1] else []),
-                 *([f"at most {WIDEST} times the error"] if wide > WIDEST else [])]  # fmt: skip
-    return f"  MISS: asked {' and '.join(missed_by)}" if missed_by else ""
+class Held(NamedTuple):
+    """How often the stated interval held, in one regime of one family at one level."""
+
+    family: str
+    level: str
+    place: str  # part and regime
+    rows: int
+    share: float
+    low: float  # 95 % interval of the share, by a bootstrap over shape groups
+    high: float
+    half: float  # the median half-width
+
+    def show(self) -> str:
+        missed = []
+        if self.high < HOLDS[0] or self.low > HOLDS[1]:
+            missed.append(f"holds {HOLDS[0]:.0%} to {HOLDS[1]:.0%}")
+        if self.half > WIDEST.get(self.level, 9):
+            missed.append(f"half-width at most {WIDEST[self.level]:.0%}")
+        end = f"  MISS: asked {' and '.join(missed)}" if missed else ""
+        return (
+            f"{self.family:<11}{self.level:<12}{self.place:<20}{self.rows:>8}{self.share:>9.1%}  [{self.low:.1%}, {self.high:.1%}]"
+            f"{self.half:>9.1%}{end}"
+        )
 
 
-HEAD = f"{'family':<11} {'known by':<11} {'regime':<7} {'rows':>6}  {'held':>6}   {'interval':<13}  {'half':>6}  {'MAPE':>6}   ratio"
+HEAD = f"{'family':<11}{'known by':<12}{'regime':<20}{'rows':>8}{'held':>9}  {'95 % of it':<16}{'half':>8}"
 
 
-def kept(root: Path) -> list[str]:
-    """The same lines for the intervals of the package."""
-    return [HEAD, *(line for family in FAMILIES for line in shown(family, list(missed(family, root)), intervals.stored()[family]))]
+def held(family: str, misses: Sequence[Missed]) -> Iterator[Held]:
+    """Coverage of intervals that had not seen the rows: of a fitted machine those of the other folds, else those of the other machines."""
+    for level in dict.fromkeys(one.level for one in misses):
+        own = [one for one in misses if one.level == level]
+        judged = list(_judged(own))
+        for place in sorted({name for _, names, _, _, _ in judged for name in np.unique(names).tolist()}):
+            rows = [(inside[m], group[m], half[m]) for inside, names, group, half, _ in judged if (m := names == place).any()]
+            inside, group, half = (np.concatenate([row[n] for row in rows]) for n in range(3))
+            if len(inside) >= FEWEST:
+                share, low, high = _bootstrap(inside, group)
+                yield Held(family, level, place, len(inside), share, low, high, float(np.median(half)))
 
 
-def main() -> None:
-    """Learns the intervals, stores them and prints how well they hold."""
-    place = scores.folder()
-    lines = ["# Measured ÷ expected time, 5 % and 95 % quantiles, by family, level of knowledge and expected time (20 and 200 µs)."]
-    print(HEAD)
-    for family in FAMILIES:
-        found = list(missed(family, place))
-        table = learnt(found)
-        print("\n".join(shown(family, found, table)), flush=True)
-        for level, regimes in table.items():
-            for name, one in regimes.items():
+Judged = tuple[NDArray[np.bool_], NDArray[np.str_], NDArray[np.int64], Floats, str]
+
+
+def _judged(own: Sequence[Missed]) -> Iterator[Judged]:
+    """Each machine, or each fold of each, by the intervals of the others."""
+    machines = {one.machine for one in own}
+    by_fold = own[0].level in ("fitted", "sweep") or len(machines) == 1
+    for fold in range(FOLDS if by_fold else 1):
+        for missed in own:
+            if by_fold:
+                table, asked = learnt([other.where(other.fold != fold) for other in own]), missed.where(missed.fold == fold)
+            else:
+                table, asked = learnt([other for other in own if other.machine != missed.machine]), missed
+            low, high = _bounds(table, asked)
+            names = np.array([f"{part} {REGIMES[n]}".strip() for part, n in zip(asked.part.tolist(), asked.regime.tolist(), strict=True)])
+            yield (asked.ratio >= low) & (asked.ratio <= high), names, asked.group, (high - low) / 2, missed.machine
+
+
+def _bootstrap(inside: NDArray[np.bool_], group: NDArray[np.int64]) -> tuple[float, float, float]:
+    """The share, and its 95 % interval over draws of shape groups."""
+    _, which = np.unique(group, return_inverse=True)
+    total, good = np.bincount(which), np.bincount(which, weights=inside)
+    drawn = np.random.default_rng(0).integers(0, len(total), (DRAWS, len(total)))
+    shares = good[drawn].sum(axis=1) / total[drawn].sum(axis=1)
+    return float(inside.mean()), float(np.quantile(shares, 0.025)), float(np.quantile(shares, 0.975))
+
+
+def some(missed: Missed, seed: int = 3) -> Missed:
+    """At most TAKEN rows."""
+    keep = np.zeros(len(missed.measured), bool)
+    keep[np.random.default_rng(seed).permutation(len(keep))[:TAKEN]] = True
+    return missed.where(keep)
+
+
+def store(tables: Mapping[str, Mapping[str, Table]]) -> None:
+    """Writes those of the package, by family and level."""
+    lines = [
+        "# Measured ÷ expected time, 5 % and 95 % quantiles of rows that the fit had not seen, by family, level of knowledge, part and",
+        "# expected time (20 and 200 µs): python -m research.accuracy --store-intervals",
+    ]
+    for family, levels in tables.items():
+        for level, table in levels.items():
+            for name, one in table.items():
                 values = ", ".join(f"{key} = {value:.4g}" for key, value in one.items())
-                lines.append(f"interval.{family}.{level}.{name} = {{ {values} }}")
+                lines.append(f'interval.{family}.{level}."{name}" = {{ {values} }}')
     file = Path(intervals.__file__).parent / "coefficients" / "intervals.toml"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -351,3 +351,15 @@ def test_a_path_is_listed_too(kept: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert capsys.readouterr().out == one
     assert main(["list", run.name, str(run), "--json"]) == 0
     assert [found["id"] for found in json.loads(capsys.readouterr().out)["runs"]] == [run.name]
+
+
+def test_json_before_the_command_is_json_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["model", "machines"], ["node", "audit", "--list"]):
+        for flag in ("--json", "--json=2"):
+            assert main([*words, flag]) == 0
+            after = capsys.readouterr().out
+            assert main([flag, *words]) == 0
+            assert capsys.readouterr().out == after
+            json.loads(after)
+    assert main(["--json"]) == 2
+    assert "as in hotlap list --json" in capsys.readouterr().err

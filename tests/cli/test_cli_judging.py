@@ -233,3 +233,22 @@ def test_a_terminal_lists_the_newest_runs_and_says_how_to_see_all(capsys: pytest
         printed = capsys.readouterr().out
         assert len(printed.splitlines()) == lines
         assert ("… 4 older runs: hotlap list --all" in printed) == (lines == 5)
+
+
+@pytest.mark.slow("measures a fleet")
+def test_explain_of_many_devices_is_one_screen_with_the_slow_ones_in_full(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = "simulated:h200-sxm?times=bound&count=40&spread=0.002&noise=0.003&slow=0.05@3&seed=6"
+    assert main(["run", str(home / "plan.toml"), "--target", target, "--device", "all", "--no-report", "--label", "fleet=many"]) == 0
+    capsys.readouterr()
+    assert main(["explain", "fleet=many"]) == 0
+    folded = capsys.readouterr().out
+    assert len(folded.splitlines()) < 60
+    assert re.search(r"simulated-h200-sxm-3: \d[\d.]* % slower than the median device", folded)
+    assert "    limit " in folded
+    assert "more numbers: --where device=simulated-h200-sxm-3 explains one device, --all each" in " ".join(folded.split())
+    assert main(["explain", "fleet=many", "--where", "device=simulated-h200-sxm-3"]) == 0
+    single = capsys.readouterr().out
+    assert "    rounds " in single
+    assert "slower than the median" not in single
+    assert main(["explain", "fleet=many", "--all"]) == 0
+    assert capsys.readouterr().out.count("    rounds ") == 40 * single.count("    rounds ")

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hotlap.cli import main
+from hotlap.cli import main, parser_of
 from hotlap.core.measure.targets import simulated
 from hotlap.core.plan import case
 from hotlap.core.record import Machine, Plan, RunRecord, Samples, Stop, Use, encode
@@ -122,3 +122,11 @@ def test_no_runs_at_all_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert "no runs are kept yet" in capsys.readouterr().err
     assert main(["kernel", "track", "report", "--from", "a", "--to", "b"]) == 2
     assert "no run is of 'a'" in capsys.readouterr().err
+
+
+def test_kernel_run_waits_with_the_options_of_run_and_the_other_words_do_not(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--wait", "3 s", "--wait-quiet"]
+    of_run, of_kernel = (parser_of(name).parse_args([*words, *asked]) for name, words in (("run", []), ("kernel run", ["run", "mine"])))
+    assert (of_kernel.wait, of_kernel.wait_quiet) == (of_run.wait, of_run.wait_quiet) == ("3 s", "5 min")
+    assert main(["kernel", "check", "mine", "--wait", "1 s"]) == 2
+    assert "--wait and --wait-quiet are of hotlap kernel run" in capsys.readouterr().err

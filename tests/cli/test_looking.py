@@ -110,11 +110,11 @@ def plan(rounds: int, most: int, round_s: float = 8.0, budget_s: float = 600.0) 
 
 
 @pytest.mark.parametrize(("asked", "target", "limit_s", "says"), [
-    (plan(6, 6), "opencl", math.inf, "about 60 s, up to 18 min if other programs run: 6 rounds of 3 cases"),
-    (plan(6, 30), "opencl", math.inf, "about 60 s to 5 min, up to 18 min if other programs run: 6 to 30 rounds of 3 cases"),
-    (plan(6, 30), "opencl", 90.0, "about 60 s to 2 min: 6 to 30 rounds of 3 cases"), (plan(6, 30), "opencl", 20.0, "about 20 s: 6 to 30 rounds of 3 cases"),
-    (plan(6, 30, budget_s=90.0), "cuda", math.inf, "about 60 s to 2 min, up to 3 min if other programs run: 6 to 30 rounds of 3 cases"), (plan(6, 100, budget_s=60.0), "host", 18.8, "at most 19 s: 6 to 100 rounds of 3 cases"),
-    (plan(1, 1, round_s=5400.0), "cuda", math.inf, "about 1.5 h: 1 round of 3 cases"), (plan(6, 6), "simulated:h200-sxm", math.inf, ""), (plan(6, 6), "", math.inf, ""),
+    (plan(6, 6), "opencl", math.inf, "about 60 s, up to 6 min if other programs run: 6 rounds of 3 cases"),
+    (plan(6, 30), "opencl", math.inf, "about 60 s to 5 min, up to 18 min if other programs run: 6 to 30 rounds of 3 cases, until each is as exact as asked"),
+    (plan(6, 30), "opencl", 90.0, "about 60 s to 2 min: 6 to 30 rounds of 3 cases, until each is as exact as asked"), (plan(6, 30), "opencl", 20.0, "about 20 s: 6 to 30 rounds of 3 cases, until each is as exact as asked"),
+    (plan(6, 30, budget_s=90.0), "cuda", math.inf, "about 60 s to 2 min, up to 3 min if other programs run: 6 to 30 rounds of 3 cases, until each is as exact as asked"), (plan(6, 100, budget_s=60.0), "host", 18.8, "at most 19 s: 6 to 100 rounds of 3 cases, until each is as exact as asked"),
+    (plan(1, 1, round_s=5400.0), "cuda", math.inf, "about 1.5 h, up to 1.8 h if other programs run: 1 round of 3 cases"), (plan(6, 6), "simulated:h200-sxm", math.inf, ""), (plan(6, 6), "", math.inf, ""),
 ])
 def test_how_long_it_will_take_is_said_at_the_begin(asked: Plan, target: str, limit_s: float, says: str) -> None:
     stream = io.StringIO()
@@ -135,14 +135,16 @@ def test_a_budget_that_is_too_short_is_said_before_measuring() -> None:
 
 
 @pytest.mark.parametrize(("asked", "target", "limit_s", "says"), [
-    (plan(6, 6), "opencl", math.inf, "about 60 s to 18 min"), (plan(6, 30, budget_s=80.0), "opencl", math.inf, "about 60 s to 2 min"),
-    (plan(6, 30), "opencl", 90.0, "about 60 s to 2 min"), (plan(6, 30, budget_s=60.0), "host", math.inf, "at most 2 min"),
+    (plan(6, 6), "opencl", math.inf, "at least 60 s, and up to about 6 min on a machine as busy as this"), (plan(6, 30, budget_s=80.0), "opencl", math.inf, "at least 60 s, and up to about 3 min on a machine as busy as this"),
+    (plan(6, 30), "opencl", 90.0, "at least 60 s, and up to about 2 min on a machine as busy as this"), (plan(6, 30, budget_s=60.0), "host", math.inf, "at most 2 min"),
 ])
 def test_a_busy_machine_takes_longer(asked: Plan, target: str, limit_s: float, says: str) -> None:
-    """80 % of the budget on top of it, for what others cost."""
+    """Each round that may be replaced, with its waiting; or 80 % of the budget on top of it and a last round, where that is less."""
     stream = io.StringIO()
     progress.Progress(stream).begin(asked, target, limit_s, busy=True)
-    assert stream.getvalue().partition(": ")[0] == says
+    how_long, _, what = stream.getvalue().partition(": ")
+    assert how_long == says
+    assert ("; disturbed ones are waited for and replaced" in what) == (target != "host")
 
 
 def test_a_case_that_fails_in_the_first_round_is_said() -> None:
@@ -189,11 +191,21 @@ def test_rounds_that_are_measured_again_are_told_from_good_ones_and_the_time_lef
             shown(CPU, number, CaseDone(samples=Samples(case=one.id, device=CPU.key, round=number, values=[1.0], disturbed=disturbed)))
         shown(CPU, number, RoundDone(seconds=10.0))
     lines = [line.removeprefix(f"{CPU.selector} ") for line in stream.getvalue().splitlines()[1:]]
-    rounds = ["round 1 of 2 to 3", "round 2, 1 of 2 to 3 good", "round 3, 1 of 2 to 3 good", "round 4, 1 of 2 to 3 good"]
-    assert [line.partition(":")[0] for line in lines] == [*rounds, "round 5, 2 of 2 to 3 good", "round 6, 3 of 2 to 3 good"]
+    rounds = ["round 1 of 2 to 3", *(f"round {n}, 1 of {n} undisturbed (2 to 3 wanted)" for n in (2, 3, 4))]
+    assert [line.partition(":")[0] for line in lines] == [*rounds, "round 5, 2 of 5 undisturbed (2 to 3 wanted)", "round 6, 3 of 6 undisturbed (2 to 3 wanted)"]
     assert "about 10 s left" in lines[0]
     # of at most 3 good rounds and 4 bad ones, each with 16 s of waiting
     assert [line.rpartition("s, ")[2] for line in lines[1:4]] == ["at most 2 min left", "at most 2 min left", "at most 80 s left"]
+
+
+def test_rounds_that_failed_are_not_called_disturbed() -> None:
+    stream, asked = io.StringIO(), plan(2, 3)
+    shown = progress.Progress(stream)
+    shown.begin(asked, "opencl")
+    for one in asked.cases:
+        shown(CPU, 0, CaseDone(samples=Samples(case=one.id, device=CPU.key, round=0, status="error", reason="why")))
+    shown(CPU, 0, RoundDone(seconds=10.0))
+    assert "round 1, 0 of 1 good (2 to 3 wanted)" in stream.getvalue()
 
 
 def test_a_log_has_a_line_in_five_seconds_at_most() -> None:

@@ -281,3 +281,17 @@ def test_a_broken_file_of_rules_is_one_line(text: str, says: str) -> None:
         audit.read(text, "mine.toml")
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_numbers_of_rules_and_outcomes_are_told_apart() -> None:
+    """A rule that is asked of every GPU has an outcome for each: the tally's sum is more than the rules."""
+    known = {f"gpu[{n}].{leaf}": value for n in range(4) for leaf, value in (("vendor", "nvidia"), ("driver", "nvidia"))}
+    node = Facts(host="a", arch="x86_64", taken="", facts={name: Fact(value=value) for name, value in known.items()})
+    outcomes = audit.audit(node, RULES, "bench")
+    text = printing.audit(node, "bench", outcomes, RULES, 120)
+    asked = len({outcome.rule for outcome in outcomes})
+    assert asked < len(outcomes)
+    assert f"profile bench, {asked} of {len(RULES)} rules" in text
+    assert f"{len(outcomes)} outcomes of {asked} rules" in text
+    tally = next(line for line in text.splitlines() if " passed, " in line)
+    assert sum(int(number) for number in re.findall(r"(\d+) (?:findings?\b|passed|not known|not applicable)", tally)) == len(outcomes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -117,7 +118,20 @@ def test_json_is_one_document_whatever_the_program_prints(tmp_path: Path, train:
 def test_a_program_that_ends_before_its_window_says_so(tmp_path: Path, train: Path) -> None:
     done = run(tmp_path / "home", "--", sys.executable, str(train), "5")
     assert done.returncode == 2
-    assert "ended after 5 steps, before its window began" in done.stderr
+    assert "ended after 5 steps, before its window began; give --warmup 1 --steps 2 to record whole ones" in done.stderr
+
+
+@torch
+def test_the_options_that_a_short_program_is_told_record_it(tmp_path: Path, train: Path) -> None:
+    told = run(tmp_path / "home", "--", sys.executable, str(train), "10")
+    assert told.returncode == 2
+    options = re.search(r"it made 10 steps: give (--warmup \d+ --steps \d+) to record whole ones", told.stderr)
+    assert options, told.stderr
+    done = run(tmp_path / "home", *options[1].split(), "--", sys.executable, str(train), "10")
+    assert done.returncode == 0, done.stderr
+    assert "cut short" not in done.stdout
+    cut = run(tmp_path / "home", "--", sys.executable, str(train), "16")
+    assert "cut short: give --warmup 3 --steps 11 to record whole ones" in " ".join(cut.stdout.split())
 
 
 @torch

@@ -49,6 +49,7 @@ def _dispatch(words: list[str]) -> int:
     if words[0] in ("-V", "--version"):
         print(f"hotlap {hotlap.__version__}")
         return 0
+    words, flag = _json_last(words)
     words, former, name = commands.renamed(words)
     if former:
         print(f"hotlap: '{former}' is now '{name}'; the former name works in version 0.2 only", file=sys.stderr)
@@ -56,12 +57,21 @@ def _dispatch(words: list[str]) -> int:
         print(noun_usage(words[0]))
         return 0
     try:
-        return _run(*_command(words), commands.SHAPES[1 if former else 0])
+        name, rest = _command(words)
+        return _run(name, [*flag, *rest], commands.SHAPES[1 if former else 0])
     except InputError as error:
         meant = commands.meant(words)
         if not meant or HINT in str(error):
             raise
         raise InputError(f"{HINT} 'hotlap {meant}'? {error}") from error
+
+
+def _json_last(words: list[str]) -> tuple[list[str], list[str]]:
+    """The words without a `--json` (or `--json=N`) before the command, and that. Raises InputError where no command follows."""
+    count = next((place for place, word in enumerate(words) if word.partition("=")[0] != "--json"), len(words))
+    if count == len(words):
+        raise InputError(f"{words[0]} of what? it goes with a command, as in hotlap list --json")
+    return words[count:], words[:count][-1:]
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:

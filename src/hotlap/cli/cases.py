@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hotlap.cli import terminal
+from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.model.calibration import Calibration
 from hotlap.core.record import Row
@@ -32,6 +33,11 @@ def read(
     if where and not any(rows for _, rows in found):
         raise select.no_match_error([bundle for bundle, _ in found], where)
     return found
+
+
+def many(analysed: Sequence[tuple[bundles.Bundle, Sequence[Row]]]) -> bool:
+    """Whether there are more devices than are shown one by one."""
+    return len({(bundle.run.machine.host, row.device) for bundle, rows in analysed for row in rows}) > fleets.MANY
 
 
 def code(analysed: Sequence[tuple[bundles.Bundle, Sequence[Row]]], shown: Mapping[str, tuple[kinds.Kind, Any]] | None = None) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import cases, terminal
+from hotlap.core.analysis import fleets
 from hotlap.core.model import kept
 from hotlap.core.show import document, export, kinds, listing, shape, text
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     cases.add(parser)
+    parser.add_argument("--all", action="store_true", help=f"each number, of more than {fleets.MANY} devices too")
     parser.add_argument("--spec-only", action="store_true", help="leave out what 'hotlap model calibrate' has learnt of the machine")
 
 
@@ -23,6 +25,9 @@ def run(args: argparse.Namespace) -> int:
         return cases.code(analysed)
     if args.json:
         terminal.print_former([export.to_json(bundle, rows) for bundle, rows in analysed])
+        return cases.code(analysed)
+    if not args.all and not any(kinds.of(bundle) for bundle, _ in analysed) and cases.many(analysed):
+        print(text.explained_fleet(analysed, terminal.width(), terminal.color()))
         return cases.code(analysed)
     for bundle, rows in analysed:
         print(listing.heading(bundle, rows))

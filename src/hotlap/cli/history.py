@@ -22,6 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-effect", default="0 %", metavar="SHARE", help="smallest change to report (default: any that is not chance)")
     parser.add_argument("--confirmed", action="store_true", help="no provisional changes: those that only the last few points show")
     parser.add_argument("--out", metavar="FILE", help="also as one HTML page with a chart per series")
+    parser.add_argument("--all", action="store_true", help=f"every series (default: above {history.MANY} those that tell something)")
     parser.add_argument("--changed", action="store_true", help="only series with a change")
 
 
@@ -39,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
         terminal.answer(args.json, kept, "series")
         return 0
     runs = len({point.run for one in all_series for point in one.points})
-    print(history.history(kept, terminal.width(), color=terminal.color()) if kept else history.unchanged(runs, all_series, min_effect))
+    most = len(kept) if args.all else history.MANY
+    shown = history.history(kept, terminal.width(), terminal.color(), most) if kept else history.unchanged(runs, all_series, min_effect)
+    print(shown)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,13 @@ LOOK_S = 1.0
 LOOKED_TWICE = 2.0  # seconds between two looks of one that waits
 
 Looker = Callable[[Sequence[Device]], Look]
+
+
+def add(parser: argparse.ArgumentParser, of: str = "") -> None:
+    """The options of a verb that measures. `of`: before their help."""
+    parser.add_argument("--wait", metavar="TIME", help=f"{of}for a device that another run holds (default: refuse at once)")
+    idle = f"{of}wait until the machine is idle, so long at most (default: 5 min)"
+    parser.add_argument("--wait-quiet", nargs="?", const="5 min", metavar="TIME", help=idle)
 
 
 def before(plan: Plan, options: session.SessionOptions, wait: str | None) -> session.SessionOptions:

@@ -35,7 +35,7 @@ def expected(plan: Plan, target: str, limit_s: float = math.inf, busy: bool = Fa
     each_s = asked.round_s + START_S
     low_s, high_s = (0.0, asked.budget_s) if target == "host" else (each_s * asked.rounds, each_s * asked.rounds_max)
     high_s = max(min(high_s, asked.budget_s), low_s)
-    disturbed_s = max((1 + PATIENCE) * asked.budget_s, high_s)
+    disturbed_s = max((1 + PATIENCE) * asked.budget_s if target == "host" else longest(asked, 0.0, 0, each_s), high_s)
     return ExpectedTime(*(min(one, limit_s) for one in (low_s, disturbed_s if busy else high_s, disturbed_s)))
 
 
@@ -63,6 +63,7 @@ class Progress:
         self.good: dict[tuple[str, str], int] = {}  # rounds by device and case that count
         self.of_round: dict[str, set[str]] = {}  # by device, the cases of its last round
         self.disturbed = False  # rounds were replaced, or a look found other programs
+        self.faulty = False  # a round is bad for another reason than what ran beside it
         self.started_once = False  # one process for all rounds
         self.drawn = False
 
@@ -77,7 +78,9 @@ class Progress:
         if self.expected:
             count = len(plan.cases)
             what = f"{self._rounds()} round{'' if plan.measure.rounds_max == 1 else 's'} of {count} case{'' if count == 1 else 's'}"
-            self._line(f"{_about(self.expected)}: {what}")
+            what += ", until each is as exact as asked" if plan.measure.rounds < plan.measure.rounds_max else ""
+            what += "; disturbed ones are waited for and replaced" if busy and target != "host" else ""
+            self._line(f"{_about(self.expected, busy)}: {what}")
             if short := too_short(plan, target, limit_s):
                 self._line(short)
 
@@ -104,6 +107,7 @@ class Progress:
             cases.clear()
         fault = bad(samples)
         self.disturbed |= bool(fault)
+        self.faulty |= bool(fault) and (samples.status == "error" or samples.cause == "timers")
         if fault or samples.status == "measured":
             cases.add(samples.case)
             key = samples.device, samples.case
@@ -154,7 +158,9 @@ class Progress:
     def _round(self, device: Device, number: int, done: int) -> str:
         """Which round this is; where some were replaced, how many of those that are over are good."""
         good = self._good(device, done)
-        return f"round {number} of {self._rounds()}" if good >= done else f"round {number}, {good} of {self._rounds()} good"
+        if good >= done:
+            return f"round {number} of {self._rounds()}"
+        return f"round {number}, {good} of {done} {'good' if self.faulty else 'undisturbed'} ({self._rounds()} wanted)"
 
     def _rounds(self) -> str:
         assert self.plan is not None
@@ -200,8 +206,11 @@ def too_short(plan: Plan, target: str, limit_s: float) -> str:
     )
 
 
-def _about(whole: ExpectedTime) -> str:
+def _about(whole: ExpectedTime, busy: bool) -> str:
+    """How long, and what decides it. `busy`: the most is that of a busy machine."""
     low, high, disturbed = map(_time, whole)
+    if busy and whole.low_s and low != high:
+        return f"at least {low}, and up to about {high} on a machine as busy as this"
     said = f"at most {high}" if not whole.low_s else f"about {low}" if low == high else f"about {low} to {high}"
     return said if disturbed == high else f"{said}, up to {disturbed} if other programs run"
 

@@ -33,10 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", metavar="TIME", help="all of it ends within about this, as in '10 min'; rounds are shortened to fit")
     parser.add_argument("--precision", metavar="SHARE", help="asked half-width of the interval, as in '1 %%'")
     parser.add_argument("--seed", metavar="N", help="of the order of cases and of their input")
-    parser.add_argument("--wait", metavar="TIME", help="for a device that another run holds (default: refuse at once)")
-    parser.add_argument(
-        "--wait-quiet", nargs="?", const="5 min", metavar="TIME", help="wait until the machine is idle, so long at most (default: 5 min)",
-    )
+    looking.add(parser)
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that was interrupted or killed")
     parser.add_argument("--no-report", action="store_true", help="write no HTML page")
 
@@ -123,7 +120,7 @@ def finished(bundle: bundles.Bundle, as_json: int, page: bool) -> int:
             terminal.print_former(export.to_json(bundle, rows))
         return cases.code([(bundle, rows)])
     print(listing.heading(bundle, rows))
-    print(text.table(rows, terminal.width(), terminal.color(), bundle.run.id))
+    print(text.table(rows, terminal.width(), terminal.color(), bundle.run.id, bundle.run.asked.precision if bundle.run.asked else None))
     print(f"\nrun     {bundle.path}")
     if file.exists():
         print(f"report  {file}")

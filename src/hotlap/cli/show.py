@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             if measured and len(rows) == len(bundle.run.plan.cases):
                 print(showing.body(measured, width, color))
                 continue
-            print(text.table(rows, width, color, bundle.run.id))
+            print(text.table(rows, width, color, bundle.run.id, bundle.run.asked.precision if bundle.run.asked else None))
             few = len({row.device for row in rows}) <= fleets.MANY
             if few and (counted := counters.table(rows, width, color)):
                 print(f"\n{counted}")
@@ -65,7 +65,7 @@ def _many(analysed: Sequence[tuple[Bundle, Sequence[Row]]]) -> bool:
     """Whether several runs together have more devices than a table each is of use for."""
     if len(analysed) < 2 or any(stand_in.of_run(bundle.run) or commands.of(bundle) for bundle, _ in analysed):
         return False
-    return len({(bundle.run.machine.host, row.device) for bundle, rows in analysed for row in rows}) > fleets.MANY
+    return cases.many(analysed)
 
 
 def _document(known: tuple[kinds.Kind, Any] | None) -> dict[str, Any]:

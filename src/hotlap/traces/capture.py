@@ -34,7 +34,7 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
 from hotlap.core.work.program import CALLABLE
 from hotlap.traces import captured, tools
-from hotlap.traces.captured import Captured, CapturedProcess, CaptureOverhead
+from hotlap.traces.captured import WITHIN, Captured, CapturedProcess, CaptureOverhead, fitting
 
 PLAN = "capture"
 DRAIN_S = 1.0
@@ -251,11 +251,12 @@ def _median(values: Sequence[float]) -> float:
 def why_nothing(record: Captured, options: CaptureOptions) -> str:
     """Why there is no trace, and what to do."""
     trouble = next((one.trouble for one in record.processes if one.trouble), "")
+    most = max((one.steps for one in record.processes), default=0)
     if trouble:
-        return trouble
+        few = 0 < most < options.warmup + WITHIN + options.steps and not options.seconds
+        return f"{trouble}; it made {words(most)}: {fitting(most, options.steps)}" if few else trouble
     if not record.processes:
         return "no process of the program imported PyTorch with the recorder on; Python's -I, -E and -S keep it out"
-    most = max(one.steps for one in record.processes)
     if record.exit_code and not options.seconds:
         return f"the program ended with {record.exit_code} after {words(most)}, before its window began"
     if options.seconds:
@@ -264,7 +265,7 @@ def why_nothing(record: Captured, options: CaptureOptions) -> str:
     if not most:
         instead = "call hotlap.step() at the end of each, or give --seconds 3 for a window by the clock"
         return f"the program made no step of an optimiser; {instead}"
-    return f"the program ended after {words(most)}, before its window began; give a smaller --warmup than {options.warmup}"
+    return f"the program ended after {words(most)}, before its window began; {fitting(most, options.steps)}"
 
 
 def words(steps: int) -> str:

@@ -11,6 +11,7 @@ from hotlap.core.record import Record
 from hotlap.core.store import files
 
 FILE = "capture.json"
+WITHIN = 2  # steps that the profiler warms up for, between those before the window and those that are recorded
 
 
 class CaptureWindow(Record, frozen=True, kw_only=True):
@@ -20,12 +21,21 @@ class CaptureWindow(Record, frozen=True, kw_only=True):
     began_s: float
     ended_s: float
     steps_s: list[float] = []  # durations with the profiler on, its own warm-up included
-    within: int = 2  # how many of these are that warm-up, which the trace leaves out; 0: a window by the clock
+    within: int = WITHIN  # how many of these are that warm-up, which the trace leaves out; 0: a window by the clock
     complete: bool = True  # all the steps that were asked for
     start_s: float = 0.0  # the program stood still for it: to begin
     stop_s: float = 0.0  # to end
     write_s: float = 0.0  # to write the trace
     import_s: float = 0.0  # of start_s: to import PyTorch, which the program had not done
+
+
+def fitting(count: int, steps: int) -> str:
+    """The options that record whole steps, at most `steps`, of a program that makes `count`; what else helps where it makes too few."""
+    warmup = count // 5
+    room = count - warmup - WITHIN
+    if room < 1:
+        return f"{WITHIN + 1} steps are needed at least: let the program make more, or give --seconds for a window by the clock"
+    return f"give --warmup {warmup} --steps {min(steps, room)} to record whole ones"
 
 
 class CapturedProcess(Record, frozen=True, kw_only=True):

@@ -408,3 +408,26 @@ def test_the_history_is_found_in_the_home(tmp_path: Path) -> None:
     (answer,) = compare([a], [b], past=found)
     assert answer.allowance is not None
     assert (answer.allowance.basis, answer.allowance.runs) == ("history", 11)
+
+def test_what_neither_side_measured_is_said_of_both() -> None:
+    def without(day: int) -> Bundle:
+        made = make({"copy": seconds(), "gemm": seconds()}, day=day)
+        lost = [replace(s, values=[], status="not_run", reason="no library") if s.case != made.samples[0].case else s for s in made.samples]
+        return dataclasses.replace(made, samples=lost)
+
+    found = compare([without(0)], [without(1)])
+    assert [c.reason for c in found if c.answer == "not comparable"] == ["measured in neither: no library"]
+
+
+def test_medians_that_tell_another_change_stand_in_the_row() -> None:
+    found = replace(one(seconds(sd=0.05), seconds(sd=0.05)), ratio=1 / 1.012, low=1 / 1.05, high=1 / 0.97, unit="s", better="lower")
+    turned = replace(found, a=replace(found.a, median=1.0), b=replace(found.b, median=0.99))
+    assert sides.of_medians(turned) == "the medians -1.0 %"
+    row = next(line for line in comparison.comparison([turned], width=200).splitlines() if "+1.2 %" in line)
+    assert "inconclusive (MDE" in row
+    assert "; the medians -1.0 %)" in row
+    far = replace(turned, b=replace(found.b, median=1.045))
+    assert sides.of_medians(far) == "the medians +4.5 %"
+    near = replace(turned, b=replace(found.b, median=1.02))
+    assert sides.of_medians(near) == ""
+    assert "medians -" not in comparison.comparison([near], width=200)

@@ -81,7 +81,7 @@ def test_many_runs_are_one_screen() -> None:
     printed = text.fleet_of_runs(pairs, 100)
     assert len(printed.splitlines()) <= 24
     assert printed.startswith("96 devices (H200), 3 cases, 6 rounds each; 12 runs")
-    for word in ("node003: all 8 devices", "min", "median", "max", "288 cases: 288 measured"):
+    for word in ("node003: all 8 devices", "min", "median", "max", "3 cases on 96 devices, each number by itself: 288 measured"):
         assert word in printed
 
 

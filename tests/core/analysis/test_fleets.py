@@ -132,6 +132,24 @@ def test_a_fleet_from_a_csv_is_judged_on_a_screen_and_a_page(fleet_csv: Path, ca
     assert main(["gate", "rack=R00", "--against", "baseline:rack0"]) in (0, 1, 3)
 
 
+def test_simulated_devices_have_no_numbers_of_their_own_and_are_counted_apart_from_their_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    plan = tmp_path / "p.toml"
+    plan.write_text('[[case]]\nworkload = "stream"\nsize = "1 GiB"\n')
+    assert main(["run", str(plan), "--target", "simulated:h200-sxm?count=12&slow=0.05@3", "--device", "all", "--rounds", "3", "--no-report"]) in (0, 3)
+    out = capsys.readouterr().out
+    assert "\n1 case on 12 devices, each number by itself: 12 inconclusive\n" in out
+    assert "all 12 results: 3 of the 6 rounds" in out
+    page = tmp_path / "page.html"
+    assert main(["report", "latest", "--out", str(page)]) == 0
+    text = page.read_text()
+    assert "What stands out" in text
+    assert "Serial number or UUID" not in text
+    assert "-0.00 %" not in text
+
+
 def test_one_model_for_a_whole_file_and_uuids_only_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from hotlap.core.store import select
 

@@ -186,3 +186,30 @@ def test_simulations_of_two_machines_are_two_series_with_their_names() -> None:
     found = history(both)
     assert shown.places(found) == ["node1 simulated:0 h200-sxm", "node1 simulated:0 b200"]
     assert not any(one.boundaries or one.changes for one in found)
+
+def test_series_that_are_too_short_are_named() -> None:
+    long = runs([1.0] * 40)
+    few = [bundle for n in range(5) for bundle in runs([1.0] * 3, host=lambda _, n=n: f"short{n}")]
+    said = shown.unchanged(len(long) + len(few), history(long + few[:3]), 0.0)
+    assert said.endswith("; 1 has fewer than 17 points, too few to find a change: stream copy fp32 1 GiB on short0 simulated")
+    many = shown.history(history(long + few), 200)
+    assert "; 5 have fewer than 17 points, too few to find a change: " in many
+    assert many.rstrip().endswith("and 2 more")
+    assert "all have fewer than 17 points, too few to find a change" in shown.unchanged(len(few), history(few), 0.0)
+
+
+def test_many_series_are_folded_to_those_that_changed_and_the_rest_is_counted() -> None:
+    (changed,), (steady,) = history(runs([1.0] * 40 + [1.08] * 40)), history(runs([1.0] * 20))
+    many = [steady] * 2000 + [changed] * 12
+    text = shown.history(many, 160)
+    lines = text.splitlines()
+    assert len(lines) < 45
+    assert sum("worse: step" in line for line in lines) == 12
+    assert "… and 2,000 series without a change: --all lists them" in text
+    assert "2012 series: 12 changes in 12 of them" in text
+    more = shown.history([changed] * 30 + [steady] * 3, 160)
+    assert "… and 6 that changed or have points apart and 3 series without a change: --all" in more
+    assert shown.history([steady] * 100, 160).count("copy") == shown.QUIET
+    whole = shown.history(many[:100], 160, most=100)
+    assert whole.count("copy") == 100
+    assert "--all" not in whole

@@ -281,7 +281,7 @@ def test_memory_at_its_measured_rate_explains_a_thin_product() -> None:
     mixed = case("gemm", m=1, n=4096, k=4096)  # 64 MiB beside 32 MiB of cache: no ceiling, but the cause is clear
     seen = judge(result(mixed, 4 * 4096 * 4096 / 26e9), HOST, [stream])
     assert (seen.cause, seen.reference_kind) == ("bandwidth", "bound")
-    assert "memory traffic at the run's best rate, 29.0 GB/s, takes 90 % of the time" in why(seen)
+    assert "memory traffic at the run's best median rate, 29.0 GB/s, takes 90 % of the time" in why(seen)
 
 
 def test_memory_and_arithmetic_one_after_the_other_are_expected_and_never_a_bound() -> None:

@@ -8,7 +8,8 @@ import pytest
 import report_sample as sample
 from msgspec.structs import replace
 
-from hotlap.core.analysis.state import state
+from hotlap.core.analysis.state import asking_for, state
+from hotlap.core.plan import case
 from hotlap.core.record import Gap, Limit, Notice, Result, Row, Samples, Summary
 from hotlap.core.show import export, notices, results, text, words
 from hotlap.core.show.conclusions import advice, conclude
@@ -230,3 +231,27 @@ def test_nothing_to_doubt_has_no_notice() -> None:
     kept = sample.bundle(sample.CPU, sample.CPU_CASES)
     row = sample.rows(kept, sample.CPU_CASES)[0]
     assert (notices.codes(row), notices.word(row), Summary(rounds=0).best) == ([], "", None)
+
+def test_a_narrow_interval_of_noisy_rounds_is_said_to_be_luck(triad: Row) -> None:
+    noisy = made(triad, [1e9 * value for value in (9.9, 10.8, 10.8, 9.4, 9.8, 9.7, 9.3, 9.4)], precision=0.1)
+    assert (noisy.verdict.state, noisy.summary.reached) == ("inconclusive", False)
+    assert noisy.summary.half_width is not None
+    assert noisy.summary.half_width <= 0.1
+    legend = " ".join(text.table([noisy], 100, precision=0.1).split())
+    assert "for the precision asked; 1 of these has an interval within ± 10 % by luck: their rounds make ± " in legend
+    assert "by luck" not in text.table([noisy], 100, precision=0.01)
+    assert noisy.summary.needed is not None
+    assert noisy.summary.needed > noisy.summary.rounds  # what is there already is no advice
+
+
+def test_rounds_are_advised_with_the_budget_that_they_take() -> None:
+    rounds = [Samples(case="c", device="d", round=n, values=[1.0], began_s=100.0 + 10.0 * n) for n in range(4)]
+    timed = Result(case=case("stream", {"size": "1 GiB"}), device="d", target="opencl", values=[1.0], rounds=rounds, status="measured")
+    assert asking_for(5, [timed]) == "--rounds 5 --budget '65 s'"
+    assert asking_for(320, [timed]) == "--rounds 320 --budget '65 min'"
+    assert asking_for(5, [replace(timed, rounds=rounds[:1])]) == "--rounds 5"
+
+
+def test_a_change_that_rounds_to_zero_has_no_sign() -> None:
+    assert [words.signed(share, 2) for share in (-0.00001, 0.00001, -0.0002, 0.0)] == ["0.00 %", "0.00 %", "-0.02 %", "0.00 %"]
+    assert words.signed(0.12) == "+12.0 %"

@@ -194,3 +194,14 @@ def test_a_plan_is_a_frozen_record() -> None:
     assert isinstance(PLAN, SequentialDesign)
     with pytest.raises(AttributeError):
         PLAN.pairs = 3  # type: ignore[misc]
+
+def test_a_power_that_is_as_good_as_asked_is_no_notice() -> None:
+    """Whatever number of pairs there is room for, no power is said not to be what it is."""
+    plans = [design(0.1, 0.08, pilot=10, most=most) for most in range(20, 120)]
+    short = [plan for plan in plans if plan.notices]
+    assert 0 < len(short) < len(plans)
+    assert any(sequential.POWER - sequential.GAINED <= plan.attained < sequential.POWER for plan in plans)
+    for plan in plans:
+        assert bool(plan.notices) == (not plan.enough)
+    assert not any("a power of 80 %" in plan.notices[0].text for plan in short)
+    assert all(plan.notices[0].text.endswith(" %, not 80 %") for plan in short)

@@ -248,3 +248,34 @@ def test_every_verb_works_on_what_was_brought_in(tmp_path: Path, monkeypatch: py
         assert main([verb, "latest"]) == 0
     assert main(["import", str(path), "--time", "when"]) == 2
     assert "there is no column 'when'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "text"), [("train.py", "import torch, sys\nx = 1\n"), ("train.py", "a = 1\n"), ("notes.md", "# a\n\nb, c\n")])
+def test_a_file_that_is_no_table_is_said_to_be_none(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    (tmp_path / name).write_text(text)
+    assert main(["import", str(tmp_path / name)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"hotlap: no reader recognises {tmp_path / name}, and it is no table (")
+    assert "hotlap import --formats" in said
+    assert ("hotlap bench 'python3 train.py'" in said) == (name == "train.py")
+
+
+def test_a_table_of_another_name_is_read_and_a_broken_one_says_its_line(tmp_path: Path) -> None:
+    assert len(keep(tmp_path, CSV, "numbers.out").added) == 2
+    with pytest.raises(InputError, match=r"x.csv:5: 1 fields, but the header has 6"):
+        keep(tmp_path, CSV + "torn\n")
+
+
+def test_after_a_single_run_the_next_step_works_with_a_single_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    (tmp_path / "a.csv").write_text("\n".join(CSV.splitlines()[:3]) + "\n")
+    assert main(["import", str(tmp_path / "a.csv")]) == 0
+    step = capsys.readouterr().out.splitlines()[-1].removeprefix("next    hotlap ").split()
+    assert step[0] == "show"
+    assert main(step) == 0
+    (tmp_path / "b.csv").write_text(CSV.replace("12.5", "14"))
+    assert main(["import", str(tmp_path / "b.csv")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "next    hotlap history"

@@ -14,6 +14,7 @@ from hotlap.cli import main
 from hotlap.core.measure import targets
 from hotlap.core.plan import case
 from hotlap.core.record import MeasureOptions, Plan
+from hotlap.core.show.explain import explain
 from hotlap.core.store.readers import counted
 
 pytestmark = pytest.mark.slow("whole runs of the simulated GPU with counters")
@@ -129,3 +130,18 @@ def test_runs_without_a_common_case_get_one_line(capsys: pytest.CaptureFixture[s
         hotlap.run(plan, target="simulated:h200-sxm", labels={"side": side}, rounds=1, rounds_max=1)
     assert main(["model", "correlate", "side=a", "side=b"]) == 2
     assert "no case has a time on both sides" in capsys.readouterr().err
+
+
+def test_what_heat_takes_is_called_heat_and_is_as_much_as_the_run_lacks_beside_a_cool_one() -> None:
+    """A card at its power cap, then held 20 % lower by temperature: not the power cap's part, and no large rest."""
+    plan = Plan(name="hot", cases=CASES[:1], measure=MeasureOptions(rounds=6, rounds_max=6, round_s=2.0, seed=5))
+    (cool,) = hotlap.run(plan, target="simulated:h200-sxm?noise=0.005").rows
+    (hot,) = hotlap.run(plan, target="simulated:h200-sxm?noise=0.005&throttle=0.2@0s&reason=hardware_thermal").rows
+    lost_s = hot.result.seconds[0] - cool.result.seconds[0]
+    assert hot.gap.cause == "heat"
+    assert hot.gap.split["heat, which lowered the clock"] == pytest.approx(lost_s, rel=0.15)
+    assert abs(hot.gap.split["unexplained"]) < 0.05 * lost_s
+    assert "heat, which lowered the clock" not in cool.gap.split
+    shown = re.sub(r"\s+", " ", explain([hot]))
+    assert re.search(r"over the bound: heat, which lowered the clock \d+ µs", shown)
+    assert counted.counters(hot.result)["clock_hz"] == pytest.approx(0.8 * counted.counters(cool.result)["clock_hz"], rel=0.01)

@@ -23,6 +23,7 @@ from hotlap.core.stats.sequential import FEWEST, PILOT
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import locks
 from hotlap.core.trials import ab, arms
+from hotlap.core.units import percent
 from hotlap.core.work import find
 
 
@@ -198,7 +199,7 @@ def test_no_answer_says_how_small_a_change_it_could_not_see_and_what_helps(home:
 
     cut = reason(noisy(1.0, 0.05, 1), noisy(1.0, 0.05, 2), most=16)
     assert cut.startswith("a change of up to ")
-    assert "; no more were allowed: give it more with --pairs" in cut
+    assert "; --pairs allowed no more: a larger one, " in cut
     told = [reason(noisy(1.0, 0.02, 2 * n), noisy(1.01, 0.02, 2 * n + 1)) for n in range(12)]
     spent = [one for one in told if "no answer" in one]
     assert spent
@@ -318,3 +319,45 @@ def test_a_row_of_ab_has_both_medians_and_the_change_of_pairs(home: Path, capsys
     assert b == pytest.approx(found.b.median * 1e3, rel=1e-3)  # type: ignore[operator]
     assert change == pytest.approx((1 / found.ratio - 1) * 100, abs=0.06)
     assert compare.compare([bundles.load(done.runs[0])], [bundles.load(done.runs[1])]) == [found]
+
+def ended_without_an_answer(home: Path, seed: int, **options: float) -> tuple[Comparison, ab.AbOutcome]:
+    """Of sides 4.5 % apart in noise of 12 %, asked for 8 %."""
+    done = ab.ab(noisy(1.0, 0.12, seed), noisy(1.045, 0.12, seed + 1), ab.AbOptions(difference=0.08, min_effect=0.02, **options), home)  # type: ignore[arg-type]
+    found = comparison(done)
+    assert found.answer == "inconclusive"
+    return found, done
+
+
+@pytest.mark.parametrize("kind", ["planned_pairs", "budget"])
+def test_pairs_that_were_planned_and_used_up_are_no_matter_of_the_budget(home: Path, kind: str) -> None:
+    found, done = ended_without_an_answer(home, 0)
+    assert done.stop == Stop("planned_pairs")
+    found = turns.comparison(done.pairs[0].a, done.pairs[0].b, done.turns, Stop(kind))  # type: ignore[arg-type]  # as 0.2 kept some
+    assert f"no answer after {found.n_a} pairs; these are all that were planned" in found.reason
+    assert "beside a quieter machine, or with a smaller --resolve, as in '5.7 %'" in found.reason
+    assert "--budget" not in found.reason
+    assert found.low is not None
+    assert found.high is not None
+    assert "low_power" not in {notice.code for notice in found.notices}
+
+
+def test_pairs_that_were_cut_name_the_option_that_cut_them(home: Path) -> None:
+    found, done = ended_without_an_answer(home, 1, most=16)
+    assert done.stop == Stop("rounds_max")
+    assert "--pairs allowed no more: a larger one, " in found.reason
+    assert "--budget" not in found.reason
+    (notice,) = (notice for notice in found.notices if notice.code == "low_power")
+    assert notice.text.startswith("there is room for 16 pairs, which find a change of 8.0 % with a power of ")
+    of_bench = turns.comparison(done.pairs[0].a, done.pairs[0].b, done.turns, done.stop, option="--max-runs")
+    assert "--max-runs allowed no more" in of_bench.reason
+    of_budget = turns.comparison(done.pairs[0].a, done.pairs[0].b, done.turns, Stop("budget"))
+    assert "--budget allowed no more" in of_budget.reason
+
+
+def test_the_largest_change_that_may_be_there_is_the_further_end_of_the_interval(home: Path) -> None:
+    found, _ = ended_without_an_answer(home, 1, most=16)
+    _, low, high = found.change
+    assert low is not None
+    assert high is not None
+    assert low < 0 < high
+    assert f"a change of up to {percent(max(-low, high))} may be there" in found.reason

@@ -295,7 +295,10 @@ def test_pairs_of_a_fixed_number_are_looked_at_once() -> None:
     assert (few.answer, few.reason) == ("inconclusive", "6 pairs are needed, there are 5")
     loud = compared([1.0, 2.0, 1.5, 1.2, 1.8, 1.1], [1.9, 1.2, 1.6, 1.1, 1.7, 1.3])
     assert loud.answer == "inconclusive"
-    assert "no answer from 6 pairs" in loud.reason
+    assert loud.change[2] == pytest.approx(0.52, abs=0.005)
+    assert loud.reason == "a change of up to 52 % may be there; no answer from 6 pairs"
+    turned = compared([1.0, 1.0, 1.2, 1.2, 1.01, 1.2, 1.0], [1.1, 1.1, 1.1, 1.1, 0.8, 0.8, 1.12])
+    assert " (the medians " in showing._compared("A", "B", turned)[1]
 
 
 def test_the_first_run_that_is_slow_is_said_unless_there_was_a_warm_up() -> None:

@@ -75,7 +75,7 @@ def compared(results: Sequence[Result], planned: Turns | None, stop: Stop) -> li
     """Every command that ran against the first. `planned`: what the test was planned for where it decided how many runs there are."""
     first, *others = [result for result in results if result.values] or results
     if planned is not None:
-        return [turns.comparison(first, other, planned, stop) for other in others]
+        return [turns.comparison(first, other, planned, stop, option="--max-runs") for other in others]
     return [turns.fixed(first, other, DIFFERENCE, MIN_EFFECT) for other in others]
 
 

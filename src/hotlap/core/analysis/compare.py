@@ -239,6 +239,9 @@ def _counted(summary: Summary, side: ComparedSide) -> Summary:
 
 
 def _weighed(a: ComparedSide | None, b: ComparedSide | None, min_effect: float, between: InBetween | None) -> _Weighed:
+    if not any(side and side.values for side in (a, b)):
+        why = next((r.reason for side in (a, b) if side for r in side.results if r.reason), "")
+        return _Weighed(_unlike(a, b, f"measured in neither{f': {why}' if why else ''}"))
     for name, side in (("A", a), ("B", b)):
         if not side or not side.values:
             why = next((r.reason for r in side.results if r.reason), "") if side else ""

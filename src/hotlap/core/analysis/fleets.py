@@ -17,6 +17,7 @@ import numpy as np
 
 from hotlap.core import stand_in, work
 from hotlap.core.analysis.compare import MIN_EFFECT
+from hotlap.core.analysis.history import SIMULATED
 from hotlap.core.analysis.verdicts import EXIT_CODES
 from hotlap.core.record import Notice, Result, Row, State
 from hotlap.core.stats import fleet
@@ -191,7 +192,8 @@ def _members(bundle: Bundle, results: Sequence[Result]) -> list[_Member]:
     run, models, facts = bundle.run, dict[str, str](), dict[str, DeviceFacts]()
     for device in run.machine.devices:
         models[device.key] = device.model
-        facts[device.key] = DeviceFacts(run.began, run.hotlap, device.driver, device.serial, device.uuid)
+        uuid = "" if device.target == SIMULATED else device.uuid  # which is its name there
+        facts[device.key] = DeviceFacts(run.began, run.hotlap, device.driver, device.serial, uuid)
     by_device: dict[str, list[Result]] = {}
     for result in results:
         by_device.setdefault(result.device, []).append(result)
@@ -308,3 +310,21 @@ def _case(first: Result, label: str, members: Sequence[_Member], answer: tuple[f
     spread, noise, reach = (each[place] if place < len(each) else None for each in (known.spread, known.noise, known.reach))
     return FleetCase(first.case.id, label, members[0].model, first.unit, first.better, values, spread, noise, reach, notices)
 
+
+def furthest_behind(runs: Iterable[tuple[Bundle, Sequence[Row]]]) -> list[tuple[Bundle, Row, float]]:
+    """The case in which each device is slowest against the median of its model, and the share by which it is; the worst device first."""
+    groups: dict[tuple[str, str], list[tuple[Bundle, Row, float]]] = {}
+    for bundle, rows in runs:
+        models = {one.key: one.name for one in bundle.run.machine.devices}
+        for row in rows:
+            if row.summary.median and row.verdict.state not in ("invalid", "error"):
+                groups.setdefault((row.case.id, models.get(row.device, "")), []).append((bundle, row, row.summary.median))
+    worst: dict[tuple[str, str], tuple[Bundle, Row, float]] = {}
+    for members in groups.values():
+        middle = statistics.median(value for _, _, value in members)
+        for bundle, row, value in members:
+            behind = 1 - (value / middle if row.result.better == "higher" else middle / value)
+            key = bundle.run.machine.host, row.device
+            if behind > 0 and (key not in worst or behind > worst[key][2]):
+                worst[key] = bundle, row, behind
+    return sorted(worst.values(), key=lambda one: -one[2])

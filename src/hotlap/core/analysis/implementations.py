@@ -11,6 +11,7 @@ from hotlap.core import stand_in
 from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis import drift, rows
 from hotlap.core.analysis.compare import ComparedSide
+from hotlap.core.analysis.doubts import OPEN
 from hotlap.core.record import Allowance, Case, Check, Comparison, Notice, Row, RunRecord
 from hotlap.core.stats.drift import Drift
 from hotlap.core.store.bundle import Bundle
@@ -75,14 +76,16 @@ def _between(runs: dict[str, RunRecord], a: ComparedSide, b: ComparedSide, stabl
 
 
 def _doubted(answer: Comparison, a: ComparedSide, b: ComparedSide, by_case: Rows) -> Comparison:
-    """No answer where the sides were measured one after the other, and other programs kept one of them from a number that is sure."""
+    """No answer where the sides were measured one after the other, and other programs, which kept one of them from a number that is sure,
+    may have made it: they only ever make a side slower."""
     if answer.allowance is None or answer.answer in ("inconclusive", "not comparable"):
         return answer
-    for side in (a, b):
+    for side in (side for letter, side in (("A", a), ("B", b)) if answer.answer in OPEN[letter]):
         for row in by_case.get(side.case.id, []):
             if row.verdict.state == "inconclusive" and OTHERS_RAN & {one.code for one in row.result.notices}:
                 name = side.case.implementation or LIBRARY
-                return replace(answer, answer="inconclusive", reason=f"other programs ran while {name} was measured: {row.verdict.reason}")
+                doubt = f"{answer.answer} by these numbers, but other programs ran while {name} was measured: {row.verdict.reason}"
+                return replace(answer, answer="inconclusive", reason=doubt)
     return answer
 
 

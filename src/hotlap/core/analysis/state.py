@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from collections.abc import Sequence
+from math import ceil, isfinite
 
 from hotlap.core.record import Gap, Result, Summary, Verdict
 from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.units import percent, round_to
 
 QUIET = "stop other programs, or wait until they end: hotlap run --wait-quiet '5 min'"
+MOST_ROUNDS = 100  # above which a quieter machine is the better advice
+SPARE, SPARE_S = 1.2, 5.0  # of a budget that is advised: rounds that are longer, and what comes before the first
 BEYOND = 0.01  # by which even the slow end of the interval must beat a provable bound before the number is not believed
 
 
@@ -33,7 +36,7 @@ def state(result: Result, summary: Summary, gap: Gap) -> Verdict:
         action = QUIET if result.left_out else f"run at least {FEWEST} rounds (--rounds, --budget)"
         return Verdict(state="inconclusive", reason=reason, action=action)
     if summary.reached is False:
-        return Verdict(state="inconclusive", reason=_too_wide(summary), action=_more(summary))
+        return Verdict(state="inconclusive", reason=_too_wide(summary), action=_more(summary, result))
     return Verdict(state="measured")
 
 
@@ -57,11 +60,25 @@ def _confidence(summary: Summary) -> str:
     return f": their whole range holds the median with {round_to(summary.confidence * 100, 3)} %" if summary.confidence else ""
 
 
-def _more(summary: Summary) -> str:
+def _more(summary: Summary, result: Result) -> str:
     """Rounds alone narrow an interval; where not even a thousand would, something else has to change."""
     if summary.needed:
-        return f"about {summary.needed} rounds reach the precision asked: --rounds {summary.needed}"
+        quieter = "; on a quieter machine fewer do" if summary.needed > MOST_ROUNDS else ""
+        return f"about {summary.needed} rounds reach the precision asked: {asking_for(summary.needed, [result])}{quieter}"
     return "more rounds will not reach the precision asked: reduce the noise, or ask for less (--precision)"
+
+
+def asking_for(rounds: int, results: Sequence[Result]) -> str:
+    """The options for so many rounds: with the budget that they take, by the time from round to round so far."""
+    starts = [sorted(one.began_s for one in result.rounds if one.began_s > 0) for result in results]
+    each_s = max(((own[-1] - own[0]) / (len(own) - 1) for own in starts if len(own) > 1), default=0.0)
+    if not each_s:
+        return f"--rounds {rounds}"
+    needed_s = SPARE * rounds * each_s + SPARE_S
+    if needed_s <= 90:
+        return f"--rounds {rounds} --budget '{5 * ceil(needed_s / 5)} s'"
+    budget = f"{ceil(needed_s / 60)} min" if needed_s <= 5400 else f"{ceil(needed_s / 3600)} h"
+    return f"--rounds {rounds} --budget '{budget}'"
 
 
 def _beats_bound(result: Result, summary: Summary, gap: Gap) -> str:

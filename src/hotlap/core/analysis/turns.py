@@ -20,14 +20,18 @@ from hotlap.core.stats.turns import aligned
 from hotlap.core.units import percent
 
 
-def comparison(a: Result, b: Result, turns: Turns, stop: Stop | None = None, min_effect: float | None = None) -> Comparison:
-    """One case; `stop`: why no more pairs were measured; None while they are. `min_effect`: another than the test was planned for."""
-    found = doubted(_compared(a, b, turns, stop, min_effect), [a], [b])
+def comparison(
+    a: Result, b: Result, turns: Turns, stop: Stop | None = None, min_effect: float | None = None, option: str = "--pairs"
+) -> Comparison:
+    """One case; `stop`: why no more pairs were measured; None while they are. `min_effect`: another than the test was planned for.
+    `option`: of the command that measured, for more pairs."""
+    found = doubted(_compared(a, b, turns, (stop, option), min_effect), [a], [b])
     return stand_in.noted_pair(found) if stand_in.has(a) or stand_in.has(b) else found
 
 
-def _compared(a: Result, b: Result, turns: Turns, stop: Stop | None, min_effect: float | None) -> Comparison:
+def _compared(a: Result, b: Result, turns: Turns, ended: tuple[Stop | None, str], min_effect: float | None) -> Comparison:
     x, y = aligned(a, b)
+    stop, option = ended
     min_effect = turns.min_effect if min_effect is None else min_effect
     base = _base(a, b, min_effect)
     asked = SequentialOptions(turns.difference, turns.min_effect, turns.most, turns.level)
@@ -35,10 +39,10 @@ def _compared(a: Result, b: Result, turns: Turns, stop: Stop | None, min_effect:
         return replace(base, answer="not comparable", reason=method_changed(a.timing, b.timing, "in A", "in B"))
     plan, decision = sequential.trial(x, y, asked, ended=stop is not None)
     if decision is None or plan is None:
-        return replace(base, reason=_failure(a, b) or _undecided(x, y, stop))
+        return replace(base, reason=_failure(a, b) or _undecided(x, y, stop, _ended(stop, option)))
     answered = _answered(base, decision, min_effect)
     notices = list(plan.notices) if answered.answer == "inconclusive" else []
-    return replace(answered, notices=notices, reason=_reason(plan, decision, (len(x), min_effect), stop))
+    return replace(answered, notices=notices, reason=_reason(plan, decision, (len(x), min_effect), ended))
 
 
 def fixed(a: Result, b: Result, difference: float, min_effect: float) -> Comparison:
@@ -52,8 +56,7 @@ def fixed(a: Result, b: Result, difference: float, min_effect: float) -> Compari
     pairs = f"{len(x)} pairs"
     answered = doubted(answered, [a], [b])
     if answered.answer == "inconclusive":
-        apart, reach = _apart(decision, min_effect), _reach(decision)
-        unseen = apart or (f"a change of up to {percent(reach)} may be there" if reach else "")
+        unseen = _apart(decision, min_effect) or _unseen(decision)
         return replace(answered, reason="; ".join(filter(None, (unseen, f"no answer from {pairs}"))))
     return replace(answered, reason=f"{_basis(answered.answer == 'same', difference, min_effect)}, by {pairs}")
 
@@ -81,19 +84,19 @@ def _failure(a: Result, b: Result) -> str:
     return next((r.reason for r in (a, b) if r.reason and not r.values), "")
 
 
-def _undecided(x: Sequence[float], y: Sequence[float], stop: Stop | None, ended: str | None = None) -> str:
+def _undecided(x: Sequence[float], y: Sequence[float], stop: Stop | None, ended: str) -> str:
     """Why a test could not even be planned."""
     lost = sum(value <= 0 for value in (*x, *y))
     if lost:
         return f"{lost} of {2 * len(x)} values are zero or negative: there is no ratio of them"
     if len(x) < PILOT:
-        return f"{sequential.FEWEST if stop else PILOT} pairs are needed, there are {len(x)}{_ended(stop) if ended is None else ended}"
+        return f"{sequential.FEWEST if stop else PILOT} pairs are needed, there are {len(x)}{ended}"
     return f"the noise takes more than {sequential.MOST} pairs: look for a larger change with --resolve, or stop background load"
 
 
-def _reason(plan: SequentialDesign, decision: Decision, seen: tuple[int, float], stop: Stop | None) -> str:
-    """What the answer rests on; where there is none, the smallest change that could have been seen, why, and what helps. `seen`: pairs
-    measured, and the gate."""
+def _reason(plan: SequentialDesign, decision: Decision, seen: tuple[int, float], ended: tuple[Stop | None, str]) -> str:
+    """What the answer rests on; where there is none, the largest change that may be there, why, and what helps. `seen`: pairs measured,
+    and the gate. `ended`: why there are no more, and the option for more."""
     count, min_effect = seen
     if decision.answer in ("larger", "smaller", "same") and min_effect == plan.min_effect:
         basis = _basis(decision.answer == "same", plan.difference, min_effect)
@@ -101,12 +104,20 @@ def _reason(plan: SequentialDesign, decision: Decision, seen: tuple[int, float],
     parts = []
     if apart := _apart(decision, min_effect):
         parts.append(apart)
-    elif unseen := _reach(decision):
-        parts.append(f"a change of up to {percent(unseen)} may be there")
-    parts.append(f"no answer after {count} pairs{_most(count, plan)}{_ended(stop)}")
-    if decision.answer == "inconclusive":
+    elif unseen := _unseen(decision):
+        parts.append(unseen)
+    planned = decision.answer == "inconclusive" and (plan.enough or (ended[0] is not None and ended[0].kind == "planned_pairs"))
+    full = "" if decision.answer == "inconclusive" else _ended(*ended)  # else what helps says what there was too little of
+    planned_from = f"; these are all that were planned, from the noise of the first {PILOT}" if planned else ""
+    parts.append(f"no answer after {count} pairs{_most(count, plan)}{planned_from or full}")
+    if planned:
+        smaller = f"'{plan.difference / math.sqrt(2) * 100:.2g} %', which plans about twice the pairs"
+        parts.append(f"run again beside a quieter machine, or with a smaller --resolve, as in {smaller}")
+    elif decision.answer == "inconclusive":
         wanted = max(decision.mde or 0.0, plan.difference) * 1.25
-        parts.append(f"more pairs (--budget), less background load, or a larger --resolve, as in '{wanted * 100:.2g} %', would answer")
+        option = ended[1] if ended[0] and ended[0].kind == "rounds_max" else "--budget"
+        larger = f"a larger --resolve, as in '{wanted * 100:.2g} %'"
+        parts.append(f"{option} allowed no more: a larger one, less background load, or {larger}, would answer")
     return "; ".join(parts)
 
 
@@ -130,19 +141,21 @@ def _threshold(min_effect: float) -> str:
     return f"the threshold of {percent(min_effect)}" if min_effect else "no change"
 
 
-def _reach(decision: Decision) -> float | None:
-    """Half of the interval."""
-    return math.sqrt(decision.high / decision.low) - 1 if decision.low and decision.high else None
+def _unseen(decision: Decision) -> str:
+    """The largest change in the interval, of either sign; "" where there is no interval."""
+    if decision.low is None or decision.high is None:
+        return ""
+    return f"a change of up to {percent(max(abs(decision.low - 1), abs(decision.high - 1)))} may be there"
 
 
 _ENDED: dict[StopKind, str] = {
     "budget": "; the budget was used up: give it more with --budget", "interrupted": "; interrupted",
-    "error": "; it ended with a failure", "rounds_max": "; no more were allowed: give it more with --pairs",
+    "error": "; it ended with a failure", "rounds_max": "; no more were allowed: give it more with {option}",
 }
 
 
-def _ended(stop: Stop | None) -> str:
-    return _ENDED.get(stop.kind, "") if stop else ""
+def _ended(stop: Stop | None, option: str) -> str:
+    return _ENDED.get(stop.kind, "").format(option=option) if stop else ""
 
 
 def _summary(values: Sequence[float], result: Result) -> Summary:

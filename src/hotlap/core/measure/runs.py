@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,9 +43,9 @@ def record(plan: Plan, target: str, devices: Sequence[Device], machine: Machine,
 
 
 @contextmanager
-def begin(run: RunRecord, devices: Sequence[Device], home: Path, wait_s: float = 0.0) -> Iterator[OpenRun]:
-    """A new bundle. Raises Busy where another run uses a device for longer than `wait_s`."""
-    with locks.hold(devices, wait_s):
+def begin(run: RunRecord, devices: Sequence[Device], home: Path, wait_s: float = 0.0, held: bool = False) -> Iterator[OpenRun]:
+    """A new bundle. Raises Busy where another run uses a device for longer than `wait_s`; `held`: the caller has them already."""
+    with nullcontext() if held else locks.hold(devices, wait_s):
         yield OpenRun(run, list(devices), bundles.Writer.create(run, home))
 
 

@@ -36,6 +36,7 @@ class SessionOptions:
     together: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     wait_s: float = 0.0  # for a device that another run holds
+    held: bool = False  # the caller holds the devices already
     limit_s: float = math.inf  # all of it ends within about this, whatever is left; no case is cut short
     home: Path = Path()
     look: Look | None = None  # at the machine, before anything was measured
@@ -73,7 +74,7 @@ def run(
     record = runs.record(
         plan, spec.text, devices, machine, method=METHOD, order=order, labels=labels.check(options.labels), look=options.look, **seed,
     )
-    with runs.begin(record, devices, options.home, options.wait_s) as held:
+    with runs.begin(record, devices, options.home, options.wait_s, options.held) as held:
         shortest_s = SHORTEST_SLOT_S * len(plan.cases)
         if shortest_s > plan.measure.round_s:
             news = f"{len(plan.cases)} cases need {shortest_s:.2g} s a round at least, more than the {plan.measure.round_s:g} s asked"

@@ -107,6 +107,11 @@ def _held_back(seen: GapInputs) -> NamedCause | None:
     return None
 
 
+def heated(result: Result) -> bool:
+    """Whether temperature held the clock, for longer than power did."""
+    return any(_holds(one.shares) == "heat" for one in result.notices if one.code == "throttled")
+
+
 def _holds(shares: Mapping[str, float]) -> str:
     """Heat, where temperature held the clock for longer than power did; power also where no reason tells (a slowdown is of either)."""
     heat, power = (max((share for name, share in shares.items() if word in name), default=0.0) for word in ("thermal", "power"))
@@ -187,6 +192,7 @@ def _low_clock(seen: GapInputs) -> NamedCause | None:
 
 WAITED = "waiting for a core, at most"
 """Pressure is the share of time in which some task waited, not how long this one did."""
+BY_HEAT = "heat, which lowered the clock"
 APART = "memory and arithmetic that do not overlap, at most"
 """The shorter of both, at rates that other cases of the run reached: expected, never a bound."""
 
@@ -201,9 +207,9 @@ def measured_split(seen: GapInputs) -> dict[str, float]:
         return {}
     ratio, launch = _clock_ratio(seen), seen.context.ceilings.launch_s
     slower = bound * (1 / ratio - 1) if ratio and ratio < 1 and seen.limit.limiter in ("arithmetic unit", "cache") else 0.0
-    split = {"clock below its highest": min(slower, missing)}
+    split = {BY_HEAT if heated(seen.result) else "clock below its highest": min(slower, missing)}
     if launch and not _shares_launch(seen.result) and not _cheaper_than_launch(seen, launch):
-        split["launch"] = min(launch, missing - split["clock below its highest"])
+        split["launch"] = min(launch, missing - sum(split.values()))
     waited = _during(seen, "pressure")
     if apart := _one_after_the_other(seen):
         split[APART] = min(apart["memory_s"], apart["arithmetic_s"], missing - sum(split.values()))

@@ -32,18 +32,19 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     seen = causes.GapInputs(result, seconds, done, limit, context, against, limit_s, name)
     found = causes.cause(seen)
     value = kind.value(limit_s, result.case.params) if limit_s else None
-    shares = split(seconds, limit, causes.clock_hz(seen)) if limit.parts else causes.measured_split(seen)
+    shares = split(seconds, limit, causes.clock_hz(seen), causes.heated(result)) if limit.parts else causes.measured_split(seen)
     return Gap(
         share=seen.share, reference_kind=against, limit_value=value, cause=found.cause, basis=found.basis, names=dict(found.names),
         numbers={**seen.memory, **found.numbers}, limiter=name, split=shares, limit=limit,
     )
 
 
-def split(seconds: float, limit: Limit, clock_hz: float | None = None) -> dict[str, float]:
+def split(seconds: float, limit: Limit, clock_hz: float | None = None, heated: bool = False) -> dict[str, float]:
     """Seconds between the bound and the measured time by cause: what the model's parts add to the bound, and what it cannot explain.
 
     The part that the bound is made of counts with what it takes longer than the bound. A measured `clock_hz` below the one expected makes
-    the parts that run on it longer. Empty where no model knows the kernel, and at the bound, where nothing is left to split.
+    the parts that run on it longer: by heat, where `heated`. Empty where no model knows the kernel, and at the bound, where nothing is left
+    to split.
     """
     if not limit.parts or not limit.bound_s or seconds <= (1 + causes.AT_BOUND) * limit.bound_s:
         return {}
@@ -54,7 +55,7 @@ def split(seconds: float, limit: Limit, clock_hz: float | None = None) -> dict[s
     if own:
         parts[f"{own}, beyond the bound"] = parts.pop(own)
     slower_s = min(_slower_s(limit, clock_hz), max(seconds - sum(limit.parts.values()), 0.0))
-    parts |= {LOW_CLOCK: slower_s} if slower_s > 0 else {}
+    parts |= {causes.BY_HEAT if heated else LOW_CLOCK: slower_s} if slower_s > 0 else {}
     return {**parts, "unexplained": seconds - sum(limit.parts.values()) - slower_s}
 
 

@@ -18,6 +18,7 @@ EDGES_S = (20e-6, 200e-6)  # of the expected time: regimes short, middle, long
 REGIMES = ("short", "middle", "long")
 WIDE = (0.4, 2.5)  # measured ÷ expected where nothing like it was ever measured: assumed, and said so
 FITTED = ("a100-sxm-80gb", "h100-sxm")
+ARCHITECTURES = ("Ampere GA100", "Hopper")  # of those
 KNOWN = {  # how sure: by which residuals, in words
     "fitted": "fitted to measurements on this machine", "generation": "fitted to measurements on other machines of its architecture",
     "spec": "published figures of the machine only: fitted to other architectures",
@@ -37,10 +38,7 @@ def level(spec: Spec) -> IntervalLevel:
     """Machines that were fitted, others of their architectures, and the rest. Nobody has measured an imagined one."""
     if spec.original is not None:
         return IntervalLevel("spec", f"what-if hardware: {', '.join(spec.edits)} of {spec.table_slug} edited; {KNOWN['spec']}")
-    if spec.slug in FITTED:
-        key = "fitted"
-    else:
-        key = "generation" if spec.compile_target in ("sm_80", "sm_90") and spec.architecture in ("Hopper", "Ampere GA100") else "spec"
+    key = "fitted" if spec.slug in FITTED else "generation" if spec.architecture in ARCHITECTURES else "spec"
     return IntervalLevel(key, KNOWN[key])
 
 
@@ -83,17 +81,23 @@ def tested(family: str) -> bool:
     return any(healthy(family, machine) for machine in ("h100-sxm", "h200-sxm"))
 
 
-def interval(family: str, key: str, seconds: Floats, inside: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """The stated 90 % interval of each case; wide outside what was measured."""
+def entry(table: Mapping[str, Mapping[str, float]], part: str, regime: str) -> Mapping[str, float]:
+    """Of a level's table: of the part and regime, else of the part, else of the regime, else of all. Empty where there is none."""
+    names = (f"{part}.{regime}", part, regime, "all")
+    return next((table[name] for name in names if name in table), {})
+
+
+def interval(family: str, key: str, seconds: Floats, inside: NDArray[np.bool_], part: str = "") -> tuple[Floats, Floats]:
+    """The stated 90 % interval of each case; wide outside what was measured. `part`: the type of products, "" of other families."""
     table = stored().get(family, {})
-    regimes = table.get(key) or table.get("generation" if key == "fitted" else "spec") or table.get("spec") or {}
+    own = table.get(key) or table.get("generation" if key == "fitted" else "spec") or table.get("spec") or {}
     place = np.digitize(seconds, EDGES_S)
     low, high = np.full(len(seconds), WIDE[0]), np.full(len(seconds), WIDE[1])
     for n, name in enumerate(REGIMES):
-        found = regimes.get(name) or regimes.get("all")
-        if found:
+        limits = entry(own, part, name)
+        if limits:
             here = (place == n) & inside
-            low[here], high[here] = found["low"], found["high"]
+            low[here], high[here] = limits["low"], limits["high"]
             apart = (place == n) & ~inside
-            low[apart], high[apart] = min(found["low"], WIDE[0]), max(found["high"], WIDE[1])
+            low[apart], high[apart] = min(limits["low"], WIDE[0]), max(limits["high"], WIDE[1])
     return seconds * low, seconds * high

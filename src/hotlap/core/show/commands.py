@@ -83,7 +83,8 @@ def _compared(first: str, name: str, compared: Comparison) -> tuple[str, str]:
     undecided = {"same": f"{name} takes as long as {first}", "inconclusive": f"{name} vs {first}: inconclusive"}
     answer = undecided.get(compared.answer) or f"{name} is {comparison.answer(compared)} than {first}"
     interval = f", 95 % interval {change.interval}" if change.interval else ""
-    return answer, f"time {change.change}{interval}{reason}"
+    medians = f" ({beside})" if (beside := sides.of_medians(compared)) else ""
+    return answer, f"time {change.change}{medians}{interval}{reason}"
 
 
 def _notices(measured: MeasuredCommands) -> list[str]:

@@ -156,19 +156,19 @@ def of_sides(groups: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def allowances(comparisons: Sequence[Comparison], width: int, who: str = "") -> list[str]:
-    """That the sides were measured one after the other stands above all answers, with what the intervals allow for."""
+def allowances(comparisons: Sequence[Comparison], width: int, who: str = "", sides: str = "A and B") -> list[str]:
+    """That the `sides` were measured one after the other stands above all answers, with what the intervals allow for."""
     groups: dict[tuple[str, str], list[Allowance]] = {}
     for one in comparisons:
         if one.allowance is not None:
             groups.setdefault((one.allowance.basis, one.allowance.machine), []).append(one.allowance)
-    lines = [line for group in groups.values() for line in layout.paragraph(who, _allowed(group), width, most=6)]
+    lines = [line for group in groups.values() for line in layout.paragraph(who, _allowed(group, sides), width, most=6)]
     return [*lines, ""] if lines else []
 
 
-def _allowed(group: Sequence[Allowance]) -> str:
+def _allowed(group: Sequence[Allowance], sides: str) -> str:
     allowance = group[0]
-    first = "A and B were measured one after the other, so a change of the machine in between looks like a change of the code"
+    first = f"{sides} were measured one after the other, so a change of the machine in between looks like a change of the code"
     if allowance.basis == "stable":
         return f"{first}. --assume-stable: the intervals allow for none."
     size = " to ".join(dict.fromkeys(f"± {percent(size)}" for size in (min(a.drift for a in group), max(a.drift for a in group))))
@@ -216,9 +216,10 @@ def answer(comparison: Comparison) -> str:
 
 
 def _answer_and_size(comparison: Comparison) -> str:
-    """With the size of change that could not have been seen."""
+    """With the size of change that could not have been seen, and what the medians in the row say where that is another change."""
     size = comparison.mde_of_answer if _unseen(comparison) else None
-    return answer(comparison) if size is None else f"inconclusive (MDE {percent(size)})"
+    beside = "; ".join(filter(None, ("" if size is None else f"MDE {percent(size)}", sides.of_medians(comparison))))
+    return f"{answer(comparison)} ({beside})" if beside else answer(comparison)
 
 
 def _told_by_table(comparison: Comparison) -> bool:

@@ -28,6 +28,13 @@ def explain(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
     return "\n".join([*lines[1:], *_sources(sources, width, color)])
 
 
+def briefly(row: Row, who: str, width: int = 100, color: bool = False) -> list[str]:
+    """One number among many: `who` it is of, what it misses of its limit, why, and what to know of it."""
+    parts = ("interval", "state", "limit", "reference", "cause", "split", "notice", "")
+    lines = _explained(row, Sources(), width, color, parts)
+    return [f"  {layout.painted(words.clean(who), 'bold', color)}", *lines]
+
+
 LEAST_SHARE = 0.03  # of a gap, below which a cause is not named
 
 
@@ -76,7 +83,7 @@ def ends_shown(row: Row) -> bool:
     return words.interval(row).startswith("±")
 
 
-def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]:
+def _explained(row: Row, sources: Sources, width: int, color: bool, only: Sequence[str] = ()) -> list[str]:
     style, label, ends = STATE_STYLES[row.verdict.state], words.clean(row.label), _ends(row)
     number = f"{words.value(row)}  {words.interval(row)}" if words.numbered(row) else words.state(row)
     fits = len(label) + len(number) + len(ends) + 6 <= width
@@ -90,7 +97,7 @@ def _explained(row: Row, sources: Sources, width: int, color: bool) -> list[str]
                   ("count", counters.line(row) if counters.of(row) else ""), ("time", counters.waited(row))]
     parts += [("" if place else "notice", ": ".join(filter(None, note))) for place, note in enumerate(noticing.notes(row))]
     for name, text in parts:
-        if text:
+        if text and (not only or name in only):
             first = f"    {name:<9} "
             pieces = layout.paragraph(first, words.clean(text), width, most=8)
             lines += [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]]
@@ -155,13 +162,14 @@ def _sources(sources: Sources, width: int, color: bool) -> list[str]:
 
 
 def limit_line(row: Row) -> str:
-    """The limit with its value, the share reached and the headroom; the run's own best where no limit is known, or why there is none."""
+    """The limit with its value, the share reached and the headroom; the run's best median where no limit is known, or why there is none."""
     gap, limit = row.gap, row.gap.limit
     if gap.share is None or gap.limit_value is None:
         return f"unknown: {limit.reason if limit and limit.reason else 'no figure with a source'}"
     value, setter = words.quantity(gap.limit_value, row.result.unit), words.setter(row)
     if gap.reference_kind == "ceiling":
-        return f"this run's own best: {value}{f' ({setter})' if setter else ''}, reached {gap.share:.2f} of it; no limit is known"
+        of = f" ({setter})" if setter else ""
+        return f"best median of a case of this run: {value}{of}, reached {gap.share:.2f} of it; no limit is known"
     reached = ", ".join(filter(None, (f"reached {words.share(gap)}", words.headroom(gap))))
     said = "; ".join(filter(None, (reached, _expected(row))))
     return f"{gap.reference_kind} {value}{f', set by {setter}' if setter else ''}; {said}"

@@ -9,7 +9,7 @@ from hotlap.core.record import Case, Gap, GapBasis, Row
 from hotlap.core.units import percent, show, size
 
 BEYOND = "faster than the whole interval that is expected, and no bound is known: how fast it could be is unknown"
-AGAINST = {"bound": "bound", "expected": "expected value", "ceiling": "run's best"}
+AGAINST = {"bound": "bound", "expected": "expected value", "ceiling": "run's best median"}
 
 
 def why(case: Case, gap: Gap) -> str:
@@ -96,7 +96,7 @@ def _resource(gap: Gap) -> str:
     what = {"bandwidth": f"{rest} traffic", "compute": f"{rest} arithmetic"}.get(kind, f"the link {rest}")
     unit = "B/s" if kind != "compute" else "OP/s" if ".int" in key else "FLOP/s"
     rate, share = show(gap.numbers["rate"], unit), percent(gap.numbers["time_share"])
-    return f"{what} at the run's best rate, {rate}, takes {share} of the time"
+    return f"{what} at the run's best median rate, {rate}, takes {share} of the time"
 
 
 def _ruled_out(gap: Gap) -> str:

@@ -20,13 +20,18 @@ TICKS = "▁▂▃▄▅▆▇█"
 SPARK = 32  # cells
 NOTHING = "no series: no run that was asked for has a measured case"
 SHOWN = 4  # differences named at a change
+NAMED = 3  # series that are too short
+MANY, QUIET = 24, 8  # series that are listed; where there are more, at most so many of those without a change
 
 
-def history(series: Sequence[Series], width: int = 100, color: bool = False) -> str:
-    """Series with changes first. In the sparkline higher is the larger value, and │ stands before a change."""
+def history(series: Sequence[Series], width: int = 100, color: bool = False, most: int = MANY) -> str:
+    """Series with changes first, `most` at most; the others are counted. In the sparkline higher is the larger value, and │ stands before a
+    change."""
     if not series:
         return NOTHING
     ordered = sorted(series, key=telling)
+    if len(ordered) > most:
+        ordered = ordered[: min(max(sum(map(_tells, ordered)), QUIET), most)]
     columns = [
         Column("case", [Cell(words.clean(one.label)) for one in ordered], wrap=True),
         Column("device", [Cell(place, "dim") for place in places(ordered)], wrap=True),
@@ -49,19 +54,35 @@ def history(series: Sequence[Series], width: int = 100, color: bool = False) -> 
     apart = sum(len(one.excursions) for one in series)
     tally = f"{len(series)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
     tally += f", {words.counted(apart, 'group')} of points apart" if apart else ""
-    return "\n".join([*lines, "", tally + _short(series), *_next(ordered[0])])
+    folded = [f"… and {_folded(series, ordered)}: --all lists them"] if len(ordered) < len(series) else []
+    return "\n".join([*lines, *folded, "", tally + _short(series), *_next(ordered[0])])
+
+
+def _folded(series: Sequence[Series], shown: Sequence[Series]) -> str:
+    """How many series are not listed."""
+    left = len(series) - len(shown)
+    telling = sum(map(_tells, series)) - sum(map(_tells, shown))
+    quiet = f"{left - telling:,} series without a change" if left > telling else ""
+    return " and ".join(filter(None, (f"{telling:,} that changed or have points apart" if telling else "", quiet)))
+
+
+def _tells(series: Series) -> bool:
+    return telling(series) != (True, True, True)
 
 
 def _short(series: Sequence[Series]) -> str:
-    """How many series are too short for a change to be found in them."""
-    short = sum(len(one.points) < SHORTEST for one in series)
-    who = "it has" if len(series) == 1 else "all have" if short == len(series) else f"{short} have" if short > 1 else "1 has"
-    return f"; {who} fewer than {SHORTEST} points, too few to find a change" if short else ""
+    """Which series are too short for a change to be found in them: a few by name."""
+    short = [
+        f"{words.clean(one.label)} on {place}" for one, place in zip(series, places(series), strict=True) if len(one.points) < SHORTEST
+    ]
+    who = "it has" if len(series) == 1 else "all have" if len(short) == len(series) else f"{len(short)} have" if len(short) > 1 else "1 has"
+    which = f": {words.some(short, NAMED)}" if len(short) < len(series) else ""
+    return f"; {who} fewer than {SHORTEST} points, too few to find a change{which}" if short else ""
 
 
-def telling(series: Series) -> tuple[bool, bool]:
-    """Sorts series with changes to the front, then those with points that lie apart."""
-    return not series.changes, not series.excursions
+def telling(series: Series) -> tuple[bool, bool, bool]:
+    """Sorts series with changes to the front, then those with points that lie apart, then those with a trend."""
+    return not series.changes, not series.excursions, series.trend is None or not series.trend.moves
 
 
 def unchanged(runs: int, series: Sequence[Series], min_effect: float) -> str:

@@ -27,7 +27,7 @@ def beside(cases: Sequence[Beside], width: int, color: bool) -> str:
     for name in names:
         lines += layout.paragraph(f"  {name:<{max(map(len, names))}}  ", _about([row[name] for row in entries if name in row]), width)
     compared = [one.comparison for case in cases for one in case.entries if one.comparison and one.comparison.ratio is not None]
-    lines += allowances(compared, width)
+    lines += allowances(compared, width, sides=words.clean(" and ".join(names)))
     reading = f"× is the speedup over {names[0]}, above 1 is faster, whichever way the metric points; ? inconclusive, = the same; "
     reading += "✓ right in every round, ✗ wrong, – not measured"
     return "\n".join([*lines, *layout.paragraph("", reading, width)])

@@ -31,7 +31,9 @@ def kept(result: Imported, name: str, dry: bool) -> list[str]:
     folder = paths.runs(paths.home())
     conflict = "runs that are there with other numbers, units or directions stay as they are; remove them to import again:"
     lines += _listed(conflict, [str(folder / run) for run in result.conflicting])
-    step = f"hotlap gate {result.fleet} --against fleet" if result.fleet else "hotlap history"
+    single = len(result.added) == 1 and not result.present
+    alone = f"hotlap show {result.added[0]}" if single else "hotlap history"  # which needs more runs
+    step = f"hotlap gate {result.fleet} --against fleet" if result.fleet else alone
     return [*lines, f"next    {step}"] if result.added and not dry else lines
 
 

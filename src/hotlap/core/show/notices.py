@@ -9,11 +9,12 @@ from typing import Literal
 
 from msgspec import structs
 
+from hotlap.core.analysis import fleets
 from hotlap.core.analysis.noticed import SAME as SAME
 from hotlap.core.analysis.noticed import codes as codes
 from hotlap.core.analysis.noticed import own_power
 from hotlap.core.analysis.noticed import raised as raised
-from hotlap.core.analysis.state import QUIET
+from hotlap.core.analysis.state import MOST_ROUNDS, QUIET, asking_for
 from hotlap.core.model import ceilings
 from hotlap.core.record import Notice, Result, Row
 from hotlap.core.show import rates, words
@@ -71,7 +72,6 @@ KINDS = {  # the most important first
     "power_cap": NoticeKind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
 }
 NAMED = 3  # cases of a notice that are named; of more their number is said, and the table shows which
-MOST_NEEDED = 100  # rounds, above which a quieter machine is the better advice
 BUSY_SHARE = 1 / 3  # of the cases, from which the machine is called busy once instead of each of them
 
 
@@ -215,10 +215,11 @@ def _action(code: str, rows: Sequence[Row]) -> str:
 
 def _rounds_needed(rows: Sequence[Row]) -> str:
     known = [row.summary.needed for row in rows if row.summary.needed is not None]
-    if not known or min(known) > MOST_NEEDED:
+    if not known or min(known) > MOST_ROUNDS:
         return "measure on a quieter machine, or ask for less (--precision): more rounds will not do"
-    most = max(one for one in known if one <= MOST_NEEDED)
-    return f"--rounds {most}: so many reach the precision asked{'' if max(known) == most else ' in some of them'}"
+    most = max(one for one in known if one <= MOST_ROUNDS)
+    some = "" if max(known) == most else " in some of them"
+    return f"{asking_for(most, [row.result for row in rows])}: so many reach the precision asked{some}"
 
 
 def which(notice: TableNotice, rows: Sequence[Row]) -> str:
@@ -226,7 +227,8 @@ def which(notice: TableNotice, rows: Sequence[Row]) -> str:
     having = sum(map(words.numbered, rows))
     if len(notice.rows) <= NAMED:
         return words.some(notice.labels, NAMED)
-    return f"all {having} cases" if len(notice.rows) == having else f"{len(notice.rows)} of {having} cases"
+    thing = "results" if len(words.devices(rows)) > fleets.MANY else "cases"
+    return f"all {having} {thing}" if len(notice.rows) == having else f"{len(notice.rows)} of {having} {thing}"
 
 
 def _detail(code: str, rows: Sequence[Row]) -> str:

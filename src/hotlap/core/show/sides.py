@@ -39,6 +39,19 @@ def sides(comparison: Comparison) -> Sides:
     return Sides(a, b, percent(change, digits), interval)
 
 
+def of_medians(comparison: Comparison) -> str:
+    """B ÷ A − 1 of the medians as printed, where a reader would take it for another change than the estimate: of another sign, or further
+    off than half of the interval reaches; else ""."""
+    change, low, high = comparison.change
+    a, b = comparison.a.median, comparison.b.median
+    if change is None or low is None or high is None or not a or b is None:
+        return ""
+    digits = _digits(comparison)
+    by_hand, estimate = percent(b / a - 1, digits), percent(change, digits)
+    turned = by_hand[0] != estimate[0] and abs(b / a - 1 - change) > 10.0 ** -(digits - 1)
+    return f"the medians {by_hand}" if turned or abs(b / a - 1 - change) > (high - low) / 4 else ""
+
+
 def percent(change: float, digits: int = FEWEST) -> str:
     """With its sign, and as fine as numbers of so many digits can give it."""
     text = f"{change * 100:+.{digits - 3}f}"

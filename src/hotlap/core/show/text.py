@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
 from hotlap.core.analysis import fleets
 from hotlap.core.record import Row
+from hotlap.core.show import explain as explaining
 from hotlap.core.show import fleet, layout, results, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.core.show.results import FAST, Form, is_slow
+from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.store.bundle import Bundle
+from hotlap.core.units import percent
 
 __all__ = ["devices", "explain", "fleet_of_runs", "heading", "machine", "machines", "prediction", "runs", "table"]
 
 AGAINST = {  # by what a share is of: how to read it
     "bound": "bound: the roofline (speed-of-light) limit", "expected": "expected: what the model expects of a good implementation",
-    "ceiling": "of best: ÷ the best rate that a case of this run reached, no limit is known", "unknown": "–: no limit is known",
+    "ceiling": "of best: ÷ the best median rate of a case of this run, no limit is known", "unknown": "–: no limit is known",
 }
 LIMITS = {"bound": "the bound", "expected": "the expected value"}
 NOTICES = 3  # below a table, at most
+WORST = 3  # numbers that are explained among many devices
 NAMED = 3  # cases of what is fast, and of what is slow
 
 
@@ -31,8 +36,9 @@ FORMS = (
 """The most telling first."""
 
 
-def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str = "") -> str:
+def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str = "", precision: float | None = None) -> str:
     """The table of results, what is fast, slow and in notice, and how to read it. `run` is named where more can be asked for.
+    `precision`: what was asked of the intervals, as a share.
 
     Fits `width` columns from 80; where a case's name has no room it wraps.
     """
@@ -48,17 +54,35 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str =
             lines += [layout.painted(words.clean(key), "accent", color)]
         lines += [*_table([row for row in shown if row.device == key], width, color), ""]
     below = [*_tally(rows, color), *_extremes(shown, width, color), *_doubts(shown, run, width, color), *_not_run(rows, run, width, color)]
-    return "\n".join([*lines, *below, *_reading(shown, width, color)])
+    return "\n".join([*lines, *below, *_reading(shown, width, color, precision)])
 
 
 def fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
     """Runs of more devices than a table each, on one screen: what stands out, cases over all of them, and notices."""
+    return _fleet_of_runs(runs, fleets.of_runs(runs), width, color)
+
+
+def _fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], judged: fleets.FleetVerdict, width: int, color: bool) -> str:
     rows = [row for _, own in runs for row in own]
-    judged = fleets.of_runs(runs)
     shown = [row for row in rows if row.verdict.state != "not_run"]
     head = layout.painted(f"{fleet.summary(judged)}; {fleet.counted_runs(judged)}", "bold", color)
     below = [*_tally(rows, color), *_doubts(shown, "", width, color), *_not_run(rows, "", width, color)]
     return "\n".join([*_banner(shown, width, color), head, *fleet.folded(judged, width, color), "", *below])
+
+
+def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
+    """Numbers of more devices than can be explained one by one, on one screen: all of them folded, and of the slow
+    ones, or of the slowest alone where none stands out, the case furthest behind explained."""
+    judged = fleets.of_runs(runs)
+    slow = sum(one.level is not None for one in judged.named)
+    worst = fleets.furthest_behind(runs)[: min(max(slow, 1), WORST)]
+    lines = [_fleet_of_runs(runs, judged, width, color)]
+    for bundle, row, behind in worst:
+        who = f"{bundle.run.machine.host} {row.device}: {percent(behind)} slower than the median device"
+        lines += ["", *explaining.briefly(row, who, width, color)]
+    left = sum(words.numbered(row) for _, own in runs for row in own) - len(worst)
+    example = f"--where device={worst[0][1].device}" if worst else "--where device=KEY"
+    return "\n".join([*lines, "", *layout.paragraph("", f"{left:,} more numbers: {example} explains one device, --all each", width)])
 
 
 def _banner(rows: Sequence[Row], width: int, color: bool) -> list[str]:
@@ -78,9 +102,13 @@ def _form(rows: Sequence[Row], width: int) -> Form:
 
 
 def _tally(rows: Sequence[Row], color: bool) -> list[str]:
+    """States of all numbers; of many devices, which are compared above, each number by itself."""
     counts = {state: sum(r.verdict.state == state for r in rows) for state in words.STATES}
     parts = [f"{n} {words.STATES[state]}" for state, n in counts.items() if n]
-    return [layout.painted(f"{words.counted(len(rows), 'case')}: ", "bold", color) + ", ".join(parts)]
+    head, devices = words.counted(len(rows), "case"), len(words.devices(rows))
+    if devices > fleets.MANY:
+        head = f"{words.counted(len({row.case.id for row in rows}), 'case')} on {devices} devices, each number by itself"
+    return [layout.painted(f"{head}: ", "bold", color) + ", ".join(parts)]
 
 
 def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
@@ -128,7 +156,7 @@ def _not_run(rows: Sequence[Row], run: str, width: int, color: bool) -> list[str
     return _named("not run", f"{words.some([row.label for row in without])}: {why}", "dim", width, color)
 
 
-def _reading(rows: Sequence[Row], width: int, color: bool) -> list[str]:
+def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | None) -> list[str]:
     """How to read the columns, of what is in them."""
     having = [row for row in rows if words.numbered(row)]
     if not having:
@@ -141,6 +169,19 @@ def _reading(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     states = {row.verdict.state for row in having}
     asked = any(row.summary.reached is not None for row in having)
     unsure = "too few rounds, or too noisy ones, for the precision asked" if asked else "too few rounds for a 95 % interval"
-    parts += [f"? inconclusive: {unsure}"] * ("inconclusive" in states)
+    parts += [f"? inconclusive: {unsure}{_by_luck(having, precision)}"] * ("inconclusive" in states)
     parts += ["x invalid: shown, not to be used"] * ("invalid" in states)
     return ["", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{'; '.join(parts)}.", width, most=12))]
+
+
+def _by_luck(rows: Sequence[Row], precision: float | None) -> str:
+    """Why a number is inconclusive although its interval is as narrow as asked: the noise between its rounds makes wider ones."""
+    if precision is None:
+        return ""
+    wide = [row.summary for row in rows if row.verdict.state == "inconclusive" and row.summary.reached is False]
+    narrow = [one for one in wide if one.rounds >= FEWEST and one.half_width is not None and one.half_width <= precision]
+    finite = [one.expected for one in narrow if one.expected is not None and isfinite(one.expected)]
+    if not finite:
+        return ""
+    likely = f"their rounds make ± {noticing.span(finite, percent)} likely"
+    return f"; {len(narrow)} of these {'has' if len(narrow) == 1 else 'have'} an interval within ± {percent(precision)} by luck: {likely}"

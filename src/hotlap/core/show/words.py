@@ -260,8 +260,9 @@ def imported_name(key: str) -> str:
 
 
 def signed(share: float, digits: int = 1) -> str:
-    """A change in per cent with its sign: `+12.0 %`."""
-    return f"{share:+.{digits}%}".replace("%", " %")
+    """A change in per cent with its sign: `+12.0 %`; what rounds to zero has none."""
+    text = f"{share:+.{digits}%}".replace("%", " %")
+    return text if any(digit in text for digit in "123456789") or not math.isfinite(share) else text[1:]
 
 
 def counted(n: int, thing: str) -> str:

@@ -67,6 +67,11 @@ class SequentialDesign(msgspec.Struct, frozen=True, kw_only=True):
     attained: float  # power that the bounds give at `pairs`
     notices: tuple[Notice, ...] = ()
 
+    @property
+    def enough(self) -> bool:
+        """Whether its pairs give the power asked, as nearly as `design` asks for; not where that is not known."""
+        return self.attained >= self.power - GAINED
+
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What the pairs so far say; None is what cannot be known."""
@@ -148,9 +153,14 @@ def design(
             options.append((not enough, average if enough else -effect, pairs, shape, effect, average))
     _, _, pairs, shape, effect, average = min(options)
     plan = _planned(sd, difference, min_effect, _looks(pairs, fewest), (shape, spent, level))
-    text = f"there is time for {pairs} pairs, which find a change of {percent(difference)} with a power of {effect:.0%}, not {POWER:.0%}"
-    notices = (Notice("low_power", text),) if effect < POWER else ()
-    return msgspec.structs.replace(plan, fixed=fixed, average=average, attained=effect, notices=notices)
+    plan = msgspec.structs.replace(plan, fixed=fixed, average=average, attained=effect)
+    return plan if plan.enough else msgspec.structs.replace(plan, notices=(_low_power(plan, most),))
+
+
+def _low_power(plan: SequentialDesign, most: int) -> Notice:
+    pairs = f"there is room for {plan.pairs} pairs" if plan.pairs >= most else f"{plan.pairs} pairs are planned"
+    power = f"with a power of {percent(plan.attained, 2)}, not {percent(plan.power, 2)}"
+    return Notice("low_power", f"{pairs}, which find a change of {percent(plan.difference)} {power}")
 
 
 def _planned(sd: float, difference: float, min_effect: float, places: tuple[int, ...], how: tuple[float, float, float]) -> SequentialDesign:

@@ -36,7 +36,7 @@ class Need(NamedTuple):
     expected: float  # half-width to be expected of so many rounds; inf where they say nothing
     reached: bool
     rounds: int  # good rounds to have in all before the next look; those at hand: no more are needed, or more would not help
-    needed: int | None  # rounds with which the precision would be reached; None: it is, or not with a thousand
+    needed: int | None  # rounds, more than those at hand, with which the precision would be reached; None: it is, or not with a thousand
 
 
 def need(values: Sequence[float], precision: float, fewest: int = FEWEST, most: int = 30) -> Need:
@@ -48,7 +48,7 @@ def need(values: Sequence[float], precision: float, fewest: int = FEWEST, most: 
     n, scale = len(values), noise(values)
     expected = scale * half_width(n)
     reached = n >= FEWEST and expected <= REACHED * precision
-    needed = None if reached else _first(scale, REACHED * precision, FEWEST)
+    needed = None if reached else _first(scale, REACHED * precision, max(FEWEST, n + 1))
     if n < fewest:
         return Need(expected, reached, min(fewest, most), needed)
     if n >= most or expected <= EARLY * precision:

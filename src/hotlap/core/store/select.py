@@ -143,8 +143,9 @@ def _raise_unknown_run(text: str, catalog: Catalog, home: Path) -> list[Entry]:
     ids = [entry.id for entry in catalog.find()]
     if not ids:
         raise InputError(f"no run is '{text}', since none is kept under '{home}'; hotlap run measures one")
-    close = difflib.get_close_matches(text, ids, n=3, cutoff=0.6) or ids[-1:]
-    raise InputError(f"no run is '{text}'; nearest: {', '.join(close)} (of {len(ids)}: hotlap list); valid: {VALID}")
+    close = difflib.get_close_matches(text, [*ids, "latest"], n=3, cutoff=0.6)
+    near = f"nearest: {', '.join(close)}" if close else f"the newest: {', '.join(reversed(ids[-3:]))}"
+    raise InputError(f"no run is '{text}'; {near} (of {len(ids)}: hotlap list); valid: {VALID}")
 
 
 # ---------------------------------------------------------------- results

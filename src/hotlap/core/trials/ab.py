@@ -178,7 +178,7 @@ def enough(pairs: Sequence[AbPair], count: int, elapsed_s: float, allowed: tuple
     if count >= PILOT and not any(pair.open and pair.design for pair in pairs):
         if all(pair.decision and pair.decision.answer in ("larger", "smaller", "same") for pair in pairs):
             return Stop("precision")
-        short = any(pair.design and pair.design.attained < pair.design.power for pair in pairs)
+        short = any(pair.design and not pair.design.enough and pair.design.pairs >= most for pair in pairs)
         return Stop(("budget" if most < options.most else "rounds_max") if short else "planned_pairs")
     if elapsed_s + elapsed_s / count > options.budget_s:
         return Stop("budget")

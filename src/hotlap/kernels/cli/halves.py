@@ -1,4 +1,4 @@
-"""hotlap kernel run NAME [--beside]: kernels measured on their targets, the library's implementation on its own, then set side by side."""
+"""hotlap kernel run NAME [--beside]: kernels measured on their targets, in turns with the library on its own, then set side by side."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from hotlap.cli import cases, terminal
 from hotlap.cli import run as running
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
+from hotlap.core import units
 from hotlap.core.analysis import implementations
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import Unavailable
-from hotlap.core.measure import session, targets
+from hotlap.core.measure import interleaved, session, targets
 from hotlap.core.record import Case, Plan, Samples
 from hotlap.core.show import document, shape
 from hotlap.core.show import implementations as side_by_side
@@ -65,7 +66,7 @@ def run(plan: Plan, several: Sequence[kernels.KeptKernel], args: argparse.Namesp
         _here(half, several)
     if args.beside and (code := _nothing_runs(parts, args)):
         return code
-    measured = [_measured(half, plan.name) for half in parts]
+    measured = _measured(parts, plan.name, args)
     if not args.beside and args.json == shape.SHAPE:
         analysed = [(bundle, tables.rows(bundle)) for bundle in measured]
         terminal.print_json(document.of_runs(analysed))
@@ -116,10 +117,19 @@ def _nothing_runs(parts: Sequence[TargetHalf], args: argparse.Namespace) -> int:
     return code
 
 
-def _measured(half: TargetHalf, name: str) -> bundles.Bundle:
-    progress = Progress(sys.stderr)
-    options = session.SessionOptions(target=half.target, labels={"beside": name}, home=paths.home())
+def _measured(parts: Sequence[TargetHalf], name: str, args: argparse.Namespace) -> list[bundles.Bundle]:
+    """The run of each half, measured in turns, round by round, where there are several."""
+    wait_s, home = units.parse(args.wait or 0.0, "s"), paths.home()
+    listeners = [Progress(sys.stderr) for _ in parts]
     try:
-        return bundles.load(session.run(*running.begun(half.plan, options, None, progress), progress))
+        asked = [session.SessionOptions(half.target, labels={"beside": name}, home=home, wait_s=wait_s) for half in parts]
+        begun = [
+            running.begun(half.plan, options, args.wait_quiet, one) for half, options, one in zip(parts, asked, listeners, strict=True)
+        ]
+        if len(parts) == 1:
+            return [bundles.load(session.run(*begun[0], listeners[0]))]
+        found = interleaved.run([interleaved.Part(*one, listener) for one, listener in zip(begun, listeners, strict=True)])
     finally:
-        progress.end()
+        for one in listeners:
+            one.end()
+    return [bundles.load(path) for path in found]

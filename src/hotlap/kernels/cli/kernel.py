@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hotlap.cli import terminal
+from hotlap.cli import looking, terminal
 from hotlap.core import plan as plans
 from hotlap.core import units
 from hotlap.core.errors import InputError
@@ -34,6 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="", help="check, run: where (default: the first target that runs this kind)")
     parser.add_argument("--timeout", default="2 min", metavar="TIME", help="check: longest silence of a case (default: 2 min)")
     parser.add_argument("--rounds", metavar="N", help="run: so many rounds and no more")
+    looking.add(parser, "run: ")
     parser.add_argument("-o", "--out", metavar="FILE", help="plan: write it there (default: print it)")
     parser.add_argument("--beside", action="store_true", help="run, plan: the library's implementation too, on its own target")
     parser.add_argument("--like", default="", metavar="WORKLOAD", help="new: the workload that the kernel implements, as rowwise")
@@ -54,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.item:
         wanted = "a file" if args.what in ("add", "new") else "the name of a kernel; hotlap kernel list has them"
         raise InputError(f"{args.what} what? give {wanted}")
+    if args.what != "run" and (args.wait or args.wait_quiet):
+        raise InputError(f"{args.what} does not wait: --wait and --wait-quiet are of hotlap kernel run")
     if args.params and args.what not in ("check", "run", "plan"):
         raise InputError(f"{args.what} takes no parameters, not '{args.params[0]}'")
     if args.what == "add":

@@ -66,7 +66,8 @@ def audit(
     node: Facts, profile: str, outcomes: Sequence[AuditOutcome], rules: Mapping[str, AuditRule], width: int, color: bool = False
 ) -> str:
     """Findings, the worst first, members of one rule together; then what could not be determined; then the count."""
-    lines = [f"{node.host} · profile {profile} · {len({one.rule for one in outcomes})} rules on {len(node.facts)} facts"]
+    asked = len({one.rule for one in outcomes})
+    lines = [f"{node.host} · profile {profile}, {asked} of {len(rules)} rules · {len(node.facts)} facts"]
     order = {"error": 0, "warning": 1, "info": 2}
     places = {name: place for place, name in enumerate(rules)}
     failed = (outcome for outcome in outcomes if outcome.finding)
@@ -92,6 +93,8 @@ def audit(
     said = ", ".join(f"{count} {level}" for level, count in by.items() if count)
     total = f"{words.counted(counts['finding'], 'finding')}{f' ({said})' if said else ''}, {counts['pass']} passed, "
     lines += ["", f"{total}{counts['not known']} not known, {counts['not applicable']} not applicable"]
+    if len(outcomes) > asked:
+        lines += _paragraph("", f"{len(outcomes)} outcomes of {asked} rules: some are asked once for each GPU, link or disk", width)
     if not members(node.facts, "gpu"):
         lines += _paragraph("", "no GPU found: its rules were skipped and do not count as passed", width)
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hotlap.core import units
 from hotlap.core.show import layout, words
-from hotlap.traces.captured import Captured, CapturedProcess, CaptureOverhead, CaptureWindow
+from hotlap.traces.captured import Captured, CapturedProcess, CaptureOverhead, CaptureWindow, fitting
 
 NO_OPERATORS = (
     "the program does not use PyTorch, so there are no operators: the trace holds its steps, with --stacks Python's functions, and with "
@@ -60,7 +60,8 @@ def _window(process: CapturedProcess) -> str:
     said = f"process {process.place}: steps {first.first} to {first.first + max(steps - 1, 0)} of {process.steps}, {length}"
     clock = "" if first.within else " by the clock"
     more = f"; the profiler was on {len(process.windows)} times" if len(process.windows) > 1 else ""
-    return said + clock + ("" if count else ", cut short") + more
+    cut = f", cut short: {fitting(process.steps, steps + process.steps)}" if first.within else ", cut short"
+    return said + clock + ("" if count else cut) + more
 
 
 def _elsewhere(window: CaptureWindow) -> str:

@@ -50,7 +50,7 @@ class Gpu:
     def clock_hz(self) -> float | None:
         top = min(self.spec.clock_max_hz, self.faults.clock) if self.spec.clock_max_hz else None
         held = (self.load.clock_hz if self.load else None) or top
-        return min(held or top, top * (1 - self.faults.throttle.share)) if top and self.throttled else held
+        return held * (1 - self.faults.throttle.share) if held and self.throttled else held  # below a power cap's, as times are
 
     def slowdown(self, link: bool) -> float:
         """How many times longer than the model's time a call takes now."""

@@ -53,7 +53,7 @@ def _reached(row: Row) -> str:
 
 def _limit(row: Row, sources: Sources) -> str:
     limit, setter = row.gap.limit, words.setter(row)
-    against = "this run's own best" if row.gap.reference_kind == "ceiling" else row.gap.reference_kind
+    against = "this run's best median" if row.gap.reference_kind == "ceiling" else row.gap.reference_kind
     terms = ", ".join(text(words.term(one)) + _mark(sources.number(one.source)) for one in limit.provenance) if limit else ""
     made = f'<div class="of">{terms}</div>' if terms and row.gap.reference_kind != "ceiling" else ""
     return f"{text(against)}{f', {text(setter)}' if setter else ''}{made}"

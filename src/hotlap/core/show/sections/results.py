@@ -76,7 +76,7 @@ def _reading(rows: Sequence[Row]) -> str:
     kinds = {
         "bound": "<b>bound</b>: the roofline (speed-of-light) limit",
         "expected": "<b>expected</b>: what the model expects of a good implementation",
-        "ceiling": "<b>of best</b>: ÷ the best rate that a case of this run reached, no limit is known",
+        "ceiling": "<b>of best</b>: ÷ the best median rate of a case of this run, no limit is known",
         "unknown": f"<b>{words.DASH}</b>: no limit is known",
     }
     parts = ["<b>±</b>: 95 % interval of the median over rounds, as a share of the median"]

@@ -67,6 +67,9 @@ class ReadTable:
         return replace(self, rows=[replace(row, labels={**row.labels, **labels}) for row in self.rows]) if labels else self
 
 
+TABLES = ("", ".csv", ".tsv", ".txt", ".dat", ".json", ".jsonl", ".log")  # suffixes of files that are meant as tables
+
+
 @dataclass(frozen=True)
 class TableColumns:
     """Which column is for what, where the user says so; "" is guessed from usual names. `labels`: further columns kept."""
@@ -89,6 +92,18 @@ def read(source: Source, columns: TableColumns) -> ReadTable:
 
     Raises InputError with file and line.
     """
+    try:
+        return _read(source, columns)
+    except InputError as error:
+        file = source.path.name.removesuffix(".gz")
+        if columns != TableColumns() or Path(file).suffix.lower() in TABLES:
+            raise
+        advice = "hotlap import --formats lists what is read"
+        advice += f"; a program is measured by hotlap bench 'python3 {file}'" if file.endswith(".py") else ""
+        raise InputError(f"no reader recognises {source.path}, and it is no table ({error})", advice) from None
+
+
+def _read(source: Source, columns: TableColumns) -> ReadTable:
     path, text = source.path, source.decoded
     records = _json(text, path) if text.lstrip()[:1] in ("{", "[") else _csv(text, path)
     if not records:
