@@ -31,6 +31,7 @@ class Chip:
     warps_max: int
     blocks_max: int
     power_w: float | None = None
+    static_w: float | None = None  # with clocks up and nothing to do; None: the share of the limit that is usual
     link_b_s: float | None = None  # scale-up link of one GPU, one way
     pcie_b_s: float | None = None  # payload of one way
     l2_factor: float = 1.0  # of L2's bandwidth, against what the family takes for every machine

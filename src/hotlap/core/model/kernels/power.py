@@ -30,7 +30,7 @@ from hotlap.core.model.machines import UNITS_OF_ARITHMETIC
 
 Coefficients = Mapping[str, float]
 FROM_TIMES = "matrix.bf16_pj_per_flop"  # fitted to how much longer matrix products take on A100 and H100 once the clock has fallen
-KINDS = ("gemm", "prefill", "decode", "moe")  # of kernels whose busy units were measured
+KINDS = ("gemm", "prefill", "decode", "moe", "triton")  # of kernels whose busy units were measured; triton: its attention
 STEPS, CLOSE = 40, 1e-6  # of the search for the clock, at most; how near the cap its power is, as a share
 LIKE = {  # units whose energy was not measured: like another's, times a factor that follows the width of the numbers
     "matrix.fp16": ("matrix.bf16", 1.0),
@@ -155,7 +155,15 @@ def parts(
     if not np.all(time_s > 0):
         raise InputError("the time of a call must be positive")
     busy = np.clip(np.asarray(active, dtype=np.float64), 0, 1) * table[f"busy_share.{kind if kind in KINDS else 'other'}"] * limit
-    return Parts(table["idle_share"] * limit, table["leakage_share"] * limit, busy, switching / time_s, dram / time_s)
+    at_rest = static_factor(chip, table) * limit
+    return Parts(table["idle_share"] * at_rest, table["leakage_share"] * at_rest, busy, switching / time_s, dram / time_s)
+
+
+def static_factor(chip: Chip, coefficients: Coefficients) -> float:
+    """What the chip draws with nothing to do, against the usual share of its limit; 1 where nobody read it."""
+    made = chip.original or chip
+    usual = (coefficients["idle_share"] + coefficients["leakage_share"]) * limit_w(made)
+    return (made.static_w or usual) / usual
 
 
 def _total(at: Parts, clock_share: ArrayLike, slower: Floats | float, table: Coefficients) -> Floats:
