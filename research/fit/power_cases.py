@@ -18,7 +18,10 @@ GEMM_TILE = (128, 256)  # output tile that L2 traffic is counted with
 ROWS_TILE = 128  # of queries in attention, of tokens and columns in a mixture of experts
 # Rows of A at which DeepGEMM changes its kernel, so that the machine waits for the compiler before: there the median of the fitted rows
 # falls from the cap to below 460 W, and comes back at the next size.
-COMPILED_AT = (32768, 1025, 256, 128, 64, 32, 17, 16, 3, 1)
+COMPILED_AT = {
+    "NVIDIA H200": (32768, 1025, 256, 128, 64, 32, 17, 16, 3, 1),
+    "NVIDIA B200": (32768, 4352, 2560, 2304, 2048, 256, *(m for m in range(193) if m % 16 == 0 or m < 16)),
+}
 WORKERS = 8
 COMPILE_S = 4.0  # at least the window of a reading
 ITEMS = {  # unit that multiplies, bytes of one number with its scales
@@ -130,7 +133,7 @@ def gemm(case: Columns) -> Series:
     keys = [f"{a},{b}" for a, b in zip(case["n"].tolist(), case["k"].tolist(), strict=True)]
     return _series(
         "gemm", case, demand, keys, previous=previous, group=np.where(plain, 0, 1), calls=np.where(plain, 6.0, 1.0),
-        cold=compiled & np.isin(case["m"], COMPILED_AT),
+        cold=compiled & np.isin(case["m"], COMPILED_AT.get(str(case["device"][0]), ())),
     )  # fmt: skip
 
 

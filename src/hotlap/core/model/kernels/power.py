@@ -154,9 +154,16 @@ def parts(
     time_s = np.asarray(seconds, dtype=np.float64)
     if not np.all(time_s > 0):
         raise InputError("the time of a call must be positive")
-    busy = np.clip(np.asarray(active, dtype=np.float64), 0, 1) * table[f"busy_share.{kind if kind in KINDS else 'other'}"] * limit
+    share = table[f"busy_share.{kind if kind in KINDS else 'other'}"]
+    busy = np.clip(np.asarray(active, dtype=np.float64), 0, 1) * share * min(limit, toggling_w(chip, table))
     at_rest = static_factor(chip, table) * limit
     return Parts(table["idle_share"] * at_rest, table["leakage_share"] * at_rest, busy, switching / time_s, dram / time_s)
+
+
+def toggling_w(chip: Chip, coefficients: Coefficients) -> float:
+    """Watts of which a busy share is one: of H200's limit, as many units times their clock are here. Boards with less power for each
+    unit have smaller ones: for them it is their limit."""
+    return coefficients["limit_w_per_unit_ghz"] * chip.units * chip.clock_max_hz / 1e9
 
 
 def static_factor(chip: Chip, coefficients: Coefficients) -> float:
