@@ -5,7 +5,8 @@ given by times on other GPUs (fit/gemm.py). Power is counted for the measured ti
 products are at the cap than the same ones on H100 in short runs is a test.
 
 Readings of a machine that had to wait are no power of a kernel: the first case of a worker at a new shape, and sizes before which a
-kernel is compiled, are the host's time (`tags`), here as in research/accuracy.py.
+kernel is compiled, are the host's time (`tags`), here as in research/accuracy.py; so are experts that were read once, for the collector
+took a compiler's second for the kernel's.
 """
 
 from __future__ import annotations
@@ -33,11 +34,10 @@ from research.fit.scores import Score
 GPU, BURST = "h200-sxm", "h100-sxm"
 GPUS = ("h200-sxm", "b200")  # whose files carry power
 BOUNDS = {  # least, where the fit begins, most
-    "busy_share.gemm": (0.005, 0.05, 0.5),
-    "busy_share.prefill": (0.005, 0.05, 0.5),
-    "busy_share.decode": (0.005, 0.05, 0.5),
-    "busy_share.moe": (0.005, 0.05, 0.5),
-    "busy_share.triton": (0.005, 0.05, 0.5),
+    "busy_share.prefill": (0.005, 0.05, 0.8),
+    "busy_share.decode": (0.005, 0.05, 0.8),
+    "busy_share.moe": (0.005, 0.05, 0.8),
+    "busy_share.triton": (0.005, 0.05, 0.8),
     "dram_pj_per_byte": (20.0, 60.0, 80.0),
     "l2_pj_per_byte": (2.0, 8.0, 12.0),
 }
@@ -50,7 +50,7 @@ COMPUTE_FLOP_PER_B = 600.0  # matrix products above it do not wait for memory on
 SAME_CLOCK = (1.0, 1.4)  # ratios of times that a clock explains
 CHUNK = 256
 QUIET = "whole second, no compiler"
-HOST = "read after a wait"
+HOST, ONCE = "read after a wait", "read once"
 Mask = NDArray[np.bool_]
 Fitted = Mapping[str, Mapping[str, float]]
 
@@ -82,8 +82,8 @@ def rows(gpu: str, root: Path) -> Rows:
 
 
 def tags(data: Rows) -> NDArray[np.str_]:
-    """Rows whose reading averages a wait of the host."""
-    found = np.full(len(data.seconds), "", dtype="<U60")
+    """Rows whose reading averages a wait of the host, and experts of which the collector took one reading."""
+    found = np.where((data.params["family"] == "moe") & readings.once(data.power_w), ONCE, "").astype("<U60")
     for one, mask, places in _parts(data):
         found[np.flatnonzero(mask)[one.cold[places]]] = HOST
     return found
@@ -199,9 +199,9 @@ def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
 
 def _trained(data: Rows) -> list[tuple[Series, Series]]:
     """Of each family the cases to fit, and those before them; some of many, always the same."""
-    found = []
+    found, kept = list[tuple[Series, Series]](), ~data.held & (tags(data) == "")
     for one, mask, places in _parts(data):
-        chosen = places[~data.held[mask] & whole(one)[places] & ~one.cold[places]]
+        chosen = places[kept[mask]]
         chosen = np.random.default_rng(1).permutation(chosen)[:MOST_ROWS]
         found.append((one.at(chosen), one.at(one.previous[chosen])))
     return [pair for pair in found if len(pair[0].seconds)]

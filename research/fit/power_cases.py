@@ -90,11 +90,10 @@ def _read(gpu: str, root: Path, pattern: str) -> Columns:
     return {}
 
 
-def _sources(family: str, case: Columns) -> NDArray[np.str_]:
-    """Library, version, family, kernel, and of products and experts the type, as "vllm 0.22.0/gemm vllm_default nvfp4"."""
-    dtype = next((case[name] for name in ("gemm_dtype", "moe_dtype") if name in case), np.full(len(case["latency"]), ""))
-    columns = zip(*(column.tolist() for column in (case["framework"], case["version"], case["kernel_source"], dtype)), strict=True)
-    return np.array([f"{framework.lower()} {version}/{family} {kernel} {of}".rstrip() for framework, version, kernel, of in columns])
+def _sources(case: Columns) -> NDArray[np.str_]:
+    """Library, version and kernel, as "vllm 0.22.0/vllm_fused_moe"."""
+    columns = zip(*(case[name].tolist() for name in ("framework", "version", "kernel_source")), strict=True)
+    return np.array([f"{framework.lower()} {version}/{kernel}" for framework, version, kernel in columns])
 
 
 def _series(family: str, case: Columns, demand: Demand, keys: list[str], **more: Any) -> Series:
@@ -108,7 +107,7 @@ def _series(family: str, case: Columns, demand: Demand, keys: list[str], **more:
         "full_clock_s": np.full(count, np.nan),
         "shape": np.stack([case[name].astype(float) for name in SIZES[family]], axis=1),
         "kind": np.array(["/".join(map(str, one)) for one in zip(*(case[name].tolist() for name in KINDS[family]), strict=True)]),
-        "source": _sources(family, case),
+        "source": _sources(case),
         **more,
     }
     demand = demand._replace(l2_bytes=np.maximum(demand.l2_bytes, demand.dram_bytes))  # all that comes from memory passes L2
