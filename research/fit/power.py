@@ -41,9 +41,9 @@ BOUNDS = {  # least, where the fit begins, most
     "dram_pj_per_byte": (20.0, 60.0, 80.0),
     "l2_pj_per_byte": (2.0, 8.0, 12.0),
 }
-WAITS = (0.05, 0.05, 0.05, 0.1, 0.4, 0.3)  # where the fit begins, in the order of GAPS
-PULL = 2.0  # towards the start, per unit of log: a case at its cap only says that it would draw no less
-MOST_ROWS, STEPS = 1500, 12  # of each family on each machine; of the fit
+WAITS = (0.005, 0.005, 0.01, 0.02, 0.2, 0.25)  # where the fit begins, in the order of GAPS
+PULL = 1.0  # towards the start, per unit of log: a case at its cap only says that it would draw no less
+MOST_ROWS, STEPS = 3000, 16  # of each family on each machine; of the fit
 CAPPED_W = 690.0  # readings of a board that is at its limit
 BELOW_W = 670.0  # readings that are surely below: capped ones of warm matrix products scatter by 10 W
 COMPUTE_FLOP_PER_B = 600.0  # matrix products above it do not wait for memory on either GPU
@@ -119,10 +119,9 @@ def _parts(data: Rows) -> list[tuple[Series, Mask, NDArray[np.intp]]]:
 
 
 def waits(coefficients: Fitted, gpu: str) -> Floats:
-    """Of the collector between cases, in the order of GAPS; another machine's where this one's were not fitted."""
+    """Of the collector between cases, in the order of GAPS; where a fit begins for a machine that was not fitted: they are its host's."""
     known = coefficients["waits_s"]
-    of = gpu if any(name.startswith(f"{gpu} ") for name in known) else next(iter(known)).split(" ")[0]
-    return np.array([known[f"{of} {name}"] for name in cases.GAPS])
+    return np.array([known.get(f"{gpu} {name}", start) for name, start in zip(cases.GAPS, WAITS, strict=True)])
 
 
 # ---------------------------------------------------------------- what is read

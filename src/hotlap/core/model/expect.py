@@ -89,7 +89,7 @@ def expect(
     low, high = intervals.interval(family, known.key, seconds, demand.inside)
     low = low * (1 - demand.parts.get(CAPPED, 0.0) / demand.seconds)  # a short load is over before the clock falls
     parts = {**demand.parts, "bound": seconds - demand.seconds} if np.any(seconds > demand.seconds) else demand.parts
-    power_w, clock_hz = (np.full(len(seconds), np.nan),) * 2 if kind.link else _power(family, demand, seconds, spec)
+    power_w, clock_hz = (np.full(len(seconds), np.nan),) * 2 if kind.link else _power(_toggling(family, implementation), demand, seconds, spec)
     low = np.maximum(low, np.nan_to_num(floor))
     return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known)
 
@@ -142,6 +142,12 @@ def _floor(workload: str, params: Params, arrays: Params, spec: Spec) -> Floats:
         return bounds(workload, arrays, spec)[0]
     found = limits.limit(Case(workload=workload, params=dict(params)), spec)
     return np.array([np.nan if found.bound_s is None else found.bound_s])
+
+
+def _toggling(family: str, implementation: str | ArrayLike) -> str:
+    """Kind of kernel by how much its units toggle: Triton's attention waits, whoever calls it."""
+    slow = isinstance(implementation, str) and "triton" in implementation and family in ("prefill", "decode")
+    return "triton" if slow else family
 
 
 def _power(family: str, demand: Estimate, seconds: Floats, spec: Spec) -> tuple[Floats, Floats]:
