@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.model.kernels import power
-from hotlap.core.model.kernels.base import Chip, Demand, Floats
+from hotlap.core.model.kernels.base import Chip, Floats
 from research.fit import data as measured_data
 from research.fit import power_cases as cases
 from research.fit import power_readings as readings
@@ -71,13 +71,13 @@ def series(gpu: str, root: Path) -> tuple[Series, ...]:
 
 def rows(gpu: str, root: Path) -> Rows:
     """Cases of 0.34 ms and more that carry power: of each its family and its place in the series of that family."""
-    found = [(one, np.flatnonzero(long(one) & np.isfinite(one.power_w))) for one in (series(gpu, root) if gpu in GPUS else ())]
-    if not found:
+    chosen = [(one, np.flatnonzero(long(one) & np.isfinite(one.power_w))) for one in (series(gpu, root) if gpu in GPUS else ())]
+    if not chosen:
         return measured_data.none(gpu)
-    columns = [one.at(places) for one, places in found]
-    family = np.concatenate([np.full(len(places), one.family) for one, places in found])
+    columns = [one.at(places) for one, places in chosen]
+    family = np.concatenate([np.full(len(places), one.family) for one, places in chosen])
     seconds, power_w, fold, source = (np.concatenate([getattr(c, n) for c in columns]) for n in ("seconds", "power_w", "fold", "source"))
-    params = {"family": family, "place": np.concatenate([places for _, places in found])}
+    params = {"family": family, "place": np.concatenate([places for _, places in chosen])}
     return Rows(gpu, params, seconds, power_w, family, fold, fold == 0, source)
 
 
@@ -96,7 +96,7 @@ def measured(data: Rows) -> Floats:
 
 def constant(data: Rows) -> Floats:
     """The share of the limit that is best for all rows of the machine, in watts: the least mean error of any constant."""
-    levels = np.linspace(*np.quantile(data.power_w, (0.0, 1.0)), 400)
+    levels = np.linspace(float(data.power_w.min()), float(data.power_w.max()), 400)
     best = levels[np.argmin([np.abs(level / data.power_w - 1).mean() for level in levels])]
     return np.full(len(data.power_w), best)
 
@@ -264,14 +264,14 @@ def _states(series: Series, machine: Chip, known: power.Coefficients) -> str:
 def _slowdowns(given: Sequence[Series], machine: Chip, known: power.Coefficients) -> list[str]:
     """Measured and expected slowdown of matrix products at the cap, by dtype; none was fitted."""
     lines = []
-    for one in given:
-        which = clock_known(one)
-        for unit, count in one.demand.operations.items():
+    for own in given:
+        which = clock_known(own)
+        for unit, count in own.demand.operations.items():
             chosen = which & (count > 0)
             if chosen.any():
-                demand = one.at(np.flatnonzero(chosen)).demand
-                held = power.clock(demand, power.PowerDemand(one.full_clock_s[chosen]), machine, kind=one.family, coefficients=known)
-                ratio = one.seconds[chosen] / one.full_clock_s[chosen]
+                demand = own.at(np.flatnonzero(chosen)).demand
+                held = power.clock(demand, power.PowerDemand(own.full_clock_s[chosen]), machine, kind=own.family, coefficients=known)
+                ratio = own.seconds[chosen] / own.full_clock_s[chosen]
                 error, medians = np.abs(held.slowdown / ratio - 1).mean(), [np.median(f) - 1 for f in (ratio, held.slowdown)]
                 lines.append(f"{unit}: at the cap slower by a median {medians[0]:.1%}, expected {medians[1]:.1%}; MAPE {error:.1%}")
     return lines

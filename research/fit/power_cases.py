@@ -52,12 +52,13 @@ class Series(NamedTuple):
 
     @property
     def held(self) -> NDArray[np.bool_]:
-        return self.fold == 0
+        return np.asarray(self.fold == 0)
 
     def at(self, places: NDArray[np.intp]) -> Series:
         """Some of the cases; `previous` still counts in all."""
         demand = Demand({unit: count[places] for unit, count in self.demand.operations.items()}, *(d[places] for d in self.demand[1:]))
-        return Series(self.family, demand, *(column[places] for column in self[2:]))
+        columns: Any = [column[places] for column in self[2:]]
+        return Series(self.family, demand, *columns)
 
     def when(self, gaps: Floats) -> Timeline:
         gap = np.where(self.cold, COMPILE_S, gaps[self.group])
@@ -158,12 +159,12 @@ def _begun(case: Columns) -> NDArray[np.bool_]:
     return found
 
 
-def _attention(family: str, case: Columns, pairs: Floats, stored: Floats, l2: Floats, written: Floats, special: Floats) -> Series:
-    """`pairs`: of a query and a key, over all heads; `stored`: numbers of the cache that are read, `written`: bytes of queries and results."""
+def _attention(family: str, case: Columns, pairs: Floats, stored: Floats, l2: Floats, written: Floats) -> Series:
+    """`pairs`: of a query and a key, over all heads; `stored`: numbers of the cache that are read; `written`: bytes of queries, results."""
     fp8 = (case["kv_cache_dtype"] == "fp8") & (case["kernel_source"] != "vllm_triton_attn")  # there queries become fp8 too
     operations, _ = _operations(np.where(fp8, "fp8", "bfloat16"), 4 * case["head_dim"].astype(float) * pairs)
     item = np.where(case["kv_cache_dtype"] == "fp8", 1.0, 2.0)
-    demand = Demand(operations, special, stored * item + written, l2 * np.where(fp8, 1.0, 2.0))
+    demand = Demand(operations, pairs, stored * item + written, l2 * np.where(fp8, 1.0, 2.0))
     before = np.maximum(np.arange(len(pairs)) - WORKERS, 0)
     return _series(family, case, demand, _attention_keys(case), previous=before, cold=_begun(case))
 
@@ -173,7 +174,7 @@ def prefill(case: Columns) -> Series:
     batch, queries, heads, kv, dim = _shape(case, "isl")
     pairs = batch * heads * _pairs(queries, case["window_size"])
     tokens = batch * queries * dim
-    return _attention("prefill", case, pairs, 2 * tokens * kv, pairs / ROWS_TILE * 2 * dim, 4 * tokens * heads, pairs)
+    return _attention("prefill", case, pairs, 2 * tokens * kv, pairs / ROWS_TILE * 2 * dim, 4 * tokens * heads)
 
 
 def decode(case: Columns) -> Series:
@@ -182,7 +183,7 @@ def decode(case: Columns) -> Series:
     window, keys = case["window_size"], step + 1
     keys = np.where((window > 0) & (window < keys), window, keys)
     read = 2 * batch * keys * kv * dim
-    return _attention("decode", case, batch * heads * keys, read, read, 4 * batch * heads * dim, batch * heads * keys)
+    return _attention("decode", case, batch * heads * keys, read, read, 4 * batch * heads * dim)
 
 
 def _shape(case: Columns, length: str) -> tuple[Floats, ...]:

@@ -89,7 +89,8 @@ def expect(
     low, high = intervals.interval(family, known.key, seconds, demand.inside)
     low = low * (1 - demand.parts.get(CAPPED, 0.0) / demand.seconds)  # a short load is over before the clock falls
     parts = {**demand.parts, "bound": seconds - demand.seconds} if np.any(seconds > demand.seconds) else demand.parts
-    power_w, clock_hz = (np.full(len(seconds), np.nan),) * 2 if kind.link else _power(_toggling(family, implementation), demand, seconds, spec)
+    unknown = (np.full(len(seconds), np.nan),) * 2
+    power_w, clock_hz = unknown if kind.link else _power(_toggling(family, implementation), demand, seconds, spec)
     low = np.maximum(low, np.nan_to_num(floor))
     return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known)
 

@@ -9,8 +9,9 @@ take 1/x longer, DRAM does not, and what slows down also asks for less power, so
 Energies hold on Hopper: of a 16-bit matrix operation from times at the cap (coefficients/gemm.toml), the others from power readings
 (coefficients/power.toml), in which rows at the cap say no more than that. They scale to other chips by one published fact: watts of the
 limit per dense 16-bit matrix FLOP/s at the highest clock, against H200's; its square root where it is greater, since A100 reaches 88 %
-of its peak within its 400 W. Idle power and leakage scale with the limit. These are assumptions: only H200 was measured. The energy of
-a bit depends on what the data are (zeros draw far less than noise); measured cases held random numbers.
+of its peak within its 400 W. Idle power and leakage are what the machine table has read of the board (`static_w`), else they scale with
+the limit; the toggling of busy units goes with their number and clock. The scaling is assumed, and holds from H200 to B200 and back. The
+energy of a bit depends on what the data are (zeros draw far less than noise); measured cases held random numbers.
 """
 
 from __future__ import annotations
