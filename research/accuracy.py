@@ -2,12 +2,12 @@
 
     python -m research.accuracy [family …] [--gpu slug …] [--no-left-out] [--store-intervals] [--json FILE]
 
-Families: gemm, prefill, decode, moe, collective (default: all).
+Families: gemm, prefill, decode, moe, collective, power (default: all).
 
 - *held out*: each row by a fit that had no row of its shape group. Five folds by SHA-1 of the group (gemm: n, k; attention: query heads,
   KV heads, head size; experts: hidden, inner, experts, top k; NCCL: operation, number of GPUs).
 - *GPU left out*: by a fit that had no row of that GPU; *library left out*: by one that had none of this library on it.
-- the roofline and SOL/0.8 + 3 µs of the same rows.
+- the roofline and SOL/0.8 + 3 µs of the same rows; of power, which is scored in watts, the best constant share of the limit.
 
 A cell of the summary is the mean over (library, kernel) of the mean absolute error, of rows longer than 20 µs (bf16 products and NCCL:
 all). Rows of a tagged build are in lines of their own, never in a cell. Needs the measurements in `$HOTLAP_SHARED/data/kernels`,
@@ -30,15 +30,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.model import machines
-from research.fit import collective, decode, gemm, intervals, moe, prefill, scores, summary
+from research.fit import collective, decode, gemm, intervals, moe, power, prefill, scores, summary
 from research.fit.data import FOLDERS, FOLDS, GROUPS, Floats, Rows, keys
 
-FAMILIES: Mapping[str, ModuleType] = {"gemm": gemm, "prefill": prefill, "decode": decode, "moe": moe, "collective": collective}
+FAMILIES: Mapping[str, ModuleType] = {
+    "gemm": gemm, "prefill": prefill, "decode": decode, "moe": moe, "collective": collective, "power": power,
+}  # fmt: skip
 SHORT_S = 20e-6
+CONSTANT = "constant"
+WAYS = ("held out", "GPU left out", "library left out", "roofline", "SOL/0.8+3µs", CONSTANT)
 ASKED: Mapping[tuple[str, str], Mapping[str, float]] = {  # of the mean over kernels, %
     ("gemm", "bf16"): {"b200": 8, "l40s": 15}, ("gemm", "fp8"): {"b200": 12, "l40s": 16},
     ("gemm", "fp8_block"): {"b200": 12, "l40s": 16}, ("gemm", "nvfp4"): {"b200": 12}, ("prefill", ""): {"b200": 12, "l40s": 15},
     ("decode", ""): {"b200": 14, "l40s": 16}, ("moe", ""): {"b200": 16, "l40s": 20}, ("collective", ""): {"b200": 8, "l40s": 12},
+    ("power", ""): {"b200": 10},
 }  # fmt: skip
 
 
@@ -61,9 +66,15 @@ class Scored(NamedTuple):
         return np.full(len(self.rows.seconds), "", dtype="<U60") if tags is None else np.asarray(tags(self.rows), dtype="<U60")
 
     @property
+    def measured(self) -> Floats:
+        """What is scored: seconds, or what the family says."""
+        of = getattr(FAMILIES[self.family], "measured", None)
+        return self.rows.seconds if of is None else np.asarray(of(self.rows))
+
+    @property
     def counted(self) -> NDArray[np.bool_]:
         """Rows long enough for a cell."""
-        everything = (self.family == "collective") | (self.part == "bf16")
+        everything = np.isin(self.family, ("collective", "power")) | (self.part == "bf16")
         return np.asarray(everything | (self.rows.seconds > SHORT_S))
 
 
@@ -128,9 +139,16 @@ def all_scored(family: str, root: Path, gpus: Sequence[str] = (), others: bool =
     apart, libraries = (left_out(family, data), library_left_out(family, data)) if others and len(data) > 1 else (nothing, nothing)
     for rows, fold, away, library in zip(data, folds, apart, libraries, strict=True):
         if not gpus or rows.gpu in gpus:
-            sol = FAMILIES[family].roofline(rows)
-            ways = {"held out": fold, "GPU left out": away, "library left out": library, "roofline": sol, "SOL/0.8+3µs": sol / 0.8 + 3e-6}
-            yield Scored(family, rows, ways)
+            ways = {"held out": fold, "GPU left out": away, "library left out": library}
+            yield Scored(family, rows, ways | _simple(family, rows))
+
+
+def _simple(family: str, rows: Rows) -> dict[str, Floats]:
+    """The ways to beat."""
+    if family == "power":
+        return {CONSTANT: power.constant(rows)}
+    sol = FAMILIES[family].roofline(rows)
+    return {"roofline": sol, "SOL/0.8+3µs": sol / 0.8 + 3e-6}
 
 
 # ---------------------------------------------------------------- the tables
@@ -158,8 +176,8 @@ def lines(scored: Scored) -> Iterator[Line]:
         source, part, tag = name.split("\t")
         here = scored.counted & (which == n)
         if here.any():
-            off = {way: 100 * (values[here] / scored.rows.seconds[here] - 1) for way, values in scored.ways.items()}
-            errors = {way: float(np.mean(np.abs(values))) for way, values in off.items()}
+            off = {way: 100 * (values[here] / scored.measured[here] - 1) for way, values in scored.ways.items()}
+            errors = {way: float(np.mean(np.abs(off[way]))) if way in off else float("nan") for way in WAYS}
             seen = off["held out"]
             yield Line(
                 scored.rows.gpu,
@@ -172,9 +190,6 @@ def lines(scored: Scored) -> Iterator[Line]:
                 float(np.median(np.abs(seen))),
                 float(seen.mean()),
             )
-
-
-WAYS = ("held out", "GPU left out", "library left out", "roofline", "SOL/0.8+3µs")
 
 
 def show(table: Sequence[Line]) -> str:
@@ -220,7 +235,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         began = time.monotonic()
         own = list(all_scored(family, place, options.gpu, not options.no_left_out))
         table += [line for one in own for line in lines(one)]
-        missed[family] = misses(family, own)
+        missed |= {family: misses(family, own)} if family in GROUPS else {}
         print(f"{family}: fitted and scored in {time.monotonic() - began:.0f} s", flush=True)
         print(show([one for one in table if one.family == family]), flush=True)
     print(cells(table))

@@ -5,49 +5,47 @@ Split by (operation, number of GPUs), for all sizes and both dtypes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.model.kernels import base, collective
+from hotlap.core.model.kernels import collective, nccl
 from hotlap.core.model.kernels.base import Chip, Floats
+from hotlap.core.model.kernels.collective import CollectiveCalls
 from research.fit import data as measured_data
 from research.fit import scores
 from research.fit.data import FOLDERS, Rows
 from research.fit.scores import Score
 
 OPS = collective.OPS[:4]  # broadcast and send were not measured
-# Where the fit begins, and what it is drawn to where the data are silent. Chosen with both GPUs in view: one GPU alone says nothing of
-# clock_power (begun at 1 or 2 instead of 1.5, a transfer has 10 to 13 % of error instead of 9 to 10), nor A100 anything of nvls_*.
-START: Mapping[str, float] = {
-    "launch_us": 5.0,
-    "ll128_us": 2.0,
-    "simple_us": 12.0,
-    "nvls_us": 25.0,
-    "ll_hop_us": 1.0,
-    "ll128_hop_us": 1.0,
-    "simple_hop_us": 1.5,
-    "nvls_hop_us": 1.0,
-    "ll_share": 0.02,
-    "ll128_share": 0.3,
-    "simple_share": 0.78,
-    "nvls_share": 0.85,
-    "copy_b_per_sm_clock": 3.0,
-    "fill_us": 8.0,
-    "fill_bytes": 8e6,
-    "switch_us": 4.0,
-    "switch_power": 0.0,
-    "clock_power": 1.5,
-    "narrow_factor": 1.05,
-}
-PLAIN = ("switch_power", "clock_power")  # fitted as they are; all others as logarithms, so they stay above 0
-PULL = 0.03  # towards START, per unit of log
-SWITCHES = ((2.0, 3.0, 4.0, 6.0, 8.0), (-0.5, 0.0, 0.5, 1.0))  # starting points of switch_us and switch_power: the fit is not convex there
+START: Mapping[str, Mapping[str, float]] = {  # where the fit begins, and what it is drawn to where the data are silent
+    "ring": {
+        "launch_kclocks": 9.0, "hop_us": 1.1, "ramp": 0.25, "ramp_bytes": 6e3,
+        "ll_share": 1.1, "ll_copy": 1.0, "ll_power": 2.0,
+        "ll128_kclocks": 12.0, "ll128_hop_us": 1.5, "ll128_share": 1.0,
+        "simple_us": 13.0, "simple_hop_us": 10.0, "simple_share": 1.0, "simple_power": 2.5,
+        "copy_b_per_unit_clock": 4.0, "fill_bytes_per_ring": 1.3e6, "fill_half_bytes": 3e7, "narrow_factor": 1.05,
+        "pcie_share": 0.63, "pcie_power": 1.9,
+    },
+    "alltoall": {
+        "launch_kclocks": 11.5, "peer_us": 1.0, "ll_clocks_per_byte": 0.2, "simple_us": 7.0, "simple_half_bytes": 2e4,
+        "simple_share": 0.93, "copy_b_per_unit_clock": 5.0, "fill_bytes_per_ring": 1e6,
+    },
+}  # fmt: skip
+PULL, PULL_FACTOR = 0.3, 0.45  # towards START, and of a link's factors towards 1, per unit of log
+SCALE, STEPS = 0.1, 12  # log error from which a row counts less; steps of the fit
 FLOOR = 0.03  # repeatability of long calls as far as half and int8 copies of the same bytes show it
-GPUS = ("a100-sxm-80gb", "h100-sxm")
+GPUS = ("a100-sxm-80gb", "h100-sxm", "b200", "l40s")
+SHORT = {"a100-sxm-80gb": "A100", "h100-sxm": "H100", "b200": "B200", "l40s": "L40S"}
+ABOUT = "Collectives by NCCL. Shares are of what NCCL takes a link for; a link's numbers are factors of the start-ups of all."
+HEAD = {
+    "data": "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm,b200_sxm,l40s}/comm/nccl (2.27.3 and 2.29.2), all rows",
+    "split": "none: scores refit by fold, sha1(op,gpus) % 5",
+    "command": "python -m research.fit collective", "loss": "soft L1 of log error, scale 0.1",
+}  # fmt: skip
 
 
 def rows(gpu: str, root: Path) -> Rows:
@@ -70,44 +68,43 @@ def rows(gpu: str, root: Path) -> Rows:
 # ---------------------------------------------------------------- fit
 
 
+class Side(NamedTuple):
+    """What is fitted on one GPU: repeats of a call as one row of their geometric mean."""
+
+    calls: CollectiveCalls
+    log_s: Floats
+
+
 def fit(data: list[Rows]) -> dict[str, dict[str, float]]:
-    """Coefficients of each operation from the rows that are not held out."""
-    return {op: _fit_one(op, data) for op in OPS}
-
-
-def _pack(values: Mapping[str, float]) -> Floats:
-    return np.array([v if k in PLAIN else np.log(v) for k, v in values.items()])
-
-
-def _unpack(x: Floats) -> dict[str, float]:
-    return {k: float(v if k in PLAIN else np.exp(v)) for k, v in zip(START, x, strict=True)}
-
-
-def _fit_one(op: str, data: list[Rows]) -> dict[str, float]:
+    """Coefficients of all operations, and factors of each link that has rows, from the rows that are not held out. Some seconds."""
     from scipy.optimize import least_squares
 
-    parts = [(_only(d.params, m), scores.chip(d.gpu), d.seconds[m]) for d in data if np.any(m := (d.params["op"] == op) & ~d.held)]
-    best = None
-    options = [(s, p) for s in SWITCHES[0] for p in SWITCHES[1]] if op != "alltoall" else [(START["switch_us"], START["switch_power"])]
-    for switch, power in options:
-        begin = _pack({**START, "switch_us": switch, "switch_power": power})
-        found = least_squares(_residuals(op, parts, begin), begin, loss="soft_l1", f_scale=0.1, max_nfev=40)
-        best = found if best is None or found.cost < best.cost else best
-    assert best is not None
-    return _unpack(best.x)
+    sides = [_side(d.where(~d.held)) for d in data if np.any(~d.held)]
+    links = sorted({side.calls.link.key for side in sides})
+    shared = np.concatenate([np.log(list(part.values())) for part in START.values()])
+    begin = np.concatenate([shared, np.zeros(len(collective.FACTORS) * len(links))])
+    pull = np.where(np.arange(len(begin)) < len(shared), PULL, PULL_FACTOR)
 
-
-def _residuals(op: str, parts: list[tuple[dict[str, NDArray[Any]], Chip, Floats]], begin: Floats) -> Callable[[Floats], Floats]:
     def residuals(x: Floats) -> Floats:
-        c = {op: _unpack(x)}
-        errors = [np.log(collective.estimate(p, chip, coefficients=c).seconds / seconds) for p, chip, seconds in parts]
-        return np.concatenate([*errors, PULL * (x - begin)])
+        table = _unpack(x, links)
+        errors = [np.log(collective.expected(side.calls, table)[1]) - side.log_s for side in sides]
+        return np.concatenate([*errors, pull * (x - begin)])
 
-    return residuals
+    return _unpack(least_squares(residuals, begin, loss="soft_l1", f_scale=SCALE, max_nfev=STEPS).x, links)
 
 
-def _only(params: Mapping[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
-    return {name: values[mask] for name, values in params.items()}
+def _side(data: Rows) -> Side:
+    columns = zip(*(data.params[name].tolist() for name in ("op", "dtype", "gpus", "bytes")), strict=True)
+    _, first, which = np.unique(np.array([",".join(map(str, row)) for row in columns]), return_index=True, return_inverse=True)
+    mean = np.bincount(which, np.log(data.seconds)) / np.bincount(which)
+    return Side(collective.prepared(data.where(first).params, scores.chip(data.gpu)), mean)
+
+
+def _unpack(x: Floats, links: list[str]) -> dict[str, dict[str, float]]:
+    """The fit's numbers by name: logarithms, so that all stay above 0."""
+    values = iter(np.exp(x).tolist())
+    named = {part: {name: next(values) for name in names} for part, names in START.items()}
+    return named | {link: {name: next(values) for name in collective.FACTORS} for link in links}
 
 
 def predicted(data: Rows, coefficients: Mapping[str, Any]) -> Floats:
@@ -124,19 +121,19 @@ def roofline(data: Rows) -> Floats:
 
 
 def table(root: Path, coefficients: Mapping[str, Any] | None = None) -> list[Score]:
-    """Held-out sizes with the stored coefficients, and each GPU with coefficients of the other, beside simpler ways."""
-    a100, h100 = (rows(gpu, root) for gpu in GPUS)
-    found = []
-    for cell, on in (("A100 held-out sizes", a100), ("H100 held-out sizes", h100)):
-        found += _cell(cell, on, on.held, coefficients or base.stored("collective"), on)
-    for cell, source, target in (("A100 -> H100", a100, h100), ("H100 -> A100", h100, a100)):
+    """Fold 0 by a fit of the others (or by these coefficients), and A100 and H100 by coefficients of each other, beside simpler ways."""
+    data = [rows(gpu, root) for gpu in GPUS]
+    known = coefficients or fit(data)
+    found = [score for on in data for score in _cell(f"{SHORT[on.gpu]} held-out sizes", on, on.held, known, on)]
+    for source, target in ((data[0], data[1]), (data[1], data[0])):
+        cell = f"{SHORT[source.gpu]} -> {SHORT[target.gpu]}"
         found += _cell(cell, target, np.ones(len(target.seconds), bool), fit([source]), source)
     return found
 
 
 def _cell(cell: str, on: Rows, mask: NDArray[np.bool_], coefficients: Mapping[str, Any], known: Rows) -> list[Score]:
-    params, measured, chip = _only(on.params, mask), on.seconds[mask], scores.chip(on.gpu)
-    train = _only(known.params, ~known.held)
+    params, measured, chip = on.where(mask).params, on.seconds[mask], scores.chip(on.gpu)
+    train = known.where(~known.held).params
     bound = _bound(params, chip)
     ways = {
         "model": collective.estimate(params, chip, coefficients=coefficients).seconds,
@@ -150,25 +147,18 @@ def _cell(cell: str, on: Rows, mask: NDArray[np.bool_], coefficients: Mapping[st
 
 
 def _bound(params: Mapping[str, NDArray[Any]], chip: Chip) -> Floats:
-    """Bytes that must enter or leave one GPU ÷ its link: (n − 1)/n of the buffer, for an all-reduce too where the switch adds."""
-    n = params["gpus"].astype(np.float64)
-    twice = (params["op"] == "all_reduce") & ((chip.link_b_s or 0.0) < collective.NVLS_LINK_B_S)
-    found: Floats = params["bytes"] * (1 - 1 / n) * np.where(twice, 2, 1) / (chip.link_b_s or np.nan)
+    """Bytes that must enter or leave one GPU ÷ its link: (n − 1)/n of the buffer, for an all-reduce twice but where the switch adds."""
+    link, rate = nccl.link_of(chip)
+    twice = (params["op"] == "all_reduce") & (link.switch_share == 0.0)
+    found: Floats = params["bytes"] * (1 - 1 / params["gpus"].astype(np.float64)) * np.where(twice, 2, 1) / rate
     return found
 
 
 def main() -> None:
-    """Fits both GPUs, stores the coefficients and prints the scores."""
+    """Fits all GPUs with all rows, stores the coefficients and prints the scores."""
     place = scores.folder()
-    coefficients = fit([rows(gpu, place) for gpu in GPUS])
-    head = {
-        "data": "aiconfigurator 2026-08: kernels/a100_sxm/comm/nccl/2.27.3, kernels/h100_sxm/comm/nccl/2.29.2",
-        "split": "sha1(op,gpus) % 5 == 0 is held out", "command": "python -m research.fit collective",
-        "loss": "soft L1 of log error, scale 0.1",
-    }  # fmt: skip
-    about = "Collectives by NCCL. Times in µs hold at 1.66 GHz; shares are of one GPU's link, one way."
-    scores.store("collective", about, head, coefficients)
-    print(scores.show(table(place, coefficients)))
+    scores.store("collective", ABOUT, HEAD, fit([rows(gpu, place).holding(None) for gpu in GPUS]))
+    print(scores.show(table(place)))
 
 
 if __name__ == "__main__":

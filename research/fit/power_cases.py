@@ -18,9 +18,17 @@ GEMM_TILE = (128, 256)  # output tile that L2 traffic is counted with
 ROWS_TILE = 128  # of queries in attention, of tokens and columns in a mixture of experts
 # Rows of A at which DeepGEMM changes its kernel, so that the machine waits for the compiler before: there the median of the fitted rows
 # falls from the cap to below 460 W, and comes back at the next size.
-COMPILED_AT = (32768, 1025, 256, 128, 64, 32, 17, 16, 3, 1)
+COMPILED_AT = {
+    "NVIDIA H200": (32768, 1025, 256, 128, 64, 32, 17, 16, 3, 1),
+    "NVIDIA B200": (32768, 4352, 2560, 2304, 2048, 256, *(m for m in range(193) if m % 16 == 0 or m < 16)),
+}
 WORKERS = 8
 COMPILE_S = 4.0  # at least the window of a reading
+ITEMS = {  # unit that multiplies, bytes of one number with its scales
+    "bfloat16": ("matrix.bf16", 2.0), "fp8": ("matrix.fp8", 1.0), "fp8_block": ("matrix.fp8", 1.0), "nvfp4": ("matrix.fp4", 0.5625),
+    "int4_wo": ("matrix.bf16", 0.53), "w4a16_mxfp4": ("matrix.bf16", 0.53),
+}  # fmt: skip
+UNITS = ("matrix.bf16", "matrix.fp8", "matrix.fp4")
 Columns = dict[str, NDArray[Any]]
 
 
@@ -31,7 +39,7 @@ class Series(NamedTuple):
     demand: Demand
     seconds: Floats
     power_w: Floats
-    held: NDArray[np.bool_]
+    fold: NDArray[np.int64]
     previous: NDArray[np.intp]
     group: NDArray[np.intp]  # with waits of its own: an index into GAPS
     calls: Floats
@@ -40,6 +48,17 @@ class Series(NamedTuple):
     full_clock_s: Floats  # time at the highest clock, where it was measured: NaN elsewhere
     shape: Floats  # cases × numbers that describe them, for a table of neighbours
     kind: NDArray[np.str_]  # neighbours are of the same kind
+    source: NDArray[np.str_]  # library, version and kernel
+
+    @property
+    def held(self) -> NDArray[np.bool_]:
+        return np.asarray(self.fold == 0)
+
+    def at(self, places: NDArray[np.intp]) -> Series:
+        """Some of the cases; `previous` still counts in all."""
+        demand = Demand({unit: count[places] for unit, count in self.demand.operations.items()}, *(d[places] for d in self.demand[1:]))
+        columns: Any = [column[places] for column in self[2:]]
+        return Series(self.family, demand, *columns)
 
     def when(self, gaps: Floats) -> Timeline:
         gap = np.where(self.cold, COMPILE_S, gaps[self.group])
@@ -72,6 +91,12 @@ def _read(gpu: str, root: Path, pattern: str) -> Columns:
     return {}
 
 
+def _sources(case: Columns) -> NDArray[np.str_]:
+    """Library, version and kernel, as "vllm 0.22.0/vllm_fused_moe"."""
+    columns = zip(*(case[name].tolist() for name in ("framework", "version", "kernel_source")), strict=True)
+    return np.array([f"{framework.lower()} {version}/{kernel}" for framework, version, kernel in columns])
+
+
 def _series(family: str, case: Columns, demand: Demand, keys: list[str], **more: Any) -> Series:
     count = len(case["latency"])
     given = {
@@ -83,33 +108,33 @@ def _series(family: str, case: Columns, demand: Demand, keys: list[str], **more:
         "full_clock_s": np.full(count, np.nan),
         "shape": np.stack([case[name].astype(float) for name in SIZES[family]], axis=1),
         "kind": np.array(["/".join(map(str, one)) for one in zip(*(case[name].tolist() for name in KINDS[family]), strict=True)]),
+        "source": _sources(case),
         **more,
     }
     demand = demand._replace(l2_bytes=np.maximum(demand.l2_bytes, demand.dram_bytes))  # all that comes from memory passes L2
-    return Series(family, demand, case["latency"] * 1e-3, case["power"].astype(float), dealt(keys) == 0, **given)
+    return Series(family, demand, case["latency"] * 1e-3, np.where(case["power"] > 0, case["power"], np.nan), dealt(keys), **given)
+
+
+def _operations(dtypes: NDArray[Any], count: Floats) -> tuple[dict[str, Floats], Floats]:
+    """Operations by the unit that a type of numbers uses, and bytes of one number."""
+    units, items = (np.array([ITEMS[one][n] for one in dtypes.tolist()]) for n in range(2))
+    return {unit: np.where(units == unit, count, 0.0) for unit in UNITS}, items.astype(float)
 
 
 def gemm(case: Columns) -> Series:
-    """Matrix products: the file is in the order of measuring. Six copies of B in bf16, one in fp8 (collector/vllm/collect_gemm.py)."""
+    """Matrix products: the file is in the order of measuring. Six copies of B in bf16, one in others (collector/vllm/collect_gemm.py)."""
     m, n, k = (case[name].astype(float) for name in "mnk")
-    fp8 = case["gemm_dtype"] != "bfloat16"
-    item, flop = np.where(fp8, 1.0, 2.0), 2 * m * n * k
-    operations = {"matrix.bf16": np.where(fp8, 0.0, flop), "matrix.fp8": np.where(fp8, flop, 0.0)}
-    quantised = np.where(fp8, 3 * m * k, 0.0)
-    l2 = flop / 2 * sum(1 / tile for tile in GEMM_TILE) * item
+    operations, item = _operations(case["gemm_dtype"], 2 * m * n * k)
+    plain, compiled = case["gemm_dtype"] == "bfloat16", case["gemm_dtype"] == "fp8_block"
+    quantised = np.where(plain, 0.0, (2 + item) * m * k)
+    l2 = m * n * k * sum(1 / tile for tile in GEMM_TILE) * item
     demand = Demand(operations, np.zeros(len(m)), (m * k + n * k) * item + 2 * m * n + quantised, l2)
-    keys = [f"{a}x{b}" for a, b in zip(case["n"].tolist(), case["k"].tolist(), strict=True)]
     previous = np.maximum(np.arange(len(m)) - 1, 0)
+    keys = [f"{a},{b}" for a, b in zip(case["n"].tolist(), case["k"].tolist(), strict=True)]
     return _series(
-        "gemm",
-        case,
-        demand,
-        keys,
-        previous=previous,
-        group=np.where(fp8, 1, 0),
-        calls=np.where(fp8, 1.0, 6.0),
-        cold=fp8 & np.isin(case["m"], COMPILED_AT),
-    )
+        "gemm", case, demand, keys, previous=previous, group=np.where(plain, 0, 1), calls=np.where(plain, 6.0, 1.0),
+        cold=compiled & np.isin(case["m"], COMPILED_AT.get(str(case["device"][0]), ())),
+    )  # fmt: skip
 
 
 def _pairs(queries: Floats, window: Floats) -> Floats:
@@ -119,28 +144,46 @@ def _pairs(queries: Floats, window: Floats) -> Floats:
 
 
 def _attention_keys(case: Columns) -> list[str]:
-    columns = (case[name].tolist() for name in ("num_heads", "num_key_value_heads", "head_dim", "window_size"))
-    return ["x".join(map(str, one)) for one in zip(*columns, strict=True)]
+    columns = (case[name].tolist() for name in ("num_heads", "num_key_value_heads", "head_dim"))
+    return [",".join(map(str, one)) for one in zip(*columns, strict=True)]
+
+
+def _begun(case: Columns) -> NDArray[np.bool_]:
+    """The first case of each worker at a new shape: it waits while the worker makes its tensors, so its reading averages idle time."""
+    names = ("num_heads", "num_key_value_heads", "head_dim", "window_size")
+    shapes, count = list(zip(*(case[name].tolist() for name in names), strict=True)), dict[tuple[Any, ...], int]()
+    found = np.zeros(len(shapes), bool)
+    for i, shape in enumerate(shapes):
+        found[i] = count.setdefault(shape, 0) < WORKERS
+        count[shape] += 1
+    return found
+
+
+def _attention(family: str, case: Columns, pairs: Floats, stored: Floats, l2: Floats, written: Floats) -> Series:
+    """`pairs`: of a query and a key, over all heads; `stored`: numbers of the cache that are read; `written`: bytes of queries, results."""
+    fp8 = (case["kv_cache_dtype"] == "fp8") & (case["kernel_source"] != "vllm_triton_attn")  # there queries become fp8 too
+    operations, _ = _operations(np.where(fp8, "fp8", "bfloat16"), 4 * case["head_dim"].astype(float) * pairs)
+    item = np.where(case["kv_cache_dtype"] == "fp8", 1.0, 2.0)
+    demand = Demand(operations, pairs, stored * item + written, l2 * np.where(fp8, 1.0, 2.0))
+    before = np.maximum(np.arange(len(pairs)) - WORKERS, 0)
+    return _series(family, case, demand, _attention_keys(case), previous=before, cold=_begun(case))
 
 
 def prefill(case: Columns) -> Series:
     """Prefill attention. Eight workers took turns: of lags 0 to 16, the eighth case before tells most of a training row's reading."""
     batch, queries, heads, kv, dim = _shape(case, "isl")
     pairs = batch * heads * _pairs(queries, case["window_size"])
-    l2 = pairs / ROWS_TILE * 2 * dim * 2
-    demand = Demand({"matrix.bf16": 4 * dim * pairs}, pairs, 2 * batch * queries * dim * (2 * heads + 2 * kv), l2)
-    return _series("prefill", case, demand, _attention_keys(case), previous=np.maximum(np.arange(len(batch)) - WORKERS, 0))
+    tokens = batch * queries * dim
+    return _attention("prefill", case, pairs, 2 * tokens * kv, pairs / ROWS_TILE * 2 * dim, 4 * tokens * heads)
 
 
 def decode(case: Columns) -> Series:
-    """Decode attention: one query against `step` + 1 keys, or the window. The case before is not known: one like it is assumed."""
+    """Decode attention: one query against `step` + 1 keys, or the window."""
     batch, step, heads, kv, dim = _shape(case, "step")
     window, keys = case["window_size"], step + 1
     keys = np.where((window > 0) & (window < keys), window, keys)
-    item = np.where(case["kv_cache_dtype"] == "fp8", 1.0, 2.0)
-    read = 2 * batch * keys * kv * dim * item
-    demand = Demand({"matrix.bf16": 4 * batch * heads * dim * keys}, batch * heads * keys, read + 4 * batch * heads * dim, read)
-    return _series("decode", case, demand, _attention_keys(case))
+    read = 2 * batch * keys * kv * dim
+    return _attention("decode", case, batch * heads * keys, read, read, 4 * batch * heads * dim)
 
 
 def _shape(case: Columns, length: str) -> tuple[Floats, ...]:
@@ -155,20 +198,18 @@ def moe(case: Columns) -> Series:
     case = {name: column[order] for name, column in case.items()}
     texts = [texts[i] for i in order]
     tokens, hidden, inter, topk, experts, tp, ep = (case[name].astype(float) for name in ("num_tokens", *names[1:7]))
-    fp8, local, rows = case["moe_dtype"] != "bfloat16", experts / ep, tokens * topk / ep
+    local, rows = experts / ep, tokens * topk / ep
     weights = 3 * hidden * inter / tp
     touched = local * -np.expm1(rows * np.log1p(-1 / np.maximum(local, 1.0000001)))
     tile = np.where(tokens <= experts, 16.0, 64.0)  # rows of a Triton block by default; an expert's rows fill whole blocks
-    item, flop = np.where(fp8, 1.0, 2.0), 2 * weights * touched * tile * np.ceil(np.round(rows / np.maximum(touched, 1e-9) / tile, 9))
+    flop = 2 * weights * touched * tile * np.ceil(np.round(rows / np.maximum(touched, 1e-9) / tile, 9))
+    operations, item = _operations(case["moe_dtype"], flop)
     demand = Demand(
-        {"matrix.bf16": np.where(fp8, 0.0, flop), "matrix.fp8": np.where(fp8, flop, 0.0)},
-        rows * inter / tp,
-        touched * weights * item + 4 * tokens * hidden,
-        flop / 2 * (1 / tile + 1 / ROWS_TILE) * item,
+        operations, rows * inter / tp, touched * weights * item + 4 * tokens * hidden, flop / 2 * (1 / tile + 1 / ROWS_TILE) * item
     )
     count, drawn = len(texts), case["distribution"] != "balanced"
     first = np.array([i == 0 or texts[i] != texts[i - 1] for i in range(count)])
-    keys = ["x".join(map(str, one)) for one in zip(*(case[name].tolist() for name in names[1:5]), strict=True)]
+    keys = [",".join(map(str, one)) for one in zip(*(case[n].tolist() for n in (*names[1:3], "num_experts", "topk")), strict=True)]
     return _series(
         "moe",
         case,

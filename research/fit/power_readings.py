@@ -57,3 +57,8 @@ def whole(power_w: Floats) -> NDArray[np.bool_]:
         scaled = power_w * 1e3 * n
         fewer |= np.abs(scaled - np.round(scaled)) < 1e-4
     return np.asarray(~fewer)
+
+
+def once(power_w: Floats) -> NDArray[np.bool_]:
+    """Whether a mean may be of one reading: whole milliwatts. So are one in ten of the means of ten readings."""
+    return np.asarray(np.abs(power_w * 1e3 - np.round(power_w * 1e3)) < 1e-4)

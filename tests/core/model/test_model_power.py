@@ -9,6 +9,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.model import chips, machines
 from hotlap.core.model.kernels import power
 from hotlap.core.model.kernels.base import Demand
+from hotlap.core.model.predict import predict
 
 H200 = chips.chip(machines.load("h200-sxm"), "max")
 
@@ -111,3 +112,25 @@ def test_bad_input():
     unknown = Demand({"matrix.bf17": np.ones(1)}, np.zeros(1), np.zeros(1), np.zeros(1))
     with pytest.raises(InputError, match="bf17"):
         power.power_w(unknown, 1.0, H200)
+
+
+def test_what_a_board_draws_at_rest_is_its_own_where_it_was_read():
+    """B200 reads at least 241 to 245 W between kernels of a few µs (aiconfigurator, b200_sxm); others take H200's share of the limit."""
+    nothing = Demand({}, np.zeros(1), np.zeros(1), np.zeros(1))
+    at_rest = {name: power.power_w(nothing, 1.0, chips.chip(machines.load(name), "max"), active=0.0)[0] for name in ("b200", "l40s")}
+    assert at_rest == pytest.approx({"b200": 245, "l40s": 138 / 700 * 350}, rel=0.01)
+
+
+def test_busy_units_toggle_by_their_clock_not_by_the_limit():
+    """B200 has 1.11 times H200's units × clock and 1.43 times its limit."""
+    b200 = chips.chip(machines.load("b200"), "max")
+    busy = [power.parts(demand(chip), 1.0, chip, "moe").busy_w for chip in (b200, H200)]
+    assert busy[0] / busy[1] == pytest.approx(148 * 1.965 / (132 * 1.98), rel=1e-3)
+
+
+def test_triton_attention_draws_less_than_others_of_the_same_work():
+    drawn = [
+        predict("attention", "b200", implementation=name, batch=16, heads=32, kv_heads=8, head_dim=128, query=4096).power_w
+        for name in ("vllm vllm_triton_attn", "vllm vllm_flash_attn")
+    ]
+    assert drawn[0] < drawn[1]

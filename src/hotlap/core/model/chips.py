@@ -25,6 +25,6 @@ def chip(spec: Spec, clock: str = "peak") -> Chip:
         flop_per_clock=spec.flop_per_clock, memory_b_s=float(spec.memory_bandwidth_b_s or 0), l2_bytes=float(spec.resident_bytes or 0),
         shared_bytes=float(spec.shared_bytes_per_unit or 0), registers=int(spec.registers_per_unit or 0),
         warps_max=int(spec.warps_max_per_unit or 0), blocks_max=int(spec.blocks_max_per_unit or 0), power_w=spec.power_w,
-        link_b_s=spec.scaleup_b_s / 2 if spec.scaleup_b_s else None, l2_factor=spec.l2_factor,
-        original=chip(spec.original, clock) if spec.original else None,
+        static_w=spec.static_w, link_b_s=spec.scaleup_b_s / 2 if spec.scaleup_b_s else None, pcie_b_s=spec.pcie_b_s,
+        l2_factor=spec.l2_factor, original=chip(spec.original, clock) if spec.original else None,
     )  # fmt: skip

@@ -24,7 +24,7 @@ from hotlap.core.work.network import MOE
 
 Floats = NDArray[np.float64]
 Params = Mapping[str, Any]
-LAUNCHES, WAYS = ("launch", "host"), ("hops", "protocol", "pipeline fill")  # parts that a launch sets; that the way over a link sets
+LAUNCHES, WAYS = ("launch", "host"), ("hops", "protocol")  # parts that a launch sets; that the way over a link sets
 UNCLOCKED = ("DRAM", "launch", "row passes", "host", "bytes in flight")  # parts that do not go with the clock
 CAPPED = "clock under the power cap"
 BETWEEN_NODES = (
@@ -89,7 +89,8 @@ def expect(
     low, high = intervals.interval(family, known.key, seconds, demand.inside)
     low = low * (1 - demand.parts.get(CAPPED, 0.0) / demand.seconds)  # a short load is over before the clock falls
     parts = {**demand.parts, "bound": seconds - demand.seconds} if np.any(seconds > demand.seconds) else demand.parts
-    power_w, clock_hz = (np.full(len(seconds), np.nan),) * 2 if kind.link else _power(family, demand, seconds, spec)
+    unknown = (np.full(len(seconds), np.nan),) * 2
+    power_w, clock_hz = unknown if kind.link else _power(_toggling(family, implementation), demand, seconds, spec)
     low = np.maximum(low, np.nan_to_num(floor))
     return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known)
 
@@ -142,6 +143,12 @@ def _floor(workload: str, params: Params, arrays: Params, spec: Spec) -> Floats:
         return bounds(workload, arrays, spec)[0]
     found = limits.limit(Case(workload=workload, params=dict(params)), spec)
     return np.array([np.nan if found.bound_s is None else found.bound_s])
+
+
+def _toggling(family: str, implementation: str | ArrayLike) -> str:
+    """Kind of kernel by how much its units toggle: Triton's attention waits, whoever calls it."""
+    slow = isinstance(implementation, str) and "triton" in implementation and family in ("prefill", "decode")
+    return "triton" if slow else family
 
 
 def _power(family: str, demand: Estimate, seconds: Floats, spec: Spec) -> tuple[Floats, Floats]:
@@ -245,6 +252,8 @@ def _can(spec: Spec, dtype: str, workload: str) -> None:
 
 def _collective(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
     names = {"op": "op", "gpus": "gpus", "size": "bytes", "nodes": "nodes"}
+    if not spec.scaleup_b_s and spec.vendor != "NVIDIA":
+        raise InputError(f"a collective needs the link between the GPUs, and none is published for {spec.name}")
     dtype = "int8" if params["dtype"] in ("int8", "fp8") else "bf16"
     given = {**{new: params[old] for old, new in names.items()}, "dtype": dtype}
     return "collective", collective.estimate(given, chip(spec, "max"), implementation)

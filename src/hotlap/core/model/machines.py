@@ -96,7 +96,7 @@ SCHEMA: Mapping[str, Mapping[str, tuple[str, _Kind]]] = {  # table: key: (field 
         "scaleup_b_s": ("scaleup_b_s", "zero or more"), "host_b_s": ("host_b_s", "positive"),
         "pcie_generation": ("pcie_generation", "count"), "pcie_lanes": ("pcie_lanes", "count"),
     },
-    "power": {"limit_w": ("power_w", "positive")},
+    "power": {"limit_w": ("power_w", "positive"), "static_w": ("static_w", "positive")},
     "flop_per_clock": {unit: (unit, "positive") for unit in UNITS_OF_ARITHMETIC},
     "published_peak": {"unit": ("unit", "text"), "flop_s": ("flop_s", "positive"), "back_solved": ("back_solved", "flag")},
 }

@@ -67,6 +67,7 @@ class Spec:
     pcie_generation: int | None = None
     pcie_lanes: int | None = None
     power_w: float | None = None
+    static_w: float | None = None  # drawn with clocks up and nothing to do
     # Of an imagined machine: `slug` is the whole text that names it.
     original: Spec | None = None  # of the table; None for a machine that is there
     edits: Mapping[str, str] = field(default_factory=dict)  # figure: what it was, in words

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from hotlap.cli import main
 from hotlap.core.errors import InputError
 from hotlap.core.model import chips, machines
-from hotlap.core.model.kernels import collective
+from hotlap.core.model.kernels import collective, nccl
+from hotlap.core.model.kernels.base import stored
 from hotlap.core.model.predict import predict
 from hotlap.core.work.networks import calls
 
-MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "v100-sxm2-32gb")
+MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "v100-sxm2-32gb", "l40s", "rtx-pro-6000")
 MIB = 2**20
 
 
@@ -49,7 +52,7 @@ def test_never_faster_than_the_link(machine) -> None:
         for gpus in (2, 4, 8, 64):
             size = 2.0 ** np.arange(8, 36)
             found = seconds(machine, op=op, gpus=gpus, bytes=size)
-            assert np.all(found > size * (1 - 1 / gpus) / chip.link_b_s)
+            assert np.all(found > size * (1 - 1 / gpus) / (chip.link_b_s or chip.pcie_b_s))
 
 
 def test_parts_add_up_and_arrays_are_single_cases() -> None:
@@ -71,8 +74,7 @@ def test_parts_add_up_and_arrays_are_single_cases() -> None:
 
 @pytest.mark.parametrize(("machine", "published", "tolerance"), [("a100-sxm-80gb", 222e9, 0.06), ("h100-sxm", 446e9, 0.06), ("b200", 704e9, 0.15)])
 def test_bus_bandwidth_of_a_large_all_reduce_over_eight(machine, published, tolerance) -> None:
-    """aiconfigurator 2026-08, highest bus bandwidth measured: A100 222, H100 446, B200 704 GB/s (B200's rows were never fitted, but
-    this one figure of it set NVLS_COPY_B_PER_SM_CLOCK)."""
+    """aiconfigurator 2026-08, highest bus bandwidth measured: A100 222, H100 446, B200 704 GB/s. What a switch keeps is NCCL's figure."""
     assert bus_b_s(machine, "all_reduce", 8, 512 * MIB) == pytest.approx(published, rel=tolerance)
 
 
@@ -150,5 +152,42 @@ def test_a_group_of_a_network_spans_nodes_evenly(gpus: int, apart: int, nodes: i
 def test_missing_facts() -> None:
     with pytest.raises(InputError, match="needs 'bytes'"):
         seconds("h100-sxm", op="all_reduce", gpus=8)
-    with pytest.raises(InputError, match="link between the GPUs"):
-        seconds("l40s", op="all_reduce", gpus=8, bytes=MIB)
+    for machine in ("mi300x", "arc-b580"):
+        found = predict("collective", machine, op="all_reduce", gpus=8, size=MIB)
+        assert found.expected_s is None
+        assert "needs the link between the GPUs" in " ".join(str(note) for note in found.notes)
+    alone = dataclasses.replace(chips.chip(machines.load("gb200")), link_b_s=None)
+    with pytest.raises(InputError, match="neither it nor PCI Express"):
+        collective.estimate({"op": "all_reduce", "gpus": 8, "bytes": MIB}, alone)
+
+
+def test_a_box_without_nvlink_goes_over_pci_express() -> None:
+    """2, 4 and 8 × L40S, 512 MiB of an all-gather: 13.7, 85 and 398 ms (aiconfigurator): the box gives more GPUs less each."""
+    found = seconds("l40s", op="all_gather", gpus=np.array([2, 4, 8]), bytes=512 * MIB)
+    assert found == pytest.approx([13.7e-3, 85e-3, 398e-3], rel=0.15)
+    gen5 = seconds("rtx-pro-6000", op="all_gather", gpus=np.array([2, 4, 8]), bytes=512 * MIB)
+    assert found / gen5 == pytest.approx([2, 2, 2], rel=0.02)
+    assert predict("collective", "l40s", op="all_gather", gpus=2, size=512 * MIB).limiter == "link"
+
+
+@pytest.mark.parametrize(
+    ("machine", "op", "gpus", "last", "then"),
+    [
+        ("a100-sxm-80gb", "all_gather", 2, 1, "Simple"), ("a100-sxm-80gb", "all_gather", 8, 2, "LL128"), ("h100-sxm", "all_gather", 4, 2, "Simple"),
+        ("b200", "all_gather", 4, 4, "Simple"), ("b200", "all_gather", 8, 8, "Simple"), ("l40s", "all_gather", 8, 0.5, "Simple"), ("h100-sxm", "all_reduce", 8, 1, "NVLS"),
+    ],
+)
+def test_the_flagged_protocol_ends_where_the_tuner_says_and_times_jump(machine, op, gpus, last, then) -> None:
+    """Sizes in MiB between which measured times leave the line of LL (aiconfigurator); the tuner's constants are published, none is fitted."""
+    chip = chips.chip(machines.load(machine))
+    found = collective.prepared({"op": op, "gpus": gpus, "bytes": np.array([last, 2 * last]) * MIB, "dtype": "half"}, chip)
+    assert np.argmax(found.running, axis=0).tolist() == [0, nccl.PROTOCOLS.index(then)]
+
+
+def test_a_link_of_the_same_generation_starts_alike_and_an_unmeasured_one_as_the_mean() -> None:
+    small = {name: seconds(name, op="all_reduce", gpus=8, bytes=1024)[0] for name in ("b200", "gb200", "h100-sxm", "h200-sxm", "v100-sxm2-32gb")}
+    assert small["gb200"] == pytest.approx(small["b200"], rel=0.1)
+    assert small["h200-sxm"] == small["h100-sxm"]
+    table = {name: values for name, values in stored("collective").items() if not name.startswith("nvlink")}
+    chip = chips.chip(machines.load("v100-sxm2-32gb"))
+    assert collective.estimate({"op": "all_reduce", "gpus": 8, "bytes": 1024}, chip, coefficients=table).seconds[0] == small["v100-sxm2-32gb"]

@@ -31,7 +31,9 @@ class Chip:
     warps_max: int
     blocks_max: int
     power_w: float | None = None
+    static_w: float | None = None  # with clocks up and nothing to do; None: the share of the limit that is usual
     link_b_s: float | None = None  # scale-up link of one GPU, one way
+    pcie_b_s: float | None = None  # payload of one way
     l2_factor: float = 1.0  # of L2's bandwidth, against what the family takes for every machine
     original: Chip | None = None  # of the table, where this one is imagined: its matrix unit is fed, and its operations cost, as that one's
     facts: Mapping[str, float] = field(default_factory=dict)  # measured by a sweep on the machine; empty: spec only

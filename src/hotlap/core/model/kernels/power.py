@@ -9,8 +9,9 @@ take 1/x longer, DRAM does not, and what slows down also asks for less power, so
 Energies hold on Hopper: of a 16-bit matrix operation from times at the cap (coefficients/gemm.toml), the others from power readings
 (coefficients/power.toml), in which rows at the cap say no more than that. They scale to other chips by one published fact: watts of the
 limit per dense 16-bit matrix FLOP/s at the highest clock, against H200's; its square root where it is greater, since A100 reaches 88 %
-of its peak within its 400 W. Idle power and leakage scale with the limit. These are assumptions: only H200 was measured. The energy of
-a bit depends on what the data are (zeros draw far less than noise); measured cases held random numbers.
+of its peak within its 400 W. Idle power and leakage are what the machine table has read of the board (`static_w`), else they scale with
+the limit; the toggling of busy units goes with their number and clock. The scaling is assumed, and holds from H200 to B200 and back. The
+energy of a bit depends on what the data are (zeros draw far less than noise); measured cases held random numbers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from hotlap.core.model.machines import UNITS_OF_ARITHMETIC
 
 Coefficients = Mapping[str, float]
 FROM_TIMES = "matrix.bf16_pj_per_flop"  # fitted to how much longer matrix products take on A100 and H100 once the clock has fallen
-KINDS = ("gemm", "prefill", "decode", "moe")  # of kernels whose busy units were measured
+KINDS = ("gemm", "prefill", "decode", "moe", "triton")  # of kernels whose busy units were measured; triton: its attention
 STEPS, CLOSE = 40, 1e-6  # of the search for the clock, at most; how near the cap its power is, as a share
 LIKE = {  # units whose energy was not measured: like another's, times a factor that follows the width of the numbers
     "matrix.fp16": ("matrix.bf16", 1.0),
@@ -154,8 +155,23 @@ def parts(
     time_s = np.asarray(seconds, dtype=np.float64)
     if not np.all(time_s > 0):
         raise InputError("the time of a call must be positive")
-    busy = np.clip(np.asarray(active, dtype=np.float64), 0, 1) * table[f"busy_share.{kind if kind in KINDS else 'other'}"] * limit
-    return Parts(table["idle_share"] * limit, table["leakage_share"] * limit, busy, switching / time_s, dram / time_s)
+    share = table[f"busy_share.{kind if kind in KINDS else 'other'}"]
+    busy = np.clip(np.asarray(active, dtype=np.float64), 0, 1) * share * min(limit, toggling_w(chip, table))
+    at_rest = static_factor(chip, table) * limit
+    return Parts(table["idle_share"] * at_rest, table["leakage_share"] * at_rest, busy, switching / time_s, dram / time_s)
+
+
+def toggling_w(chip: Chip, coefficients: Coefficients) -> float:
+    """Watts of which a busy share is one: of H200's limit, as many units times their clock are here. Boards with less power for each
+    unit have smaller ones: for them it is their limit."""
+    return coefficients["limit_w_per_unit_ghz"] * chip.units * chip.clock_max_hz / 1e9
+
+
+def static_factor(chip: Chip, coefficients: Coefficients) -> float:
+    """What the chip draws with nothing to do, against the usual share of its limit; 1 where nobody read it."""
+    made = chip.original or chip
+    usual = (coefficients["idle_share"] + coefficients["leakage_share"]) * limit_w(made)
+    return (made.static_w or usual) / usual
 
 
 def _total(at: Parts, clock_share: ArrayLike, slower: Floats | float, table: Coefficients) -> Floats:
