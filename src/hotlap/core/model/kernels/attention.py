@@ -21,7 +21,6 @@ LARGEST = 2.0**40
 THREADS_OF_SM, COPY_THREADS = 2048, 512  # vLLM `reshape_and_cache_flash_kernel`: one block a token, G·D threads up to 512
 SMALL_KERNEL_S = 2e-6  # a kernel with next to no work inside a CUDA graph, start to start; an assumption, nothing fitted
 WARP_LEVEL_FLOP = 0.63 * 4096  # per clock and SM, of 16-bit warp-level products from Hopper on: an assumption, nothing fitted
-SPECIAL_PER_CLOCK = 16.0  # exponentials of one SM: CUDA C++ Programming Guide, "Arithmetic Instructions", 7.0 to 9.0; a CDNA CU the same
 SOFTMAX_OPERATIONS = 4.0  # fp32 instructions per score beside the exponential: scale, maximum, sum, conversion (FlashAttention-3, 3.2)
 
 
@@ -64,8 +63,13 @@ class Cases:
 
     @property
     def low(self) -> Floats:
-        """1 where the products run on 8-bit operands or from an 8-bit cache."""
+        """1 where the products may run on 8-bit operands: queries or a cache of that type."""
         return np.minimum((self.q_bytes < 2) + (self.kv_bytes < 2), 1).astype(float)
+
+    def products_low(self, by: str) -> Floats:
+        """1 where a kernel multiplies 8-bit operands: by an 8-bit "cache" (it turns queries to 8 bits, too), by 8-bit queries ("query": a
+        cache of 8 bits is turned to 16 before the product), or "never"."""
+        return self.low if by == "cache" else (self.q_bytes < 2).astype(float) if by == "query" else np.zeros(len(self.batch))
 
 
 def read(params: Mapping[str, ArrayLike], phase: str) -> Cases:
@@ -142,7 +146,7 @@ def matrix_rate(chip: Chip, low: Floats, warp_level: bool = False) -> Floats:
 def softmax_clocks(chip: Chip) -> float:
     """Clocks of one unit per score: an exponential, and the other instructions on the fp32 lanes."""
     lanes = chip.flop_per_clock.get("fma.fp32", 128.0) / 2
-    return 1 / SPECIAL_PER_CLOCK + SOFTMAX_OPERATIONS / lanes
+    return 1 / chip.special_per_clock + SOFTMAX_OPERATIONS / lanes
 
 
 def token_blocks(c: Cases, chip: Chip) -> Floats:
@@ -187,6 +191,11 @@ def seen(c: Cases) -> Floats:
     below = np.clip(np.minimum(w, last) - first + 1, 0, None)
     total = below * (first + np.minimum(w, last)) / 2 + (c.query - below) * w
     return np.where(c.causal, total / c.query, w)
+
+
+def triangle(c: Cases) -> Floats:
+    """The same without a window."""
+    return np.where(c.causal, c.kv - (c.query - 1) / 2, c.kv)
 
 
 def share(a: Floats, b: Floats, p: float) -> Floats:
