@@ -51,6 +51,7 @@ class Priors(NamedTuple):
     kernel: Mapping[str, Prior]
     shows: Mapping[str, Callable[[Any, Cases], bool]]  # by name: traits and rows of a kernel for which it is a coefficient of its own
     kernels: Mapping[str, Mapping[str, Prior]]  # by kernel: where its prior is another
+    fixed: tuple[str, ...] = ()  # at the prior in kernels that have none of their own
 
     def all(self) -> dict[str, Prior]:
         return {**self.family, **self.library, **self.kernel}
@@ -60,8 +61,7 @@ class Part(NamedTuple):
     """Rows of one kernel of one library on one machine, ready to be predicted."""
 
     kernel: str
-    group: str  # of its coefficients
-    library: str
+    groups: tuple[str, ...]  # of its coefficients, the later ones first
     chip: Chip
     cases: Cases
     seconds: Floats
@@ -144,7 +144,7 @@ def fit(family: LibraryFamily, priors: Priors, data: Sequence[Rows]) -> dict[str
         found.setdefault(v.group, {})[v.name] = _decoded(v.prior, value)
     for name, prior in {**priors.library, **priors.kernel}.items():  # of a kernel that was not fitted: the mean of those that were
         own = [_coded(prior, values[name]) for group, values in found.items() if group != "default" and name in values]
-        found["default"][name] = _decoded(prior, float(np.mean(own))) if own else prior.value
+        found["default"][name] = _decoded(prior, float(np.mean(own))) if own and name not in priors.fixed else prior.value
     return {group: {name: float(f"{value:.4g}") for name, value in values.items()} for group, values in found.items()}
 
 
@@ -158,7 +158,7 @@ def _parts(family: LibraryFamily, data: Sequence[Rows]) -> Iterator[Part]:
         weight = np.where(train.seconds > SHORT_S, 1.0, SHORT_WEIGHT)
         for kernel, library in sorted(set(zip(runs.kernel.tolist(), runs.library.tolist(), strict=True))):
             mask = (runs.kernel == kernel) & (runs.library == library)
-            yield Part(kernel, family.kernels[kernel].of or kernel, library, machine, cases.where(mask), train.seconds[mask], weight[mask])
+            yield Part(kernel, attention_library.groups_of(family, kernel, library), machine, cases.where(mask), train.seconds[mask], weight[mask])
 
 
 def _sampled(places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -168,12 +168,12 @@ def _sampled(places: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _variables(family: LibraryFamily, priors: Priors, parts: Sequence[Part]) -> list[Variable]:
     found = [Variable("default", name, prior) for name, prior in priors.family.items()]
-    found += [Variable(one, name, prior) for one in sorted({p.library for p in parts}) for name, prior in priors.library.items()]
-    for kernel in sorted({p.group for p in parts}):
-        rows = [p.cases for p in parts if p.group == kernel]
+    found += [Variable(one, name, prior) for one in sorted({p.groups[-2] for p in parts}) for name, prior in priors.library.items()]
+    for kernel in sorted({group for p in parts for group in p.groups[:-2]}):
+        traits, rows = family.kernels[kernel], [p.cases for p in parts if kernel in p.groups]
         for name, prior in {**priors.kernel, **priors.kernels.get(kernel, {})}.items():
             shows = priors.shows.get(name)
-            if shows is None or any(shows(family.kernels[kernel], c) for c in rows):
+            if (name in traits.own if traits.own else shows is None or any(shows(traits, c) for c in rows)):
                 found.append(Variable(kernel, name, prior))
     return found
 
@@ -181,7 +181,8 @@ def _variables(family: LibraryFamily, priors: Priors, parts: Sequence[Part]) -> 
 def _solve(family: LibraryFamily, priors: Priors, parts: Sequence[Part], variables: Sequence[Variable]) -> Floats:
     centre = np.array([_coded(v.prior, v.prior.value) for v in variables])
     hold = HOLD * SOFT**2 / np.array([v.prior.spread for v in variables]) ** 2 * 10
-    places = [{v.name: n for n, v in enumerate(variables) if v.group in ("default", p.library, p.group)} for p in parts]
+    number = {(v.group, v.name): n for n, v in enumerate(variables)}
+    places = [{name: n for group in reversed(p.groups) for (of, name), n in number.items() if of == group} for p in parts]
     fixed = {name: prior.value for name, prior in priors.all().items()}
     x, damp = centre.copy(), 1e-2
     loss = _loss(family, parts, places, variables, fixed, x) + float(hold @ (x - centre) ** 2)
@@ -198,8 +199,6 @@ def _solve(family: LibraryFamily, priors: Priors, parts: Sequence[Part], variabl
             damp *= 4
         else:
             break
-        import os
-        if os.environ.get("DBG"): print(round(loss,3), round(after,3), damp)
         done, x, loss, damp = loss - after < 1e-4 * loss, trial, after, max(damp / 3, 1e-3)
         if done:
             break

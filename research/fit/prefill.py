@@ -22,6 +22,7 @@ def _low(t: PrefillTraits, c: Cases) -> bool:
     return bool(c.products_low(t.low).any())
 
 
+APART = [prefill.KERNELS[name] for name in ("fmha_mma", "fmha_qmma", "triton", "flashinfer")]  # compiled with other tiles for a head size
 PRIORS = Priors(
     family={
         "cache_share": Prior(0.6, 0.5),
@@ -41,7 +42,6 @@ PRIORS = Priors(
     kernel={
         "start_clocks": Prior(2000.0, 1.0),
         "row_clocks": Prior(1000.0, 1.0),
-        "start_low_clocks": Prior(1000.0, 1.0),
         "matrix_efficiency": Prior(0.8, 0.3, high=1.0),
         "matrix_efficiency_low": Prior(0.6, 0.5),
         "low_width_exponent": Prior(0.1, 0.3, log=False),
@@ -49,6 +49,9 @@ PRIORS = Priors(
         "blend": Prior(2.0, 0.5, low=1.0),
         "mask_extra": Prior(0.1, 1.0),
         "convert_clocks": Prior(0.02, 1.5),
+        "work_64": Prior(1.0, 0.3),
+        "work_192": Prior(1.0, 0.3),
+        "work_256": Prior(1.0, 0.3),
         "wave_rounding": Prior(0.6, 0.3, log=False, low=0.0, high=1.0),
         "alone": Prior(1.1, 0.3),
         "uneven": Prior(0.3, 0.5),
@@ -56,11 +59,15 @@ PRIORS = Priors(
         "kernel_launch_clocks": Prior(3000.0, 1.0),
     },
     shows={
-        "start_low_clocks": _low, "matrix_efficiency_low": _low, "low_width_exponent": _low,
+        "work_64": lambda t, c: t in APART and bool((c.head_dim <= 64).any()),
+        "work_192": lambda t, c: t in APART and bool((c.head_dim == 192).any()),
+        "work_256": lambda t, c: t in APART and bool((c.head_dim >= 256).any()),
+        "matrix_efficiency_low": _low, "low_width_exponent": lambda t, c: _low(t, c) and t not in APART,
         "convert_clocks": lambda t, c: bool((c.kv_bytes < 2).any()), "mask_extra": lambda t, c: bool(c.windowed.any()),
         "split_clocks": lambda t, c: t.splits,
     },
     kernels={kernel: {"blend": SERIAL} for kernel, t in prefill.KERNELS.items() if t.warp_level},
+    fixed=("work_64", "work_192", "work_256"),
 )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ class Cases:
     window: Floats  # keys that a position sees at most; all where there is no window
     causal: NDArray[np.bool_]
     windowed: NDArray[np.bool_]  # the window hides something
+    limited: NDArray[np.bool_]  # there is one, whether it hides something or not
     writes: Floats  # 1 where the call writes the new keys and values to the cache
     q_bytes: Floats
     kv_bytes: Floats
@@ -94,7 +95,7 @@ def read(params: Mapping[str, ArrayLike], phase: str) -> Cases:
     window = np.where(size["window"] > 0, np.minimum(size["window"], size["kv"]), size["kv"])
     return Cases(
         **{name: size[name] for name in ("batch", "query", "kv", "heads", "kv_heads", "head_dim", "value_dim", "latent")},
-        window=window, causal=size["causal"] > 0, windowed=window < size["kv"],
+        window=window, causal=size["causal"] > 0, windowed=window < size["kv"], limited=size["window"] > 0,
         writes=np.minimum(size["cache_write"], 1.0), q_bytes=_bytes(arrays[-2]), kv_bytes=_bytes(arrays[-1]),
     )
 

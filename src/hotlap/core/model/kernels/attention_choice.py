@@ -119,6 +119,8 @@ def of_cases(kernel: str, library: str, c: Cases, phase: str, target: str) -> ND
     if kernel == "fa3" and library == "vllm" and (c.head_dim > 256).any():
         return np.where(c.head_dim > 256, "fa4", "fa3")  # beyond versions 2 and 3
     if phase == "prefill":
+        if kernel == "fmha_mma" and (c.q_bytes < 2).any():
+            return np.where(c.q_bytes < 2, "fmha_qmma", "fmha_mma")
         single = kernel == "gen" and library == "vllm" and (c.query == 1).any()  # vllm `split_decodes_and_prefills`
         return np.where(c.query == 1, "gen_single", "gen") if single else kernel
     if kernel in ("fmha", "fmha_mma", "xqa"):

@@ -51,7 +51,7 @@ def estimate(
         raise InputError("the sizes are too large to predict, or a fact of the machine is missing", about="attention: ")
     short = np.maximum(family.bound(c, chip) - seconds, 0.0)
     parts = {name: value + short if name == "DRAM" else value for name, value in plan.parts.items()}
-    fit = [kernel for kernel, traits in family.kernels.items() if (traits.of or kernel) in fitted]
+    fit = [kernel for kernel, traits in family.kernels.items() if groups_of(family, kernel, "")[0] in fitted]
     known = np.isin(runs.kernel, fit) & runs.sure & ~excluded(runs.kernel, c)
     return Estimate(
         seconds + short, parts, Demand(_by_unit(plan.flop, c, chip), plan.special, plan.dram_bytes, plan.l2_bytes),
@@ -59,12 +59,20 @@ def estimate(
     )  # fmt: skip
 
 
+def groups_of(family: LibraryFamily, kernel: str, library: str) -> tuple[str, ...]:
+    """Whose coefficients a kernel has, the later ones first: its own, those of the kernel that it varies, its library's, the family's."""
+    traits = family.kernels[kernel]
+    own = (kernel,) if not traits.of else (kernel, traits.of) if traits.own else (traits.of,)
+    return *own, library, "default"
+
+
 def coefficients_of(family: LibraryFamily, kernel: str, library: str, fitted: Coefficients) -> Mapping[str, float]:
-    """The family's, the library's, the kernel's or those of the nearest kernel that has any."""
-    own = family.kernels[kernel].of or kernel
-    while own not in fitted and own in family.kernels and family.kernels[own].like:
-        own = family.kernels[own].like
-    return {**fitted["default"], **fitted.get(library, {}), **fitted.get(own, {})}
+    """Of a call. A kernel of which nothing was fitted has those of the nearest of which something was."""
+    chain = groups_of(family, kernel, library)
+    near = chain[-3]
+    while near not in fitted and family.kernels[near].like:
+        near = family.kernels[near].like
+    return {**fitted["default"], **fitted.get(library, {}), **fitted.get(near, {}), **(fitted.get(kernel, {}) if len(chain) > 3 else {})}
 
 
 def _planned(family: LibraryFamily, c: Cases, chip: Chip, runs: Runs, fitted: Coefficients) -> AttentionPlan:

@@ -32,42 +32,45 @@ class PrefillTraits:
     rows_128: int = 0  # where it is 65 to 128 and these hold all rows
     rows_wide: int = 0  # where it is 256 or more
     packs: bool = False  # the heads of a group fill one tile's rows
-    packs_single: bool = False  # only where there is one new token
+    packs_single: bool = False  # only where there is one new token, and no window
     group_rows: bool = False  # a tile has the rows of one group, 16 at least
     warp_level: bool = False  # products by warp-level instructions
     splits: bool = False  # keys are split where tasks are few
     low: str = "cache"  # what makes its products 8 bits wide: `Cases.products_low`
-    pads: str = ""  # to a power of two: the "value" dimension, or "both"
+    pads: bool = False  # head dimensions to a power of two
     value_part: int = 0  # of the output's dimension in one task: wider ones are several tasks, each with all scores
     walks: bool = False  # a window is masked, not skipped
     of: str = ""  # the kernel whose coefficients it has
+    own: tuple[str, ...] = ()  # but for these
     like: str = ""  # the kernel whose coefficients stand in for it where nothing was fitted
 
 
+QMMA = ("start_clocks", "row_clocks", "matrix_efficiency_low", "softmax_work", "blend", "work_64", "work_192", "work_256")
 KERNELS: Mapping[str, PrefillTraits] = {
     # flash-attention `csrc/flash_attn/src/flash_fwd_launch_template.h`, run_mha_fwd_splitkv_dispatch: a paged cache takes this kernel
     "fa2": PrefillTraits((64,), (256, 128, 64, 64, 64), packs_single=True, warp_level=True, low="never"),
     # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm90, causal; `heuristics.h`: use_one_mma_wg, should_pack_gqa
     "fa3": PrefillTraits((128,), (128, 128, 96, 80, 64), (160, 160, 160, 128, 128), rows_64=192, rows_128=64, packs=True, splits=True),
-    "fa4": PrefillTraits((128,), (128, 128, 112, 80, 64), packs=True, splits=True, like="fa3"),
+    "fa4": PrefillTraits((128,), (128, 128, 112, 80, 64), packs=True, splits=True, of="fa3", own=("start_clocks", "row_clocks", "matrix_efficiency", "alone")),
     # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm8x: SGLang's version 3 runs on Ampere (`sgl_kernel.flash_attn.is_fa3_supported`)
     "fa3_sm80": PrefillTraits((128,), (112, 64, 64, 96, 96), packs=True, splits=True, warp_level=True, low="never", like="fa2"),
     # TensorRT-LLM `cpp/kernels/fmha_v2/setup.py`, warp-specialised kernels; blocks of keys also judged by the training rows
     "fmha": PrefillTraits((128,), (128, 128, 64, 64, 64), (256, 256, 128, 128, 128), like="fa3"),
     # the same source's tiled kernels of Ampere and Ada (granular tiling: 64 or 128 rows by 128 to 16 keys)
     "fmha_mma": PrefillTraits((64, 128), (128, 128, 64, 64, 64), warp_level=True, low="query", like="fa2"),
+    "fmha_qmma": PrefillTraits((64,), (64, 64, 64, 64, 64), warp_level=True, low="query", of="fmha_mma", own=QMMA),
     # TensorRT-LLM and FlashInfer `trtllm/fmha/fmhaKernels.cuh`: two tiles of 128 rows a task, persistent; values of 256 a task
     "gen": PrefillTraits((256,), (128, 128, 128, 128, 128), value_part=256, like="fa3"),
     # the same for generation, which vLLM runs on single new tokens: the rows of a group
     "gen_single": PrefillTraits((8, 16, 32, 64, 128), (128, 128, 128, 128, 128), packs=True, of="gen"),
     # FlashInfer `attention/blackwell/fmha_cutlass_sm100.cuh`: two tiles of 128 rows, persistent, of queries and keys side by side
-    "cutlass": PrefillTraits((256,), (128, 128, 128, 128, 128), low="query", like="gen"),
+    "cutlass": PrefillTraits((256,), (128, 128, 128, 128, 128), low="query", of="gen", own=("start_clocks", "row_clocks", "softmax_work")),
     # FlashInfer `attention/prefill.cuh`, `utils.cuh` FA2DetermineCtaTileQ: 128, 64 or 16 rows of a group; an 8-bit cache is converted
     "flashinfer": PrefillTraits((16, 64, 128), (64, 64, 64, 32, 32), rows_wide=64, packs=True, warp_level=True, low="never", like="fa2"),
-    # sglang `triton_ops/extend_attention.py`: 128 by 64 from 9.0 on; a window is masked; D 192 is 128 + 64 for scores, 256 for values
-    "triton": PrefillTraits((128,), (64, 64, 64, 64, 64), warp_level=True, low="query", pads="value", walks=True, like="fa2"),
+    # sglang `triton_ops/extend_attention.py`: 128 by 64 from 9.0 on; a window is masked, not skipped
+    "triton": PrefillTraits((128,), (64, 64, 64, 64, 64), warp_level=True, low="query", walks=True, like="fa2"),
     # vllm `triton_unified_attention.py`: 16 rows or a group's, 32 keys; head dimensions padded to powers of two; 8 bits are converted
-    "triton_vllm": PrefillTraits((16,), (32, 32, 32, 32, 32), group_rows=True, packs=True, warp_level=True, low="never", pads="both", like="triton"),
+    "triton_vllm": PrefillTraits((16,), (32, 32, 32, 32, 32), group_rows=True, packs=True, warp_level=True, low="never", pads=True, like="triton"),
 }
 
 
@@ -85,7 +88,7 @@ class PrefillTasks(NamedTuple):
 
 
 def tasks(c: Cases, chip: Chip, t: PrefillTraits) -> PrefillTasks:
-    packed = np.full(len(c.batch), t.packs) | (t.packs_single & (c.query == 1))
+    packed = np.full(len(c.batch), t.packs) | (t.packs_single & (c.query == 1) & ~c.limited)
     each = np.where(packed, c.query * c.group, c.query)
     rows = _rows(c, t, each)
     block = _block(c, t)
@@ -134,8 +137,8 @@ def _value_parts(c: Cases, t: PrefillTraits) -> Floats | float:
 
 def _width(c: Cases, t: PrefillTraits) -> Floats:
     """Multiply-adds of one row of a task against one key, padding included."""
-    score = 2.0 ** np.ceil(np.log2(c.head_dim)) if t.pads == "both" else c.head_dim
-    return score + (2.0 ** np.ceil(np.log2(c.value_dim)) if t.pads else c.value_dim) / _value_parts(c, t)
+    score, value = (2.0 ** np.ceil(np.log2(n)) if t.pads else n for n in (c.head_dim, c.value_dim))
+    return score + value / _value_parts(c, t)
 
 
 # ---------------------------------------------------------------- time
@@ -153,7 +156,7 @@ def plan(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float]) -> Atte
     """Seconds by name, and what the call asks of the machine."""
     w, low, width = tasks(c, chip, t), c.products_low(t.low), _width(c, t)
     key = _per_key(c, chip, t, k, w, low, width)
-    start = k["start_clocks"] + k["row_clocks"] * w.rows / 128 * width / 256 + k["start_low_clocks"] * low
+    start = k["start_clocks"] + k["row_clocks"] * w.rows / 128 * width / 256
     per_unit, per_key, shared_by = w.number * w.splits / chip.units, key.matrix + key.soft + key.converted, 1 / w.splits
     uneven = k["uneven"] * np.minimum(per_unit, 1) * (w.longest - w.mean) * per_key
     flow = attention.waves(per_unit, k["wave_rounding"]) * (start + w.mean * shared_by * per_key) + uneven
@@ -183,8 +186,8 @@ def _per_key(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float], w: 
     matrix = norm(2 * w.rows * width / rate / np.where(low > 0, np.minimum(narrow, 1.0), min(k["matrix_efficiency"], 1.0)), feed, 4.0)
     soft = w.rows * attention.softmax_clocks(chip) * k["softmax_work"] * (1 + k["mask_extra"] * w.masked)
     both = norm(matrix, soft, k["blend"])
-    turned = (c.kv_bytes < 2) & (c.q_bytes <= 2)
-    return PerKey(matrix, both - matrix, k["convert_clocks"] * c.row_elements * turned)
+    apart = np.where(c.head_dim <= 64, k["work_64"], np.where(c.head_dim <= 128, 1.0, np.where(c.head_dim <= 192, k["work_192"], k["work_256"])))
+    return PerKey(matrix * apart, (both - matrix) * apart, k["convert_clocks"] * c.row_elements * (c.kv_bytes < 2))
 
 
 def _bytes(c: Cases, chip: Chip, k: Mapping[str, float]) -> tuple[Floats, Floats, Floats]:
