@@ -26,6 +26,7 @@ APART = [prefill.KERNELS[name] for name in ("fmha_mma", "fmha_qmma", "triton", "
 PRIORS = Priors(
     family={
         "cache_share": Prior(0.6, 0.5),
+        "cache_share_whole": Prior(0.8, 0.5),
         "overlap": Prior(1.3, 0.3, low=1.0),
         "l2_bytes_per_clock": Prior(64.0, 0.5),
     },

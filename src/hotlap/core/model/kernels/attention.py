@@ -150,6 +150,13 @@ def softmax_clocks(chip: Chip) -> float:
     return 1 / chip.special_per_clock + SOFTMAX_OPERATIONS / lanes
 
 
+def kept(chip: Chip, k: Mapping[str, float]) -> float:
+    """Bytes that L2 keeps from call to call. Where it is in two partitions (Ampere's, Hopper's and Blackwell's accelerators: NVIDIA A100
+    white paper, "L2 cache"), data of the other one are held twice; Ada's and GB202's is one."""
+    parted = (chip.original or chip).target.startswith(("sm_80", "sm_90", "sm_10"))
+    return (k["cache_share"] if parted else k["cache_share_whole"]) * chip.l2_bytes
+
+
 def token_blocks(c: Cases, chip: Chip) -> Floats:
     """Rounds of the cache-writing kernel over the threads of all units."""
     return c.batch * c.query * np.minimum(c.kv_heads * c.head_dim, COPY_THREADS) / THREADS_OF_SM / chip.units

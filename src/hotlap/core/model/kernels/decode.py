@@ -25,7 +25,7 @@ from hotlap.core.model.kernels.base import Chip, Coefficients, Estimate, Floats
 class DecodeTraits:
     """What a library's source says of its kernel."""
 
-    rule: str  # how keys are split: "even" shares of all blocks, "efficiency" of the last wave, "fill" the slots
+    rule: str  # how keys are split: "even" shares of all blocks, "efficiency" of the last wave, "fill" the slots, "chunks" (see `_splits`)
     packs: int = 64  # query heads of a group in one task
     rows: int = 64  # of a tile, padding included
     row_step: int = 64  # heads beyond which the tile grows
@@ -36,23 +36,42 @@ class DecodeTraits:
     unsplit: int = 0  # blocks that are never split ("efficiency")
     least_keys: int = 128  # of a split ("fill")
     staged: bool = True  # the next block loads while this one is computed
-    searched: float = np.inf  # batch up to which a scheduler walks the sequences
-    swaps: bool = False  # the heads of a group become rows by copies of queries and output
+    searched: float = 0.0  # batch up to which a scheduler walks the sequences
+    swaps: bool = False  # the heads of a group become rows by copies of queries and output, where there is no window
+    warp_level: bool = False  # products by warp-level instructions
+    low: str = "cache"  # what makes its products 8 bits wide: `Cases.products_low`
+    pads: bool = False  # head dimensions to a power of two
+    value_part: int = 0
+    of: str = ""  # the kernel whose coefficients it has
+    own: tuple[str, ...] = ()  # but for these
+    like: str = ""  # the kernel whose coefficients stand in for it where nothing was fitted
 
 
 KERNELS: Mapping[str, DecodeTraits] = {
-    # vLLM flash-attention `csrc/flash_attn/flash_api.cpp`: seqlenq_ngroups_swapped (not of single heads), num_splits_heuristic
-    "fa2": DecodeTraits("efficiency", slots=2.0, resident=2.0, most=64, swaps=True),
+    # vLLM flash-attention `csrc/flash_attn/flash_api.cpp`: seqlenq_ngroups_swapped (not of single heads, not with a window), num_splits_heuristic
+    "fa2": DecodeTraits("efficiency", slots=2.0, resident=2.0, most=64, swaps=True, warp_level=True, low="never"),
     # flash-attention `hopper/flash_prepare_scheduler.cu` (batches to 992); vLLM captures graphs with at most 32 splits
     "fa3": DecodeTraits("even", searched=992.0),
+    "fa4": DecodeTraits("even", of="fa3"),
     # the same source for Ampere, `tile_size_fwd_sm8x`: where SGLang's version 3 runs (`sgl_kernel.flash_attn.is_fa3_supported`)
-    "fa3_sm80": DecodeTraits("efficiency", rows=128, keys=64, resident=2.0, most=128, unsplit=4, staged=False),
+    "fa3_sm80": DecodeTraits(
+        "efficiency", rows=128, keys=64, resident=2.0, most=128, unsplit=4, staged=False, warp_level=True, low="never", like="fa2"
+    ),
     # TensorRT-LLM `cpp/kernels/xqa` and `masked_multihead_attention`; slots and steps judged by the training rows
-    "xqa": DecodeTraits("fill", packs=32, rows=32, keys=64, slots=8.0),
-    "xqa_fp8": DecodeTraits("fill", packs=32, rows=32, row_step=8, keys=64, slots=2.0, resident=2.0),
-    "mmha": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64),
-    "default": DecodeTraits("even"),
-}
+    "xqa": DecodeTraits("fill", packs=32, rows=32, keys=64, slots=8.0, low="never", like="fa3_sm80"),
+    "xqa_fp8": DecodeTraits("fill", packs=32, rows=32, row_step=8, keys=64, slots=2.0, resident=2.0, like="xqa"),
+    "mmha": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64, low="never", like="xqa"),
+    # FlashInfer `trtllm/fmha/fmhaKernels.cuh`, computeCtaAndClusterConfig, selectGqGenerationKernel: tiles of 8 to 128 rows, steps of 256
+    # keys, at least two steps a split, no more tasks than units; unsplit ones are persistent. TensorRT-LLM has the same kernels.
+    "gen": DecodeTraits("chunks", packs=128, rows=8, row_step=8, keys=256, most=10**6, like="fa3"),
+    # FlashInfer `attention/decode.cuh` and `scheduler.cuh`, PartitionPagedKVCacheBinarySearchMinNumPagePerBatch: chunks that fill the grid
+    "flashinfer": DecodeTraits("fill", packs=16, rows=16, keys=64, slots=2.0, resident=2.0, most=256, warp_level=True, low="never", like="fa2"),
+    # sglang `triton_ops/decode_attention.py` and `triton_backend.py` get_num_kv_splits_triton: at most 8 splits; 16 heads a task
+    "triton": DecodeTraits("triton", packs=16, rows=16, keys=32, resident=4.0, most=8, warp_level=True, low="never", pads=True, like="fa2"),
+    # vllm `triton_unified_attention.py`: 16 segments up to 128 tasks, else none; tiles of 16 keys, of 32 from an 8-bit cache
+    "triton_vllm": DecodeTraits("segments", packs=10**6, rows=16, row_step=16, keys=32, resident=4.0, most=16, warp_level=True, low="never",
+                                pads=True, like="triton"),
+}  # fmt: skip
 
 
 class DecodeTasks(NamedTuple):
@@ -62,20 +81,34 @@ class DecodeTasks(NamedTuple):
     blocks: Floats  # of keys, per task
     splits: Floats
     each: Floats  # blocks of one split
+    packed: Floats  # heads of one task
 
 
 def tasks(c: Cases, chip: Chip, t: DecodeTraits) -> DecodeTasks:
-    count = c.batch * c.kv_heads * np.ceil(c.group * c.query / np.minimum(c.group, t.packs))
+    packed = np.minimum(c.group, t.packs)
+    if t.swaps:
+        packed = np.where(c.limited, 1.0, packed)
+    count = c.batch * c.kv_heads * np.ceil(c.group * c.query / packed)
     blocks = np.ceil(c.window / t.keys) + 0.5 * c.windowed  # a window seldom starts where a block does
+    splits = _splits(c, chip, t, count, blocks)
+    whole = t.rule in ("fill", "chunks", "triton")
+    return DecodeTasks(count, blocks, splits, blocks / splits if whole else np.ceil(blocks / splits), packed)
+
+
+def _splits(c: Cases, chip: Chip, t: DecodeTraits, count: Floats, blocks: Floats) -> Floats:
     slots = chip.units * t.slots
     if t.rule == "even":
-        splits = np.clip(np.ceil(blocks / np.ceil(count * blocks / slots)), 1, t.most)
-    elif t.rule == "fill":
-        splits = np.clip(np.floor(slots / count), 1, np.minimum(np.ceil(c.kv / t.least_keys), t.most))
-    else:
-        whole = (blocks <= t.unsplit) | (t.swaps & (c.group == 1))
-        splits = np.where(whole, 1.0, attention.splits_by_efficiency(count, slots, blocks, t.most))
-    return DecodeTasks(count, blocks, splits, blocks / splits if t.rule == "fill" else np.ceil(blocks / splits))
+        return np.clip(np.ceil(blocks / np.ceil(count * blocks / slots)), 1, t.most)
+    if t.rule == "fill":
+        return np.clip(np.floor(slots / count), 1, np.minimum(np.ceil(c.kv / t.least_keys), t.most))
+    if t.rule == "chunks":
+        return np.clip(np.floor(slots / count), 1, np.ceil(c.window / (2 * t.keys)))
+    if t.rule == "triton":
+        return np.clip(np.ceil(chip.units * np.maximum(np.log2(c.window / 64), 1) / count), 1, t.most)
+    if t.rule == "segments":
+        return np.where(c.batch <= np.floor(128 / c.kv_heads), np.minimum(t.most, blocks), 1.0)
+    alone = (blocks <= t.unsplit) | (t.swaps & ((c.group == 1) | c.limited))
+    return np.where(alone, 1.0, attention.splits_by_efficiency(count, slots, blocks, t.most))
 
 
 # ---------------------------------------------------------------- time
@@ -84,12 +117,12 @@ def tasks(c: Cases, chip: Chip, t: DecodeTraits) -> DecodeTasks:
 def plan(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> AttentionPlan:
     """Seconds by name, and what the call asks of the machine."""
     w = tasks(c, chip, t)
-    start, products, loads = _clocks(c, chip, t, k)
+    start, products, loads = _clocks(c, chip, t, k, w)
     per_unit, block = w.number * w.splits / chip.units, products + loads
     flow = attention.waves(per_unit, k["wave_rounding"]) * (start / t.resident + w.each * block)
     busy = norm(flow, k["alone"] * (start + np.maximum(w.each, 1) * block), 6.0) / chip.clock_hz
     kv, reread, q = _bytes(c, w)
-    miss = 1 / (1 + (k["cache_share"] * chip.l2_bytes / (kv + q)) ** 4)  # cyclic reading: all or nothing
+    miss = 1 / (1 + (attention.kept(chip, k) / (kv + q)) ** 4)  # cyclic reading: all or nothing
     memory = (kv + q) * miss / (min(k["memory_efficiency"], 1.0) * chip.memory_b_s)
     overlap = k["overlap"] if t.staged else 1.0
     both = norm(busy, memory, overlap)
@@ -101,11 +134,11 @@ def plan(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> Atten
     first = np.minimum(kv + q, k["fill_blocks"] * chip.units * t.keys * c.row_elements * c.kv_bytes) * miss
     written = c.writes * k["token_block_clocks"] * attention.token_blocks(c, chip) / chip.clock_hz
     parts = {
-        "launch": _launch(c, t, k, w), "cache write": written, "query and output": k["query_passes"] * q / chip.memory_b_s,
+        "launch": _launch(c, chip, t, k, w), "cache write": written, "query and output": k["query_passes"] * q / chip.memory_b_s,
         "pipeline fill": first / chip.memory_b_s, "DRAM": weight * total - own, "L2": (1 - weight) * total,
         "task start": per_unit * start / t.resident * share, "matrix unit and softmax": per_unit * w.each * products * share,
         "loads": per_unit * w.each * loads * share,
-    }
+    }  # fmt: skip
     parts["wave quantisation"] = np.maximum(own - clocks * share, 0.0)
     tile = {"tile_rows": np.full_like(q, t.rows), "tile_keys": np.full_like(q, t.keys)}
     choice = {**tile, "tasks": w.number, "splits": w.splits, "waves": np.ceil(per_unit)}
@@ -113,15 +146,16 @@ def plan(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> Atten
     return AttentionPlan(parts, choice, 2 * padded * c.width, padded, (kv + q) * miss, reread + q)
 
 
-def _clocks(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> tuple[Floats, Floats, Floats]:
+def _clocks(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: DecodeTasks) -> tuple[Floats, Floats, Floats]:
     """Of a task's start, of a block's products and softmax, of a block's loads (with the conversion of 8-bit elements)."""
-    size = c.width / 256
-    more = 1 + k["step_extra"] * (np.ceil(np.minimum(c.group, t.packs) / t.row_step) - 1)
-    low = np.where(c.low > 0, k["start_low_ratio"], 1.0)
-    start = k["start_clocks"] * low * np.maximum(1 + k["start_width_slope"] * (size - 1), 0.1) + k["window_clocks"] * c.windowed
-    products = t.keys * t.rows * (2 * c.width / attention.matrix_rate(chip, c.low) + attention.softmax_clocks(chip)) * k["product_share"]
-    loads = t.keys * c.row_elements * np.where(c.low > 0, k["load_low_clocks"] * size ** k["low_width_exponent"], k["load_clocks"])
-    return start * more, products * more, loads * more
+    width = 2.0 ** np.ceil(np.log2(c.head_dim)) + 2.0 ** np.ceil(np.log2(c.value_dim)) if t.pads else c.width
+    size = width / 256
+    more = 1 + k["step_extra"] * (np.ceil(w.packed / t.row_step) - 1)
+    start = k["start_clocks"] * np.maximum(1 + k["start_width_slope"] * (size - 1), 0.1) + k["window_clocks"] * c.windowed
+    rate = attention.matrix_rate(chip, c.products_low(t.low), t.warp_level)
+    products = t.keys * t.rows * (2 * width / rate + attention.softmax_clocks(chip)) * k["product_share"]
+    elements = np.where(c.kv_bytes < 2, k["load_low_clocks"] * size ** k["low_width_exponent"], k["load_clocks"])
+    return start * more, products * more, t.keys * c.row_elements * elements * more
 
 
 def _bytes(c: Cases, w: DecodeTasks) -> tuple[Floats, Floats, Floats]:
@@ -130,11 +164,12 @@ def _bytes(c: Cases, w: DecodeTasks) -> tuple[Floats, Floats, Floats]:
     return c.batch * c.kv_heads * row, w.number * row, c.batch * c.query * c.heads * c.width * 2
 
 
-def _launch(c: Cases, t: DecodeTraits, k: Mapping[str, float], w: DecodeTasks) -> Floats:
-    copies = (c.group > 1) & (c.batch > 1) & (c.kv_heads > 1) & t.swaps
-    walk = np.where(c.batch <= t.searched, c.batch, 0.0) * k["sequence_s"]
-    once = attention.launched(k["launch_s"], c) * np.where(c.low > 0, k["launch_low_ratio"], 1.0)
-    return once + np.where(w.splits > 1, k["split_s"], 0.0) + walk + k["copy_s"] * copies
+def _launch(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: DecodeTasks) -> Floats:
+    copies = (c.group > 1) & (c.batch > 1) & (c.kv_heads > 1) & t.swaps & ~c.limited
+    walk = np.where(c.batch <= t.searched, c.batch, 0.0) * k["sequence_clocks"]
+    low = np.where(c.kv_bytes < 2, k["launch_low_clocks"], 0.0)
+    once = attention.launched((k["launch_clocks"] + k["kernel_launch_clocks"]) / chip.clock_hz, c)
+    return once + (low + np.where(w.splits > 1, k["split_clocks"], 0.0) + walk + k["copy_clocks"] * copies) / chip.clock_hz
 
 
 def bound(c: Cases, chip: Chip) -> Floats:

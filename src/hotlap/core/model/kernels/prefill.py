@@ -194,7 +194,7 @@ def _bytes(c: Cases, chip: Chip, k: Mapping[str, float]) -> tuple[Floats, Floats
     """Of queries and output, of keys and values, and the share that the cache does not keep between calls (they repeat)."""
     q = c.batch * c.query * c.heads * (c.head_dim * c.q_bytes + c.value_dim * 2)
     kv = c.batch * c.kv_heads * c.row_elements * (np.minimum(c.query, c.kv) * 2 + np.maximum(c.kv - c.query, 0) * c.kv_bytes)
-    return q, kv, (q + kv) / (q + kv + k["cache_share"] * chip.l2_bytes)
+    return q, kv, (q + kv) / (q + kv + attention.kept(chip, k))
 
 
 def _beside(c: Cases, chip: Chip, k: Mapping[str, float], miss: Floats) -> Floats:
