@@ -24,7 +24,9 @@ PRIORS = Priors(
         "memory_efficiency": Prior(0.92, 0.1, high=1.0),
         "cache_share": Prior(0.7, 0.3),
         "cache_share_whole": Prior(0.9, 0.3),
-        "l2_bytes_per_clock": Prior(20.0, 0.5),
+        "cache_edge": Prior(5.0, 0.5),
+        "l2_bytes_per_clock": Prior(40.0, 0.5),
+        "l2_whole_bytes_per_clock": Prior(15.0, 0.5),
         "fill_blocks": Prior(2.0, 0.5),
     },
     library={
@@ -38,6 +40,7 @@ PRIORS = Priors(
         "split_clocks": Prior(4000.0, 1.0),
         "sequence_clocks": Prior(2.0, 1.5),
         "copy_clocks": Prior(6000.0, 1.0),
+        "copy_passes": Prior(1.0, 1.0),
         "start_clocks": Prior(4000.0, 1.0),
         "start_width_slope": Prior(0.2, 1.0),
         "window_clocks": Prior(500.0, 1.0),
@@ -51,7 +54,7 @@ PRIORS = Priors(
         "alone": Prior(1.0, 0.3),
     },
     shows={
-        "sequence_clocks": lambda t, c: t.searched > 0, "copy_clocks": lambda t, c: t.swaps,
+        "sequence_clocks": lambda t, c: t.searched > 0, "copy_clocks": lambda t, c: t.swaps, "copy_passes": lambda t, c: t.swaps,
         "window_clocks": lambda t, c: bool(c.windowed.any()), "step_extra": lambda t, c: bool((c.group > t.row_step).any()) and t.packs > t.row_step,
         "load_low_clocks": _low, "low_width_exponent": _low, "load_clocks": lambda t, c: bool((c.kv_bytes == 2).any()),
         "overlap": lambda t, c: t.staged,

@@ -28,7 +28,8 @@ PRIORS = Priors(
         "cache_share": Prior(0.6, 0.5),
         "cache_share_whole": Prior(0.8, 0.5),
         "overlap": Prior(1.3, 0.3, low=1.0),
-        "l2_bytes_per_clock": Prior(64.0, 0.5),
+        "l2_bytes_per_clock": Prior(50.0, 0.5),
+        "l2_whole_bytes_per_clock": Prior(20.0, 0.5),
     },
     library={
         "launch_clocks": Prior(15000.0, 1.0),

@@ -150,11 +150,20 @@ def softmax_clocks(chip: Chip) -> float:
     return 1 / chip.special_per_clock + SOFTMAX_OPERATIONS / lanes
 
 
+def parted(chip: Chip) -> bool:
+    """Whether L2 is in two partitions, which hold the other one's data again: accelerators since Ampere (NVIDIA A100 white paper, "L2
+    cache"). That of Ada and of GB202 is one, and large."""
+    return (chip.original or chip).target.startswith(("sm_80", "sm_90", "sm_10"))
+
+
 def kept(chip: Chip, k: Mapping[str, float]) -> float:
-    """Bytes that L2 keeps from call to call. Where it is in two partitions (Ampere's, Hopper's and Blackwell's accelerators: NVIDIA A100
-    white paper, "L2 cache"), data of the other one are held twice; Ada's and GB202's is one."""
-    parted = (chip.original or chip).target.startswith(("sm_80", "sm_90", "sm_10"))
-    return (k["cache_share"] if parted else k["cache_share_whole"]) * chip.l2_bytes
+    """Bytes that L2 keeps from call to call."""
+    return (k["cache_share"] if parted(chip) else k["cache_share_whole"]) * chip.l2_bytes
+
+
+def l2_rate(chip: Chip, k: Mapping[str, float]) -> float:
+    """Bytes per clock of one unit from L2."""
+    return (k["l2_bytes_per_clock"] if parted(chip) else k["l2_whole_bytes_per_clock"]) * chip.l2_factor
 
 
 def token_blocks(c: Cases, chip: Chip) -> Floats:

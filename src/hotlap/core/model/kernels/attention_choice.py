@@ -125,10 +125,17 @@ def of_cases(kernel: str, library: str, c: Cases, phase: str, target: str) -> ND
         return np.where(c.query == 1, "gen_single", "gen") if single else kernel
     if kernel in ("fmha", "fmha_mma", "xqa"):
         return _xqa(c, capability(target) == HOPPER)
+    if kernel == "gen" and library == "trtllm" and (c.group > 32).any():
+        return np.where(c.group > 32, "mmha", "gen")  # `xqaDispatcher`: beyond what its generated kernels take in one block
+    if kernel == "triton":
+        return np.where(c.group > 1, "triton", "triton_mha")
     return "flashinfer" if kernel == "cutlass" else kernel
 
 
 def _xqa(c: Cases, hopper: bool) -> NDArray[np.str_]:
     """TensorRT-LLM `xqaDispatcher`: groups of 2 to 32, 8-bit caches by a kernel of Hopper's; else masked multi-head attention."""
     shared = (c.group > 1) & (c.group <= 32)
-    return np.where(shared, np.where((c.kv_bytes < 2) & hopper, "xqa_fp8", "xqa"), "mmha")
+    low = c.kv_bytes < 2
+    if hopper:
+        return np.where(shared, np.where(low, "xqa_fp8", "xqa"), "mmha")
+    return np.where(shared, np.where(low, "xqa_mma_fp8", "xqa"), np.where(low, "mmha_fp8", "mmha"))

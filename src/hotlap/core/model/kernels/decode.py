@@ -29,7 +29,9 @@ class DecodeTraits:
     packs: int = 64  # query heads of a group in one task
     rows: int = 64  # of a tile, padding included
     row_step: int = 64  # heads beyond which the tile grows
+    doubles: bool = False  # it grows by doubling, not by steps
     keys: int = 128  # of a block
+    keys_by_width: tuple[int, ...] = ()  # by head dimension up to 64, 128, 192, 256 and beyond
     slots: float = 1.0  # tasks per unit that the split rule aims at
     resident: float = 1.0  # tasks of a unit whose starts overlap, by shared memory and registers
     most: int = 32  # splits
@@ -37,6 +39,7 @@ class DecodeTraits:
     least_keys: int = 128  # of a split ("fill")
     staged: bool = True  # the next block loads while this one is computed
     searched: float = 0.0  # batch up to which a scheduler walks the sequences
+    heads_last: bool = False  # blocks of one head of all sequences start before those of the next
     swaps: bool = False  # the heads of a group become rows by copies of queries and output, where there is no window
     warp_level: bool = False  # products by warp-level instructions
     low: str = "cache"  # what makes its products 8 bits wide: `Cases.products_low`
@@ -49,25 +52,33 @@ class DecodeTraits:
 
 KERNELS: Mapping[str, DecodeTraits] = {
     # vLLM flash-attention `csrc/flash_attn/flash_api.cpp`: seqlenq_ngroups_swapped (not of single heads, not with a window), num_splits_heuristic
-    "fa2": DecodeTraits("efficiency", slots=2.0, resident=2.0, most=64, swaps=True, warp_level=True, low="never"),
+    "fa2": DecodeTraits("efficiency", slots=2.0, resident=2.0, most=64, keys_by_width=(256, 128, 64, 64, 64), swaps=True, heads_last=True, warp_level=True,
+                        low="never"),
     # flash-attention `hopper/flash_prepare_scheduler.cu` (batches to 992); vLLM captures graphs with at most 32 splits
     "fa3": DecodeTraits("even", searched=992.0),
     "fa4": DecodeTraits("even", of="fa3"),
     # the same source for Ampere, `tile_size_fwd_sm8x`: where SGLang's version 3 runs (`sgl_kernel.flash_attn.is_fa3_supported`)
     "fa3_sm80": DecodeTraits(
-        "efficiency", rows=128, keys=64, resident=2.0, most=128, unsplit=4, staged=False, warp_level=True, low="never", like="fa2"
+        "efficiency", rows=128, keys=64, resident=2.0, most=128, unsplit=4, warp_level=True, low="never", like="fa2"
     ),
     # TensorRT-LLM `cpp/kernels/xqa` and `masked_multihead_attention`; slots and steps judged by the training rows
     "xqa": DecodeTraits("fill", packs=32, rows=32, keys=64, slots=8.0, low="never", like="fa3_sm80"),
     "xqa_fp8": DecodeTraits("fill", packs=32, rows=32, row_step=8, keys=64, slots=2.0, resident=2.0, like="xqa"),
     "mmha": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64, low="never", like="xqa"),
+    # the same with an 8-bit cache before Hopper: keys are not split (seen in the rows; the source decides by a table of its own), and
+    # elements are converted one by one
+    "xqa_mma_fp8": DecodeTraits("none", packs=32, rows=32, keys=64, of="xqa", own=("start_clocks", "load_low_clocks", "kernel_launch_clocks")),
+    "mmha_fp8": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64, low="never", of="mmha",
+                             own=("start_clocks", "load_low_clocks", "kernel_launch_clocks", "low_width_exponent")),
     # FlashInfer `trtllm/fmha/fmhaKernels.cuh`, computeCtaAndClusterConfig, selectGqGenerationKernel: tiles of 8 to 128 rows, steps of 256
     # keys, at least two steps a split, no more tasks than units; unsplit ones are persistent. TensorRT-LLM has the same kernels.
-    "gen": DecodeTraits("chunks", packs=128, rows=8, row_step=8, keys=256, most=10**6, like="fa3"),
+    "gen": DecodeTraits("chunks", packs=128, rows=8, row_step=8, doubles=True, keys=256, most=10**6, like="fa3"),
     # FlashInfer `attention/decode.cuh` and `scheduler.cuh`, PartitionPagedKVCacheBinarySearchMinNumPagePerBatch: chunks that fill the grid
     "flashinfer": DecodeTraits("fill", packs=16, rows=16, keys=64, slots=2.0, resident=2.0, most=256, warp_level=True, low="never", like="fa2"),
     # sglang `triton_ops/decode_attention.py` and `triton_backend.py` get_num_kv_splits_triton: at most 8 splits; 16 heads a task
     "triton": DecodeTraits("triton", packs=16, rows=16, keys=32, resident=4.0, most=8, warp_level=True, low="never", pads=True, like="fa2"),
+    "triton_mha": DecodeTraits("triton", packs=1, rows=1, keys=64, resident=4.0, most=8, low="never", pads=True, of="triton",
+                               own=("start_clocks", "product_share", "load_clocks", "load_low_clocks")),
     # vllm `triton_unified_attention.py`: 16 segments up to 128 tasks, else none; tiles of 16 keys, of 32 from an 8-bit cache
     "triton_vllm": DecodeTraits("segments", packs=10**6, rows=16, row_step=16, keys=32, resident=4.0, most=16, warp_level=True, low="never",
                                 pads=True, like="triton"),
@@ -89,14 +100,20 @@ def tasks(c: Cases, chip: Chip, t: DecodeTraits) -> DecodeTasks:
     if t.swaps:
         packed = np.where(c.limited, 1.0, packed)
     count = c.batch * c.kv_heads * np.ceil(c.group * c.query / packed)
-    blocks = np.ceil(c.window / t.keys) + 0.5 * c.windowed  # a window seldom starts where a block does
+    blocks = np.ceil(c.kv / _keys(c, t)) - np.floor((c.kv - c.window) / _keys(c, t))
     splits = _splits(c, chip, t, count, blocks)
-    whole = t.rule in ("fill", "chunks", "triton")
+    whole = t.rule in ("fill", "chunks", "triton", "none")
     return DecodeTasks(count, blocks, splits, blocks / splits if whole else np.ceil(blocks / splits), packed)
+
+
+def _keys(c: Cases, t: DecodeTraits) -> Floats | int:
+    return np.asarray(t.keys_by_width, dtype=float)[np.searchsorted((64, 128, 192, 256), c.head_dim)] if t.keys_by_width else t.keys
 
 
 def _splits(c: Cases, chip: Chip, t: DecodeTraits, count: Floats, blocks: Floats) -> Floats:
     slots = chip.units * t.slots
+    if t.rule == "none":
+        return np.ones_like(count)
     if t.rule == "even":
         return np.clip(np.ceil(blocks / np.ceil(count * blocks / slots)), 1, t.most)
     if t.rule == "fill":
@@ -122,27 +139,27 @@ def plan(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> Atten
     flow = attention.waves(per_unit, k["wave_rounding"]) * (start / t.resident + w.each * block)
     busy = norm(flow, k["alone"] * (start + np.maximum(w.each, 1) * block), 6.0) / chip.clock_hz
     kv, reread, q = _bytes(c, w)
-    miss = 1 / (1 + (attention.kept(chip, k) / (kv + q)) ** 4)  # cyclic reading: all or nothing
-    memory = (kv + q) * miss / (min(k["memory_efficiency"], 1.0) * chip.memory_b_s)
+    miss = 1 / (1 + (attention.kept(chip, k) / (kv + q)) ** k["cache_edge"])  # cyclic reading: all or nothing
+    memory = (kv * _again(c, chip, t, k, w) + q) * miss / (min(k["memory_efficiency"], 1.0) * chip.memory_b_s)
     overlap = k["overlap"] if t.staged else 1.0
     both = norm(busy, memory, overlap)
-    cache = (reread + q) / (k["l2_bytes_per_clock"] * chip.l2_factor * chip.units * chip.clock_hz)
+    cache = (reread + q) / (attention.l2_rate(chip, k) * chip.units * chip.clock_hz)
     total, weight = norm(both, cache, 4.0), attention.share(both, cache, 4.0)
     own = attention.share(busy, memory, overlap) * weight * total
     clocks = per_unit * (start / t.resident + w.each * block)
     share = own / np.maximum(busy * chip.clock_hz, clocks)
-    first = np.minimum(kv + q, k["fill_blocks"] * chip.units * t.keys * c.row_elements * c.kv_bytes) * miss
+    first = np.minimum(kv + q, k["fill_blocks"] * chip.units * _keys(c, t) * c.row_elements * c.kv_bytes) * miss
     written = c.writes * k["token_block_clocks"] * attention.token_blocks(c, chip) / chip.clock_hz
     parts = {
-        "launch": _launch(c, chip, t, k, w), "cache write": written, "query and output": k["query_passes"] * q / chip.memory_b_s,
+        "launch": _launch(c, chip, t, k, w), "cache write": written, "query and output": (k["query_passes"] + k["copy_passes"] * _copies(c, t)) * q / chip.memory_b_s,
         "pipeline fill": first / chip.memory_b_s, "DRAM": weight * total - own, "L2": (1 - weight) * total,
         "task start": per_unit * start / t.resident * share, "matrix unit and softmax": per_unit * w.each * products * share,
         "loads": per_unit * w.each * loads * share,
     }  # fmt: skip
     parts["wave quantisation"] = np.maximum(own - clocks * share, 0.0)
-    tile = {"tile_rows": np.full_like(q, t.rows), "tile_keys": np.full_like(q, t.keys)}
+    tile = {"tile_rows": np.full_like(q, t.rows), "tile_keys": np.zeros_like(q) + _keys(c, t)}
     choice = {**tile, "tasks": w.number, "splits": w.splits, "waves": np.ceil(per_unit)}
-    padded = w.number * w.blocks * t.keys * t.rows
+    padded = w.number * w.blocks * _keys(c, t) * t.rows
     return AttentionPlan(parts, choice, 2 * padded * c.width, padded, (kv + q) * miss, reread + q)
 
 
@@ -150,12 +167,13 @@ def _clocks(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: De
     """Of a task's start, of a block's products and softmax, of a block's loads (with the conversion of 8-bit elements)."""
     width = 2.0 ** np.ceil(np.log2(c.head_dim)) + 2.0 ** np.ceil(np.log2(c.value_dim)) if t.pads else c.width
     size = width / 256
-    more = 1 + k["step_extra"] * (np.ceil(w.packed / t.row_step) - 1)
+    steps = np.maximum(np.ceil(np.log2(w.packed / t.row_step)), 0) if t.doubles else np.ceil(w.packed / t.row_step) - 1
+    more = 1 + k["step_extra"] * steps
     start = k["start_clocks"] * np.maximum(1 + k["start_width_slope"] * (size - 1), 0.1) + k["window_clocks"] * c.windowed
     rate = attention.matrix_rate(chip, c.products_low(t.low), t.warp_level)
-    products = t.keys * t.rows * (2 * width / rate + attention.softmax_clocks(chip)) * k["product_share"]
+    products = _keys(c, t) * t.rows * (2 * width / rate + attention.softmax_clocks(chip)) * k["product_share"]
     elements = np.where(c.kv_bytes < 2, k["load_low_clocks"] * size ** k["low_width_exponent"], k["load_clocks"])
-    return start * more, products * more, t.keys * c.row_elements * elements * more
+    return start * more, products * more, _keys(c, t) * c.row_elements * elements * more
 
 
 def _bytes(c: Cases, w: DecodeTasks) -> tuple[Floats, Floats, Floats]:
@@ -164,12 +182,24 @@ def _bytes(c: Cases, w: DecodeTasks) -> tuple[Floats, Floats, Floats]:
     return c.batch * c.kv_heads * row, w.number * row, c.batch * c.query * c.heads * c.width * 2
 
 
+def _again(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: DecodeTasks) -> Floats | float:
+    """How often DRAM is read: heads of a group that do not run at the same time read it again, unless L2 holds one head's keys of the batch."""
+    if not t.heads_last:
+        return 1.0
+    heads, together = c.group / w.packed, np.maximum(chip.units * t.slots / c.batch, 1.0)
+    head = c.batch * c.window * c.row_elements * c.kv_bytes
+    return 1 + (np.maximum(heads / together, 1.0) - 1) / (1 + (attention.kept(chip, k) / head) ** k["cache_edge"])
+
+
 def _launch(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: DecodeTasks) -> Floats:
-    copies = (c.group > 1) & (c.batch > 1) & (c.kv_heads > 1) & t.swaps & ~c.limited
     walk = np.where(c.batch <= t.searched, c.batch, 0.0) * k["sequence_clocks"]
     low = np.where(c.kv_bytes < 2, k["launch_low_clocks"], 0.0)
     once = attention.launched((k["launch_clocks"] + k["kernel_launch_clocks"]) / chip.clock_hz, c)
-    return once + (low + np.where(w.splits > 1, k["split_clocks"], 0.0) + walk + k["copy_clocks"] * copies) / chip.clock_hz
+    return once + (low + np.where(w.splits > 1, k["split_clocks"], 0.0) + walk + k["copy_clocks"] * _copies(c, t)) / chip.clock_hz
+
+
+def _copies(c: Cases, t: DecodeTraits) -> NDArray[np.bool_]:
+    return np.asarray((c.group > 1) & (c.batch > 1) & (c.kv_heads > 1) & t.swaps & ~c.limited)
 
 
 def bound(c: Cases, chip: Chip) -> Floats:

@@ -182,7 +182,7 @@ def _per_key(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float], w: 
     """Products and softmax overlap as far as the kernel interleaves them: `blend` 1 is one after the other, more is less of the shorter."""
     rate = attention.matrix_rate(chip, low, t.warp_level)
     narrow = k["matrix_efficiency_low"] * (c.width / 256) ** -k["low_width_exponent"]
-    feed = c.row_elements * np.where(low > 0, 1.0, 2.0) / (k["l2_bytes_per_clock"] * chip.l2_factor)
+    feed = c.row_elements * np.where(low > 0, 1.0, 2.0) / attention.l2_rate(chip, k)
     matrix = norm(2 * w.rows * width / rate / np.where(low > 0, np.minimum(narrow, 1.0), min(k["matrix_efficiency"], 1.0)), feed, 4.0)
     soft = w.rows * attention.softmax_clocks(chip) * k["softmax_work"] * (1 + k["mask_extra"] * w.masked)
     both = norm(matrix, soft, k["blend"])
