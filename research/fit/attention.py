@@ -120,7 +120,13 @@ def _column(name: str, tables: Sequence[Any], pa: Any) -> NDArray[Any]:
 def modelled(r: Rows, family: LibraryFamily) -> NDArray[np.bool_]:
     """Not the calls that are excluded by name."""
     c = read(r.params, family.phase)
-    return ~attention_library.excluded(attention_library.choose(r.implementation, c, chip(r.gpu), family.phase).kernel, c)
+    kernels = attention_library.choose(r.implementation, c, chip(r.gpu), family.phase).kernel
+    return np.logical_not(np.broadcast_to(attention_library.excluded(kernels, c), len(r.seconds)))
+
+
+def tags(r: Rows, family: LibraryFamily) -> NDArray[np.str_]:
+    """Rows of a build's defect: vLLM's FA4 with a head dimension of 512 and one new token (`attention_library.excluded`)."""
+    return np.where(modelled(r, family), "", "FA4, head 512, one token")
 
 
 # ---------------------------------------------------------------- the fit
@@ -156,8 +162,9 @@ def _parts(family: LibraryFamily, data: Sequence[Rows]) -> Iterator[Part]:
         cases, machine = read(train.params, family.phase), chip(r.gpu)
         runs = attention_library.choose(train.implementation, cases, machine, family.phase)
         weight = np.where(train.seconds > SHORT_S, 1.0, SHORT_WEIGHT)
-        for kernel, library in sorted(set(zip(runs.kernel.tolist(), runs.library.tolist(), strict=True))):
-            mask = (runs.kernel == kernel) & (runs.library == library)
+        kernels, libraries = (np.broadcast_to(np.asarray(names), len(train.seconds)) for names in (runs.kernel, runs.library))
+        for kernel, library in sorted(set(zip(kernels.tolist(), libraries.tolist(), strict=True))):
+            mask = (kernels == kernel) & (libraries == library)
             yield Part(kernel, attention_library.groups_of(family, kernel, library), machine, cases.where(mask), train.seconds[mask], weight[mask])
 
 

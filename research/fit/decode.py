@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hotlap.core.model.kernels import attention as attention_kernels
 from hotlap.core.model.kernels import decode
 from hotlap.core.model.kernels.attention import Cases
@@ -28,6 +31,7 @@ PRIORS = Priors(
         "l2_bytes_per_clock": Prior(40.0, 0.5),
         "l2_whole_bytes_per_clock": Prior(15.0, 0.5),
         "fill_blocks": Prior(2.0, 0.5),
+        "start_width_slope": Prior(0.2, 1.0),
     },
     library={
         "launch_clocks": Prior(10000.0, 1.0),
@@ -42,7 +46,7 @@ PRIORS = Priors(
         "copy_clocks": Prior(6000.0, 1.0),
         "copy_passes": Prior(1.0, 1.0),
         "start_clocks": Prior(4000.0, 1.0),
-        "start_width_slope": Prior(0.2, 1.0),
+        "miss_extra": Prior(0.3, 1.0),
         "window_clocks": Prior(500.0, 1.0),
         "step_extra": Prior(0.2, 1.0),
         "product_share": Prior(0.7, 0.5),
@@ -74,6 +78,11 @@ def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
 def predicted(data: Rows, coefficients: Coefficients) -> Floats:
     """Expected seconds of measured rows."""
     return attention.predicted(decode.FAMILY, data, coefficients)
+
+
+def tags(data: Rows) -> NDArray[np.str_]:
+    """Why a row is in no cell."""
+    return attention.tags(data, decode.FAMILY)
 
 
 def roofline(data: Rows) -> Floats:

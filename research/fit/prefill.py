@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hotlap.core.model.kernels import attention as attention_kernels
 from hotlap.core.model.kernels import prefill
 from hotlap.core.model.kernels.attention import Cases
@@ -84,6 +87,11 @@ def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
 def predicted(data: Rows, coefficients: Coefficients) -> Floats:
     """Expected seconds of measured rows."""
     return attention.predicted(prefill.FAMILY, data, coefficients)
+
+
+def tags(data: Rows) -> NDArray[np.str_]:
+    """Why a row is in no cell."""
+    return attention.tags(data, prefill.FAMILY)
 
 
 def roofline(data: Rows) -> Floats:

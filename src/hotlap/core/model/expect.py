@@ -30,7 +30,7 @@ CAPPED = "clock under the power cap"
 BETWEEN_NODES = (
     f"between nodes a link of {collective.NETWORK_B_S / 1e9:g} GB/s and {collective.NETWORK_LATENCY_S * 1e6:g} µs for each GPU is assumed"
 )
-USUAL_ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
+USUAL_ATTENTION = "vllm"  # taken where no implementation is named: what it chooses on the machine
 
 
 PRODUCTS = ("product", "convolution", "groups", "recurrence")  # families that are expected as matrix products

@@ -11,10 +11,7 @@ import difflib
 import functools
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, NamedTuple
 
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.kernels.attention import Cases
@@ -52,6 +49,7 @@ TABLE: Mapping[tuple[str, str], Mapping[str, str]] = {  # (library, its name): k
 }
 USUAL = {"vllm": "vllm_flash_attn", "sglang": "flash_attention", "trtllm": "torch_flow"}  # where a library is named alone
 USUAL_BLACKWELL = {"vllm": "vllm_flashinfer", "sglang": "trtllm_mha", "trtllm": "torch_flow"}
+PREFILL, DECODE = {"xqa": "fmha_mma", "mmha": "fmha_mma"}, {"cutlass": "flashinfer"}  # what stands in where a kernel has no such phase
 _NAME = re.compile(r"(?P<library>[a-z]+(?:[-_]llm)?)(?:[ /]+v?(?P<version>\d[\w.+-]*))?(?:[ /]+(?P<kernel>[\w.-]+))?")
 
 
@@ -77,6 +75,9 @@ def chosen(name: str, target: str) -> Chosen:
         raise InputError(f"attention has no implementation '{name}'; {nearest(plain, names())}")
     usual = (USUAL_BLACKWELL if major == BLACKWELL else USUAL)[library]
     kernel, notes = found["kernel"] or usual, list[str]()
+    if kernel in KERNELS and (library, kernel) not in TABLE:
+        _check_runs(kernel, major, name)
+        return Chosen(library, kernel, True, ())
     sure = (library, kernel) in TABLE
     if not sure:
         own = [one for of, one in TABLE if of == library]
@@ -114,28 +115,25 @@ def names() -> list[str]:
 # ---------------------------------------------------------------- by shape
 
 
-def of_cases(kernel: str, library: str, c: Cases, phase: str, target: str) -> NDArray[np.str_] | str:
+def of_cases(kernel: str, library: str, c: Cases, phase: str, target: str) -> Any:
     """The kernel of each case, where a library starts several by shape; one name where it is the same for all."""
-    if kernel == "fa3" and library == "vllm" and (c.head_dim > 256).any():
-        return np.where(c.head_dim > 256, "fa4", "fa3")  # beyond versions 2 and 3
+    of = c.of
+    if kernel == "fa3" and library == "vllm" and of.some(c.head_dim > 256):
+        return of.where(c.head_dim > 256, "fa4", "fa3")  # beyond versions 2 and 3
     if phase == "prefill":
-        if kernel == "fmha_mma" and (c.q_bytes < 2).any():
-            return np.where(c.q_bytes < 2, "fmha_qmma", "fmha_mma")
-        single = kernel == "gen" and library == "vllm" and (c.query == 1).any()  # vllm `split_decodes_and_prefills`
-        return np.where(c.query == 1, "gen_single", "gen") if single else kernel
-    if kernel in ("fmha", "fmha_mma", "xqa"):
-        return _xqa(c, capability(target) == HOPPER)
-    if kernel == "gen" and library == "trtllm" and (c.group > 32).any():
-        return np.where(c.group > 32, "mmha", "gen")  # `xqaDispatcher`: beyond what its generated kernels take in one block
+        if kernel == "fmha_mma" and of.some(c.q_bytes < 2):
+            return of.where(c.q_bytes < 2, "fmha_qmma", "fmha_mma")
+        single = kernel == "gen" and library == "vllm" and of.some(c.query == 1)  # vllm `split_decodes_and_prefills`
+        return of.where(c.query == 1, "gen_single", "gen") if single else PREFILL.get(kernel, kernel)
+    if kernel == "gen" and library == "trtllm" and of.some(c.group > 32):
+        return of.where(c.group > 32, "mmha", "gen")  # `xqaDispatcher`: beyond what its generated kernels take in one block
     if kernel == "triton":
-        return np.where(c.group > 1, "triton", "triton_mha")
-    return "flashinfer" if kernel == "cutlass" else kernel
+        return of.where(c.group > 1, "triton", "triton_mha")
+    return _xqa(c, capability(target) == HOPPER) if kernel in ("fmha", "fmha_mma", "xqa") else DECODE.get(kernel, kernel)
 
 
-def _xqa(c: Cases, hopper: bool) -> NDArray[np.str_]:
+def _xqa(c: Cases, hopper: bool) -> Any:
     """TensorRT-LLM `xqaDispatcher`: groups of 2 to 32, 8-bit caches by a kernel of Hopper's; else masked multi-head attention."""
-    shared = (c.group > 1) & (c.group <= 32)
-    low = c.kv_bytes < 2
-    if hopper:
-        return np.where(shared, np.where(low, "xqa_fp8", "xqa"), "mmha")
-    return np.where(shared, np.where(low, "xqa_mma_fp8", "xqa"), np.where(low, "mmha_fp8", "mmha"))
+    where, low = c.of.where, c.kv_bytes < 2
+    shared = where(low, "xqa_fp8" if hopper else "xqa_mma_fp8", "xqa")
+    return where((c.group > 1) & (c.group <= 32), shared, "mmha" if hopper else where(low, "mmha_fp8", "mmha"))

@@ -17,6 +17,10 @@ from hotlap.core.errors import InputError
 from hotlap.core.model.kernels import attention_choice
 from hotlap.core.model.kernels.attention import AttentionPlan, Cases, read
 from hotlap.core.model.kernels.base import Chip, Coefficients, Demand, Estimate, Floats, stored
+from hotlap.core.model.kernels.numeric import Plain
+
+
+TOO_LARGE = "the sizes are too large to predict, or a fact of the machine is missing"
 
 
 class LibraryFamily(NamedTuple):
@@ -32,8 +36,8 @@ class LibraryFamily(NamedTuple):
 class Runs(NamedTuple):
     """The kernel and the library of each case; a single name where all have the same."""
 
-    kernel: NDArray[np.str_]
-    library: NDArray[np.str_]
+    kernel: Any  # names: an array, or one
+    library: Any
     sure: bool | NDArray[np.bool_]
     notes: tuple[str, ...]
 
@@ -45,18 +49,39 @@ def estimate(
     c = read(params, family.phase)
     runs = choose(implementation, c, chip, family.phase)
     fitted = coefficients if coefficients is not None else stored(family.phase, "kernel")
-    plan = _planned(family, c, chip, runs, fitted)
-    seconds = np.asarray(sum(plan.parts.values()), dtype=float)
+    try:
+        plan, least = _planned(family, c, chip, runs, fitted), family.bound(c, chip)
+    except OverflowError:
+        raise InputError(TOO_LARGE, about="attention: ") from None
+    total = sum(plan.parts.values())
+    if c.of is Plain:
+        plan, total, least = _as_arrays(plan), np.array([total]), np.array([least])
+    seconds = np.asarray(total, dtype=float)
     if not np.isfinite(seconds).all():
-        raise InputError("the sizes are too large to predict, or a fact of the machine is missing", about="attention: ")
-    short = np.maximum(family.bound(c, chip) - seconds, 0.0)
-    parts = {name: value + short if name == "DRAM" else value for name, value in plan.parts.items()}
-    fit = [kernel for kernel, traits in family.kernels.items() if groups_of(family, kernel, "")[0] in fitted]
-    known = np.isin(runs.kernel, fit) & runs.sure & ~excluded(runs.kernel, c)
+        raise InputError(TOO_LARGE, about="attention: ")
+    short = np.maximum(least - seconds, 0.0)
+    parts = {**plan.parts, "DRAM": plan.parts["DRAM"] + short}
+    kernels = np.broadcast_to(np.atleast_1d(np.asarray(runs.kernel)), len(seconds))
+    known = _fitted(family, runs.kernel, fitted) & runs.sure & np.logical_not(excluded(runs.kernel, c))
     return Estimate(
         seconds + short, parts, Demand(_by_unit(plan.flop, c, chip), plan.special, plan.dram_bytes, plan.l2_bytes),
-        {"kernel": runs.kernel, **plan.choice}, family.inside(c) & known & _familiar(chip), notes=runs.notes,
+        {"kernel": kernels, **plan.choice}, family.inside(c) & known & _familiar(chip), notes=runs.notes,
     )  # fmt: skip
+
+
+def _as_arrays(plan: AttentionPlan) -> AttentionPlan:
+    """Of a single case: arrays of one entry."""
+    names = (*plan.parts, *plan.choice)
+    numbers = np.array([*plan.parts.values(), *plan.choice.values(), *plan[2:]], dtype=float)[:, None]
+    values, count = dict(zip(names, numbers, strict=False)), len(plan.parts)
+    return AttentionPlan({n: values[n] for n in names[:count]}, {n: values[n] for n in names[count:]}, *numbers[len(names) :])
+
+
+def _fitted(family: LibraryFamily, kernel: Any, fitted: Coefficients) -> Any:
+    """Whether a kernel's own coefficients are there."""
+    if isinstance(kernel, str):
+        return groups_of(family, kernel, "")[0] in fitted
+    return np.isin(kernel, [name for name in family.kernels if groups_of(family, name, "")[0] in fitted])
 
 
 def groups_of(family: LibraryFamily, kernel: str, library: str) -> tuple[str, ...]:
@@ -76,13 +101,12 @@ def coefficients_of(family: LibraryFamily, kernel: str, library: str, fitted: Co
 
 
 def _planned(family: LibraryFamily, c: Cases, chip: Chip, runs: Runs, fitted: Coefficients) -> AttentionPlan:
-    first = str(runs.kernel[0]), str(runs.library[0])
-    same = runs.kernel.strides == runs.library.strides == (0,) or len(c.batch) == 1
-    if same or ((runs.kernel == first[0]).all() and (runs.library == first[1]).all()):
-        return family.plan(c, chip, family.kernels[first[0]], coefficients_of(family, *first, fitted))
+    if isinstance(runs.kernel, str) and isinstance(runs.library, str):
+        return family.plan(c, chip, family.kernels[runs.kernel], coefficients_of(family, runs.kernel, runs.library, fitted))
+    kernels, libraries = (np.broadcast_to(np.asarray(names), c.count) for names in (runs.kernel, runs.library))
     plans = []
-    for kernel, library in sorted(set(zip(runs.kernel.tolist(), runs.library.tolist(), strict=True))):
-        mask = (runs.kernel == kernel) & (runs.library == library)
+    for kernel, library in sorted(set(zip(kernels.tolist(), libraries.tolist(), strict=True))):
+        mask = (kernels == kernel) & (libraries == library)
         plans.append((mask, family.plan(c.where(mask), chip, family.kernels[kernel], coefficients_of(family, kernel, library, fitted))))
     return _merged(plans)
 
@@ -102,7 +126,7 @@ def _merged(plans: list[tuple[NDArray[np.bool_], AttentionPlan]]) -> AttentionPl
 
 
 def _by_unit(flop: Floats, c: Cases, chip: Chip) -> dict[str, Floats]:
-    low = c.low * bool(chip.flop_per_clock.get("matrix.fp8"))
+    low = np.atleast_1d(c.low) * bool(chip.flop_per_clock.get("matrix.fp8"))
     return {"matrix.bf16": flop * (1 - low), **({"matrix.fp8": flop * low} if low.any() else {})}
 
 
@@ -117,30 +141,28 @@ def _familiar(chip: Chip) -> bool:
 
 def choose(implementation: str | ArrayLike, c: Cases, chip: Chip, phase: str) -> Runs:
     """The kernel of each case, for one implementation or an array of them. Raises InputError for what is not known."""
-    target, size = (chip.original or chip).target, len(c.batch)
+    target = (chip.original or chip).target
     if isinstance(implementation, str):
-        return _of_one(implementation, c, target, phase, size)
-    names = np.broadcast_to(np.atleast_1d(np.asarray(implementation, dtype=str)), size)
-    different = np.unique(names)
+        return _of_one(implementation, c, target, phase)
+    names = np.broadcast_to(np.atleast_1d(np.asarray(implementation, dtype=str)), c.count)
+    different, which = np.unique(names, return_inverse=True)
     if len(different) == 1:
-        return _of_one(str(different[0]), c, target, phase, size)
-    kernels, libraries, sure, notes = np.empty(size, "<U16"), np.empty(size, "<U16"), np.empty(size, bool), list[str]()
-    for name in different:
-        mask = names == name
-        own = _of_one(str(name), c.where(mask), target, phase, int(mask.sum()))
+        return _of_one(str(different[0]), c, target, phase)
+    kernels, libraries, sure, notes = np.empty(len(names), "<U16"), np.empty(len(names), "<U16"), np.empty(len(names), bool), list[str]()
+    for n, name in enumerate(different.tolist()):
+        mask = which == n
+        own = _of_one(name, c.where(mask), target, phase)
         kernels[mask], libraries[mask], sure[mask] = own.kernel, own.library, own.sure
         notes += own.notes
     return Runs(kernels, libraries, sure, tuple(dict.fromkeys(notes)))
 
 
-def _of_one(name: str, c: Cases, target: str, phase: str, size: int) -> Runs:
-    one = attention_choice.chosen(name or "vllm", target)
-    kernel = attention_choice.of_cases(one.kernel, one.library, c, phase, target)
-    kernels = np.broadcast_to(np.array([kernel]), size) if isinstance(kernel, str) else kernel
-    return Runs(kernels, np.broadcast_to(np.array([one.library]), size), one.sure, one.notes)
+def _of_one(name: str, c: Cases, target: str, phase: str) -> Runs:
+    chosen = attention_choice.chosen(name or "vllm", target)
+    return Runs(attention_choice.of_cases(chosen.kernel, chosen.library, c, phase, target), chosen.library, chosen.sure, chosen.notes)
 
 
-def excluded(kernels: NDArray[np.str_], c: Cases) -> NDArray[np.bool_]:
+def excluded(kernels: Any, c: Cases) -> Any:
     """Calls of which nothing is known but that they are slow: vLLM's FA4 (head dimension 512) with one new token, in decode and in
     prefill, runs at 0.1 to 5 % of the memory bandwidth (models.md, section 3)."""
-    return np.asarray((kernels == "fa4") & (c.query == 1) & (c.head_dim > 256))
+    return (kernels == "fa4") & (c.query == 1) & (c.head_dim > 256)

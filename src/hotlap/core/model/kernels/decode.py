@@ -8,6 +8,7 @@ call, since the benchmark repeats one call. Few tasks cannot keep memory busy: b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -29,7 +30,7 @@ class DecodeTraits:
     packs: int = 64  # query heads of a group in one task
     rows: int = 64  # of a tile, padding included
     row_step: int = 64  # heads beyond which the tile grows
-    doubles: bool = False  # it grows by doubling, not by steps
+    grows: int = 0  # by which factor it grows; 0: by steps of the same size
     keys: int = 128  # of a block
     keys_by_width: tuple[int, ...] = ()  # by head dimension up to 64, 128, 192, 256 and beyond
     slots: float = 1.0  # tasks per unit that the split rule aims at
@@ -62,19 +63,19 @@ KERNELS: Mapping[str, DecodeTraits] = {
         "efficiency", rows=128, keys=64, resident=2.0, most=128, unsplit=4, warp_level=True, low="never", like="fa2"
     ),
     # TensorRT-LLM `cpp/kernels/xqa` and `masked_multihead_attention`; slots and steps judged by the training rows
-    "xqa": DecodeTraits("fill", packs=32, rows=32, keys=64, slots=8.0, low="never", like="fa3_sm80"),
+    "xqa": DecodeTraits("fill", packs=32, rows=8, row_step=8, grows=2, keys=64, slots=8.0, low="never", pads=True, like="fa3_sm80"),
     "xqa_fp8": DecodeTraits("fill", packs=32, rows=32, row_step=8, keys=64, slots=2.0, resident=2.0, like="xqa"),
-    "mmha": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64, low="never", like="xqa"),
+    "mmha": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64, low="never", pads=True, like="xqa"),
     # the same with an 8-bit cache before Hopper: keys are not split (seen in the rows; the source decides by a table of its own), and
     # elements are converted one by one
-    "xqa_mma_fp8": DecodeTraits("none", packs=32, rows=32, keys=64, of="xqa", own=("start_clocks", "load_low_clocks", "kernel_launch_clocks")),
-    "mmha_fp8": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64, low="never", of="mmha",
+    "xqa_mma_fp8": DecodeTraits("none", packs=32, rows=8, row_step=8, grows=2, keys=64, pads=True, of="xqa", own=("start_clocks", "load_low_clocks", "kernel_launch_clocks")),
+    "mmha_fp8": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64, low="never", pads=True, of="mmha",
                              own=("start_clocks", "load_low_clocks", "kernel_launch_clocks", "low_width_exponent")),
     # FlashInfer `trtllm/fmha/fmhaKernels.cuh`, computeCtaAndClusterConfig, selectGqGenerationKernel: tiles of 8 to 128 rows, steps of 256
     # keys, at least two steps a split, no more tasks than units; unsplit ones are persistent. TensorRT-LLM has the same kernels.
-    "gen": DecodeTraits("chunks", packs=128, rows=8, row_step=8, doubles=True, keys=256, most=10**6, like="fa3"),
+    "gen": DecodeTraits("chunks", packs=128, rows=8, row_step=8, grows=2, keys=256, most=10**6, like="fa3"),
     # FlashInfer `attention/decode.cuh` and `scheduler.cuh`, PartitionPagedKVCacheBinarySearchMinNumPagePerBatch: chunks that fill the grid
-    "flashinfer": DecodeTraits("fill", packs=16, rows=16, keys=64, slots=2.0, resident=2.0, most=256, warp_level=True, low="never", like="fa2"),
+    "flashinfer": DecodeTraits("fill", packs=64, rows=16, row_step=16, grows=4, keys=64, slots=2.0, resident=2.0, most=256, warp_level=True, low="never", like="fa2"),
     # sglang `triton_ops/decode_attention.py` and `triton_backend.py` get_num_kv_splits_triton: at most 8 splits; 16 heads a task
     "triton": DecodeTraits("triton", packs=16, rows=16, keys=32, resident=4.0, most=8, warp_level=True, low="never", pads=True, like="fa2"),
     "triton_mha": DecodeTraits("triton", packs=1, rows=1, keys=64, resident=4.0, most=8, low="never", pads=True, of="triton",
@@ -96,36 +97,37 @@ class DecodeTasks(NamedTuple):
 
 
 def tasks(c: Cases, chip: Chip, t: DecodeTraits) -> DecodeTasks:
-    packed = np.minimum(c.group, t.packs)
+    of, packed, keys = c.of, c.of.minimum(c.group, t.packs), _keys(c, t)
     if t.swaps:
-        packed = np.where(c.limited, 1.0, packed)
-    count = c.batch * c.kv_heads * np.ceil(c.group * c.query / packed)
-    blocks = np.ceil(c.kv / _keys(c, t)) - np.floor((c.kv - c.window) / _keys(c, t))
+        packed = of.where(c.limited, 1.0, packed)
+    count = c.batch * c.kv_heads * of.ceil(c.group * c.query / packed)
+    blocks = of.ceil(c.kv / keys) - of.floor((c.kv - c.window) / keys)
     splits = _splits(c, chip, t, count, blocks)
     whole = t.rule in ("fill", "chunks", "triton", "none")
-    return DecodeTasks(count, blocks, splits, blocks / splits if whole else np.ceil(blocks / splits), packed)
+    return DecodeTasks(count, blocks, splits, blocks / splits if whole else of.ceil(blocks / splits), packed)
 
 
 def _keys(c: Cases, t: DecodeTraits) -> Floats | int:
-    return np.asarray(t.keys_by_width, dtype=float)[np.searchsorted((64, 128, 192, 256), c.head_dim)] if t.keys_by_width else t.keys
+    return c.of.pick(attention.WIDTHS, t.keys_by_width, c.head_dim) if t.keys_by_width else t.keys  # type: ignore[no-any-return]
 
 
 def _splits(c: Cases, chip: Chip, t: DecodeTraits, count: Floats, blocks: Floats) -> Floats:
-    slots = chip.units * t.slots
+    """Parts of a task's keys, by the rule of the kernel."""
+    of, slots = c.of, chip.units * t.slots
     if t.rule == "none":
-        return np.ones_like(count)
+        return count * 0 + 1.0
     if t.rule == "even":
-        return np.clip(np.ceil(blocks / np.ceil(count * blocks / slots)), 1, t.most)
+        return of.clip(of.ceil(blocks / of.ceil(count * blocks / slots)), 1, t.most)  # type: ignore[no-any-return]
     if t.rule == "fill":
-        return np.clip(np.floor(slots / count), 1, np.minimum(np.ceil(c.kv / t.least_keys), t.most))
+        return of.clip(of.floor(slots / count), 1, of.minimum(of.ceil(c.kv / t.least_keys), t.most))  # type: ignore[no-any-return]
     if t.rule == "chunks":
-        return np.clip(np.floor(slots / count), 1, np.ceil(c.window / (2 * t.keys)))
+        return of.clip(of.floor(slots / count), 1, of.ceil(c.window / (2 * t.keys)))  # type: ignore[no-any-return]
     if t.rule == "triton":
-        return np.clip(np.ceil(chip.units * np.maximum(np.log2(c.window / 64), 1) / count), 1, t.most)
+        return of.clip(of.ceil(chip.units * of.maximum(of.log2(c.window / 64), 1) / count), 1, t.most)  # type: ignore[no-any-return]
     if t.rule == "segments":
-        return np.where(c.batch <= np.floor(128 / c.kv_heads), np.minimum(t.most, blocks), 1.0)
+        return of.where(c.batch <= of.floor(128 / c.kv_heads), of.minimum(t.most, blocks), 1.0)  # type: ignore[no-any-return]
     alone = (blocks <= t.unsplit) | (t.swaps & ((c.group == 1) | c.limited))
-    return np.where(alone, 1.0, attention.splits_by_efficiency(count, slots, blocks, t.most))
+    return of.where(alone, 1.0, attention.splits_by_efficiency(count, slots, blocks, t.most))  # type: ignore[no-any-return]
 
 
 # ---------------------------------------------------------------- time
@@ -134,12 +136,12 @@ def _splits(c: Cases, chip: Chip, t: DecodeTraits, count: Floats, blocks: Floats
 def plan(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> AttentionPlan:
     """Seconds by name, and what the call asks of the machine."""
     w = tasks(c, chip, t)
-    start, products, loads = _clocks(c, chip, t, k, w)
-    per_unit, block = w.number * w.splits / chip.units, products + loads
-    flow = attention.waves(per_unit, k["wave_rounding"]) * (start / t.resident + w.each * block)
-    busy = norm(flow, k["alone"] * (start + np.maximum(w.each, 1) * block), 6.0) / chip.clock_hz
     kv, reread, q = _bytes(c, w)
-    miss = 1 / (1 + (attention.kept(chip, k) / (kv + q)) ** k["cache_edge"])  # cyclic reading: all or nothing
+    miss = attention.missed(kv + q, attention.kept(chip, k), k["cache_edge"], c.of)
+    start, products, loads = _clocks(c, chip, t, k, w, miss)
+    per_unit, block = w.number * w.splits / chip.units, products + loads
+    flow = attention.waves(per_unit, k["wave_rounding"], c.of) * (start / t.resident + w.each * block)
+    busy = norm(flow, k["alone"] * (start + c.of.maximum(w.each, 1) * block), 6.0) / chip.clock_hz
     memory = (kv * _again(c, chip, t, k, w) + q) * miss / (min(k["memory_efficiency"], 1.0) * chip.memory_b_s)
     overlap = k["overlap"] if t.staged else 1.0
     both = norm(busy, memory, overlap)
@@ -147,8 +149,8 @@ def plan(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> Atten
     total, weight = norm(both, cache, 4.0), attention.share(both, cache, 4.0)
     own = attention.share(busy, memory, overlap) * weight * total
     clocks = per_unit * (start / t.resident + w.each * block)
-    share = own / np.maximum(busy * chip.clock_hz, clocks)
-    first = np.minimum(kv + q, k["fill_blocks"] * chip.units * _keys(c, t) * c.row_elements * c.kv_bytes) * miss
+    share = own / c.of.maximum(busy * chip.clock_hz, clocks)
+    first = c.of.minimum(kv + q, k["fill_blocks"] * chip.units * _keys(c, t) * c.row_elements * c.kv_bytes) * miss
     written = c.writes * k["token_block_clocks"] * attention.token_blocks(c, chip) / chip.clock_hz
     parts = {
         "launch": _launch(c, chip, t, k, w), "cache write": written, "query and output": (k["query_passes"] + k["copy_passes"] * _copies(c, t)) * q / chip.memory_b_s,
@@ -156,23 +158,27 @@ def plan(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> Atten
         "task start": per_unit * start / t.resident * share, "matrix unit and softmax": per_unit * w.each * products * share,
         "loads": per_unit * w.each * loads * share,
     }  # fmt: skip
-    parts["wave quantisation"] = np.maximum(own - clocks * share, 0.0)
-    tile = {"tile_rows": np.full_like(q, t.rows), "tile_keys": np.zeros_like(q) + _keys(c, t)}
-    choice = {**tile, "tasks": w.number, "splits": w.splits, "waves": np.ceil(per_unit)}
+    parts["wave quantisation"] = c.of.maximum(own - clocks * share, 0.0)
+    tile = {"tile_rows": q * 0 + t.rows, "tile_keys": q * 0 + _keys(c, t)}
+    choice = {**tile, "tasks": w.number, "splits": w.splits, "waves": c.of.ceil(per_unit)}
     padded = w.number * w.blocks * _keys(c, t) * t.rows
     return AttentionPlan(parts, choice, 2 * padded * c.width, padded, (kv + q) * miss, reread + q)
 
 
-def _clocks(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: DecodeTasks) -> tuple[Floats, Floats, Floats]:
-    """Of a task's start, of a block's products and softmax, of a block's loads (with the conversion of 8-bit elements)."""
-    width = 2.0 ** np.ceil(np.log2(c.head_dim)) + 2.0 ** np.ceil(np.log2(c.value_dim)) if t.pads else c.width
+def _clocks(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: DecodeTasks, miss: Floats) -> tuple[Floats, Floats, Floats]:
+    """Of a task's start, of a block's products and softmax, of a block's loads (with the conversion of 8-bit elements; what waits for
+    DRAM waits longer than for L2)."""
+    of = c.of
+    width = 2.0 ** of.ceil(of.log2(c.head_dim)) + 2.0 ** of.ceil(of.log2(c.value_dim)) if t.pads else c.width
     size = width / 256
-    steps = np.maximum(np.ceil(np.log2(w.packed / t.row_step)), 0) if t.doubles else np.ceil(w.packed / t.row_step) - 1
+    heads = w.packed / t.row_step
+    steps = of.maximum(of.ceil(of.log2(heads) / math.log2(t.grows) - 1e-9), 0) if t.grows else of.ceil(heads) - 1
     more = 1 + k["step_extra"] * steps
-    start = k["start_clocks"] * np.maximum(1 + k["start_width_slope"] * (size - 1), 0.1) + k["window_clocks"] * c.windowed
+    start = k["start_clocks"] * of.maximum(1 + k["start_width_slope"] * (size - 1), 0.1) + k["window_clocks"] * c.windowed
     rate = attention.matrix_rate(chip, c.products_low(t.low), t.warp_level)
     products = _keys(c, t) * t.rows * (2 * width / rate + attention.softmax_clocks(chip)) * k["product_share"]
-    elements = np.where(c.kv_bytes < 2, k["load_low_clocks"] * size ** k["low_width_exponent"], k["load_clocks"])
+    elements = of.where(c.kv_bytes < 2, k["load_low_clocks"] * size ** k["low_width_exponent"], k["load_clocks"])
+    elements = elements * (1 + k["miss_extra"] * miss)
     return start * more, products * more, _keys(c, t) * c.row_elements * elements * more
 
 
@@ -186,28 +192,29 @@ def _again(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: Dec
     """How often DRAM is read: heads of a group that do not run at the same time read it again, unless L2 holds one head's keys of the batch."""
     if not t.heads_last:
         return 1.0
-    heads, together = c.group / w.packed, np.maximum(chip.units * t.slots / c.batch, 1.0)
-    head = c.batch * c.window * c.row_elements * c.kv_bytes
-    return 1 + (np.maximum(heads / together, 1.0) - 1) / (1 + (attention.kept(chip, k) / head) ** k["cache_edge"])
+    of, heads, head = c.of, c.group / w.packed, c.batch * c.window * c.row_elements * c.kv_bytes
+    together = of.maximum(chip.units * t.slots / c.batch, 1.0)
+    again = of.maximum(heads / together, 1.0) - 1
+    return 1 + again * attention.missed(head, attention.kept(chip, k), k["cache_edge"], of)  # type: ignore[no-any-return]
 
 
 def _launch(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: DecodeTasks) -> Floats:
-    walk = np.where(c.batch <= t.searched, c.batch, 0.0) * k["sequence_clocks"]
-    low = np.where(c.kv_bytes < 2, k["launch_low_clocks"], 0.0)
+    walk = (c.batch <= t.searched) * c.batch * k["sequence_clocks"]
+    low = (c.kv_bytes < 2) * k["launch_low_clocks"]
     once = attention.launched((k["launch_clocks"] + k["kernel_launch_clocks"]) / chip.clock_hz, c)
-    return once + (low + np.where(w.splits > 1, k["split_clocks"], 0.0) + walk + k["copy_clocks"] * _copies(c, t)) / chip.clock_hz
+    return once + (low + (w.splits > 1) * k["split_clocks"] + walk + k["copy_clocks"] * _copies(c, t)) / chip.clock_hz
 
 
 def _copies(c: Cases, t: DecodeTraits) -> NDArray[np.bool_]:
-    return np.asarray((c.group > 1) & (c.batch > 1) & (c.kv_heads > 1) & t.swaps & ~c.limited)
+    return (c.group > 1) & (c.batch > 1) & (c.kv_heads > 1) & t.swaps & c.of.negated(c.limited)  # type: ignore[no-any-return]
 
 
 def bound(c: Cases, chip: Chip) -> Floats:
     """Nothing is faster: products at the highest clock, bytes that no cache can have kept."""
     flop = 2 * c.batch * c.heads * c.query * c.window * c.width
     read = c.batch * c.kv_heads * c.window * c.row_elements * c.kv_bytes + c.batch * c.heads * (c.head_dim * c.q_bytes + c.value_dim * 2)
-    memory = np.maximum(read - chip.l2_bytes, 0.0) / chip.memory_b_s
-    return np.maximum(flop / (attention.matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), memory)
+    memory = c.of.maximum(read - chip.l2_bytes, 0.0) / chip.memory_b_s
+    return c.of.maximum(flop / (attention.matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), memory)
 
 
 # ---------------------------------------------------------------- the family
@@ -216,7 +223,7 @@ def bound(c: Cases, chip: Chip) -> Floats:
 def inside(c: Cases) -> NDArray[np.bool_]:
     """Shapes that were measured."""
     fits = (c.kv <= 131072) & (c.batch <= 2048) & (c.heads <= 128) & (c.head_dim >= 64) & (c.head_dim <= 256)
-    return np.asarray(fits & (c.latent == 0) & (c.value_dim == c.head_dim) & (c.query == 1))
+    return np.atleast_1d(fits & (c.latent == 0) & (c.value_dim == c.head_dim) & (c.query == 1))
 
 
 FAMILY = LibraryFamily("decode", KERNELS, plan, bound, inside)

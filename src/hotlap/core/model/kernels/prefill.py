@@ -83,61 +83,58 @@ class PrefillTasks(NamedTuple):
     mean: Floats  # keys that a task goes through, padded to blocks
     longest: Floats
     masked: Floats  # share of a windowed task's blocks that needs the mask
-    packed: Floats  # 1 where a group's heads share a tile
     splits: Floats
 
 
 def tasks(c: Cases, chip: Chip, t: PrefillTraits) -> PrefillTasks:
-    packed = np.full(len(c.batch), t.packs) | (t.packs_single & (c.query == 1) & ~c.limited)
-    each = np.where(packed, c.query * c.group, c.query)
-    rows = _rows(c, t, each)
-    block = _block(c, t)
-    tiles, span = np.ceil(each / rows), np.minimum(np.where(packed, rows / c.group, rows), c.query)
-    span = np.maximum(span, 1.0)
-    step = np.gcd(np.maximum(np.round(span), 1).astype(int), block.astype(int))
-    edges = 1.0 + c.windowed  # ends at which a tile's keys are cut
+    of, heads = c.of, c.group
+    packed = t.packs | (t.packs_single & (c.query == 1) & of.negated(c.limited))
+    each = of.where(packed, c.query * heads, c.query)
+    rows, block = _rows(c, t, each), _block(c, t)
+    tiles, span = of.ceil(each / rows), of.maximum(of.minimum(of.where(packed, rows / heads, rows), c.query), 1.0)
+    step = of.divisor(span, block)
     window, visible = (c.kv, attention.triangle(c)) if t.walks else (c.window, attention.seen(c))
-    mean = visible + np.where(c.causal, edges * ((span - 1) + (block - step)) / 2, 0.0)
-    whole = np.ceil(c.kv / block) * block
-    single = np.ceil(np.minimum(c.kv, window + span + block - step) / block) * block
-    mean = np.where((tiles <= 1) | ~c.causal, np.where(c.causal, single, whole), np.maximum(np.minimum(mean, whole), block))
-    longest = np.ceil(np.minimum(window + span * c.windowed, c.kv) / block) * block
-    count = c.batch * np.where(packed, c.kv_heads, c.heads) * tiles
-    masked = np.where(c.windowed, np.minimum(1.0, 2 * np.maximum(span, block) / mean), 0.0)
-    blocks = np.where(longest > 4 * block, longest / block / 2, 1.0)  # four blocks and fewer are never split, and a part has two
-    splits = attention.splits_by_efficiency(count, chip.units, blocks, 64) if t.splits else np.ones_like(count)
-    return PrefillTasks(
-        rows, block, count * _value_parts(c, t), mean, np.maximum(longest, mean), masked, np.asarray(packed & (c.group > 1), dtype=float), splits
-    )
+    edges = 1.0 + c.windowed  # ends at which a tile's keys are cut
+    mean = visible + of.where(c.causal, edges * ((span - 1) + (block - step)) / 2, 0.0)
+    whole = of.ceil(c.kv / block) * block
+    single = of.ceil(of.minimum(c.kv, window + span + block - step) / block) * block
+    several = of.maximum(of.minimum(mean, whole), block)
+    mean = of.where((tiles <= 1) | of.negated(c.causal), of.where(c.causal, single, whole), several)
+    longest = of.ceil(of.minimum(window + span * c.windowed, c.kv) / block) * block
+    count = c.batch * of.where(packed, c.kv_heads, c.heads) * tiles
+    masked = of.where(c.windowed, of.minimum(1.0, 2 * of.maximum(span, block) / mean), 0.0)
+    blocks = of.where(longest > 4 * block, longest / block / 2, 1.0)  # four blocks and fewer are never split, and a part has two
+    splits = attention.splits_by_efficiency(count, chip.units, blocks, 64) if t.splits else count * 0 + 1.0
+    return PrefillTasks(rows, block, count * _value_parts(c, t), mean, of.maximum(longest, mean), masked, splits)
 
 
 def _rows(c: Cases, t: PrefillTraits, each: Floats) -> Floats:
     """Of a tile, by the rows that there are."""
+    of = c.of
     if t.group_rows:
-        return np.maximum(16.0, 2.0 ** np.ceil(np.log2(c.group)))
-    rows = np.full_like(each, t.rows[-1])
-    for size in reversed(t.rows):
-        rows = np.where(each <= size, size, rows)
+        return of.maximum(16.0, 2.0 ** of.ceil(of.log2(c.group)))  # type: ignore[no-any-return]
+    rows = of.pick(t.rows[:-1], t.rows, each) if len(t.rows) > 1 else each * 0 + t.rows[0]
     if t.rows_wide:
-        rows = np.where(c.head_dim >= 256, np.minimum(rows, t.rows_wide), rows)
+        rows = of.where(c.head_dim >= 256, of.minimum(rows, t.rows_wide), rows)
     if t.rows_128:
-        rows = np.where((c.head_dim > 64) & (c.head_dim <= 128) & (each <= t.rows_128), t.rows_128, rows)
-    return np.where(c.head_dim <= 64, t.rows_64, rows) if t.rows_64 else rows
+        rows = of.where((c.head_dim > 64) & (c.head_dim <= 128) & (each <= t.rows_128), t.rows_128, rows)
+    return of.where(c.head_dim <= 64, t.rows_64, rows) if t.rows_64 else rows  # type: ignore[no-any-return]
 
 
 def _block(c: Cases, t: PrefillTraits) -> Floats:
-    index = np.searchsorted((64, 128, 192, 256), c.head_dim)
-    wide = np.asarray(t.keys, dtype=float)[index]
-    return wide if t.keys_low is None else np.where(c.products_low(t.low) > 0, np.asarray(t.keys_low, dtype=float)[index], wide)
+    wide = c.of.pick(attention.WIDTHS, t.keys, c.head_dim)
+    if t.keys_low is None:
+        return wide  # type: ignore[no-any-return]
+    return c.of.where(c.products_low(t.low) > 0, c.of.pick(attention.WIDTHS, t.keys_low, c.head_dim), wide)  # type: ignore[no-any-return]
 
 
 def _value_parts(c: Cases, t: PrefillTraits) -> Floats | float:
-    return np.ceil(c.value_dim / t.value_part) if t.value_part else 1.0
+    return c.of.ceil(c.value_dim / t.value_part) if t.value_part else 1.0  # type: ignore[no-any-return]
 
 
 def _width(c: Cases, t: PrefillTraits) -> Floats:
     """Multiply-adds of one row of a task against one key, padding included."""
-    score, value = (2.0 ** np.ceil(np.log2(n)) if t.pads else n for n in (c.head_dim, c.value_dim))
+    score, value = (2.0 ** c.of.ceil(c.of.log2(n)) if t.pads else n for n in (c.head_dim, c.value_dim))
     return score + value / _value_parts(c, t)
 
 
@@ -158,23 +155,23 @@ def plan(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float]) -> Atte
     key = _per_key(c, chip, t, k, w, low, width)
     start = k["start_clocks"] + k["row_clocks"] * w.rows / 128 * width / 256
     per_unit, per_key, shared_by = w.number * w.splits / chip.units, key.matrix + key.soft + key.converted, 1 / w.splits
-    uneven = k["uneven"] * np.minimum(per_unit, 1) * (w.longest - w.mean) * per_key
-    flow = attention.waves(per_unit, k["wave_rounding"]) * (start + w.mean * shared_by * per_key) + uneven
+    uneven = k["uneven"] * c.of.minimum(per_unit, 1) * (w.longest - w.mean) * per_key
+    flow = attention.waves(per_unit, k["wave_rounding"], c.of) * (start + w.mean * shared_by * per_key) + uneven
     busy = norm(flow, start + w.longest * shared_by * per_key * k["alone"], 8.0)
     q, kv, miss = _bytes(c, chip, k)
     memory = (q + kv) / chip.memory_b_s * miss
     total, weight = norm(busy / chip.clock_hz, memory, k["overlap"]), attention.share(busy / chip.clock_hz, memory, k["overlap"])
-    share, keys = weight * total / busy, np.minimum(attention.seen(c), w.mean) * shared_by
+    share, keys = weight * total / busy, c.of.minimum(attention.seen(c), w.mean) * shared_by
     parts = {
         "launch": attention.launched((k["launch_clocks"] + k["kernel_launch_clocks"]) / chip.clock_hz, c)
-        + (k["launch_low_clocks"] * c.low + np.where(w.splits > 1, k["split_clocks"], 0.0)) / chip.clock_hz,
+        + (k["launch_low_clocks"] * c.low + (w.splits > 1) * k["split_clocks"]) / chip.clock_hz,
         "cache write": _beside(c, chip, k, miss), "DRAM": total * (1 - weight),
         "matrix unit": per_unit * keys * key.matrix * share, "special functions": per_unit * keys * (key.soft + key.converted) * share,
         "task start": per_unit * start * share, "tile quantisation": per_unit * (w.mean * shared_by - keys) * per_key * share,
     }  # fmt: skip
     parts["wave quantisation"] = parts["launch"] + parts["cache write"] + total - sum(parts.values())
     padded = w.number * w.rows * w.mean
-    choice = {"tile_rows": w.rows, "tile_keys": w.block, "tasks": w.number, "splits": w.splits, "waves": np.ceil(per_unit)}
+    choice = {"tile_rows": w.rows, "tile_keys": w.block, "tasks": w.number, "splits": w.splits, "waves": c.of.ceil(per_unit)}
     return AttentionPlan(parts, choice, 2 * padded * width, padded, (q + kv) * miss, w.number * w.mean * c.row_elements * c.kv_bytes + q)
 
 
@@ -182,18 +179,19 @@ def _per_key(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float], w: 
     """Products and softmax overlap as far as the kernel interleaves them: `blend` 1 is one after the other, more is less of the shorter."""
     rate = attention.matrix_rate(chip, low, t.warp_level)
     narrow = k["matrix_efficiency_low"] * (c.width / 256) ** -k["low_width_exponent"]
-    feed = c.row_elements * np.where(low > 0, 1.0, 2.0) / attention.l2_rate(chip, k)
-    matrix = norm(2 * w.rows * width / rate / np.where(low > 0, np.minimum(narrow, 1.0), min(k["matrix_efficiency"], 1.0)), feed, 4.0)
+    feed = c.row_elements * (2.0 - low) / attention.l2_rate(chip, k)
+    efficiency = c.of.where(low > 0, c.of.minimum(narrow, 1.0), min(k["matrix_efficiency"], 1.0))
+    matrix = norm(2 * w.rows * width / rate / efficiency, feed, 4.0)
     soft = w.rows * attention.softmax_clocks(chip) * k["softmax_work"] * (1 + k["mask_extra"] * w.masked)
     both = norm(matrix, soft, k["blend"])
-    apart = np.where(c.head_dim <= 64, k["work_64"], np.where(c.head_dim <= 128, 1.0, np.where(c.head_dim <= 192, k["work_192"], k["work_256"])))
+    apart = c.of.pick(attention.WIDTHS[:3], (k["work_64"], 1.0, k["work_192"], k["work_256"]), c.head_dim)
     return PerKey(matrix * apart, (both - matrix) * apart, k["convert_clocks"] * c.row_elements * (c.kv_bytes < 2))
 
 
 def _bytes(c: Cases, chip: Chip, k: Mapping[str, float]) -> tuple[Floats, Floats, Floats]:
     """Of queries and output, of keys and values, and the share that the cache does not keep between calls (they repeat)."""
     q = c.batch * c.query * c.heads * (c.head_dim * c.q_bytes + c.value_dim * 2)
-    kv = c.batch * c.kv_heads * c.row_elements * (np.minimum(c.query, c.kv) * 2 + np.maximum(c.kv - c.query, 0) * c.kv_bytes)
+    kv = c.batch * c.kv_heads * c.row_elements * (c.of.minimum(c.query, c.kv) * 2 + c.of.maximum(c.kv - c.query, 0) * c.kv_bytes)
     return q, kv, (q + kv) / (q + kv + attention.kept(chip, k))
 
 
@@ -211,15 +209,15 @@ def bound(c: Cases, chip: Chip) -> Floats:
     """Nothing is faster: products without padding at the highest clock, bytes that no cache can have kept."""
     flop = 2 * c.batch * c.heads * c.query * attention.seen(c) * c.width
     q = c.batch * c.query * c.heads * (c.head_dim * c.q_bytes + c.value_dim * 2)
-    kv = c.batch * c.kv_heads * c.row_elements * np.minimum(c.kv, c.window + c.query) * c.kv_bytes
-    memory = np.maximum(q + kv - chip.l2_bytes, 0.0) / chip.memory_b_s
-    return np.maximum(flop / (attention.matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), memory)
+    kv = c.batch * c.kv_heads * c.row_elements * c.of.minimum(c.kv, c.window + c.query) * c.kv_bytes
+    memory = c.of.maximum(q + kv - chip.l2_bytes, 0.0) / chip.memory_b_s
+    return c.of.maximum(flop / (attention.matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), memory)
 
 
 def inside(c: Cases) -> NDArray[np.bool_]:
     """Shapes that were measured: a causal call on an empty cache."""
     fits = (c.query <= 16384) & (c.batch <= 256) & (c.heads <= 96) & (c.head_dim >= 64) & (c.head_dim <= 512)
-    return np.asarray(fits & c.causal & (c.latent == 0) & (c.value_dim == c.head_dim) & (c.kv == c.query))
+    return np.atleast_1d(fits & c.causal & (c.latent == 0) & (c.value_dim == c.head_dim) & (c.kv == c.query))
 
 
 FAMILY = LibraryFamily("prefill", KERNELS, plan, bound, inside)
