@@ -47,6 +47,7 @@ TABLE: Mapping[tuple[str, str], Mapping[str, str]] = {  # (library, its name): k
     ("trtllm", "torch_flow"): {HOPPER: "fmha", BLACKWELL: "gen", "": "fmha_mma"},
     ("trtllm", "torch_flow_flashinfer"): {BLACKWELL: "gen", "": "flashinfer"},
 }
+PATHS = {("trtllm", "torch_flow_flashinfer"): "sglang"}  # FlashInfer's wrapper: what runs beside the kernel is another library's like
 USUAL = {"vllm": "vllm_flash_attn", "sglang": "flash_attention", "trtllm": "torch_flow"}  # where a library is named alone
 USUAL_BLACKWELL = {"vllm": "vllm_flashinfer", "sglang": "trtllm_mha", "trtllm": "torch_flow"}
 PREFILL, DECODE = {"xqa": "fmha_mma", "mmha": "fmha_mma"}, {"cutlass": "flashinfer"}  # what stands in where a kernel has no such phase
@@ -92,7 +93,7 @@ def chosen(name: str, target: str) -> Chosen:
     runs = TABLE[library, kernel]
     ours = runs.get(major, runs.get("", ""))
     _check_runs(ours, major, name)
-    return Chosen(library, ours, sure, tuple(notes))
+    return Chosen(PATHS.get((library, kernel), library), ours, sure, tuple(notes))
 
 
 def _check_runs(kernel: str, major: str, name: str) -> None:
