@@ -19,12 +19,14 @@ from research.fit.data import Rows
 from research.fit.scores import Score
 
 def _low(t: DecodeTraits, c: Cases) -> bool:
-    return bool((c.kv_bytes < 2).any())
+    return bool((c.kv_bytes < 2).any()) and not t.native
 
 
 PRIORS = Priors(
     family={
         "memory_efficiency": Prior(0.92, 0.1, high=1.0),
+        "memory_efficiency_gddr": Prior(0.88, 0.1, high=1.0),
+        "latency_fixed": Prior(0.4, 0.2, log=False, low=0.0, high=1.0),
         "cache_share": Prior(0.7, 0.3),
         "cache_share_whole": Prior(0.9, 0.3),
         "cache_edge": Prior(5.0, 0.5),

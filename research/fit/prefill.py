@@ -28,6 +28,7 @@ def _low(t: PrefillTraits, c: Cases) -> bool:
 APART = [prefill.KERNELS[name] for name in ("fmha_mma", "fmha_qmma", "triton", "flashinfer")]  # compiled with other tiles for a head size
 PRIORS = Priors(
     family={
+        "latency_fixed": Prior(0.4, 0.2, log=False, low=0.0, high=1.0),
         "cache_share": Prior(0.6, 0.5),
         "cache_share_whole": Prior(0.8, 0.5),
         "overlap": Prior(1.3, 0.3, low=1.0),

@@ -19,6 +19,7 @@ from hotlap.core.model.kernels.numeric import Arrays, Plain
 
 ELEMENT_BYTES = {"bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "float16": 2.0, "fp8": 1.0, "float8_e4m3fn": 1.0}
 SIZES = ("batch", "query", "kv", "heads", "kv_heads", "head_dim", "window", "causal", "value_dim", "latent", "cache_write")
+USUAL_HZ = 1.98e9  # of H100 and H200, from which most measured rows are
 WIDTHS = (64, 128, 192, 256)  # head dimensions up to which libraries compile kernels
 FROM_ZERO = ("window", "causal", "latent", "cache_write")
 LARGEST = 2.0**40
@@ -193,6 +194,11 @@ def parted(chip: Chip) -> bool:
     """Whether L2 is in two partitions, which hold the other one's data again: accelerators since Ampere (NVIDIA A100 white paper, "L2
     cache"). That of Ada and of GB202 is one, and large."""
     return (chip.original or chip).target.startswith(("sm_80", "sm_90", "sm_10"))
+
+
+def latency_hz(chip: Chip, k: Mapping[str, float]) -> float:
+    """Clocks per second of what is counted in clocks but waits for memory, the front end or the host in part, whose clocks are their own."""
+    return float(chip.clock_hz ** (1 - k["latency_fixed"]) * USUAL_HZ ** k["latency_fixed"])
 
 
 def kept(chip: Chip, k: Mapping[str, float]) -> float:

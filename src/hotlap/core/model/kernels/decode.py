@@ -44,6 +44,7 @@ class DecodeTraits:
     swaps: bool = False  # the heads of a group become rows by copies of queries and output, where there is no window
     warp_level: bool = False  # products by warp-level instructions
     low: str = "cache"  # what makes its products 8 bits wide: `Cases.products_low`
+    native: bool = False  # elements of 8 bits are multiplied as they are loaded
     pads: bool = False  # head dimensions to a power of two
     value_part: int = 0
     of: str = ""  # the kernel whose coefficients it has
@@ -73,7 +74,7 @@ KERNELS: Mapping[str, DecodeTraits] = {
                              own=("start_clocks", "load_low_clocks", "kernel_launch_clocks", "low_width_exponent")),
     # FlashInfer `trtllm/fmha/fmhaKernels.cuh`, computeCtaAndClusterConfig, selectGqGenerationKernel: tiles of 8 to 128 rows, steps of 256
     # keys, at least two steps a split, no more tasks than units; unsplit ones are persistent. TensorRT-LLM has the same kernels.
-    "gen": DecodeTraits("chunks", packs=128, rows=8, row_step=8, grows=2, keys=256, most=10**6, like="fa3"),
+    "gen": DecodeTraits("chunks", packs=128, rows=8, row_step=8, grows=2, keys=256, most=10**6, native=True, like="fa3"),
     # FlashInfer `attention/decode.cuh` and `scheduler.cuh`, PartitionPagedKVCacheBinarySearchMinNumPagePerBatch: chunks that fill the grid
     "flashinfer": DecodeTraits("fill", packs=64, rows=16, row_step=16, grows=4, keys=64, slots=2.0, resident=2.0, most=256, warp_level=True, low="never", like="fa2"),
     # sglang `triton_ops/decode_attention.py` and `triton_backend.py` get_num_kv_splits_triton: at most 8 splits; 16 heads a task
@@ -142,7 +143,7 @@ def plan(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> Atten
     per_unit, block = w.number * w.splits / chip.units, products + loads
     flow = attention.waves(per_unit, k["wave_rounding"], c.of) * (start / t.resident + w.each * block)
     busy = norm(flow, k["alone"] * (start + c.of.maximum(w.each, 1) * block), 6.0) / chip.clock_hz
-    memory = (kv * _again(c, chip, t, k, w) + q) * miss / (min(k["memory_efficiency"], 1.0) * chip.memory_b_s)
+    memory = (kv * _again(c, chip, t, k, w) + q) * miss / (min(k["memory_efficiency" if attention.parted(chip) else "memory_efficiency_gddr"], 1.0) * chip.memory_b_s)
     overlap = k["overlap"] if t.staged else 1.0
     both = norm(busy, memory, overlap)
     cache = (reread + q) / (attention.l2_rate(chip, k) * chip.units * chip.clock_hz)
@@ -174,10 +175,11 @@ def _clocks(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: De
     heads = w.packed / t.row_step
     steps = of.maximum(of.ceil(of.log2(heads) / math.log2(t.grows) - 1e-9), 0) if t.grows else of.ceil(heads) - 1
     more = 1 + k["step_extra"] * steps
-    start = k["start_clocks"] * of.maximum(1 + k["start_width_slope"] * (size - 1), 0.1) + k["window_clocks"] * c.windowed
+    start = k["start_clocks"] * chip.clock_hz / attention.latency_hz(chip, k) * of.maximum(1 + k["start_width_slope"] * (size - 1), 0.1) + k["window_clocks"] * c.windowed
     rate = attention.matrix_rate(chip, c.products_low(t.low), t.warp_level)
     products = _keys(c, t) * t.rows * (2 * width / rate + attention.softmax_clocks(chip)) * k["product_share"]
-    elements = of.where(c.kv_bytes < 2, k["load_low_clocks"] * size ** k["low_width_exponent"], k["load_clocks"])
+    low = k["load_clocks"] / 2 if t.native else k["load_low_clocks"] * size ** k["low_width_exponent"]
+    elements = of.where(c.kv_bytes < 2, low, k["load_clocks"])
     elements = elements * (1 + k["miss_extra"] * miss)
     return start * more, products * more, _keys(c, t) * c.row_elements * elements * more
 
@@ -201,8 +203,9 @@ def _again(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: Dec
 def _launch(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: DecodeTasks) -> Floats:
     walk = (c.batch <= t.searched) * c.batch * k["sequence_clocks"]
     low = (c.kv_bytes < 2) * k["launch_low_clocks"]
-    once = attention.launched((k["launch_clocks"] + k["kernel_launch_clocks"]) / chip.clock_hz, c)
-    return once + (low + (w.splits > 1) * k["split_clocks"] + walk + k["copy_clocks"] * _copies(c, t)) / chip.clock_hz
+    latency = attention.latency_hz(chip, k)
+    once = attention.launched((k["launch_clocks"] + k["kernel_launch_clocks"]) / latency, c)
+    return once + (low + (w.splits > 1) * k["split_clocks"] + walk + k["copy_clocks"] * _copies(c, t)) / latency
 
 
 def _copies(c: Cases, t: DecodeTraits) -> NDArray[np.bool_]:

@@ -153,7 +153,8 @@ def plan(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float]) -> Atte
     """Seconds by name, and what the call asks of the machine."""
     w, low, width = tasks(c, chip, t), c.products_low(t.low), _width(c, t)
     key = _per_key(c, chip, t, k, w, low, width)
-    start = k["start_clocks"] + k["row_clocks"] * w.rows / 128 * width / 256
+    latency = attention.latency_hz(chip, k)
+    start = k["start_clocks"] * chip.clock_hz / latency + k["row_clocks"] * w.rows / 128 * width / 256
     per_unit, per_key, shared_by = w.number * w.splits / chip.units, key.matrix + key.soft + key.converted, 1 / w.splits
     uneven = k["uneven"] * c.of.minimum(per_unit, 1) * (w.longest - w.mean) * per_key
     flow = attention.waves(per_unit, k["wave_rounding"], c.of) * (start + w.mean * shared_by * per_key) + uneven
@@ -163,8 +164,8 @@ def plan(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float]) -> Atte
     total, weight = norm(busy / chip.clock_hz, memory, k["overlap"]), attention.share(busy / chip.clock_hz, memory, k["overlap"])
     share, keys = weight * total / busy, c.of.minimum(attention.seen(c), w.mean) * shared_by
     parts = {
-        "launch": attention.launched((k["launch_clocks"] + k["kernel_launch_clocks"]) / chip.clock_hz, c)
-        + (k["launch_low_clocks"] * c.low + (w.splits > 1) * k["split_clocks"]) / chip.clock_hz,
+        "launch": attention.launched((k["launch_clocks"] + k["kernel_launch_clocks"]) / latency, c)
+        + (k["launch_low_clocks"] * c.low + (w.splits > 1) * k["split_clocks"]) / latency,
         "cache write": _beside(c, chip, k, miss), "DRAM": total * (1 - weight),
         "matrix unit": per_unit * keys * key.matrix * share, "special functions": per_unit * keys * (key.soft + key.converted) * share,
         "task start": per_unit * start * share, "tile quantisation": per_unit * (w.mean * shared_by - keys) * per_key * share,
