@@ -48,7 +48,7 @@ PRIORS = Priors(
     kernel={
         "start_clocks": Prior(2000.0, 1.0),
         "row_clocks": Prior(1000.0, 1.0),
-        "matrix_efficiency": Prior(0.8, 0.3, high=1.0),
+        "matrix_efficiency": Prior(0.8, 0.3, high=prefill.MOST),
         "matrix_efficiency_low": Prior(0.6, 0.5),
         "low_width_exponent": Prior(0.1, 0.3, log=False),
         "softmax_work": Prior(1.0, 0.5),

@@ -35,6 +35,7 @@ class Chip:
     l2_factor: float = 1.0  # of L2's bandwidth, against what the family takes for every machine
     target: str = ""  # what compilers call the architecture: sm_90, gfx942; empty: not known
     special_per_clock: float = 16.0  # exponentials and the like, of one unit and clock
+    matrix_held: float = 0.85  # share of the 16-bit matrix peak at the highest clock that long products hold, for power and for feed
     original: Chip | None = None  # of the table, where this one is imagined: its matrix unit is fed, and its operations cost, as that one's
     facts: Mapping[str, float] = field(default_factory=dict)  # measured by a sweep on the machine; empty: spec only
 

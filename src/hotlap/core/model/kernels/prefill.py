@@ -45,6 +45,7 @@ class PrefillTraits:
     like: str = ""  # the kernel whose coefficients stand in for it where nothing was fitted
 
 
+USUALLY_HELD, MOST = 0.85, 1.15  # of the matrix peak by long products; of what they usually hold by attention's
 QMMA = ("start_clocks", "row_clocks", "matrix_efficiency_low", "softmax_work", "blend", "work_64", "work_192", "work_256")
 KERNELS: Mapping[str, PrefillTraits] = {
     # flash-attention `csrc/flash_attn/src/flash_fwd_launch_template.h`, run_mha_fwd_splitkv_dispatch: a paged cache takes this kernel
@@ -178,10 +179,10 @@ def plan(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float]) -> Atte
 
 def _per_key(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float], w: PrefillTasks, low: Floats, width: Floats) -> PerKey:
     """Products and softmax overlap as far as the kernel interleaves them: `blend` 1 is one after the other, more is less of the shorter."""
-    rate = attention.matrix_rate(chip, low, t.warp_level)
+    rate = attention.matrix_rate(chip, low, t.warp_level) * chip.matrix_held / USUALLY_HELD
     narrow = k["matrix_efficiency_low"] * (c.width / 256) ** -k["low_width_exponent"]
     feed = c.row_elements * (2.0 - low) / attention.l2_rate(chip, k)
-    efficiency = c.of.where(low > 0, c.of.minimum(narrow, 1.0), min(k["matrix_efficiency"], 1.0))
+    efficiency = c.of.where(low > 0, c.of.minimum(narrow, MOST), min(k["matrix_efficiency"], MOST))
     matrix = norm(2 * w.rows * width / rate / efficiency, feed, 4.0)
     soft = w.rows * attention.softmax_clocks(chip) * k["softmax_work"] * (1 + k["mask_extra"] * w.masked)
     both = norm(matrix, soft, k["blend"])
