@@ -25,7 +25,7 @@ FROM_ZERO = ("window", "causal", "latent", "cache_write")
 LARGEST = 2.0**40
 THREADS_OF_SM, COPY_THREADS = 2048, 512  # vLLM `reshape_and_cache_flash_kernel`: one block a token, G·D threads up to 512
 SMALL_KERNEL_S = 2e-6  # a kernel with next to no work inside a CUDA graph, start to start; an assumption, nothing fitted
-WARP_LEVEL_FLOP = 0.63 * 4096  # per clock and SM, of 16-bit warp-level products from Hopper on: an assumption, nothing fitted
+WARP_LEVEL_FLOP = {4096: 0.63 * 4096, 8192: 2048.0}  # per clock and SM, by rate of the 16-bit asynchronous products: an assumption, nothing fitted
 SOFTMAX_OPERATIONS = 4.0  # fp32 instructions per score beside the exponential: scale, maximum, sum, conversion (FlashAttention-3, 3.2)
 
 
@@ -179,8 +179,8 @@ def matrix_rate(chip: Chip, low: Floats, warp_level: bool = False) -> Floats:
     if wide is None:
         raise InputError("the machine table has no rate of 16-bit products for this machine", about="attention: ")
     narrow = rates.get("matrix.fp8", wide)
-    if warp_level and wide >= 4096:
-        wide, narrow = min(wide, WARP_LEVEL_FLOP), min(narrow, 2 * WARP_LEVEL_FLOP)
+    if warp_level and wide in WARP_LEVEL_FLOP:
+        wide, narrow = WARP_LEVEL_FLOP[wide], min(narrow, 2 * WARP_LEVEL_FLOP[wide])
     return np.where(low > 0, narrow, wide) if isinstance(low, np.ndarray) else narrow if low > 0 else wide
 
 

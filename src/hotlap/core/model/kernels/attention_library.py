@@ -94,8 +94,9 @@ def groups_of(family: LibraryFamily, kernel: str, library: str) -> tuple[str, ..
 def coefficients_of(family: LibraryFamily, kernel: str, library: str, fitted: Coefficients) -> Mapping[str, float]:
     """Of a call. A kernel of which nothing was fitted has those of the nearest of which something was."""
     chain = groups_of(family, kernel, library)
-    near = chain[-3]
-    while near not in fitted and family.kernels[near].like:
+    near, tried = chain[-3], set[str]()
+    while near not in fitted and near not in tried and family.kernels[near].like:
+        tried.add(near)
         near = family.kernels[near].like
     return {**fitted["default"], **fitted.get(library, {}), **fitted.get(near, {}), **(fitted.get(kernel, {}) if len(chain) > 3 else {})}
 

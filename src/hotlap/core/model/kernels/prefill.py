@@ -46,6 +46,7 @@ class PrefillTraits:
 
 
 USUALLY_HELD, MOST = 0.85, 1.15  # of the matrix peak by long products; of what they usually hold by attention's
+ROWS_16_FLOP = 1024.0  # per clock and unit, of tiles of 16 rows: Ada's and Blackwell's do as many per clock (sizes of one instruction)
 QMMA = ("start_clocks", "row_clocks", "matrix_efficiency_low", "softmax_work", "blend", "work_64", "work_192", "work_256")
 KERNELS: Mapping[str, PrefillTraits] = {
     # flash-attention `csrc/flash_attn/src/flash_fwd_launch_template.h`, run_mha_fwd_splitkv_dispatch: a paged cache takes this kernel
@@ -56,12 +57,12 @@ KERNELS: Mapping[str, PrefillTraits] = {
     # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm8x: SGLang's version 3 runs on Ampere (`sgl_kernel.flash_attn.is_fa3_supported`)
     "fa3_sm80": PrefillTraits((128,), (112, 64, 64, 96, 96), packs=True, splits=True, warp_level=True, low="never", like="fa2"),
     # TensorRT-LLM `cpp/kernels/fmha_v2/setup.py`, warp-specialised kernels; blocks of keys also judged by the training rows
-    "fmha": PrefillTraits((128,), (128, 128, 64, 64, 64), (256, 256, 128, 128, 128), like="fa3"),
+    "fmha": PrefillTraits((128,), (128, 128, 64, 64, 64), (256, 256, 128, 128, 128), like="gen"),
     # the same source's tiled kernels of Ampere and Ada (granular tiling: 64 or 128 rows by 128 to 16 keys)
     "fmha_mma": PrefillTraits((64, 128), (128, 128, 64, 64, 64), warp_level=True, low="query", like="fa2"),
     "fmha_qmma": PrefillTraits((64,), (64, 64, 64, 64, 64), warp_level=True, low="query", of="fmha_mma", own=QMMA),
     # TensorRT-LLM and FlashInfer `trtllm/fmha/fmhaKernels.cuh`: two tiles of 128 rows a task, persistent; values of 256 a task
-    "gen": PrefillTraits((256,), (128, 128, 128, 128, 128), value_part=256, like="fa3"),
+    "gen": PrefillTraits((256,), (128, 128, 128, 128, 128), value_part=256, like="fmha"),
     # the same for generation, which vLLM runs on single new tokens: the rows of a group
     "gen_single": PrefillTraits((8, 16, 32, 64, 128), (128, 128, 128, 128, 128), packs=True, of="gen"),
     # FlashInfer `attention/blackwell/fmha_cutlass_sm100.cuh`: two tiles of 128 rows, persistent, of queries and keys side by side
@@ -179,7 +180,7 @@ def plan(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float]) -> Atte
 
 def _per_key(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float], w: PrefillTasks, low: Floats, width: Floats) -> PerKey:
     """Products and softmax overlap as far as the kernel interleaves them: `blend` 1 is one after the other, more is less of the shorter."""
-    rate = attention.matrix_rate(chip, low, t.warp_level) * chip.matrix_held / USUALLY_HELD
+    rate = c.of.minimum(attention.matrix_rate(chip, low, t.warp_level), ROWS_16_FLOP if t.group_rows else np.inf) * chip.matrix_held / USUALLY_HELD
     narrow = k["matrix_efficiency_low"] * (c.width / 256) ** -k["low_width_exponent"]
     feed = c.row_elements * (2.0 - low) / attention.l2_rate(chip, k)
     efficiency = c.of.where(low > 0, c.of.minimum(narrow, MOST), min(k["matrix_efficiency"], MOST))
