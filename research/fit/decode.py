@@ -55,6 +55,7 @@ PRIORS = Priors(
         "load_clocks": Prior(0.02, 0.7),
         "load_low_clocks": Prior(0.02, 0.7),
         "low_width_exponent": Prior(0.0, 0.5, log=False),
+        "width_exponent": Prior(0.0, 0.3, log=False),
         "overlap": Prior(2.0, 0.5, low=1.0),
         "wave_rounding": Prior(0.5, 0.3, log=False, low=0.0, high=1.0),
         "alone": Prior(1.0, 0.3),
@@ -63,9 +64,11 @@ PRIORS = Priors(
         "sequence_clocks": lambda t, c: t.searched > 0, "copy_clocks": lambda t, c: t.swaps, "copy_passes": lambda t, c: t.swaps,
         "window_clocks": lambda t, c: bool(c.windowed.any()), "step_extra": lambda t, c: bool((c.group > t.row_step).any()) and t.packs > t.row_step,
         "load_low_clocks": _low, "low_width_exponent": _low, "load_clocks": lambda t, c: bool((c.kv_bytes == 2).any()),
+        "width_exponent": lambda t, c: t.pads and bool((c.kv_bytes == 2).any()),
         "overlap": lambda t, c: t.staged,
     },
     kernels={},
+    fixed=("width_exponent",),
 )  # fmt: skip
 
 

@@ -64,12 +64,12 @@ KERNELS: Mapping[str, DecodeTraits] = {
         "efficiency", rows=128, keys=64, resident=2.0, most=128, unsplit=4, warp_level=True, low="never", like="fa2"
     ),
     # TensorRT-LLM `cpp/kernels/xqa` and `masked_multihead_attention`; slots and steps judged by the training rows
-    "xqa": DecodeTraits("fill", packs=32, rows=8, row_step=8, grows=2, keys=64, slots=8.0, low="never", pads=True, like="fa3_sm80"),
+    "xqa": DecodeTraits("fill", packs=32, rows=16, row_step=16, grows=2, keys=64, slots=8.0, low="never", pads=True, like="fa3_sm80"),
     "xqa_fp8": DecodeTraits("fill", packs=32, rows=32, row_step=8, keys=64, slots=2.0, resident=2.0, like="xqa"),
     "mmha": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64, low="never", pads=True, like="xqa"),
     # the same with an 8-bit cache before Hopper: keys are not split (seen in the rows; the source decides by a table of its own), and
     # elements are converted one by one
-    "xqa_mma_fp8": DecodeTraits("none", packs=32, rows=8, row_step=8, grows=2, keys=64, pads=True, of="xqa", own=("start_clocks", "load_low_clocks", "kernel_launch_clocks")),
+    "xqa_mma_fp8": DecodeTraits("none", packs=32, rows=16, row_step=16, grows=2, keys=64, pads=True, of="xqa", own=("start_clocks", "load_low_clocks", "kernel_launch_clocks")),
     "mmha_fp8": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64, low="never", pads=True, of="mmha",
                              own=("start_clocks", "load_low_clocks", "kernel_launch_clocks", "low_width_exponent")),
     # FlashInfer `trtllm/fmha/fmhaKernels.cuh`, computeCtaAndClusterConfig, selectGqGenerationKernel: tiles of 8 to 128 rows, steps of 256
@@ -179,9 +179,9 @@ def _clocks(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: De
     rate = attention.matrix_rate(chip, c.products_low(t.low), t.warp_level)
     products = _keys(c, t) * t.rows * (2 * width / rate + attention.softmax_clocks(chip)) * k["product_share"]
     low = k["load_clocks"] / 2 if t.native else k["load_low_clocks"] * size ** k["low_width_exponent"]
-    elements = of.where(c.kv_bytes < 2, low, k["load_clocks"])
+    elements = of.where(c.kv_bytes < 2, low, k["load_clocks"] * size ** k["width_exponent"])
     elements = elements * (1 + k["miss_extra"] * miss)
-    return start * more, products * more, _keys(c, t) * c.row_elements * elements * more
+    return start * more, products * more, _keys(c, t) * (width if t.pads else c.row_elements) * elements * more
 
 
 def _bytes(c: Cases, w: DecodeTasks) -> tuple[Floats, Floats, Floats]:
