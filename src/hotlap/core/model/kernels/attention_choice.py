@@ -26,6 +26,7 @@ RUNS: Mapping[str, tuple[str, ...]] = {  # kernel: architectures that it was com
     "fa3": (HOPPER,), "fa3_sm80": (AMPERE,), "fa4": (HOPPER, BLACKWELL), "fmha": (HOPPER,), "cutlass": (BLACKWELL,), "gen": (BLACKWELL,),
 }  # fmt: skip
 KERNELS = ("fa2", "fa3", "fa3_sm80", "fa4", "flashinfer", "fmha", "fmha_mma", "cutlass", "gen", "triton", "triton_vllm", "xqa", "mmha")
+ALONE = {"flash": "fa2"}  # PyTorch's scaled_dot_product_attention, its backend of this name
 TABLE: Mapping[tuple[str, str], Mapping[str, str]] = {  # (library, its name): kernel by architecture; "" for all others
     # vllm `vllm/v1/attention/backends/fa_utils.py`, get_flash_attn_version: 3 on Hopper, 4 for heads that 3 does not take, else 2
     ("vllm", "vllm_flash_attn"): {HOPPER: "fa3", "": "fa2"},
@@ -67,9 +68,9 @@ class Chosen(NamedTuple):
 def chosen(name: str, target: str) -> Chosen:
     """The kernel of a name on an architecture ("sm_90"; others count as Hopper, whose libraries they follow). Raises InputError."""
     plain, major = " ".join(name.strip().lower().split()), capability(target)
-    if plain in KERNELS:
+    if plain in KERNELS or plain in ALONE:
         _check_runs(plain, major, name)
-        return Chosen("", plain, True, ())
+        return Chosen("", ALONE.get(plain, plain), True, ())
     found = _NAME.fullmatch(plain)
     library = LIBRARIES.get(found["library"]) if found else None
     if found is None or library is None:
@@ -83,7 +84,8 @@ def chosen(name: str, target: str) -> Chosen:
     if not sure:
         own = [one for of, one in TABLE if of == library]
         close = difflib.get_close_matches(kernel, own, 1, 0.8)
-        if close and difflib.SequenceMatcher(None, kernel, close[0]).ratio() > 0.92:
+        same = close and re.sub(r"\d", "", kernel) == re.sub(r"\d", "", close[0])  # another number is another kernel, not a slip
+        if close and not same and difflib.SequenceMatcher(None, kernel, close[0]).ratio() > 0.92:
             raise InputError(f"{library} has no attention kernel '{kernel}'; did you mean '{close[0]}'? valid: {', '.join(own)}")
         near = (close or difflib.get_close_matches(kernel, own, 1, 0.6) or [usual])[0]
         notes.append(f"{library}'s kernel '{kernel}' was never measured: taken for the nearest, '{near}', with a wide interval")
@@ -94,6 +96,13 @@ def chosen(name: str, target: str) -> Chosen:
     ours = runs.get(major, runs.get("", ""))
     _check_runs(ours, major, name)
     return Chosen(PATHS.get((library, kernel), library), ours, sure, tuple(notes))
+
+
+def known(name: str) -> bool:
+    """Whether it is a name of a library or a kernel, on any GPU."""
+    plain = " ".join(name.strip().lower().split())
+    found = _NAME.fullmatch(plain)
+    return plain in KERNELS or plain in ALONE or (found is not None and found["library"] in LIBRARIES)
 
 
 def _check_runs(kernel: str, major: str, name: str) -> None:
@@ -110,7 +119,7 @@ def capability(target: str) -> str:
 
 def names() -> list[str]:
     """What is valid, as it is asked."""
-    return [*(f"{library} {kernel}" for library, kernel in TABLE), *KERNELS]
+    return [*LIBRARIES, *(f"{library} {kernel}" for library, kernel in TABLE), *KERNELS, *ALONE]
 
 
 # ---------------------------------------------------------------- by shape
