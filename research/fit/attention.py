@@ -24,7 +24,8 @@ from research.fit.data import FOLDERS, Rows
 
 FILES = {"prefill": "context_attention_perf.parquet", "decode": "generation_attention_perf.parquet"}
 COLUMNS = {"batch": "batch_size", "query": "isl", "heads": "num_heads", "kv_heads": "num_key_value_heads", "head_dim": "head_dim"}
-CACHE_APART, LATER_COLLECTOR = (0, 16), (0, 24)  # the versions of vLLM since which attention does not write the cache; that are timed with it
+CACHE_APART = (0, 16)  # the version of vLLM since which attention does not write the cache
+LATER_COLLECTOR = (0, 24)  # the first that is timed with that
 BACKENDS = ("vllm_flash_attn", "vllm_flashinfer")  # as the earlier collector names them
 SHORT_S, SHORT_WEIGHT = 20e-6, 0.4  # the issue's target counts what is longer
 SOFT = 0.05  # of the logarithm, where the loss turns from squared to absolute
@@ -121,7 +122,7 @@ def modelled(r: Rows, family: LibraryFamily) -> NDArray[np.bool_]:
     """Not the calls that are excluded by name."""
     c = read(r.params, family.phase)
     kernels = attention_library.choose(r.implementation, c, chip(r.gpu), family.phase).kernel
-    return np.logical_not(np.broadcast_to(attention_library.excluded(kernels, c), len(r.seconds)))
+    return np.broadcast_to(np.logical_not(attention_library.excluded(kernels, c)), len(r.seconds))
 
 
 def tags(r: Rows, family: LibraryFamily) -> NDArray[np.str_]:
@@ -165,7 +166,8 @@ def _parts(family: LibraryFamily, data: Sequence[Rows]) -> Iterator[Part]:
         kernels, libraries = (np.broadcast_to(np.asarray(names), len(train.seconds)) for names in (runs.kernel, runs.library))
         for kernel, library in sorted(set(zip(kernels.tolist(), libraries.tolist(), strict=True))):
             mask = (kernels == kernel) & (libraries == library)
-            yield Part(kernel, attention_library.groups_of(family, kernel, library), machine, cases.where(mask), train.seconds[mask], weight[mask])
+            groups = attention_library.groups_of(family, kernel, library)
+            yield Part(kernel, groups, machine, cases.where(mask), train.seconds[mask], weight[mask])
 
 
 def _sampled(places: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -18,6 +18,7 @@ from research.fit.attention import Prior, Priors
 from research.fit.data import Rows
 from research.fit.scores import Score
 
+
 def _low(t: DecodeTraits, c: Cases) -> bool:
     return bool((c.kv_bytes < 2).any()) and not t.native
 
@@ -62,7 +63,8 @@ PRIORS = Priors(
     },
     shows={
         "sequence_clocks": lambda t, c: t.searched > 0, "copy_clocks": lambda t, c: t.swaps, "copy_passes": lambda t, c: t.swaps,
-        "window_clocks": lambda t, c: bool(c.windowed.any()), "step_extra": lambda t, c: bool((c.group > t.row_step).any()) and t.packs > t.row_step,
+        "window_clocks": lambda t, c: bool(c.windowed.any()),
+        "step_extra": lambda t, c: bool((c.group > t.row_step).any()) and t.packs > t.row_step,
         "load_low_clocks": _low, "low_width_exponent": _low, "load_clocks": lambda t, c: bool((c.kv_bytes == 2).any()),
         "width_exponent": lambda t, c: t.pads and bool((c.kv_bytes == 2).any()),
         "overlap": lambda t, c: t.staged,

@@ -120,14 +120,17 @@ def _mixed(workload: str, params: Params, spec: Spec, implementation: str | Arra
 
     def tables(of: Callable[[Expected], Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
         every = dict.fromkeys(name for _, side in sides for name in of(side))
-        return {name: rows(lambda side: of(side).get(name, np.zeros(1))) for name in every}
+        return {name: rows(lambda side, name=name: of(side).get(name, np.zeros(1))) for name in every}  # type: ignore[misc]
 
     first = sides[0][1]
     words = "; ".join(dict.fromkeys(side.known.words for _, side in sides))
     notes = tuple(dict.fromkeys(note for _, side in sides for note in side.notes))
-    fields = (rows(lambda side, name=name: getattr(side, name)) for name in ("seconds", "low_s", "high_s", "power_w", "clock_hz"))  # type: ignore[misc]
     parts, choice = tables(lambda side: side.parts), tables(lambda side: side.choice)
-    return Expected(*fields, parts, choice, rows(lambda side: side.inside), "attention", first.known._replace(words=words), notes)
+    return Expected(
+        rows(lambda side: side.seconds), rows(lambda side: side.low_s), rows(lambda side: side.high_s), rows(lambda side: side.power_w),
+        rows(lambda side: side.clock_hz), parts, choice, rows(lambda side: side.inside), "attention",
+        first.known._replace(words=words), notes,
+    )  # fmt: skip
 
 
 _UNLIKE: Mapping[str, str] = {

@@ -131,7 +131,7 @@ ATTENTION = Workload(
             added_after_release=True,
         ),
         Param(
-            "cache_write", "int", "1: the expected time counts the kernel that writes new keys and values to the cache, 0: attention alone", 1,
+            "cache_write", "int", "1: an expected time counts the kernel that writes the cache of keys and values, 0: it does not", 1,
             low=0, high=1, added_after_release=True,
         ),
     ),

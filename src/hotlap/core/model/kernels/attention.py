@@ -25,7 +25,8 @@ FROM_ZERO = ("window", "causal", "latent", "cache_write")
 LARGEST = 2.0**40
 THREADS_OF_SM, COPY_THREADS = 2048, 512  # vLLM `reshape_and_cache_flash_kernel`: one block a token, G·D threads up to 512
 SMALL_KERNEL_S = 2e-6  # a kernel with next to no work inside a CUDA graph, start to start; an assumption, nothing fitted
-WARP_LEVEL_FLOP = {4096: 0.63 * 4096, 8192: 2048.0}  # per clock and SM, by rate of the 16-bit asynchronous products: an assumption, nothing fitted
+# per clock and SM, by the rate of 16-bit asynchronous products: assumptions, nothing fitted
+WARP_LEVEL_FLOP: Mapping[float, float] = {4096.0: 0.63 * 4096, 8192.0: 2048.0}
 SOFTMAX_OPERATIONS = 4.0  # fp32 instructions per score beside the exponential: scale, maximum, sum, conversion (FlashAttention-3, 3.2)
 
 
@@ -95,7 +96,7 @@ def read(params: Mapping[str, ArrayLike], phase: str) -> Cases:
     missing = [name for name in SIZES if name not in given]
     if missing:
         raise InputError(f"attention needs '{missing[0]}'")
-    single = {name: value.item() if isinstance(value, np.ndarray) and value.size == 1 and value.ndim < 2 else value for name, value in given.items()}
+    single = {name: value.item() if isinstance(value, np.ndarray) and value.shape in ((), (1,)) else value for name, value in given.items()}
     if all(isinstance(value, (int, float, str, np.generic)) for value in single.values()):
         return _plain(single)
     try:
@@ -121,7 +122,7 @@ def _plain(given: Mapping[str, Any]) -> Cases:
         if not (least <= size[name] <= LARGEST and size[name] == math.floor(size[name])):
             raise _not_a_size(name, least, size[name])
     _check(size, Plain)
-    return _cases(size, *(_element(str(given[name])) for name in ("dtype", "kv_dtype")), Plain)
+    return _cases(size, _element(str(given["dtype"])), _element(str(given["kv_dtype"])), Plain)
 
 
 def _cases(size: Mapping[str, Any], q_bytes: Any, kv_bytes: Any, of: Any) -> Cases:
@@ -197,7 +198,7 @@ def parted(chip: Chip) -> bool:
 
 
 def latency_hz(chip: Chip, k: Mapping[str, float]) -> float:
-    """Clocks per second of what is counted in clocks but waits for memory, the front end or the host in part, whose clocks are their own."""
+    """Clocks per second of what is counted in clocks and in part waits for memory, front end and host, which have clocks of their own."""
     return float(chip.clock_hz ** (1 - k["latency_fixed"]) * USUAL_HZ ** k["latency_fixed"])
 
 
@@ -230,7 +231,7 @@ def norm(a: Floats, b: Floats, p: float) -> Floats:
         larger = np.maximum(np.maximum(a, b), 1e-30)
         return np.asarray(larger * ((a / larger) ** p + (b / larger) ** p) ** (1 / p))
     most = max(a, b, 1e-30)
-    return most * ((a / most) ** p + (b / most) ** p) ** (1 / p)  # type: ignore[no-any-return]
+    return most * ((a / most) ** p + (b / most) ** p) ** (1 / p)
 
 
 def waves(tasks: Floats, rounding: float, of: Any) -> Floats:
@@ -241,7 +242,7 @@ def waves(tasks: Floats, rounding: float, of: Any) -> Floats:
 def splits_by_efficiency(tasks: Floats, slots: float, blocks: Floats, most: int) -> Floats:
     """The fewest parts that fill the last wave to within 85 % of the best (flash-attention, `num_splits_heuristic`)."""
     if not isinstance(tasks, np.ndarray):
-        return _splits_of_a_case(float(tasks), slots, float(blocks), most)  # type: ignore[return-value]
+        return _splits_of_a_case(float(tasks), slots, float(blocks), most)
     splits = np.ones_like(tasks)
     few = np.flatnonzero((tasks < 0.8 * slots) & (blocks > 1))
     if len(few):
@@ -280,7 +281,7 @@ def share(a: Floats, b: Floats, p: float) -> Floats:
         larger = np.maximum(np.maximum(a, b), 1e-30)
         return np.asarray((a / larger) ** p / ((a / larger) ** p + (b / larger) ** p))
     most = max(a, b, 1e-30)
-    return (a / most) ** p / ((a / most) ** p + (b / most) ** p)  # type: ignore[no-any-return]
+    return (a / most) ** p / ((a / most) ** p + (b / most) ** p)
 
 
 def missed(bytes_: Floats, held: float, edge: float, of: Any) -> Floats:

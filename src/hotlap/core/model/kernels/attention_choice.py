@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.kernels.attention import Cases
-from hotlap.core.model.kernels.base import Chip
 
 AMPERE, HOPPER, BLACKWELL, CONSUMER = "8", "9", "10", "12"  # compute capability, the major number; Ada is 8.9, GB202 12.0
 LIBRARIES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "tensorrt-llm": "trtllm", "tensorrt_llm": "trtllm"}

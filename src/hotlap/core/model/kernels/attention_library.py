@@ -19,7 +19,6 @@ from hotlap.core.model.kernels.attention import AttentionPlan, Cases, read
 from hotlap.core.model.kernels.base import Chip, Coefficients, Demand, Estimate, Floats, stored
 from hotlap.core.model.kernels.numeric import Plain
 
-
 TOO_LARGE = "the sizes are too large to predict, or a fact of the machine is missing"
 
 

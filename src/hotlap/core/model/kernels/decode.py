@@ -53,9 +53,12 @@ class DecodeTraits:
 
 
 KERNELS: Mapping[str, DecodeTraits] = {
-    # vLLM flash-attention `csrc/flash_attn/flash_api.cpp`: seqlenq_ngroups_swapped (not of single heads, not with a window), num_splits_heuristic
-    "fa2": DecodeTraits("efficiency", slots=2.0, resident=2.0, most=64, keys_by_width=(256, 128, 64, 64, 64), swaps=True, heads_last=True, warp_level=True,
-                        low="never"),
+    # vLLM flash-attention `csrc/flash_attn/flash_api.cpp`: seqlenq_ngroups_swapped (neither of single heads nor with a window),
+    # num_splits_heuristic, and only of swapped calls; `flash_fwd_launch_template.h`: blocks by head dimension, grid (rows, batch, heads)
+    "fa2": DecodeTraits(
+        "efficiency", slots=2.0, resident=2.0, most=64, keys_by_width=(256, 128, 64, 64, 64), swaps=True, heads_last=True, warp_level=True,
+        low="never",
+    ),
     # flash-attention `hopper/flash_prepare_scheduler.cu` (batches to 992); vLLM captures graphs with at most 32 splits
     "fa3": DecodeTraits("even", searched=992.0),
     "fa4": DecodeTraits("even", of="fa3"),
@@ -69,14 +72,16 @@ KERNELS: Mapping[str, DecodeTraits] = {
     "mmha": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64, low="never", pads=True, like="xqa"),
     # the same with an 8-bit cache before Hopper: keys are not split (seen in the rows; the source decides by a table of its own), and
     # elements are converted one by one
-    "xqa_mma_fp8": DecodeTraits("none", packs=32, rows=16, row_step=16, grows=2, keys=64, pads=True, of="xqa", own=("start_clocks", "load_low_clocks", "kernel_launch_clocks")),
+    "xqa_mma_fp8": DecodeTraits("none", packs=32, rows=16, row_step=16, grows=2, keys=64, pads=True, of="xqa",
+                                own=("start_clocks", "load_low_clocks", "kernel_launch_clocks")),
     "mmha_fp8": DecodeTraits("fill", packs=1, rows=1, keys=64, slots=2.0, resident=2.0, most=64, low="never", pads=True, of="mmha",
                              own=("start_clocks", "load_low_clocks", "kernel_launch_clocks", "low_width_exponent")),
     # FlashInfer `trtllm/fmha/fmhaKernels.cuh`, computeCtaAndClusterConfig, selectGqGenerationKernel: tiles of 8 to 128 rows, steps of 256
     # keys, at least two steps a split, no more tasks than units; unsplit ones are persistent. TensorRT-LLM has the same kernels.
     "gen": DecodeTraits("chunks", packs=128, rows=8, row_step=8, grows=2, keys=256, most=10**6, native=True, like="fa3"),
     # FlashInfer `attention/decode.cuh` and `scheduler.cuh`, PartitionPagedKVCacheBinarySearchMinNumPagePerBatch: chunks that fill the grid
-    "flashinfer": DecodeTraits("fill", packs=64, rows=16, row_step=16, grows=4, keys=64, slots=2.0, resident=2.0, most=256, warp_level=True, low="never", like="fa2"),
+    "flashinfer": DecodeTraits("fill", packs=64, rows=16, row_step=16, grows=4, keys=64, slots=2.0, resident=2.0, most=256, warp_level=True,
+                               low="never", like="fa2"),
     # sglang `triton_ops/decode_attention.py` and `triton_backend.py` get_num_kv_splits_triton: at most 8 splits; 16 heads a task
     "triton": DecodeTraits("triton", packs=16, rows=16, keys=32, resident=4.0, most=8, warp_level=True, low="never", pads=True, like="fa2"),
     "triton_mha": DecodeTraits("triton", packs=1, rows=1, keys=64, resident=4.0, most=8, low="never", pads=True, of="triton",
@@ -109,7 +114,7 @@ def tasks(c: Cases, chip: Chip, t: DecodeTraits) -> DecodeTasks:
 
 
 def _keys(c: Cases, t: DecodeTraits) -> Floats | int:
-    return c.of.pick(attention.WIDTHS, t.keys_by_width, c.head_dim) if t.keys_by_width else t.keys  # type: ignore[no-any-return]
+    return c.of.pick(attention.WIDTHS, t.keys_by_width, c.head_dim) if t.keys_by_width else t.keys
 
 
 def _splits(c: Cases, chip: Chip, t: DecodeTraits, count: Floats, blocks: Floats) -> Floats:
@@ -126,7 +131,8 @@ def _splits(c: Cases, chip: Chip, t: DecodeTraits, count: Floats, blocks: Floats
     if t.rule == "triton":
         return of.clip(of.ceil(chip.units * of.maximum(of.log2(c.window / 64), 1) / count), 1, t.most)  # type: ignore[no-any-return]
     if t.rule == "segments":
-        return of.where(c.batch <= of.floor(128 / c.kv_heads), of.minimum(t.most, blocks), 1.0)  # type: ignore[no-any-return]
+        each = of.minimum(of.ceil(of.ceil(c.kv / t.keys) / t.most), blocks)  # of all keys, whether a window hides them or not
+        return of.where(c.batch <= of.floor(128 / c.kv_heads), of.ceil(blocks / each), 1.0)  # type: ignore[no-any-return]
     alone = (blocks <= t.unsplit) | (t.swaps & ((c.group == 1) | c.limited))
     return of.where(alone, 1.0, attention.splits_by_efficiency(count, slots, blocks, t.most))  # type: ignore[no-any-return]
 
@@ -143,7 +149,8 @@ def plan(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> Atten
     per_unit, block = w.number * w.splits / chip.units, products + loads
     flow = attention.waves(per_unit, k["wave_rounding"], c.of) * (start / t.resident + w.each * block)
     busy = norm(flow, k["alone"] * (start + c.of.maximum(w.each, 1) * block), 6.0) / chip.clock_hz
-    memory = (kv * _again(c, chip, t, k, w) + q) * miss / (min(k["memory_efficiency" if attention.parted(chip) else "memory_efficiency_gddr"], 1.0) * chip.memory_b_s)
+    efficiency = k["memory_efficiency" if attention.parted(chip) else "memory_efficiency_gddr"]
+    memory = (kv * _again(c, chip, t, k, w) + q) * miss / (min(efficiency, 1.0) * chip.memory_b_s)
     overlap = k["overlap"] if t.staged else 1.0
     both = norm(busy, memory, overlap)
     cache = (reread + q) / (attention.l2_rate(chip, k) * chip.units * chip.clock_hz)
@@ -154,7 +161,8 @@ def plan(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float]) -> Atten
     first = c.of.minimum(kv + q, k["fill_blocks"] * chip.units * _keys(c, t) * c.row_elements * c.kv_bytes) * miss
     written = c.writes * k["token_block_clocks"] * attention.token_blocks(c, chip) / chip.clock_hz
     parts = {
-        "launch": _launch(c, chip, t, k, w), "cache write": written, "query and output": (k["query_passes"] + k["copy_passes"] * _copies(c, t)) * q / chip.memory_b_s,
+        "launch": _launch(c, chip, t, k, w), "cache write": written,
+        "query and output": (k["query_passes"] + k["copy_passes"] * _copies(c, t)) * q / chip.memory_b_s,
         "pipeline fill": first / chip.memory_b_s, "DRAM": weight * total - own, "L2": (1 - weight) * total,
         "task start": per_unit * start / t.resident * share, "matrix unit and softmax": per_unit * w.each * products * share,
         "loads": per_unit * w.each * loads * share,
@@ -175,7 +183,8 @@ def _clocks(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: De
     heads = w.packed / t.row_step
     steps = of.maximum(of.ceil(of.log2(heads) / math.log2(t.grows) - 1e-9), 0) if t.grows else of.ceil(heads) - 1
     more = 1 + k["step_extra"] * steps
-    start = k["start_clocks"] * chip.clock_hz / attention.latency_hz(chip, k) * of.maximum(1 + k["start_width_slope"] * (size - 1), 0.1) + k["window_clocks"] * c.windowed
+    wider = of.maximum(1 + k["start_width_slope"] * (size - 1), 0.1)
+    start = k["start_clocks"] * chip.clock_hz / attention.latency_hz(chip, k) * wider + k["window_clocks"] * c.windowed
     rate = attention.matrix_rate(chip, c.products_low(t.low), t.warp_level)
     products = _keys(c, t) * t.rows * (2 * width / rate + attention.softmax_clocks(chip)) * k["product_share"]
     low = k["load_clocks"] / 2 if t.native else k["load_low_clocks"] * size ** k["low_width_exponent"]
@@ -191,7 +200,7 @@ def _bytes(c: Cases, w: DecodeTasks) -> tuple[Floats, Floats, Floats]:
 
 
 def _again(c: Cases, chip: Chip, t: DecodeTraits, k: Mapping[str, float], w: DecodeTasks) -> Floats | float:
-    """How often DRAM is read: heads of a group that do not run at the same time read it again, unless L2 holds one head's keys of the batch."""
+    """How often DRAM is read: heads of a group that do not run at the same time read again, unless L2 holds one head's keys of all."""
     if not t.heads_last:
         return 1.0
     of, heads, head = c.of, c.group / w.packed, c.batch * c.window * c.row_elements * c.kv_bytes
@@ -217,7 +226,7 @@ def bound(c: Cases, chip: Chip) -> Floats:
     flop = 2 * c.batch * c.heads * c.query * c.window * c.width
     read = c.batch * c.kv_heads * c.window * c.row_elements * c.kv_bytes + c.batch * c.heads * (c.head_dim * c.q_bytes + c.value_dim * 2)
     memory = c.of.maximum(read - chip.l2_bytes, 0.0) / chip.memory_b_s
-    return c.of.maximum(flop / (attention.matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), memory)
+    return c.of.maximum(flop / (attention.matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), memory)  # type: ignore[no-any-return]
 
 
 # ---------------------------------------------------------------- the family

@@ -53,7 +53,8 @@ KERNELS: Mapping[str, PrefillTraits] = {
     "fa2": PrefillTraits((64,), (256, 128, 64, 64, 64), packs_single=True, warp_level=True, low="never"),
     # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm90, causal; `heuristics.h`: use_one_mma_wg, should_pack_gqa
     "fa3": PrefillTraits((128,), (128, 128, 96, 80, 64), (160, 160, 160, 128, 128), rows_64=192, rows_128=64, packs=True, splits=True),
-    "fa4": PrefillTraits((128,), (128, 128, 112, 80, 64), packs=True, splits=True, of="fa3", own=("start_clocks", "row_clocks", "matrix_efficiency", "alone")),
+    "fa4": PrefillTraits((128,), (128, 128, 112, 80, 64), packs=True, splits=True, of="fa3",
+                         own=("start_clocks", "row_clocks", "matrix_efficiency", "alone")),
     # flash-attention `hopper/tile_size.h`, tile_size_fwd_sm8x: SGLang's version 3 runs on Ampere (`sgl_kernel.flash_attn.is_fa3_supported`)
     "fa3_sm80": PrefillTraits((128,), (112, 64, 64, 96, 96), packs=True, splits=True, warp_level=True, low="never", like="fa2"),
     # TensorRT-LLM `cpp/kernels/fmha_v2/setup.py`, warp-specialised kernels; blocks of keys also judged by the training rows
@@ -72,8 +73,9 @@ KERNELS: Mapping[str, PrefillTraits] = {
     # sglang `triton_ops/extend_attention.py`: 128 by 64 from 9.0 on; a window is masked, not skipped
     "triton": PrefillTraits((128,), (64, 64, 64, 64, 64), warp_level=True, low="query", walks=True, like="fa2"),
     # vllm `triton_unified_attention.py`: 16 rows or a group's, 32 keys; head dimensions padded to powers of two; 8 bits are converted
-    "triton_vllm": PrefillTraits((16,), (32, 32, 32, 32, 32), group_rows=True, packs=True, warp_level=True, low="never", pads=True, like="triton"),
-}
+    "triton_vllm": PrefillTraits((16,), (32, 32, 32, 32, 32), group_rows=True, packs=True, warp_level=True, low="never", pads=True,
+                                 like="triton"),
+}  # fmt: skip
 
 
 class PrefillTasks(NamedTuple):
@@ -120,7 +122,7 @@ def _rows(c: Cases, t: PrefillTraits, each: Floats) -> Floats:
         rows = of.where(c.head_dim >= 256, of.minimum(rows, t.rows_wide), rows)
     if t.rows_128:
         rows = of.where((c.head_dim > 64) & (c.head_dim <= 128) & (each <= t.rows_128), t.rows_128, rows)
-    return of.where(c.head_dim <= 64, t.rows_64, rows) if t.rows_64 else rows  # type: ignore[no-any-return]
+    return of.where(c.head_dim <= 64, t.rows_64, rows) if t.rows_64 else rows
 
 
 def _block(c: Cases, t: PrefillTraits) -> Floats:
@@ -131,7 +133,7 @@ def _block(c: Cases, t: PrefillTraits) -> Floats:
 
 
 def _value_parts(c: Cases, t: PrefillTraits) -> Floats | float:
-    return c.of.ceil(c.value_dim / t.value_part) if t.value_part else 1.0  # type: ignore[no-any-return]
+    return c.of.ceil(c.value_dim / t.value_part) if t.value_part else 1.0
 
 
 def _width(c: Cases, t: PrefillTraits) -> Floats:
@@ -180,7 +182,8 @@ def plan(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float]) -> Atte
 
 def _per_key(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float], w: PrefillTasks, low: Floats, width: Floats) -> PerKey:
     """Products and softmax overlap as far as the kernel interleaves them: `blend` 1 is one after the other, more is less of the shorter."""
-    rate = c.of.minimum(attention.matrix_rate(chip, low, t.warp_level), ROWS_16_FLOP if t.group_rows else np.inf) * chip.matrix_held / USUALLY_HELD
+    most = ROWS_16_FLOP if t.group_rows else np.inf
+    rate = c.of.minimum(attention.matrix_rate(chip, low, t.warp_level), most) * chip.matrix_held / USUALLY_HELD
     narrow = k["matrix_efficiency_low"] * (c.width / 256) ** -k["low_width_exponent"]
     feed = c.row_elements * (2.0 - low) / attention.l2_rate(chip, k)
     efficiency = c.of.where(low > 0, c.of.minimum(narrow, MOST), min(k["matrix_efficiency"], MOST))
@@ -214,7 +217,7 @@ def bound(c: Cases, chip: Chip) -> Floats:
     q = c.batch * c.query * c.heads * (c.head_dim * c.q_bytes + c.value_dim * 2)
     kv = c.batch * c.kv_heads * c.row_elements * c.of.minimum(c.kv, c.window + c.query) * c.kv_bytes
     memory = c.of.maximum(q + kv - chip.l2_bytes, 0.0) / chip.memory_b_s
-    return c.of.maximum(flop / (attention.matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), memory)
+    return c.of.maximum(flop / (attention.matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), memory)  # type: ignore[no-any-return]
 
 
 def inside(c: Cases) -> NDArray[np.bool_]:
