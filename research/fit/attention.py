@@ -146,13 +146,13 @@ def fit(family: LibraryFamily, priors: Priors, data: Sequence[Rows]) -> dict[str
     parts = list(_parts(family, data))
     variables = _variables(family, priors, parts)
     x = _solve(family, priors, parts, variables)
-    found: dict[str, dict[str, float]] = {"default": {}}
+    fitted: dict[str, dict[str, float]] = {"default": {}}
     for v, value in zip(variables, x, strict=True):
-        found.setdefault(v.group, {})[v.name] = _decoded(v.prior, value)
+        fitted.setdefault(v.group, {})[v.name] = _decoded(v.prior, value)
     for name, prior in {**priors.library, **priors.kernel}.items():  # of a kernel that was not fitted: the mean of those that were
-        own = [_coded(prior, values[name]) for group, values in found.items() if group != "default" and name in values]
-        found["default"][name] = _decoded(prior, float(np.mean(own))) if own and name not in priors.fixed else prior.value
-    return {group: {name: float(f"{value:.4g}") for name, value in values.items()} for group, values in found.items()}
+        own = [_coded(prior, values[name]) for group, values in fitted.items() if group != "default" and name in values]
+        fitted["default"][name] = _decoded(prior, float(np.mean(own))) if own and name not in priors.fixed else prior.value
+    return {group: {name: float(f"{value:.4g}") for name, value in values.items()} for group, values in fitted.items()}
 
 
 def _parts(family: LibraryFamily, data: Sequence[Rows]) -> Iterator[Part]:
@@ -176,15 +176,15 @@ def _sampled(places: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _variables(family: LibraryFamily, priors: Priors, parts: Sequence[Part]) -> list[Variable]:
-    found = [Variable("default", name, prior) for name, prior in priors.family.items()]
-    found += [Variable(one, name, prior) for one in sorted({p.groups[-2] for p in parts}) for name, prior in priors.library.items()]
+    variables = [Variable("default", name, prior) for name, prior in priors.family.items()]
+    variables += [Variable(one, name, prior) for one in sorted({p.groups[-2] for p in parts}) for name, prior in priors.library.items()]
     for kernel in sorted({group for p in parts for group in p.groups[:-2]}):
         traits, rows = family.kernels[kernel], [p.cases for p in parts if kernel in p.groups]
         for name, prior in {**priors.kernel, **priors.kernels.get(kernel, {})}.items():
             shows = priors.shows.get(name)
             if (name in traits.own if traits.own else shows is None or any(shows(traits, c) for c in rows)):
-                found.append(Variable(kernel, name, prior))
-    return found
+                variables.append(Variable(kernel, name, prior))
+    return variables
 
 
 def _solve(family: LibraryFamily, priors: Priors, parts: Sequence[Part], variables: Sequence[Variable]) -> Floats:

@@ -261,16 +261,16 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
     machine = chip(spec, "max")
     backward = params.get("op", "forward") == "backward"
     if single_query and not backward:
-        found = decode.estimate({**shared, "kv": keys}, machine, implementation)
+        estimate = decode.estimate({**shared, "kv": keys}, machine, implementation)
     else:
         causal = params["mask"] == "causal"
-        found = prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
+        estimate = prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
     if unknown:
-        notes = (*found.notes, f"no attention kernel is known as {', '.join(unknown)}: taken for what {USUAL_ATTENTION} chooses")
-        found = found._replace(inside=np.zeros_like(found.inside), notes=notes)
+        notes = (*estimate.notes, f"no attention kernel is known as {', '.join(unknown)}: taken for what {USUAL_ATTENTION} chooses")
+        estimate = estimate._replace(inside=np.zeros_like(estimate.inside), notes=notes)
     if backward:
-        return "prefill", composed.attention_backward(params, found)
-    return "decode" if single_query else "prefill", found
+        return "prefill", composed.attention_backward(params, estimate)
+    return "decode" if single_query else "prefill", estimate
 
 
 def _attention_kernels(implementation: str | ArrayLike) -> tuple[str | ArrayLike, list[str]]:

@@ -12,7 +12,7 @@ from hotlap.core.model.kernels.attention import read
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s", "l4", "rtx-4090", "mi300x")
 LIBRARIES = ("", "vllm", "vllm vllm_flash_attn_fa2", "vllm vllm_triton_attn", "trtllm torch_flow", "sglang", "sglang triton")
 STEPS = {"trtllm torch_flow": 0.45, "vllm vllm_triton_attn": 0.45}  # where keys are no longer split, a larger call may be this much faster
-STEP = 0.55  # and where a window lies over one block less
+STEP = 0.5  # and where a window lies over one block less
 
 
 def chip(slug: str) -> base.Chip:

@@ -70,12 +70,12 @@ def chosen(name: str, target: str) -> Chosen:
     if plain in KERNELS or plain in ALONE:
         _check_runs(plain, major, name)
         return Chosen("", ALONE.get(plain, plain), True, ())
-    found = _NAME.fullmatch(plain)
-    library = LIBRARIES.get(found["library"]) if found else None
-    if found is None or library is None:
+    parsed = _NAME.fullmatch(plain)
+    library = LIBRARIES.get(parsed["library"]) if parsed else None
+    if parsed is None or library is None:
         raise InputError(f"attention has no implementation '{name}'; {nearest(plain, names())}")
     usual = (USUAL_BLACKWELL if major == BLACKWELL else USUAL)[library]
-    kernel, notes = found["kernel"] or usual, list[str]()
+    kernel, notes = parsed["kernel"] or usual, list[str]()
     if kernel in KERNELS and (library, kernel) not in TABLE:
         _check_runs(kernel, major, name)
         return Chosen(library, kernel, True, ())
@@ -89,8 +89,8 @@ def chosen(name: str, target: str) -> Chosen:
         near = (close or difflib.get_close_matches(kernel, own, 1, 0.6) or [usual])[0]
         notes.append(f"{library}'s kernel '{kernel}' was never measured: taken for the nearest, '{near}', with a wide interval")
         kernel = near
-    if found["version"] and found["version"] not in MEASURED[library]:
-        notes.append(f"{library} {found['version']} was never measured; fitted to {', '.join(MEASURED[library])}")
+    if parsed["version"] and parsed["version"] not in MEASURED[library]:
+        notes.append(f"{library} {parsed['version']} was never measured; fitted to {', '.join(MEASURED[library])}")
     runs = TABLE[library, kernel]
     ours = runs.get(major, runs.get("", ""))
     _check_runs(ours, major, name)
@@ -100,8 +100,8 @@ def chosen(name: str, target: str) -> Chosen:
 def known(name: str) -> bool:
     """Whether it is a name of a library or a kernel, on any GPU."""
     plain = " ".join(name.strip().lower().split())
-    found = _NAME.fullmatch(plain)
-    return plain in KERNELS or plain in ALONE or (found is not None and found["library"] in LIBRARIES)
+    parsed = _NAME.fullmatch(plain)
+    return plain in KERNELS or plain in ALONE or (parsed is not None and parsed["library"] in LIBRARIES)
 
 
 def _check_runs(kernel: str, major: str, name: str) -> None:

@@ -155,8 +155,8 @@ class PerKey(NamedTuple):
 
 def plan(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float]) -> AttentionPlan:
     """Seconds by name, and what the call asks of the machine."""
-    w, low, width = tasks(c, chip, t), c.products_low(t.low), _width(c, t)
-    key = _per_key(c, chip, t, k, w, low, width)
+    w, width = tasks(c, chip, t), _width(c, t)
+    key = _per_key(c, chip, t, k, w)
     latency = attention.latency_hz(chip, k)
     start = k["start_clocks"] * chip.clock_hz / latency + k["row_clocks"] * w.rows / 128 * width / 256
     per_unit, per_key, shared_by = w.number * w.splits / chip.units, key.matrix + key.soft + key.converted, 1 / w.splits
@@ -167,21 +167,23 @@ def plan(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float]) -> Atte
     memory = (q + kv) / chip.memory_b_s * miss
     total, weight = norm(busy / chip.clock_hz, memory, k["overlap"]), attention.share(busy / chip.clock_hz, memory, k["overlap"])
     share, keys = weight * total / busy, c.of.minimum(attention.seen(c), w.mean) * shared_by
+    turned, written = _beside(c, chip, k, miss)
     parts = {
         "launch": attention.launched((k["launch_clocks"] + k["kernel_launch_clocks"]) / latency, c)
         + (k["launch_low_clocks"] * c.low + (w.splits > 1) * k["split_clocks"]) / latency,
-        "cache write": _beside(c, chip, k, miss), "DRAM": total * (1 - weight),
+        "query and output": turned, "cache write": written, "DRAM": total * (1 - weight),
         "matrix unit": per_unit * keys * key.matrix * share, "special functions": per_unit * keys * (key.soft + key.converted) * share,
         "task start": per_unit * start * share, "tile quantisation": per_unit * (w.mean * shared_by - keys) * per_key * share,
     }  # fmt: skip
-    parts["wave quantisation"] = parts["launch"] + parts["cache write"] + total - sum(parts.values())
+    parts["wave quantisation"] = parts["launch"] + turned + written + total - sum(parts.values())
     padded = w.number * w.rows * w.mean
     choice = {"tile_rows": w.rows, "tile_keys": w.block, "tasks": w.number, "splits": w.splits, "waves": c.of.ceil(per_unit)}
     return AttentionPlan(parts, choice, 2 * padded * width, padded, (q + kv) * miss, w.number * w.mean * c.row_elements * c.kv_bytes + q)
 
 
-def _per_key(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float], w: PrefillTasks, low: Floats, width: Floats) -> PerKey:
+def _per_key(c: Cases, chip: Chip, t: PrefillTraits, k: Mapping[str, float], w: PrefillTasks) -> PerKey:
     """Products and softmax overlap as far as the kernel interleaves them: `blend` 1 is one after the other, more is less of the shorter."""
+    low, width = c.products_low(t.low), _width(c, t)
     most = ROWS_16_FLOP if t.group_rows else np.inf
     rate = c.of.minimum(attention.matrix_rate(chip, low, t.warp_level), most) * chip.matrix_held / USUALLY_HELD
     narrow = k["matrix_efficiency_low"] * (c.width / 256) ** -k["low_width_exponent"]
@@ -201,14 +203,14 @@ def _bytes(c: Cases, chip: Chip, k: Mapping[str, float]) -> tuple[Floats, Floats
     return q, kv, (q + kv) / (q + kv + attention.kept(chip, k))
 
 
-def _beside(c: Cases, chip: Chip, k: Mapping[str, float], miss: Floats) -> Floats:
-    """Kernels before the attention: queries turned (by positions, to 8 bits, to another order), new keys and values written."""
+def _beside(c: Cases, chip: Chip, k: Mapping[str, float], miss: Floats) -> tuple[Floats, Floats]:
+    """Kernels before the attention: queries turned (by positions, to 8 bits, to another order); new keys and values written."""
     new = c.batch * c.query
     q, kv = new * c.heads * c.head_dim, new * c.kv_heads * c.row_elements
     asked = (k["query_passes"] * q * 2 + k["query_passes_low"] * c.low * q * 3) / chip.memory_b_s * miss
     turned = k["query_element_clocks"] * (q + kv) / chip.units / chip.clock_hz
     blocks = k["token_block_clocks"] * attention.token_blocks(c, chip) + k["token_clocks"] * new / chip.units
-    return norm(asked, turned, 3.0) + c.writes * (k["cache_passes"] * kv * 2 / chip.memory_b_s * miss + blocks / chip.clock_hz)
+    return norm(asked, turned, 3.0), c.writes * (k["cache_passes"] * kv * 2 / chip.memory_b_s * miss + blocks / chip.clock_hz)
 
 
 def bound(c: Cases, chip: Chip) -> Floats:
