@@ -87,12 +87,12 @@ def expect(
     if how := _unlike(kind, params):
         known = known._replace(words=f"no kernel like it was measured: {how}; these {known.words}")
     floor = _floor(workload, params, arrays, spec) if bound_s is None else np.array([bound_s])
-    seconds = np.maximum(demand.seconds, np.nan_to_num(np.broadcast_to(floor, demand.seconds.shape)))
+    seconds = np.fmax(demand.seconds, floor)  # which passes over a bound that is not known
     low, high = intervals.interval(family, known.key, seconds, demand.inside)
     low = low * (1 - demand.parts.get(CAPPED, 0.0) / demand.seconds)  # a short load is over before the clock falls
     parts = {**demand.parts, "bound": seconds - demand.seconds} if np.any(seconds > demand.seconds) else demand.parts
     power_w, clock_hz = (np.full(len(seconds), np.nan),) * 2 if kind.link else _power(family, demand, seconds, spec)
-    low = np.maximum(low, np.nan_to_num(floor))
+    low = np.fmax(low, floor)
     return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known, demand.notes)
 
 

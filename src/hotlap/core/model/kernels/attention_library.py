@@ -60,7 +60,7 @@ def estimate(
         raise InputError(TOO_LARGE, about="attention: ")
     short = np.maximum(least - seconds, 0.0)
     parts = {**plan.parts, "DRAM": plan.parts["DRAM"] + short}
-    kernels = np.broadcast_to(np.atleast_1d(np.asarray(runs.kernel)), len(seconds))
+    kernels = np.full(len(seconds), runs.kernel) if isinstance(runs.kernel, str) else runs.kernel
     known = _fitted(family, runs.kernel, fitted) & runs.sure & np.logical_not(excluded(runs.kernel, c))
     return Estimate(
         seconds + short, parts, Demand(_by_unit(plan.flop, c, chip), plan.special, plan.dram_bytes, plan.l2_bytes),
@@ -126,7 +126,9 @@ def _merged(plans: list[tuple[NDArray[np.bool_], AttentionPlan]]) -> AttentionPl
 
 
 def _by_unit(flop: Floats, c: Cases, chip: Chip) -> dict[str, Floats]:
-    low = np.atleast_1d(c.low) * bool(chip.flop_per_clock.get("matrix.fp8"))
+    if c.of is Plain:
+        return {"matrix.fp8" if c.low and chip.flop_per_clock.get("matrix.fp8") else "matrix.bf16": flop}
+    low = c.low * bool(chip.flop_per_clock.get("matrix.fp8"))
     return {"matrix.bf16": flop * (1 - low), **({"matrix.fp8": flop * low} if low.any() else {})}
 
 

@@ -31,6 +31,7 @@ class PrefillTraits:
     rows_64: int = 0  # where the head dimension is 64 or less, whatever the number of rows
     rows_128: int = 0  # where it is 65 to 128 and these hold all rows
     rows_wide: int = 0  # where it is 256 or more
+    rows_small: int = 0  # on units with less than 128 KiB of shared memory
     packs: bool = False  # the heads of a group fill one tile's rows
     packs_single: bool = False  # only where there is one new token, and no window
     group_rows: bool = False  # a tile has the rows of one group, 16 at least
@@ -45,6 +46,7 @@ class PrefillTraits:
     like: str = ""  # the kernel whose coefficients stand in for it where nothing was fitted
 
 
+SMALL_SHARED_BYTES = 128 * 1024  # Ada's and GB202's units have 100 KiB
 USUALLY_HELD, MOST = 0.85, 1.15  # of the matrix peak by long products; of what they usually hold by attention's
 ROWS_16_FLOP = 1024.0  # per clock and unit, of tiles of 16 rows: Ada's and Blackwell's do as many per clock (sizes of one instruction)
 QMMA = ("start_clocks", "row_clocks", "matrix_efficiency_low", "softmax_work", "blend", "work_64", "work_192", "work_256")
@@ -70,8 +72,8 @@ KERNELS: Mapping[str, PrefillTraits] = {
     "cutlass": PrefillTraits((256,), (128, 128, 128, 128, 128), low="query", of="gen", own=("start_clocks", "row_clocks", "softmax_work")),
     # FlashInfer `attention/prefill.cuh`, `utils.cuh` FA2DetermineCtaTileQ: 128, 64 or 16 rows of a group; an 8-bit cache is converted
     "flashinfer": PrefillTraits((16, 64, 128), (64, 64, 64, 32, 32), rows_wide=64, packs=True, warp_level=True, low="never", like="fa2"),
-    # sglang `triton_ops/extend_attention.py`: 128 by 64 from 9.0 on; a window is masked, not skipped
-    "triton": PrefillTraits((128,), (64, 64, 64, 64, 64), warp_level=True, low="query", walks=True, like="fa2"),
+    # sglang `triton_ops/extend_attention.py`: 128 by 64 from 9.0 on, 64 rows on 8.6, 8.9 and 12.0; a window is masked, not skipped
+    "triton": PrefillTraits((128,), (64, 64, 64, 64, 64), rows_small=64, warp_level=True, low="query", walks=True, like="fa2"),
     # vllm `triton_unified_attention.py`: 16 rows or a group's, 32 keys; head dimensions padded to powers of two; 8 bits are converted
     "triton_vllm": PrefillTraits((16,), (32, 32, 32, 32, 32), group_rows=True, packs=True, warp_level=True, low="never", pads=True,
                                  like="triton"),
@@ -94,7 +96,7 @@ def tasks(c: Cases, chip: Chip, t: PrefillTraits) -> PrefillTasks:
     of, heads = c.of, c.group
     packed = t.packs | (t.packs_single & (c.query == 1) & of.negated(c.limited))
     each = of.where(packed, c.query * heads, c.query)
-    rows, block = _rows(c, t, each), _block(c, t)
+    rows, block = _rows(c, chip, t, each), _block(c, t)
     tiles, span = of.ceil(each / rows), of.maximum(of.minimum(of.where(packed, rows / heads, rows), c.query), 1.0)
     step = of.divisor(span, block)
     window, visible = (c.kv, attention.triangle(c)) if t.walks else (c.window, attention.seen(c))
@@ -112,12 +114,14 @@ def tasks(c: Cases, chip: Chip, t: PrefillTraits) -> PrefillTasks:
     return PrefillTasks(rows, block, count * _value_parts(c, t), mean, of.maximum(longest, mean), masked, splits)
 
 
-def _rows(c: Cases, t: PrefillTraits, each: Floats) -> Floats:
+def _rows(c: Cases, chip: Chip, t: PrefillTraits, each: Floats) -> Floats:
     """Of a tile, by the rows that there are."""
     of = c.of
     if t.group_rows:
         return of.maximum(16.0, 2.0 ** of.ceil(of.log2(c.group)))  # type: ignore[no-any-return]
     rows = of.pick(t.rows[:-1], t.rows, each) if len(t.rows) > 1 else each * 0 + t.rows[0]
+    if t.rows_small and chip.shared_bytes < SMALL_SHARED_BYTES:
+        rows = rows * 0 + t.rows_small
     if t.rows_wide:
         rows = of.where(c.head_dim >= 256, of.minimum(rows, t.rows_wide), rows)
     if t.rows_128:
