@@ -83,7 +83,7 @@ def test_an_exponential_takes_half_of_the_time_of_its_products_at_head_dimension
         ("sglang triton", "b200", {}, "prefill", "triton"), ("sglang triton", "b200", {"kv_heads": 8}, "decode", "triton_mha"),
         ("vllm vllm_triton_attn", "l40s", {}, "decode", "triton_vllm"), ("vllm vllm_flashinfer", "b200", {"query": 1}, "prefill", "gen_single"),
         ("vllm 0.24.0/vllm_flashinfer_fiprefill", "l40s", {}, "prefill", "flashinfer"), ("TensorRT-LLM torch_flow", "b200", {}, "prefill", "gen"),
-        ("", "b200", {}, "decode", "gen"), ("sglang", "mi300x", {}, "prefill", "fa3"), ("flash", "h100-sxm", {}, "prefill", "fa2"),
+        ("", "b200", {}, "decode", "gen"), ("sglang", "rtx-pro-6000", {}, "prefill", "triton"), ("sglang", "mi300x", {}, "prefill", "fa3"), ("flash", "h100-sxm", {}, "prefill", "fa2"),
     ],
 )  # fmt: skip
 def test_the_kernel_follows_from_library_machine_and_shape(implementation: str, machine: str, change: dict[str, object], phase: str, kernel: str) -> None:
@@ -98,7 +98,7 @@ def test_the_kernel_follows_from_library_machine_and_shape(implementation: str, 
     [
         ("something else", "h100-sxm", "no implementation 'something else'"), ("vlm", "h100-sxm", "did you mean 'vllm'"),
         ("vllm vllm_flash_atn_fa3", "h100-sxm", "did you mean 'vllm_flash_attn_fa3'"), ("my_trt_thing", "b200", "no implementation"),
-        ("vllm vllm_flash_attn_fa3", "b200", "compute capability 9.x only, and this GPU has 10.x"), ("sglang trtllm_mha", "h100-sxm", "10.x only"),
+        ("vllm vllm_flash_attn_fa3", "b200", "compute capability 9.x only, and this GPU is sm_100"), ("sglang trtllm_mha", "h100-sxm", "10.x only"),
     ],
 )  # fmt: skip
 def test_names_that_nobody_knows_and_kernels_that_the_gpu_lacks_are_refused(name: str, machine: str, words: str) -> None:

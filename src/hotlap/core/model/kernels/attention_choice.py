@@ -48,8 +48,10 @@ TABLE: Mapping[tuple[str, str], Mapping[str, str]] = {  # (library, its name): k
     ("trtllm", "torch_flow_flashinfer"): {BLACKWELL: "gen", "": "flashinfer"},
 }
 PATHS = {("trtllm", "torch_flow_flashinfer"): "sglang"}  # FlashInfer's wrapper: what runs beside the kernel is another library's like
-USUAL = {"vllm": "vllm_flash_attn", "sglang": "flash_attention", "trtllm": "torch_flow"}  # where a library is named alone
-USUAL_BLACKWELL = {"vllm": "vllm_flashinfer", "sglang": "trtllm_mha", "trtllm": "torch_flow"}
+USUAL: Mapping[str, Mapping[str, str]] = {  # where a library is named alone, by architecture
+    "vllm": {BLACKWELL: "vllm_flashinfer", "": "vllm_flash_attn"}, "trtllm": {"": "torch_flow"},
+    "sglang": {BLACKWELL: "trtllm_mha", CONSUMER: "triton", "": "flash_attention"},
+}  # fmt: skip
 PREFILL, DECODE = {"xqa": "fmha_mma", "mmha": "fmha_mma"}, {"cutlass": "flashinfer"}  # what stands in where a kernel has no such phase
 _NAME = re.compile(r"(?P<library>[a-z]+(?:[-_]llm)?)(?:[ /]+v?(?P<version>\d[\w.+-]*))?(?:[ /]+(?P<kernel>[\w.-]+))?")
 
@@ -68,16 +70,16 @@ def chosen(name: str, target: str) -> Chosen:
     """The kernel of a name on an architecture ("sm_90"; others count as Hopper, whose libraries they follow). Raises InputError."""
     plain, major = " ".join(name.strip().lower().split()), capability(target)
     if plain in KERNELS or plain in ALONE:
-        _check_runs(plain, major, name)
+        _check_runs(plain, target, name)
         return Chosen("", ALONE.get(plain, plain), True, ())
     parsed = _NAME.fullmatch(plain)
     library = LIBRARIES.get(parsed["library"]) if parsed else None
     if parsed is None or library is None:
         raise InputError(f"attention has no implementation '{name}'; {nearest(plain, names())}")
-    usual = (USUAL_BLACKWELL if major == BLACKWELL else USUAL)[library]
+    usual = USUAL[library].get(major, USUAL[library][""])
     kernel, notes = parsed["kernel"] or usual, list[str]()
     if kernel in KERNELS and (library, kernel) not in TABLE:
-        _check_runs(kernel, major, name)
+        _check_runs(kernel, target, name)
         return Chosen(library, kernel, True, ())
     sure = (library, kernel) in TABLE
     if not sure:
@@ -93,7 +95,7 @@ def chosen(name: str, target: str) -> Chosen:
         notes.append(f"{library} {parsed['version']} was never measured; fitted to {', '.join(MEASURED[library])}")
     runs = TABLE[library, kernel]
     ours = runs.get(major, runs.get("", ""))
-    _check_runs(ours, major, name)
+    _check_runs(ours, target, name)
     return Chosen(PATHS.get((library, kernel), library), ours, sure, tuple(notes))
 
 
@@ -104,10 +106,11 @@ def known(name: str) -> bool:
     return plain in KERNELS or plain in ALONE or (parsed is not None and parsed["library"] in LIBRARIES)
 
 
-def _check_runs(kernel: str, major: str, name: str) -> None:
+def _check_runs(kernel: str, target: str, name: str) -> None:
     have = RUNS.get(kernel, ())
-    if have and major not in have:
-        raise InputError(f"'{name}' runs on compute capability {' and '.join(f'{one}.x' for one in have)} only, and this GPU has {major}.x")
+    if target and have and capability(target) not in have:
+        need = " and ".join(f"{major}.x" for major in have)
+        raise InputError(f"'{name}' runs on NVIDIA's compute capability {need} only, and this GPU is {target}")
 
 
 def capability(target: str) -> str:
