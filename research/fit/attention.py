@@ -1,12 +1,13 @@
-"""Fitting attention's coefficients: measured rows, one pooled fit for all kernels, then each kernel drawn from the pool.
+"""Fitting attention's coefficients: measured rows, and one fit of all of them together: the family's, each library's, each kernel's.
 
 Loss: the logarithm of predicted ÷ measured, smooth between squared and absolute (5 %), rows of 20 µs and less at 0.4; each
-coefficient is held near its prior (spread as given), so that what the rows do not show keeps the value that physics suggests.
+coefficient is held near its prior (spread as given), so that what the rows do not show keeps the value that physics suggests. Levenberg's
+and Marquardt's steps on the normal equations, which are sparse: a row knows its kernel's coefficients, its library's and the family's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,10 +25,13 @@ from research.fit.data import FOLDERS, Rows
 FILES = {"prefill": "context_attention_perf.parquet", "decode": "generation_attention_perf.parquet"}
 COLUMNS = {"batch": "batch_size", "query": "isl", "heads": "num_heads", "kv_heads": "num_key_value_heads", "head_dim": "head_dim"}
 CACHE_APART = (0, 16)  # the version of vLLM since which attention does not write the cache
+LATER_COLLECTOR = (0, 24)  # the first that is timed with that
+BACKENDS = ("vllm_flash_attn", "vllm_flashinfer")  # as the earlier collector names them
 SHORT_S, SHORT_WEIGHT = 20e-6, 0.4  # the issue's target counts what is longer
 SOFT = 0.05  # of the logarithm, where the loss turns from squared to absolute
-HOLD, HOLD_POOLED = 0.01, 0.03  # of a row's residual, for each spread that a coefficient is away from its prior
-SAMPLE = 6000  # rows of one fit
+HOLD = 0.5  # rows' residuals of 5 % that a coefficient one spread away from its prior weighs as much as
+SAMPLE = 1500  # rows of one source and type on one machine
+STEPS = 80
 
 
 class Prior(NamedTuple):
@@ -40,13 +44,25 @@ class Prior(NamedTuple):
     high: float = np.inf
 
 
-Priors = Mapping[str, Prior]
+class Priors(NamedTuple):
+    """Whose coefficient is what. A kernel has those that its rows can show: the others are left to the family's."""
+
+    family: Mapping[str, Prior]
+    library: Mapping[str, Prior]
+    kernel: Mapping[str, Prior]
+    shows: Mapping[str, Callable[[Any, Cases], bool]]  # by name: traits and rows of a kernel for which it is a coefficient of its own
+    kernels: Mapping[str, Mapping[str, Prior]]  # by kernel: where its prior is another
+    fixed: tuple[str, ...] = ()  # at the prior in kernels that have none of their own
+
+    def all(self) -> dict[str, Prior]:
+        return {**self.family, **self.library, **self.kernel}
 
 
 class Part(NamedTuple):
-    """Rows of one kernel on one machine, ready to be predicted."""
+    """Rows of one kernel of one library on one machine, ready to be predicted."""
 
     kernel: str
+    groups: tuple[str, ...]  # of its coefficients, the later ones first
     chip: Chip
     cases: Cases
     seconds: Floats
@@ -74,22 +90,26 @@ def rows(gpu: str, root: Path, phase: str) -> Rows:
     params["kv"] = data["step"] + 1 if phase == "decode" else params["query"]
     params["window"] = np.nan_to_num(data.get("window_size", np.zeros(len(params["kv"]))))
     params["dtype"], params["kv_dtype"] = data["attn_dtype"].astype(str), data["kv_cache_dtype"].astype(str)
-    names = np.char.add(np.char.add(np.char.lower(data["framework"].astype(str)), " "), data["kernel_source"].astype(str))
     params["cache_write"] = writes(data["framework"].astype(str), data["kernel_source"].astype(str), data["version"].astype(str))
-    power = data.get("power", np.full(len(names), np.nan)).astype(float)
+    power = data.get("power", np.full(len(params["kv"]), np.nan)).astype(float)
     version, kernel = (data[name].astype(str) for name in ("version", "kernel_source"))
     published = [f"{a.lower()} {b}/{c}" for a, b, c in zip(data["framework"].tolist(), version.tolist(), kernel.tolist(), strict=True)]
     groups = measured_data.keys(params, ("heads", "kv_heads", "head_dim"))
-    return Rows(gpu, params, data["latency"] * 1e-3, power, names, *measured_data.split(groups), np.array(published))
+    source = np.array(published)
+    return Rows(gpu, params, data["latency"] * 1e-3, power, source, *measured_data.split(groups), source)
 
 
 def writes(framework: NDArray[np.str_], source: NDArray[np.str_], version: NDArray[np.str_]) -> Floats:
-    """Whether the timed call writes the new keys and values. vLLM took that out of FlashAttention's `forward` (vllm-project/vllm#25954, in
-    0.16). aiconfigurator's `collector/vllm/collect_attn.py` went on timing `forward` alone while it called the kernel
-    "vllm_flash_attn" (commit 15cb360f); the later one, which says "vllm_flash_attn_fa3", times `do_kv_cache_update` before it."""
-    apart = np.array([tuple(map(int, v.split(".")[:2])) >= CACHE_APART if f.lower() == "vllm" else False
-                      for f, v in zip(framework.tolist(), version.tolist(), strict=True)], dtype=bool)  # fmt: skip
-    return np.where(apart & (source == "vllm_flash_attn"), 0.0, 1.0)
+    """Whether the timed call writes the new keys and values. vLLM took that out of the backends' `forward` (vllm-project/vllm#25954, in
+    0.16). aiconfigurator's `collector/vllm/collect_attn.py` went on timing `forward` alone while it called the kernel by its backend's
+    name (commit 15cb360f); the later one, which says "vllm_flash_attn_fa3", times `do_kv_cache_update` before it."""
+    def timed(framework: str, version: str, source: str) -> bool:
+        number = tuple(map(int, version.split(".")[:2])) if framework.lower() == "vllm" else (0, 0)
+        return number < CACHE_APART or (number >= LATER_COLLECTOR and source not in BACKENDS)
+
+    rows = zip(framework.tolist(), version.tolist(), source.tolist(), strict=True)
+    known: dict[tuple[str, str, str], bool] = {}
+    return np.array([known.setdefault(row, timed(*row)) for row in rows], dtype=float)
 
 
 def _column(name: str, tables: Sequence[Any], pa: Any) -> NDArray[Any]:
@@ -101,60 +121,131 @@ def _column(name: str, tables: Sequence[Any], pa: Any) -> NDArray[Any]:
 def modelled(r: Rows, family: LibraryFamily) -> NDArray[np.bool_]:
     """Not the calls that are excluded by name."""
     c = read(r.params, family.phase)
-    return ~attention_library.excluded(attention_library.choose(r.implementation, c, chip(r.gpu), family.phase), c)
+    kernels = attention_library.choose(r.implementation, c, chip(r.gpu), family.phase).kernel
+    return np.broadcast_to(np.logical_not(attention_library.excluded(kernels, c)), len(r.seconds))
+
+
+def tags(r: Rows, family: LibraryFamily) -> NDArray[np.str_]:
+    """Rows of a build's defect: vLLM's FA4 with a head dimension of 512 and one new token (`attention_library.excluded`)."""
+    return np.where(modelled(r, family), "", "FA4, head 512, one token")
 
 
 # ---------------------------------------------------------------- the fit
 
 
+class Variable(NamedTuple):
+    """One number of the fit."""
+
+    group: str  # "default", a library, or a kernel
+    name: str
+    prior: Prior
+
+
 def fit(family: LibraryFamily, priors: Priors, data: Sequence[Rows]) -> dict[str, dict[str, float]]:
-    """Coefficients by kernel from the rows that are not held out, "default" pooled over all of them. Deterministic."""
+    """Coefficients by group from the rows that are not held out. Deterministic."""
     parts = list(_parts(family, data))
-    kernels = sorted({part.kernel for part in parts})
-    each = SAMPLE * 2 // len(kernels)
-    pooled = _solve(family, priors, [_sampled(p, each, parts) for p in parts], HOLD_POOLED)
-    found = {"default": pooled}
-    for kernel in kernels:
-        own = [p for p in parts if p.kernel == kernel]
-        found[kernel] = _solve(family, priors, [_sampled(p, SAMPLE, own) for p in own], HOLD)
-    return {kernel: {name: float(f"{value:.4g}") for name, value in values.items()} for kernel, values in found.items()}
+    variables = _variables(family, priors, parts)
+    x = _solve(family, priors, parts, variables)
+    fitted: dict[str, dict[str, float]] = {"default": {}}
+    for v, value in zip(variables, x, strict=True):
+        fitted.setdefault(v.group, {})[v.name] = _decoded(v.prior, value)
+    for name, prior in {**priors.library, **priors.kernel}.items():  # of a kernel that was not fitted: the mean of those that were
+        own = [_coded(prior, values[name]) for group, values in fitted.items() if group != "default" and name in values]
+        fitted["default"][name] = _decoded(prior, float(np.mean(own))) if own and name not in priors.fixed else prior.value
+    return {group: {name: float(f"{value:.4g}") for name, value in values.items()} for group, values in fitted.items()}
 
 
 def _parts(family: LibraryFamily, data: Sequence[Rows]) -> Iterator[Part]:
     for r in data:
         train = r.where(~r.held & modelled(r, family))
+        types = np.char.add(np.char.add(train.source, train.params["dtype"]), train.params["kv_dtype"])
+        train = train.where(np.sort(np.concatenate([_sampled(np.flatnonzero(types == one)) for one in np.unique(types)])))
         cases, machine = read(train.params, family.phase), chip(r.gpu)
-        kernels = attention_library.choose(train.implementation, cases, machine, family.phase)
+        runs = attention_library.choose(train.implementation, cases, machine, family.phase)
         weight = np.where(train.seconds > SHORT_S, 1.0, SHORT_WEIGHT)
-        for kernel in np.unique(kernels):
-            mask = kernels == kernel
-            yield Part(str(kernel), machine, cases.where(mask), train.seconds[mask], weight[mask])
+        kernels, libraries = (np.broadcast_to(np.asarray(names), len(train.seconds)) for names in (runs.kernel, runs.library))
+        for kernel, library in sorted(set(zip(kernels.tolist(), libraries.tolist(), strict=True))):
+            mask = (kernels == kernel) & (libraries == library)
+            groups = attention_library.groups_of(family, kernel, library)
+            yield Part(kernel, groups, machine, cases.where(mask), train.seconds[mask], weight[mask])
 
 
-def _sampled(part: Part, most: int, among: Sequence[Part]) -> Part:
-    """Every so many rows, in an order that has nothing to do with their sizes, so that the kernel has `most` over all machines."""
-    total = sum(len(p.seconds) for p in among if p.kernel == part.kernel)
-    keep = min(len(part.seconds), most * len(part.seconds) // total)
-    pick = np.sort(np.random.default_rng(0).permutation(len(part.seconds))[:keep])
-    mask = np.zeros(len(part.seconds), dtype=bool)
-    mask[pick] = True
-    return part._replace(cases=part.cases.where(mask), seconds=part.seconds[mask], weight=part.weight[mask])
+def _sampled(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """At most SAMPLE of them, in an order that has nothing to do with their sizes."""
+    return places[np.random.default_rng(0).permutation(len(places))[:SAMPLE]]
 
 
-def _solve(family: LibraryFamily, priors: Priors, parts: Sequence[Part], held_by: float) -> dict[str, float]:
-    from scipy.optimize import least_squares
+def _variables(family: LibraryFamily, priors: Priors, parts: Sequence[Part]) -> list[Variable]:
+    variables = [Variable("default", name, prior) for name, prior in priors.family.items()]
+    variables += [Variable(one, name, prior) for one in sorted({p.groups[-2] for p in parts}) for name, prior in priors.library.items()]
+    for kernel in sorted({group for p in parts for group in p.groups[:-2]}):
+        traits, rows = family.kernels[kernel], [p.cases for p in parts if kernel in p.groups]
+        for name, prior in {**priors.kernel, **priors.kernels.get(kernel, {})}.items():
+            shows = priors.shows.get(name)
+            if (name in traits.own if traits.own else shows is None or any(shows(traits, c) for c in rows)):
+                variables.append(Variable(kernel, name, prior))
+    return variables
 
-    names = list(priors)
-    centre = np.array([_coded(priors[n], priors[n].value) for n in names])
-    spread = np.array([priors[n].spread for n in names])
-    hold = held_by * np.sqrt(sum(len(p.seconds) for p in parts))
 
-    def residuals(x: Floats) -> Floats:
-        k = _decoded(priors, names, x)
-        off = [p.weight * (np.log(_seconds(family, p, k)) - np.log(p.seconds)) for p in parts]
-        return np.concatenate([*(_softened(r) for r in off), hold * (x - centre) / spread])
+def _solve(family: LibraryFamily, priors: Priors, parts: Sequence[Part], variables: Sequence[Variable]) -> Floats:
+    centre = np.array([_coded(v.prior, v.prior.value) for v in variables])
+    hold = HOLD * SOFT**2 / np.array([v.prior.spread for v in variables]) ** 2 * 10
+    number = {(v.group, v.name): n for n, v in enumerate(variables)}
+    places = [{name: n for group in reversed(p.groups) for (of, name), n in number.items() if of == group} for p in parts]
+    fixed = {name: prior.value for name, prior in priors.all().items()}
+    x, damp = centre.copy(), 1e-2
+    loss = _loss(family, parts, places, variables, fixed, x) + float(hold @ (x - centre) ** 2)
+    for _ in range(STEPS):
+        matrix, gradient = _normal(family, parts, places, variables, fixed, x)
+        matrix[np.diag_indices(len(x))] += hold
+        gradient = gradient + hold * (x - centre)
+        for _ in range(12):
+            step = np.linalg.solve(matrix + damp * np.diag(np.diag(matrix)), gradient)
+            trial = x - step / max(1.0, float(np.abs(step).max()))
+            after = _loss(family, parts, places, variables, fixed, trial) + float(hold @ (trial - centre) ** 2)
+            if after < loss:
+                break
+            damp *= 4
+        else:
+            break
+        done, x, loss, damp = loss - after < 1e-4 * loss, trial, after, max(damp / 3, 1e-3)
+        if done:
+            break
+    return x
 
-    return _decoded(priors, names, least_squares(residuals, centre, max_nfev=60).x)
+
+def _normal(
+    family: LibraryFamily, parts: Sequence[Part], places: Sequence[Mapping[str, int]], variables: Sequence[Variable],
+    fixed: Mapping[str, float], x: Floats,
+) -> tuple[Floats, Floats]:
+    """JᵀJ and Jᵀr of all rows, by differences."""
+    matrix, gradient = np.zeros((len(x), len(x))), np.zeros(len(x))
+    for part, place in zip(parts, places, strict=True):
+        here = np.array(list(place.values()))
+        residual = _residual(family, part, place, variables, fixed, x)
+        slopes = np.empty((len(residual), len(here)))
+        for n, i in enumerate(here):
+            moved = x.copy()
+            moved[i] += 1e-4
+            slopes[:, n] = (_residual(family, part, place, variables, fixed, moved) - residual) / 1e-4
+        matrix[np.ix_(here, here)] += slopes.T @ slopes
+        gradient[here] += slopes.T @ residual
+    return matrix, gradient
+
+
+def _loss(
+    family: LibraryFamily, parts: Sequence[Part], places: Sequence[Mapping[str, int]], variables: Sequence[Variable],
+    fixed: Mapping[str, float], x: Floats,
+) -> float:
+    return float(sum(np.sum(_residual(family, p, place, variables, fixed, x) ** 2) for p, place in zip(parts, places, strict=True)))
+
+
+def _residual(
+    family: LibraryFamily, part: Part, place: Mapping[str, int], variables: Sequence[Variable], fixed: Mapping[str, float], x: Floats
+) -> Floats:
+    k = {**fixed, **{name: _decoded(variables[i].prior, x[i]) for name, i in place.items()}}
+    seconds = np.asarray(sum(family.plan(part.cases, part.chip, family.kernels[part.kernel], k).parts.values()))
+    return _softened(part.weight * (np.log(seconds) - np.log(part.seconds)))
 
 
 def _softened(off: Floats) -> Floats:
@@ -162,18 +253,12 @@ def _softened(off: Floats) -> Floats:
     return np.asarray(np.sign(off) * SOFT * np.sqrt(2 * (np.sqrt(1 + (off / SOFT) ** 2) - 1)))
 
 
-def _seconds(family: LibraryFamily, part: Part, k: Mapping[str, float]) -> Floats:
-    traits = family.kernels.get(part.kernel, family.kernels["default"])
-    return np.asarray(sum(family.plan(part.cases, part.chip, traits, k).parts.values()))
-
-
 def _coded(prior: Prior, value: float) -> float:
     return float(np.log(value)) if prior.log else value
 
 
-def _decoded(priors: Priors, names: Sequence[str], x: Floats) -> dict[str, float]:
-    values = {n: float(np.exp(min(v, 60.0))) if priors[n].log else float(v) for n, v in zip(names, x, strict=True)}
-    return {n: float(np.clip(v, priors[n].low, priors[n].high)) for n, v in values.items()}
+def _decoded(prior: Prior, value: float) -> float:
+    return float(np.clip(np.exp(min(value, 60.0)) if prior.log else value, prior.low, prior.high))
 
 
 def predicted(family: LibraryFamily, r: Rows, coefficients: Coefficients) -> Floats:

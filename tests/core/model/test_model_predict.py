@@ -86,13 +86,51 @@ def test_latent_attention_is_expected_and_said_to_be_outside() -> None:
     with queries and output, less what L2 may hold."""
     call = {"batch": 128, "kv": 8192, "heads": 128, "kv_heads": 1, "head_dim": 576, "value_dim": 512, "latent": 576}
     found = predict("attention", "h100-sxm", query=1, **call)
-    own = decode.estimate(call, chip(machines.load("h100-sxm"), "max"), "vllm vllm_flash_attn")
+    own = decode.estimate(call, chip(machines.load("h100-sxm"), "max"), "vllm")
     assert found.expected_s == pytest.approx(own.seconds[0])
     assert found.bound_s == pytest.approx((2 * 128 * (8192 * 576 + 128 * (576 + 512)) - 50 * 2**20) / 3352e9)
     assert OUTSIDE in found.notes
     assert (found.low_s, found.high_s) == pytest.approx((max(0.4 * found.expected_s, found.bound_s), 2.5 * found.expected_s), rel=0.01)
     many = predict("attention", "h100-sxm", query=1, **{**call, "kv": np.array([8192, 4096])})
     assert many.expected_s[0] == pytest.approx(found.expected_s)
+
+
+def test_rows_of_decode_and_prefill_may_be_mixed() -> None:
+    call = {"batch": np.array([4, 8, 2]), "kv": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}
+    mixed = predict("attention", "b200", query=np.array([1, 512, 1]), **call)
+    decoded = predict("attention", "b200", query=1, **{**call, "batch": np.array([4, 2])})
+    alone = predict("attention", "b200", query=512, **{**call, "batch": 8})
+    assert mixed.expected_s == pytest.approx([decoded.expected_s[0], alone.expected_s, decoded.expected_s[1]])
+    assert mixed.low_s == pytest.approx([decoded.low_s[0], alone.low_s, decoded.low_s[1]])
+    assert sum(part for part in mixed.parts.values()) == pytest.approx(mixed.expected_s)
+    assert mixed.choice["kernel"].tolist() == ["gen"] * 3
+
+
+def test_a_call_that_writes_no_cache_is_asked_for() -> None:
+    call = {"batch": 8, "query": 2048, "heads": 32, "kv_heads": 8, "head_dim": 128}
+    written, usual, bare = (predict("attention", "h100-sxm", **call, **more) for more in ({"cache_write": 1}, {}, {"cache_write": 0}))
+    assert written.expected_s == usual.expected_s > bare.expected_s
+    assert bare.parts.get("cache write", 0.0) == 0
+
+
+def test_the_bound_of_an_8_bit_cache_allows_for_8_bit_products() -> None:
+    """vLLM and TensorRT-LLM turn the queries to 8 bits there. On A100, which has no such products, the bound is that of 16 bits."""
+    call = {"batch": 4, "query": 8192, "heads": 32, "kv_heads": 8, "head_dim": 128}
+    for machine, ratio in (("h100-sxm", 0.5), ("a100-sxm-80gb", 1.0)):
+        wide, narrow = (predict("attention", machine, **call, kv_dtype=kv).bound_s for kv in ("bf16", "fp8"))
+        assert narrow == pytest.approx(ratio * wide)
+        assert predict("attention", machine, **{**call, "batch": [4, 2]}, kv_dtype="fp8").bound_s[0] == pytest.approx(narrow)
+
+
+def test_a_kernel_that_was_never_measured_is_said_and_one_that_the_gpu_lacks_is_refused() -> None:
+    call = {"batch": 8, "query": 1, "kv": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}
+    other = predict("attention", "h100-sxm", "vllm vllm_flash_attn_fa5", **call)
+    assert OUTSIDE in other.notes
+    assert any(note.code == "kernel" for note in other.notes)
+    with pytest.raises(InputError, match=r"10\.x only, and this GPU is sm_90"):
+        predict("attention", "h100-sxm", "sglang trtllm_mha", **call)
+    with pytest.raises(InputError, match="did you mean 'vllm'"):
+        predict("attention", "h100-sxm", "vlm", **call)
 
 
 def test_numpy_numbers_are_numbers() -> None:

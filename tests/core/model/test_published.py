@@ -169,8 +169,7 @@ ATTENTION = [
            "Dao, FlashAttention-2, arXiv 2307.08691, abstract: 50 to 73 % of 312", "the middle of a range"),
     Figure("H800, first FlashMLA, TFLOP/s", 580, latent, 0.25, "deepseek-ai/FlashMLA, first README: up to 580 TFLOP/s",
            "no latent row was fitted"),
-    Figure("H800, FlashMLA, TFLOP/s", 660, latent, 0.25, "deepseek-ai/FlashMLA README: up to 660", "no latent row was fitted",
-           "the model takes general tiles; FlashMLA was written for this shape"),
+    Figure("H800, FlashMLA, TFLOP/s", 660, latent, 0.25, "deepseek-ai/FlashMLA README: up to 660", "no latent row was fitted"),
     Figure("B200, all-reduce over 8, GB/s", 704, lambda: bus("b200"), 0.15, NOTES.replace("bf16 shape", "NCCL row"), "no B200 was fitted"),
 ]  # fmt: skip
 MEMORY = [

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core import work
-from hotlap.core.model.limits import link_rate, per_clock
+from hotlap.core.model.limits import link_rate, quickest
 from hotlap.core.model.machines import Spec
+from hotlap.core.work.counted import Work
 from hotlap.core.work.traits import Link
 
 Floats = NDArray[np.float64]
@@ -25,7 +26,7 @@ def bounds(workload: str, params: Mapping[str, Any], spec: Spec) -> tuple[Floats
     shape = np.broadcast_shapes(*(np.shape(value) for value in params.values()))
     if kind.link:
         return _link(kind.link, kind.link.least(params, asked), spec, shape)
-    arithmetic = [_operations(unit, count, spec) for unit, count in asked.operations.items()]
+    arithmetic = [_operations(unit, count, spec, asked) for unit, count in asked.operations.items()]
     held = np.inf if spec.resident_bytes is None else spec.resident_bytes
     moved = np.asarray(kind.least_bytes(params, asked) if kind.least_bytes else asked.read_bytes) + asked.written_bytes
     memory = np.maximum(moved - held, 0.0) / (spec.memory_bandwidth_b_s or np.nan)
@@ -37,8 +38,8 @@ def bounds(workload: str, params: Mapping[str, Any], spec: Spec) -> tuple[Floats
     return np.where(seconds > 0, seconds, np.nan), np.asarray(names)[longest]
 
 
-def _operations(unit: str, count: Any, spec: Spec) -> Any:
-    found = per_clock(spec, unit) if spec.clock_proven else None
+def _operations(unit: str, count: Any, spec: Spec, asked: Work) -> Any:
+    found = quickest(spec, unit, asked) if spec.clock_proven else None
     rate = found[1] * (spec.compute_units or np.nan) * (spec.clock_max_hz or np.nan) if found else np.nan
     return np.asarray(count) / rate
 

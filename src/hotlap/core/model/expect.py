@@ -14,7 +14,7 @@ from hotlap.core.model import composed, intervals, limits
 from hotlap.core.model.bounds import MANY, bounds
 from hotlap.core.model.calibration import Calibration, scaled
 from hotlap.core.model.chips import chip
-from hotlap.core.model.kernels import collective, decode, moe, passes, power, prefill, streaming, transfer
+from hotlap.core.model.kernels import attention_choice, collective, decode, moe, passes, power, prefill, streaming, transfer
 from hotlap.core.model.kernels.base import Demand, Estimate, stored
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Case
@@ -30,12 +30,11 @@ CAPPED = "clock under the power cap"
 BETWEEN_NODES = (
     f"between nodes a link of {collective.NETWORK_B_S / 1e9:g} GB/s and {collective.NETWORK_LATENCY_S * 1e6:g} µs for each GPU is assumed"
 )
-USUAL_ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is named: FlashAttention, the version for the machine
+USUAL_ATTENTION = "vllm"  # taken where no implementation is named: what it chooses on the machine
 
 
 PRODUCTS = ("product", "convolution", "groups", "recurrence")  # families that are expected as matrix products
 WORDS: Mapping[str, tuple[str, ...]] = {  # of which one is in the name of a library's kernel that a family can tell from others
-    "attention": ("vllm", "sglang", "trtllm", "flash", "fa2", "fa3", "fa4"),
     "experts": ("triton", "cutlass", "marlin", "trtllm", "flashinfer", "vllm", "sglang", "torch_flow", "moe"),
     "streaming": ("alone", "quack"),
 }
@@ -54,6 +53,7 @@ class Expected(NamedTuple):
     inside: NDArray[np.bool_]  # within what was measured
     family: str
     known: intervals.IntervalLevel
+    notes: tuple[str, ...] = ()  # what is to be said beside it
 
 
 def expect(
@@ -67,6 +67,8 @@ def expect(
     params = kind.full(params)  # with those that a case leaves out at their defaults
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
+    if kind.model == "attention" and _both_phases(arrays):
+        return _mixed(workload, arrays, spec, implementation, calibration, count)
     family, demand = _estimate(kind, arrays, spec, implementation, count)
     demand = _overheads(kind, demand, spec)
     if not _like_measured(spec):
@@ -85,14 +87,51 @@ def expect(
     if how := _unlike(kind, params):
         known = known._replace(words=f"no kernel like it was measured: {how}; these {known.words}")
     floor = _floor(workload, params, arrays, spec) if bound_s is None else np.array([bound_s])
-    seconds = np.maximum(demand.seconds, np.nan_to_num(np.broadcast_to(floor, demand.seconds.shape)))
+    seconds = np.fmax(demand.seconds, floor)  # which passes over a bound that is not known
     low, high = intervals.interval(family, known.key, seconds, demand.inside)
     low = low * (1 - demand.parts.get(CAPPED, 0.0) / demand.seconds)  # a short load is over before the clock falls
     parts = {**demand.parts, "bound": seconds - demand.seconds} if np.any(seconds > demand.seconds) else demand.parts
     unknown = (np.full(len(seconds), np.nan),) * 2
     power_w, clock_hz = unknown if kind.link else _power(_toggling(family, implementation), demand, seconds, spec)
-    low = np.maximum(low, np.nan_to_num(floor))
-    return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known)
+    low = np.fmax(low, floor)
+    return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known, demand.notes)
+
+
+def _both_phases(params: Params) -> bool:
+    """Whether some rows are decode and others prefill; gradients are those of prefill."""
+    single = np.asarray(params["query"]) == 1
+    return bool(single.any() and not single.all()) and params.get("op", "forward") == "forward"
+
+
+def _mixed(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike, by: Calibration | None, count: int) -> Expected:
+    """Rows of decode and rows of prefill, each as they would be alone. What only one of the two has is 0 in the rows of the other."""
+    single = np.broadcast_to(np.asarray(params["query"]) == 1, count)
+    names = np.asarray(implementation)
+    sides = []
+    for mask in (single, ~single):
+        own = {name: value[mask] if isinstance(value, np.ndarray) and len(value) == count else value for name, value in params.items()}
+        sides.append((mask, expect(workload, own, spec, names[mask] if names.size == count > 1 else implementation, by)))
+
+    def rows(get: Callable[[Expected], Any]) -> NDArray[Any]:
+        values = [(mask, np.asarray(get(side))) for mask, side in sides]
+        out = np.zeros(count, dtype=np.result_type(*(value.dtype for _, value in values)))
+        for mask, value in values:
+            out[mask] = value
+        return out
+
+    def tables(of: Callable[[Expected], Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+        every = dict.fromkeys(name for _, side in sides for name in of(side))
+        return {name: rows(lambda side, name=name: of(side).get(name, np.zeros(1))) for name in every}  # type: ignore[misc]
+
+    first = sides[0][1]
+    words = "; ".join(dict.fromkeys(side.known.words for _, side in sides))
+    notes = tuple(dict.fromkeys(note for _, side in sides for note in side.notes))
+    parts, choice = tables(lambda side: side.parts), tables(lambda side: side.choice)
+    return Expected(
+        rows(lambda side: side.seconds), rows(lambda side: side.low_s), rows(lambda side: side.high_s), rows(lambda side: side.power_w),
+        rows(lambda side: side.clock_hz), parts, choice, rows(lambda side: side.inside), "attention",
+        first.known._replace(words=words), notes,
+    )  # fmt: skip
 
 
 _UNLIKE: Mapping[str, str] = {
@@ -117,9 +156,12 @@ def _overheads(kind: Workload, demand: Estimate, spec: Spec) -> Estimate:
     return demand._replace(parts=parts, seconds=np.sum(list(parts.values()), axis=0))
 
 
-def check_implementation(workload: str, name: str) -> None:
-    """Raises InputError for a kernel's name that the workload's family would not know from any other."""
+def check_implementation(workload: str, name: str, spec: Spec) -> None:
+    """Raises InputError for a kernel's name that the workload's family would not know from any other, or that the machine cannot run."""
     model = work.find(workload).model
+    if model == "attention":
+        attention_choice.chosen(name, (spec.original or spec).compile_target)
+        return
     if model in PRODUCTS:
         valid = sorted({one.rpartition(".")[0] for one in stored("gemm") if "/" in one})
         known = name in valid
@@ -217,22 +259,36 @@ def _rnn(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) ->
 
 
 def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, count: int) -> tuple[str, Estimate]:
-    query = np.broadcast_to(np.asarray(params["query"]), (count,))
-    single_query = bool((query == 1).all())
-    if not single_query and (query == 1).any():
-        raise InputError("ask for prefill (many queries) and decode (query = 1) apart", about=f"{ATTENTION.name}: ")
+    single_query = bool((np.asarray(params["query"]) == 1).all())
     keys = np.where(np.asarray(params["kv"]) > 0, params["kv"], params["query"])
-    implementation = USUAL_ATTENTION if isinstance(implementation, str) and not implementation else implementation
+    implementation, unknown = _attention_kernels(implementation)
     _can(spec, str(params["dtype"]), ATTENTION.name)
     shared = {name: params[name] for name in ("batch", "heads", "kv_heads", "head_dim", "window", "dtype", "kv_dtype")}
-    shared |= {"value_dim": attention_widths(params)[0], "latent": params.get("latent", 0)}
+    shared |= {"value_dim": attention_widths(params)[0], "latent": params.get("latent", 0), "cache_write": params.get("cache_write", 1)}
     machine = chip(spec, "max")
     backward = params.get("op", "forward") == "backward"
     if single_query and not backward:
-        return "decode", decode.estimate({**shared, "kv": keys}, machine, implementation)
-    causal = params["mask"] == "causal"
-    forward = prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
-    return "prefill", composed.attention_backward(params, forward) if backward else forward
+        estimate = decode.estimate({**shared, "kv": keys}, machine, implementation)
+    else:
+        causal = params["mask"] == "causal"
+        estimate = prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
+    if unknown:
+        notes = (*estimate.notes, f"no attention kernel is known as {', '.join(unknown)}: taken for what {USUAL_ATTENTION} chooses")
+        estimate = estimate._replace(inside=np.zeros_like(estimate.inside), notes=notes)
+    if backward:
+        return "prefill", composed.attention_backward(params, estimate)
+    return "decode" if single_query else "prefill", estimate
+
+
+def _attention_kernels(implementation: str | ArrayLike) -> tuple[str | ArrayLike, list[str]]:
+    """Names that the family knows, and those for which the usual one stands: of a case's own implementations, which nobody measured."""
+    if isinstance(implementation, str):
+        if not implementation or attention_choice.known(implementation):
+            return implementation or USUAL_ATTENTION, []
+        return USUAL_ATTENTION, [implementation]
+    names = np.asarray(implementation, dtype=str)
+    unknown = [name for name in np.unique(names).tolist() if name and not attention_choice.known(name)]
+    return np.where(np.isin(names, [*unknown, ""]), USUAL_ATTENTION, names), unknown
 
 
 def _moe(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:

@@ -151,7 +151,7 @@ def _arithmetic(asked: Work, spec: Spec) -> LimitPart | str:
     for unit, count in asked.operations.items():
         if count <= 0:
             continue
-        rate = per_clock(spec, unit)
+        rate = quickest(spec, unit, asked)
         if rate is None:
             return f"no published rate of {unit} on {spec.name}"
         clock, is_hard_bound = spec.clock_max_hz, spec.clock_proven
@@ -172,6 +172,13 @@ def per_clock(spec: Spec, unit: str) -> tuple[str, float] | None:
         return None
     rate, name = max(found)
     return name, rate
+
+
+def quickest(spec: Spec, unit: str, asked: Work) -> tuple[str, float] | None:
+    """The same, by the quicker unit where operands may be narrowed: no other rate gives a bound."""
+    own, other = per_clock(spec, unit), asked.quicker.get(unit)
+    narrow = per_clock(spec, other) if own and other else None
+    return narrow if own and narrow and narrow[1] > own[1] else own
 
 
 def operation_unit(unit: str) -> str:

@@ -87,6 +87,7 @@ SCHEMA: Mapping[str, Mapping[str, tuple[str, _Kind]]] = {  # table: key: (field 
         "clock_for_peak_hz": ("clock_for_peak_hz", "positive"), "shared_bytes_per_unit": ("shared_bytes_per_unit", "positive"),
         "registers_per_unit": ("registers_per_unit", "count"), "warps_max_per_unit": ("warps_max_per_unit", "count"),
         "blocks_max_per_unit": ("blocks_max_per_unit", "count"), "clock_proven": ("clock_proven", "flag"),
+        "special_per_clock": ("special_per_clock", "positive"), "matrix_held": ("matrix_held", "positive"),
     },
     "memory": {
         "bytes": ("memory_bytes", "positive"), "type": ("memory_type", "text"), "bandwidth_b_s": ("memory_bandwidth_b_s", "positive"),

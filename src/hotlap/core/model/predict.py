@@ -34,7 +34,7 @@ def predict(workload: str, machine: str, implementation: str = "", calibration: 
     """
     spec, kind = machines.load(machine), work.find(workload)
     if implementation:
-        check_implementation(workload, implementation)
+        check_implementation(workload, implementation, spec)
     arrays = {n: np.asarray(v) for n, v in params.items() if _many(v, kind.param(n))}
     plain = {n: _plain(v) for n, v in params.items() if n not in arrays}
     if not arrays:
@@ -67,7 +67,7 @@ def expected(case: Case, spec: Spec, bound: Limit, implementation: str = "", cal
         return replace(bound, notes=[*bound.notes, Notice("no_expectation", str(error))]) if work.find(case.workload).model else bound
     parts = {name: float(value[0]) for name, value in known.parts.items() if value[0]}
     choice = {name: value[0].item() for name, value in known.choice.items()}
-    notes = [OUTSIDE] if not known.inside[0] else []
+    notes = [*([OUTSIDE] if not known.inside[0] else []), *_remarks(known)]
     kind = "expected" if bound.kind == "unknown" else bound.kind
     return replace(
         bound, kind=kind, expected_s=float(known.seconds[0]), low_s=float(known.low_s[0]), high_s=float(known.high_s[0]),
@@ -75,6 +75,11 @@ def expected(case: Case, spec: Spec, bound: Limit, implementation: str = "", cal
         parts=parts, choice=choice,
         calibration_level=known.known.words, notes=[*bound.notes, *notes], provenance=[*bound.provenance, _source(case.workload, known)],
     )  # fmt: skip
+
+
+def _remarks(known: Expected) -> list[Notice]:
+    """What the family says of the kernel that it took."""
+    return [Notice("kernel", text) for text in known.notes]
 
 
 def _room(case: Case, spec: Spec, bound: Limit) -> Limit:
@@ -120,7 +125,7 @@ def _at_once(
         limiter=", ".join(sorted(set(limiters.ravel().tolist()))),
         parts={name: shaped(value) for name, value in levels.parts.items()},
         choice={name: shaped(value) for name, value in levels.choice.items()},
-        calibration_level=levels.known.words, notes=[] if levels.inside.all() else [OUTSIDE],
+        calibration_level=levels.known.words, notes=[*([] if levels.inside.all() else [OUTSIDE]), *_remarks(levels)],
     )  # fmt: skip
 
 

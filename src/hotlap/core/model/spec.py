@@ -48,6 +48,8 @@ class Spec:
     clock_source: str = ""
     clock_proven: bool = True  # nothing of this machine runs faster than clock_max_hz
     flop_per_clock: Mapping[str, float] = field(default_factory=dict)
+    special_per_clock: float = 16.0  # exponentials of one unit: CUDA C++ Programming Guide, "Arithmetic Instructions"; a CDNA CU the same
+    matrix_held: float = 0.85  # share of the 16-bit matrix peak at the highest clock that long products hold; this where nobody measured it
     published_peak: PublishedPeak | None = None
     shared_bytes_per_unit: float | None = None
     registers_per_unit: int | None = None

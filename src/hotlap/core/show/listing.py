@@ -340,6 +340,9 @@ def prediction(case: Case, machine_name: str, limit: Limit, width: int = 100) ->
     return "\n".join(lines)
 
 
+SURE = ("outside_measured", "kernel")  # notes that say how sure an expectation is
+
+
 def _expectation(limit: Limit, width: int) -> list[str]:
     """The kernel that is thought to run, what its time is made of, power, and how sure all of it is."""
     facts = [("expected", f"no value: {note.seen}") for note in _notes(limit, "no_expectation")]
@@ -355,7 +358,7 @@ def _expectation(limit: Limit, width: int) -> list[str]:
         facts.append(("power", f"{power}, {energy} a call, holding {clock}"))
     facts += [("memory", note.text) for note in _notes(limit, "does_not_fit")]
     if limit.calibration_level:
-        facts.append(("how sure", "; ".join([limit.calibration_level, *(note.text for note in _notes(limit, "outside_measured"))])))
+        facts.append(("how sure", "; ".join([limit.calibration_level, *(note.text for code in SURE for note in _notes(limit, code))])))
     return [line for name, text in facts for line in layout.paragraph(f"  {name:<9} ", words.clean(text), width)]
 
 

@@ -45,6 +45,8 @@ def _attention(params: Mapping[str, Value]) -> Work:
         read_bytes=batch * (query * heads * width * own + kept),
         written_bytes=batch * query * heads * values * max(own, 2.0),  # of 8 bits the result has 16
         operations={unit_of(text(params, "dtype")): 2.0 * batch * heads * (width + values) * pairs},
+        # libraries turn queries to the type of an 8-bit cache and multiply that: TensorRT-LLM's fp8 kernels, vLLM's FlashAttention 3
+        quicker={unit_of(text(params, "dtype")): unit_of(text(params, "kv_dtype"))} if cached < own else {},
         working_set_bytes=batch * (query * heads * (width + values) * own + kept),
     )
 
@@ -127,6 +129,10 @@ ATTENTION = Workload(
         Param(
             "page", "int", "tokens of a page of the keys and values (0: they lie in one piece)", 0, low=0, high=65536,
             added_after_release=True,
+        ),
+        Param(
+            "cache_write", "int", "1: an expected time counts the kernel that writes the cache of keys and values, 0: it does not", 1,
+            low=0, high=1, added_after_release=True,
         ),
     ),
     "time",

@@ -19,6 +19,7 @@ class Work:
     read_bytes: float = 0.0
     written_bytes: float = 0.0
     operations: Mapping[str, float] = field(default_factory=dict)
+    quicker: Mapping[str, str] = field(default_factory=dict)  # unit: another that may do its operations once operands are narrowed
     steps: float = 1.0
     working_set_bytes: float = 0.0  # what is touched again by the next call
     link_bytes: float = 0.0  # that cross a link between memories

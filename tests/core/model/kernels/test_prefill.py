@@ -10,7 +10,7 @@ from hotlap.core.model.kernels import base, prefill
 from hotlap.core.model.kernels.attention import read
 
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s", "l4", "rtx-4090", "mi300x")
-LIBRARIES = ("", "vllm vllm_flash_attn", "vllm vllm_flash_attn_fa3", "trtllm torch_flow", "sglang flash_attention")
+LIBRARIES = ("", "vllm", "vllm vllm_flash_attn_fa2", "vllm vllm_triton_attn", "trtllm torch_flow", "sglang", "sglang triton")
 STEP = 0.75  # where keys begin to be split, or a tile is filled better, a larger call may be this much faster
 
 
@@ -75,9 +75,10 @@ def test_what_was_not_measured_says_so() -> None:
     call = {"batch": 1, "query": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}
     h100 = chip("h100-sxm")
     assert prefill.estimate(call, h100, "trtllm torch_flow").inside.all()
-    assert not prefill.estimate(call, h100, "unheard of").inside.any()
+    assert not prefill.estimate(call, h100, "vllm unheard_of").inside.any()
     assert not prefill.estimate({**call, "query": 10**6}, h100, "trtllm torch_flow").inside.any()
-    assert not prefill.estimate(call, chip("b200"), "trtllm torch_flow").inside.any()
+    assert prefill.estimate(call, chip("b200"), "trtllm torch_flow").inside.all()
+    assert not prefill.estimate(call, chip("mi300x"), "vllm").inside.any()
 
 
 def test_a_call_that_writes_no_cache_is_shorter_by_that_and_one_launch() -> None:

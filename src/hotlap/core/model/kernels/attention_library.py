@@ -1,7 +1,8 @@
-"""Which library kernel an attention call runs, its coefficients, and the estimate that follows from its plan.
+"""The estimate of attention calls: the kernels that they run (`attention_choice`), each by its traits and its coefficients.
 
-A kernel is known by its traits (tile sizes, packing, split rule: public source code) and by a few fitted coefficients, the same
-for every GPU. A kernel without a fit, and an implementation that nobody knows, run with those of "default", fitted to all.
+A kernel is known by its traits (tile sizes, packing, split rule: public source code) and by a few fitted coefficients, the same for every
+GPU. Those of a call are the family's ("default"), then its library's (what it launches beside the kernel), then the kernel's. A
+kernel without a fit runs with those of the nearest that has one (`like`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.core.errors import InputError
+from hotlap.core.model.kernels import attention_choice
 from hotlap.core.model.kernels.attention import AttentionPlan, Cases, read
 from hotlap.core.model.kernels.base import Chip, Coefficients, Demand, Estimate, Floats, stored
+from hotlap.core.model.kernels.numeric import Plain
 
-WARP_SPECIALISED = 4096.0  # FLOP per clock and SM from which libraries ship asynchronous (Hopper and later) kernels
+TOO_LARGE = "the sizes are too large to predict, or a fact of the machine is missing"
 
 
 class LibraryFamily(NamedTuple):
@@ -29,45 +32,93 @@ class LibraryFamily(NamedTuple):
     inside: Callable[[Cases], NDArray[np.bool_]]
 
 
+class Runs(NamedTuple):
+    """The kernel and the library of each case; a single name where all have the same."""
+
+    kernel: Any  # names: an array, or one
+    library: Any
+    sure: bool | NDArray[np.bool_]
+    notes: tuple[str, ...]
+
+
 def estimate(
     family: LibraryFamily, params: Mapping[str, ArrayLike], chip: Chip, implementation: str | ArrayLike, coefficients: Coefficients | None
 ) -> Estimate:
     """The expected time of each case; never less than what is provable."""
     c = read(params, family.phase)
-    kernels = choose(implementation, c, chip, family.phase)
+    runs = choose(implementation, c, chip, family.phase)
     fitted = coefficients if coefficients is not None else stored(family.phase, "kernel")
-    plan = _planned(family, c, chip, kernels, fitted)
-    seconds = np.asarray(sum(plan.parts.values()), dtype=float)
+    try:
+        plan, least = _planned(family, c, chip, runs, fitted), family.bound(c, chip)
+    except OverflowError:
+        raise InputError(TOO_LARGE, about="attention: ") from None
+    total = sum(plan.parts.values())
+    if c.of is Plain:
+        plan, total, least = _as_arrays(plan), np.array([total]), np.array([least])
+    seconds = np.asarray(total, dtype=float)
     if not np.isfinite(seconds).all():
-        raise InputError("the sizes are too large to predict, or a fact of the machine is missing", about="attention: ")
-    short = np.maximum(family.bound(c, chip) - seconds, 0.0)
-    parts = {name: value + short if name == "DRAM" else value for name, value in plan.parts.items()}
-    known = np.isin(kernels, [k for k in fitted if k != "default"]) & ~excluded(kernels, c)
+        raise InputError(TOO_LARGE, about="attention: ")
+    short = np.maximum(least - seconds, 0.0)
+    parts = {**plan.parts, "DRAM": plan.parts["DRAM"] + short}
+    kernels = np.full(len(seconds), runs.kernel) if isinstance(runs.kernel, str) else runs.kernel
+    known = _fitted(family, runs.kernel, fitted) & runs.sure & np.logical_not(excluded(runs.kernel, c))
     return Estimate(
         seconds + short, parts, Demand(_by_unit(plan.flop, c, chip), plan.special, plan.dram_bytes, plan.l2_bytes),
-        {"kernel": kernels, **plan.choice}, family.inside(c) & known & _familiar(chip),
-    )
+        {"kernel": kernels, **plan.choice}, family.inside(c) & known & _familiar(chip), notes=runs.notes,
+    )  # fmt: skip
 
 
-def _planned(family: LibraryFamily, c: Cases, chip: Chip, kernels: NDArray[np.str_], fitted: Coefficients) -> AttentionPlan:
-    names = np.unique(kernels)
-    plans = {}
-    for name in names:
-        mask = kernels == name
-        some = c if len(names) == 1 else c.where(mask)
-        traits = family.kernels.get(str(name), family.kernels["default"])
-        plans[str(name)] = family.plan(some, chip, traits, fitted.get(str(name), fitted["default"]))
-    return next(iter(plans.values())) if len(names) == 1 else _merged(plans, kernels)
+def _as_arrays(plan: AttentionPlan) -> AttentionPlan:
+    """Of a single case: arrays of one entry."""
+    names = (*plan.parts, *plan.choice)
+    numbers = np.array([*plan.parts.values(), *plan.choice.values(), *plan[2:]], dtype=float)[:, None]
+    values, count = dict(zip(names, numbers, strict=False)), len(plan.parts)
+    return AttentionPlan({n: values[n] for n in names[:count]}, {n: values[n] for n in names[count:]}, *numbers[len(names) :])
 
 
-def _merged(plans: Mapping[str, AttentionPlan], kernels: NDArray[np.str_]) -> AttentionPlan:
+def _fitted(family: LibraryFamily, kernel: Any, fitted: Coefficients) -> Any:
+    """Whether a kernel's own coefficients are there."""
+    if isinstance(kernel, str):
+        return groups_of(family, kernel, "")[0] in fitted
+    return np.isin(kernel, [name for name in family.kernels if groups_of(family, name, "")[0] in fitted])
+
+
+def groups_of(family: LibraryFamily, kernel: str, library: str) -> tuple[str, ...]:
+    """Whose coefficients a kernel has, the later ones first: its own, those of the kernel that it varies, its library's, the family's."""
+    traits = family.kernels[kernel]
+    own = (kernel,) if not traits.of else (kernel, traits.of) if traits.own else (traits.of,)
+    return *own, library, "default"
+
+
+def coefficients_of(family: LibraryFamily, kernel: str, library: str, fitted: Coefficients) -> Mapping[str, float]:
+    """Of a call. A kernel of which nothing was fitted has those of the nearest of which something was."""
+    chain = groups_of(family, kernel, library)
+    near, tried = chain[-3], set[str]()
+    while near not in fitted and near not in tried and family.kernels[near].like:
+        tried.add(near)
+        near = family.kernels[near].like
+    return {**fitted["default"], **fitted.get(library, {}), **fitted.get(near, {}), **(fitted.get(kernel, {}) if len(chain) > 3 else {})}
+
+
+def _planned(family: LibraryFamily, c: Cases, chip: Chip, runs: Runs, fitted: Coefficients) -> AttentionPlan:
+    if isinstance(runs.kernel, str) and isinstance(runs.library, str):
+        return family.plan(c, chip, family.kernels[runs.kernel], coefficients_of(family, runs.kernel, runs.library, fitted))
+    kernels, libraries = (np.broadcast_to(np.asarray(names), c.count) for names in (runs.kernel, runs.library))
+    plans = []
+    for kernel, library in sorted(set(zip(kernels.tolist(), libraries.tolist(), strict=True))):
+        mask = (kernels == kernel) & (libraries == library)
+        plans.append((mask, family.plan(c.where(mask), chip, family.kernels[kernel], coefficients_of(family, kernel, library, fitted))))
+    return _merged(plans)
+
+
+def _merged(plans: list[tuple[NDArray[np.bool_], AttentionPlan]]) -> AttentionPlan:
     def merged(get: Callable[[AttentionPlan], Floats]) -> Floats:
-        out = np.empty(len(kernels))
-        for name, plan in plans.items():
-            out[kernels == name] = get(plan)
+        out = np.empty(len(plans[0][0]))
+        for mask, plan in plans:
+            out[mask] = get(plan)
         return out
 
-    first = next(iter(plans.values()))
+    first = plans[0][1]
     return AttentionPlan(
         {n: merged(lambda p, n=n: p.parts[n]) for n in first.parts}, {n: merged(lambda p, n=n: p.choice[n]) for n in first.choice},  # type: ignore[misc]
         merged(lambda p: p.flop), merged(lambda p: p.special), merged(lambda p: p.dram_bytes), merged(lambda p: p.l2_bytes),
@@ -75,56 +126,45 @@ def _merged(plans: Mapping[str, AttentionPlan], kernels: NDArray[np.str_]) -> At
 
 
 def _by_unit(flop: Floats, c: Cases, chip: Chip) -> dict[str, Floats]:
+    if c.of is Plain:
+        return {"matrix.fp8" if c.low and chip.flop_per_clock.get("matrix.fp8") else "matrix.bf16": flop}
     low = c.low * bool(chip.flop_per_clock.get("matrix.fp8"))
     return {"matrix.bf16": flop * (1 - low), **({"matrix.fp8": flop * low} if low.any() else {})}
 
 
 def _familiar(chip: Chip) -> bool:
-    """The unit's balance is within a quarter of those that were fitted: A100 and H100."""
+    """An NVIDIA GPU whose unit's balance is within those that were fitted."""
     rate, bytes_per_clock = chip.flop_per_clock.get("matrix.bf16", 0.0), chip.memory_b_s / chip.units / chip.clock_hz
-    return 0.75 * 2048 <= rate <= 1.25 * 4096 and 0.75 * 12.8 <= bytes_per_clock <= 1.5 * 13.4
+    return chip.target.startswith("sm_") and 0.75 * 1024 <= rate <= 1.25 * 8192 and 0.75 * 2.4 <= bytes_per_clock <= 1.25 * 28
 
 
 # ---------------------------------------------------------------- which kernel runs
 
 
-def choose(implementation: str | ArrayLike, c: Cases, chip: Chip, phase: str) -> NDArray[np.str_]:
-    """The kernel of each case, for one implementation or an array of them."""
-    names = np.broadcast_to(np.atleast_1d(np.asarray(implementation, dtype=str)), len(c.batch))
-    if names.strides == (0,) or len(names) == 1:
-        return library(str(names[0]), c, chip, phase)
-    out = np.full(len(names), "default", dtype="<U10")
-    for name in np.unique(names):
-        out[names == name] = library(str(name), c.where(names == name), chip, phase)
-    return out
+def choose(implementation: str | ArrayLike, c: Cases, chip: Chip, phase: str) -> Runs:
+    """The kernel of each case, for one implementation or an array of them. Raises InputError for what is not known."""
+    target = (chip.original or chip).target
+    if isinstance(implementation, str):
+        return _of_one(implementation, c, target, phase)
+    names = np.broadcast_to(np.atleast_1d(np.asarray(implementation, dtype=str)), c.count)
+    different, which = np.unique(names, return_inverse=True)
+    if len(different) == 1:
+        return _of_one(str(different[0]), c, target, phase)
+    kernels, libraries, sure, notes = np.empty(len(names), "<U16"), np.empty(len(names), "<U16"), np.empty(len(names), bool), list[str]()
+    for n, name in enumerate(different.tolist()):
+        mask = which == n
+        own = _of_one(name, c.where(mask), target, phase)
+        kernels[mask], libraries[mask], sure[mask] = own.kernel, own.library, own.sure
+        notes += own.notes
+    return Runs(kernels, libraries, sure, tuple(dict.fromkeys(notes)))
 
 
-def library(implementation: str, c: Cases, chip: Chip, phase: str) -> NDArray[np.str_]:
-    """The kernel that an implementation ("vllm vllm_flash_attn", "trtllm torch_flow", …) starts. Sources: vLLM
-    `fa_utils.get_flash_attn_version` (version 3 from Hopper on), SGLang's default backends (the same), TensorRT-LLM
-    `xqaDispatcher` (groups of 2 to 32; 8-bit caches have a Hopper kernel), else its masked multi-head attention."""
-    name, modern = implementation.lower(), (chip.original or chip).flop_per_clock.get("matrix.bf16", 0) >= WARP_SPECIALISED
-    size = len(c.batch)
-    if "trt" in name:
-        return _tensorrt(c, modern, phase)
-    for kernel in ("fa4", "fa3", "fa2"):
-        if kernel in name:
-            return np.full(size, kernel, dtype="<U10")
-    if "flash_att" in name:
-        wide = (c.head_dim > 256) & ("vllm" in name)  # beyond versions 2 and 3
-        usual = "fa3" if modern else "fa3_sm80" if "sglang" in name else "fa2"
-        return np.where(wide, "fa4", usual).astype("<U10")
-    return np.full(size, "default", dtype="<U10")
+def _of_one(name: str, c: Cases, target: str, phase: str) -> Runs:
+    chosen = attention_choice.chosen(name or "vllm", target)
+    return Runs(attention_choice.of_cases(chosen.kernel, chosen.library, c, phase, target), chosen.library, chosen.sure, chosen.notes)
 
 
-def _tensorrt(c: Cases, modern: bool, phase: str) -> NDArray[np.str_]:
-    if phase == "prefill":
-        return np.full(len(c.batch), "fmha", dtype="<U10")
-    shared = (c.group > 1) & (c.group <= 32)
-    return np.where(shared, np.where((c.kv_bytes < 2) & modern, "xqa_fp8", "xqa"), "mmha").astype("<U10")
-
-
-def excluded(kernels: NDArray[np.str_], c: Cases) -> NDArray[np.bool_]:
+def excluded(kernels: Any, c: Cases) -> Any:
     """Calls of which nothing is known but that they are slow: vLLM's FA4 (head dimension 512) with one new token, in decode and in
     prefill, runs at 0.1 to 5 % of the memory bandwidth (models.md, section 3)."""
-    return np.asarray((kernels == "fa4") & (c.query == 1))
+    return (kernels == "fa4") & (c.query == 1) & (c.head_dim > 256)
