@@ -33,6 +33,7 @@ class Chip:
     power_w: float | None = None
     link_b_s: float | None = None  # scale-up link of one GPU, one way
     l2_factor: float = 1.0  # of L2's bandwidth, against what the family takes for every machine
+    target: str = ""  # what compilers call the architecture: sm_90, gfx942; empty: not known
     original: Chip | None = None  # of the table, where this one is imagined: its matrix unit is fed, and its operations cost, as that one's
     facts: Mapping[str, float] = field(default_factory=dict)  # measured by a sweep on the machine; empty: spec only
 
@@ -55,6 +56,7 @@ class Estimate(NamedTuple):
     choice: Mapping[str, NDArray[Any]]  # what the model thinks runs: tile_m, tile_n, split, tasks, waves …
     inside: NDArray[np.bool_]  # within the domain that was fitted
     clock_hz: Floats | None = None  # that calls back to back hold under the power limit, as counted in `parts`; None: not counted there
+    notes: tuple[str, ...] = ()  # what is to be said beside the times
 
 
 @functools.cache
