@@ -108,7 +108,7 @@ def _kernels(data: Rows) -> tuple[list[moe_kernels.Kernel], NDArray[np.int_]]:
 def tags(data: Rows) -> NDArray[np.str_]:
     """The defect of the build that computed each row; empty where none is known."""
     kernels, which = _kernels(data)
-    return np.array(["slow build" if kernel.defect else "" for kernel in kernels], dtype="<U60")[which]
+    return np.array(["defect of the build" if kernel.defect else "" for kernel in kernels], dtype="<U60")[which]
 
 
 def _groups(data: Rows) -> NDArray[np.str_]:

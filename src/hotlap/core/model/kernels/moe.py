@@ -35,6 +35,7 @@ CHUNK = 1024  # cases at once: their arrays stay in the processor's cache
 CACHE_SHARE = 0.3  # time of a row pass that stays in L2, as a share of DRAM's
 CACHE_LATENCY = 0.4  # of L2, as a share of DRAM's (Chips and Cheese, H100: 273 of 660 ns)
 RESIDENT_POWER = 6.0  # how suddenly weights stop staying in L2 between calls as they outgrow it
+FEW_CHOICES = 16  # experts a token, up to which they are chosen without sorting all
 ROUTED_AT_ONCE = 32.0  # tokens that are sorted by expert before that takes longer
 CHOICE_POWER = 8.0  # how surely the fastest tile is the one that runs
 RAGGED = 0.03  # of a wave that its rows leave empty, the part that costs
@@ -68,6 +69,7 @@ NEAR = {  # architectures, the nearest first
 
 def group(family: str, dtype: str, architecture: str, known: Mapping[str, Any]) -> str:
     """The coefficients of a family of kernels with a type on an architecture; the nearest, where these are not known."""
+    family, dtype = ("triton", "bf16") if family == "wna16" else (family, dtype)  # weights are widened before the product
     if f"{family}_{dtype}" in known:  # of all architectures
         return f"{family}_{dtype}"
     families = (*LIKE[family], *LIKE)
@@ -126,7 +128,9 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, c: Mapping[str, Flo
     moved = _row_bytes(cases, routed)
     spilled = moved / (moved + chip.l2_bytes)
     parts["row passes"] = c["row_passes"] * moved / chip.memory_b_s * (spilled + CACHE_SHARE * (1.0 - spilled))
-    parts["launch"] = 1e-6 * (c["launch_us"] + c["routing_us"] * cases["tokens"] / (cases["tokens"] + ROUTED_AT_ONCE))
+    some = cases["tokens"] / (cases["tokens"] + ROUTED_AT_ONCE)
+    more = np.where(cases["ep"] > 1, cases["map_us"], 0.0) + np.where(cases["topk"] > FEW_CHOICES, cases["sort_us"], 0.0)
+    parts["launch"] = 1e-6 * (c["launch_us"] + c["routing_us"] * some + more)
     parts = {name: value * cases["slower"] for name, value in parts.items()}
     demand = _demand(cases, routed, moved, choice, chip)
     return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, chip) & fitted)
