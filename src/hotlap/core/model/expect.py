@@ -14,7 +14,7 @@ from hotlap.core.model import composed, intervals, limits
 from hotlap.core.model.bounds import MANY, bounds
 from hotlap.core.model.calibration import Calibration, scaled
 from hotlap.core.model.chips import chip
-from hotlap.core.model.kernels import collective, decode, moe, passes, power, prefill, streaming, transfer
+from hotlap.core.model.kernels import collective, decode, moe, moe_kernels, passes, power, prefill, streaming, transfer
 from hotlap.core.model.kernels.base import Demand, Estimate, stored
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Case
@@ -36,7 +36,6 @@ USUAL_ATTENTION = "vllm vllm_flash_attn"  # taken where no implementation is nam
 PRODUCTS = ("product", "convolution", "groups", "recurrence")  # families that are expected as matrix products
 WORDS: Mapping[str, tuple[str, ...]] = {  # of which one is in the name of a library's kernel that a family can tell from others
     "attention": ("vllm", "sglang", "trtllm", "flash", "fa2", "fa3", "fa4"),
-    "experts": ("triton", "cutlass", "marlin", "trtllm", "flashinfer", "vllm", "sglang", "torch_flow", "moe"),
     "streaming": ("alone", "quack"),
 }
 
@@ -119,6 +118,9 @@ def _overheads(kind: Workload, demand: Estimate, spec: Spec) -> Estimate:
 def check_implementation(workload: str, name: str) -> None:
     """Raises InputError for a kernel's name that the workload's family would not know from any other."""
     model = work.find(workload).model
+    if model == "experts":
+        moe_kernels.known(name)
+        return
     if model in PRODUCTS:
         valid = sorted({one.rpartition(".")[0] for one in stored("gemm") if "/" in one})
         known = name in valid

@@ -1,15 +1,14 @@
 """Mixture of experts: routing, two grouped matrix products (up with its gate, and down), activation, and the way to rows and back.
 
 Routing gives loads of the experts that live on this rank; each expert's rows are cut into tiles, so few rows per expert waste
-tiles, and every expert with at least one row streams its weights from DRAM. A product takes
+tiles, and every expert with at least one row streams its weights: from DRAM, or from L2 where what is used between two calls fits into
+the part of it that keeps it. A product takes
     (compute^p + memory^p)^(1/p),  compute = waves × cycles of a tile,  memory = weights ÷ min(bandwidth, bytes in flight ÷ latency)
-and the tile is a softened choice among candidates, but for SGLang's Triton kernel, which without a tuned file takes 16 × 32 up to
-as many tokens as experts and 64 × 64 beyond (its `get_default_config`, as vLLM's before 2025).
+and the tile is a softened choice among candidates where a library tunes, or the one that its public rule takes (`moe_kernels`).
 
 Conventions, checked in the data: `inter` is divided by `tp`, `experts` by `ep`. Balanced: tokens × topk ÷ ep rows reach a rank.
 Power law: loads of experts are drawn from x^-α between 1 and 0.8 × tokens, and the rank with the highest load is timed
-(aiconfigurator's collectors). SGLang's kernels multiply all topk rows of a token that has any expert here, the remote ones too;
-Triton kernels of others pass over all rows in the activation and the sum, but multiply only their own.
+(aiconfigurator's collectors). Kernels of 8 and 4 bits include the pass that narrows the rows.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hotlap.core.model.kernels import moe_cases, moe_kernels
+from hotlap.core.model.kernels import moe_cases, moe_coefficients
 from hotlap.core.model.kernels.base import Chip, Demand, Estimate, Floats, stored
 from hotlap.core.model.kernels.moe_cases import Routed
 
@@ -39,43 +38,6 @@ FEW_CHOICES = 16  # experts a token, up to which they are chosen without sorting
 ROUTED_AT_ONCE = 32.0  # tokens that are sorted by expert before that takes longer
 CHOICE_POWER = 8.0  # how surely the fastest tile is the one that runs
 RAGGED = 0.03  # of a wave that its rows leave empty, the part that costs
-RESIDENT = {"ada": 1.0}  # share of L2 that keeps weights between calls; half where two partitions hold their own copies (A100 and H100 white
-TWO_COPIES = 0.5  # papers: each caches for its SMs) or two dies do
-TAIL_WAVES = {"ada": 0.25, "ampere": 0.25}  # of a last wave: blocks of several waves share an SM there,
-WHOLE_WAVE = 1.0  # and one of TMA and its barriers fills it
-MEMORY_SHARE = {"ada": 0.82}  # of the table's bandwidth, on GDDR6
-STREAMED = 0.93  # and on HBM
-SLOWER_PRODUCTS = {"triton_fp8_block_blackwell": 0.18}  # share of the matrix unit's rate: mma.sync, and scales on FMA lanes
-OVERLAP = {"deepgemm": 5.0}  # p of (compute^p + memory^p)^(1/p): a persistent kernel with a warp of its own for loads hides more,
-OVERLAPPED = 2.0  # than others
-DEEPGEMM_MEMORY = 0.8
-LIKE = {  # families that stand in for one that is not known with a type
-    "triton": ("triton", "sglang"), "sglang": ("sglang", "triton"), "cutlass": ("cutlass", "flashinfer", "gen"),
-    "flashinfer": ("flashinfer", "cutlass", "gen"), "deepgemm": ("deepgemm", "flashinfer", "cutlass"),
-    "gen": ("gen", "cutlass", "flashinfer"), "lowlatency": ("lowlatency", "gen", "cutlass", "flashinfer"),
-    "marlin": ("marlin", "matmul_ogs", "gen"), "matmul_ogs": ("matmul_ogs", "matmul_ogs_trtllm", "marlin", "gen"),
-    "matmul_ogs_trtllm": ("matmul_ogs_trtllm", "matmul_ogs", "marlin", "gen"),
-}  # fmt: skip
-STORED_LIKE = {
-    "bf16": ("bf16",), "fp8": ("fp8", "fp8_block"), "fp8_block": ("fp8_block", "fp8"), "int4_wo": ("int4_wo", "w4a16_mxfp4"),
-    "w4a16_mxfp4": ("w4a16_mxfp4", "int4_wo"), "nvfp4": ("nvfp4", "w4a8_mxfp4_mxfp8", "fp8", "fp8_block"),
-    "w4a8_mxfp4_mxfp8": ("w4a8_mxfp4_mxfp8", "nvfp4", "fp8_block", "fp8"),
-}  # fmt: skip
-NEAR = {  # architectures, the nearest first
-    "ampere": ("ampere", "hopper", "ada", "blackwell"), "ada": ("ada", "hopper", "ampere", "blackwell"),
-    "hopper": ("hopper", "ampere", "blackwell", "ada"), "blackwell": ("blackwell", "hopper", "ampere", "ada"),
-}  # fmt: skip
-
-
-def group(family: str, dtype: str, architecture: str, known: Mapping[str, Any]) -> str:
-    """The coefficients of a family of kernels with a type on an architecture; the nearest, where these are not known."""
-    family, dtype = ("triton", "bf16") if family == "wna16" else (family, dtype)  # weights are widened before the product
-    if f"{family}_{dtype}" in known:  # of all architectures
-        return f"{family}_{dtype}"
-    families = (*LIKE[family], *LIKE)
-    names = (f"{one}_{stored_as}" for stored_as in STORED_LIKE[dtype] for one in families)
-    near = (found for name in names for found in (*(f"{name}_{one}" for one in NEAR[architecture]), name) if found in known)
-    return next(near, next(iter(known)))
 
 
 def estimate(
@@ -83,12 +45,12 @@ def estimate(
     coefficients: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Estimate:
     """Expected times of one rank's layer. Cases: `tokens` (of all ranks together), `hidden`, `inter`, `topk`, `experts`, and
-    optionally `tp`, `ep`, `distribution` ("balanced", "power_law_1.2"), `dtype`, `gated`. `implementation`: the kernel's source as
-    aiconfigurator names it, as "vllm_fused_moe" or "sglang_marlin_moe"; unknown ones are taken for Triton kernels. Raises InputError.
+    optionally `tp`, `ep`, `distribution` ("balanced", "power_law_1.2"), `dtype`, `gated`. `implementation`: the kernel, as
+    "vllm_fused_moe" or "vllm 0.22.0/vllm_fused_moe" (`moe_kernels.find`); none: vLLM's Triton kernel. Raises InputError.
     """
     cases = moe_cases.read(params, implementation, chip.target)
     cases |= {"flop": moe_cases.flop_per_clock(cases["dtype"], chip)}
-    c, fitted = _coefficients(cases, chip, coefficients or stored("moe"))
+    c, fitted = moe_coefficients.of_cases(cases, chip, coefficients or stored("moe"))
     parts = []
     for fixed in (False, True):
         places = np.flatnonzero((cases["rule"] != "tuned") == fixed)
@@ -100,28 +62,6 @@ def estimate(
     return whole._replace(notes=tuple(note for note in moe_cases.codes(cases["noted"])[0] if note))
 
 
-def _coefficients(
-    cases: Mapping[str, NDArray[Any]], chip: Chip, known: Mapping[str, Mapping[str, float]]
-) -> tuple[dict[str, Floats], NDArray[np.bool_]]:
-    """Of each case, and whether its kernel was fitted in its dtype."""
-    (families, of_family), (dtypes, of_dtype) = (moe_cases.codes(cases[name]) for name in ("family", "dtype"))
-    architecture = moe_kernels.ARCHITECTURES.get(chip.target, "hopper")
-    split = [(family, dtype) for family in families for dtype in dtypes]
-    which = of_family * len(dtypes) + of_dtype
-    groups = [group(family, dtype, architecture, known) for family, dtype in split]
-    table = np.array([list(known[name].values()) for name in groups])
-    exact = [(f"{family}_{dtype}", f"{family}_{dtype}_{architecture}") for family, dtype in split]
-    fitted = np.array([name in own for name, own in zip(groups, exact, strict=True)])
-    found = {name: table[which, i] for i, name in enumerate(known[groups[0]])}
-    found["matrix_share"] = np.array([SLOWER_PRODUCTS.get(name, 1.0) for name in groups])[which]
-    share = MEMORY_SHARE.get(architecture, STREAMED)
-    found["memory_share"] = np.array([DEEPGEMM_MEMORY if name.startswith("deepgemm") else share for name in groups])[which]
-    found["overlap"] = np.array([OVERLAP.get(family, OVERLAPPED) for family, _ in split])[which]
-    found["resident"] = np.full(len(which), RESIDENT.get(architecture, TWO_COPIES))
-    found["tail_waves"] = np.full(len(which), TAIL_WAVES.get(architecture, WHOLE_WAVE))
-    return found, fitted[which] & cases["known"]
-
-
 def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, c: Mapping[str, Floats], fitted: NDArray[np.bool_], fixed: bool) -> Estimate:
     routed = moe_cases.route(cases)
     parts, choice = _products(cases, routed, chip, c, fixed)
@@ -130,7 +70,7 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, c: Mapping[str, Flo
     parts["row passes"] = c["row_passes"] * moved / chip.memory_b_s * (spilled + CACHE_SHARE * (1.0 - spilled))
     some = cases["tokens"] / (cases["tokens"] + ROUTED_AT_ONCE)
     more = np.where(cases["ep"] > 1, cases["map_us"], 0.0) + np.where(cases["topk"] > FEW_CHOICES, cases["sort_us"], 0.0)
-    parts["launch"] = 1e-6 * (c["launch_us"] + c["routing_us"] * some + more)
+    parts["launch"] = 1e-6 * np.maximum(c["launch_us"] + c["routing_us"] * some + more, cases["host_us"])
     parts = {name: value * cases["slower"] for name, value in parts.items()}
     demand = _demand(cases, routed, moved, choice, chip)
     return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, chip) & fitted)

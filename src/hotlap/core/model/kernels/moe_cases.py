@@ -83,7 +83,7 @@ def _traits(cases: Mapping[str, NDArray[Any]], target: str) -> dict[str, NDArray
         "family": [k.family for k in kernels], "rule": [k.rule for k in kernels], "remote": [k.remote for k in kernels],
         "all_rows": [k.all_rows for k in kernels], "known": [one.known for one in found], "gate": [k.gate for k in kernels],
         "least": [k.least for k in kernels], "fused": [k.fused for k in kernels], "sums": [k.sums for k in kernels],
-        "map_us": [k.map_us for k in kernels], "sort_us": [k.sort_us for k in kernels], "noted": [one.note for one in found],
+        "map_us": [k.map_us for k in kernels], "sort_us": [k.sort_us for k in kernels], "host_us": [k.host_us for k in kernels], "noted": [one.note for one in found],
     }  # fmt: skip
     traits = {name: np.array(values)[which] for name, values in of.items()}
     deepseek = np.logical_and.reduce([cases[name] == size for name, size in DEEPSEEK.items()])
