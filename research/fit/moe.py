@@ -98,7 +98,7 @@ def fit(data: list[Rows]) -> dict[str, dict[str, float]]:
     return {name: _fit_one(name, own) for name, own in sorted(parts.items())}
 
 
-def _kernels(data: Rows) -> tuple[list[moe_kernels.Kernel], NDArray[np.int_]]:
+def _kernels(data: Rows) -> tuple[list[moe_kernels.ExpertKernel], NDArray[np.int_]]:
     """The kernels of the rows, and which of them each row's is."""
     names, which = moe_cases.codes(data.implementation)
     target = scores.chip(data.gpu).target if len(names) else ""
@@ -108,7 +108,8 @@ def _kernels(data: Rows) -> tuple[list[moe_kernels.Kernel], NDArray[np.int_]]:
 def tags(data: Rows) -> NDArray[np.str_]:
     """The defect of the build that computed each row; empty where none is known."""
     kernels, which = _kernels(data)
-    return np.array(["defect of the build" if kernel.defect else "" for kernel in kernels], dtype="<U60")[which]
+    tagged: NDArray[np.str_] = np.array(["defect of the build" if kernel.defect else "" for kernel in kernels], dtype="<U60")
+    return tagged[which]
 
 
 def _groups(data: Rows) -> NDArray[np.str_]:
@@ -119,7 +120,8 @@ def _groups(data: Rows) -> NDArray[np.str_]:
     names = [f"{kernel.family}_{dtype}" for kernel in kernels for dtype in dtypes]
     names = [AS.get(name, name) for name in names]
     full = np.array([name if name in TOGETHER else f"{name}_{architecture}" for name in names])
-    return full[which * len(dtypes) + of_dtype]
+    groups: NDArray[np.str_] = full[which * len(dtypes) + of_dtype]
+    return groups
 
 
 def _sample(mask: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
@@ -178,8 +180,8 @@ def table(root: Path, coefficients: Mapping[str, Any] | None = None) -> list[Sco
     """Held-out shapes and H200 by the fit of A100 and H100, and A100 and H100 by that of the other, all beside simpler ways."""
     a100, h100, h200 = (rows(gpu, root) for gpu in ("a100-sxm-80gb", "h100-sxm", "h200-sxm"))
     known = coefficients or fit([a100, h100])
-    whole = [data.where(tags(data) == "") for data in (h100, a100)]
-    scored = _cell("H100 held-out shapes", whole[0], whole[0].held, known, h100) + _cell("A100 held-out shapes", whole[1], whole[1].held, known, a100)
+    h100 = h100.where(tags(h100) == "")
+    scored = _cell("H100 held-out shapes", h100, h100.held, known, h100) + _cell("A100 held-out shapes", a100, a100.held, known, a100)
     scored += _cell("H200 by A100 + H100", h200, np.isin(h200.implementation, TRITON), known, _triton(h100, ("bf16", "fp8_block")))
     for cell, source, target in (("A100 -> H100", a100, h100), ("H100 -> A100", h100, a100)):
         mask = np.isin(target.implementation, TRITON) & (target.params["dtype"] == "bf16")
@@ -235,7 +237,7 @@ def main() -> None:
     place = scores.folder()
     coefficients = fit([rows(gpu, place).holding(None) for gpu in FOLDERS])
     head = {
-        "data": "aiconfigurator 2026-08, kernels/*/moe on A100, H100, H200, B200, L40S: sglang 0.5.10 and 0.5.14, trtllm 1.3.0rc20, vllm 0.22.0 and 0.24.0",
+        "data": "aiconfigurator 2026-08, moe on A100, H100, H200, B200, L40S: sglang 0.5.10, 0.5.14, trtllm 1.3.0rc20, vllm 0.22.0, 0.24.0",
         "split": "none: all rows; python -m research.accuracy moe fits anew without each fifth of the shapes and without each GPU",
         "command": "python -m research.fit moe",
         "loss": "soft L1 of log error, scale 0.15; 700 rows of each GPU and group",

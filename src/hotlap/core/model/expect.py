@@ -115,11 +115,11 @@ def _overheads(kind: Workload, demand: Estimate, spec: Spec) -> Estimate:
     return demand._replace(parts=parts, seconds=np.sum(list(parts.values()), axis=0))
 
 
-def check_implementation(workload: str, name: str) -> None:
-    """Raises InputError for a kernel's name that the workload's family would not know from any other."""
+def check_implementation(workload: str, name: str, spec: Spec | None = None) -> None:
+    """Raises InputError for a kernel's name that the workload's family would not know from any other, or that the machine cannot run."""
     model = work.find(workload).model
     if model == "experts":
-        moe_kernels.known(name)
+        moe_kernels.check(name, "" if spec is None else (spec.original or spec).compile_target)
         return
     if model in PRODUCTS:
         valid = sorted({one.rpartition(".")[0] for one in stored("gemm") if "/" in one})

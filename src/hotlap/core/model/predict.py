@@ -34,7 +34,7 @@ def predict(workload: str, machine: str, implementation: str = "", calibration: 
     """
     spec, kind = machines.load(machine), work.find(workload)
     if implementation:
-        check_implementation(workload, implementation)
+        check_implementation(workload, implementation, spec)
     arrays = {n: np.asarray(v) for n, v in params.items() if _many(v, kind.param(n))}
     plain = {n: _plain(v) for n, v in params.items() if n not in arrays}
     if not arrays:

@@ -30,13 +30,12 @@ PARTS = (
 TILES = ((8, 128), (16, 64), (16, 128), (32, 64), (64, 64), (64, 128), (128, 128), (128, 256))
 DEPTH_BLOCK = 64  # the inner dimension is padded to it
 TILE_START, LARGE_TILE = 0.3, 128 * 128  # of the cycles before and after a tile: the part that does not grow with its area
+TEXTS = ("distribution", "implementation", "family")  # of a case, that are looked up before
 CHUNK = 1024  # cases at once: their arrays stay in the processor's cache
 CACHE_SHARE = 0.3  # time of a row pass that stays in L2, as a share of DRAM's
 CACHE_LATENCY = 0.4  # of L2, as a share of DRAM's (Chips and Cheese, H100: 273 of 660 ns)
-RESIDENT_POWER = 6.0  # how suddenly weights stop staying in L2 between calls as they outgrow it
 FEW_CHOICES = 16  # experts a token, up to which they are chosen without sorting all
 ROUTED_AT_ONCE = 32.0  # tokens that are sorted by expert before that takes longer
-CHOICE_POWER = 8.0  # how surely the fastest tile is the one that runs
 RAGGED = 0.03  # of a wave that its rows leave empty, the part that costs
 
 
@@ -51,15 +50,19 @@ def estimate(
     cases = moe_cases.read(params, implementation, chip.target)
     cases |= {"flop": moe_cases.flop_per_clock(cases["dtype"], chip)}
     c, fitted = moe_coefficients.of_cases(cases, chip, coefficients or stored("moe"))
-    parts = []
-    for fixed in (False, True):
-        places = np.flatnonzero((cases["rule"] != "tuned") == fixed)
-        for start in range(0, len(places), CHUNK):
-            rows = places[start : start + CHUNK]
+    notes = tuple(note for note in moe_cases.codes(cases.pop("noted"))[0] if note)
+    cases = {name: values for name, values in cases.items() if name not in TEXTS}
+    ruled = cases["rule"] != "tuned"
+    places = np.argsort(ruled, kind="stable")  # of one kind in each chunk
+    if 0 < ruled.sum() < len(ruled):
+        cases, c, fitted = ({k: v[places] for k, v in cases.items()}, {k: v[places] for k, v in c.items()}, fitted[places])
+    parts, split = [], int((~ruled).sum())
+    for begin, end, fixed in ((0, split, False), (split, len(ruled), True)):
+        for start in range(begin, end, CHUNK):
+            rows = slice(start, min(start + CHUNK, end))
             few = {k: v[rows] for k, v in cases.items()}
-            parts.append((rows, _estimate(few, chip, {k: v[rows] for k, v in c.items()}, fitted[rows], fixed)))
-    whole = parts[0][1] if len(parts) == 1 else _joined([one for _, one in parts], np.concatenate([rows for rows, _ in parts]))
-    return whole._replace(notes=tuple(note for note in moe_cases.codes(cases["noted"])[0] if note))
+            parts.append(_estimate(few, chip, {k: v[rows] for k, v in c.items()}, fitted[rows], fixed))
+    return (parts[0] if len(parts) == 1 else _joined(parts, places))._replace(notes=notes)
 
 
 def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, c: Mapping[str, Floats], fitted: NDArray[np.bool_], fixed: bool) -> Estimate:
@@ -99,25 +102,27 @@ def _products(
     cases: Mapping[str, NDArray[Any]], routed: Routed, chip: Chip, c: Mapping[str, Floats], fixed: bool
 ) -> tuple[dict[str, Floats], dict[str, NDArray[Any]]]:
     """Parts of both products by the softened choice of their tile, and that choice."""
-    tall, across = _ruled(cases, routed) if fixed else (np.array(TILES)[:, i : i + 1].astype(float) for i in (0, 1))
-    found = _both(cases, routed, chip, c, tall, across)
+    tiles = np.array(TILES if (cases["least"] < TILES[1][0]).any() else TILES[1:])
+    tall, across = _ruled(cases, routed) if fixed else (tiles[:, i : i + 1].astype(float) for i in (0, 1))
+    each = _both(cases, routed, chip, c, tall, across)
     if fixed:
-        mixed = {name: values[0] for name, values in found.items()}
+        mixed = {name: values[0] for name, values in each.items()}
         chosen = {"tile_m": tall[0].astype(int), "tile_n": across[0].astype(int)}
     else:
-        seconds = np.sum([found[name] for name in PARTS[:7]], axis=0)
+        seconds = np.sum([each[name] for name in PARTS[:7]], axis=0)
         seconds = np.where(tall >= cases["least"], seconds, np.inf)
-        weights = (seconds / seconds.min(axis=0)) ** -CHOICE_POWER
+        weights = (((seconds.min(axis=0) / seconds) ** 2) ** 2) ** 2  # inverse eighth power: how surely the fastest one runs
         weights /= weights.sum(axis=0)
-        mixed = {name: (weights * values).sum(axis=0) for name, values in found.items()}
-        best = np.array(TILES)[np.argmax(weights, axis=0)]
+        mixed = {name: (weights * values).sum(axis=0) for name, values in each.items()}
+        best = tiles[np.argmax(weights, axis=0)]
         chosen = {"tile_m": best[:, 0], "tile_n": best[:, 1]}
     return mixed, {**chosen, **{name: mixed.pop(name) for name in ("waves", "padded", "weights", "loaded")}}
 
 
 def _ruled(cases: Mapping[str, NDArray[Any]], routed: Routed) -> tuple[Floats, Floats]:
-    """Height and width of the one tile that the library takes, from the tokens alone, 1 × cases. Sources: `get_default_config` of vLLM's and
-    of SGLang's fused_moe, which they fall back to where nobody has tuned their Triton kernel for these experts on this GPU."""
+    """Height and width of the one tile that the library takes, 1 × cases. Sources: `get_default_config` of vLLM's and SGLang's fused_moe,
+    to which both fall back where nobody has tuned their Triton kernel for these experts on this GPU; fused_marlin_moe.py; opt_flags.py of
+    OpenAI's triton_kernels."""
     tokens, blocked, sglang = cases["tokens"], cases["dtype"] == "fp8_block", cases["rule"] == "sglang"
     vllm = np.select([tokens <= 32, tokens <= 96, tokens <= 512], [16.0, 32.0, 64.0], 128.0)
     few = routed.here <= routed.local
@@ -157,7 +162,8 @@ def _both(
     weights = routed.touched * columns * depth * cases["weight"] + 0.0 * tile
     entries = columns[0] * depth[0] + columns[1] * depth[1]
     away = _away(routed.between * (entries * cases["weight"])[0], chip, c)
-    in_flight = chip.units * clock * c["flight_b_per_sm_clock"] * np.minimum(at_once, 8.0) * across * cases["weight"] / 64.0
+    streams = np.minimum(routed.touched * np.ceil(columns / across) / chip.units, 8.0)  # of a unit, each of other weights
+    in_flight = chip.units * clock * c["flight_b_per_sm_clock"] * streams * across * cases["weight"] / 64.0
     memory = {
         "DRAM": weights * away / (chip.memory_b_s * c["memory_share"]),
         "bytes in flight": weights / in_flight * (CACHE_LATENCY + (1.0 - CACHE_LATENCY) * away),
@@ -168,8 +174,9 @@ def _both(
 
 
 def _away(between: Floats, chip: Chip, c: Mapping[str, Floats]) -> Floats:
-    """Share of the weights that come from DRAM: what is used `between` two uses of a weight does not fit into the part of L2 that holds it."""
-    ratio = (between / (c["resident"] * chip.l2_bytes)) ** RESIDENT_POWER
+    """Share of the weights that come from DRAM: what is used `between` two uses of one does not fit into the part of L2 that keeps it."""
+    share = between / (c["resident"] * chip.l2_bytes)
+    ratio = (share * share * share) ** 2  # to the sixth power: weights stop staying in L2 rather suddenly as they outgrow it
     found: Floats = ratio / (1.0 + ratio)
     return found
 
@@ -187,8 +194,9 @@ def _blocks(routed: Routed, tall: Floats) -> Floats:
 def _overlapped(compute: Mapping[str, Floats], memory: Mapping[str, Floats], power: Floats) -> dict[str, Floats]:
     """Both in (a^p + b^p)^(1/p), shared out as their p-th powers, so that what is hidden counts little."""
     one, other = sum(compute.values()), sum(memory.values())
-    ratio = (other / one) ** power
-    total = one * (1.0 + ratio) ** (1.0 / power)
+    square = bool(np.all(power == 2.0))
+    ratio = (other / one) ** 2 if square else (other / one) ** power
+    total = one * (np.sqrt(1.0 + ratio) if square else (1.0 + ratio) ** (1.0 / power))
     first, second = total / (1.0 + ratio) / one, total * ratio / (1.0 + ratio) / other
     return {name: value * first for name, value in compute.items()} | {name: value * second for name, value in memory.items()}
 

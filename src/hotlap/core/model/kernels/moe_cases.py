@@ -77,19 +77,15 @@ def read(params: Mapping[str, ArrayLike], implementation: str | ArrayLike, targe
 def _traits(cases: Mapping[str, NDArray[Any]], target: str) -> dict[str, NDArray[Any]]:
     """What the kernel of each case does its own way."""
     names, which = codes(cases["implementation"])
-    found = [moe_kernels.find(name, target) for name in names]
-    kernels = [one.kernel for one in found]
-    of = {
-        "family": [k.family for k in kernels], "rule": [k.rule for k in kernels], "remote": [k.remote for k in kernels],
-        "all_rows": [k.all_rows for k in kernels], "known": [one.known for one in found], "gate": [k.gate for k in kernels],
-        "least": [k.least for k in kernels], "fused": [k.fused for k in kernels], "sums": [k.sums for k in kernels],
-        "map_us": [k.map_us for k in kernels], "sort_us": [k.sort_us for k in kernels], "host_us": [k.host_us for k in kernels], "noted": [one.note for one in found],
-    }  # fmt: skip
-    traits = {name: np.array(values)[which] for name, values in of.items()}
+    each = [moe_kernels.find(name, target) for name in names]
+    kernels = [entry.kernel for entry in each]
+    traits = {name: np.array([getattr(kernel, name) for kernel in kernels])[which] for name in moe_kernels.TRAITS}
+    traits |= {"known": np.array([entry.known for entry in each])[which], "noted": np.array([entry.note for entry in each])[which]}
     deepseek = np.logical_and.reduce([cases[name] == size for name, size in DEEPSEEK.items()])
     gate = traits.pop("gate")
     types, of_type = codes(cases["dtype"])
-    traits["slower"] = np.array([[k.slower.get(one, 1.0) for one in types] for k in kernels]).reshape(-1, max(len(types), 1))[which, of_type]
+    slower = np.array([[kernel.slower.get(dtype, 1.0) for dtype in types] for kernel in kernels])
+    traits["slower"] = slower[which, of_type] if len(which) else np.zeros(0)
     meet = (cases["topk"] > KEPT) & (cases["alpha"] == 0) | (cases["experts"] < 2 * GROUPS)
     traits["grouped"] = meet & ((gate == "always") | ((gate == "deepseek") & deepseek))
     return traits

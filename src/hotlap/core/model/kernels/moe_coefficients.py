@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from hotlap.core.model.kernels import moe_cases, moe_kernels
 from hotlap.core.model.kernels.base import Chip, Floats
 
-RESIDENT = {"ada": 1.0}  # share of L2 that keeps weights between calls; half where two partitions hold their own copies (A100 and H100 white
-TWO_COPIES = 0.5  # papers: each caches for its SMs) or two dies do
+RESIDENT = {"ada": 1.0}  # share of L2 that keeps weights between calls: all of it where it is one piece, half where two partitions
+TWO_COPIES = 0.5  # (white papers of A100 and H100: each caches for its own SMs) or two dies keep copies of their own
 TAIL_WAVES = {"ada": 0.25, "ampere": 0.25}  # of a last wave: blocks of several waves share an SM there,
 WHOLE_WAVE = 1.0  # and one of TMA and its barriers fills it
 MEMORY_SHARE = {"ada": 0.82}  # of the table's bandwidth, on GDDR6
@@ -47,10 +47,9 @@ def group(family: str, dtype: str, architecture: str, known: Mapping[str, Any]) 
     family, dtype = ("triton", "bf16") if family == "wna16" else (family, dtype)  # its weights are widened before the product
     if f"{family}_{dtype}" in known:  # of all architectures
         return f"{family}_{dtype}"
-    families = (*LIKE[family], *LIKE)
-    names = (f"{one}_{stored_as}" for stored_as in STORED_LIKE[dtype] for one in families)
-    near = (found for name in names for found in (*(f"{name}_{one}" for one in NEAR[architecture]), name) if found in known)
-    return next(near, next(iter(known)))
+    families = dict.fromkeys((*LIKE[family], *LIKE))
+    names = ((f"{one}_{like}_{near}", f"{one}_{like}") for one in families for near in NEAR[architecture] for like in STORED_LIKE[dtype])
+    return next((name for pair in names for name in pair if name in known), next(iter(known)))
 
 
 def of_cases(
@@ -65,11 +64,11 @@ def of_cases(
     table = np.array([list(known[name].values()) for name in groups])
     exact = [(f"{family}_{dtype}", f"{family}_{dtype}_{architecture}") for family, dtype in split]
     fitted = np.array([name in own for name, own in zip(groups, exact, strict=True)])
-    found = {name: table[which, i] for i, name in enumerate(known[groups[0]])}
-    found["matrix_share"] = np.array([SLOWER_PRODUCTS.get(name, 1.0) for name in groups])[which]
+    c = {name: table[which, i] for i, name in enumerate(known[groups[0]])}
+    c["matrix_share"] = np.array([SLOWER_PRODUCTS.get(name, 1.0) for name in groups])[which]
     share = MEMORY_SHARE.get(architecture, STREAMED)
-    found["memory_share"] = np.array([DEEPGEMM_MEMORY if name.startswith("deepgemm") else share for name in groups])[which]
-    found["overlap"] = np.array([OVERLAP.get(family, OVERLAPPED) for family, _ in split])[which]
-    found["resident"] = np.full(len(which), RESIDENT.get(architecture, TWO_COPIES))
-    found["tail_waves"] = np.full(len(which), TAIL_WAVES.get(architecture, WHOLE_WAVE))
-    return found, fitted[which] & cases["known"]
+    c["memory_share"] = np.array([DEEPGEMM_MEMORY if name.startswith("deepgemm") else share for name in groups])[which]
+    c["overlap"] = np.array([OVERLAP.get(family, OVERLAPPED) for family, _ in split])[which]
+    c["resident"] = np.full(len(which), RESIDENT.get(architecture, TWO_COPIES))
+    c["tail_waves"] = np.full(len(which), TAIL_WAVES.get(architecture, WHOLE_WAVE))
+    return c, fitted[which] & cases["known"]

@@ -7,6 +7,7 @@ library, and that is said; a misspelt name, one of no known library, and a kerne
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ ARCHITECTURES = {  # by what compilers call them: code is built anew for each
 USUAL_ARCHITECTURE = "hopper"  # where the machine is none of these
 
 
-class Kernel(NamedTuple):
+class ExpertKernel(NamedTuple):
     """One kernel of a library, and what sets it apart from others of its family."""
 
     family: str  # of coefficients
@@ -41,34 +42,38 @@ class Kernel(NamedTuple):
     defect: str = ""  # of this build: never what another kernel is taken for
 
 
-class Found(NamedTuple):
+class Answering(NamedTuple):
     """The kernel that answers for a name."""
 
-    kernel: Kernel
+    kernel: ExpertKernel
     known: bool  # measured by this name on this architecture
     note: str  # what is to be said
 
 
 HOST = "vLLM 0.22 ran its experts of 4 bits at one token alone, in 61 to 66 us on H200 and on B200: the host's time"
 SLOW = "vLLM 0.24's fp8 CUTLASS experts take three to four times what their siblings take on the same GPU: a defect of that build"
-VLLM = Kernel("triton", "vllm", all_rows=True, map_us=7.0)  # fused_moe.py: get_default_config, and expert_map for the rows of other ranks
-SGLANG = Kernel("sglang", "sglang", remote=1.0)  # topk_ids.clamp(min=0) sends other ranks' rows to expert 0 (aiconfigurator's collect_moe.py)
+VLLM = ExpertKernel("triton", "vllm", all_rows=True, map_us=7.0)  # fused_moe.py: get_default_config; expert_map for rows of other ranks
+SGLANG = ExpertKernel("sglang", "sglang", remote=1.0)  # topk_ids.clamp(min=0) sends other ranks' rows to expert 0 (collect_moe.py)
 SGLANG_NEWER = SGLANG._replace(remote=0.4)  # these rows share one expert's weights, so they cost less than others
-MARLIN = Kernel("marlin", "marlin", all_rows=True, map_us=12.0)  # fused_marlin_moe.py: the height of a tile, the rows of all tokens after it
+MARLIN = ExpertKernel("marlin", "marlin", all_rows=True, map_us=12.0)  # fused_marlin_moe.py: height of a tile, rows passed
 SGLANG_MARLIN = MARLIN._replace(remote=1.0, all_rows=False, map_us=0.0)
-WNA16 = Kernel("wna16", "vllm", all_rows=True, host_us=60.0, defect=HOST)  # fused_experts never calls Marlin, whatever the name says
-OGS = Kernel("matmul_ogs", "ogs", all_rows=True, map_us=28.0, fused=True)  # OpenAI's triton_kernels: opt_flags.py, SwiGLU in the epilogue
+WNA16 = ExpertKernel("wna16", "vllm", all_rows=True, host_us=60.0, defect=HOST)  # fused_experts never calls Marlin
+OGS = ExpertKernel("matmul_ogs", "ogs", all_rows=True, map_us=28.0, fused=True)  # OpenAI's triton_kernels: opt_flags.py
 TRTLLM_OGS = OGS._replace(family="matmul_ogs_trtllm", map_us=0.0)
-CUTLASS = Kernel("cutlass", sort_us=16.0)  # TensorRT-LLM's grouped products; RenormalizeMoeRoutingMethod leaves many choices to torch.topk
-FLASHINFER = Kernel("flashinfer")  # FlashInfer's CUTLASS products
-GEN = Kernel("gen", least=8, fused=True, gate="deepseek", built_for=("blackwell",))  # trtllm-gen's cubins are of sm_100 and sm_103 alone
+CUTLASS = ExpertKernel("cutlass", sort_us=16.0)  # of TensorRT-LLM; its RenormalizeMoeRoutingMethod leaves many choices to torch.topk
+FLASHINFER = ExpertKernel("flashinfer")  # FlashInfer's CUTLASS products
+GEN = ExpertKernel("gen", least=8, fused=True, gate="deepseek", built_for=("blackwell",))  # trtllm-gen: cubins of sm_100, sm_103
 TRTLLM_GEN = GEN._replace(gate="", slower={"w4a16_mxfp4": 2.1})
 LOW_LATENCY = GEN._replace(gate="always", sums=False)  # routed by DeepseekV3Gate, do_finalize=False (aiconfigurator's collect_moe.py)
-DEEPGEMM = Kernel("deepgemm", built_for=("hopper", "blackwell"))
+DEEPGEMM = ExpertKernel("deepgemm", built_for=("hopper", "blackwell"))
 SLOW_CUTLASS = FLASHINFER._replace(slower={"fp8": 3.4}, defect=SLOW)
 
+TRAITS = (
+    "family", "rule", "remote", "all_rows", "map_us", "sort_us", "host_us", "fused", "sums", "least", "gate",
+)  # that cases take over as they are
+
 # (library, kernel, architecture; "" is any): versions measured, kernel
-TABLE: dict[tuple[str, str, str], tuple[str, Kernel]] = {
+TABLE: dict[tuple[str, str, str], tuple[str, ExpertKernel]] = {
     ("vllm", "vllm_fused_moe", ""): ("0.22.0", VLLM),
     ("vllm", "vllm_unquantizedfusedmoe_triton_tritonexperts", ""): ("0.24.0", VLLM),
     ("vllm", "vllm_fp8moe_triton_tritonexperts", ""): ("0.24.0", VLLM),
@@ -98,11 +103,11 @@ PREFIXES = {"vllm_": "vllm", "sglang_": "sglang", "moe_torch_flow_": "trtllm", "
 
 
 @functools.lru_cache(maxsize=4096)
-def find(implementation: str, target: str) -> Found:
+def find(implementation: str, target: str) -> Answering:
     """The kernel of a name on an architecture (`sm_90`). Raises InputError for a name that cannot be meant."""
     architecture = ARCHITECTURES.get(target, USUAL_ARCHITECTURE)
     if not implementation:
-        return Found(VLLM, True, "")
+        return Answering(VLLM, True, "")
     parsed = NAME.fullmatch(implementation.strip().lower())
     name, library, version = (parsed["kernel"], parsed["library"], parsed["version"]) if parsed else (implementation, None, None)
     if name in LIBRARIES:
@@ -110,24 +115,29 @@ def find(implementation: str, target: str) -> Found:
     rows = {row: known for row, known in TABLE.items() if row[1] == name and library in (None, row[0])}
     for row, (versions, kernel) in rows.items():
         if kernel.built_for and architecture not in kernel.built_for:
-            raise InputError(f"{row[1]} is built for {' and '.join(kernel.built_for)}, not for {architecture}", _valid(architecture), "moe: ")
+            built = " and ".join(kernel.built_for)
+            raise InputError(f"{row[1]} is built for {built}, not for {architecture}", _valid(architecture), "moe: ")
         if row[2] == architecture or (not row[2] and (*row[:2], architecture) not in rows):
             new = bool(version) and version not in versions.split(", ")
-            said_of = f"{row[0]} {version} was not measured: taken for {versions}" if new else kernel.defect
-            return Found(kernel, not new, said_of)
+            note = f"{row[0]} {version} was not measured: taken for {versions}" if new else kernel.defect
+            return Answering(kernel, not new, note)
     return _nearest(implementation, name, library, architecture)
 
 
-def known(implementation: str) -> None:
-    """Raises InputError for a name that no library has on any architecture."""
-    for target, architecture in ARCHITECTURES.items():
-        if any(row[1] == implementation and _runs(kernel, architecture) for row, (_, kernel) in TABLE.items()):
-            find(implementation, target)
+def check(implementation: str, target: str = "") -> None:
+    """Raises InputError for a name that cannot be meant on an architecture; none given: on any of them."""
+    targets = [target] if target else list(ARCHITECTURES)
+    for n, one in enumerate(targets):
+        try:
+            find(implementation, one)
+        except InputError:
+            if n + 1 == len(targets):
+                raise
+        else:
             return
-    find(implementation, "")
 
 
-def _nearest(implementation: str, name: str, library: str | None, architecture: str) -> Found:
+def _nearest(implementation: str, name: str, library: str | None, architecture: str) -> Answering:
     """The known kernel of the same library that shares most words, best one measured on this architecture."""
     owner = library or next((owner for prefix, owner in PREFIXES.items() if name.startswith(prefix)), "")
     names = sorted({row[1] for row in TABLE})
@@ -135,16 +145,17 @@ def _nearest(implementation: str, name: str, library: str | None, architecture: 
         raise InputError(f"no kernel of experts is called '{implementation}'; {nearest(name, names)}", about="moe: ")
     words = set(name.split("_"))
 
-    def alike(row: tuple[str, str, str]) -> tuple[float, bool]:
+    def alike(row: tuple[str, str, str]) -> tuple[float, bool, float]:
         own = set(row[1].split("_"))
-        return len(words & own) / len(words | own), row[2] == architecture
+        return len(words & own) / len(words | own), row[2] == architecture, difflib.SequenceMatcher(None, name, row[1]).ratio()
 
     here = [row for row, (_, kernel) in TABLE.items() if row[0] == owner and not kernel.defect and _runs(kernel, architecture)]
     row = max((one for one in here if one[2] in ("", architecture)), key=alike)
-    return Found(TABLE[row][1], False, f"'{name}' was not measured on {architecture}: taken for the nearest known kernel of {owner}, {row[1]}")
+    note = f"'{name}' was not measured on {architecture}: taken for the nearest known kernel of {owner}, {row[1]}"
+    return Answering(TABLE[row][1], False, note)
 
 
-def _runs(kernel: Kernel, architecture: str) -> bool:
+def _runs(kernel: ExpertKernel, architecture: str) -> bool:
     return not kernel.built_for or architecture in kernel.built_for
 
 
