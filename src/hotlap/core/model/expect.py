@@ -233,7 +233,7 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
 def _moe(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
     names = ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep", "distribution", "gated")
     _can(spec, str(params["dtype"]), MOE.name)
-    dtype = {"int4": "int4_wo", "mxfp4": "w4a16_mxfp4", "fp16": "bf16"}.get(str(params["dtype"]), str(params["dtype"]))
+    dtype = {"int4": "int4_wo", "mxfp4": "w4a16_mxfp4", "fp4": "nvfp4", "fp16": "bf16"}.get(str(params["dtype"]), str(params["dtype"]))
     return "moe", moe.estimate({**{name: params[name] for name in names}, "dtype": dtype}, chip(spec), implementation)
 
 

@@ -59,6 +59,15 @@ def test_parts_add_up_and_arrays_are_single_cases() -> None:
         assert alone.choice["tile_m"][0] == found.choice["tile_m"][i]
 
 
+def test_distinct_texts_and_where_they_are() -> None:
+    for many in (1, 3, 40):
+        values = np.random.default_rng(many).permutation([f"kernel {i % many}" for i in range(500)])
+        names, which = moe.moe_cases.codes(values)
+        assert len(names) == len(set(names)) == many
+        assert np.array_equal(np.array(names)[which], values)
+    assert moe.moe_cases.codes(np.array([], dtype=str))[0] == []
+
+
 def test_weights_of_deepseek_v3() -> None:
     """256 experts × 3 × 7168 × 2048 weights in each of 58 layers are 654 of its 671 billion (DeepSeek-V3 report, arXiv 2412.19437)."""
     found = estimate("h200-sxm", "vllm_fused_moe", tokens=4096, dtype="fp8_block", **DEEPSEEK)

@@ -49,7 +49,7 @@ def test_a_library_alone_is_its_kernel_for_the_machine() -> None:
 
 @pytest.mark.parametrize("name", ["vllm_fused_mo", "vllm_fusd_moe", "vllm_fused_mooe", "vllm_fuesd_moe", "vllm_fused_mae", "unheard of", "trt/abc"])
 def test_misspelt_and_foreign_names_are_refused_with_the_nearest(name) -> None:
-    with pytest.raises(InputError, match=f"no kernel of experts is called '{name}'") as refused:
+    with pytest.raises(InputError, match=f"moe has no implementation '{name}'") as refused:
         moe_kernels.find(name, "sm_90")
     assert "valid: " in str(refused.value)
     if name.startswith("vllm_fu"):
@@ -61,6 +61,20 @@ def test_a_kernel_that_is_not_built_for_the_machine_is_refused() -> None:
         predict.predict("moe", "h100-sxm", "sglang_flashinfer_trtllm_moe", **SHAPE)
 
 
+def test_none_named_is_a_kernel_that_has_the_type() -> None:
+    blackwell = chips.chip(machines.load("b200"))
+    for dtype, name in moe_kernels.USUAL.items():
+        usual, named = (moe.estimate({**SHAPE, "dtype": dtype}, blackwell, one).seconds[0] for one in ("", name))
+        assert usual == named
+    assert predict.predict("moe", "b200", dtype="fp4", **SHAPE).expected_s == moe.estimate({**SHAPE, "dtype": "nvfp4"}, blackwell).seconds[0]
+
+
+def test_the_bound_of_experts_is_the_least_that_any_choice_reads() -> None:
+    """Tokens may all choose the same experts: two of eight are read, not the mean of even draws."""
+    bound = predict.predict("moe", "h200-sxm", dtype="bf16", **{**SHAPE, "tokens": 8}).bound_s
+    assert bound == pytest.approx((2 * 3 * 4096 * 14336 * 2 + 8 * 4096 * 2 - machines.load("h200-sxm").resident_bytes) / 4.8e12, rel=0.02)
+
+
 def test_predict_refuses_a_misspelt_name() -> None:
     with pytest.raises(InputError, match="did you mean 'sglang_marlin_moe'"):
         predict.predict("moe", "h100-sxm", "sglang_marlin_mo", **SHAPE)
@@ -69,7 +83,7 @@ def test_predict_refuses_a_misspelt_name() -> None:
 def test_a_defect_of_a_build_is_said_and_slower_than_its_siblings() -> None:
     chip, case = chips.chip(machines.load("h100-sxm")), {**SHAPE, "tokens": 4096, "dtype": "fp8"}
     slow = moe.estimate(case, chip, "vllm_modeloptfp8moe_flashinfer_cutlass_flashinferexperts")
-    usual = moe.estimate(case, chip, "vllm_fp8moe_flashinfer_cutlass_flashinferexperts")
+    usual = moe.estimate(case, chip, "moe_torch_flow_cutlass")
     assert slow.seconds[0] == pytest.approx(3.4 * usual.seconds[0])
     assert "a defect of that build" in slow.notes[0]
     assert not usual.notes

@@ -23,6 +23,7 @@ UNITS = {"fp8": "matrix.fp8", "fp8_block": "matrix.fp8", "w4a8_mxfp4_mxfp8": "ma
 """Of weights of 4 bits beside 8-bit rows, products are at the rate of 8 bits (PTX ISA: tcgen05.mma kind::mxf8f6f4)."""
 DEFAULTS: Mapping[str, Any] = {"tp": 1, "ep": 1, "distribution": "balanced", "dtype": "bf16", "gated": True}
 SIZES = ("tokens", "hidden", "inter", "topk", "experts")
+FEW_TEXTS = 8
 QUANTILES = 16  # of the loads of experts
 HEAVY_POWER = 0.62  # how slowly the heaviest rank nears the mean as it holds more experts: from 400 draws of the collectors' sampler
 
@@ -77,6 +78,9 @@ def read(params: Mapping[str, ArrayLike], implementation: str | ArrayLike, targe
 def _traits(cases: Mapping[str, NDArray[Any]], target: str) -> dict[str, NDArray[Any]]:
     """What the kernel of each case does its own way."""
     names, which = codes(cases["implementation"])
+    if "" in names:
+        usual = _by(cases["dtype"], {dtype: moe_kernels.USUAL.get(dtype, "") for dtype in WEIGHT_BYTES})
+        names, which = codes(np.where(cases["implementation"] == "", usual, cases["implementation"]))
     each = [moe_kernels.find(name, target) for name in names]
     kernels = [entry.kernel for entry in each]
     traits = {name: np.array([getattr(kernel, name) for kernel in kernels])[which] for name in moe_kernels.TRAITS}
@@ -93,12 +97,19 @@ def _traits(cases: Mapping[str, NDArray[Any]], target: str) -> dict[str, NDArray
 
 def codes(values: NDArray[np.str_]) -> tuple[list[str], NDArray[np.int_]]:
     """Distinct strings, and which of them each is; some ten times quicker than NumPy's `unique`, which sorts."""
-    texts = values.tolist()
-    names = {name: i for i, name in enumerate(dict.fromkeys(texts))}
-    return list(names), np.array([names[text] for text in texts], dtype=np.intp)
+    names, which, left = list[str](), np.full(len(values), -1), np.arange(len(values))
+    while len(left) and len(names) < FEW_TEXTS:  # comparing whole arrays is quickest where there are few
+        same = values[left] == values[left[0]]
+        which[left[same]] = len(names)
+        names.append(str(values[left[0]]))
+        left = left[~same]
+    rest = values[left].tolist()
+    more = {name: len(names) + i for i, name in enumerate(dict.fromkeys(rest))}
+    which[left] = [more[text] for text in rest]
+    return [*names, *more], which
 
 
-def _by(keys: NDArray[np.str_], values: Mapping[str, float]) -> Floats:
+def _by(keys: NDArray[np.str_], values: Mapping[str, Any]) -> NDArray[Any]:
     names, which = codes(keys)
     return np.array([values[name] for name in names])[which]
 

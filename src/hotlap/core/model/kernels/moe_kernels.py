@@ -66,7 +66,7 @@ GEN = ExpertKernel("gen", least=8, fused=True, gate="deepseek", built_for=("blac
 TRTLLM_GEN = GEN._replace(gate="", slower={"w4a16_mxfp4": 2.1})
 LOW_LATENCY = GEN._replace(gate="always", sums=False)  # routed by DeepseekV3Gate, do_finalize=False (aiconfigurator's collect_moe.py)
 DEEPGEMM = ExpertKernel("deepgemm", built_for=("hopper", "blackwell"))
-SLOW_CUTLASS = FLASHINFER._replace(slower={"fp8": 3.4}, defect=SLOW)
+SLOW_CUTLASS = CUTLASS._replace(slower={"fp8": 3.4}, defect=SLOW)
 
 TRAITS = (
     "family", "rule", "remote", "all_rows", "map_us", "sort_us", "host_us", "fused", "sums", "least", "gate",
@@ -97,6 +97,10 @@ TABLE: dict[tuple[str, str, str], tuple[str, ExpertKernel]] = {
     ("trtllm", "moe_torch_flow_min_latency", "blackwell"): ("1.3.0rc20", LOW_LATENCY),  # routed by DeepseekV3Gate
     ("trtllm", "deepgemm", "blackwell"): ("1.3.0rc20", DEEPGEMM),
 }
+USUAL = {  # kernel where none is named, by type; VLLM for the others
+    "int4_wo": "vllm_compressedtensorswna16marlinmoe_marlin_marlinexperts", "w4a16_mxfp4": "vllm_gptossmxfp4moe_marlin_marlinexperts",
+    "nvfp4": "moe_torch_flow_cutlass", "w4a8_mxfp4_mxfp8": "sglang_mxfp4_flashinfer_trtllm_moe",
+}  # fmt: skip
 NAME = re.compile(r"(?:(?P<library>[a-z_-]+)(?: (?P<version>[^/]+))?/)?(?P<kernel>[^/]+)")
 LIBRARIES = tuple(dict.fromkeys(row[0] for row in TABLE))
 PREFIXES = {"vllm_": "vllm", "sglang_": "sglang", "moe_torch_flow_": "trtllm", "trtllm_": "trtllm"}  # of kernels, by library
@@ -142,7 +146,7 @@ def _nearest(implementation: str, name: str, library: str | None, architecture: 
     owner = library or next((owner for prefix, owner in PREFIXES.items() if name.startswith(prefix)), "")
     names = sorted({row[1] for row in TABLE})
     if owner not in LIBRARIES or any(_misspelt(name, one) for one in names):
-        raise InputError(f"no kernel of experts is called '{implementation}'; {nearest(name, names)}", about="moe: ")
+        raise InputError(f"moe has no implementation '{implementation}'; {nearest(name, names)}")
     words = set(name.split("_"))
 
     def alike(row: tuple[str, str, str]) -> tuple[float, bool, float]:
