@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FLOOR = 0.05  # two collections of the same kernels differ by this on average
-TYPES = {"bfloat16": "bf16", "int4_wo": "int4", "w4a16_mxfp4": "int4"}  # the data's words for types
+TYPES = {"bfloat16": "bf16", "int4_wo": "int4", "w4a16_mxfp4": "mxfp4", "nvfp4": "fp4"}  # the data's words for types
 TEXTS = ("dtype", "kv_dtype", "distribution", "gated")  # the same for all cases of one call
 
 
@@ -42,7 +42,9 @@ def groups(place: Path) -> Iterator[Group]:
         yield from _split("gemm", "gemm", gemm.rows(gpu, place), {})
         yield from _split("prefill", "attention", prefill.rows(gpu, place), {"mask": "causal"})
         yield from _split("decode", "attention", decode.rows(gpu, place), {"mask": "causal"})
-        yield from _split("moe", "moe", moe.rows(gpu, place), {})
+        experts = moe.rows(gpu, place)
+        asked = experts.params["dtype"] != "w4a8_mxfp4_mxfp8"  # a type that no workload has: 4-bit weights beside 8-bit rows
+        yield from _split("moe", "moe", experts.where(asked), {})
 
 
 def _split(family: str, workload: str, rows: Any, fixed: Mapping[str, Any]) -> Iterator[Group]:

@@ -1,7 +1,7 @@
 """Mixtures of experts: published measurements, the fit of the coefficients to them, and its scores.
 
-Split by (hidden, inter, topk, experts). H200 is never fitted. Groups of implementations share coefficients: Triton kernels of vLLM
-and SGLang on A100 and H100 are one group, so that what transfers is physics.
+Folds by (hidden, inter, experts, topk). A group of coefficients is a family of kernels, a type and an architecture; the stored ones come
+from all rows. Rows of a build with a defect are neither fitted nor counted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.core.model.kernels import base, moe, moe_cases
+from hotlap.core.model.kernels import moe, moe_cases, moe_kernels
 from hotlap.core.model.kernels.base import Chip, Floats
 from research.fit import data as measured_data
 from research.fit import scores
@@ -31,22 +31,18 @@ COLUMNS = {
     "distribution": "distribution",
 }
 BOUNDS: Mapping[str, tuple[float, float, float]] = {  # least, where the fit begins, most
-    "matrix_share": (0.1, 0.7, 0.95),
-    "feed_b_per_sm_clock": (10, 64, 400),
-    "tile_cycles": (100, 1000, 12000),
-    "tail_waves": (0.02, 0.25, 1),
-    "memory_share": (0.4, 0.85, 0.97),
-    "flight_b_per_sm_clock": (1, 8, 200),
-    "overlap": (0.1, 1, 5),
-    "choice_power": (4, 8, 20),
+    "feed_b_per_sm_clock": (10, 120, 400),
+    "tile_cycles": (100, 2000, 12000),
+    "flight_b_per_sm_clock": (1, 20, 200),
     "row_passes": (0.1, 1, 5),
-    "launch_us": (3, 20, 100),
-    "ragged": (0.01, 0.03, 3),
+    "launch_us": (3, 25, 100),
+    "routing_us": (0.5, 5, 60),
 }
 NAMES = tuple(BOUNDS)
-TALL = {"flashinfer_fp8": 128.0}  # least rows of a tile where the kernel has no smaller: its time does not fall below 128 rows an expert
+AS = {"gen_int4_wo": "gen_w4a16_mxfp4"}  # both widen weights of 4 bits; measured on one shape
+TOGETHER = ("marlin_int4_wo", "marlin_w4a16_mxfp4")  # of one or two shapes each: one kernel on every architecture
 PULL = 0.3  # towards the start, per unit of log: against some thousand residuals it counts only where the data are silent
-SAMPLE = 2000  # rows of one GPU and group that are fitted
+SAMPLE = 700  # rows of one GPU and group that are fitted
 SHORT_S, SHORT_WEIGHT = 20e-6, 0.4
 FLOOR_NOTE = "floor: rows measured twice in one file differ by 1.3 % on average; two collections were not compared"
 SCORED = 4000  # rows for which the nearest-neighbour table is looked up
@@ -79,9 +75,11 @@ def rows(gpu: str, root: Path) -> Rows:
 def _gated(
     params: Mapping[str, NDArray[Any]], source: NDArray[np.str_], framework: NDArray[np.str_], version: NDArray[np.str_]
 ) -> NDArray[np.bool_]:
-    """Nemotron's experts (topk 22, or hidden 2688) have no gate: TensorRT-LLM's file says so, vLLM's since 0.24 shows it by time."""
+    """Nemotron's experts (topk 22, or hidden 2688) have no gate: TensorRT-LLM's file says so, aiconfigurator's collectors (ReLU²), and
+    by their times vLLM's since 0.24 and SGLang's through FlashInfer."""
     nemotron = (params["topk"] == 22) | (params["hidden"] == 2688)
-    known = np.char.endswith(source, "nongated") | ((framework == "VLLM") & (version >= "0.24") & nemotron)
+    ours = (framework == "VLLM") & (version >= "0.24") | ((framework == "SGLang") & (np.char.find(source, "trtllm_moe") >= 0))
+    known = np.char.endswith(source, "nongated") | (ours & nemotron)
     gated: NDArray[np.bool_] = ~known
     return gated
 
@@ -90,24 +88,40 @@ def _gated(
 
 
 def fit(data: list[Rows]) -> dict[str, dict[str, float]]:
-    """Coefficients of each group of implementations from the rows that are not held out; groups without rows keep the start."""
-    parts: dict[str, list[tuple[dict[str, NDArray[Any]], NDArray[np.str_], Chip, Floats]]] = {}
-    for one in data:
-        groups = _groups(one)
-        for name in sorted(set(groups[~one.held].tolist())):
-            mask = _sample((groups == name) & ~one.held, SAMPLE)
-            parts.setdefault(name, []).append((_only(one.params, mask), one.implementation[mask], scores.chip(one.gpu), one.seconds[mask]))
-    found = {name: _fit_one(name, rows) for name, rows in sorted(parts.items())}
-    start = {name: value[1] for name, value in BOUNDS.items()} | {"rows_least": 1.0}
-    return {name: found.get(name, start) for name in sorted({*found, *moe.FALLBACK.values()})}
+    """Coefficients of each group of kernels from the rows that are not held out."""
+    parts: dict[str, list[Rows]] = {}
+    for rows_ in data:
+        groups = _groups(rows_)
+        usable = ~rows_.held & (tags(rows_) == "")
+        for name in sorted(set(groups[usable].tolist())):
+            parts.setdefault(name, []).append(rows_.where(_sample((groups == name) & usable, SAMPLE)))
+    return {name: _fit_one(name, own) for name, own in sorted(parts.items())}
+
+
+def _kernels(data: Rows) -> tuple[list[moe_kernels.ExpertKernel], NDArray[np.int_]]:
+    """The kernels of the rows, and which of them each row's is."""
+    names, which = moe_cases.codes(data.implementation)
+    target = scores.chip(data.gpu).target if len(names) else ""
+    return [moe_kernels.find(name, target).kernel for name in names], which
+
+
+def tags(data: Rows) -> NDArray[np.str_]:
+    """The defect of the build that computed each row; empty where none is known."""
+    kernels, which = _kernels(data)
+    tagged: NDArray[np.str_] = np.array(["defect of the build" if kernel.defect else "" for kernel in kernels], dtype="<U60")
+    return tagged[which]
 
 
 def _groups(data: Rows) -> NDArray[np.str_]:
-    """The group of each row, every pair of implementation and dtype measured on A100 or H100 having its own but for Triton's."""
-    pairs = np.char.add(np.char.add(data.implementation, "|"), data.params["dtype"])
-    names, which = np.unique(pairs, return_inverse=True)
-    split = [name.rsplit("|", 1) for name in names.tolist()]
-    return np.array([f"{moe_cases.kind(source)}_{dtype}" for source, dtype in split])[which]
+    """The group of each row: family of kernels, type, and architecture but for families of few shapes."""
+    kernels, which = _kernels(data)
+    dtypes, of_dtype = moe_cases.codes(data.params["dtype"])
+    architecture = moe_kernels.ARCHITECTURES[scores.chip(data.gpu).target]
+    names = [f"{kernel.family}_{dtype}" for kernel in kernels for dtype in dtypes]
+    names = [AS.get(name, name) for name in names]
+    full = np.array([name if name in TOGETHER else f"{name}_{architecture}" for name in names])
+    groups: NDArray[np.str_] = full[which * len(dtypes) + of_dtype]
+    return groups
 
 
 def _sample(mask: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
@@ -118,25 +132,26 @@ def _sample(mask: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
     return found
 
 
-def _fit_one(name: str, parts: list[tuple[dict[str, NDArray[Any]], NDArray[np.str_], Chip, Floats]]) -> dict[str, float]:
+def _fit_one(name: str, parts: list[Rows]) -> dict[str, float]:
     from scipy.optimize import least_squares
 
     low, start, high = np.log(np.array(list(BOUNDS.values())).T)
-    found = least_squares(_residuals(name, parts, start), start, bounds=(low, high), loss="soft_l1", f_scale=0.15, max_nfev=25, x_scale=0.5)
-    return _unpack(name, found.x)
+    found = least_squares(
+        _residuals(name, parts, start), start, bounds=(low, high), loss="soft_l1", f_scale=0.15, max_nfev=25, x_scale=0.5, diff_step=1e-3
+    )
+    return _unpack(found.x)
 
 
-def _unpack(name: str, x: Floats) -> dict[str, float]:
-    return dict(zip(NAMES, np.exp(x).tolist(), strict=True)) | {"rows_least": TALL.get(name, 1.0)}
+def _unpack(x: Floats) -> dict[str, float]:
+    return dict(zip(NAMES, np.exp(x).tolist(), strict=True))
 
 
-def _residuals(name: str, parts: list[Any], start: Floats) -> Callable[[Floats], Floats]:
+def _residuals(name: str, parts: list[Rows], start: Floats) -> Callable[[Floats], Floats]:
     def residuals(x: Floats) -> Floats:
-        c = dict.fromkeys((name, *moe.FALLBACK.values()), _unpack(name, x))
         errors = []
-        for params, sources, chip, seconds in parts:
-            error = np.log(moe.estimate(params, chip, sources, c).seconds / seconds)
-            errors.append(np.where(seconds > SHORT_S, 1.0, SHORT_WEIGHT) * error)
+        for own in parts:
+            error = np.log(predicted(own, {name: _unpack(x)}) / own.seconds)
+            errors.append(np.where(own.seconds > SHORT_S, 1.0, SHORT_WEIGHT) * error)
         return np.concatenate([*errors, PULL * (x - start)])
 
     return residuals
@@ -148,6 +163,8 @@ def _only(params: Mapping[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[s
 
 def predicted(data: Rows, coefficients: Mapping[str, Any]) -> Floats:
     """Expected seconds of measured rows."""
+    if not len(data.seconds):
+        return np.zeros(0)
     return moe.estimate(data.params, scores.chip(data.gpu), data.implementation, coefficients).seconds
 
 
@@ -160,15 +177,16 @@ def roofline(data: Rows) -> Floats:
 
 
 def table(root: Path, coefficients: Mapping[str, Any] | None = None) -> list[Score]:
-    """Held-out shapes and H200 with the stored coefficients, and A100 and H100 with those of the other, all beside simpler ways."""
+    """Held-out shapes and H200 by the fit of A100 and H100, and A100 and H100 by that of the other, all beside simpler ways."""
     a100, h100, h200 = (rows(gpu, root) for gpu in ("a100-sxm-80gb", "h100-sxm", "h200-sxm"))
-    known = coefficients or base.stored("moe")
-    found = _cell("H100 held-out shapes", h100, h100.held, known, h100) + _cell("A100 held-out shapes", a100, a100.held, known, a100)
-    found += _cell("H200 by A100 + H100", h200, np.isin(h200.implementation, TRITON), known, _triton(h100, ("bf16", "fp8_block")))
+    known = coefficients or fit([a100, h100])
+    h100 = h100.where(tags(h100) == "")
+    scored = _cell("H100 held-out shapes", h100, h100.held, known, h100) + _cell("A100 held-out shapes", a100, a100.held, known, a100)
+    scored += _cell("H200 by A100 + H100", h200, np.isin(h200.implementation, TRITON), known, _triton(h100, ("bf16", "fp8_block")))
     for cell, source, target in (("A100 -> H100", a100, h100), ("H100 -> A100", h100, a100)):
         mask = np.isin(target.implementation, TRITON) & (target.params["dtype"] == "bf16")
-        found += _cell(cell, target, mask, fit([_triton(source)]), _triton(source))
-    return found
+        scored += _cell(cell, target, mask, fit([_triton(source)]), _triton(source))
+    return scored
 
 
 def _triton(data: Rows, dtypes: tuple[str, ...] = ("bf16",)) -> Rows:
@@ -205,7 +223,7 @@ def _cell(cell: str, on: Rows, mask: NDArray[np.bool_], coefficients: Mapping[st
 
 def bound(params: Mapping[str, NDArray[Any]], chip: Chip, sources: NDArray[np.str_]) -> Floats:
     """The roofline of one rank: its rows' operations at the highest clock, or its touched weights beyond L2, whichever takes longer."""
-    cases = moe_cases.read(params, sources)
+    cases = moe_cases.read(params, sources, chip.target)
     routed = moe_cases.route(cases)
     entries = (cases["gates"] + 1.0) * cases["hidden"] * cases["width"]
     rate = chip.units * chip.clock_max_hz * moe_cases.flop_per_clock(cases["dtype"], chip)
@@ -215,18 +233,18 @@ def bound(params: Mapping[str, NDArray[Any]], chip: Chip, sources: NDArray[np.st
 
 
 def main() -> None:
-    """Fits A100 and H100, stores the coefficients and prints the scores."""
+    """Fits all rows of all machines, stores the coefficients and prints the scores of fits that leave out what they are scored on."""
     place = scores.folder()
-    coefficients = fit([rows(gpu, place) for gpu in ("a100-sxm-80gb", "h100-sxm")])
+    coefficients = fit([rows(gpu, place).holding(None) for gpu in FOLDERS])
     head = {
-        "data": "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm}/moe: sglang 0.5.10, trtllm 1.3.0rc20, vllm 0.24.0",
-        "split": "sha1(hidden,inter,experts,topk) % 5 == 0 is held out; H200 is never fitted",
+        "data": "aiconfigurator 2026-08, moe on A100, H100, H200, B200, L40S: sglang 0.5.10, 0.5.14, trtllm 1.3.0rc20, vllm 0.22.0, 0.24.0",
+        "split": "none: all rows; python -m research.accuracy moe fits anew without each fifth of the shapes and without each GPU",
         "command": "python -m research.fit moe",
-        "loss": "soft L1 of log error, scale 0.15; 2,000 rows of each GPU and group",
+        "loss": "soft L1 of log error, scale 0.15; 700 rows of each GPU and group",
     }  # fmt: skip
-    about = "Mixtures of experts, by group of implementations. Shares are of the spec; cycles at the clock of the chip."
+    about = "Mixtures of experts, by family of kernels, type and architecture; cycles at the clock of the chip."
     scores.store("moe", about, head, coefficients)
-    print(scores.show(table(place, coefficients)))
+    print(scores.show(table(place)))
     print(FLOOR_NOTE)
 
 

@@ -14,7 +14,7 @@ from hotlap.core.model import composed, intervals, limits
 from hotlap.core.model.bounds import MANY, bounds
 from hotlap.core.model.calibration import Calibration, scaled
 from hotlap.core.model.chips import chip
-from hotlap.core.model.kernels import attention_choice, collective, decode, moe, passes, power, prefill, streaming, transfer
+from hotlap.core.model.kernels import attention_choice, collective, decode, moe, moe_kernels, passes, power, prefill, streaming, transfer
 from hotlap.core.model.kernels.base import Demand, Estimate, stored
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Case
@@ -35,7 +35,6 @@ USUAL_ATTENTION = "vllm"  # taken where no implementation is named: what it choo
 
 PRODUCTS = ("product", "convolution", "groups", "recurrence")  # families that are expected as matrix products
 WORDS: Mapping[str, tuple[str, ...]] = {  # of which one is in the name of a library's kernel that a family can tell from others
-    "experts": ("triton", "cutlass", "marlin", "trtllm", "flashinfer", "vllm", "sglang", "torch_flow", "moe"),
     "streaming": ("alone", "quack"),
 }
 
@@ -161,6 +160,9 @@ def check_implementation(workload: str, name: str, spec: Spec) -> None:
     model = work.find(workload).model
     if model == "attention":
         attention_choice.chosen(name, (spec.original or spec).compile_target)
+        return
+    if model == "experts":
+        moe_kernels.check(name, (spec.original or spec).compile_target)
         return
     if model in PRODUCTS:
         valid = sorted({one.rpartition(".")[0] for one in stored("gemm") if "/" in one})
@@ -294,7 +296,7 @@ def _attention_kernels(implementation: str | ArrayLike) -> tuple[str | ArrayLike
 def _moe(params: Params, spec: Spec, implementation: str | ArrayLike, _: int) -> tuple[str, Estimate]:
     names = ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep", "distribution", "gated")
     _can(spec, str(params["dtype"]), MOE.name)
-    dtype = {"int4": "int4_wo", "mxfp4": "w4a16_mxfp4", "fp16": "bf16"}.get(str(params["dtype"]), str(params["dtype"]))
+    dtype = {"int4": "int4_wo", "mxfp4": "w4a16_mxfp4", "fp4": "nvfp4", "fp16": "bf16"}.get(str(params["dtype"]), str(params["dtype"]))
     return "moe", moe.estimate({**{name: params[name] for name in names}, "dtype": dtype}, chip(spec), implementation)
 
 

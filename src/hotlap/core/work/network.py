@@ -85,9 +85,7 @@ def _moe(params: Mapping[str, Value]) -> Work:
 
 
 def _least_of_experts(params: Mapping[str, Any], counted: Work) -> Any:
-    """Bytes that must be read. Which experts tokens choose is not known: unless they choose evenly, as few as may be."""
-    if text(params, "distribution") == "balanced":
-        return counted.read_bytes
+    """Bytes that must be read. Which experts tokens choose is not known, and a mean over even draws is no bound: as few as may be."""
     size = STORED[text(params, "dtype")] * (3.0 if params["gated"] else 2.0)
     expert = count(params, "hidden") * (count(params, "inter") / count(params, "tp")) * size
     return expert * np.maximum(count(params, "topk") / count(params, "ep"), 1.0)
@@ -177,7 +175,7 @@ WORKLOADS = (
             bounded("tp", "GPUs that share each expert", 1, 65536),
             bounded("ep", "GPUs that the experts are spread over", 1, 65536),
             Param("distribution", "str", "how tokens choose: evenly, or by a power law", "balanced", choices=DISTRIBUTIONS),
-            element_type(choices=("fp16", "bf16", "fp8", "fp8_block", "int4", "mxfp4")),
+            element_type(choices=("fp16", "bf16", "fp8", "fp8_block", "fp4", "int4", "mxfp4")),
             Param("gated", "bool", "gate and up, not up alone", True),
         ),
         "time",
