@@ -26,5 +26,5 @@ def chip(spec: Spec, clock: str = "peak") -> Chip:
         shared_bytes=float(spec.shared_bytes_per_unit or 0), registers=int(spec.registers_per_unit or 0),
         warps_max=int(spec.warps_max_per_unit or 0), blocks_max=int(spec.blocks_max_per_unit or 0), power_w=spec.power_w,
         link_b_s=spec.scaleup_b_s / 2 if spec.scaleup_b_s else None, l2_factor=spec.l2_factor,
-        original=chip(spec.original, clock) if spec.original else None,
+        original=chip(spec.original, clock) if spec.original else None, target=spec.compile_target,
     )  # fmt: skip

@@ -35,6 +35,7 @@ class Chip:
     l2_factor: float = 1.0  # of L2's bandwidth, against what the family takes for every machine
     original: Chip | None = None  # of the table, where this one is imagined: its matrix unit is fed, and its operations cost, as that one's
     facts: Mapping[str, float] = field(default_factory=dict)  # measured by a sweep on the machine; empty: spec only
+    target: str = ""  # what compilers call its architecture, as sm_90: kernels are built for one; "" where nobody says
 
 
 class Demand(NamedTuple):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hotlap.core.errors import InputError
 from hotlap.core.model.kernels.base import Chip
+from hotlap.core.model.kernels.gemm_kernels import Kernel, generation
 from hotlap.core.work.base import STORED, unit_of
 
 Singles = NDArray[np.float32]  # candidates are many: half the memory, twice the speed
@@ -41,10 +42,13 @@ SHARED_BYTES = 128.0  # that shared memory gives a clock: NVIDIA tuning guides, 
 ROWS_A_FETCH = 64.0  # rows (or columns) of the result that an operand fetched from shared memory serves: a warp's tile, one wgmma
 COLUMNS_A_FETCH = 256.0  # of one wgmma or tcgen05; a warp's tile has 64
 OUT_BYTES = 2.0  # of an element of the result; int8 and wide types: their own
-ROTATION = 5.0  # weights differ from call to call: a layer's return when others have passed (aiconfigurator cycles through 5)
-RESIDENT_POWER = 3.0  # how sharply L2 stops to hold what outgrows it; assumed
 NEVER = 1e9  # times longer a candidate seems that is not taken
 LARGE = 32768.0  # elements of the tile that libraries prefer
+
+
+L2_COPIES_SHARE = {"sm_80": 0.5, "sm_90": 0.5, "sm_100": 0.5}
+"""Of L2 that holds different data, where all units read the same: A100 and Hopper have two partitions, each of which keeps a copy of what
+its half of the units reads (NVIDIA, A100 white paper, "L2 cache"; H100 white paper); a part of two dies likewise. Ada and GB202: all."""
 
 
 class TileMachine(NamedTuple):
@@ -56,14 +60,22 @@ class TileMachine(NamedTuple):
     out: float  # of an element of the result
     rate: float  # FLOP a clock and unit
     whole: float  # the same in bf16, which says of what generation the machine is
+    unit: str  # of arithmetic that does it
+    held: float  # bytes of L2 that hold data which all units read
+    kernel: Kernel
 
     @property
     def fixed(self) -> bool:
-        return bool(self.c.get("fixed_tiles", 0.0))
+        return self.kernel.tiles == "few"
 
     @property
     def blocked(self) -> bool:
-        return bool(self.c.get("block_tiles", 0.0))
+        return self.kernel.tiles == "blocks"
+
+    @property
+    def alone(self) -> bool:
+        """Whether the matrix unit reads its operands from shared memory by itself."""
+        return self.whole >= ASYNCHRONOUS
 
     @property
     def splits(self) -> int:
@@ -96,17 +108,20 @@ class TileTimes:
         return np.asarray(self.body + self.store + self.reduce)
 
 
-def machine(chip: Chip, dtype: str, c: Mapping[str, float]) -> TileMachine:
+def machine(chip: Chip, dtype: str, c: Mapping[str, float], kernel: Kernel = Kernel()) -> TileMachine:
     """Raises InputError for a type that the chip has no unit for."""
     table, unit = chip.flop_per_clock, unit_of(dtype)
-    rate = table.get(unit) or (table.get(unit.replace("matrix", "fma")) if dtype in ("fp32", "fp64") else None)
+    if dtype in ("fp32", "fp64") and unit not in table:
+        unit = unit.replace("matrix", "fma")
+    rate = table.get(unit)
     if not rate:
         valid = ", ".join(sorted(name.split(".")[1] for name in table if name.startswith("matrix.")))
         raise InputError(f"this machine has no matrix unit for {dtype}", f"valid: {valid or 'none'}")
     size = STORED[dtype]
     built = (chip.original or chip).flop_per_clock
     whole = built.get("matrix.bf16") or built.get("matrix.fp16") or rate
-    return TileMachine(chip, c, size, {"int8": 4.0}.get(dtype, max(size, OUT_BYTES)), rate, whole)
+    held = c["l2_share"] * L2_COPIES_SHARE.get(generation(chip.target), 1.0) * chip.l2_bytes
+    return TileMachine(chip, c, size, {"int8": 4.0}.get(dtype, max(size, OUT_BYTES)), rate, whole, unit, held, kernel)
 
 
 @functools.cache
@@ -118,8 +133,8 @@ def tiles(fine: bool, fixed: bool, blocked: bool) -> tuple[Singles, Singles]:
 
 def timed(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> TileTimes:
     """All candidates of all cases: each tile with each way to split."""
-    tile_m, tile_n = tiles(on.whole >= ASYNCHRONOUS, on.fixed, on.blocked)
-    m, n, k, batch = (cases[name].astype(np.float32)[:, None] for name in ("m", "n", "k", "batch"))
+    tile_m, tile_n = tiles(on.alone, on.fixed, on.blocked)
+    m, n, k, batch, copies = (cases[name].astype(np.float32)[:, None] for name in ("m", "n", "k", "batch", "copies"))
     down = np.ceil(m / tile_m)
     down = np.where(on.fixed & (down > 1), np.ceil(down / CLUSTER) * CLUSTER, down)
     count = down * np.ceil(n / tile_n) * batch
@@ -128,13 +143,14 @@ def timed(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> TileTimes:
     depth, tasks = _depth(k, split, on), count * split
     waves, fed = _waves(tasks, on), _fed(tile_m, tile_n, on)
     chip, c = on.chip, on.c
-    least = np.float32(c["step_operations"] / on.whole * on.size / STEP_BYTES)  # a clock for each unit of depth
+    least = np.float32(c["step_cycles" if on.alone else "warp_step_cycles"] * on.size / STEP_BYTES)  # a clock for each unit of depth
     cycles = depth * overlapped(c["feed_power"], waves * fed, least)
     if on.blocked:
         cycles = cycles + depth * fed * _empty((m, n, batch), tile_m, tile_n, on)
     compute = cycles / np.float32(chip.clock_hz)
-    moved, through = _traffic((m, n, k, batch), tile_m, tile_n, depth * tasks, on)
-    dram = moved / _bandwidth(tasks, on)
+    moved, through = _traffic((m, n, k, batch, copies), tile_m, tile_n, depth * tasks, on)
+    streamed, first = moved / _bandwidth(tasks, on), np.float32(1e-6 * c["dram_first_us"])
+    dram = streamed + first * streamed / (streamed + first)
     before = c["tile_cycles"] + tile_m * tile_n * np.float32(on.out / (c["store_bytes_per_flop"] * on.whole))
     reduce = np.float32(1e-6 * c["reduce_us"]) + m * n * batch * split * np.float32(8.0 * c["reduce_share"] / l2_b_s(on))
     liking = np.exp2(np.float32(c["large_tile"]) * np.abs(np.log2(tile_m * tile_n / np.float32(LARGE))))
@@ -177,7 +193,7 @@ def _fullest(share: Singles) -> Singles:
 def _depth(k: Singles, split: Singles, on: TileMachine) -> Singles:
     """k of one split: whole steps; alone, half of one where warps issue the instructions."""
     step = np.float32(STEP_BYTES / on.size)
-    alone = step if on.whole >= ASYNCHRONOUS else step / 2
+    alone = step if on.alone else step / 2
     found: Singles = np.where(split > 1, np.ceil(k / split / step) * step, np.ceil(k / alone) * alone)
     return found
 
@@ -192,7 +208,7 @@ def _fed(tile_m: Singles, tile_n: Singles, on: TileMachine) -> Singles:
     """Cycles of a tile for one unit of depth: its products, or shared memory, or what comes from L2."""
     area, c = tile_m * tile_n, on.c
     pipe = area * np.float32(2.0 / on.rate / (c["matrix_share"] * c.get("matrix_factor", 1.0)))
-    alone = on.whole >= ASYNCHRONOUS
+    alone = on.alone
     rows = np.minimum(tile_m, max(ROWS_A_FETCH, on.whole / 64.0))
     columns = np.minimum(tile_n, COLUMNS_A_FETCH if alone else ROWS_A_FETCH)
     shared = area * (1 / rows + 1 / columns).astype(np.float32) * np.float32(on.size / SHARED_BYTES)
@@ -211,13 +227,15 @@ def _empty(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, on: Til
 def _traffic(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, depths: Singles, on: TileMachine) -> tuple[Singles, Singles]:
     """Bytes from DRAM and through L2.
 
-    Activations and results stay in L2 from call to call as far as they and the weights fit, weights as far as all that pass between
-    two uses fit. What a wave's unique rows and columns read again is from DRAM as far as L2 cannot hold both operands.
+    Calls go through `copies` of the weights in turn, activations and results stay from call to call, each as far as L2 holds what is
+    used between two uses. What a wave's unique rows and columns read again is from DRAM as far as L2 cannot hold both operands.
     """
-    m, n, k, batch = sizes
+    m, n, k, batch, copies = sizes
     c, size = on.c, np.float32(on.size)
     a, b, result = m * k * size * batch, k * n * size * batch, m * n * batch * np.float32(on.out)
-    once = b * _lost(ROTATION * b + a + result, on) + a * _lost(a + np.float32(c["weights_between"]) * b + result, on)
+    turned = copies * a if on.kernel.turns_all else a
+    between = copies * (a + b) if on.kernel.turns_all else a + np.float32(c["weights_between"]) * b
+    once = b * _lost(copies * b + turned + result, on) + a * _lost(between + result, on)
     once = once + result * np.float32(c["written_share"]) * _lost(a + b + 2 * result, on)
     area = np.float32(on.chip.units) * tile_m * tile_n
     rows = np.minimum(np.sqrt(area), m)
@@ -229,8 +247,8 @@ def _traffic(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, depth
 
 def _lost(held: Singles, on: TileMachine) -> Singles:
     """The share of these bytes that L2 does not hold."""
-    fits = np.minimum(np.float32(on.c["l2_share"] * on.chip.l2_bytes) / held, np.float32(100))
-    return np.asarray(1 / (1 + fits ** np.float32(RESIDENT_POWER)))
+    fits = np.minimum(np.float32(on.held) / held, np.float32(100))
+    return np.asarray(1 / (1 + fits ** np.float32(on.c["resident_power"])))
 
 
 def _bandwidth(tasks: Singles, on: TileMachine) -> Singles:

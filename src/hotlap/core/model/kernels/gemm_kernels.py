@@ -1,0 +1,108 @@
+"""Kernels of matrix products that were measured: by library, kernel, type and architecture, with what is published of each.
+
+A name is "library/kernel" or "library version/kernel". Where a kernel is not known on an architecture, the nearest is taken: the same
+kernel on another, another kernel of the library for the type, the library that everything is compared with.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.model.kernels.base import Coefficients
+
+
+class Kernel(NamedTuple):
+    """What is published of a kernel, and of how its measurement calls it."""
+
+    tiles: str = "all"  # that its library chooses from: all, few, blocks
+    copies: float = 5.0  # sets of weights that calls go through in turn; 0: as many as fill L2, at most 5
+    turns_all: bool = False  # activations and results as well
+
+
+GENERATIONS: Mapping[str, str] = {
+    "sm_80": "sm_80", "sm_86": "sm_89", "sm_89": "sm_89", "sm_120": "sm_89", "sm_90": "sm_90", "sm_90a": "sm_90", "sm_100": "sm_100",
+    "sm_103": "sm_100",
+}  # fmt: skip
+"""Architecture: that whose kernels it runs, of those that were measured. GA102 and GB202 feed their matrix units from registers and have
+GDDR, as Ada; Blackwell Ultra runs Blackwell's kernels (CUDA C++ Programming Guide, family-specific features)."""
+PLAIN = "vllm/torch.nn.functional.linear"
+LIKE: Mapping[str, str] = {"sm_100": "sm_90", "sm_90": "sm_100", "sm_89": "sm_80", "sm_80": "sm_89"}  # the nearest generation
+# How often weights return: aiconfigurator, collector/{vllm,sglang,trtllm}/collect_gemm.py (commits 00e9bded, 2ec2c274, 00095909):
+# vLLM 6 layers, 1 for blocks of fp8 and for nvfp4; SGLang 6 closures with operands of their own; TensorRT-LLM as many as fill L2, 1 to 5.
+VLLM, ONCE, SGLANG, TRTLLM = Kernel(copies=6.0), Kernel(copies=1.0), Kernel(copies=6.0, turns_all=True), Kernel(copies=0.0)
+KERNELS: Mapping[str, Kernel] = {
+    "sglang/sglang.bf16": SGLANG,
+    "sglang/sglang_torch_linear.bf16": SGLANG,
+    "trtllm/torch_flow.bf16": TRTLLM,
+    PLAIN + ".bf16": VLLM,
+    "trtllm/torch_flow.fp8": TRTLLM,
+    "vllm/CutlassFP8ScaledMMLinearKernel.fp8": VLLM._replace(tiles="few"),
+    "sglang/sglang_sgl_kernel_fp8_scaled_mm.fp8": SGLANG,
+    "trtllm/torch_flow.fp8_block": TRTLLM._replace(tiles="blocks"),
+    "trtllm/deepgemm.fp8_block": TRTLLM._replace(tiles="blocks"),
+    "vllm/CutlassFp8BlockScaledMMKernel.fp8_block": ONCE._replace(tiles="few"),
+    "vllm/DeepGemmFp8BlockScaledMMKernel.fp8_block": ONCE._replace(tiles="blocks"),
+    "vllm/FlashInferFp8BlockScaledMMKernel.fp8_block": ONCE._replace(tiles="blocks"),
+    "vllm/TritonFp8BlockScaledMMKernel.fp8_block": ONCE,
+    "sglang/sglang_deepgemm_gemm_nt_f8f8bf16.fp8_block": SGLANG._replace(tiles="blocks"),
+    "sglang/sglang_flashinfer_cutedsl_nvfp4.nvfp4": SGLANG,
+    "trtllm/torch_flow.nvfp4": TRTLLM,
+    "vllm/vllm_default.nvfp4": ONCE,
+}
+TYPES: Mapping[str, str] = {"fp4": "nvfp4"}  # element type: as kernels name it
+USUAL: Mapping[str, str] = {"bf16": PLAIN, "fp16": PLAIN, "fp8": "trtllm/torch_flow", "fp8_block": "trtllm/torch_flow", "nvfp4": "trtllm/torch_flow"}
+
+
+class Found(NamedTuple):
+    """The kernel that stands for a name: its traits, its coefficients, and how near it is."""
+
+    kernel: Kernel
+    coefficients: Mapping[str, float]
+    near: str  # "" the kernel itself; else the key of the one that was taken for it
+
+
+def generation(target: str) -> str:
+    """The architecture whose kernels a machine runs, of those that were measured; "" for others."""
+    return GENERATIONS.get(target, "")
+
+
+def plain(name: str) -> str:
+    """A kernel's name without the version of its library."""
+    library, slash, kernel = name.partition("/")
+    return f"{library.split(' ')[0]}{slash}{kernel}"
+
+
+def libraries() -> list[str]:
+    return sorted({name.partition("/")[0] for name in KERNELS})
+
+
+def check(name: str) -> None:
+    """Raises InputError for a name of no known library."""
+    library, slash, _ = plain(name).partition("/")
+    if not slash or library not in libraries():
+        valid = sorted({key.rpartition(".")[0] for key in KERNELS})
+        raise InputError(f"gemm has no implementation '{name}'; {nearest(plain(name), valid)}")
+
+
+def find(known: Coefficients, name: str, dtype: str, target: str) -> Found:
+    """By coefficients `known`. A name that is of no library counts as the usual kernel for the type."""
+    where, kind, asked = generation(target), TYPES.get(dtype, dtype), plain(name)
+    base = {**known["base"], **known.get(where, {})}
+    for key in _candidates(asked, kind):
+        for at in (where, LIKE.get(where, ""), *sorted({"sm_80", "sm_89", "sm_90", "sm_100"} - {where, LIKE.get(where, "")})):
+            own = known.get(f"{key}@{at}")
+            if own is not None:
+                near = "" if key == f"{asked}.{kind}" and at == where else f"{key}@{at}"
+                return Found(KERNELS.get(key, Kernel()), {**base, **own}, near)
+    return Found(KERNELS.get(f"{asked}.{kind}", Kernel()), base, "base")
+
+
+@functools.cache
+def _candidates(name: str, kind: str) -> tuple[str, ...]:
+    """Keys of kernels by how near they are to one."""
+    library, usual = name.partition("/")[0], USUAL.get(kind, PLAIN)
+    same = [key for key in KERNELS if key.startswith(f"{library}/") and key.endswith(f".{kind}")]
+    return tuple(dict.fromkeys([f"{name}.{kind}", *(same if name else ()), f"{usual}.{kind}", f"{usual}.fp8", f"{PLAIN}.bf16"]))
