@@ -35,7 +35,7 @@ GENERATION = (  # of these, each architecture's kernels have their own
     "even_waves", "dram_share", "dram_first_us", "reduce_us", "reduce_share", "choice_power", "l2_share", "operation_pj",
 )  # fmt: skip
 OWN: Mapping[str, float] = {  # of an implementation of narrow types
-    "extra_us": 2.0, "host_us": 5.0, "matrix_factor": 0.9, "feed_factor": 0.9, "pass_bytes": 3.0, "pass_row_ns": 0.1, "dram_factor": 1.0,
+    "extra_us": 2.0, "host_us": 5.0, "matrix_factor": 0.9, "feed_factor": 0.9, "pass_factor": 0.5, "pass_row_ns": 0.1, "dram_factor": 1.0,
 }  # fmt: skip
 OWN_PLAIN: Mapping[str, float] = {"launch_us": 1.0, "feed_factor": 1.0, "dram_factor": 1.0, "data_factor": 1.0}  # of cuBLAS somewhere
 OWN_BLOCKS: Mapping[str, float] = {"empty_rows": 0.5, "tile_cycles": 450.0}  # of one with blocks of scales
@@ -136,7 +136,10 @@ def _own(found: Mapping[str, Mapping[str, float]], key: str, data: Sequence[Rows
     common = {**found["base"], **found.get(where, {})}
     plain = name.endswith(".bf16")
     begin = {**OWN_PLAIN, "launch_us": common["launch_us"]} if plain else {**OWN, "host_us": least}
-    begin |= OWN_BLOCKS if gemm_kernels.KERNELS[name].tiles == "blocks" else {}
+    kernel = gemm_kernels.kernel(name, where)
+    begin |= OWN_BLOCKS if kernel.tiles == "blocks" else {}
+    step = "step_cycles" if where in ("sm_90", "sm_100") else "warp_step_cycles"
+    begin |= {} if kernel.splits else {step: common[step]}
     return _solved(data, found, key, begin, {}, np.full(len(begin), PULL_PLAIN if plain else PULL))
 
 

@@ -149,12 +149,17 @@ def _mean(timed: TileTimes, power: float) -> Floats:
 def _added(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> dict[str, Floats]:
     """What does not depend on the tile: launch, first latency, and a pass that quantises the activations."""
     ones, c = np.ones(len(cases["m"])), on.c
-    rows = cases["m"] * cases["batch"]
-    return {
+    added = {
         "launch": ones * 1e-6 * (c["launch_us"] + c.get("extra_us", 0.0)),
         "latency": ones * c["fill_cycles"] / on.chip.clock_max_hz,
-        "quantisation pass": rows * (c.get("pass_bytes", 0.0) * cases["k"] / on.chip.memory_b_s + 1e-9 * c.get("pass_row_ns", 0.0)),
+        "quantisation pass": 0.0 * ones,
     }
+    if "pass_factor" in c:
+        rows = cases["m"] * cases["batch"]
+        moved = rows * cases["k"] * (gemm_tiles.OUT_BYTES + on.size)  # read in 16 bits, written in 8 or 4
+        beyond = gemm_tiles.lost(moved + on.size * cases["n"] * cases["k"], on)
+        added["quantisation pass"] = moved * (beyond / c["dram_share"] + c["pass_factor"]) / on.chip.memory_b_s + 1e-9 * c["pass_row_ns"] * rows
+    return added
 
 
 def _chosen(cases: Mapping[str, NDArray[Any]], timed: TileTimes, at: tuple[NDArray[Any], ...], on: TileMachine) -> dict[str, Floats]:

@@ -14,10 +14,35 @@ from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.kernels.base import Coefficients
 
 
+class Choice(NamedTuple):
+    """One line of a library's dispatch: the tile that it takes up to these sizes, where no line before does."""
+
+    m_upto: float
+    n_upto: float
+    tile_m: int
+    tile_n: int
+    cluster: int = 1  # tiles, one under the other, that run together
+
+
+ANY = float("inf")
+# vllm-project/vllm, csrc/quantization/w8a8/cutlass: c3x/scaled_mm_sm90_fp8_dispatch.cuh (commit 68f442eb; operands change places up to 64
+# rows), scaled_mm_c2x_sm89_fp8_dispatch.cuh (commit 42d3ba86; n as its next power of two)
+SM90_FP8 = (Choice(64, 1280, 16, 64), Choice(16, ANY, 16, 64), Choice(64, ANY, 64, 64), Choice(128, ANY, 64, 128, 2), Choice(ANY, ANY, 128, 128, 2))
+SM89_FP8 = (
+    Choice(16, 8192, 16, 64), Choice(16, 16384, 16, 128), Choice(32, 8192, 32, 64), Choice(32, 16384, 32, 128), Choice(32, ANY, 32, 64),
+    Choice(64, 8192, 64, 64), Choice(64, 16384, 64, 128), Choice(64, ANY, 64, 64), Choice(128, 8192, 64, 128),
+    Choice(128, 16384, 128, 128), Choice(128, ANY, 128, 64), Choice(256, 4096, 64, 128), Choice(ANY, 4096, 128, 128),
+    Choice(256, ANY, 128, 128), Choice(ANY, 8192, 256, 128), Choice(ANY, ANY, 128, 128),
+)  # fmt: skip
+FP8_BLOCKS = (Choice(64, ANY, 64, 64), Choice(128, ANY, 64, 128, 2), Choice(ANY, ANY, 128, 128, 2))
+
+
 class Kernel(NamedTuple):
     """What is published of a kernel, and of how its measurement calls it."""
 
-    tiles: str = "all"  # that its library chooses from: all, few, blocks
+    tiles: str = "all"  # that its library chooses from: all, tall (128 rows and more), blocks (of scales), choices
+    choices: tuple[Choice, ...] = ()
+    splits: bool = True  # whether it may split k
     copies: float = 5.0  # sets of weights that calls go through in turn; 0: as many as fill L2, at most 5
     turns_all: bool = False  # activations and results as well
 
@@ -33,24 +58,27 @@ LIKE: Mapping[str, str] = {"sm_100": "sm_90", "sm_90": "sm_100", "sm_89": "sm_80
 # How often weights return: aiconfigurator, collector/{vllm,sglang,trtllm}/collect_gemm.py (commits 00e9bded, 2ec2c274, 00095909):
 # vLLM 6 layers, 1 for blocks of fp8 and for nvfp4; SGLang 6 closures with operands of their own; TensorRT-LLM as many as fill L2, 1 to 5.
 VLLM, ONCE, SGLANG, TRTLLM = Kernel(copies=6.0), Kernel(copies=1.0), Kernel(copies=6.0, turns_all=True), Kernel(copies=0.0)
+WHOLE = {"splits": False}
+BLOCKS = {"tiles": "blocks", "splits": False}
 KERNELS: Mapping[str, Kernel] = {
     "sglang/sglang.bf16": SGLANG,
     "sglang/sglang_torch_linear.bf16": SGLANG,
     "trtllm/torch_flow.bf16": TRTLLM,
     PLAIN + ".bf16": VLLM,
     "trtllm/torch_flow.fp8": TRTLLM,
-    "vllm/CutlassFP8ScaledMMLinearKernel.fp8": VLLM._replace(tiles="few"),
-    "sglang/sglang_sgl_kernel_fp8_scaled_mm.fp8": SGLANG,
-    "trtllm/torch_flow.fp8_block": TRTLLM._replace(tiles="blocks"),
-    "trtllm/deepgemm.fp8_block": TRTLLM._replace(tiles="blocks"),
-    "vllm/CutlassFp8BlockScaledMMKernel.fp8_block": ONCE._replace(tiles="few"),
-    "vllm/DeepGemmFp8BlockScaledMMKernel.fp8_block": ONCE._replace(tiles="blocks"),
-    "vllm/FlashInferFp8BlockScaledMMKernel.fp8_block": ONCE._replace(tiles="blocks"),
-    "vllm/TritonFp8BlockScaledMMKernel.fp8_block": ONCE,
-    "sglang/sglang_deepgemm_gemm_nt_f8f8bf16.fp8_block": SGLANG._replace(tiles="blocks"),
-    "sglang/sglang_flashinfer_cutedsl_nvfp4.nvfp4": SGLANG,
-    "trtllm/torch_flow.nvfp4": TRTLLM,
-    "vllm/vllm_default.nvfp4": ONCE,
+    "vllm/CutlassFP8ScaledMMLinearKernel.fp8": VLLM._replace(tiles="choices", choices=SM90_FP8, **WHOLE),
+    "vllm/CutlassFP8ScaledMMLinearKernel.fp8@sm_89": VLLM._replace(tiles="choices", choices=SM89_FP8, **WHOLE),
+    "sglang/sglang_sgl_kernel_fp8_scaled_mm.fp8": SGLANG._replace(**WHOLE),
+    "trtllm/torch_flow.fp8_block": TRTLLM._replace(**BLOCKS),
+    "trtllm/deepgemm.fp8_block": TRTLLM._replace(**BLOCKS),
+    "vllm/CutlassFp8BlockScaledMMKernel.fp8_block": ONCE._replace(tiles="choices", choices=FP8_BLOCKS, **WHOLE),
+    "vllm/DeepGemmFp8BlockScaledMMKernel.fp8_block": ONCE._replace(**BLOCKS),
+    "vllm/FlashInferFp8BlockScaledMMKernel.fp8_block": ONCE._replace(**BLOCKS),
+    "vllm/TritonFp8BlockScaledMMKernel.fp8_block": ONCE._replace(**WHOLE),
+    "sglang/sglang_deepgemm_gemm_nt_f8f8bf16.fp8_block": SGLANG._replace(**BLOCKS),
+    "sglang/sglang_flashinfer_cutedsl_nvfp4.nvfp4": SGLANG._replace(tiles="tall", **WHOLE),
+    "trtllm/torch_flow.nvfp4": TRTLLM._replace(tiles="tall", **WHOLE),
+    "vllm/vllm_default.nvfp4": ONCE._replace(tiles="tall", **WHOLE),
 }
 TYPES: Mapping[str, str] = {"fp4": "nvfp4"}  # element type: as kernels name it
 USUAL: Mapping[str, str] = {"bf16": PLAIN, "fp16": PLAIN, "fp8": "trtllm/torch_flow", "fp8_block": "trtllm/torch_flow", "nvfp4": "trtllm/torch_flow"}
@@ -69,6 +97,11 @@ def generation(target: str) -> str:
     return GENERATIONS.get(target, "")
 
 
+def kernel(key: str, where: str = "") -> Kernel:
+    """What is published of a kernel, as it is on an architecture."""
+    return KERNELS.get(f"{key}@{where}") or KERNELS.get(key) or Kernel()
+
+
 def plain(name: str) -> str:
     """A kernel's name without the version of its library."""
     library, slash, kernel = name.partition("/")
@@ -83,7 +116,7 @@ def check(name: str) -> None:
     """Raises InputError for a name of no known library."""
     library, slash, _ = plain(name).partition("/")
     if not slash or library not in libraries():
-        valid = sorted({key.rpartition(".")[0] for key in KERNELS})
+        valid = sorted({key.partition("@")[0].rpartition(".")[0] for key in KERNELS})
         raise InputError(f"gemm has no implementation '{name}'; {nearest(plain(name), valid)}")
 
 
@@ -96,8 +129,8 @@ def find(known: Coefficients, name: str, dtype: str, target: str) -> Found:
             own = known.get(f"{key}@{at}")
             if own is not None:
                 near = "" if key == f"{asked}.{kind}" and at == where else f"{key}@{at}"
-                return Found(KERNELS.get(key, Kernel()), {**base, **own}, near)
-    return Found(KERNELS.get(f"{asked}.{kind}", Kernel()), base, "base")
+                return Found(kernel(key, where), {**base, **own}, near)
+    return Found(kernel(f"{asked}.{kind}", where), base, "base")
 
 
 @functools.cache

@@ -27,13 +27,11 @@ WARP_TILES = (  # of instructions issued by warps: powers of two (mma.sync, MFMA
 FINE_TILES = (  # besides, where the matrix unit reads shared memory by itself: its instruction's n goes in steps of 8 (wgmma, tcgen05)
     (64, 192), (96, 128), (128, 96), (128, 160), (128, 192), (160, 128), (192, 128),
 )  # fmt: skip
-FIXED_TILES = ((64, 64), (64, 128), (128, 128))  # of libraries that carry few kernels and choose by m: CUTLASS as vLLM builds it
+TALL_TILES = ((128, 64), (128, 128), (128, 192), (128, 256), (256, 64), (256, 128), (256, 256))  # of 4 bits: 128 rows of one instruction
 BLOCK_SIDES = (16, 32, 48, 64, 80, 96, 112, 128)  # of tiles for blocks of scales: DeepGEMM's, at most a block wide, k not split
 BLOCK_TILES = (*((rows, side) for rows in (64, 128) for side in BLOCK_SIDES), *((side, 128) for side in (8, *BLOCK_SIDES[:3])))
 BLOCK = 128.0  # rows and columns that share a scale
 WITHOUT_BLOCKS = 64.0  # rows up to which the operands change places, and no rows are missing in a block
-CLUSTER = 2  # of their tiles, one under the other, run together
-FIXED_ROWS = ((0, 64), (64, 128), (128, np.inf))  # m above and up to which each of them is taken
 ASYNCHRONOUS = 4096.0  # bf16 FLOP a clock and unit from which the matrix unit reads its operands from shared memory by itself
 SPLITS = 3  # none; as many as fill the machine once; of 2 to 4 the one whose last wave is fullest
 STEP_BYTES = 128.0  # of one row in a step of k: a line of the cache, a swizzle of shared memory
@@ -65,10 +63,6 @@ class TileMachine(NamedTuple):
     kernel: Kernel
 
     @property
-    def fixed(self) -> bool:
-        return self.kernel.tiles == "few"
-
-    @property
     def blocked(self) -> bool:
         return self.kernel.tiles == "blocks"
 
@@ -80,7 +74,7 @@ class TileMachine(NamedTuple):
     @property
     def splits(self) -> int:
         """Ways to split k that are looked at."""
-        return 1 if self.fixed or self.blocked else SPLITS
+        return SPLITS if self.kernel.splits else 1
 
 
 @dataclass(frozen=True)
@@ -125,18 +119,28 @@ def machine(chip: Chip, dtype: str, c: Mapping[str, float], kernel: Kernel = Ker
 
 
 @functools.cache
-def tiles(fine: bool, fixed: bool, blocked: bool) -> tuple[Singles, Singles]:
-    """Rows and columns of the candidates' tiles, each as a row."""
-    table = np.array(FIXED_TILES if fixed else BLOCK_TILES if blocked else WARP_TILES + FINE_TILES * fine, dtype=np.float32)
+def tiles(kernel: Kernel, alone: bool) -> tuple[Singles, Singles]:
+    """Rows and columns of the candidates' tiles, each as a row. `alone`: of a matrix unit that reads shared memory by itself."""
+    sets = {"blocks": BLOCK_TILES, "tall": TALL_TILES, "choices": tuple((one.tile_m, one.tile_n) for one in kernel.choices)}
+    table = np.array(sets.get(kernel.tiles, WARP_TILES + FINE_TILES * alone), dtype=np.float32)
     return table[:, 0][None], table[:, 1][None]
+
+
+def _chosen(m: Singles, n: Singles, on: TileMachine) -> Singles:
+    """Which of a dispatch's lines takes each case: cases × lines."""
+    above, width = np.array([one[:2] for one in on.kernel.choices], dtype=np.float32).T
+    fits = (m <= above) & (n <= width)
+    return fits & (np.cumsum(fits, axis=1) == 1)
 
 
 def timed(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> TileTimes:
     """All candidates of all cases: each tile with each way to split."""
-    tile_m, tile_n = tiles(on.alone, on.fixed, on.blocked)
+    tile_m, tile_n = tiles(on.kernel, on.alone)
     m, n, k, batch, copies = (cases[name].astype(np.float32)[:, None] for name in ("m", "n", "k", "batch", "copies"))
     down = np.ceil(m / tile_m)
-    down = np.where(on.fixed & (down > 1), np.ceil(down / CLUSTER) * CLUSTER, down)
+    if on.kernel.choices:
+        together = np.array([one.cluster for one in on.kernel.choices], dtype=np.float32)
+        down = np.where(down > 1, np.ceil(down / together) * together, down)
     count = down * np.ceil(n / tile_n) * batch
     split = np.concatenate(_splits(count, np.ceil(k * np.float32(on.size / STEP_BYTES)), on), axis=1)
     tile_m, tile_n, count = (np.tile(one, (1, on.splits)) for one in (tile_m, tile_n, count))
@@ -154,9 +158,8 @@ def timed(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> TileTimes:
     before = c["tile_cycles"] + tile_m * tile_n * np.float32(on.out / (c["store_bytes_per_flop"] * on.whole))
     reduce = np.float32(1e-6 * c["reduce_us"]) + m * n * batch * split * np.float32(8.0 * c["reduce_share"] / l2_b_s(on))
     liking = np.exp2(np.float32(c["large_tile"]) * np.abs(np.log2(tile_m * tile_n / np.float32(LARGE))))
-    if on.fixed:
-        above, upto = np.array(FIXED_ROWS, dtype=np.float32).T
-        liking = np.where((m > above) & (m <= upto), np.float32(1), np.float32(NEVER))
+    if on.kernel.choices:
+        liking = np.where(_chosen(m, n, on), np.float32(1), np.float32(NEVER))
     return TileTimes(
         tile_m, tile_n, split, tasks, depth, waves, fed, compute, dram, overlapped(c["overlap_power"], compute, dram),
         (waves * before / np.float32(chip.clock_hz)).astype(np.float32), np.where(split > 1, reduce, np.float32(0)), moved, through, liking,
@@ -235,17 +238,17 @@ def _traffic(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, depth
     a, b, result = m * k * size * batch, k * n * size * batch, m * n * batch * np.float32(on.out)
     turned = copies * a if on.kernel.turns_all else a
     between = copies * (a + b) if on.kernel.turns_all else a + np.float32(c["weights_between"]) * b
-    once = b * _lost(copies * b + turned + result, on) + a * _lost(between + result, on)
-    once = once + result * np.float32(c["written_share"]) * _lost(a + b + 2 * result, on)
+    once = b * lost(copies * b + turned + result, on) + a * lost(between + result, on)
+    once = once + result * np.float32(c["written_share"]) * lost(a + b + 2 * result, on)
     area = np.float32(on.chip.units) * tile_m * tile_n
     rows = np.minimum(np.sqrt(area), m)
     columns = np.minimum(area / rows, n)
     waves = np.maximum(m * n / (rows * columns), 1)
     again = np.maximum(waves * (rows + columns) * k * size * batch - a - b, 0)
-    return once + again * _lost(a + b, on), depths * (tile_m + tile_n) * size
+    return once + again * lost(a + b, on), depths * (tile_m + tile_n) * size
 
 
-def _lost(held: Singles, on: TileMachine) -> Singles:
+def lost(held: Singles, on: TileMachine) -> Singles:
     """The share of these bytes that L2 does not hold."""
     fits = np.minimum(np.float32(on.held) / held, np.float32(100))
     return np.asarray(1 / (1 + fits ** np.float32(on.c["resident_power"])))
