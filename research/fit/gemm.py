@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hotlap.core.model.kernels import base, gemm, gemm_kernels, power
 from hotlap.core.model.kernels.base import Floats
+from hotlap.core.work.base import STORED, unit_of
 from research.fit import data as measured_data
 from research.fit import scores
 from research.fit.data import FOLDERS, Rows
@@ -24,26 +25,28 @@ GPUS = ("a100-sxm-80gb", "h100-sxm")
 LONG = ("h200-sxm",)  # measured over seconds, to read power: the clock had fallen
 DTYPES = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4"}
 START: Mapping[str, float] = {  # where the fit begins, and what it is drawn to where the data are silent
-    "launch_us": 1.0, "fill_cycles": 2000.0, "tile_cycles": 300.0, "matrix_share": 0.93, "feed_bytes_per_flop": 0.016,
-    "step_cycles": 150.0, "warp_step_cycles": 380.0, "store_bytes_per_flop": 0.0045, "even_waves": 0.15, "dram_share": 0.9,
-    "units_for_dram": 27.0, "dram_first_us": 1.0, "reduce_us": 2.4, "reduce_share": 1.0, "choice_power": 15.0, "large_tile": 0.04,
-    "l2_share": 0.9, "resident_power": 4.0, "weights_between": 0.6, "written_share": 0.3, "overlap_power": 3.0, "feed_power": 6.0,
-    "burst_us": 400.0, "operation_pj": 0.7,
+    "fill_cycles": 1800.0, "tile_cycles": 300.0, "matrix_share": 0.93, "feed_bytes_per_flop": 0.016, "step_cycles": 150.0,
+    "warp_step_cycles": 380.0, "store_bytes_per_flop": 0.0045, "dram_share": 0.9,
+    "reduce_us": 2.4, "reduce_share": 1.0, "choice_power": 15.0, "large_tile": 0.04, "l2_share": 0.9, "resident_power": 4.0,
+    "weights_between": 0.6, "written_share": 0.3, "overlap_power": 3.0, "burst_us": 400.0, "operation_pj": 0.7,
 }  # fmt: skip
 GENERATION = (  # of these, each architecture's kernels have their own
-    "launch_us", "tile_cycles", "matrix_share", "feed_bytes_per_flop", "step_cycles", "warp_step_cycles", "store_bytes_per_flop",
-    "even_waves", "dram_share", "dram_first_us", "reduce_us", "reduce_share", "choice_power", "l2_share", "operation_pj",
+    "fill_cycles", "matrix_share", "feed_bytes_per_flop", "step_cycles", "warp_step_cycles", "store_bytes_per_flop",
+    "dram_share", "reduce_share", "choice_power", "l2_share", "operation_pj", "overlap_power", "written_share",
 )  # fmt: skip
-OWN: Mapping[str, float] = {  # of an implementation of narrow types
-    "extra_us": 2.0, "host_us": 5.0, "matrix_factor": 0.9, "feed_factor": 0.9, "pass_factor": 0.5, "pass_row_ns": 0.1, "dram_factor": 1.0,
-}  # fmt: skip
-OWN_PLAIN: Mapping[str, float] = {"launch_us": 1.0, "feed_factor": 1.0, "dram_factor": 1.0, "data_factor": 1.0}  # of cuBLAS somewhere
-OWN_BLOCKS: Mapping[str, float] = {"empty_rows": 0.5, "tile_cycles": 450.0}  # of one with blocks of scales
-TIED = {  # times the pull: of these a machine alone says too little
-    "l2_share": 5.0, "choice_power": 5.0, "even_waves": 3.0, "dram_share": 3.0, "launch_us": 3.0,
-}  # fmt: skip
-PULL, PULL_GENERATION, PULL_PLAIN = 0.01, 0.03, 0.1  # towards the start, per unit of log
+OWN_PLAIN: Mapping[str, float] = {"launch_us": gemm.LAUNCH_US, "dram_factor": 1.0, "data_factor": 1.0}  # of cuBLAS somewhere
+OWN: Mapping[str, float] = {"extra_us": 2.0, "matrix_factor": 0.9, "feed_factor": 0.9, "pass_factor": 0.5, "dram_factor": 1.0}  # of narrow types
+OWN_HOST: Mapping[str, float] = {"matrix_factor": 0.9, "feed_factor": 0.9, "pass_factor": 0.5, "dram_factor": 1.0}  # of rows beyond the host's time
+OWN_SCALED: Mapping[str, float] = {"empty_rows": 0.5}  # with blocks of scales, of a unit that reads shared memory
+OWN_ROWWISE: Mapping[str, float] = {"pass_row_ns": 1.0}  # vLLM's pass has a block of threads for each row, its kernel's epilogue a scale
+ROWWISE = "CutlassFP8"
+TIED = {"l2_share": 5.0, "choice_power": 5.0, "dram_share": 3.0}  # times the pull: of these a machine alone says too little
+PULL, PULL_GENERATION, PULL_PLAIN = 0.01, 0.01, 0.1  # towards the start, per unit of log
 ROWS, OWN_ROWS = 1500, 1000  # of each GPU and implementation that a fit looks at
+AT_FLOOR = 1.5  # times the floor up to which a time is mostly the host's, whose calls scatter
+FAR_BELOW = 4.0
+ALONE = ("sm_90", "sm_100")  # whose matrix units read shared memory by themselves
+TWO_DIES = "sm_100"  # sums of splits of k cross from one to the other
 TINY = 1e8  # products m × n × k of a call that takes a GPU no longer than the host
 FLOORS = {"a100-sxm-80gb": 0.056, "h100-sxm": 0.044, "h200-sxm": 0.050}  # two collections of the same shapes: research notes, bf16
 
@@ -63,7 +66,9 @@ def rows(gpu: str, root: Path) -> Rows:
         column["sustained"] = np.full(len(kind), long)  # a collection that reads power repeats a case for a second
         column["dtype"] = np.array([DTYPES.get(one, "") for one in kind])
         column["published"] = np.char.add(f"{library} {version}/", kernel)
-        column["source"] = np.char.add(f"{library}/", _dispatched(kernel, column, gpu))
+        behind = np.char.add(f"{library}/", _dispatched(kernel, column, gpu))
+        timed = np.array([gemm_kernels.kernel(f"{name}.{dtype}").host for name, dtype in zip(behind, column["dtype"], strict=True)])
+        column["source"] = np.where(timed, np.char.replace(behind, "/", f" {version}/"), behind)  # the host's time is the version's
         parts.append({name: values[keep] for name, values in column.items()})
     if not parts:
         return measured_data.none(gpu)
@@ -102,11 +107,23 @@ def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
     found = {"base": _base(plain)}
     for where in sorted({_generation(one) for one in plain}):
         found[where] = _refined(found, where, [one for one in plain if _generation(one) == where])
-    for key in sorted({f"{i}.{d}@{_generation(one)}" for one in data for i, d in set(zip(one.implementation.tolist(), one.params["dtype"].tolist(), strict=True))}):
+    narrowed = [_plain(one) for one in data]
+    for key in _keys(narrowed):
         name, _, where = key.partition("@")
-        parts = [sample(one.where(~one.held & _is(one, name)), OWN_ROWS) for one in data if _generation(one) == where]
+        parts = [sample(one.where(~one.held & _is(one, name)), OWN_ROWS) for one in narrowed if _generation(one) == where]
         found[key] = _own(found, key, [one for one in parts if len(one.seconds)])
+    for key in _keys(data):  # of versions of a library, the host's time
+        name, _, where = key.partition("@")
+        if gemm_kernels.kernel(gemm_kernels.plain(name)).host:
+            parts = [one.where(~one.held & _is(one, name)) for one in data if _generation(one) == where]
+            found[key] = _host_us([one for one in parts if len(one.seconds)])
     return found
+
+
+def _keys(data: Sequence[Rows]) -> list[str]:
+    """Kernels with type and architecture."""
+    kinds = {(i, d, _generation(one)) for one in data for i, d in set(zip(one.implementation.tolist(), one.params["dtype"].tolist(), strict=True))}
+    return sorted(f"{name}.{dtype}@{where}" for name, dtype, where in kinds)
 
 
 def _generation(data: Rows) -> str:
@@ -118,40 +135,78 @@ def _is(data: Rows, name: str) -> NDArray[np.bool_]:
     return np.asarray((data.implementation == source) & (data.params["dtype"] == dtype))
 
 
+def _plain(data: Rows) -> Rows:
+    """The same with kernels' names without their library's version."""
+    return data._replace(implementation=np.array([gemm_kernels.plain(name) for name in data.implementation.tolist()], dtype=str))
+
+
 def _base(data: Sequence[Rows]) -> dict[str, float]:
     pull = PULL * np.array([TIED.get(name, 1.0) for name in START])
-    return _solved(data, {}, "base", START, {}, pull)
+    return _solved(data, {}, "base", START, pull)
 
 
 def _refined(found: Mapping[str, Mapping[str, float]], where: str, data: Sequence[Rows]) -> dict[str, float]:
     """What differs from `base` in one architecture's kernels, drawn to `base`."""
-    unused = "warp_step_cycles" if where in ("sm_90", "sm_100") else "step_cycles"
-    begin = {name: found["base"][name] for name in GENERATION if name != unused}
-    return _solved(data, found, where, begin, {}, np.full(len(begin), PULL_GENERATION))
+    unused = ["warp_step_cycles" if where in ALONE else "step_cycles"] + ["reduce_share"] * (where != TWO_DIES)
+    begin = {name: found["base"][name] for name in GENERATION if name not in unused}
+    return _solved(data, found, where, begin, np.full(len(begin), PULL_GENERATION))
 
 
 def _own(found: Mapping[str, Mapping[str, float]], key: str, data: Sequence[Rows]) -> dict[str, float]:
-    least = 1e6 * float(np.quantile(np.concatenate([one.seconds for one in data]), 0.02))  # where the host may be all there is
     name, _, where = key.partition("@")
-    common = {**found["base"], **found.get(where, {})}
-    plain = name.endswith(".bf16")
-    begin = {**OWN_PLAIN, "launch_us": common["launch_us"]} if plain else {**OWN, "host_us": least}
-    kernel = gemm_kernels.kernel(name, where)
-    begin |= OWN_BLOCKS if kernel.tiles == "blocks" else {}
-    step = "step_cycles" if where in ("sm_90", "sm_100") else "warp_step_cycles"
-    begin |= {} if kernel.splits else {step: common[step]}
-    return _solved(data, found, key, begin, {}, np.full(len(begin), PULL_PLAIN if plain else PULL))
+    kernel, common, plain = gemm_kernels.kernel(name, where), {**found["base"], **found.get(where, {})}, name.endswith(".bf16")
+    begin = dict(OWN_PLAIN if plain else OWN_HOST if kernel.host else OWN)
+    if kernel.host:
+        data = [one.where(tags(one) == "") for one in data]
+        if kernel.tiles == "choices":
+            begin = {**begin, "store_bytes_per_flop": common["store_bytes_per_flop"]}
+            begin.pop("feed_factor")
+    elif ROWWISE in name:
+        begin |= {**OWN_ROWWISE, "store_bytes_per_flop": common["store_bytes_per_flop"]}
+    elif kernel.tiles == "blocks" and where in ALONE:
+        begin |= OWN_SCALED
+    if kernel.tiles == "blocks" and where == "sm_90":
+        begin["data_factor"] = 1.0  # its clock falls first
+        begin.pop("dram_factor", None)
+    if not kernel.splits and not kernel.host:
+        begin |= {name: common[name] for name in ("step_cycles" if where in ALONE else "warp_step_cycles",)}
+    return _solved(data, found, key, begin, np.full(len(begin), PULL_PLAIN if plain else PULL))
+
+
+def _host_us(data: Sequence[Rows]) -> dict[str, float]:
+    """What the host needs for a call: the median of the rows that show nothing else."""
+    return {"host_us": 1e6 * float(np.median(np.concatenate([one.seconds[tags(one) != ""] for one in data])))}
+
+
+def _floor_s(seconds: Floats) -> float:
+    """What a call takes at least where the host sets it."""
+    return float(np.quantile(seconds, 0.05))
+
+
+def tags(data: Rows) -> NDArray[np.str_]:
+    """Rows that show what the host needs for a call, which no figure of a GPU says: of kernels that were timed without a graph, those that
+    took about as long as the shortest, and those whose roofline is far below it."""
+    found = np.full(len(data.seconds), "", dtype="<U40")
+    if not len(found):
+        return found
+    least = roofline(data)
+    names = np.char.add(np.char.add(data.implementation.astype(str), "."), data.params["dtype"].astype(str))
+    for name in np.unique(names).tolist():
+        if gemm_kernels.kernel(gemm_kernels.plain(name)).host:
+            here = names == name
+            host = _floor_s(data.seconds[here])
+            found[here & ((data.seconds < AT_FLOOR * host) | (FAR_BELOW * least < host))] = "the host's time"
+    return found
 
 
 def _solved(
-    data: Sequence[Rows], found: Mapping[str, Mapping[str, float]], key: str, begin: Mapping[str, float], fixed: Mapping[str, float],
-    pull: Floats,
+    data: Sequence[Rows], found: Mapping[str, Mapping[str, float]], key: str, begin: Mapping[str, float], pull: Floats,
 ) -> dict[str, float]:
     """Coefficients `begin` of one group, refitted."""
     start = np.log(list(begin.values()))
 
     def coefficients(v: Floats) -> dict[str, float]:
-        return {**fixed, **dict(zip(begin, np.exp(v).tolist(), strict=True))}
+        return dict(zip(begin, np.exp(v).tolist(), strict=True))
 
     strength = pull * np.sqrt(np.mean([len(one.seconds) for one in data]))
     return coefficients(_least(lambda v: _errors(data, {**found, key: coefficients(v)}), start, strength))
@@ -226,11 +281,12 @@ def _sizes(data: Rows) -> dict[str, NDArray[Any]]:
 
 def _simple(data: Rows) -> dict[str, Floats]:
     """The roofline at the published peak, and aiconfigurator's two constants on it."""
-    chip = scores.chip(data.gpu)
+    chip, rate, size = scores.chip(data.gpu), np.zeros(len(data.seconds)), np.zeros(len(data.seconds))
     m, n, k = (data.params[name].astype(float) for name in ("m", "n", "k"))
-    narrow = data.params["dtype"] != "bf16"
-    rate = np.where(narrow, chip.flop_per_clock.get("matrix.fp8", np.nan), chip.flop_per_clock["matrix.bf16"]) * chip.units * chip.clock_hz
-    size = np.where(narrow, 1.0, 2.0)
+    for dtype in np.unique(data.params["dtype"]).tolist():
+        here, kind = data.params["dtype"] == dtype, "fp4" if dtype == "nvfp4" else dtype
+        rate[here] = chip.flop_per_clock.get(unit_of(kind), np.nan) * chip.units * chip.clock_hz
+        size[here] = STORED[kind]
     sol = np.maximum(2 * m * n * k / rate, (size * (m * k + n * k) + 2 * m * n) / chip.memory_b_s)
     return {"roofline": sol, "SOL/0.8 + 3 µs": sol / 0.8 + 3e-6}
 

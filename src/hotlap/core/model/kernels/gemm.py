@@ -33,6 +33,8 @@ UNCLOCKED = ("DRAM", "launch", "quantisation pass")  # parts that do not go with
 LARGEST, MOST = 1e15, 1e28  # of any one number, and of products: singles hold them
 HOST_POWER = 8.0  # of the longer of device and host
 PLAIN, NVFP4 = "bf16", "nvfp4"  # the second: what libraries call fp4 with a scale for 16
+LAUNCH_US = 1.0  # of a node of a graph, beside what goes with the clock: assumed, no data of one machine can tell them apart
+ROW_S = 1e-6 / 8  # of a unit for a row's block of threads: eight of 256 at once, a microsecond each; assumed
 MEASURED = ("bf16", "fp16", "fp8", "fp8_block")
 
 
@@ -150,7 +152,7 @@ def _added(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> dict[str, Floa
     """What does not depend on the tile: launch, first latency, and a pass that quantises the activations."""
     ones, c = np.ones(len(cases["m"])), on.c
     added = {
-        "launch": ones * 1e-6 * (c["launch_us"] + c.get("extra_us", 0.0)),
+        "launch": ones * 1e-6 * (c.get("launch_us", LAUNCH_US) + c.get("extra_us", 0.0)),
         "latency": ones * c["fill_cycles"] / on.chip.clock_max_hz,
         "quantisation pass": 0.0 * ones,
     }
@@ -158,7 +160,8 @@ def _added(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> dict[str, Floa
         rows = cases["m"] * cases["batch"]
         moved = rows * cases["k"] * (gemm_tiles.OUT_BYTES + on.size)  # read in 16 bits, written in 8 or 4
         beyond = gemm_tiles.lost(moved + on.size * cases["n"] * cases["k"], on)
-        added["quantisation pass"] = moved * (beyond / c["dram_share"] + c["pass_factor"]) / on.chip.memory_b_s + 1e-9 * c["pass_row_ns"] * rows
+        passed = moved * (beyond / c["dram_share"] + c["pass_factor"]) / on.chip.memory_b_s
+        added["quantisation pass"] = passed + rows * (1e-9 * c.get("pass_row_ns", 0.0) + on.kernel.by_rows * ROW_S / on.chip.units)
     return added
 
 

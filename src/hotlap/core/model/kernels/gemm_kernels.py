@@ -45,6 +45,8 @@ class Kernel(NamedTuple):
     splits: bool = True  # whether it may split k
     copies: float = 5.0  # sets of weights that calls go through in turn; 0: as many as fill L2, at most 5
     turns_all: bool = False  # activations and results as well
+    by_rows: bool = False  # activations are quantised by a block of threads for each row
+    host: bool = False  # timed with the host's launches: no graph, so a short call takes the time of the host
 
 
 GENERATIONS: Mapping[str, str] = {
@@ -58,6 +60,7 @@ LIKE: Mapping[str, str] = {"sm_100": "sm_90", "sm_90": "sm_100", "sm_89": "sm_80
 # How often weights return: aiconfigurator, collector/{vllm,sglang,trtllm}/collect_gemm.py (commits 00e9bded, 2ec2c274, 00095909):
 # vLLM 6 layers, 1 for blocks of fp8 and for nvfp4; SGLang 6 closures with operands of their own; TensorRT-LLM as many as fill L2, 1 to 5.
 VLLM, ONCE, SGLANG, TRTLLM = Kernel(copies=6.0), Kernel(copies=1.0), Kernel(copies=6.0, turns_all=True), Kernel(copies=0.0)
+HOST = ONCE._replace(host=True)  # the same collector: use_cuda_graph=gemm_type != "fp8_block"
 WHOLE = {"splits": False}
 BLOCKS = {"tiles": "blocks", "splits": False}
 KERNELS: Mapping[str, Kernel] = {
@@ -68,17 +71,17 @@ KERNELS: Mapping[str, Kernel] = {
     "trtllm/torch_flow.fp8": TRTLLM,
     "vllm/CutlassFP8ScaledMMLinearKernel.fp8": VLLM._replace(tiles="choices", choices=SM90_FP8, **WHOLE),
     "vllm/CutlassFP8ScaledMMLinearKernel.fp8@sm_89": VLLM._replace(tiles="choices", choices=SM89_FP8, **WHOLE),
-    "sglang/sglang_sgl_kernel_fp8_scaled_mm.fp8": SGLANG._replace(**WHOLE),
+    "sglang/sglang_sgl_kernel_fp8_scaled_mm.fp8": SGLANG._replace(by_rows=True, **WHOLE),
     "trtllm/torch_flow.fp8_block": TRTLLM._replace(**BLOCKS),
     "trtllm/deepgemm.fp8_block": TRTLLM._replace(**BLOCKS),
-    "vllm/CutlassFp8BlockScaledMMKernel.fp8_block": ONCE._replace(tiles="choices", choices=FP8_BLOCKS, **WHOLE),
-    "vllm/DeepGemmFp8BlockScaledMMKernel.fp8_block": ONCE._replace(**BLOCKS),
-    "vllm/FlashInferFp8BlockScaledMMKernel.fp8_block": ONCE._replace(**BLOCKS),
-    "vllm/TritonFp8BlockScaledMMKernel.fp8_block": ONCE._replace(**WHOLE),
+    "vllm/CutlassFp8BlockScaledMMKernel.fp8_block": HOST._replace(tiles="choices", choices=FP8_BLOCKS, **WHOLE),
+    "vllm/DeepGemmFp8BlockScaledMMKernel.fp8_block": HOST._replace(**BLOCKS),
+    "vllm/FlashInferFp8BlockScaledMMKernel.fp8_block": HOST._replace(**BLOCKS),
+    "vllm/TritonFp8BlockScaledMMKernel.fp8_block": HOST._replace(**WHOLE),
     "sglang/sglang_deepgemm_gemm_nt_f8f8bf16.fp8_block": SGLANG._replace(**BLOCKS),
-    "sglang/sglang_flashinfer_cutedsl_nvfp4.nvfp4": SGLANG._replace(tiles="tall", **WHOLE),
-    "trtllm/torch_flow.nvfp4": TRTLLM._replace(tiles="tall", **WHOLE),
-    "vllm/vllm_default.nvfp4": ONCE._replace(tiles="tall", **WHOLE),
+    "sglang/sglang_flashinfer_cutedsl_nvfp4.nvfp4": SGLANG._replace(tiles="tall", by_rows=True, **WHOLE),
+    "trtllm/torch_flow.nvfp4": TRTLLM._replace(tiles="tall", by_rows=True, **WHOLE),
+    "vllm/vllm_default.nvfp4": ONCE._replace(tiles="tall", by_rows=True, **WHOLE),
 }
 TYPES: Mapping[str, str] = {"fp4": "nvfp4"}  # element type: as kernels name it
 USUAL: Mapping[str, str] = {"bf16": PLAIN, "fp16": PLAIN, "fp8": "trtllm/torch_flow", "fp8_block": "trtllm/torch_flow", "nvfp4": "trtllm/torch_flow"}
@@ -129,8 +132,18 @@ def find(known: Coefficients, name: str, dtype: str, target: str) -> Found:
             own = known.get(f"{key}@{at}")
             if own is not None:
                 near = "" if key == f"{asked}.{kind}" and at == where else f"{key}@{at}"
-                return Found(kernel(key, where), {**base, **own}, near)
+                return Found(kernel(key, where), {**base, **own, **_host(known, name, key, at)}, near)
     return Found(kernel(f"{asked}.{kind}", where), base, "base")
+
+
+def _host(known: Coefficients, name: str, key: str, where: str) -> Mapping[str, float]:
+    """What the host of a kernel timed without a graph needed, with that version of the library or the newest."""
+    if not kernel(key, where).host:
+        return {}
+    library, _, rest = key.partition("/")
+    asked = f"{name.partition('/')[0]}/{rest}@{where}"
+    own = [one for one in known if one.endswith(f"/{rest}@{where}") and one.startswith(f"{library} ")]
+    return known[asked if asked in own else max(own)] if own else {}
 
 
 @functools.cache

@@ -40,6 +40,9 @@ SHARED_BYTES = 128.0  # that shared memory gives a clock: NVIDIA tuning guides, 
 ROWS_A_FETCH = 64.0  # rows (or columns) of the result that an operand fetched from shared memory serves: a warp's tile, one wgmma
 COLUMNS_A_FETCH = 256.0  # of one wgmma or tcgen05; a warp's tile has 64
 OUT_BYTES = 2.0  # of an element of the result; int8 and wide types: their own
+EVEN_WAVES = 0.13  # share of the last wave that schedulers smooth; this and the next two are assumed: fits hardly move them
+UNITS_FOR_DRAM = 26.0  # at work, that have all the bytes in flight which DRAM's bandwidth needs
+FEED_POWER = 6.0  # how little the feed and the matrix pipe hinder each other
 NEVER = 1e9  # times longer a candidate seems that is not taken
 LARGE = 32768.0  # elements of the tile that libraries prefer
 
@@ -61,10 +64,6 @@ class TileMachine(NamedTuple):
     unit: str  # of arithmetic that does it
     held: float  # bytes of L2 that hold data which all units read
     kernel: Kernel
-
-    @property
-    def blocked(self) -> bool:
-        return self.kernel.tiles == "blocks"
 
     @property
     def alone(self) -> bool:
@@ -148,13 +147,12 @@ def timed(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> TileTimes:
     waves, fed = _waves(tasks, on), _fed(tile_m, tile_n, on)
     chip, c = on.chip, on.c
     least = np.float32(c["step_cycles" if on.alone else "warp_step_cycles"] * on.size / STEP_BYTES)  # a clock for each unit of depth
-    cycles = depth * overlapped(c["feed_power"], waves * fed, least)
-    if on.blocked:
+    cycles = depth * overlapped(FEED_POWER, waves * fed, least)
+    if "empty_rows" in c:
         cycles = cycles + depth * fed * _empty((m, n, batch), tile_m, tile_n, on)
     compute = cycles / np.float32(chip.clock_hz)
     moved, through = _traffic((m, n, k, batch, copies), tile_m, tile_n, depth * tasks, on)
-    streamed, first = moved / _bandwidth(tasks, on), np.float32(1e-6 * c["dram_first_us"])
-    dram = streamed + first * streamed / (streamed + first)
+    dram = moved / _bandwidth(tasks, on)
     before = c["tile_cycles"] + tile_m * tile_n * np.float32(on.out / (c["store_bytes_per_flop"] * on.whole))
     reduce = np.float32(1e-6 * c["reduce_us"]) + m * n * batch * split * np.float32(8.0 * c["reduce_share"] / l2_b_s(on))
     liking = np.exp2(np.float32(c["large_tile"]) * np.abs(np.log2(tile_m * tile_n / np.float32(LARGE))))
@@ -203,7 +201,7 @@ def _depth(k: Singles, split: Singles, on: TileMachine) -> Singles:
 
 def _waves(tasks: Singles, on: TileMachine) -> Singles:
     """Tiles of the busiest unit: whole ones, or an even share as far as schedulers smooth the last wave; at least one."""
-    share, even = tasks / np.float32(on.chip.units), np.float32(min(on.c["even_waves"], 1.0))
+    share, even = tasks / np.float32(on.chip.units), np.float32(EVEN_WAVES)
     return np.asarray(even * np.maximum(share, 1) + (1 - even) * np.ceil(share))
 
 
@@ -216,7 +214,7 @@ def _fed(tile_m: Singles, tile_n: Singles, on: TileMachine) -> Singles:
     columns = np.minimum(tile_n, COLUMNS_A_FETCH if alone else ROWS_A_FETCH)
     shared = area * (1 / rows + 1 / columns).astype(np.float32) * np.float32(on.size / SHARED_BYTES)
     feed = (tile_m + tile_n) * np.float32(on.size / (c["feed_bytes_per_flop"] * c.get("feed_factor", 1.0) * on.chip.l2_factor * on.whole))
-    return overlapped(c["feed_power"], overlapped(c["feed_power"], pipe, shared), feed)
+    return overlapped(FEED_POWER, overlapped(FEED_POWER, pipe, shared), feed)
 
 
 def _empty(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, on: TileMachine) -> Singles:
@@ -257,4 +255,4 @@ def lost(held: Singles, on: TileMachine) -> Singles:
 def _bandwidth(tasks: Singles, on: TileMachine) -> Singles:
     """Of DRAM: a share of the spec, or what the units at work have in flight."""
     chip, share = on.chip, min(on.c["dram_share"] * on.c.get("dram_factor", 1.0), 0.97)
-    return np.float32(chip.memory_b_s) * np.minimum(np.float32(share), np.minimum(tasks, chip.units) / np.float32(on.c["units_for_dram"]))
+    return np.float32(chip.memory_b_s) * np.minimum(np.float32(share), np.minimum(tasks, chip.units) / np.float32(UNITS_FOR_DRAM))
