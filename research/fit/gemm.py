@@ -27,7 +27,7 @@ DTYPES = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "
 START: Mapping[str, float] = {  # where the fit begins, and what it is drawn to where the data are silent
     "fill_cycles": 1800.0, "tile_cycles": 300.0, "matrix_share": 0.93, "feed_bytes_per_flop": 0.016, "step_cycles": 150.0,
     "warp_step_cycles": 380.0, "store_bytes_per_flop": 0.0045, "dram_share": 0.9,
-    "reduce_us": 2.4, "reduce_share": 1.0, "choice_power": 15.0, "large_tile": 0.04, "l2_share": 0.9, "resident_power": 4.0,
+    "reduce_us": 2.4, "reduce_share": 1.0, "choice_power": 15.0, "l2_share": 0.9, "resident_power": 4.0,
     "weights_between": 0.6, "written_share": 0.3, "overlap_power": 3.0, "burst_us": 400.0, "operation_pj": 0.7,
 }  # fmt: skip
 GENERATION = (  # of these, each architecture's kernels have their own
@@ -236,9 +236,9 @@ def _least(errors: Callable[[Floats], Floats], start: Floats, pull: Floats) -> F
 
 
 def table(root: Path, coefficients: Mapping[str, Mapping[str, float]] | None = None) -> list[Score]:
-    """Held-out shapes of A100 and H100 and all of H200 with the stored coefficients; A100 and H100 with those of the other alone."""
+    """Held-out shapes of A100 and H100 and all of H200 by a fit of A100 and H100; A100 and H100 with those of the other alone."""
     a100, h100, h200 = (rows(gpu, root) for gpu in (*GPUS, *LONG))
-    known = coefficients or base.stored("gemm")
+    known = coefficients or fit([a100, h100])
     cells = []
     for name, data in (("A100", a100), ("H100", h100)):
         cells += _cells(f"{name}, held-out shapes", data.where(data.held), known, data.where(~data.held))
@@ -306,20 +306,26 @@ def _regimes(data: Rows) -> dict[str, NDArray[np.bool_]]:
 
 
 def main() -> None:
-    """Fits A100 and H100, stores the coefficients and prints the scores."""
+    """Fits all GPUs and all rows, and stores the coefficients; `python -m research.accuracy gemm` says how far off fits without a row are."""
     place = scores.folder()
-    coefficients = fit([rows(gpu, place) for gpu in GPUS])
+    data = [rows(gpu, place).holding(None) for gpu in FOLDERS]
+    coefficients = fit(data)
     head = {
-        "data": "aiconfigurator 2026-08: kernels/{a100_sxm,h100_sxm}/gemm: sglang 0.5.10, trtllm 1.0.0 and 1.3.0rc20, vllm 0.24.0",
-        "split": "crc32(n x k) % 5 == 0 is held out; H200 is never fitted", "command": "python -m research.fit gemm",
+        "data": "aiconfigurator 2026-08: kernels/{" + ",".join(FOLDERS.values()) + "}/gemm: " + ", ".join(_collections(data)),
+        "split": "none: every row; python -m research.accuracy gemm fits again for each fold and each GPU",
+        "command": "python -m research.fit gemm",
         "loss": f"soft L1 of log error, scale 0.05; {ROWS} rows of each GPU for bf16, {OWN_ROWS} of each other implementation",
     }  # fmt: skip
     about = "Matrix products. Bytes per FLOP of the bf16 unit; cycles at the highest clock; shares of the spec. See kernels/gemm_tiles.py."
     scores.store("gemm", about, head, coefficients)
     base.stored.cache_clear()
     power.stored.cache_clear()
-    print(scores.show(table(place, coefficients)))
-    print(f"floor, two collections of the same bf16 shapes: {', '.join(f'{gpu} {100 * value:.1f} %' for gpu, value in FLOORS.items())}")
+    print(f"{sum(len(values) for values in coefficients.values())} numbers stored")
+
+
+def _collections(data: Sequence[Rows]) -> list[str]:
+    """Libraries and versions."""
+    return sorted({source.partition("/")[0] for one in data for source in np.unique(one.source).tolist()})
 
 
 if __name__ == "__main__":

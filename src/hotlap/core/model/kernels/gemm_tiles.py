@@ -44,7 +44,7 @@ EVEN_WAVES = 0.13  # share of the last wave that schedulers smooth; this and the
 UNITS_FOR_DRAM = 26.0  # at work, that have all the bytes in flight which DRAM's bandwidth needs
 FEED_POWER = 6.0  # how little the feed and the matrix pipe hinder each other
 NEVER = 1e9  # times longer a candidate seems that is not taken
-LARGE = 32768.0  # elements of the tile that libraries prefer
+LARGE, LARGE_TILE = 32768.0, 0.01  # elements of the tile that libraries prefer, and how much; assumed
 
 
 L2_COPIES_SHARE = {"sm_80": 0.5, "sm_90": 0.5, "sm_100": 0.5}
@@ -155,7 +155,7 @@ def timed(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> TileTimes:
     dram = moved / _bandwidth(tasks, on)
     before = c["tile_cycles"] + tile_m * tile_n * np.float32(on.out / (c["store_bytes_per_flop"] * on.whole))
     reduce = np.float32(1e-6 * c["reduce_us"]) + m * n * batch * split * np.float32(8.0 * c["reduce_share"] / l2_b_s(on))
-    liking = np.exp2(np.float32(c["large_tile"]) * np.abs(np.log2(tile_m * tile_n / np.float32(LARGE))))
+    liking = np.exp2(np.float32(LARGE_TILE) * np.abs(np.log2(tile_m * tile_n / np.float32(LARGE))))
     if on.kernel.choices:
         liking = np.where(_chosen(m, n, on), np.float32(1), np.float32(NEVER))
     return TileTimes(
