@@ -319,6 +319,7 @@ def main() -> None:
     about = "Matrix products. Bytes per FLOP of the bf16 unit; cycles at the highest clock; shares of the spec. See kernels/gemm_tiles.py."
     scores.store("gemm", about, head, coefficients)
     base.stored.cache_clear()
+    gemm_kernels.forget()
     power.stored.cache_clear()
     print(f"{sum(len(values) for values in coefficients.values())} numbers stored")
 

@@ -35,7 +35,7 @@ HOST_POWER = 8.0  # of the longer of device and host
 PLAIN, NVFP4 = "bf16", "nvfp4"  # the second: what libraries call fp4 with a scale for 16
 LAUNCH_US = 1.0  # of a node of a graph, beside what goes with the clock: assumed, no data of one machine can tell them apart
 ROW_S = 1e-6 / 8  # of a unit for a row's block of threads: eight of 256 at once, a microsecond each; assumed
-MEASURED = ("bf16", "fp16", "fp8", "fp8_block")
+MEASURED = ("bf16", "fp16", "fp8", "fp8_block", "fp4")
 
 
 def estimate(
@@ -132,7 +132,7 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, found: 
     names = {"tile_m": timed.tile_m, "tile_n": timed.tile_n, "split": timed.split, "tasks": timed.tiles}
     choice = {name: np.broadcast_to(value, timed.tiles.shape)[at].astype(np.float64) for name, value in names.items()}
     choice["waves"] = choice["tasks"] / chip.units
-    return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype), clock)
+    return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype, found), clock)
 
 
 def _copies(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> Floats:
@@ -210,7 +210,7 @@ def _least(cases: Mapping[str, NDArray[Any]], flop: Floats, on: TileMachine) -> 
     return np.asarray(np.maximum(flop / (on.rate * on.chip.units * on.chip.clock_max_hz), moved))
 
 
-def _inside(cases: Mapping[str, NDArray[Any]], dtype: str) -> NDArray[np.bool_]:
-    """Sizes and types that were measured."""
+def _inside(cases: Mapping[str, NDArray[Any]], dtype: str, found: Found) -> NDArray[np.bool_]:
+    """Sizes, types and kernels that were measured."""
     fits = (cases["n"] >= 32) & (cases["n"] <= 65536) & (cases["k"] >= 32) & (cases["k"] <= 65536)
-    return np.asarray(fits & (cases["m"] <= 32768) & (cases["batch"] == 1) & (dtype in MEASURED))
+    return np.asarray(fits & (cases["m"] <= 32768) & (cases["batch"] == 1) & (dtype in MEASURED) & (not found.near))

@@ -6,12 +6,13 @@ kernel on another, another kernel of the library for the type, the library that 
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.model.kernels.base import Coefficients
+from hotlap.core.model.kernels.base import Coefficients, stored
 
 
 class Choice(NamedTuple):
@@ -45,6 +46,7 @@ class Kernel(NamedTuple):
     splits: bool = True  # whether it may split k
     copies: float = 5.0  # sets of weights that calls go through in turn; 0: as many as fill L2, at most 5
     turns_all: bool = False  # activations and results as well
+    since: int = 0  # the oldest NVIDIA architecture that it runs on; 0: any
     by_rows: bool = False  # activations are quantised by a block of threads for each row
     host: bool = False  # timed with the host's launches: no graph, so a short call takes the time of the host
 
@@ -55,6 +57,8 @@ GENERATIONS: Mapping[str, str] = {
 }  # fmt: skip
 """Architecture: that whose kernels it runs, of those that were measured. GA102 and GB202 feed their matrix units from registers and have
 GDDR, as Ada; Blackwell Ultra runs Blackwell's kernels (CUDA C++ Programming Guide, family-specific features)."""
+BESIDES = ("extra_us", "host_us", "pass_factor", "pass_row_ns")  # coefficients of what stands beside a product
+TYPO = 0.95  # how alike two names are of which one is a slip of the other
 PLAIN = "vllm/torch.nn.functional.linear"
 LIKE: Mapping[str, str] = {"sm_100": "sm_90", "sm_90": "sm_100", "sm_89": "sm_80", "sm_80": "sm_89"}  # the nearest generation
 # How often weights return: aiconfigurator, collector/{vllm,sglang,trtllm}/collect_gemm.py (commits 00e9bded, 2ec2c274, 00095909):
@@ -63,6 +67,8 @@ VLLM, ONCE, SGLANG, TRTLLM = Kernel(copies=6.0), Kernel(copies=1.0), Kernel(copi
 HOST = ONCE._replace(host=True)  # the same collector: use_cuda_graph=gemm_type != "fp8_block"
 WHOLE = {"splits": False}
 BLOCKS = {"tiles": "blocks", "splits": False}
+# DeepGEMM's README: Hopper and Blackwell; NVFP4 has a matrix unit since Blackwell; fp8 since Ada (CUDA C++ Programming Guide)
+FP8, HOPPER, BLACKWELL = 89, 90, 100
 KERNELS: Mapping[str, Kernel] = {
     "sglang/sglang.bf16": SGLANG,
     "sglang/sglang_torch_linear.bf16": SGLANG,
@@ -71,20 +77,21 @@ KERNELS: Mapping[str, Kernel] = {
     "trtllm/torch_flow.fp8": TRTLLM,
     "vllm/CutlassFP8ScaledMMLinearKernel.fp8": VLLM._replace(tiles="choices", choices=SM90_FP8, **WHOLE),
     "vllm/CutlassFP8ScaledMMLinearKernel.fp8@sm_89": VLLM._replace(tiles="choices", choices=SM89_FP8, **WHOLE),
-    "sglang/sglang_sgl_kernel_fp8_scaled_mm.fp8": SGLANG._replace(by_rows=True, **WHOLE),
+    "sglang/sglang_sgl_kernel_fp8_scaled_mm.fp8": SGLANG._replace(since=FP8, by_rows=True, **WHOLE),
     "trtllm/torch_flow.fp8_block": TRTLLM._replace(**BLOCKS),
-    "trtllm/deepgemm.fp8_block": TRTLLM._replace(**BLOCKS),
+    "trtllm/deepgemm.fp8_block": TRTLLM._replace(since=HOPPER, **BLOCKS),
     "vllm/CutlassFp8BlockScaledMMKernel.fp8_block": HOST._replace(tiles="choices", choices=FP8_BLOCKS, **WHOLE),
-    "vllm/DeepGemmFp8BlockScaledMMKernel.fp8_block": HOST._replace(**BLOCKS),
-    "vllm/FlashInferFp8BlockScaledMMKernel.fp8_block": HOST._replace(**BLOCKS),
+    "vllm/DeepGemmFp8BlockScaledMMKernel.fp8_block": HOST._replace(since=HOPPER, **BLOCKS),
+    "vllm/FlashInferFp8BlockScaledMMKernel.fp8_block": HOST._replace(since=HOPPER, **BLOCKS),
     "vllm/TritonFp8BlockScaledMMKernel.fp8_block": HOST._replace(**WHOLE),
-    "sglang/sglang_deepgemm_gemm_nt_f8f8bf16.fp8_block": SGLANG._replace(**BLOCKS),
-    "sglang/sglang_flashinfer_cutedsl_nvfp4.nvfp4": SGLANG._replace(tiles="tall", by_rows=True, **WHOLE),
+    "sglang/sglang_deepgemm_gemm_nt_f8f8bf16.fp8_block": SGLANG._replace(since=HOPPER, **BLOCKS),
+    "sglang/sglang_flashinfer_cutedsl_nvfp4.nvfp4": SGLANG._replace(since=BLACKWELL, tiles="tall", by_rows=True, **WHOLE),
     "trtllm/torch_flow.nvfp4": TRTLLM._replace(tiles="tall", by_rows=True, **WHOLE),
     "vllm/vllm_default.nvfp4": ONCE._replace(tiles="tall", by_rows=True, **WHOLE),
 }
-TYPES: Mapping[str, str] = {"fp4": "nvfp4"}  # element type: as kernels name it
-USUAL: Mapping[str, str] = {"bf16": PLAIN, "fp16": PLAIN, "fp8": "trtllm/torch_flow", "fp8_block": "trtllm/torch_flow", "nvfp4": "trtllm/torch_flow"}
+TYPES: Mapping[str, str] = {"fp4": "nvfp4", "fp16": "bf16"}  # element type: as kernels name it; both of 16 bits run at one rate
+USUAL: Mapping[str, tuple[str, ...]] = {"fp8": ("trtllm/torch_flow",), "fp8_block": ("trtllm/torch_flow", "trtllm/deepgemm"), "nvfp4": ("trtllm/torch_flow",)}
+"""Of a type whose kernel nobody names: the quickest of those that were measured, without the pass that quantises activations."""
 
 
 class Found(NamedTuple):
@@ -115,25 +122,58 @@ def libraries() -> list[str]:
     return sorted({name.partition("/")[0] for name in KERNELS})
 
 
-def check(name: str) -> None:
-    """Raises InputError for a name of no known library."""
+def check(name: str, target: str = "") -> None:
+    """Raises InputError for a name of no known library, one that nearly is a measured kernel's, and one that `target` cannot run."""
     library, slash, _ = plain(name).partition("/")
-    if not slash or library not in libraries():
-        valid = sorted({key.partition("@")[0].rpartition(".")[0] for key in KERNELS})
+    valid = sorted({key.partition("@")[0].rpartition(".")[0] for key in KERNELS})
+    typo = plain(name) not in valid and difflib.get_close_matches(plain(name), valid, 1, TYPO)
+    if not slash or library not in libraries() or typo:
         raise InputError(f"gemm has no implementation '{name}'; {nearest(plain(name), valid)}")
+    since = min((kernel(key).since for key in KERNELS if key.partition("@")[0].rpartition(".")[0] == plain(name)), default=0)
+    have = target.removeprefix("sm_").rstrip("a")
+    if since and not (have.isdigit() and int(have) >= since) and target:
+        raise InputError(f"'{name}' is a kernel for sm_{since} and later; the machine is {target}", "choose another implementation, or none")
 
 
 def find(known: Coefficients, name: str, dtype: str, target: str) -> Found:
-    """By coefficients `known`. A name that is of no library counts as the usual kernel for the type."""
+    """By coefficients `known`. Without a name the product alone, of the usual kernel for the type."""
+    return _stored(name, dtype, target) if known is stored("gemm") else _found(known, name, dtype, target)
+
+
+@functools.lru_cache(maxsize=1000)
+def _stored(name: str, dtype: str, target: str) -> Found:
+    return _found(stored("gemm"), name, dtype, target)
+
+
+def forget() -> None:
+    """After a fit that stored new coefficients."""
+    _stored.cache_clear()
+
+
+def _found(known: Coefficients, name: str, dtype: str, target: str) -> Found:
     where, kind, asked = generation(target), TYPES.get(dtype, dtype), plain(name)
     base = {**known["base"], **known.get(where, {})}
-    for key in _candidates(asked, kind):
-        for at in (where, LIKE.get(where, ""), *sorted({"sm_80", "sm_89", "sm_90", "sm_100"} - {where, LIKE.get(where, "")})):
-            own = known.get(f"{key}@{at}")
-            if own is not None:
-                near = "" if key == f"{asked}.{kind}" and at == where else f"{key}@{at}"
-                return Found(kernel(key, where), {**base, **own, **_host(known, name, key, at)}, near)
+    wanted = ([f"{asked}.{kind}"] if asked else []) + _others(asked, kind)
+    near = (where, LIKE.get(where, ""), *(one for one in ("sm_80", "sm_89", "sm_90", "sm_100") if one not in (where, LIKE.get(where, ""))))
+    places = [(key, at) for key in wanted for at in near] if asked else [(key, at) for at in near for key in wanted]
+    for key, at in places:
+        own = known.get(f"{key}@{at}")
+        if own is not None:
+            exact = at == where and key.endswith(f".{kind}") and (not asked or key == f"{asked}.{kind}")
+            chosen, own = kernel(key, where), {**own, **_host(known, name, key, at)}
+            if not asked:  # the product alone
+                chosen = chosen._replace(copies=Kernel().copies, turns_all=False, by_rows=False, host=False)
+                own = {n: v for n, v in own.items() if n not in BESIDES}
+            return Found(chosen, {**base, **own}, "" if exact else f"{key}@{at}")
     return Found(kernel(f"{asked}.{kind}", where), base, "base")
+
+
+def _others(name: str, kind: str) -> list[str]:
+    """Keys of kernels that may stand for one, the nearest first: of its library for the type, then the usual ones."""
+    library = name.partition("/")[0]
+    same = [key for key in KERNELS if name and key.startswith(f"{library}/") and key.endswith(f".{kind}")]
+    usual = [f"{one}.{kind}" for one in USUAL.get(kind, (PLAIN,))]
+    return list(dict.fromkeys([*same, *usual, "trtllm/torch_flow.fp8", f"{PLAIN}.bf16"] if kind in USUAL else [*same, *usual, f"{PLAIN}.bf16"]))
 
 
 def _host(known: Coefficients, name: str, key: str, where: str) -> Mapping[str, float]:
@@ -145,10 +185,3 @@ def _host(known: Coefficients, name: str, key: str, where: str) -> Mapping[str, 
     own = [one for one in known if one.endswith(f"/{rest}@{where}") and one.startswith(f"{library} ")]
     return known[asked if asked in own else max(own)] if own else {}
 
-
-@functools.cache
-def _candidates(name: str, kind: str) -> tuple[str, ...]:
-    """Keys of kernels by how near they are to one."""
-    library, usual = name.partition("/")[0], USUAL.get(kind, PLAIN)
-    same = [key for key in KERNELS if key.startswith(f"{library}/") and key.endswith(f".{kind}")]
-    return tuple(dict.fromkeys([f"{name}.{kind}", *(same if name else ()), f"{usual}.{kind}", f"{usual}.fp8", f"{PLAIN}.bf16"]))

@@ -248,7 +248,7 @@ def _traffic(sizes: tuple[Singles, ...], tile_m: Singles, tile_n: Singles, depth
 
 def lost(held: Singles, on: TileMachine) -> Singles:
     """The share of these bytes that L2 does not hold."""
-    fits = np.minimum(np.float32(on.held) / held, np.float32(100))
+    fits = np.minimum(np.float32(on.held) / held, np.float32(10))
     return np.asarray(1 / (1 + fits ** np.float32(on.c["resident_power"])))
 
 
