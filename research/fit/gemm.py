@@ -32,7 +32,7 @@ START: Mapping[str, float] = {  # where the fit begins, and what it is drawn to 
 }  # fmt: skip
 GENERATION = (  # of these, each architecture's kernels have their own
     "fill_cycles", "matrix_share", "feed_bytes_per_flop", "step_cycles", "warp_step_cycles", "store_bytes_per_flop",
-    "dram_share", "reduce_share", "choice_power", "l2_share", "operation_pj", "overlap_power", "written_share",
+    "dram_share", "reduce_share", "choice_power", "l2_share", "overlap_power", "written_share",
 )  # fmt: skip
 OWN_PLAIN: Mapping[str, float] = {"launch_us": gemm.LAUNCH_US, "dram_factor": 1.0, "data_factor": 1.0}  # of cuBLAS somewhere
 OWN: Mapping[str, float] = {"extra_us": 2.0, "matrix_factor": 0.9, "feed_factor": 0.9, "pass_factor": 0.5, "dram_factor": 1.0}  # of narrow types
@@ -46,6 +46,7 @@ ROWS, OWN_ROWS = 1500, 1000  # of each GPU and implementation that a fit looks a
 AT_FLOOR = 1.5  # times the floor up to which a time is mostly the host's, whose calls scatter
 FAR_BELOW = 4.0
 ALONE = ("sm_90", "sm_100")  # whose matrix units read shared memory by themselves
+HELD_DOWN = "sm_89"  # its clock is held down by power in every long product, which hides what the matrix unit reaches
 TWO_DIES = "sm_100"  # sums of splits of k cross from one to the other
 TINY = 1e8  # products m × n × k of a call that takes a GPU no longer than the host
 FLOORS = {"a100-sxm-80gb": 0.056, "h100-sxm": 0.044, "h200-sxm": 0.050}  # two collections of the same shapes: research notes, bf16
@@ -149,7 +150,11 @@ def _refined(found: Mapping[str, Mapping[str, float]], where: str, data: Sequenc
     """What differs from `base` in one architecture's kernels, drawn to `base`."""
     unused = ["warp_step_cycles" if where in ALONE else "step_cycles"] + ["reduce_share"] * (where != TWO_DIES)
     begin = {name: found["base"][name] for name in GENERATION if name not in unused}
-    return _solved(data, found, where, begin, np.full(len(begin), PULL_GENERATION))
+    begin["own_pj"] = found["base"]["operation_pj"] * power.energy_scale(scores.fastest(data[0].gpu), power.stored())  # at the highest voltage
+    pull = {name: PULL_GENERATION for name in begin}
+    if where == HELD_DOWN:
+        begin["matrix_share"], pull["matrix_share"] = START["matrix_share"], 1.0
+    return _solved(data, found, where, begin, np.array(list(pull.values())))
 
 
 def _own(found: Mapping[str, Mapping[str, float]], key: str, data: Sequence[Rows]) -> dict[str, float]:

@@ -69,22 +69,25 @@ def estimate(
     return _joined(demands, np.concatenate(order) if order else np.zeros(0, dtype=int))
 
 
+VALID: Mapping[str, Any] = {"m": None, "n": None, "k": None, "batch": 1.0, "dtype": PLAIN, "sustained": True, "copies": np.nan}
+
+
 def _cases(params: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
-    valid = {"m": None, "n": None, "k": None, "batch": 1.0, "dtype": PLAIN, "sustained": True, "copies": np.nan}
     for name in params:
-        if name not in valid:
-            raise InputError(f"gemm has no parameter '{name}'; {nearest(name, valid)}")
-    given = {**{k: v for k, v in valid.items() if v is not None}, **params}
+        if name not in VALID:
+            raise InputError(f"gemm has no parameter '{name}'; {nearest(name, VALID)}")
+    given = {**VALID, **params}
     for name in ("m", "n", "k"):
-        if name not in given:
+        if given[name] is None:
             raise InputError(f"gemm needs '{name}'")
-    arrays = np.broadcast_arrays(*(np.atleast_1d(np.asarray(value)) for value in given.values()))
-    cases = {name: np.ravel(array) for name, array in zip(given, arrays, strict=True)}
-    for name in ("m", "n", "k", "batch", "copies"):
-        cases[name] = cases[name].astype(np.float64)
-        if name != "copies" and not np.all((cases[name] >= 1) & (cases[name] < LARGEST)):
+    arrays = {name: np.asarray(value).reshape(-1) for name, value in given.items()}
+    count = max(len(array) for array in arrays.values())
+    cases = {name: array if len(array) == count else np.repeat(array, count) for name, array in arrays.items()}
+    for name in ("m", "n", "k", "batch"):
+        cases[name] = values = cases[name].astype(np.float64)
+        if not (values.min(initial=1.0) >= 1 and values.max(initial=1.0) < LARGEST):  # NaN neither
             raise InputError(f"'{name}' is a number from 1 to under {LARGEST:.0e}", about="gemm: ")
-    if not np.all(cases["m"] * cases["n"] * cases["k"] * cases["batch"] < MOST):
+    if not (cases["m"] * cases["n"] * cases["k"] * cases["batch"]).max(initial=1.0) < MOST:
         raise InputError(f"m × n × k × batch is under {MOST:.0e}", about="gemm: ")
     kinds = cases["dtype"].astype(str)
     cases["dtype"] = np.where(kinds == NVFP4, "fp4", kinds) if NVFP4 in kinds else kinds
@@ -197,7 +200,9 @@ def _clock(demand: Demand, seconds: Floats, parts: Mapping[str, Floats], on: Til
     if not on.chip.power_w or not power.known(demand.operations):
         return np.full(len(seconds), np.nan), np.ones(len(seconds))
     fixed = np.minimum(np.sum([parts[name] for name in UNCLOCKED], axis=0), seconds)
-    table = {**power.stored(), power.FROM_TIMES: on.c["operation_pj"] * on.c.get("data_factor", 1.0)}
+    table, c = power.stored(), on.c
+    energy = c["own_pj"] / power.energy_scale(on.chip, table) if "own_pj" in c else c["operation_pj"]
+    table = {**table, power.FROM_TIMES: energy * c.get("data_factor", 1.0)}
     held = power.clock(demand, power.PowerDemand(seconds - fixed, fixed), on.chip, kind="gemm", coefficients=table)
     return held.clock_hz, held.slowdown
 
