@@ -35,8 +35,10 @@ GENERATION = (  # of these, each architecture's kernels have their own
     "dram_share", "reduce_share", "choice_power", "l2_share", "overlap_power", "written_share",
 )  # fmt: skip
 OWN_PLAIN: Mapping[str, float] = {"launch_us": gemm.LAUNCH_US, "dram_factor": 1.0, "data_factor": 1.0}  # of cuBLAS somewhere
-OWN: Mapping[str, float] = {"extra_us": 2.0, "matrix_factor": 0.9, "feed_factor": 0.9, "pass_factor": 0.5, "dram_factor": 1.0}  # of narrow types
-OWN_HOST: Mapping[str, float] = {"matrix_factor": 0.9, "feed_factor": 0.9, "pass_factor": 0.5, "dram_factor": 1.0}  # of rows beyond the host's time
+OWN_HOST: Mapping[str, float] = {  # of one timed with the host: its rows beyond the host's time
+    "matrix_factor": 0.9, "feed_factor": 0.9, "pass_factor": 0.5, "dram_factor": 1.0,
+}  # fmt: skip
+OWN: Mapping[str, float] = {"extra_us": 2.0, **OWN_HOST}  # of an implementation of narrow types
 OWN_SCALED: Mapping[str, float] = {"empty_rows": 0.5}  # with blocks of scales, of a unit that reads shared memory
 OWN_ROWWISE: Mapping[str, float] = {"pass_row_ns": 1.0}  # vLLM's pass has a block of threads for each row, its kernel's epilogue a scale
 ROWWISE = "CutlassFP8"
@@ -46,6 +48,7 @@ ROWS, OWN_ROWS = 1500, 1000  # of each GPU and implementation that a fit looks a
 AT_FLOOR = 1.5  # times the floor up to which a time is mostly the host's, whose calls scatter
 FAR_BELOW = 4.0
 ALONE = ("sm_90", "sm_100")  # whose matrix units read shared memory by themselves
+KNOWN_PJ = {"sm_90": 0.6}  # H200's power readings; at it a published product holds (780 TFLOP/s: gist.github.com/Chillee)
 HELD_DOWN = "sm_89"  # its clock is held down by power in every long product, which hides what the matrix unit reaches
 TWO_DIES = "sm_100"  # sums of splits of k cross from one to the other
 TINY = 1e8  # products m × n × k of a call that takes a GPU no longer than the host
@@ -105,26 +108,26 @@ def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
     for each implementation on each architecture."""
     plain = [sample(one.where(~one.held & (one.params["dtype"] == "bf16")), ROWS) for one in data]
     plain = [one for one in plain if len(one.seconds)]
-    found = {"base": _base(plain)}
+    known = {"base": _base(plain)}
     for where in sorted({_generation(one) for one in plain}):
-        found[where] = _refined(found, where, [one for one in plain if _generation(one) == where])
+        known[where] = _refined(known, where, [one for one in plain if _generation(one) == where])
     narrowed = [_plain(one) for one in data]
     for key in _keys(narrowed):
         name, _, where = key.partition("@")
         parts = [sample(one.where(~one.held & _is(one, name)), OWN_ROWS) for one in narrowed if _generation(one) == where]
-        found[key] = _own(found, key, [one for one in parts if len(one.seconds)])
+        known[key] = _own(known, key, [one for one in parts if len(one.seconds)])
     for key in _keys(data):  # of versions of a library, the host's time
         name, _, where = key.partition("@")
         if gemm_kernels.kernel(gemm_kernels.plain(name)).host:
             parts = [one.where(~one.held & _is(one, name)) for one in data if _generation(one) == where]
-            found[key] = _host_us([one for one in parts if len(one.seconds)])
-    return found
+            known[key] = _host_us([one for one in parts if len(one.seconds)])
+    return known
 
 
 def _keys(data: Sequence[Rows]) -> list[str]:
     """Kernels with type and architecture."""
-    kinds = {(i, d, _generation(one)) for one in data for i, d in set(zip(one.implementation.tolist(), one.params["dtype"].tolist(), strict=True))}
-    return sorted(f"{name}.{dtype}@{where}" for name, dtype, where in kinds)
+    kinds = [np.char.add(np.char.add(one.implementation.astype(str), "."), one.params["dtype"].astype(str)) for one in data]
+    return sorted({f"{name}@{_generation(one)}" for one, names in zip(data, kinds, strict=True) for name in np.unique(names).tolist()})
 
 
 def _generation(data: Rows) -> str:
@@ -146,20 +149,24 @@ def _base(data: Sequence[Rows]) -> dict[str, float]:
     return _solved(data, {}, "base", START, pull)
 
 
-def _refined(found: Mapping[str, Mapping[str, float]], where: str, data: Sequence[Rows]) -> dict[str, float]:
+def _refined(known: Mapping[str, Mapping[str, float]], where: str, data: Sequence[Rows]) -> dict[str, float]:
     """What differs from `base` in one architecture's kernels, drawn to `base`."""
     unused = ["warp_step_cycles" if where in ALONE else "step_cycles"] + ["reduce_share"] * (where != TWO_DIES)
-    begin = {name: found["base"][name] for name in GENERATION if name not in unused}
-    begin["own_pj"] = found["base"]["operation_pj"] * power.energy_scale(scores.fastest(data[0].gpu), power.stored())  # at the highest voltage
-    pull = {name: PULL_GENERATION for name in begin}
+    begin = {name: known["base"][name] for name in GENERATION if name not in unused}
+    held = {} if where not in KNOWN_PJ else {"own_pj": KNOWN_PJ[where]}
+    scale = power.energy_scale(scores.fastest(data[0].gpu), power.stored())
+    begin["own_pj"] = known["base"]["operation_pj"] * scale  # at the highest voltage
+    pull = dict.fromkeys(begin, PULL_GENERATION)
     if where == HELD_DOWN:
         begin["matrix_share"], pull["matrix_share"] = START["matrix_share"], 1.0
-    return _solved(data, found, where, begin, np.array(list(pull.values())))
+    for name in held:
+        begin.pop(name), pull.pop(name)
+    return {**held, **_solved(data, {**known, "base": {**known["base"], **held}}, where, begin, np.array(list(pull.values())))}
 
 
-def _own(found: Mapping[str, Mapping[str, float]], key: str, data: Sequence[Rows]) -> dict[str, float]:
+def _own(known: Mapping[str, Mapping[str, float]], key: str, data: Sequence[Rows]) -> dict[str, float]:
     name, _, where = key.partition("@")
-    kernel, common, plain = gemm_kernels.kernel(name, where), {**found["base"], **found.get(where, {})}, name.endswith(".bf16")
+    kernel, common, plain = gemm_kernels.kernel(name, where), {**known["base"], **known.get(where, {})}, name.endswith(".bf16")
     begin = dict(OWN_PLAIN if plain else OWN_HOST if kernel.host else OWN)
     if kernel.host:
         data = [one.where(tags(one) == "") for one in data]
@@ -175,7 +182,7 @@ def _own(found: Mapping[str, Mapping[str, float]], key: str, data: Sequence[Rows
         begin.pop("dram_factor", None)
     if not kernel.splits and not kernel.host:
         begin |= {name: common[name] for name in ("step_cycles" if where in ALONE else "warp_step_cycles",)}
-    return _solved(data, found, key, begin, np.full(len(begin), PULL_PLAIN if plain else PULL))
+    return _solved(data, known, key, begin, np.full(len(begin), PULL_PLAIN if plain else PULL))
 
 
 def _host_us(data: Sequence[Rows]) -> dict[str, float]:
@@ -191,21 +198,21 @@ def _floor_s(seconds: Floats) -> float:
 def tags(data: Rows) -> NDArray[np.str_]:
     """Rows that show what the host needs for a call, which no figure of a GPU says: of kernels that were timed without a graph, those that
     took about as long as the shortest, and those whose roofline is far below it."""
-    found = np.full(len(data.seconds), "", dtype="<U40")
-    if not len(found):
-        return found
+    known = np.full(len(data.seconds), "", dtype="<U40")
+    if not len(known):
+        return known
     least = roofline(data)
     names = np.char.add(np.char.add(data.implementation.astype(str), "."), data.params["dtype"].astype(str))
     for name in np.unique(names).tolist():
         if gemm_kernels.kernel(gemm_kernels.plain(name)).host:
             here = names == name
             host = _floor_s(data.seconds[here])
-            found[here & ((data.seconds < AT_FLOOR * host) | (FAR_BELOW * least < host))] = "the host's time"
-    return found
+            known[here & ((data.seconds < AT_FLOOR * host) | (FAR_BELOW * least < host))] = "the host's time"
+    return known
 
 
 def _solved(
-    data: Sequence[Rows], found: Mapping[str, Mapping[str, float]], key: str, begin: Mapping[str, float], pull: Floats,
+    data: Sequence[Rows], known: Mapping[str, Mapping[str, float]], key: str, begin: Mapping[str, float], pull: Floats,
 ) -> dict[str, float]:
     """Coefficients `begin` of one group, refitted."""
     start = np.log(list(begin.values()))
@@ -214,7 +221,7 @@ def _solved(
         return dict(zip(begin, np.exp(v).tolist(), strict=True))
 
     strength = pull * np.sqrt(np.mean([len(one.seconds) for one in data]))
-    return coefficients(_least(lambda v: _errors(data, {**found, key: coefficients(v)}), start, strength))
+    return coefficients(_least(lambda v: _errors(data, {**known, key: coefficients(v)}), start, strength))
 
 
 def _errors(data: Sequence[Rows], coefficients: Mapping[str, Mapping[str, float]]) -> Floats:
@@ -311,7 +318,7 @@ def _regimes(data: Rows) -> dict[str, NDArray[np.bool_]]:
 
 
 def main() -> None:
-    """Fits all GPUs and all rows, and stores the coefficients; `python -m research.accuracy gemm` says how far off fits without a row are."""
+    """Fits all GPUs and all rows, and stores the coefficients; how far off fits without a row are says `research.accuracy`."""
     place = scores.folder()
     data = [rows(gpu, place).holding(None) for gpu in FOLDERS]
     coefficients = fit(data)

@@ -53,7 +53,8 @@ def predict(
         shapes = ", ".join(f"{n} {a.shape}" for n, a in arrays.items())
         raise InputError(f"these arrays do not go together: {shapes}; valid: equal lengths, or shapes that broadcast") from None
     if workload in MANY:
-        return at_once(workload, spec, plain if IMPLEMENTATION in arrays else {**plain, IMPLEMENTATION: implementation}, arrays, calibration)
+        same = plain if IMPLEMENTATION in arrays else {**plain, IMPLEMENTATION: implementation}
+        return at_once(workload, spec, same, arrays, calibration)
     rows = [{**plain, **dict(zip(arrays, map(_plain, row), strict=True))} for row in grid]
     return _stack([_row(kind, spec, row, implementation, calibration) for row in rows], grid.shape)
 
@@ -82,7 +83,8 @@ def expected(case: Case, spec: Spec, bound: Limit, implementation: str = "", cal
         bound, kind=kind, expected_s=float(known.seconds[0]), low_s=float(known.low_s[0]), high_s=float(known.high_s[0]),
         power_w=_number(known.power_w), energy_j=_number(known.power_w * known.seconds), clock_hz=_number(known.clock_hz) or bound.clock_hz,
         parts=parts, choice=choice,
-        calibration_level=known.known.words, inside=bool(known.inside[0]), known=known.known.words, notes=[*bound.notes, *notes], provenance=[*bound.provenance, _source(case.workload, known)],
+        calibration_level=known.known.words, inside=bool(known.inside[0]), known=known.known.words,
+        notes=[*bound.notes, *notes], provenance=[*bound.provenance, _source(case.workload, known)],
     )  # fmt: skip
 
 
@@ -127,17 +129,17 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
 
 
-def _stack(found: Sequence[Limit | InputError], shape: tuple[int, ...]) -> Limit:
+def _stack(answers: Sequence[Limit | InputError], shape: tuple[int, ...]) -> Limit:
     """One limit with arrays for fields. Counts differ from case to case, so of the provenance only rates stay. Raises InputError where
     every case is impossible."""
-    limits_ = [one if isinstance(one, Limit) else Limit(kind="unknown", reason=str(one)) for one in found]
-    if isinstance(found[0], InputError) and not any(isinstance(one, Limit) for one in found):
-        raise found[0]
+    limits_ = [one if isinstance(one, Limit) else Limit(kind="unknown", reason=str(one)) for one in answers]
+    if isinstance(answers[0], InputError) and not any(isinstance(one, Limit) for one in answers):
+        raise answers[0]
     first = next((f for f in limits_ if f.kind != "unknown"), limits_[0])
     values: dict[str, Any] = {name: _array(limits_, name, shape) for name in FIELDS}
     rates = {(t.name, t.value): t for f in limits_ for t in f.provenance if t.unit.endswith(("/s", "Hz")) or t.unit == ""}
     kinds = {f.kind for f in limits_} - {"unknown"}
-    texts = {name: np.array([getattr(f, name) for f in limits_], dtype=str).reshape(shape) for name in ("limiter", "known")}
+    texts: dict[str, Any] = {name: np.array([getattr(f, name) for f in limits_], dtype=str).reshape(shape) for name in ("limiter", "known")}
     return Limit(
         kind="expected" if "expected" in kinds else first.kind,
         **values,

@@ -19,7 +19,18 @@ from hotlap.core.work.base import Param, Workload
 
 OUTSIDE = Notice("outside_measured", "outside of what was measured: the interval is wide")
 IMPLEMENTATION = "implementation"
+HALVES = 64  # of cases evaluated together that are tried again where one of them is impossible, at most
 SECONDS = ("bound_s", "expected_s", "low_s", "high_s", "power_w", "energy_j", "clock_hz")
+
+
+class _Asked(NamedTuple):
+    """What was asked for."""
+
+    kind: Workload
+    spec: Spec
+    plain: Mapping[str, Any]
+    columns: Columns
+    by: Calibration | None
 
 
 class Columns(NamedTuple):
@@ -36,15 +47,26 @@ def at_once(workload: str, spec: Spec, plain: Mapping[str, Any], arrays: Mapping
     among them). A case that is impossible is unknown, the others are answered. Raises InputError where none is possible."""
     kind, shape = work.find(workload), np.broadcast_shapes(*(one.shape for one in arrays.values()))
     columns = _columns(kind, {name: np.broadcast_to(one, shape).ravel() for name, one in arrays.items()})
+    asked = _Asked(kind, spec, plain, columns, by)
     answer, error = _Answer(int(np.prod(shape))), columns.error
     for rows in _groups(kind, columns, plain):
-        try:
-            _fill(answer, rows, kind, spec, plain, columns, by)
-        except InputError as one:
-            error = error or one
+        error = _answered(answer, asked, rows, error)
     if error is not None and not answer.answered:
         raise error
     return answer.limit(shape, error)
+
+
+def _answered(answer: _Answer, asked: _Asked, rows: NDArray[np.int64], error: InputError | None) -> InputError | None:
+    """Answers what is possible of these cases, in halves where some are not: the first error so far."""
+    open_, failed = [rows], 0
+    while open_ and failed < HALVES:
+        rows = open_.pop()
+        try:
+            _fill(answer, asked, rows)
+        except InputError as one:
+            error, failed = error or one, failed + 1
+            open_ += [half for half in (rows[len(rows) // 2 :], rows[: len(rows) // 2]) if len(rows) > 1]
+    return error
 
 
 def _columns(kind: Workload, flat: Mapping[str, NDArray[Any]]) -> Columns:
@@ -58,9 +80,9 @@ def _columns(kind: Workload, flat: Mapping[str, NDArray[Any]]) -> Columns:
         if param is None or param.kind not in ("int", "float"):
             texts[name] = values
             continue
-        numbers[name], bad, found = _checked(param, values)
+        numbers[name], bad, why = _checked(param, values)
         wrong |= bad
-        error = error or found
+        error = error or why
     return Columns(numbers, texts, wrong, error)
 
 
@@ -73,8 +95,8 @@ def _checked(param: Param, values: NDArray[Any]) -> tuple[NDArray[np.float64], N
         for n, one in enumerate(kinds.tolist()):
             try:
                 each[n] = float(param.parse(one))  # type: ignore[arg-type]
-            except InputError as found:
-                error = error or found
+            except InputError as wrong:
+                error = error or wrong
         return each[which], np.isnan(each[which]), error
     values = values.astype(np.float64)
     low, high = -np.inf if param.low is None else param.low, np.inf if param.high is None else param.high
@@ -85,8 +107,8 @@ def _checked(param: Param, values: NDArray[Any]) -> tuple[NDArray[np.float64], N
         if np.isfinite(first):
             try:
                 param.parse(float(first))
-            except InputError as found:
-                error = found
+            except InputError as wrong:
+                error = wrong
     return values, bad, error
 
 
@@ -114,7 +136,8 @@ class _Answer:
         self.fields = {name: np.full(count, np.nan) for name in SECONDS}
         self.parts: dict[str, NDArray[Any]] = {}
         self.choice: dict[str, NDArray[Any]] = {}
-        self.inside, self.limiter, self.level = np.zeros(count, dtype=bool), np.full(count, "", dtype="<U40"), np.full(count, "", dtype=object)
+        self.inside, self.limiter = np.zeros(count, dtype=bool), np.full(count, "", dtype="<U40")
+        self.level = np.full(count, "", dtype=object)
 
     def put(self, rows: NDArray[np.int64], values: Mapping[str, Any]) -> None:
         self.answered = True
@@ -140,29 +163,30 @@ class _Answer:
         levels = list(dict.fromkeys(self.level[self.level != ""].tolist()))
         notes = [OUTSIDE] if np.any(~self.inside & ~unknown) else []
         notes += [Notice("some_unknown", f"{int(unknown.sum())} of {self.count} cases are unknown: {error}")] if error is not None else []
+        nothing = unknown.all() and np.isnan(self.fields["bound_s"]).all()
         return Limit(
-            kind="bound", **{name: shaped(values) for name, values in self.fields.items()}, limiter=shaped(self.limiter),
+            kind="unknown" if nothing else "bound", limiter=shaped(self.limiter),
+            **{name: shaped(values) for name, values in self.fields.items()},
             parts=masked(self.parts), choice=masked(self.choice), inside=shaped(self.inside), known=shaped(self.level.astype(str)),
             calibration_level="; ".join(levels), notes=notes,
         )  # fmt: skip
 
 
-def _fill(
-    answer: _Answer, rows: NDArray[np.int64], kind: Workload, spec: Spec, plain: Mapping[str, Any], columns: Columns, by: Calibration | None
-) -> None:
+def _fill(answer: _Answer, asked: _Asked, rows: NDArray[np.int64]) -> None:
     """Answers these cases. Raises InputError where they are impossible together; their bounds stay where only an expectation is missing."""
+    kind, plain, columns = asked.kind, asked.plain, asked.columns
     numbers = {name: values[rows] for name, values in columns.numbers.items()}
     texts = {name: _plain(values[rows[0]]) for name, values in columns.texts.items()}
     implementation = str(texts.pop(IMPLEMENTATION, plain.get(IMPLEMENTATION, "")))
     given = {**{name: value for name, value in plain.items() if name != IMPLEMENTATION}, **texts}
     full = {**kind.parse({**given, **{name: _plain(values[0]) for name, values in numbers.items()}}), **numbers}
     if not numbers:  # one case, asked for several times
-        first = next(p.name for p in kind.params if p.name in full and p.kind in ("int", "float"))
-        full[first] = np.full(len(rows), float(full[first]))
-    floor, limiters = bounds(kind.name, full, spec)
+        size = next(p.name for p in kind.params if p.name in full and p.kind in ("int", "float"))
+        full[size] = np.full(len(rows), float(str(full[size])))
+    floor, limiters = bounds(kind.name, full, asked.spec)
     answer.put(rows, {"bound_s": floor})
     answer.limiter[rows] = np.where(np.isnan(floor), "", limiters)
-    known = expect(kind.name, full, spec, implementation, by)
+    known = expect(kind.name, full, asked.spec, implementation, asked.by)
     answer.put(rows, {
         "expected_s": known.seconds, "low_s": known.low_s, "high_s": known.high_s, "power_w": known.power_w,
         "energy_j": known.power_w * known.seconds, "clock_hz": known.clock_hz,

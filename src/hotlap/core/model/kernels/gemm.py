@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.kernels import gemm_kernels, gemm_tiles, power
 from hotlap.core.model.kernels.base import Chip, Demand, Estimate, Floats, stored
-from hotlap.core.model.kernels.gemm_kernels import Found
+from hotlap.core.model.kernels.gemm_kernels import KernelMatch
 from hotlap.core.model.kernels.gemm_tiles import TileMachine, TileTimes
 
 CHUNK = 512  # cases at once: their candidates stay in the processor's cache
@@ -65,7 +65,8 @@ def estimate(
         for start in range(0, len(rows), CHUNK):
             part = rows[start : start + CHUNK]
             order.append(part)
-            demands.append(_estimate({key: value[part] for key, value in cases.items()}, chip, dtype, gemm_kernels.find(known, name, dtype, chip.target)))
+            some = {key: value[part] for key, value in cases.items()}
+            demands.append(_estimate(some, chip, dtype, gemm_kernels.find(known, name, dtype, chip.target)))
     return _joined(demands, np.concatenate(order) if order else np.zeros(0, dtype=int))
 
 
@@ -114,8 +115,8 @@ def _joined(demands: list[Estimate], order: NDArray[np.int64]) -> Estimate:
 # ---------------------------------------------------------------- one type
 
 
-def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, found: Found) -> Estimate:
-    c, on = found.coefficients, gemm_tiles.machine(chip, dtype, found.coefficients, found.kernel)
+def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, match: KernelMatch) -> Estimate:
+    c, on = match.coefficients, gemm_tiles.machine(chip, dtype, match.coefficients, match.kernel)
     cases = {**cases, "copies": _copies(cases, on)}
     timed = gemm_tiles.timed(cases, on)
     at = (np.arange(len(cases["m"])), np.argmin(timed.total * timed.liking, axis=1))
@@ -135,7 +136,7 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, found: 
     names = {"tile_m": timed.tile_m, "tile_n": timed.tile_n, "split": timed.split, "tasks": timed.tiles}
     choice = {name: np.broadcast_to(value, timed.tiles.shape)[at].astype(np.float64) for name, value in names.items()}
     choice["waves"] = choice["tasks"] / chip.units
-    return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype, found), clock)
+    return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype, match), clock)
 
 
 def _copies(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> Floats:
@@ -215,7 +216,7 @@ def _least(cases: Mapping[str, NDArray[Any]], flop: Floats, on: TileMachine) -> 
     return np.asarray(np.maximum(flop / (on.rate * on.chip.units * on.chip.clock_max_hz), moved))
 
 
-def _inside(cases: Mapping[str, NDArray[Any]], dtype: str, found: Found) -> NDArray[np.bool_]:
+def _inside(cases: Mapping[str, NDArray[Any]], dtype: str, match: KernelMatch) -> NDArray[np.bool_]:
     """Sizes, types and kernels that were measured."""
     fits = (cases["n"] >= 32) & (cases["n"] <= 65536) & (cases["k"] >= 32) & (cases["k"] <= 65536)
-    return np.asarray(fits & (cases["m"] <= 32768) & (cases["batch"] == 1) & (dtype in MEASURED) & (not found.near))
+    return np.asarray(fits & (cases["m"] <= 32768) & (cases["batch"] == 1) & (dtype in MEASURED) & (not match.near))

@@ -15,7 +15,7 @@ from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.kernels.base import Coefficients, stored
 
 
-class Choice(NamedTuple):
+class TileRule(NamedTuple):
     """One line of a library's dispatch: the tile that it takes up to these sizes, where no line before does."""
 
     m_upto: float
@@ -28,21 +28,25 @@ class Choice(NamedTuple):
 ANY = float("inf")
 # vllm-project/vllm, csrc/quantization/w8a8/cutlass: c3x/scaled_mm_sm90_fp8_dispatch.cuh (commit 68f442eb; operands change places up to 64
 # rows), scaled_mm_c2x_sm89_fp8_dispatch.cuh (commit 42d3ba86; n as its next power of two)
-SM90_FP8 = (Choice(64, 1280, 16, 64), Choice(16, ANY, 16, 64), Choice(64, ANY, 64, 64), Choice(128, ANY, 64, 128, 2), Choice(ANY, ANY, 128, 128, 2))
-SM89_FP8 = (
-    Choice(16, 8192, 16, 64), Choice(16, 16384, 16, 128), Choice(32, 8192, 32, 64), Choice(32, 16384, 32, 128), Choice(32, ANY, 32, 64),
-    Choice(64, 8192, 64, 64), Choice(64, 16384, 64, 128), Choice(64, ANY, 64, 64), Choice(128, 8192, 64, 128),
-    Choice(128, 16384, 128, 128), Choice(128, ANY, 128, 64), Choice(256, 4096, 64, 128), Choice(ANY, 4096, 128, 128),
-    Choice(256, ANY, 128, 128), Choice(ANY, 8192, 256, 128), Choice(ANY, ANY, 128, 128),
+SM90_FP8 = (
+    TileRule(64, 1280, 16, 64), TileRule(16, ANY, 16, 64), TileRule(64, ANY, 64, 64), TileRule(128, ANY, 64, 128, 2),
+    TileRule(ANY, ANY, 128, 128, 2),
 )  # fmt: skip
-FP8_BLOCKS = (Choice(64, ANY, 64, 64), Choice(128, ANY, 64, 128, 2), Choice(ANY, ANY, 128, 128, 2))
+SM89_FP8 = (
+    TileRule(16, 8192, 16, 64), TileRule(16, 16384, 16, 128), TileRule(32, 8192, 32, 64), TileRule(32, 16384, 32, 128),
+    TileRule(32, ANY, 32, 64),
+    TileRule(64, 8192, 64, 64), TileRule(64, 16384, 64, 128), TileRule(64, ANY, 64, 64), TileRule(128, 8192, 64, 128),
+    TileRule(128, 16384, 128, 128), TileRule(128, ANY, 128, 64), TileRule(256, 4096, 64, 128), TileRule(ANY, 4096, 128, 128),
+    TileRule(256, ANY, 128, 128), TileRule(ANY, 8192, 256, 128), TileRule(ANY, ANY, 128, 128),
+)  # fmt: skip
+FP8_BLOCKS = (TileRule(64, ANY, 64, 64), TileRule(128, ANY, 64, 128, 2), TileRule(ANY, ANY, 128, 128, 2))
 
 
-class Kernel(NamedTuple):
+class ProductKernel(NamedTuple):
     """What is published of a kernel, and of how its measurement calls it."""
 
     tiles: str = "all"  # that its library chooses from: all, tall (128 rows and more), blocks (of scales), choices
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[TileRule, ...] = ()
     splits: bool = True  # whether it may split k
     copies: float = 5.0  # sets of weights that calls go through in turn; 0: as many as fill L2, at most 5
     turns_all: bool = False  # activations and results as well
@@ -63,43 +67,49 @@ PLAIN = "vllm/torch.nn.functional.linear"
 LIKE: Mapping[str, str] = {"sm_100": "sm_90", "sm_90": "sm_100", "sm_89": "sm_80", "sm_80": "sm_89"}  # the nearest generation
 # How often weights return: aiconfigurator, collector/{vllm,sglang,trtllm}/collect_gemm.py (commits 00e9bded, 2ec2c274, 00095909):
 # vLLM 6 layers, 1 for blocks of fp8 and for nvfp4; SGLang 6 closures with operands of their own; TensorRT-LLM as many as fill L2, 1 to 5.
-VLLM, ONCE, SGLANG, TRTLLM = Kernel(copies=6.0), Kernel(copies=1.0), Kernel(copies=6.0, turns_all=True), Kernel(copies=0.0)
+VLLM, ONCE, TRTLLM = ProductKernel(copies=6.0), ProductKernel(copies=1.0), ProductKernel(copies=0.0)
+SGLANG = ProductKernel(copies=6.0, turns_all=True)
 HOST = ONCE._replace(host=True)  # the same collector: use_cuda_graph=gemm_type != "fp8_block"
-WHOLE = {"splits": False}
-BLOCKS = {"tiles": "blocks", "splits": False}
 # DeepGEMM's README: Hopper and Blackwell; NVFP4 has a matrix unit since Blackwell; fp8 since Ada (CUDA C++ Programming Guide)
 FP8, HOPPER, BLACKWELL = 89, 90, 100
-KERNELS: Mapping[str, Kernel] = {
+KERNELS: Mapping[str, ProductKernel] = {
     "sglang/sglang.bf16": SGLANG,
     "sglang/sglang_torch_linear.bf16": SGLANG,
     "trtllm/torch_flow.bf16": TRTLLM,
     PLAIN + ".bf16": VLLM,
     "trtllm/torch_flow.fp8": TRTLLM,
-    "vllm/CutlassFP8ScaledMMLinearKernel.fp8": VLLM._replace(tiles="choices", choices=SM90_FP8, **WHOLE),
-    "vllm/CutlassFP8ScaledMMLinearKernel.fp8@sm_89": VLLM._replace(tiles="choices", choices=SM89_FP8, **WHOLE),
-    "sglang/sglang_sgl_kernel_fp8_scaled_mm.fp8": SGLANG._replace(since=FP8, by_rows=True, **WHOLE),
-    "trtllm/torch_flow.fp8_block": TRTLLM._replace(**BLOCKS),
-    "trtllm/deepgemm.fp8_block": TRTLLM._replace(since=HOPPER, **BLOCKS),
-    "vllm/CutlassFp8BlockScaledMMKernel.fp8_block": HOST._replace(tiles="choices", choices=FP8_BLOCKS, **WHOLE),
-    "vllm/DeepGemmFp8BlockScaledMMKernel.fp8_block": HOST._replace(since=HOPPER, **BLOCKS),
-    "vllm/FlashInferFp8BlockScaledMMKernel.fp8_block": HOST._replace(since=HOPPER, **BLOCKS),
-    "vllm/TritonFp8BlockScaledMMKernel.fp8_block": HOST._replace(**WHOLE),
-    "sglang/sglang_deepgemm_gemm_nt_f8f8bf16.fp8_block": SGLANG._replace(since=HOPPER, **BLOCKS),
-    "sglang/sglang_flashinfer_cutedsl_nvfp4.nvfp4": SGLANG._replace(since=BLACKWELL, tiles="tall", by_rows=True, **WHOLE),
-    "trtllm/torch_flow.nvfp4": TRTLLM._replace(tiles="tall", by_rows=True, **WHOLE),
-    "vllm/vllm_default.nvfp4": ONCE._replace(tiles="tall", by_rows=True, **WHOLE),
+    "vllm/CutlassFP8ScaledMMLinearKernel.fp8": VLLM._replace(tiles="choices", choices=SM90_FP8, splits=False),
+    "vllm/CutlassFP8ScaledMMLinearKernel.fp8@sm_89": VLLM._replace(tiles="choices", choices=SM89_FP8, splits=False),
+    "sglang/sglang_sgl_kernel_fp8_scaled_mm.fp8": SGLANG._replace(since=FP8, by_rows=True, splits=False),
+    "trtllm/torch_flow.fp8_block": TRTLLM._replace(tiles="blocks", splits=False),
+    "trtllm/deepgemm.fp8_block": TRTLLM._replace(since=HOPPER, tiles="blocks", splits=False),
+    "vllm/CutlassFp8BlockScaledMMKernel.fp8_block": HOST._replace(tiles="choices", choices=FP8_BLOCKS, splits=False),
+    "vllm/DeepGemmFp8BlockScaledMMKernel.fp8_block": HOST._replace(since=HOPPER, tiles="blocks", splits=False),
+    "vllm/FlashInferFp8BlockScaledMMKernel.fp8_block": HOST._replace(since=HOPPER, tiles="blocks", splits=False),
+    "vllm/TritonFp8BlockScaledMMKernel.fp8_block": HOST._replace(splits=False),
+    "sglang/sglang_deepgemm_gemm_nt_f8f8bf16.fp8_block": SGLANG._replace(since=HOPPER, tiles="blocks", splits=False),
+    "sglang/sglang_flashinfer_cutedsl_nvfp4.nvfp4": SGLANG._replace(since=BLACKWELL, tiles="tall", by_rows=True, splits=False),
+    "trtllm/torch_flow.nvfp4": TRTLLM._replace(tiles="tall", by_rows=True, splits=False),
+    "vllm/vllm_default.nvfp4": ONCE._replace(tiles="tall", by_rows=True, splits=False),
 }
 TYPES: Mapping[str, str] = {"fp4": "nvfp4", "fp16": "bf16"}  # element type: as kernels name it; both of 16 bits run at one rate
-USUAL: Mapping[str, tuple[str, ...]] = {"fp8": ("trtllm/torch_flow",), "fp8_block": ("trtllm/torch_flow", "trtllm/deepgemm"), "nvfp4": ("trtllm/torch_flow",)}
-"""Of a type whose kernel nobody names: the quickest of those that were measured, without the pass that quantises activations."""
+ALONE = "trtllm/torch_flow.fp8"  # reaches the most of those of 8 bits
+USUAL: Mapping[str, tuple[str, ...]] = {
+    "bf16": (f"{PLAIN}.bf16", "trtllm/torch_flow.bf16"), "fp8": (ALONE,), "fp8_block": (ALONE,),
+    "nvfp4": ("trtllm/torch_flow.nvfp4", ALONE),
+}  # fmt: skip
+"""Kernels for a type that nobody names: the first that was measured there, without the pass that quantises activations."""
 
 
-class Found(NamedTuple):
+class KernelMatch(NamedTuple):
     """The kernel that stands for a name: its traits, its coefficients, and how near it is."""
 
-    kernel: Kernel
+    kernel: ProductKernel
     coefficients: Mapping[str, float]
     near: str  # "" the kernel itself; else the key of the one that was taken for it
+
+
+USUAL_KERNEL = ProductKernel()
 
 
 def generation(target: str) -> str:
@@ -107,9 +117,9 @@ def generation(target: str) -> str:
     return GENERATIONS.get(target, "")
 
 
-def kernel(key: str, where: str = "") -> Kernel:
+def kernel(key: str, where: str = "") -> ProductKernel:
     """What is published of a kernel, as it is on an architecture."""
-    return KERNELS.get(f"{key}@{where}") or KERNELS.get(key) or Kernel()
+    return KERNELS.get(f"{key}@{where}") or KERNELS.get(key) or ProductKernel()
 
 
 def plain(name: str) -> str:
@@ -132,16 +142,16 @@ def check(name: str, target: str = "") -> None:
     since = min((kernel(key).since for key in KERNELS if key.partition("@")[0].rpartition(".")[0] == plain(name)), default=0)
     have = target.removeprefix("sm_").rstrip("a")
     if since and not (have.isdigit() and int(have) >= since) and target:
-        raise InputError(f"'{name}' is a kernel for sm_{since} and later; the machine is {target}", "choose another implementation, or none")
+        raise InputError(f"'{name}' is a kernel for sm_{since} and later; the machine is {target}", "choose another one, or none")
 
 
-def find(known: Coefficients, name: str, dtype: str, target: str) -> Found:
+def find(known: Coefficients, name: str, dtype: str, target: str) -> KernelMatch:
     """By coefficients `known`. Without a name the product alone, of the usual kernel for the type."""
     return _stored(name, dtype, target) if known is stored("gemm") else _found(known, name, dtype, target)
 
 
 @functools.lru_cache(maxsize=1000)
-def _stored(name: str, dtype: str, target: str) -> Found:
+def _stored(name: str, dtype: str, target: str) -> KernelMatch:
     return _found(stored("gemm"), name, dtype, target)
 
 
@@ -150,7 +160,7 @@ def forget() -> None:
     _stored.cache_clear()
 
 
-def _found(known: Coefficients, name: str, dtype: str, target: str) -> Found:
+def _found(known: Coefficients, name: str, dtype: str, target: str) -> KernelMatch:
     where, kind, asked = generation(target), TYPES.get(dtype, dtype), plain(name)
     base = {**known["base"], **known.get(where, {})}
     wanted = ([f"{asked}.{kind}"] if asked else []) + _others(asked, kind)
@@ -159,21 +169,20 @@ def _found(known: Coefficients, name: str, dtype: str, target: str) -> Found:
     for key, at in places:
         own = known.get(f"{key}@{at}")
         if own is not None:
-            exact = at == where and key.endswith(f".{kind}") and (not asked or key == f"{asked}.{kind}")
+            exact = at == where and (key == f"{asked}.{kind}" if asked else kind in USUAL)
             chosen, own = kernel(key, where), {**own, **_host(known, name, key, at)}
             if not asked:  # the product alone
-                chosen = chosen._replace(copies=Kernel().copies, turns_all=False, by_rows=False, host=False)
+                chosen = chosen._replace(copies=ProductKernel().copies, turns_all=False, by_rows=False, host=False)
                 own = {n: v for n, v in own.items() if n not in BESIDES}
-            return Found(chosen, {**base, **own}, "" if exact else f"{key}@{at}")
-    return Found(kernel(f"{asked}.{kind}", where), base, "base")
+            return KernelMatch(chosen, {**base, **own}, "" if exact else f"{key}@{at}")
+    return KernelMatch(kernel(f"{asked}.{kind}", where), base, "base")
 
 
 def _others(name: str, kind: str) -> list[str]:
     """Keys of kernels that may stand for one, the nearest first: of its library for the type, then the usual ones."""
     library = name.partition("/")[0]
     same = [key for key in KERNELS if name and key.startswith(f"{library}/") and key.endswith(f".{kind}")]
-    usual = [f"{one}.{kind}" for one in USUAL.get(kind, (PLAIN,))]
-    return list(dict.fromkeys([*same, *usual, "trtllm/torch_flow.fp8", f"{PLAIN}.bf16"] if kind in USUAL else [*same, *usual, f"{PLAIN}.bf16"]))
+    return list(dict.fromkeys([*same, *USUAL.get(kind, ()), f"{PLAIN}.bf16"]))
 
 
 def _host(known: Coefficients, name: str, key: str, where: str) -> Mapping[str, float]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hotlap.core.errors import InputError
 from hotlap.core.model.kernels.base import Chip
-from hotlap.core.model.kernels.gemm_kernels import Kernel, generation
+from hotlap.core.model.kernels.gemm_kernels import USUAL_KERNEL, ProductKernel, generation
 from hotlap.core.work.base import STORED, unit_of
 
 Singles = NDArray[np.float32]  # candidates are many: half the memory, twice the speed
@@ -63,7 +63,7 @@ class TileMachine(NamedTuple):
     whole: float  # the same in bf16, which says of what generation the machine is
     unit: str  # of arithmetic that does it
     held: float  # bytes of L2 that hold data which all units read
-    kernel: Kernel
+    kernel: ProductKernel
 
     @property
     def alone(self) -> bool:
@@ -101,7 +101,7 @@ class TileTimes:
         return np.asarray(self.body + self.store + self.reduce)
 
 
-def machine(chip: Chip, dtype: str, c: Mapping[str, float], kernel: Kernel = Kernel()) -> TileMachine:
+def machine(chip: Chip, dtype: str, c: Mapping[str, float], kernel: ProductKernel = USUAL_KERNEL) -> TileMachine:
     """Raises InputError for a type that the chip has no unit for."""
     table, unit = chip.flop_per_clock, unit_of(dtype)
     if dtype in ("fp32", "fp64") and unit not in table:
@@ -118,10 +118,10 @@ def machine(chip: Chip, dtype: str, c: Mapping[str, float], kernel: Kernel = Ker
 
 
 @functools.cache
-def tiles(kernel: Kernel, alone: bool) -> tuple[Singles, Singles]:
+def tiles(kernel: ProductKernel, alone: bool) -> tuple[Singles, Singles]:
     """Rows and columns of the candidates' tiles, each as a row. `alone`: of a matrix unit that reads shared memory by itself."""
     sets = {"blocks": BLOCK_TILES, "tall": TALL_TILES, "choices": tuple((one.tile_m, one.tile_n) for one in kernel.choices)}
-    table = np.array(sets.get(kernel.tiles, WARP_TILES + FINE_TILES * alone), dtype=np.float32)
+    table: Singles = np.array(sets.get(kernel.tiles, WARP_TILES + FINE_TILES * alone), dtype=np.float32)
     return table[:, 0][None], table[:, 1][None]
 
 
@@ -129,7 +129,7 @@ def _chosen(m: Singles, n: Singles, on: TileMachine) -> Singles:
     """Which of a dispatch's lines takes each case: cases × lines."""
     above, width = np.array([one[:2] for one in on.kernel.choices], dtype=np.float32).T
     fits = (m <= above) & (n <= width)
-    return fits & (np.cumsum(fits, axis=1) == 1)
+    return np.asarray(fits & (np.cumsum(fits, axis=1) == 1))
 
 
 def timed(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> TileTimes:
