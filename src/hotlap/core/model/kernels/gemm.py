@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.model.kernels import gemm_tiles, power
+from hotlap.core.model.kernels import gemm_kernels, gemm_tiles, power
 from hotlap.core.model.kernels.base import Chip, Demand, Estimate, Floats, stored
+from hotlap.core.model.kernels.gemm_kernels import KernelMatch
 from hotlap.core.model.kernels.gemm_tiles import TileMachine, TileTimes
-from hotlap.core.work.base import unit_of
 
 CHUNK = 512  # cases at once: their candidates stay in the processor's cache
 PARTS = (
@@ -32,8 +32,10 @@ PARTS = (
 UNCLOCKED = ("DRAM", "launch", "quantisation pass")  # parts that do not go with the clock
 LARGEST, MOST = 1e15, 1e28  # of any one number, and of products: singles hold them
 HOST_POWER = 8.0  # of the longer of device and host
-PLAIN = "bf16"
-MEASURED = ("bf16", "fp16", "fp8", "fp8_block")
+PLAIN, NVFP4 = "bf16", "nvfp4"  # the second: what libraries call fp4 with a scale for 16
+LAUNCH_US = 1.0  # of a node of a graph, beside what goes with the clock: assumed, no data of one machine can tell them apart
+ROW_S = 1e-6 / 8  # of a unit for a row's block of threads: eight of 256 at once, a microsecond each; assumed
+MEASURED = ("bf16", "fp16", "fp8", "fp8_block", "fp4")
 
 
 def estimate(
@@ -52,8 +54,8 @@ def estimate(
     count, known = len(cases["m"]), coefficients or stored("gemm")
     scalar = np.ndim(implementation) == 0 and np.ndim(params.get("dtype", "")) == 0
     if scalar and count <= CHUNK:
-        dtype = str(params.get("dtype", PLAIN))
-        return _estimate(cases, chip, dtype, _coefficients(known, str(implementation), dtype))
+        dtype = str(cases["dtype"][0])
+        return _estimate(cases, chip, dtype, gemm_kernels.find(known, str(implementation), dtype, chip.target))
     names = np.broadcast_to(np.asarray(implementation, dtype=str), (count,))
     kinds = [(cases["dtype"][0], names[0])] if scalar else sorted(set(zip(cases["dtype"].tolist(), names.tolist(), strict=True)))
     demands: list[Estimate] = []
@@ -63,34 +65,34 @@ def estimate(
         for start in range(0, len(rows), CHUNK):
             part = rows[start : start + CHUNK]
             order.append(part)
-            demands.append(_estimate({key: value[part] for key, value in cases.items()}, chip, dtype, _coefficients(known, name, dtype)))
+            some = {key: value[part] for key, value in cases.items()}
+            demands.append(_estimate(some, chip, dtype, gemm_kernels.find(known, name, dtype, chip.target)))
     return _joined(demands, np.concatenate(order) if order else np.zeros(0, dtype=int))
 
 
+VALID: Mapping[str, Any] = {"m": None, "n": None, "k": None, "batch": 1.0, "dtype": PLAIN, "sustained": True, "copies": np.nan}
+
+
 def _cases(params: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
-    valid = {"m": None, "n": None, "k": None, "batch": 1.0, "dtype": PLAIN, "sustained": True}
     for name in params:
-        if name not in valid:
-            raise InputError(f"gemm has no parameter '{name}'; {nearest(name, valid)}")
-    given = {**{k: v for k, v in valid.items() if v is not None}, **params}
+        if name not in VALID:
+            raise InputError(f"gemm has no parameter '{name}'; {nearest(name, VALID)}")
+    given = {**VALID, **params}
     for name in ("m", "n", "k"):
-        if name not in given:
+        if given[name] is None:
             raise InputError(f"gemm needs '{name}'")
-    arrays = np.broadcast_arrays(*(np.atleast_1d(np.asarray(value)) for value in given.values()))
-    cases = {name: np.ravel(array) for name, array in zip(given, arrays, strict=True)}
+    arrays = {name: np.asarray(value).reshape(-1) for name, value in given.items()}
+    count = max(len(array) for array in arrays.values())
+    cases = {name: array if len(array) == count else np.repeat(array, count) for name, array in arrays.items()}
     for name in ("m", "n", "k", "batch"):
-        cases[name] = cases[name].astype(np.float64)
-        if not np.all((cases[name] >= 1) & (cases[name] < LARGEST)):
+        cases[name] = values = cases[name].astype(np.float64)
+        if not (values.min(initial=1.0) >= 1 and values.max(initial=1.0) < LARGEST):  # NaN neither
             raise InputError(f"'{name}' is a number from 1 to under {LARGEST:.0e}", about="gemm: ")
-    if not np.all(cases["m"] * cases["n"] * cases["k"] * cases["batch"] < MOST):
+    if not (cases["m"] * cases["n"] * cases["k"] * cases["batch"]).max(initial=1.0) < MOST:
         raise InputError(f"m × n × k × batch is under {MOST:.0e}", about="gemm: ")
-    cases["dtype"] = cases["dtype"].astype(str)
+    kinds = cases["dtype"].astype(str)
+    cases["dtype"] = np.where(kinds == NVFP4, "fp4", kinds) if NVFP4 in kinds else kinds
     return cases
-
-
-def _coefficients(known: Mapping[str, Mapping[str, float]], name: str, dtype: str) -> dict[str, float]:
-    own = known.get(f"{name}.{dtype}") or known.get(f"default.{dtype}") or known.get("default") or {}
-    return {**known["base"], **own}
 
 
 def _joined(demands: list[Estimate], order: NDArray[np.int64]) -> Estimate:
@@ -113,8 +115,9 @@ def _joined(demands: list[Estimate], order: NDArray[np.int64]) -> Estimate:
 # ---------------------------------------------------------------- one type
 
 
-def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, c: Mapping[str, float]) -> Estimate:
-    on = gemm_tiles.machine(chip, dtype, c)
+def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, match: KernelMatch) -> Estimate:
+    c, on = match.coefficients, gemm_tiles.machine(chip, dtype, match.coefficients, match.kernel)
+    cases = {**cases, "copies": _copies(cases, on)}
     timed = gemm_tiles.timed(cases, on)
     at = (np.arange(len(cases["m"])), np.argmin(timed.total * timed.liking, axis=1))
     mean = _mean(timed, c["choice_power"]) / timed.total[at]
@@ -122,7 +125,7 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, c: Mapp
     seconds = np.sum(list(parts.values()), axis=0)
     flop = 2.0 * cases["m"] * cases["n"] * cases["k"] * cases["batch"]
     moved, through = (one[at].astype(np.float64) for one in (timed.moved, timed.through))
-    demand = Demand({unit_of(dtype): flop}, np.zeros(len(flop)), moved, np.maximum(through, moved))
+    demand = Demand({on.unit: flop}, np.zeros(len(flop)), moved, np.maximum(through, moved))
     clock, slower = _clock(demand, seconds, parts, on)
     share = np.where(cases["sustained"].astype(bool), 1.0, seconds / (seconds + 1e-6 * c["burst_us"]))
     parts["clock under the power cap"] = seconds * (slower - 1.0) * share
@@ -133,7 +136,13 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, c: Mapp
     names = {"tile_m": timed.tile_m, "tile_n": timed.tile_n, "split": timed.split, "tasks": timed.tiles}
     choice = {name: np.broadcast_to(value, timed.tiles.shape)[at].astype(np.float64) for name, value in names.items()}
     choice["waves"] = choice["tasks"] / chip.units
-    return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype), clock)
+    return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype, match), clock)
+
+
+def _copies(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> Floats:
+    """Sets of weights that calls go through in turn: as asked, or as where the kernel was measured."""
+    usual = on.kernel.copies or np.clip(np.ceil(on.chip.l2_bytes / (on.size * cases["n"] * cases["k"])), 1.0, 5.0)
+    return np.where(np.isnan(cases["copies"]), usual, cases["copies"])
 
 
 def _mean(timed: TileTimes, power: float) -> Floats:
@@ -146,12 +155,18 @@ def _mean(timed: TileTimes, power: float) -> Floats:
 def _added(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> dict[str, Floats]:
     """What does not depend on the tile: launch, first latency, and a pass that quantises the activations."""
     ones, c = np.ones(len(cases["m"])), on.c
-    rows = cases["m"] * cases["batch"]
-    return {
-        "launch": ones * 1e-6 * (c["launch_us"] + c.get("extra_us", 0.0)),
+    added = {
+        "launch": ones * 1e-6 * (c.get("launch_us", LAUNCH_US) + c.get("extra_us", 0.0)),
         "latency": ones * c["fill_cycles"] / on.chip.clock_max_hz,
-        "quantisation pass": rows * (c.get("pass_bytes", 0.0) * cases["k"] / on.chip.memory_b_s + 1e-9 * c.get("pass_row_ns", 0.0)),
+        "quantisation pass": 0.0 * ones,
     }
+    if "pass_factor" in c:
+        rows = cases["m"] * cases["batch"]
+        moved = rows * cases["k"] * (gemm_tiles.OUT_BYTES + on.size)  # read in 16 bits, written in 8 or 4
+        beyond = gemm_tiles.lost(moved + on.size * cases["n"] * cases["k"], on)
+        passed = moved * (beyond / c["dram_share"] + c["pass_factor"]) / on.chip.memory_b_s
+        added["quantisation pass"] = passed + rows * (1e-9 * c.get("pass_row_ns", 0.0) + on.kernel.by_rows * ROW_S / on.chip.units)
+    return added
 
 
 def _chosen(cases: Mapping[str, NDArray[Any]], timed: TileTimes, at: tuple[NDArray[Any], ...], on: TileMachine) -> dict[str, Floats]:
@@ -186,7 +201,9 @@ def _clock(demand: Demand, seconds: Floats, parts: Mapping[str, Floats], on: Til
     if not on.chip.power_w or not power.known(demand.operations):
         return np.full(len(seconds), np.nan), np.ones(len(seconds))
     fixed = np.minimum(np.sum([parts[name] for name in UNCLOCKED], axis=0), seconds)
-    table = {**power.stored(), power.FROM_TIMES: on.c["operation_pj"]}
+    table, c = power.stored(), on.c
+    energy = c["own_pj"] / power.energy_scale(on.chip, table) if "own_pj" in c else c["operation_pj"]
+    table = {**table, power.FROM_TIMES: energy * c.get("data_factor", 1.0)}
     held = power.clock(demand, power.PowerDemand(seconds - fixed, fixed), on.chip, kind="gemm", coefficients=table)
     return held.clock_hz, held.slowdown
 
@@ -199,7 +216,7 @@ def _least(cases: Mapping[str, NDArray[Any]], flop: Floats, on: TileMachine) -> 
     return np.asarray(np.maximum(flop / (on.rate * on.chip.units * on.chip.clock_max_hz), moved))
 
 
-def _inside(cases: Mapping[str, NDArray[Any]], dtype: str) -> NDArray[np.bool_]:
-    """Sizes and types that were measured."""
+def _inside(cases: Mapping[str, NDArray[Any]], dtype: str, match: KernelMatch) -> NDArray[np.bool_]:
+    """Sizes, types and kernels that were measured."""
     fits = (cases["n"] >= 32) & (cases["n"] <= 65536) & (cases["k"] >= 32) & (cases["k"] <= 65536)
-    return np.asarray(fits & (cases["m"] <= 32768) & (cases["batch"] == 1) & (dtype in MEASURED))
+    return np.asarray(fits & (cases["m"] <= 32768) & (cases["batch"] == 1) & (dtype in MEASURED) & (not match.near))
