@@ -46,7 +46,8 @@ TIED = {"l2_share": 5.0, "choice_power": 5.0, "dram_share": 3.0}  # times the pu
 PULL, PULL_GENERATION, PULL_PLAIN = 0.01, 0.01, 0.1  # towards the start, per unit of log
 ROWS, OWN_ROWS = 1500, 1000  # of each GPU and implementation that a fit looks at
 AT_FLOOR = 1.5  # times the floor up to which a time is mostly the host's, whose calls scatter
-FAR_BELOW = 4.0
+FAR_BELOW = 4.0  # times a roofline that the host takes at least, so that the GPU has surely waited
+NEARLY_ALL = 0.95  # of the rows of a kernel
 ALONE = ("sm_90", "sm_100")  # whose matrix units read shared memory by themselves
 KNOWN_PJ = {"sm_90": 0.6}  # H200's power readings; at it a published product holds (780 TFLOP/s: gist.github.com/Chillee)
 HELD_DOWN = "sm_89"  # its clock is held down by power in every long product, which hides what the matrix unit reaches
@@ -169,7 +170,9 @@ def _own(known: Mapping[str, Mapping[str, float]], key: str, data: Sequence[Rows
     kernel, common, plain = gemm_kernels.kernel(name, where), {**known["base"], **known.get(where, {})}, name.endswith(".bf16")
     begin = dict(OWN_PLAIN if plain else OWN_HOST if kernel.host else OWN)
     if kernel.host:
-        data = [one.where(tags(one) == "") for one in data]
+        data = [some for one in data if len((some := one.where(tags(one) == "")).seconds)]
+        if not data:
+            return {}  # nothing but the host was seen
         if kernel.tiles == "choices":
             begin = {**begin, "store_bytes_per_flop": common["store_bytes_per_flop"]}
             begin.pop("feed_factor")
@@ -197,18 +200,19 @@ def _floor_s(seconds: Floats) -> float:
 
 def tags(data: Rows) -> NDArray[np.str_]:
     """Rows that show what the host needs for a call, which no figure of a GPU says: of kernels that were timed without a graph, those that
-    took about as long as the shortest, and those whose roofline is far below it."""
-    known = np.full(len(data.seconds), "", dtype="<U40")
-    if not len(known):
-        return known
+    took about as long as the shortest, and those whose roofline is far below it; all rows of a kernel where nearly all are such."""
+    words = np.full(len(data.seconds), "", dtype="<U40")
+    if not len(words):
+        return words
     least = roofline(data)
     names = np.char.add(np.char.add(data.implementation.astype(str), "."), data.params["dtype"].astype(str))
     for name in np.unique(names).tolist():
         if gemm_kernels.kernel(gemm_kernels.plain(name)).host:
             here = names == name
             host = _floor_s(data.seconds[here])
-            known[here & ((data.seconds < AT_FLOOR * host) | (FAR_BELOW * least < host))] = "the host's time"
-    return known
+            shown = here & ((data.seconds < AT_FLOOR * host) | (FAR_BELOW * least < host))
+            words[here if shown.sum() > NEARLY_ALL * here.sum() else shown] = "the host's time"
+    return words
 
 
 def _solved(
