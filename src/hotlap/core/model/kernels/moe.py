@@ -232,8 +232,8 @@ def _demand(
 
 
 def _inside(cases: Mapping[str, NDArray[Any]], chip: Chip) -> NDArray[np.bool_]:
-    """Of the fitted domain: server GPUs from A100 to H200, models of 8 to 896 experts, up to 16,384 tokens."""
+    """Of the fitted domain: server GPUs from A100 to B200, models of 8 to 896 experts, up to 16,384 tokens."""
     shapes = (cases["tokens"] <= 16384) & (cases["hidden"] >= 1024) & (cases["hidden"] <= 8192) & (cases["inter"] <= 16384)
     many = (cases["experts"] >= 8) & (cases["experts"] <= 896) & (cases["topk"] <= 22) & (cases["width"] >= 16)
-    near = 100 <= chip.units <= 160 and 8e11 <= chip.memory_b_s <= 8.2e12
+    near = 100 <= chip.units <= 200 and 8e11 <= chip.memory_b_s <= 8.2e12
     return np.asarray(shapes & many & near, dtype=bool)
