@@ -39,7 +39,7 @@ def test_an_unknown_kernel_of_a_known_library_is_the_nearest_and_said() -> None:
     assert "taken for the nearest known kernel of vllm, vllm_fp8moe_flashinfer_cutlass_flashinferexperts" in answer.note
     expected = moe.estimate({**SHAPE, "dtype": "fp8"}, chips.chip(machines.load("h100-sxm")), "vllm_mxfp8moe_triton_tritonexperts")
     assert not expected.inside[0]
-    assert expected.notes[0].endswith("was not measured on hopper: taken for the nearest known kernel of vllm, vllm_fp8moe_triton_tritonexperts")
+    assert expected.remarks[0].endswith("was not measured on hopper: taken for the nearest known kernel of vllm, vllm_fp8moe_triton_tritonexperts")
 
 
 def test_a_library_alone_is_its_kernel_for_the_machine() -> None:
@@ -57,7 +57,7 @@ def test_misspelt_and_foreign_names_are_refused_with_the_nearest(name) -> None:
 
 
 def test_a_kernel_that_is_not_built_for_the_machine_is_refused() -> None:
-    with pytest.raises(InputError, match="sglang_flashinfer_trtllm_moe is built for blackwell, not for hopper"):
+    with pytest.raises(InputError, match="sglang_flashinfer_trtllm_moe is built for sm_100, sm_103, not for sm_90"):
         predict.predict("moe", "h100-sxm", "sglang_flashinfer_trtllm_moe", **SHAPE)
 
 
@@ -85,8 +85,8 @@ def test_a_defect_of_a_build_is_said_and_slower_than_its_siblings() -> None:
     slow = moe.estimate(case, chip, "vllm_modeloptfp8moe_flashinfer_cutlass_flashinferexperts")
     usual = moe.estimate(case, chip, "moe_torch_flow_cutlass")
     assert slow.seconds[0] == pytest.approx(3.4 * usual.seconds[0])
-    assert "a defect of that build" in slow.notes[0]
-    assert not usual.notes
+    assert "a defect of that build" in slow.remarks[0]
+    assert not usual.remarks
 
 
 def test_each_family_and_type_has_coefficients_of_its_own_or_of_the_nearest() -> None:

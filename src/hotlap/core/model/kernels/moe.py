@@ -50,7 +50,7 @@ def estimate(
     cases = moe_cases.read(params, implementation, chip.target)
     cases |= {"flop": moe_cases.flop_per_clock(cases["dtype"], chip)}
     c, fitted = moe_coefficients.of_cases(cases, chip, coefficients or stored("moe"))
-    notes = tuple(note for note in moe_cases.codes(cases.pop("noted"))[0] if note)
+    remarks = tuple(note for note in moe_cases.codes(cases.pop("noted"))[0] if note)
     cases = {name: values for name, values in cases.items() if name not in TEXTS}
     ruled = cases["rule"] != "tuned"
     places = np.argsort(ruled, kind="stable")  # of one kind in each chunk
@@ -62,7 +62,7 @@ def estimate(
             rows = slice(start, min(start + CHUNK, end))
             few = {k: v[rows] for k, v in cases.items()}
             parts.append(_estimate(few, chip, {k: v[rows] for k, v in c.items()}, fitted[rows], fixed))
-    return (parts[0] if len(parts) == 1 else _joined(parts, places))._replace(notes=notes)
+    return (parts[0] if len(parts) == 1 else _joined(parts, places))._replace(remarks=remarks)
 
 
 def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, c: Mapping[str, Floats], fitted: NDArray[np.bool_], fixed: bool) -> Estimate:
@@ -232,8 +232,8 @@ def _demand(
 
 
 def _inside(cases: Mapping[str, NDArray[Any]], chip: Chip) -> NDArray[np.bool_]:
-    """Of the fitted domain: server GPUs from A100 to H200, models of 8 to 896 experts, up to 16,384 tokens."""
+    """Of the fitted domain: server GPUs from A100 to B200, models of 8 to 896 experts, up to 16,384 tokens."""
     shapes = (cases["tokens"] <= 16384) & (cases["hidden"] >= 1024) & (cases["hidden"] <= 8192) & (cases["inter"] <= 16384)
     many = (cases["experts"] >= 8) & (cases["experts"] <= 896) & (cases["topk"] <= 22) & (cases["width"] >= 16)
-    near = 100 <= chip.units <= 160 and 8e11 <= chip.memory_b_s <= 8.2e12
+    near = 100 <= chip.units <= 200 and 8e11 <= chip.memory_b_s <= 8.2e12
     return np.asarray(shapes & many & near, dtype=bool)

@@ -119,8 +119,8 @@ def find(implementation: str, target: str) -> Answering:
     rows = {row: known for row, known in TABLE.items() if row[1] == name and library in (None, row[0])}
     for row, (versions, kernel) in rows.items():
         if kernel.built_for and architecture not in kernel.built_for:
-            built = " and ".join(kernel.built_for)
-            raise InputError(f"{row[1]} is built for {built}, not for {architecture}", _valid(architecture), "moe: ")
+            built = ", ".join(one for one, name_of in ARCHITECTURES.items() if name_of in kernel.built_for)
+            raise InputError(f"{row[1]} is built for {built}, not for {target or architecture}", _valid(architecture), "moe: ")
         if row[2] == architecture or (not row[2] and (*row[:2], architecture) not in rows):
             new = bool(version) and version not in versions.split(", ")
             note = f"{row[0]} {version} was not measured: taken for {versions}" if new else kernel.defect
