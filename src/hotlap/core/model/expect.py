@@ -64,7 +64,7 @@ class Expected(NamedTuple):
     inside: NDArray[np.bool_]  # within what was measured
     family: str
     known: intervals.IntervalLevel
-    notes: tuple[str, ...] = ()  # what is to be said beside it
+    remarks: tuple[str, ...] = ()  # what is to be said beside it
 
 
 def expect(
@@ -105,7 +105,7 @@ def expect(
     unknown = (np.full(len(seconds), np.nan),) * 2
     power_w, clock_hz = unknown if kind.link else _power(_toggling(family, implementation), demand, seconds, spec)
     low = np.fmax(low, floor)
-    return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known, demand.notes)
+    return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known, demand.remarks)
 
 
 def _both_phases(params: Params) -> bool:
@@ -136,12 +136,12 @@ def _mixed(workload: str, params: Params, spec: Spec, implementation: str | Arra
 
     first = sides[0][1]
     words = "; ".join(dict.fromkeys(side.known.words for _, side in sides))
-    notes = tuple(dict.fromkeys(note for _, side in sides for note in side.notes))
+    remarks = tuple(dict.fromkeys(text for _, side in sides for text in side.remarks))
     parts, choice = tables(lambda side: side.parts), tables(lambda side: side.choice)
     return Expected(
         rows(lambda side: side.seconds), rows(lambda side: side.low_s), rows(lambda side: side.high_s), rows(lambda side: side.power_w),
         rows(lambda side: side.clock_hz), parts, choice, rows(lambda side: side.inside), "attention",
-        first.known._replace(words=words), notes,
+        first.known._replace(words=words), remarks,
     )  # fmt: skip
 
 
@@ -285,8 +285,8 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
         causal = params["mask"] == "causal"
         estimate = prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
     if unknown:
-        notes = (*estimate.notes, f"no attention kernel is known as {', '.join(unknown)}: taken for what {USUAL_ATTENTION} chooses")
-        estimate = estimate._replace(inside=np.zeros_like(estimate.inside), notes=notes)
+        remarks = (*estimate.remarks, f"no attention kernel is known as {', '.join(unknown)}: taken for what {USUAL_ATTENTION} chooses")
+        estimate = estimate._replace(inside=np.zeros_like(estimate.inside), remarks=remarks)
     if backward:
         return "prefill", composed.attention_backward(params, estimate)
     return "decode" if single_query else "prefill", estimate

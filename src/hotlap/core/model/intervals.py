@@ -17,8 +17,8 @@ Floats = NDArray[np.float64]
 EDGES_S = (20e-6, 200e-6)  # of the expected time: regimes short, middle, long
 REGIMES = ("short", "middle", "long")
 WIDE = (0.4, 2.5)  # measured ÷ expected where nothing like it was ever measured: assumed, and said so
-FITTED = ("a100-sxm-80gb", "h100-sxm")
-ARCHITECTURES = ("Ampere GA100", "Hopper")  # of those
+FITTED = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s")
+ARCHITECTURES = ("Ampere GA100", "Hopper", "Blackwell", "Ada AD102")  # of those
 KNOWN = {  # how sure: by which residuals, in words
     "fitted": "fitted to measurements on this machine", "generation": "fitted to measurements on other machines of its architecture",
     "spec": "published figures of the machine only: fitted to other architectures",

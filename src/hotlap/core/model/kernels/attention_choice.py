@@ -62,7 +62,7 @@ class Chosen(NamedTuple):
     library: str  # "" where a kernel was named alone
     kernel: str
     sure: bool  # the library's kernel is in the table
-    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -77,7 +77,7 @@ def chosen(name: str, target: str) -> Chosen:
     if parsed is None or library is None:
         raise InputError(f"attention has no implementation '{name}'; {nearest(plain, names())}")
     usual = USUAL[library].get(major, USUAL[library][""])
-    kernel, notes = parsed["kernel"] or usual, list[str]()
+    kernel, remarks = parsed["kernel"] or usual, list[str]()
     if kernel in KERNELS and (library, kernel) not in TABLE:
         _check_runs(kernel, target, name)
         return Chosen(library, kernel, True, ())
@@ -89,14 +89,14 @@ def chosen(name: str, target: str) -> Chosen:
         if close and not same and difflib.SequenceMatcher(None, kernel, close[0]).ratio() > 0.92:
             raise InputError(f"{library} has no attention kernel '{kernel}'; did you mean '{close[0]}'? valid: {', '.join(own)}")
         near = (close or difflib.get_close_matches(kernel, own, 1, 0.6) or [usual])[0]
-        notes.append(f"{library}'s kernel '{kernel}' was never measured: taken for the nearest, '{near}', with a wide interval")
+        remarks.append(f"{library}'s kernel '{kernel}' was never measured: taken for the nearest, '{near}', with a wide interval")
         kernel = near
     if parsed["version"] and parsed["version"] not in MEASURED[library]:
-        notes.append(f"{library} {parsed['version']} was never measured; fitted to {', '.join(MEASURED[library])}")
+        remarks.append(f"{library} {parsed['version']} was never measured; fitted to {', '.join(MEASURED[library])}")
     runs = TABLE[library, kernel]
     ours = runs.get(major, runs.get("", ""))
     _check_runs(ours, target, name)
-    return Chosen(PATHS.get((library, kernel), library), ours, sure, tuple(notes))
+    return Chosen(PATHS.get((library, kernel), library), ours, sure, tuple(remarks))
 
 
 def known(name: str) -> bool:

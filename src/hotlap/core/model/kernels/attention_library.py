@@ -38,7 +38,7 @@ class Runs(NamedTuple):
     kernel: Any  # names: an array, or one
     library: Any
     sure: bool | NDArray[np.bool_]
-    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
 
 
 def estimate(
@@ -64,7 +64,7 @@ def estimate(
     known = _fitted(family, runs.kernel, fitted) & runs.sure & np.logical_not(excluded(runs.kernel, c))
     return Estimate(
         seconds + short, parts, Demand(_by_unit(plan.flop, c, chip), plan.special, plan.dram_bytes, plan.l2_bytes),
-        {"kernel": kernels, **plan.choice}, family.inside(c) & known & _familiar(chip), notes=runs.notes,
+        {"kernel": kernels, **plan.choice}, family.inside(c) & known & _familiar(chip), remarks=runs.remarks,
     )  # fmt: skip
 
 
@@ -150,18 +150,18 @@ def choose(implementation: str | ArrayLike, c: Cases, chip: Chip, phase: str) ->
     different, which = np.unique(names, return_inverse=True)
     if len(different) == 1:
         return _of_one(str(different[0]), c, target, phase)
-    kernels, libraries, sure, notes = np.empty(len(names), "<U16"), np.empty(len(names), "<U16"), np.empty(len(names), bool), list[str]()
+    kernels, libraries, sure, remarks = np.empty(len(names), "<U16"), np.empty(len(names), "<U16"), np.empty(len(names), bool), list[str]()
     for n, name in enumerate(different.tolist()):
         mask = which == n
         own = _of_one(name, c.where(mask), target, phase)
         kernels[mask], libraries[mask], sure[mask] = own.kernel, own.library, own.sure
-        notes += own.notes
-    return Runs(kernels, libraries, sure, tuple(dict.fromkeys(notes)))
+        remarks += own.remarks
+    return Runs(kernels, libraries, sure, tuple(dict.fromkeys(remarks)))
 
 
 def _of_one(name: str, c: Cases, target: str, phase: str) -> Runs:
     chosen = attention_choice.chosen(name or "vllm", target)
-    return Runs(attention_choice.of_cases(chosen.kernel, chosen.library, c, phase, target), chosen.library, chosen.sure, chosen.notes)
+    return Runs(attention_choice.of_cases(chosen.kernel, chosen.library, c, phase, target), chosen.library, chosen.sure, chosen.remarks)
 
 
 def excluded(kernels: Any, c: Cases) -> Any:
