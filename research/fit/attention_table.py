@@ -127,7 +127,7 @@ def _place(r: Rows) -> Floats:
 
 
 def main(family: LibraryFamily, priors: Priors) -> None:
-    """Fits the rows that are not held out, keeps the coefficients in the package and prints how far off they are: `… [folder of the measurements]`."""
+    """Fits the rows that are not held out, keeps the coefficients and prints how far off the held-out ones are: `… [folder]`."""
     place = Path(sys.argv[1]) if len(sys.argv) > 1 else root()
     if place is None or not place.is_dir():
         raise InputError("there are no measurements: name their folder, or set HOTLAP_SHARED")

@@ -180,15 +180,16 @@ def some(missed: Missed, seed: int = 3) -> Missed:
 
 
 def store(tables: Mapping[str, Mapping[str, Table]]) -> None:
-    """Writes those of the package, by family and level."""
+    """Writes those of the package, by family and level; families that are not given stay as they are."""
     lines = [
         "# Measured ÷ expected time, 5 % and 95 % quantiles of rows that the fit had not seen, by family, level of knowledge, part and",
         "# expected time (20 and 200 µs): python -m research.accuracy --store-intervals",
     ]
-    for family, levels in tables.items():
+    for family, levels in {**intervals.learnt(), **tables}.items():
         for level, table in levels.items():
             for name, one in table.items():
                 values = ", ".join(f"{key} = {value:.4g}" for key, value in one.items())
                 lines.append(f'interval.{family}.{level}."{name}" = {{ {values} }}')
     file = Path(intervals.__file__).parent / "coefficients" / "intervals.toml"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    intervals.learnt.cache_clear()

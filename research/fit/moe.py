@@ -233,7 +233,7 @@ def bound(params: Mapping[str, NDArray[Any]], chip: Chip, sources: NDArray[np.st
 
 
 def main() -> None:
-    """Fits the rows of all machines that are not held out, stores the coefficients and prints the scores of fits that leave out what they are scored on."""
+    """Fits the rows of all machines that are not held out, stores the coefficients and prints their scores."""
     place = scores.folder()
     coefficients = fit([rows(gpu, place) for gpu in FOLDERS])
     head = {

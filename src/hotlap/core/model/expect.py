@@ -99,7 +99,8 @@ def expect(
         known = known._replace(words=f"no kernel like it was measured: {how}; these {known.words}")
     floor = _floor(workload, params, arrays, spec) if bound_s is None else np.array([bound_s])
     seconds = np.fmax(demand.seconds, floor)  # which passes over a bound that is not known
-    low, high = intervals.interval(family, known.key, seconds, demand.inside)
+    part = str(params.get("dtype", "")) if family == "gemm" else ""
+    low, high = intervals.interval(family, known.key, seconds, demand.inside, part)
     low = low * (1 - demand.parts.get(CAPPED, 0.0) / demand.seconds)  # a short load is over before the clock falls
     parts = {**demand.parts, "bound": seconds - demand.seconds} if np.any(seconds > demand.seconds) else demand.parts
     unknown = (np.full(len(seconds), np.nan),) * 2

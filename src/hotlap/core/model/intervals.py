@@ -18,7 +18,7 @@ EDGES_S = (20e-6, 200e-6)  # of the expected time: regimes short, middle, long
 REGIMES = ("short", "middle", "long")
 WIDE = (0.4, 2.5)  # measured ÷ expected where nothing like it was ever measured: assumed, and said so
 FITTED = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s")
-ARCHITECTURES = ("Ampere GA100", "Hopper", "Blackwell", "Ada AD102")  # of those
+ARCHITECTURES = ("Ampere GA100", "Hopper", "Blackwell")  # of those whose memory, links and limits other boards share
 KNOWN = {  # how sure: by which residuals, in words
     "fitted": "fitted to measurements on this machine", "generation": "fitted to measurements on other machines of its architecture",
     "spec": "published figures of the machine only: fitted to other architectures",
@@ -50,7 +50,13 @@ def swept(words: str) -> IntervalLevel:
 @functools.cache
 def stored() -> Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]:
     """By family, level and regime: `low` and `high` of measured ÷ expected, and the rows they were learnt from."""
-    return {**_table("intervals.toml"), "streaming": _table("streaming.toml")}
+    return {**learnt(), "streaming": _table("streaming.toml")}
+
+
+@functools.cache
+def learnt() -> Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]:
+    """Those that `python -m research.accuracy` learnt."""
+    return _table("intervals.toml")
 
 
 def _table(name: str) -> Mapping[str, Any]:
