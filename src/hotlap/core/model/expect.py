@@ -53,7 +53,7 @@ class Expected(NamedTuple):
     inside: NDArray[np.bool_]  # within what was measured
     family: str
     known: intervals.IntervalLevel
-    notes: tuple[str, ...] = ()  # what is to be said beside it
+    remarks: tuple[str, ...] = ()  # what is to be said beside it
 
 
 def expect(
@@ -93,7 +93,7 @@ def expect(
     parts = {**demand.parts, "bound": seconds - demand.seconds} if np.any(seconds > demand.seconds) else demand.parts
     power_w, clock_hz = (np.full(len(seconds), np.nan),) * 2 if kind.link else _power(family, demand, seconds, spec)
     low = np.fmax(low, floor)
-    return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known, demand.notes)
+    return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known, demand.remarks)
 
 
 def _both_phases(params: Params) -> bool:
@@ -124,7 +124,7 @@ def _mixed(workload: str, params: Params, spec: Spec, implementation: str | Arra
 
     first = sides[0][1]
     words = "; ".join(dict.fromkeys(side.known.words for _, side in sides))
-    notes = tuple(dict.fromkeys(note for _, side in sides for note in side.notes))
+    notes = tuple(dict.fromkeys(note for _, side in sides for note in side.remarks))
     parts, choice = tables(lambda side: side.parts), tables(lambda side: side.choice)
     return Expected(
         rows(lambda side: side.seconds), rows(lambda side: side.low_s), rows(lambda side: side.high_s), rows(lambda side: side.power_w),
@@ -266,8 +266,8 @@ def _attention(params: Params, spec: Spec, implementation: str | ArrayLike, coun
         causal = params["mask"] == "causal"
         estimate = prefill.estimate({**shared, "query": params["query"], "kv": keys, "causal": causal}, machine, implementation)
     if unknown:
-        notes = (*estimate.notes, f"no attention kernel is known as {', '.join(unknown)}: taken for what {USUAL_ATTENTION} chooses")
-        estimate = estimate._replace(inside=np.zeros_like(estimate.inside), notes=notes)
+        remarks = (*estimate.remarks, f"no attention kernel is known as {', '.join(unknown)}: taken for what {USUAL_ATTENTION} chooses")
+        estimate = estimate._replace(inside=np.zeros_like(estimate.inside), remarks=remarks)
     if backward:
         return "prefill", composed.attention_backward(params, estimate)
     return "decode" if single_query else "prefill", estimate

@@ -79,7 +79,7 @@ def expected(case: Case, spec: Spec, bound: Limit, implementation: str = "", cal
 
 def _remarks(known: Expected) -> list[Notice]:
     """What the family says of the kernel that it took."""
-    return [Notice("kernel", text) for text in known.notes]
+    return [Notice("nearest_kernel", text) for text in known.remarks]
 
 
 def _room(case: Case, spec: Spec, bound: Limit) -> Limit:

@@ -62,7 +62,7 @@ class Chosen(NamedTuple):
     library: str  # "" where a kernel was named alone
     kernel: str
     sure: bool  # the library's kernel is in the table
-    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
 
 
 @functools.lru_cache(maxsize=1024)

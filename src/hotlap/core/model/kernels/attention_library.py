@@ -38,7 +38,7 @@ class Runs(NamedTuple):
     kernel: Any  # names: an array, or one
     library: Any
     sure: bool | NDArray[np.bool_]
-    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
 
 
 def estimate(
@@ -64,7 +64,7 @@ def estimate(
     known = _fitted(family, runs.kernel, fitted) & runs.sure & np.logical_not(excluded(runs.kernel, c))
     return Estimate(
         seconds + short, parts, Demand(_by_unit(plan.flop, c, chip), plan.special, plan.dram_bytes, plan.l2_bytes),
-        {"kernel": kernels, **plan.choice}, family.inside(c) & known & _familiar(chip), notes=runs.notes,
+        {"kernel": kernels, **plan.choice}, family.inside(c) & known & _familiar(chip), remarks=runs.remarks,
     )  # fmt: skip
 
 
@@ -155,13 +155,13 @@ def choose(implementation: str | ArrayLike, c: Cases, chip: Chip, phase: str) ->
         mask = which == n
         own = _of_one(name, c.where(mask), target, phase)
         kernels[mask], libraries[mask], sure[mask] = own.kernel, own.library, own.sure
-        notes += own.notes
+        notes += own.remarks
     return Runs(kernels, libraries, sure, tuple(dict.fromkeys(notes)))
 
 
 def _of_one(name: str, c: Cases, target: str, phase: str) -> Runs:
     chosen = attention_choice.chosen(name or "vllm", target)
-    return Runs(attention_choice.of_cases(chosen.kernel, chosen.library, c, phase, target), chosen.library, chosen.sure, chosen.notes)
+    return Runs(attention_choice.of_cases(chosen.kernel, chosen.library, c, phase, target), chosen.library, chosen.sure, chosen.remarks)
 
 
 def excluded(kernels: Any, c: Cases) -> Any:

@@ -58,7 +58,7 @@ class Estimate(NamedTuple):
     choice: Mapping[str, NDArray[Any]]  # what the model thinks runs: tile_m, tile_n, split, tasks, waves …
     inside: NDArray[np.bool_]  # within the domain that was fitted
     clock_hz: Floats | None = None  # that calls back to back hold under the power limit, as counted in `parts`; None: not counted there
-    notes: tuple[str, ...] = ()  # what is to be said beside the times
+    remarks: tuple[str, ...] = ()  # what is to be said beside the times
 
 
 @functools.cache
