@@ -112,7 +112,7 @@ def library_left_out(family: str, data: Sequence[Rows]) -> list[Floats]:
             if len(names) > 1:
                 own = library == name
                 others = [other.holding(None) for other in data if other is not rows]
-                coefficients = FAMILIES[family].fit([*others, rows._replace(held=own)])
+                coefficients = FAMILIES[family].fit([*others, rows.where(~own).holding(None)])
                 expected[n][own] = FAMILIES[family].predicted(rows.where(own), coefficients)
     return expected
 

@@ -80,7 +80,12 @@ def learnt(misses: Sequence[Missed]) -> Table:
 
 def by_level(misses: Sequence[Missed]) -> dict[str, Table]:
     """The table of each level."""
-    return {level: learnt([one for one in misses if one.level == level]) for level in dict.fromkeys(one.level for one in misses)}
+    return {level: learnt(_alike(misses, level)) for level in dict.fromkeys(one.level for one in misses)}
+
+
+def _alike(misses: Sequence[Missed], level: str) -> list[Missed]:
+    """What a level is learnt from: with two machines of one architecture only, *generation* takes all machines that were left out."""
+    return [one for one in misses if one.level == level or (level == "generation" and one.level == "spec")]
 
 
 def _quantiles(misses: Sequence[Missed]) -> dict[str, float]:
@@ -89,8 +94,23 @@ def _quantiles(misses: Sequence[Missed]) -> dict[str, float]:
     weight = np.concatenate([np.full(len(one.measured), 1 / max(len(one.measured), FEWEST)) for one in some])
     order = np.argsort(ratio)
     share = np.cumsum(weight[order]) / weight.sum()
-    low, high = (float(ratio[order][np.searchsorted(share, q)]) for q in ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2))
-    return {"low": low, "high": high, "rows": float(len(ratio))}
+    low, middle, high = (float(ratio[order][np.searchsorted(share, q)]) for q in ((1 - COVERAGE) / 2, 0.5, (1 + COVERAGE) / 2))
+    wider = _wider(some)
+    return {"low": middle * (low / middle) ** wider, "high": middle * (high / middle) ** wider, "rows": float(len(ratio))}
+
+
+def _wider(misses: Sequence[Missed]) -> float:
+    """How much wider an interval for one more machine is than what these few machines show: their medians scatter, and a scatter of
+    few is itself uncertain (Student's t). 1 where each row's machine was fitted."""
+    from scipy.special import stdtrit
+
+    if any(one.level in ("fitted", "sweep") for one in misses) or len(misses) < 2:
+        return 1.0
+    logs = [np.log(one.ratio) for one in misses]
+    between = float(np.var([np.median(one) for one in logs], ddof=1))
+    within = float(np.mean([(np.quantile(one, 0.75) - np.quantile(one, 0.25)) ** 2 for one in logs])) / 1.349**2
+    known = stdtrit(len(misses) - 1, (1 + COVERAGE) / 2) / stdtrit(1e6, (1 + COVERAGE) / 2)
+    return float(np.sqrt((known**2 * (1 + 1 / len(misses)) * between + within) / (between + within)))
 
 
 def _bounds(table: Table, missed: Missed) -> tuple[Floats, Floats]:
@@ -136,7 +156,7 @@ def held(family: str, misses: Sequence[Missed]) -> Iterator[Held]:
     """Coverage of intervals that had not seen the rows: of a fitted machine those of the other folds, else those of the other machines."""
     for level in dict.fromkeys(one.level for one in misses):
         own = [one for one in misses if one.level == level]
-        judged = list(_judged(own))
+        judged = list(_judged(own, _alike(misses, level)))
         for place in sorted({name for _, names, _, _, _ in judged for name in np.unique(names).tolist()}):
             rows = [(inside[m], group[m], half[m]) for inside, names, group, half, _ in judged if (m := names == place).any()]
             inside, group, half = (np.concatenate([row[n] for row in rows]) for n in range(3))
@@ -148,7 +168,7 @@ def held(family: str, misses: Sequence[Missed]) -> Iterator[Held]:
 Judged = tuple[NDArray[np.bool_], NDArray[np.str_], NDArray[np.int64], Floats, str]
 
 
-def _judged(own: Sequence[Missed]) -> Iterator[Judged]:
+def _judged(own: Sequence[Missed], alike: Sequence[Missed]) -> Iterator[Judged]:
     """Each machine, or each fold of each, by the intervals of the others."""
     machines = {one.machine for one in own}
     by_fold = own[0].level in ("fitted", "sweep") or len(machines) == 1
@@ -157,7 +177,7 @@ def _judged(own: Sequence[Missed]) -> Iterator[Judged]:
             if by_fold:
                 table, asked = learnt([other.where(other.fold != fold) for other in own]), missed.where(missed.fold == fold)
             else:
-                table, asked = learnt([other for other in own if other.machine != missed.machine]), missed
+                table, asked = learnt([other for other in alike if other.machine != missed.machine]), missed
             low, high = _bounds(table, asked)
             names = np.array([f"{part} {REGIMES[n]}".strip() for part, n in zip(asked.part.tolist(), asked.regime.tolist(), strict=True)])
             yield (asked.ratio >= low) & (asked.ratio <= high), names, asked.group, (high - low) / 2, missed.machine

@@ -168,7 +168,7 @@ def test_a_kernel_that_was_never_measured_is_said_and_one_that_the_gpu_lacks_is_
     call = {"batch": 8, "query": 1, "kv": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128}
     other = predict("attention", "h100-sxm", "vllm vllm_flash_attn_fa5", **call)
     assert OUTSIDE in other.notes
-    assert any(note.code == "kernel" for note in other.notes)
+    assert any(note.code == "nearest_kernel" for note in other.notes)
     with pytest.raises(InputError, match=r"10\.x only, and this GPU is sm_90"):
         predict("attention", "h100-sxm", "sglang trtllm_mha", **call)
     with pytest.raises(InputError, match="did you mean 'vllm'"):

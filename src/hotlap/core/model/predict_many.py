@@ -130,7 +130,7 @@ def _groups(kind: Workload, columns: Columns, plain: Mapping[str, Any]) -> Itera
 
 def remarks(known: Expected) -> list[Notice]:
     """What the family says of the kernel that it took."""
-    return [Notice("kernel", text) for text in known.remarks]
+    return [Notice("nearest_kernel", text) for text in known.remarks]
 
 
 class _Answer:

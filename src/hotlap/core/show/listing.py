@@ -340,7 +340,7 @@ def prediction(case: Case, machine_name: str, limit: Limit, width: int = 100) ->
     return "\n".join(lines)
 
 
-SURE = ("outside_measured", "kernel")  # notes that say how sure an expectation is
+SURE = ("outside_measured", "nearest_kernel")  # notes that say how sure an expectation is
 
 
 def _expectation(limit: Limit, width: int) -> list[str]:
