@@ -351,6 +351,8 @@ def _expectation(limit: Limit, width: int) -> list[str]:
     if limit.parts and limit.expected_s:
         whole = float(limit.expected_s)
         large = [one for one in sorted(limit.parts.items(), key=lambda one: -abs(one[1])) if abs(one[1]) >= 0.01 * whole]
+        rest = sum(limit.parts.values()) - sum(value for _, value in large)
+        large += [("the rest", rest)] if abs(rest) >= 0.005 * whole else []
         facts.append(("made of", ", ".join(f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large)))
     if limit.power_w is not None:
         values = ((limit.power_w, "W"), (limit.energy_j, "J"), (limit.clock_hz, "Hz"))
