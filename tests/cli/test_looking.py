@@ -125,9 +125,12 @@ def test_how_long_it_will_take_is_said_at_the_begin(asked: Plan, target: str, li
 def test_a_budget_that_is_too_short_is_said_before_measuring() -> None:
     stream = io.StringIO()
     progress.Progress(stream).begin(plan(6, 30, round_s=1.0, budget_s=8.0), "opencl", 7.0)
-    _, short = stream.getvalue().splitlines()
+    (short,) = stream.getvalue().splitlines()  # and no line beside it that says 6 to 30 rounds
     assert short.startswith("a budget of 8 s, of which finding devices took 1 s, is too short for 6 rounds of about 2 s")
-    assert "expect 3" in short
+    assert "expect 3, and an interval from few rounds or none" in short
+    assert "too short for a single round of about 2 s, 2 s of it to start: expect numbers of some cases at most" in progress.too_short(
+        plan(6, 30, round_s=1.0, budget_s=8.0), "opencl", 2.0
+    )
     (enough,) = re.findall(r"--budget '(\d+) s'", short)
     assert int(enough) > 8
     assert not progress.too_short(plan(6, 30, round_s=1.0, budget_s=float(enough)), "opencl", float(enough) - 1.0)

@@ -75,14 +75,14 @@ class Progress:
         self.began_s = self.clock.now()
         self.logged_s = self.began_s - LOG_S
         self.expected = expected(plan, target, limit_s, busy) if target else None
-        if self.expected:
+        if self.expected and (short := too_short(plan, target, limit_s)):
+            self._line(short)
+        elif self.expected:
             count = len(plan.cases)
             what = f"{self._rounds()} round{'' if plan.measure.rounds_max == 1 else 's'} of {count} case{'' if count == 1 else 's'}"
             what += ", until each is as exact as asked" if plan.measure.rounds < plan.measure.rounds_max else ""
             what += "; disturbed ones are waited for and replaced" if busy and target != "host" else ""
             self._line(f"{_about(self.expected, busy)}: {what}")
-            if short := too_short(plan, target, limit_s):
-                self._line(short)
 
     def __call__(self, device: Device, number: int, event: CaseStarted | CaseDone | RoundDone | str) -> None:
         if isinstance(event, str):
@@ -200,9 +200,12 @@ def too_short(plan: Plan, target: str, limit_s: float) -> str:
     used_s = max(asked.budget_s - limit_s, 0.0)  # to find devices and to look at the machine
     count, needed_s = max(int(limit_s / round_s), 1), 5 * math.ceil((asked.rounds * round_s + used_s) / 5 + 1)
     used = f", of which finding devices took {_time(used_s)}," if used_s >= 1 else ""
+    wanted, yields = f"{asked.rounds} rounds", f"{count}, and an interval from few rounds or none"
+    if limit_s < round_s:
+        wanted, yields = "a single round", "numbers of some cases at most, without intervals"
     return (
-        f"a budget of {_time(asked.budget_s)}{used} is too short for {asked.rounds} rounds of about {_time(round_s)}, {START_S:g} s of it "
-        f"to start: expect {count}, and an interval from few rounds or none; --budget '{needed_s} s' is enough on an idle machine"
+        f"a budget of {_time(asked.budget_s)}{used} is too short for {wanted} of about {_time(round_s)}, {START_S:g} s of it "
+        f"to start: expect {yields}; --budget '{needed_s} s' is enough for {asked.rounds} on an idle machine"
     )
 
 
