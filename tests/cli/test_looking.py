@@ -194,11 +194,27 @@ def test_rounds_that_are_measured_again_are_told_from_good_ones_and_the_time_lef
             shown(CPU, number, CaseDone(samples=Samples(case=one.id, device=CPU.key, round=number, values=[1.0], disturbed=disturbed)))
         shown(CPU, number, RoundDone(seconds=10.0))
     lines = [line.removeprefix(f"{CPU.selector} ") for line in stream.getvalue().splitlines()[1:]]
-    rounds = ["round 1 of 2 to 3", *(f"round {n}, 1 of {n} undisturbed (2 to 3 wanted)" for n in (2, 3, 4))]
-    assert [line.partition(":")[0] for line in lines] == [*rounds, "round 5, 2 of 5 undisturbed (2 to 3 wanted)", "round 6, 3 of 6 undisturbed (2 to 3 wanted)"]
+    rounds = ["round 1 of 2 to 3", *(f"round {n}, 1 of {n} good (2 to 3 good ones wanted; below 3, disturbed ones count too)" for n in (2, 3, 4))]
+    assert [line.partition(":")[0] for line in lines] == [*rounds, "round 5, 2 of 5 good (2 to 3 good ones wanted; below 3, disturbed ones count too)", "round 6, 3 of 6 good (2 to 3 good ones wanted)"]
     assert "about 10 s left" in lines[0]
     # of at most 3 good rounds and 4 bad ones, each with 16 s of waiting
     assert [line.rpartition("s, ")[2] for line in lines[1:4]] == ["at most 2 min left", "at most 2 min left", "at most 80 s left"]
+
+
+def test_when_no_bad_round_is_replaced_any_more_nothing_is_left() -> None:
+    """After 4 bad rounds of at most 3 good ones the case is over."""
+    stream, clock, asked = io.StringIO(), Clock(), plan(2, 3, round_s=8.0)
+    shown = progress.Progress(stream)
+    shown.clock = clock  # type: ignore[assignment]
+    shown.begin(asked, "opencl")
+    for number in range(4):
+        clock.seconds += 10.0
+        for one in asked.cases:
+            shown(CPU, number, CaseDone(samples=Samples(case=one.id, device=CPU.key, round=number, values=[1.0], disturbed=1.0)))
+        shown(CPU, number, RoundDone(seconds=10.0))
+    *before, last = stream.getvalue().splitlines()[1:]
+    assert all("left" in line for line in before)
+    assert last.endswith("round 4, 0 of 4 good (2 to 3 good ones wanted; below 3, disturbed ones count too): 10.0 s")
 
 
 def test_rounds_that_failed_are_not_called_disturbed() -> None:
@@ -208,7 +224,7 @@ def test_rounds_that_failed_are_not_called_disturbed() -> None:
     for one in asked.cases:
         shown(CPU, 0, CaseDone(samples=Samples(case=one.id, device=CPU.key, round=0, status="error", reason="why")))
     shown(CPU, 0, RoundDone(seconds=10.0))
-    assert "round 1, 0 of 1 good (2 to 3 wanted)" in stream.getvalue()
+    assert "round 1, 0 of 1 good (2 to 3 good ones wanted" in stream.getvalue()
 
 
 def test_a_log_has_a_line_in_five_seconds_at_most() -> None:

@@ -16,6 +16,7 @@ from hotlap.core.measure.protocol import CaseChoice, CaseDone, CaseStarted, Job,
 from hotlap.core.measure.targets.scripted import Page, ScriptedStep
 from hotlap.core.plan import measuring
 from hotlap.core.record import Case, MeasureOptions, Plan, Samples, Stop
+from hotlap.core.store.fold import FEWEST_GOOD
 from hotlap.core.work import find
 
 SECOND = Page(steps=steps(4 * TICK))
@@ -376,6 +377,7 @@ def test_a_busy_machine_is_said_once(tmp_path: Path) -> None:
     words = [(n, e) for n, e in news if isinstance(e, str)]
     assert len(words) == 1
     assert words[0][1].startswith("the machine stays busy: 1 of 1 cases were disturbed all the time")
+    assert f"disturbed ones count only in cases that get fewer than {FEWEST_GOOD} good rounds" in words[0][1]
     (row,) = found.rows
     assert row.result.values
     assert row.result.notices[0].code == "shared_device"
