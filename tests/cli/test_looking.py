@@ -125,9 +125,12 @@ def test_how_long_it_will_take_is_said_at_the_begin(asked: Plan, target: str, li
 def test_a_budget_that_is_too_short_is_said_before_measuring() -> None:
     stream = io.StringIO()
     progress.Progress(stream).begin(plan(6, 30, round_s=1.0, budget_s=8.0), "opencl", 7.0)
-    _, short = stream.getvalue().splitlines()
+    (short,) = stream.getvalue().splitlines()  # and no line beside it that says 6 to 30 rounds
     assert short.startswith("a budget of 8 s, of which finding devices took 1 s, is too short for 6 rounds of about 2 s")
-    assert "expect 3" in short
+    assert "expect 3, and an interval from few rounds or none" in short
+    assert "too short for a single round of about 2 s, 2 s of it to start: expect numbers of some cases at most" in progress.too_short(
+        plan(6, 30, round_s=1.0, budget_s=8.0), "opencl", 2.0
+    )
     (enough,) = re.findall(r"--budget '(\d+) s'", short)
     assert int(enough) > 8
     assert not progress.too_short(plan(6, 30, round_s=1.0, budget_s=float(enough)), "opencl", float(enough) - 1.0)
@@ -191,11 +194,27 @@ def test_rounds_that_are_measured_again_are_told_from_good_ones_and_the_time_lef
             shown(CPU, number, CaseDone(samples=Samples(case=one.id, device=CPU.key, round=number, values=[1.0], disturbed=disturbed)))
         shown(CPU, number, RoundDone(seconds=10.0))
     lines = [line.removeprefix(f"{CPU.selector} ") for line in stream.getvalue().splitlines()[1:]]
-    rounds = ["round 1 of 2 to 3", *(f"round {n}, 1 of {n} undisturbed (2 to 3 wanted)" for n in (2, 3, 4))]
-    assert [line.partition(":")[0] for line in lines] == [*rounds, "round 5, 2 of 5 undisturbed (2 to 3 wanted)", "round 6, 3 of 6 undisturbed (2 to 3 wanted)"]
+    rounds = ["round 1 of 2 to 3", *(f"round {n}, 1 of {n} good (2 to 3 good ones wanted; below 3, disturbed ones count too)" for n in (2, 3, 4))]
+    assert [line.partition(":")[0] for line in lines] == [*rounds, "round 5, 2 of 5 good (2 to 3 good ones wanted; below 3, disturbed ones count too)", "round 6, 3 of 6 good (2 to 3 good ones wanted)"]
     assert "about 10 s left" in lines[0]
     # of at most 3 good rounds and 4 bad ones, each with 16 s of waiting
     assert [line.rpartition("s, ")[2] for line in lines[1:4]] == ["at most 2 min left", "at most 2 min left", "at most 80 s left"]
+
+
+def test_when_no_bad_round_is_replaced_any_more_nothing_is_left() -> None:
+    """After 4 bad rounds of at most 3 good ones the case is over."""
+    stream, clock, asked = io.StringIO(), Clock(), plan(2, 3, round_s=8.0)
+    shown = progress.Progress(stream)
+    shown.clock = clock  # type: ignore[assignment]
+    shown.begin(asked, "opencl")
+    for number in range(4):
+        clock.seconds += 10.0
+        for one in asked.cases:
+            shown(CPU, number, CaseDone(samples=Samples(case=one.id, device=CPU.key, round=number, values=[1.0], disturbed=1.0)))
+        shown(CPU, number, RoundDone(seconds=10.0))
+    *before, last = stream.getvalue().splitlines()[1:]
+    assert all("left" in line for line in before)
+    assert last.endswith("round 4, 0 of 4 good (2 to 3 good ones wanted; below 3, disturbed ones count too): 10.0 s")
 
 
 def test_rounds_that_failed_are_not_called_disturbed() -> None:
@@ -205,7 +224,7 @@ def test_rounds_that_failed_are_not_called_disturbed() -> None:
     for one in asked.cases:
         shown(CPU, 0, CaseDone(samples=Samples(case=one.id, device=CPU.key, round=0, status="error", reason="why")))
     shown(CPU, 0, RoundDone(seconds=10.0))
-    assert "round 1, 0 of 1 good (2 to 3 wanted)" in stream.getvalue()
+    assert "round 1, 0 of 1 good (2 to 3 good ones wanted" in stream.getvalue()
 
 
 def test_a_log_has_a_line_in_five_seconds_at_most() -> None:

@@ -50,8 +50,7 @@ def run(args: argparse.Namespace) -> int:
     if stray:
         option, name = stray[0].removesuffix("_type").replace("_", "-"), args.workload
         raise InputError(f"--{option} is of a network's step (predict net); a parameter of {name} is given as NAME=VALUE: dtype=bf16")
-    if not args.machine:
-        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap model machines' lists the names")
+    _machine_given(args)
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
     known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     limit = predict(args.workload, args.machine, args.implementation, known, **dict[str, Any](case.params))
@@ -74,13 +73,22 @@ _NETWORK = {
 }  # fmt: skip
 
 
+def _machine_given(args: argparse.Namespace) -> None:
+    """Raises InputError without --machine; `machine=NAME` is no parameter of a case."""
+    for text in args.parameter:
+        name, _, value = text.partition("=")
+        if name == "machine":
+            raise InputError(f"{text}: a machine is no parameter", f"give --machine {value or 'NAME'}")
+    if not args.machine:
+        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap model machines' lists the names")
+
+
 def _network(args: argparse.Namespace) -> int:
     """A step of a network."""
     if len(args.parameter) != 1:
         valid = f"a TOML file, a config.json of Hugging Face, or {', '.join(steps.names())}"
         raise InputError(f"which network? one name, as in: hotlap predict net llama-3-70b; valid: {valid}")
-    if not args.machine:
-        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap model machines' lists the names")
+    _machine_given(args)
     given = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in _NETWORK.items()}
     for name, _, _ in _SETTING:
         if (text := getattr(args, name.replace("-", "_"))) is not None:

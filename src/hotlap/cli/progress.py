@@ -10,7 +10,7 @@ from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseDone, CaseStarted,
 from hotlap.core.measure.rounds import PATIENCE, PATIENCE_ROUND, REPLACED
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import Device, MeasureOptions, Plan, Samples
-from hotlap.core.store.fold import bad
+from hotlap.core.store.fold import FEWEST_GOOD, bad
 
 BAR = 20  # characters
 START_S = 2.0  # of a round's process: its target, its sensors
@@ -35,15 +35,21 @@ def expected(plan: Plan, target: str, limit_s: float = math.inf, busy: bool = Fa
     each_s = asked.round_s + START_S
     low_s, high_s = (0.0, asked.budget_s) if target == "host" else (each_s * asked.rounds, each_s * asked.rounds_max)
     high_s = max(min(high_s, asked.budget_s), low_s)
-    disturbed_s = max((1 + PATIENCE) * asked.budget_s if target == "host" else longest(asked, 0.0, 0, each_s), high_s)
+    others_s = (1 + PATIENCE) * asked.budget_s if target == "host" else longest(asked, 0.0, rounds_most(asked, 0, 0), each_s)
+    disturbed_s = max(others_s, high_s)
     return ExpectedTime(*(min(one, limit_s) for one in (low_s, disturbed_s if busy else high_s, disturbed_s)))
 
 
-def longest(asked: MeasureOptions, elapsed_s: float, done: int, each_s: float) -> float:
-    """When rounds end at the latest where others disturb them: as many bad ones as may be replaced, each waiting as long as it may, and
-    no longer than the budget with the patience on top of it."""
-    rounds = (1 + REPLACED) * asked.rounds_max + 1 - done
-    by_rounds_s = elapsed_s + max(rounds, 0.0) * (each_s + PATIENCE_ROUND * asked.round_s)
+def rounds_most(asked: MeasureOptions, good: int, bad_ones: int) -> float:
+    """Rounds that a case with so many may still have: to all the good ones it may have, and to all the bad ones that may be replaced."""
+    over = good >= asked.rounds_max or bad_ones > REPLACED * asked.rounds_max
+    return 0.0 if over else (1 + REPLACED) * asked.rounds_max + 1 - good - bad_ones
+
+
+def longest(asked: MeasureOptions, elapsed_s: float, rounds: float, each_s: float) -> float:
+    """When `rounds` more end at the latest where others disturb them: each waiting as long as it may, and no longer than the budget with
+    the patience on top of it."""
+    by_rounds_s = elapsed_s + rounds * (each_s + PATIENCE_ROUND * asked.round_s)
     return min(by_rounds_s, (1 + PATIENCE) * asked.budget_s + each_s)
 
 
@@ -61,9 +67,9 @@ class Progress:
         self.expected: ExpectedTime | None = None
         self.rounds_s = 0.0
         self.good: dict[tuple[str, str], int] = {}  # rounds by device and case that count
+        self.bad: dict[tuple[str, str], int] = {}  # and those that were disturbed or failed
         self.of_round: dict[str, set[str]] = {}  # by device, the cases of its last round
         self.disturbed = False  # rounds were replaced, or a look found other programs
-        self.faulty = False  # a round is bad for another reason than what ran beside it
         self.started_once = False  # one process for all rounds
         self.drawn = False
 
@@ -75,14 +81,14 @@ class Progress:
         self.began_s = self.clock.now()
         self.logged_s = self.began_s - LOG_S
         self.expected = expected(plan, target, limit_s, busy) if target else None
-        if self.expected:
+        if self.expected and (short := too_short(plan, target, limit_s)):
+            self._line(short)
+        elif self.expected:
             count = len(plan.cases)
             what = f"{self._rounds()} round{'' if plan.measure.rounds_max == 1 else 's'} of {count} case{'' if count == 1 else 's'}"
             what += ", until each is as exact as asked" if plan.measure.rounds < plan.measure.rounds_max else ""
             what += "; disturbed ones are waited for and replaced" if busy and target != "host" else ""
             self._line(f"{_about(self.expected, busy)}: {what}")
-            if short := too_short(plan, target, limit_s):
-                self._line(short)
 
     def __call__(self, device: Device, number: int, event: CaseStarted | CaseDone | RoundDone | str) -> None:
         if isinstance(event, str):
@@ -107,11 +113,11 @@ class Progress:
             cases.clear()
         fault = bad(samples)
         self.disturbed |= bool(fault)
-        self.faulty |= bool(fault) and (samples.status == "error" or samples.cause == "timers")
         if fault or samples.status == "measured":
             cases.add(samples.case)
             key = samples.device, samples.case
             self.good[key] = self.good.get(key, 0) + (not fault)
+            self.bad[key] = self.bad.get(key, 0) + bool(fault)
 
     def nodes(self, done: int, total: int) -> None:
         """How many of several simulated nodes are measured."""
@@ -132,8 +138,9 @@ class Progress:
             self.rounds_s += seconds
             elapsed_s, done, good = now_s - self.began_s, number + 1, self._good(device, number + 1)
             each_s = (self.rounds_s if self.started_once else elapsed_s) / done
-            low_s, high_s = (elapsed_s + each_s * max(rounds - good, 0) for rounds in (asked.rounds, asked.rounds_max))
-            disturbed_s = max(longest(asked, elapsed_s, done, each_s), low_s)
+            most = self._most(device, done)
+            low_s, high_s = (elapsed_s + each_s * min(max(rounds - good, 0), most) for rounds in (asked.rounds, asked.rounds_max))
+            disturbed_s = max(longest(asked, elapsed_s, most, each_s), low_s)
             high_s = disturbed_s if self.disturbed else min(high_s, max(asked.budget_s, low_s))
             self.expected = ExpectedTime(*(min(one, self.limit_s) for one in (low_s, high_s, disturbed_s)))
         if not self.live and now_s - self.logged_s >= LOG_S:
@@ -155,12 +162,20 @@ class Progress:
         """Good rounds of the case of its last round that has the fewest; `done` where nobody told of its cases."""
         return min((self.good[device.key, case] for case in self.of_round.get(device.key, ())), default=done)
 
+    def _most(self, device: Device, done: int) -> float:
+        """Rounds that may still come, of the case that may have most; 0 where each has all it may."""
+        assert self.plan is not None
+        keys = [key for key in self.good if key[0] == device.key]
+        asked = self.plan.measure
+        return max((rounds_most(asked, self.good[key], self.bad[key]) for key in keys), default=rounds_most(asked, done, 0))
+
     def _round(self, device: Device, number: int, done: int) -> str:
-        """Which round this is; where some were replaced, how many of those that are over are good."""
+        """Which round this is; where some were replaced, how many of those that are over are good, and what comes of too few."""
         good = self._good(device, done)
         if good >= done:
             return f"round {number} of {self._rounds()}"
-        return f"round {number}, {good} of {done} {'good' if self.faulty else 'undisturbed'} ({self._rounds()} wanted)"
+        below = f"; below {FEWEST_GOOD}, disturbed ones count too" if good < FEWEST_GOOD else ""
+        return f"round {number}, {good} of {done} good ({self._rounds()} good ones wanted{below})"
 
     def _rounds(self) -> str:
         assert self.plan is not None
@@ -200,9 +215,12 @@ def too_short(plan: Plan, target: str, limit_s: float) -> str:
     used_s = max(asked.budget_s - limit_s, 0.0)  # to find devices and to look at the machine
     count, needed_s = max(int(limit_s / round_s), 1), 5 * math.ceil((asked.rounds * round_s + used_s) / 5 + 1)
     used = f", of which finding devices took {_time(used_s)}," if used_s >= 1 else ""
+    wanted, yields = f"{asked.rounds} rounds", f"{count}, and an interval from few rounds or none"
+    if limit_s < round_s:
+        wanted, yields = "a single round", "numbers of some cases at most, without intervals"
     return (
-        f"a budget of {_time(asked.budget_s)}{used} is too short for {asked.rounds} rounds of about {_time(round_s)}, {START_S:g} s of it "
-        f"to start: expect {count}, and an interval from few rounds or none; --budget '{needed_s} s' is enough on an idle machine"
+        f"a budget of {_time(asked.budget_s)}{used} is too short for {wanted} of about {_time(round_s)}, {START_S:g} s of it "
+        f"to start: expect {yields}; --budget '{needed_s} s' is enough for {asked.rounds} on an idle machine"
     )
 
 

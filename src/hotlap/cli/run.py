@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="which devices, with commas (default: the first)")
     parser.add_argument("--together", action="store_true", help="with several devices: at once instead of one after another")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run; may be repeated")
-    parser.add_argument("--rounds", metavar="N", help="so many good rounds and no more; disturbed ones are replaced")
+    parser.add_argument("--rounds", metavar="N", help="so many good rounds; disturbed ones are replaced, and counted beside them")
     parser.add_argument("--round-time", metavar="TIME", help="of one round, as in '8 s'")
     parser.add_argument("--budget", metavar="TIME", help="all of it ends within about this, as in '10 min'; rounds are shortened to fit")
     parser.add_argument("--precision", metavar="SHARE", help="asked half-width of the interval, as in '1 %%'")

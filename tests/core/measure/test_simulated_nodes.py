@@ -57,6 +57,9 @@ def test_what_is_slow_is_named_by_node_and_device() -> None:
     for wrong, why in (("3.1", "nodes are 0 to 2"), ("1.4", "devices 0 to 3"), ("1", "of no node"), ("*", "write it as in"), ("1.x", "write it as in")):
         with pytest.raises(InputError, match=why):
             slow(wrong, 0)
+    for count, valid in (("4", "devices are 0 to 3; count=8"), ("1", "there is device 0 alone; count=8")):
+        with pytest.raises(InputError, match=f"'slow' names device 7, but {valid} has it"):
+            Faults.parse({"slow": "0.05@7", "count": count})
     for options in ({"nodes": "0"}, {"nodes": "2", "node": "2"}, {"node": "1"}, {"nodes": "1.5"}):
         with pytest.raises(InputError):
             Faults.parse(options)

@@ -14,7 +14,9 @@ from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure import session, worker
 from hotlap.core.measure.protocol import CaseChoice, CaseDone, CaseStarted, Job, RoundDone
 from hotlap.core.measure.targets.scripted import Page, ScriptedStep
+from hotlap.core.plan import measuring
 from hotlap.core.record import Case, MeasureOptions, Plan, Samples, Stop
+from hotlap.core.store.fold import FEWEST_GOOD
 from hotlap.core.work import find
 
 SECOND = Page(steps=steps(4 * TICK))
@@ -362,7 +364,10 @@ def test_an_interrupt_keeps_what_was_measured(tmp_path: Path) -> None:
 def test_more_cases_than_a_round_has_time_for_are_said(tmp_path: Path) -> None:
     news: list[Any] = []
     run(tmp_path, {"launch": [SECOND], "sync": [SECOND]}, asked=plan(CASE, OTHER, round_s=0.15), listen=lambda _, n, e: news.append(e))
-    assert news[0] == "2 cases need 0.2 s a round at least, more than the 0.15 s asked"
+    assert news[0] == "2 cases need 200 ms a round at least, more than the 150 ms asked"
+    many = [Case(workload="stream", params={"size": n}) for n in range(21)]
+    cut = measuring.within(Plan(name="p", cases=many, measure=MeasureOptions()), 5)
+    assert session._longer(cut) == "21 cases need 2.10 s a round at least, more than the 714 ms that the budget leaves each of 6"
 
 
 def test_a_busy_machine_is_said_once(tmp_path: Path) -> None:
@@ -372,6 +377,7 @@ def test_a_busy_machine_is_said_once(tmp_path: Path) -> None:
     words = [(n, e) for n, e in news if isinstance(e, str)]
     assert len(words) == 1
     assert words[0][1].startswith("the machine stays busy: 1 of 1 cases were disturbed all the time")
+    assert f"disturbed ones count only in cases that get fewer than {FEWEST_GOOD} good rounds" in words[0][1]
     (row,) = found.rows
     assert row.result.values
     assert row.result.notices[0].code == "shared_device"

@@ -8,7 +8,7 @@ import pytest
 
 from hotlap.core import plan, work
 from hotlap.core.model import causes, cpu, machines
-from hotlap.core.model.gap import Context, ceilings, context, gap, split
+from hotlap.core.model.gap import CAPPED, Context, ceilings, context, gap, split
 from hotlap.core.model.limits import limit
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.predict import expected
@@ -312,6 +312,24 @@ def test_a_clock_below_the_expected_one_is_counted_where_a_model_knows_the_kerne
     assert slow["unexplained"] < 0.1 * known.expected_s
     assert "clock below the one expected" not in split(1.3 * known.expected_s, known, known.clock_hz)
     assert split(known.expected_s, known, 0.75 * known.clock_hz)["unexplained"] == pytest.approx(0.0)  # no slower than expected
+
+
+def test_a_power_cap_that_the_clock_did_not_show_takes_nothing() -> None:
+    """At the highest clock no time went to a lower one; between the two, a part of it."""
+    asked = case("gemm", dtype="bf16", m=8192, n=8192, k=8192)
+    known = expected(asked, H200, limit(asked, H200))
+    assert known.clock_hz
+    assert H200.clock_max_hz
+    slow_s, capped_s = 1.3 * known.expected_s, known.parts[CAPPED]
+    highest = split(slow_s, known, H200.clock_max_hz, H200.clock_max_hz)
+    assert capped_s > 0.01 * known.expected_s
+    assert CAPPED not in highest
+    assert highest["unexplained"] == pytest.approx(slow_s - known.expected_s + capped_s)
+    assert sum(highest.values()) == pytest.approx(slow_s - known.bound_s)
+    between = split(slow_s, known, (known.clock_hz + H200.clock_max_hz) / 2, H200.clock_max_hz)
+    assert 0.3 * capped_s < between[CAPPED] < 0.6 * capped_s
+    assert split(slow_s, known, known.clock_hz, H200.clock_max_hz)[CAPPED] == capped_s
+    assert split(0.99 * known.expected_s, known, H200.clock_max_hz, H200.clock_max_hz)[CAPPED] == capped_s  # as expected
 
 
 def test_random_gathers_are_latency() -> None:

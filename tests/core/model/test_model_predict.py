@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hotlap.cli import main
+from hotlap.core import work
 from hotlap.core.errors import InputError
 from hotlap.core.model import machines
 from hotlap.core.model.chips import chip
 from hotlap.core.model.kernels import decode
 from hotlap.core.model.predict import OUTSIDE, predict
+from hotlap.core.record import Case
+from hotlap.core.show import listing
 
 DATA = Path(os.environ.get("HOTLAP_SHARED") or Path(__file__).resolve().parents[3].parent / "shared") / "data" / "kernels"
 FLOOR = 0.05  # mean difference of two public collections of the same products on the same GPU
@@ -240,3 +245,20 @@ def test_the_stored_coefficients_keep_their_error(folder: str, framework: str, m
     found = predict("gemm", machine, dtype="bf16", **shapes)
     assert np.mean(np.abs(found.expected_s / seconds - 1)) < most
     assert 0.8 < np.mean((found.low_s <= seconds) & (seconds <= found.high_s)) < 0.97  # 90 % is stated
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("fp32", "vector unit"), ("fp64", "matrix unit"), ("bf16", "matrix unit")])
+def test_parts_name_the_unit_that_the_bound_counts_with(dtype: str, unit: str) -> None:
+    """H200 multiplies fp32 on its vector units, and the shown parts add up to the whole."""
+    found = predict("gemm", "h200-sxm", dtype=dtype, m=8192, n=8192, k=8192)
+    assert {"matrix unit", "vector unit"} & set(found.parts) == {unit}
+    case = Case(workload="gemm", params={**work.find("gemm").parse({"dtype": dtype}), "m": 8192, "n": 8192, "k": 8192})
+    made_of = listing.prediction(case, "h200-sxm", found, 1000).partition("made of")[2].partition("\n")[0]
+    shares = [float(text) for text in re.findall(r"\(([\d.]+) %\)", made_of)]
+    assert sum(shares) == pytest.approx(100, abs=0.6)
+
+
+@pytest.mark.parametrize("more", [[], ["--machine", "h100-sxm"]])
+def test_a_machine_given_as_a_parameter_is_named(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "gemm", "m=8192", "machine=h200-sxm", *more]) == 2
+    assert capsys.readouterr().err == "hotlap: machine=h200-sxm: a machine is no parameter; give --machine h200-sxm\n"

@@ -12,6 +12,7 @@ from hotlap.core.record import Notice, Row, Stop
 from hotlap.core.show import codes, listing, notices, words
 from hotlap.core.show.conclusions import MOST_ACTIONS, conclude
 from hotlap.core.store.bundle import Bundle
+from hotlap.core.store.fold import FEWEST_GOOD
 
 Kept = tuple[Bundle, list[Row]]
 
@@ -87,6 +88,10 @@ def test_rounds_of_a_run_are_not_those_of_every_case(cpu: Kept) -> None:
     more = changed(bundle, samples=[*bundle.samples, replace(bundle.samples[0], round=rounds + 11)])
     assert f" · {rounds + 12} rounds; cases that reach the precision stop earlier · " in listing.heading(more, rows)
     assert "stop earlier" not in listing.heading(bundle, rows)
+    few = replace(bundle.run.plan, measure=replace(bundle.run.plan.measure, rounds=rounds - 1, rounds_max=rounds - 1))
+    run, disturbed = replace(bundle.run, plan=few), replace(bundle.samples[0], disturbed=1.0)
+    assert f" · {rounds} rounds, bad ones among them · " in listing.heading(changed(bundle, run=run, samples=[disturbed, *bundle.samples[1:]]), ())
+    assert "bad ones" not in listing.heading(changed(bundle, run=run), ())
 
 
 def test_a_record_that_is_not_whole_is_said_first(cpu: Kept) -> None:
@@ -146,6 +151,7 @@ def test_too_few_rounds_that_nothing_disturbed_want_a_quiet_machine() -> None:
     rows = [replace(row, result=replace(row.result, left_out=[3, 4][: n % 3])) for n, row in enumerate(rows)]
     (found,) = (notice for notice in notices.find(rows) if notice.code == "few_rounds")
     assert found.seen.startswith("3 of the 6 rounds that a 95 % interval needs; 1 to 2 others are left out: programs ran beside them")
+    assert f"with {FEWEST_GOOD} good ones only those count" in found.seen  # the rule that progress and docs/method.md state
     assert found.action == notices.QUIET
 
 

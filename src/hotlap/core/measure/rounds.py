@@ -14,13 +14,13 @@ from typing import NamedTuple
 from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseChoice
 from hotlap.core.record import Case, MeasureOptions, Samples, Stop
 from hotlap.core.stats import stopping
-from hotlap.core.store.fold import bad, fold
+from hotlap.core.store.fold import FEWEST_GOOD, bad, fold
 
 PATIENCE = 0.8  # of the budget, on top of it, for what others cost
 PATIENCE_ROUND = 2.0  # of a round's time, the most that one round waits
 REPLACED = 1.0  # bad rounds of a case that are measured again, as a share of the most rounds it may have
 HOPELESS = 0.9  # of the rounds' time: where waiting took so long and most cases are disturbed all the same, it is no use
-KEPT = "from here on rounds do not wait, and disturbed ones make the number where too few others come"
+KEPT = f"from here on rounds do not wait, and disturbed ones count only in cases that get fewer than {FEWEST_GOOD} good rounds"
 LEFT_SHARE = 0.95  # of the budget, that rounds are shortened to
 
 

@@ -20,9 +20,11 @@ from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseDone, CaseStarted,
 from hotlap.core.measure.rounds import Next, Rounds
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.targets.faults import never_came
+from hotlap.core.plan import measuring
 from hotlap.core.record import METHOD, Case, Device, Look, Plan, Samples, Stop
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
+from hotlap.core.units import show
 
 HUNG_S = 120.0  # of silence, beside what a case may take: its samples, and three executions of a program and its check
 
@@ -75,11 +77,19 @@ def run(
         plan, spec.text, devices, machine, method=METHOD, order=order, labels=labels.check(options.labels), look=options.look, **seed,
     )
     with runs.begin(record, devices, options.home, options.wait_s, options.held) as held:
-        shortest_s = SHORTEST_SLOT_S * len(plan.cases)
-        if shortest_s > plan.measure.round_s:
-            news = f"{len(plan.cases)} cases need {shortest_s:.2g} s a round at least, more than the {plan.measure.round_s:g} s asked"
+        if news := _longer(plan):
             listen(devices[0], 0, news)
         return _Session(held, listen, limit, start, lasting).measure({})
+
+
+def _longer(plan: Plan) -> str:
+    """Why rounds take longer than the plan says; "" where they do not."""
+    asked, shortest_s = plan.measure, SHORTEST_SLOT_S * len(plan.cases)
+    if shortest_s <= asked.round_s:
+        return ""
+    by_budget = math.isclose(asked.round_s, measuring.share_s(asked))
+    given = f"that the budget leaves each of {asked.rounds}" if by_budget else "asked"
+    return f"{len(plan.cases)} cases need {show(shortest_s, 's')} a round at least, more than the {show(asked.round_s, 's')} {given}"
 
 
 def places(plan: Plan, options: SessionOptions) -> tuple[targets.TargetSpec, list[Device]]:

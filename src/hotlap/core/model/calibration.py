@@ -23,7 +23,10 @@ from hotlap.core.record import Result
 Floats = NDArray[np.float64]
 Parts = Mapping[str, Floats]
 # Parts of the families by what scales them; all others are costs of a call, which is what is added to.
-ARITHMETIC = ("matrix unit", "operand feed", "special functions", "tile quantisation", "wave quantisation", "clock under the power cap")
+ARITHMETIC = (
+    "matrix unit", "vector unit", "operand feed", "special functions", "tile quantisation", "wave quantisation",
+    "clock under the power cap",
+)  # fmt: skip
 MEMORY = ("DRAM", "L2", "bytes in flight", "row passes", "link", "copy", "quantisation pass")
 HOST, CALL = "host", "cost of a call, by the sweep"
 HOST_POWER = 8.0  # of the longer of device and host: as in kernels/gemm.py

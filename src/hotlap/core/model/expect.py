@@ -102,11 +102,20 @@ def expect(
     part = str(params.get("dtype", "")) if family == "gemm" else ""
     low, high = intervals.interval(family, known.key, seconds, demand.inside, part)
     low = low * (1 - demand.parts.get(CAPPED, 0.0) / demand.seconds)  # a short load is over before the clock falls
-    parts = {**demand.parts, "bound": seconds - demand.seconds} if np.any(seconds > demand.seconds) else demand.parts
+    parts = _named_by_unit(demand.parts, params, spec)
+    parts = {**parts, "bound": seconds - demand.seconds} if np.any(seconds > demand.seconds) else parts
     unknown = (np.full(len(seconds), np.nan),) * 2
     power_w, clock_hz = unknown if kind.link else _power(_toggling(family, implementation), demand, seconds, spec)
     low = np.fmax(low, floor)
     return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known, demand.remarks)
+
+
+def _named_by_unit(parts: Mapping[str, Floats], params: Params, spec: Spec) -> Mapping[str, Floats]:
+    """The parts, with products by vector units named as such: of fp32 and fp64, where the machine has no matrix unit for them."""
+    dtype = str(params.get("dtype", ""))
+    if dtype not in ("fp32", "fp64") or unit_of(dtype) in spec.flop_per_clock:
+        return parts
+    return {"vector unit" if name == "matrix unit" else name: value for name, value in parts.items()}
 
 
 def _both_phases(params: Params) -> bool:

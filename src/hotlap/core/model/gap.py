@@ -13,8 +13,9 @@ from hotlap.core.record import Case, Gap, Limit, Result, Summary
 
 __all__ = ["Ceilings", "Context", "cache_levels", "ceilings", "context", "gap", "split"]
 
-OWN_PART = {"arithmetic unit": ("matrix unit",), "memory": ("DRAM",), "link": ("link",)}  # what a bound is made of, by what sets it
+OWN_PART = {"arithmetic unit": ("matrix unit", "vector unit"), "memory": ("DRAM",), "link": ("link",)}  # of a bound
 ON_CLOCK = (*ARITHMETIC, "epilogue")
+CAPPED = "clock under the power cap"
 LOW_CLOCK = "clock below the one expected"
 
 
@@ -30,33 +31,48 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     against, limit_s, name = _reference(result.case, seconds, limit, context)
     done = kind.work(result.case.params)
     seen = causes.GapInputs(result, seconds, done, limit, context, against, limit_s, name)
-    found = causes.cause(seen)
+    named = causes.cause(seen)
     value = kind.value(limit_s, result.case.params) if limit_s else None
-    shares = split(seconds, limit, causes.clock_hz(seen), causes.heated(result)) if limit.parts else causes.measured_split(seen)
+    clocks = causes.clock_hz(seen), context.clock_max_hz
+    shares = split(seconds, limit, *clocks, heated=causes.heated(result)) if limit.parts else causes.measured_split(seen)
     return Gap(
-        share=seen.share, reference_kind=against, limit_value=value, cause=found.cause, basis=found.basis, names=dict(found.names),
-        numbers={**seen.memory, **found.numbers}, limiter=name, split=shares, limit=limit,
+        share=seen.share, reference_kind=against, limit_value=value, cause=named.cause, basis=named.basis, names=dict(named.names),
+        numbers={**seen.memory, **named.numbers}, limiter=name, split=shares, limit=limit,
     )
 
 
-def split(seconds: float, limit: Limit, clock_hz: float | None = None, heated: bool = False) -> dict[str, float]:
+def split(
+    seconds: float, limit: Limit, clock_hz: float | None = None, highest_hz: float | None = None, heated: bool = False
+) -> dict[str, float]:
     """Seconds between the bound and the measured time by cause: what the model's parts add to the bound, and what it cannot explain.
 
     The part that the bound is made of counts with what it takes longer than the bound. A measured `clock_hz` below the one expected makes
-    the parts that run on it longer: by heat, where `heated`. Empty where no model knows the kernel, and at the bound, where nothing is left
-    to split.
+    the parts that run on it longer: by heat, where `heated`. One above it, of at most `highest_hz`, leaves less to the clock under the
+    power cap where the time is no shorter than expected; of a shorter one the parts are those expected. Empty where no model knows the
+    kernel, and at the bound, where nothing is left to split.
     """
     if not limit.parts or not limit.bound_s or seconds <= (1 + causes.AT_BOUND) * limit.bound_s:
         return {}
-    own = next((name for name in OWN_PART.get(limit.limiter, ()) if name in limit.parts), "")
-    parts = {name: value - (limit.bound_s if name == own else 0.0) for name, value in limit.parts.items()}
+    expected = _at_clock(limit, clock_hz, highest_hz) if seconds >= sum(limit.parts.values()) else limit.parts
+    own = next((name for name in OWN_PART.get(limit.limiter, ()) if name in expected), "")
+    parts = {name: value - (limit.bound_s if name == own else 0.0) for name, value in expected.items()}
     if not own:
         parts["bound"] = -limit.bound_s
     if own:
         parts[f"{own}, beyond the bound"] = parts.pop(own)
-    slower_s = min(_slower_s(limit, clock_hz), max(seconds - sum(limit.parts.values()), 0.0))
+    slower_s = min(_slower_s(limit, clock_hz), max(seconds - sum(expected.values()), 0.0))
     parts |= {causes.BY_HEAT if heated else LOW_CLOCK: slower_s} if slower_s > 0 else {}
-    return {**parts, "unexplained": seconds - sum(limit.parts.values()) - slower_s}
+    return {**parts, "unexplained": seconds - sum(expected.values()) - slower_s}
+
+
+def _at_clock(limit: Limit, clock_hz: float | None, highest_hz: float | None) -> dict[str, float]:
+    """The expected parts, the clock under the power cap by the clock that was measured: none of it where that was the highest."""
+    capped, held_hz = limit.parts.get(CAPPED), limit.clock_hz
+    if not capped or not held_hz or not clock_hz or not highest_hz or not held_hz < clock_hz or held_hz >= highest_hz:
+        return dict(limit.parts)
+    left = max(highest_hz / clock_hz - 1, 0.0) / (highest_hz / held_hz - 1)
+    parts = {**limit.parts, CAPPED: capped * left}
+    return parts if left > 0 else {name: value for name, value in parts.items() if name != CAPPED}
 
 
 def _slower_s(limit: Limit, clock_hz: float | None) -> float:

@@ -85,8 +85,12 @@ def override(plan: Plan, given: Mapping[str, object]) -> Plan:
 def within(plan: Plan, budget: object) -> Plan:
     """The plan with a budget for all of it: its rounds are shortened so that the fewest it wants fit. Raises InputError."""
     cut = override(plan, {"budget": budget})
-    fits_s = cut.measure.budget_s / (cut.measure.rounds + 1)  # a round's start takes time too
-    return override(cut, {"round_time": min(cut.measure.round_s, fits_s)})
+    return override(cut, {"round_time": min(cut.measure.round_s, share_s(cut.measure))})
+
+
+def share_s(asked: MeasureOptions) -> float:
+    """What a budget leaves each of the fewest rounds, in seconds; a round's start takes time too."""
+    return asked.budget_s / (asked.rounds + 1)
 
 
 def of_cases(plan: Plan, cases: list[Case]) -> Plan:

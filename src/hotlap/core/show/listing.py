@@ -15,6 +15,7 @@ from hotlap.core.show import kinds, layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats import repeatability
 from hotlap.core.store.bundle import Bundle, RunHeader
+from hotlap.core.store.fold import bad
 from hotlap.core.units import percent, show, size
 from hotlap.core.work import find, label
 
@@ -34,7 +35,8 @@ def heading(bundle: Bundle, rows: Sequence[Row] = ()) -> str:
     run = bundle.run
     labels = "  ".join(f"{k}={v}" for k, v in run.labels.items())
     rounds = 1 + max((s.round for s in bundle.samples), default=-1)
-    counted = f"{words.counted(rounds, 'round')}{early(rows, rounds)}" if rounds else ""
+    replaced = ", bad ones among them" if rounds > run.plan.measure.rounds_max and any(map(bad, bundle.samples)) else ""
+    counted = f"{words.counted(rounds, 'round')}{replaced}{early(rows, rounds)}" if rounds else ""
     first = [run.id, f"plan {run.plan.name}", counted, ending(run), labels]
     asked = _precision(run, rows) if run.plan.cases and rounds else ""
     second = [*_named(measured(run)), f"on {run.machine.host}", f"hotlap {run.hotlap}", asked]
@@ -351,6 +353,8 @@ def _expectation(limit: Limit, width: int) -> list[str]:
     if limit.parts and limit.expected_s:
         whole = float(limit.expected_s)
         large = [one for one in sorted(limit.parts.items(), key=lambda one: -abs(one[1])) if abs(one[1]) >= 0.01 * whole]
+        rest = sum(limit.parts.values()) - sum(value for _, value in large)
+        large += [("the rest", rest)] if abs(rest) >= 0.005 * whole else []
         facts.append(("made of", ", ".join(f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large)))
     if limit.power_w is not None:
         values = ((limit.power_w, "W"), (limit.energy_j, "J"), (limit.clock_hz, "Hz"))

@@ -20,6 +20,7 @@ from hotlap.core.record import Notice, Result, Row
 from hotlap.core.show import rates, words
 from hotlap.core.stats import busy as stats_busy
 from hotlap.core.stats.stopping import FEWEST
+from hotlap.core.store.fold import FEWEST_GOOD
 from hotlap.core.units import percent
 
 Severity = Literal["info", "warning", "error"]
@@ -248,7 +249,8 @@ def _aggregate(rows: Sequence[Row]) -> str:
 
 def _few(rows: Sequence[Row]) -> str:
     gone = [len(row.result.left_out) for row in rows if row.result.left_out]
-    left_out = f"; {span(gone, str)} others are left out: programs ran beside them, or the timers disagreed" if gone else ""
+    why = f"programs ran beside them, or the timers disagreed, and with {FEWEST_GOOD} good ones only those count"
+    left_out = f"; {span(gone, str)} others are left out: {why}" if gone else ""
     return f"{span([row.summary.rounds for row in rows], str)} of the {FEWEST} rounds that a 95 % interval needs{left_out}"
 
 

@@ -147,12 +147,12 @@ def _named(name: str, sentence: str, style: str, width: int, color: bool) -> lis
 
 
 def _not_run(rows: Sequence[Row], run: str, width: int, color: bool) -> list[str]:
-    """What this target cannot run, in one line."""
+    """What was not measured, in one line."""
     without = [row for row in rows if row.verdict.state == "not_run"]
     if not without:
         return []
     reasons = list(dict.fromkeys(row.verdict.reason for row in without))
-    why = words.clean(reasons[0]) if len(reasons) == 1 else f"not supported here; reasons: hotlap explain {run}".rstrip()
+    why = words.clean(reasons[0]) if len(reasons) == 1 else f"for {len(reasons)} reasons: hotlap explain {run}".rstrip()
     return _named("not run", f"{words.some([row.label for row in without])}: {why}", "dim", width, color)
 
 

@@ -127,6 +127,9 @@ class SlowFault:
     def check(self, nodes: int, count: int) -> None:
         """Raises InputError for devices that the nodes do not have."""
         for node, index in self.devices:
+            if node is None and nodes == 1 and index is not None and index >= count:
+                valid = f"devices are 0 to {count - 1}" if count > 1 else "there is device 0 alone"
+                raise InputError(f"simulated: 'slow' names device {index}, but {valid}; count={index + 1} has it")
             if node is None and nodes > 1:
                 raise InputError(f"simulated: 'slow' names device {index} of no node; write 17.{index} for node 17, 17.* for all of it")
             if node is not None and (node >= nodes or (index is not None and index >= count)):
