@@ -17,8 +17,10 @@ from hotlap.cli import main
 from hotlap.core import plan as plans
 from hotlap.core.analysis.implementations import Beside, ImplementationEntry
 from hotlap.core.errors import InputError
-from hotlap.core.record import Case
+from hotlap.core.record import Case, Plan
 from hotlap.core.show.implementations import beside
+from hotlap.kernels import kept as kernels
+from hotlap.kernels.cli import halves
 from hotlap.kernels.own.describe import HEADER, describe
 from hotlap.kernels.own.heading import guessed
 
@@ -277,3 +279,31 @@ def test_what_was_not_run_is_not_counted_as_wrong() -> None:
     text = beside([Beside(case, [entry("library", "not_run"), entry("mine", "invalid")])], 100, False)
     assert "library  1 not run; needs torch" in text
     assert "mine     0 of 1 right" in text
+
+
+SCALE = """//: params = { n = 4096 }
+//: read_bytes = "n * 4"
+//: written_bytes = "n * 4"
+//: function = "scale"
+//: inputs = { x = { shape = ["n"] } }
+//: outputs = { out = { shape = ["n"] } }
+//: reference = "x * 2"
+//: arguments = ["x", "out", "n:int32"]
+//: items = "n"
+//: group = 64
+"""
+
+
+def test_a_kernel_that_is_a_workload_of_its_own_runs_where_its_kind_does(folder: Path, capsys: Capture) -> None:
+    """No library is asked for, so none is needed."""
+    (folder / "scale.cu").write_text(SCALE + "__global__ void scale(const float *x, float *out, int n) {}\n")
+    kernel = describe(folder / "scale.cu")
+    plan = Plan(name="scale", cases=[kernels.case(kernel, {})])
+    assert [(half.target, half.library) for half in halves.of(plan, [kernel])] == [("cuda", False)]
+    pytest.importorskip("pyopencl")
+    body = "{ int i = get_global_id(0); if (i < n) out[i] = 2 * x[i]; }"
+    (folder / "scale.cl").write_text(SCALE + f"__kernel void scale(__global const float *x, __global float *out, int n) {body}\n")
+    assert main(["kernel", "add", "scale.cl"]) == 0
+    capsys.readouterr()
+    assert main(["kernel", "run", "scale", "--rounds", "1", "--json"]) in (0, 3)
+    assert [run["target"] for run in json.loads(capsys.readouterr().out)["runs"]] == ["opencl"]

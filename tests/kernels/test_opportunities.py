@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -186,6 +187,14 @@ def test_similar_cases_that_do_better_are_named() -> None:
     assert slow.similar[0].kind == "implementation"
     assert slow.similar[0].ratio == pytest.approx(2.0, rel=0.01)
     assert slow.rule == "other-implementation"
+
+
+def test_tiles_are_said_to_be_the_model_s_and_a_nearly_full_wave_is_no_sign_of_few() -> None:
+    full, few = (case("gemm", m=m, n=1024, k=2048, dtype="bf16", layout="nt") for m in (2048, 256))
+    rows = {row.case.id: row for row in tables.rows(simulated_run([], cases=(full, few)))}
+    assert "few tiles, long k" not in signs.of_sizes(rows[full.id], 132)  # 128 for 132 units
+    said = signs.of_sizes(rows[few.id], 132)["few tiles, long k"]
+    assert re.fullmatch(r"\d+ tiles for 132 units \(at \d+ × \d+, the tile that the model takes\), k = 2048", said), said
 
 
 def test_signs_of_sizes_and_every_rule_has_words() -> None:

@@ -96,6 +96,6 @@ def _row(row: Row, device: fleets.FleetDevice | None) -> Row:
     whole = device.code == "slow"
     state = device.state if off or whole or device.code in ("", "fast", "slight") else "pass"
     size = off.size if off else device.level if whole else None
-    reason = fleet.WHY[device.code] if off or whole else "like the others"
+    reason = fleet.why(device) if off or whole else "like the others"
     verdict = Verdict(state=state, reason=reason, against="fleet", ratio=None if size is None else 1 + size)
     return msgspec.structs.replace(row, verdict=verdict)

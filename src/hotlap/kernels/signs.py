@@ -14,7 +14,7 @@ from hotlap.core.units import percent
 from hotlap.core.work.base import DTYPES
 
 WIDE_LOAD_BYTES = 16  # that a tensor-core kernel's loads want their rows aligned to
-PADDED, PARTIAL = 0.10, 0.15  # share of the tiles, or of the last wave, that computes nothing, worth mentioning
+PADDED, PARTIAL = 0.10, 0.15  # share of the tiles, or of a wave, that computes nothing, worth mentioning
 TILE = 128.0  # rows and columns of a tile where the model names none
 LONG_K = 2048  # that is worth splitting
 WAVES = 4.0  # beyond so many the last one hardly counts
@@ -52,7 +52,8 @@ def rule(case: Case, signs: Sequence[str], cause: str, part: str) -> SignRule:
 
 
 def of_sizes(row: Row, units: float | None) -> dict[str, str]:
-    """Signs that a matrix product's sizes show, each with its numbers. `units`: of the device, None where not known."""
+    """Signs that a matrix product's sizes show, each with its numbers. `units`: of the device, None where not known. Tiles are those that
+    the model of a good library takes, which says so: the kernel that was measured may have others."""
     params, limit = row.case.params, row.gap.limit
     if work.traits(row.case.workload).model != "product":
         return {}
@@ -63,16 +64,17 @@ def of_sizes(row: Row, units: float | None) -> dict[str, str]:
     across, down = math.ceil(m / tile_m), math.ceil(n / tile_n)
     tiles = across * down * float(params.get("batch", 1))  # type: ignore[arg-type]
     split = float(choice.get("split", 1.0))
-    if units and tiles * split < units and k >= LONG_K:
-        misaligned["few tiles, long k"] = f"{tiles * split:.0f} tiles of {tile_m:.0f} × {tile_n:.0f} for {units:.0f} units, k = {k:.0f}"
+    whose = f"{tile_m:.0f} × {tile_n:.0f}, {'the tile that the model takes' if 'tile_m' in choice else 'an assumed tile'}"
+    if units and 1 - tiles * split / units >= PARTIAL and k >= LONG_K:
+        misaligned["few tiles, long k"] = f"{tiles * split:.0f} tiles for {units:.0f} units (at {whose}), k = {k:.0f}"
     if limit is None or limit.limiter != "arithmetic unit":  # what is padded costs arithmetic, not traffic
         return misaligned
     idle = 1 - m * n / (across * tile_m * down * tile_n)
     if idle >= PADDED:
-        misaligned["padded tiles"] = f"{percent(idle)} of the {tile_m:.0f} × {tile_n:.0f} tiles lie beyond {m:.0f} × {n:.0f}"
+        misaligned["padded tiles"] = f"{percent(idle)} of the tiles lie beyond {m:.0f} × {n:.0f} (at {whose})"
     waves = tiles * split / units if units else 0.0
     if 1.0 < waves < WAVES and 1 - waves / math.ceil(waves) >= PARTIAL:
-        misaligned["partial wave"] = f"{waves:.2f} waves: {percent(1 - waves / math.ceil(waves))} of the units' time is idle"
+        misaligned["partial wave"] = f"{waves:.2f} waves: {percent(1 - waves / math.ceil(waves))} of the units' time is idle (at {whose})"
     return misaligned
 
 

@@ -67,7 +67,7 @@ class CaptureOverhead(Record, frozen=True, kw_only=True):
     outside_s: float = 0.0  # per step outside of the window
     still_s: float = 0.0  # the program stood still: start, stop, write
     import_s: float = 0.0  # of that: to import PyTorch, which the program had not done
-    whole: float | None = None  # of the whole run, as a share of what it would have taken without
+    whole: float | None = None  # of the whole run, as a share of what it would have taken without; slower steps count where they surely are
 
 
 class Captured(Record, frozen=True, kw_only=True):

@@ -161,3 +161,17 @@ def test_one_model_for_a_whole_file_and_uuids_only_where_they_are(tmp_path: Path
         assert main(["import", str(path), "--model", "H200"]) == 0
         run = list(select.every(tmp_path / "home"))[-1].run
         assert ([device.key for device in run.machine.devices], run.machine.devices[0].model) == ([keys], "H200")
+
+
+def test_a_device_slow_in_one_case_of_three_is_not_slower_in_all_and_the_case_is_said() -> None:
+    source = np.random.default_rng(3)
+    values = 100 * np.exp(source.normal(0, 0.005, (200, 3, 1)) + source.normal(0, 0.001, (200, 3, 3)))
+    values[99, 1] *= 0.9
+    values[17] *= 0.95
+    found = fleets.judge(bundles(values))
+    by_host = {one.host: one for one in found.devices}
+    lone, whole = by_host["node099"], by_host["node017"]
+    assert lone.level is not None and lone.low is not None and lone.high is not None  # the case alone pulls the level down
+    assert (lone.code, [case.label for case in lone.off], shown.why(lone)) == ("slow_case", ["case1"], "slower in case1")
+    assert (whole.code, shown.why(whole)) == ("slow", "slower in all")
+    assert "slower in case1" in shown.verdict(found, 120)

@@ -77,7 +77,9 @@ def test_a_loss_is_the_change_of_the_metric_as_printed(name: str, said: str, shi
     verdict = held(16.4e-3)
     assert verdict.state == "fail"
     size = r"\+52 % \[\+5[12] %, \+52 %\]" if name == "chase" else r"-34 % \[-34 %, -34 %\]"
-    assert re.match(rf"{said} \S+ \S+ → \S+ \S+, {size}: worse than the median of 5 runs of this device$", verdict.reason), verdict.reason
+    assert re.match(rf"{said} \S+ \S+ → \S+ \S+, {size}: worse than the median of 5 runs of this device; threshold ", verdict.reason), verdict.reason
+    end = rf"; threshold \S+ \S+: \S+ \S+ {re.escape(shift)}, the smallest change to report$"
+    assert re.search(end, verdict.reason), verdict.reason
     assert held(10.8e-3).reason == f"{said} {shift} against the median of 5 runs of this device would have been seen"
 
 
@@ -96,6 +98,16 @@ def test_few_runs_are_compared_by_rounds_and_say_so() -> None:
     few = baselines.learn("few", [run(day=1)])
     assert "too few to know how runs differ" in judged(run(day=20, between=0.0), few).reason
     assert judged(run(day=20, level=1.2e-3), few).state == "fail"
+
+
+def test_a_change_that_the_medians_do_not_tell_says_so_and_a_threshold_of_the_spread_says_where_it_comes_from() -> None:
+    """The middles of two modes jump further than the rounds as a whole."""
+    few = baselines.learn("few", [make({"chase": [100e-3, 101e-3, 103e-3, 109e-3, 112e-3, 131e-3, 135e-3]}, day=1)])
+    verdict = judged(make({"chase": [130e-3, 133e-3, 140e-3, 190e-3, 191e-3, 193e-3, 194e-3]}, day=2), few)
+    assert verdict.state == "fail" and verdict.ratio is not None
+    assert re.search(r"latency \S+ \S+ → \S+ \S+ \(medians \+74 %\), \+\d+ % \[", verdict.reason), verdict.reason
+    assert not re.search(r", \+74 %", verdict.reason)
+    assert re.search(r"; threshold \S+ \S+: \S+ \S+ \+\d+ %, the smallest loss that their spread shows$", verdict.reason), verdict.reason
 
 
 def test_another_device_is_held_against_its_model() -> None:

@@ -10,6 +10,8 @@ from hotlap.traces.show import capture
 
 def test_a_difference_that_is_none_is_not_called_one() -> None:
     assert "not distinguishable" in capture.overhead(CaptureOverhead(inside=1.1, low=0.5, high=1.2))
+    text = capture.overhead(CaptureOverhead(inside=1.1, low=0.5, high=1.2, still_s=0.1, whole=0.006))
+    assert text.endswith("0.60 % of the whole run, not counting what the profiler may cost within those steps"), text
     assert "steps took 20.0 % longer" in capture.overhead(CaptureOverhead(inside=1.2, low=1.1, high=1.3))
     assert "no steps without the profiler" in capture.overhead(CaptureOverhead(still_s=0.1))
 

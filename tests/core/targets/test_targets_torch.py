@@ -39,6 +39,23 @@ def test_a_part_that_is_not_here_says_so() -> None:
         target_torch.find("tpu")
 
 
+@pytest.mark.parametrize(("versions", "remedy"), [
+    ((None, None), "install its build for cuda, or use torch:cpu"),
+    (("13.0", None), "it is built for CUDA 13.0: check nvidia-smi and CUDA_VISIBLE_DEVICES, or use torch:cpu"),
+    ((None, "7.1"), "it is built for ROCm 7.1: check rocm-smi and HIP_VISIBLE_DEVICES, or use torch:cpu"),
+])  # fmt: skip
+def test_a_build_for_gpus_that_sees_none_needs_no_other_build(
+    versions: tuple[str | None, str | None], remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in zip(("cuda", "hip"), versions, strict=True):
+        monkeypatch.setattr(torch.version, name, value)
+    if target_torch._count(torch, "cuda"):
+        pytest.skip("a GPU is here")
+    with pytest.raises(Unavailable) as raised:
+        target_torch.find("cuda")
+    assert raised.value.remedy == remedy
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint8", "int64", "bool"])
 def test_a_handle_is_a_flat_tensor_of_the_same_type(dtype: str) -> None:
     buffer = _cpu().buffer(np.ones((3, 5), dtype))

@@ -20,11 +20,26 @@ def sized(of: Result | Reference, ratio: float, low: float | None, high: float |
 
 
 def from_to(result: Result, values: tuple[float | None, float | None], verdict: Verdict) -> str:
-    """With both values: ``time 10.8 ms → 16.4 ms, +52 % [+45 %, +60 %]``; "" where there is no ratio."""
+    """With both values: ``time 10.8 ms → 16.4 ms, +52 % [+45 %, +60 %]``; "" where there is no ratio. The change is estimated from all
+    rounds or pairs: where these medians tell another, that is said too."""
     if verdict.ratio is None:
         return ""
-    before, after = (_quantity(value, result.unit) for value in values)
-    return f"{subject(result)} {before} → {after}, {sized(result, verdict.ratio, verdict.low, verdict.high)}"
+    before, after = (quantity(value, result.unit) for value in values)
+    size = sized(result, verdict.ratio, verdict.low, verdict.high)
+    return f"{subject(result)} {before} → {after}{_of_medians(values, verdict, result.better)}, {size}"
+
+
+def _of_medians(values: tuple[float | None, float | None], verdict: Verdict, better: str) -> str:
+    """B ÷ A − 1 of the two values, where it has another sign than the estimate, or is further off than half of what its interval reaches to
+    a side, as in `compare`; else ""."""
+    before, after = values
+    if not before or after is None or not verdict.ratio or not verdict.low or not verdict.high:
+        return ""
+    by_hand, estimate = after / before - 1, change(verdict.ratio, better)
+    width = abs(change(verdict.high, better) - change(verdict.low, better))
+    apart = by_hand * estimate < 0 or abs(by_hand - estimate) > width / 4
+    text = signed_percent(by_hand)
+    return f" (medians {text})" if apart and text != signed_percent(estimate) else ""
 
 
 def subject(of: Result | Reference) -> str:
@@ -32,6 +47,6 @@ def subject(of: Result | Reference) -> str:
     return "value" if of.metric in ("", "own") else of.metric.replace("_", " ")
 
 
-def _quantity(value: float | None, unit: str) -> str:
+def quantity(value: float | None, unit: str) -> str:
     """A unit of the user's own takes no prefix."""
     return show(value, unit) if value is None or unit in BASE_UNITS else f"{round_to(value)} {unit}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -238,15 +238,30 @@ def _group(members: Sequence[_Member], min_effect: float) -> tuple[list[FleetDev
     by_case: dict[int, list[fleet.Odd]] = {}
     for one in answer.odd:
         by_case.setdefault(one.node, []).append(one)
+    wide = _slow_in_the_rest(values, ways, answer, off_all)
     judgeable = any(spread is not None for spread in answer.spread)
     labels = {case: work.label(known[case].case) for case in ids}
     devices = [
         _device(member, (off_all.get(row), float(levels[row])), [_off(one, ids, labels) for one in by_case.get(row, [])],
-                (judgeable, min_effect, set(ids)))
+                (judgeable, min_effect, set(ids)), row in wide)
         for row, member in zip(rows, members, strict=True)
     ]  # fmt: skip
     seen = [_case(known[case], labels[case], members, (answer, place)) for place, case in enumerate(ids)]
     return devices, seen, all_cases.reach[0] if all_cases.reach else None
+
+
+def _slow_in_the_rest(values: fleet.Floats, ways: Sequence[fleet.Better], answer: fleet.Fleet, off_all: Mapping[int, fleet.Odd]) -> set[int]:
+    """Of devices whose level over all cases is low those that are slower without the cases which are named by themselves too: one very
+    slow case pulls the level down, and the device is not slower in all. One of which every case is named counts as well."""
+    named = [one for one in answer.odd if one.node in off_all and one.kind == "shift"]
+    if not off_all or not named:
+        return set(off_all)
+    rest = values.copy()
+    for one in named:
+        rest[one.node, one.metric] = np.nan
+    _, others = fleet.together(rest, ways, answer, RATE * ALL_SHARE / len(values), least=0.0)
+    none_left = {node for node in off_all if np.isnan(rest[node]).all()}
+    return none_left | {one.node for one in others.odd if one.size < 0}
 
 
 def _nothing(metrics: int) -> fleet.Fleet:
@@ -263,8 +278,9 @@ def _off(odd: fleet.Odd, ids: Sequence[str], labels: dict[str, str]) -> OffCase:
 
 
 def _device(
-    member: _Member, level: tuple[fleet.Odd | None, float], off: list[OffCase], rules: tuple[bool, float, set[str]]
+    member: _Member, level: tuple[fleet.Odd | None, float], off: list[OffCase], rules: tuple[bool, float, set[str]], wide: bool
 ) -> FleetDevice:
+    """`wide`: its level over all cases is not that of a few alone."""
     judgeable, min_effect, ids = rules
     whole, mean = level
     broken = [f"{work.label(r.case)}: {r.reason or r.status}" for r in member.results if r.status in ("invalid", "error")]
@@ -273,6 +289,8 @@ def _device(
     missing += ["a case that others measured is not in its run"] * bool(ids - measured - {r.case.id for r in member.results})
     worse = sorted((case for case in off if case.size < 0 or case.tail), key=lambda case: case.size)
     state, code = _verdict(whole, worse, min_effect)
+    if code == "slow" and worse and not wide:
+        code = "slow_case"
     if state == "pass" and broken:
         state, code = "invalid" if any(r.status == "invalid" for r in member.results) else "error", "broken"
     elif state == "pass" and (missing or not judgeable or not measured):

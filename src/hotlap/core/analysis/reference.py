@@ -195,9 +195,11 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
         provenance=f"{held.label}: {show(held.reference, unit)}, {shift} ({source})",
     )
     worse = f"{changes.from_to(result, (held.reference, held.row.summary.median), verdict)}: worse than the {held.label}"
+    ends = f"{changes.quantity(threshold, unit)}: {changes.quantity(held.reference, unit)} {shift}"
+    why = "the smallest loss that their spread shows" if seen > min_effect else "the smallest change to report"
     sure = held.log_ratio < 0 and q is not None and q <= ERROR_RATE
     if sure and beyond(low, high, min_effect) == "smaller":
-        return replace(verdict, state="fail", reason=worse)
+        return replace(verdict, state="fail", reason=f"{worse}; threshold {ends}, {why}")
     if sure and low < 1 / (1 + min_effect):
         return replace(verdict, state="inconclusive", reason=f"{worse}; the threshold is {percent(min_effect)}")
     change = f"{changes.subject(result)} {shift} against the {held.label}"

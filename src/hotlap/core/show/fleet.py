@@ -97,17 +97,26 @@ def devices(judged: FleetVerdict, chosen: Sequence[FleetGroup], numbers: bool = 
     columns = [Column("  device", marked, title="Device", names=True)]
     if any("rack" in device.labels for device in first):
         columns.append(Column("rack", [Cell(words.clean(device.labels.get("rack", words.DASH))) for device in first], title="Rack"))
+    reasons = [", ".join(dict.fromkeys(map(why, group.devices))) for group in chosen]
     columns += [
         Column("all cases", [Cell(_share(group.level), value=group.level) for group in chosen], right=True, title="All cases"),
         Column("95 %", [Cell(_interval(*group.ends), "dim") for group in chosen], right=True, kind="n spare"),
         Column("worst case", [Cell(_worst(device)) for device in first], wrap=True, title="Worst case"),
-        Column("why", [Cell(", ".join(dict.fromkeys(WHY[device.code] for device in group.devices))) for group in chosen], title="Why"),
+        Column("why", [Cell(text) for text in reasons], title="Why"),
     ]
     known = [[device.facts.serial or device.facts.uuid for device in group.devices] for group in chosen]
     if numbers and any(map(any, known)):
         cells = [Cell(words.some([number for number in own if number], 8) if any(own) else words.DASH) for own in known]
         columns.append(Column("serial number or UUID", cells, wrap=True, title="Serial number or UUID", names=True))
     return Table(columns)
+
+
+def why(device: FleetDevice) -> str:
+    """Why it is named; of one slow case with a short name, which."""
+    if device.code == "slow_case" and len(device.off) == 1:
+        name = words.clean(device.off[0].label)
+        return f"slower in {name if len(name) <= ROOM else 'one'}"
+    return WHY[device.code]
 
 
 def _worst(device: FleetDevice) -> str:

@@ -108,9 +108,11 @@ def odd(
     return fleet
 
 
-def together(values: ArrayLike, better: Sequence[Better], known: Fleet, rate: float = RATE) -> tuple[Floats, Fleet]:
-    """Each node's deviation from the fleet over all metrics, as a share (negative is worse; NaN where fewer than half of the metrics were
-    measured), and which devices are outliers in it. `known`: what `odd` says of the metrics; those that cannot be judged do not count.
+def together(
+    values: ArrayLike, better: Sequence[Better], known: Fleet, rate: float = RATE, least: float = 0.5
+) -> tuple[Floats, Fleet]:
+    """Each node's deviation from the fleet over all metrics, as a share (negative is worse; NaN where fewer than `least` of the metrics,
+    a share, were measured), and which devices are outliers in it. `known`: what `odd` says of the metrics; those that cannot be judged do not count.
 
     A metric weighs as well as it tells nodes apart (the inverse of its variance). How much healthy nodes differ in the mean is learnt from
     the nodes themselves, so that metrics which go up and down together on a node need no assumption.
@@ -128,7 +130,7 @@ def together(values: ArrayLike, better: Sequence[Better], known: Fleet, rate: fl
         sums[there] += weight * (location - np.median(location))
         weights[there] += weight
         seen[there] += 1
-    enough = (seen > 0) & (2 * seen >= len(usable))
+    enough = (seen > 0) & (seen >= least * len(usable))
     level = np.where(enough, np.exp(np.divide(sums, weights, out=np.zeros(len(x)), where=weights > 0)), np.nan)
     return level - 1, odd(level[:, None, None], rate=rate)
 

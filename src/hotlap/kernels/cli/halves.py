@@ -44,7 +44,7 @@ def of(plan: Plan, several: Sequence[kernels.KeptKernel], target: str = "") -> l
     places = {"": _of_library(own), **own}
     by_target: dict[str, list[str]] = {}
     for case in plan.cases:
-        by_target.setdefault(places[case.implementation], []).append(case.id)
+        by_target.setdefault(places[kernels.kernel_of(case)], []).append(case.id)
     return [
         TargetHalf(where, replace(plan, cases=[case for case in plan.cases if case.id in ids]), where not in own.values())
         for where, ids in by_target.items()
@@ -103,7 +103,7 @@ def _nothing_runs(parts: Sequence[TargetHalf], args: argparse.Namespace) -> int:
     `kernel check` does, else 0."""
     checked: list[tuple[Case, Samples]] = []
     for half in parts:
-        first = list({case.implementation: case for case in reversed(half.plan.cases) if case.implementation}.values())
+        first = list({name: case for case in reversed(half.plan.cases) if (name := kernels.kernel_of(case))}.values())
         by_id = {case.id: case for case in first}
         checked += [(by_id[samples.case], samples) for samples in checking.checked(first, half.target)]
     states = {samples.status for _, samples in checked}

@@ -91,7 +91,9 @@ def overhead(cost: CaptureOverhead) -> str:
     if cost.whole is not None and cost.whole >= 1:
         parts.append(f"with all of it the run took {1 + cost.whole:.1f} times as long")
     elif cost.whole is not None and cost.whole > 0:
-        parts.append(f"{units.percent(cost.whole)} of the whole run")
+        open_steps = cost.inside is not None and cost.low is not None and cost.low <= 1
+        without = ", not counting what the profiler may cost within those steps" if open_steps else ""
+        parts.append(f"{units.percent(cost.whole)} of the whole run{without}")
     return "; ".join(parts)
 
 

@@ -30,8 +30,17 @@ def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Devic
     torch = _torch()
     part = part or next(p for p in PARTS if _count(torch, p))
     if not _count(torch, part):
-        raise Unavailable(f"PyTorch {torch.__version__} sees no {part} device", f"install its build for {part}, or use torch:cpu")
+        raise Unavailable(f"PyTorch {torch.__version__} sees no {part} device", _remedy(torch, part))
     return [describe(torch, part, index) for index in range(_count(torch, part))]
+
+
+def _remedy(torch: Any, part: str) -> str:
+    """A build for GPUs that sees none lacks the driver or is told to look away, not another build."""
+    built = torch.version.cuda or torch.version.hip if part == "cuda" else None
+    if not built:
+        return f"install its build for {part}, or use torch:cpu"
+    platform, tool = ("CUDA", "nvidia-smi") if torch.version.cuda else ("ROCm", "rocm-smi")
+    return f"it is built for {platform} {built}: check {tool} and {platform.replace('ROCm', 'HIP')}_VISIBLE_DEVICES, or use torch:cpu"
 
 
 def open(device: Device, options: Mapping[str, str] | None = None) -> TorchTarget:
