@@ -43,7 +43,7 @@ def test_it_holds_a_published_measurement() -> None:
 
 def test_it_says_how_sure_it_is() -> None:
     """The less is known of a machine, the wider the interval."""
-    found = [predict("gemm", name, dtype="bf16") for name in ("h100-sxm", "h200-sxm", "b200")]
+    found = [predict("gemm", name, dtype="bf16") for name in ("h100-sxm", "gh200-96gb", "rtx-5090")]
     assert [one.calibration_level.partition(":")[0] for one in found] == [
         "fitted to measurements on this machine", "fitted to measurements on other machines of its architecture", "published figures of the machine only",
     ]
