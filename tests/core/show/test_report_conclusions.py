@@ -162,3 +162,19 @@ def test_every_notice_of_a_number_has_something_to_do() -> None:
         kind = notices.KINDS[notices.SAME.get(name, name)]
         assert kind.word or name in ("invalid", "error")  # which the state says
         assert kind.action or name in ("error", "noise")  # which the reason, and the rounds needed, say
+
+
+@pytest.mark.parametrize(("hits", "chance"), [(2, " (1 of 80 results: it may be chance)"), (4, "")])
+def test_a_notice_of_a_fleet_names_the_device_and_says_what_may_be_chance(hits: int, chance: str, cpu: Kept) -> None:
+    """A test for drift raises on a perfect machine too, in two of six rounds of one case in 700; in four of six it is no chance."""
+    _, (first, *_) = cpu
+    seen = Notice(code="drift", seen=f"in {hits} of 6 rounds: -0.8% from first to last sample")
+    kept = [replace(one, notices=[]) for one in first.result.rounds[:6]]
+    rounds = [replace(one, notices=[seen]) if n < hits else one for n, one in enumerate(kept)]
+    plain = replace(first, result=replace(first.result, notices=[], rounds=kept))
+    fleet = [replace(plain, device=f"gpu-{n}") for n in range(80)]
+    fleet[17] = replace(fleet[17], result=replace(first.result, notices=[seen], rounds=rounds))
+    (notice,) = (found for found in notices.find(fleet) if found.code == "drift")
+    assert notices.which(notice, fleet) == f"{first.label} on gpu-17{chance}"
+    (notice,) = (found for found in notices.find([fleet[17]]) if found.code == "drift")
+    assert notices.which(notice, [fleet[17]]) == first.label
