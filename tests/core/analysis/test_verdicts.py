@@ -52,14 +52,14 @@ def test_a_share_of_a_bound_says_what_is_usual_and_rests_on_no_expectation() -> 
     )
     (verdict,) = AgainstLimit(0.8).judge([replace(row, gap=replace(row.gap, limit=limit))])
     assert verdict.state == "fail"
-    assert verdict.provenance.endswith("; more than is usual for this case: 74 %, 62 % to 91 %: the table")
+    assert verdict.provenance.endswith("; a healthy device is expected to reach 74 % of it [62 %, 91 %], less than asked; source of the bound: the table")
     (verdict,) = AgainstLimit(0.7).judge([replace(row, gap=replace(row.gap, limit=limit))])
-    assert verdict.provenance.endswith("; usual for this case: 74 %, 62 % to 91 %: the table")
+    assert verdict.provenance.endswith("expected to reach 74 % of it [62 %, 91 %], which is what is asked, or more; source of the bound: the table")
 
 
 def test_a_bound_that_counts_on_cache_says_what_is_published() -> None:
     (row,) = rows(0.9)
-    assert "(4.80 TB/s published, plus what 50 MiB of cache may hold)" in AgainstLimit(0.8).judge([row])[0].provenance
+    assert " from 4.80 TB/s published and 50 MiB that may stay in cache; " in AgainstLimit(0.8).judge([row])[0].provenance
     (plain,) = AgainstLimit(0.8).judge([replace(row, gap=replace(row.gap, numbers={"limit_memory_b_s": 4.8e12}))])
     assert "published" not in plain.provenance
 

@@ -93,8 +93,8 @@ class AgainstLimit:
             return Verdict(state="inconclusive", reason=f"no limit is known: {why}", against=self.name)
         source = next((term.source for term in reversed(_terms(gap.reference_kind, limit))), "the machine table")
         if self.share is not None:
-            asked = f"{_asked(self.share)} of the {gap.reference_kind} {show(gap.limit_value, row.result.unit)}{_with_cache(gap)}"
-            where_from = f"{asked}{_usual_share(gap.reference_kind, limit, self.share)}: {source}"
+            asked = f"{_asked(self.share)} of the {gap.reference_kind}, {show(gap.limit_value, row.result.unit)}{_with_cache(gap)}"
+            where_from = f"{asked}{_usual_share(gap.reference_kind, limit, self.share)}; source of the {gap.reference_kind}: {source}"
             higher = row.result.better == "higher"
             return held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, where_from)
         if gap.reference_kind == "expected" and limit.high_s and limit.expected_s:
@@ -117,7 +117,7 @@ def _with_cache(gap: Gap) -> str:
     rate, spared = (gap.numbers.get(name) for name in ("limit_memory_b_s", "limit_spared_bytes"))
     if not rate or not spared or gap.reference_kind != "bound":
         return ""
-    return f" ({show(rate, 'B/s')} published, plus what {units.size(round(spared))} of cache may hold)"
+    return f" from {show(rate, 'B/s')} published and {units.size(round(spared))} that may stay in cache"
 
 
 def _usual_share(against: str, limit: Limit, asked: float) -> str:
@@ -125,8 +125,8 @@ def _usual_share(against: str, limit: Limit, asked: float) -> str:
     if against != "bound" or not (limit.bound_s and limit.expected_s and limit.low_s and limit.high_s):
         return ""
     low, middle, high = (float(limit.bound_s) / float(seconds) for seconds in (limit.high_s, limit.expected_s, limit.low_s))
-    more = "more than is usual" if asked > middle else "usual"
-    return f"; {more} for this case: {percent(middle)}, {percent(low)} to {percent(high)}"
+    more = "less than asked" if asked > middle else "which is what is asked, or more"
+    return f"; a healthy device is expected to reach {percent(middle)} of it [{percent(low)}, {percent(high)}], {more}"
 
 
 def _asked(share: float) -> str:

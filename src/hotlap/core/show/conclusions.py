@@ -75,11 +75,11 @@ def _verdict(bundle: Bundle, rows: Sequence[Row]) -> str:
         return "Nothing was measured."
     good, run = counts["measured"], len(rows) - counts["not_run"]
     precision = bundle.run.asked.precision if bundle.run.asked else None
-    verb = "is" if good == 0 else "are"
-    asked = f"{verb} expected within ± {show(precision, '%', 2)}, the precision asked" if precision else "can be used"
+    verb = "reaches" if good < 2 and good != run else "reach"
+    asked = f"{verb} the precision asked, ± {show(precision, '%', 2)}" if precision else "can be used"
     wider = words.wider(rows, precision) if precision else ""
     rest = ", ".join(f"{n} {words.STATES[state]}" for state, n in counts.items() if n and state != "measured")
-    which = f"All {run} cases that ran" if good == run and run else "No case" if not good else f"{good} of {run} cases"
+    which = f"All {run} cases that ran" if good == run and run else "No case" if not good else f"{good} of {run} cases that ran"
     return "; ".join(filter(None, (f"{which} {asked}", wider, rest))) + "."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from hotlap.core.record import Notice, Result, Row
 from hotlap.core.show import rates, words
 from hotlap.core.stats import busy as stats_busy
 from hotlap.core.stats.stopping import FEWEST
-from hotlap.core.store.fold import FEWEST_GOOD
+from hotlap.core.store.fold import FALSE_RATE, FEWEST_GOOD
 from hotlap.core.units import percent
 
 Severity = Literal["info", "warning", "error"]
@@ -72,6 +73,7 @@ KINDS = {  # the most important first
     "emulated": NoticeKind("emulated", "gemm int8 measures the units that are made for 8 bits", "info"),
     "power_cap": NoticeKind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
 }
+CHANCE = 0.05  # results that chance alone may give, from which it is said
 NAMED = 3  # cases of a notice that are named; of more their number is said, and the table shows which
 BUSY_SHARE = 1 / 3  # of the cases, from which the machine is called busy once instead of each of them
 
@@ -224,12 +226,27 @@ def _rounds_needed(rows: Sequence[Row]) -> str:
 
 
 def which(notice: TableNotice, rows: Sequence[Row]) -> str:
-    """The cases that a notice is of: by name where they are few, else how many of those with a number."""
+    """The cases that a notice is of: by name where they are few, with the devices where there are several; else how many of those with a
+    number. Of tests, which raise by chance too, whether it may be that."""
     having = sum(map(words.numbered, rows))
     if len(notice.rows) <= NAMED:
-        return words.some(notice.labels, NAMED)
+        where = f" on {words.some(words.devices(notice.rows), NAMED)}" if len(words.devices(rows)) > 1 else ""
+        return f"{words.some(list(dict.fromkeys(notice.labels)), NAMED)}{where}{_chance(notice, having)}"
     thing = "results" if len(words.devices(rows)) > fleets.MANY else "cases"
     return f"all {having} {thing}" if len(notice.rows) == having else f"{len(notice.rows)} of {having} {thing}"
+
+
+def _chance(notice: TableNotice, having: int) -> str:
+    """That chance alone raises a test in so many rounds of one of so many results; "" for what is no test, or where it seldom does."""
+    may = all(having * _by_chance(row, notice.code) >= CHANCE for row in notice.rows)
+    return f" ({len(notice.rows)} of {having} results: it may be chance)" if may else ""
+
+
+def _by_chance(row: Row, code: str) -> float:
+    """How often a perfect machine raises a test in as many rounds of a case as this one has, or more; 0 where no single round raised it."""
+    rounds, rate = row.result.used or row.result.rounds, FALSE_RATE.get(code, 0.0)
+    n, hits = len(rounds), sum(any(notice.code == code for notice in one.notices) for one in rounds)
+    return sum(math.comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(hits, n + 1)) if hits else 0.0
 
 
 def _detail(code: str, rows: Sequence[Row]) -> str:
