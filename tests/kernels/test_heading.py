@@ -307,3 +307,13 @@ def test_a_kernel_that_is_a_workload_of_its_own_runs_where_its_kind_does(folder:
     capsys.readouterr()
     assert main(["kernel", "run", "scale", "--rounds", "1", "--json"]) in (0, 3)
     assert [run["target"] for run in json.loads(capsys.readouterr().out)["runs"]] == ["opencl"]
+
+
+def test_threads_that_a_heading_says_are_not_assumed(folder: Path, capsys: Capture) -> None:
+    pytest.importorskip("cuda.bindings")
+    (folder / "scale.cu").write_text(SCALE + 'extern "C" __global__ void scale(const float *x, float *out, int n) { if (n > 1) out[0] = x[1]; }\n')
+    assert main(["kernel", "compiled", "scale.cu", "--json"]) == 0
+    (kernel,) = json.loads(capsys.readouterr().out)["kernels"]
+    assert (kernel["threads"], kernel.get("assumed", False)) == (64, False)
+    assert main(["kernel", "compiled", "scale.cu"]) == 0
+    assert "64?" not in capsys.readouterr().out
