@@ -199,7 +199,7 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         (["run", "--rounds", "0"], "rounds"), (["run", "--budget", "soon"], "budget"), (["run", "--label", "x"], "name=value"), (["show", "nothing"], "nothing"),
         (["run", "--nonsense"], "unrecognized"), (["predict", "gemm", "m=-1", "--machine", "h100-sxm"], "'m'"), (["predict", "gemm", "--machine", "h1000"], "h100"),
         (["predict", "gem", "--machine", "h100-sxm"], "gemm"), (["model", "machines", "h20"], "h20"), (["plan", "check", "/nowhere.toml"], "nowhere"),
-        (["predict", "llama-3-8b"], "hotlap predict net llama-3-8b"), (["plan", "check"], "which plan"), (["predict"], "which workload"), (["predict", "stream"], "hotlap model machines"), (["run", "--together"], "--device all"),
+        (["predict", "llama-3-8b"], "hotlap predict net llama-3-8b"), (["plan", "check"], "which plan"), (["predict"], "which workload"), (["run", "--together"], "--device all"),
         (["predict", "stream", "size=1MiB", "size=2MiB", "--machine", "h200-sxm"], "twice"), (["run", "--label", "device=3"], "my_device"),
         (["verison"], "did you mean 'hotlap --version'"), (["run", "--rouns", "3"], "did you mean '--rounds'"),
         (["run", "--rouns=3"], "did you mean '--rounds'"), (["plan", "chek"], "did you mean 'hotlap plan check'"),
@@ -363,3 +363,10 @@ def test_json_before_the_command_is_json_of_the_command(capsys: pytest.CaptureFi
             json.loads(after)
     assert main(["--json"]) == 2
     assert "as in hotlap list --json" in capsys.readouterr().err
+
+
+def test_verbs_that_predict_have_one_default_machine_and_name_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["predict", "gemm", "m=64"], ["predict", "net", "llama-3-8b"], ["model", "sensitivity", "quick"], ["plan", "from", "bert-base"]):
+        assert main(words) == 0
+        printed = capsys.readouterr()
+        assert "h200-sxm" in printed.out + printed.err, words

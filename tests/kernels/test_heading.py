@@ -17,12 +17,13 @@ from hotlap.cli import main
 from hotlap.core import plan as plans
 from hotlap.core.analysis.implementations import Beside, ImplementationEntry
 from hotlap.core.errors import InputError
+from hotlap.core.measure.workloads.operators import rowwise
 from hotlap.core.record import Case, Plan
 from hotlap.core.show.implementations import beside
 from hotlap.kernels import kept as kernels
 from hotlap.kernels.cli import halves
 from hotlap.kernels.own.describe import HEADER, describe
-from hotlap.kernels.own.heading import guessed
+from hotlap.kernels.own.heading import EPSILON, guessed
 
 Capture = pytest.CaptureFixture[str]
 RMS = """/* __kernel void not_this(int a) */
@@ -51,7 +52,7 @@ def test_a_workload_s_kernel_has_its_parameters_operation_and_type(folder: Path)
     assert heading(folder / "rms.cl", RMS, "rowwise") == {
         "workload": "rowwise", "only": {"op": "rmsnorm", "dtype": "fp32"}, "cases": [{"rows": 1024, "columns": 1024}],
         "function": "rms", "outputs": {"out": {"shape": ["rows", "columns"], "dtype": "dtype"}},
-        "arguments": ["x", "weight", "out", "rows:int32", "columns:int32", "1e-6:fp32"], "items": "rows", "group": 64,
+        "arguments": ["x", "weight", "out", "rows:int32", "columns:int32", "1e-5:fp32"], "items": "rows", "group": 64,
     }  # fmt: skip
 
 
@@ -307,3 +308,26 @@ def test_a_kernel_that_is_a_workload_of_its_own_runs_where_its_kind_does(folder:
     capsys.readouterr()
     assert main(["kernel", "run", "scale", "--rounds", "1", "--json"]) in (0, 3)
     assert [run["target"] for run in json.loads(capsys.readouterr().out)["runs"]] == ["opencl"]
+
+
+def test_threads_that_a_heading_says_are_not_assumed(folder: Path, capsys: Capture) -> None:
+    pytest.importorskip("cuda.bindings")
+    (folder / "scale.cu").write_text(SCALE + 'extern "C" __global__ void scale(const float *x, float *out, int n) { if (n > 1) out[0] = x[1]; }\n')
+    assert main(["kernel", "compiled", "scale.cu", "--json"]) == 0
+    (kernel,) = json.loads(capsys.readouterr().out)["kernels"]
+    assert (kernel["threads"], kernel.get("assumed", False)) == (64, False)
+    assert main(["kernel", "compiled", "scale.cu"]) == 0
+    assert "64?" not in capsys.readouterr().out
+
+
+def test_a_group_a_row_and_names_of_its_own_are_seen(folder: Path) -> None:
+    """One of 64 groups would be launched, and `w` is nothing of the workload's."""
+    pytest.importorskip("torch")
+    for file, row in (("rms.cl", "get_group_id(0)"), ("rms.cu", "blockIdx.x")):
+        text = RMS.replace("*weight", "*w").replace("{\n}", "{ int row = ROW; }".replace("ROW", row))
+        if file == "rms.cu":
+            text = text.replace("__kernel", "__global__").replace("__global const", "const").replace("__global float", "float")
+        found = heading(folder / file, text, "rowwise")
+        assert (found["items"], found["group"]) == ("rows * 64", 64)
+        assert found["arguments"][:3] == ["x", "weight", "out"]
+    assert float(EPSILON) == rowwise.EPSILON

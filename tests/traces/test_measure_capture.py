@@ -242,13 +242,16 @@ def test_a_slow_down_that_is_not_told_from_noise_is_no_part_of_what_the_run_took
     window = CaptureWindow(first=0, began_s=0, ended_s=1, steps_s=[0.2, 1.5, 4.0, 0.3], start_s=0.1)
     one = CapturedProcess(place="1", pid=1, steps=20, windows=[window], usual_s=[[0.5, 0.9, 1.6, 0.3], [0.7, 1.1, 0.4]], loop_s=16.0)
     found = capture.overhead(one)
-    assert found.low is not None and found.high is not None
+    assert found.low is not None
+    assert found.high is not None
     assert found.low < 1 < found.high
     assert found.whole == pytest.approx(0.1 / 15.9)
     clear = msgspec.structs.replace(window, steps_s=[2.0, 2.1, 2.2, 2.3])
     slower = capture.overhead(msgspec.structs.replace(one, windows=[clear]))
-    assert slower.low is not None and slower.low > 1
-    assert slower.whole is not None and slower.whole > 0.3
+    assert slower.low is not None
+    assert slower.low > 1
+    assert slower.whole is not None
+    assert slower.whole > 0.3
 
 
 def test_a_tool_that_is_not_here_says_where_it_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:

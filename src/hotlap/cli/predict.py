@@ -21,7 +21,7 @@ from hotlap.core.work.networks.steps import DTYPES, PHASES
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workload", nargs="?", help="its name, out of those below")
     parser.add_argument("parameter", nargs="*", metavar="NAME=VALUE", help="as in a plan: size='1 GiB' dtype=bf16")
-    parser.add_argument("--machine", help="of the machine table: 'hotlap model machines' lists them")
+    terminal.machine(parser, "of the machine table: 'hotlap model machines' lists them")
     parser.add_argument("--implementation", default="", help="the library's kernel, as vllm/DeepGemmFp8BlockScaledMMKernel")
     parser.add_argument("--calibration", default="", metavar="NAME", help="of 'hotlap model calibrate --list' (default: the machine's own)")
     parser.add_argument("--spec-only", action="store_true", help="by published figures alone, whatever was calibrated")
@@ -44,13 +44,13 @@ def run(args: argparse.Namespace) -> int:
     if args.workload == "net":
         return _network(args)
     if args.workload not in work.WORKLOADS and (args.workload in steps.names() or args.workload.endswith((".json", ".toml"))):
-        raise InputError(f"'{args.workload}' is a network; its step: hotlap predict net {args.workload} --machine {args.machine or 'NAME'}")
+        raise InputError(f"'{args.workload}' is a network; its step: hotlap predict net {args.workload} --machine {args.machine}")
     spec = work.find(args.workload)
     stray = [name for name in (*_NETWORK, "as_type") if getattr(args, name) not in (None, False)]
     if stray:
         option, name = stray[0].removesuffix("_type").replace("_", "-"), args.workload
         raise InputError(f"--{option} is of a network's step (predict net); a parameter of {name} is given as NAME=VALUE: dtype=bf16")
-    _machine_given(args)
+    _machine_apart(args)
     case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
     known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     limit = predict(args.workload, args.machine, args.implementation, known, **dict[str, Any](case.params))
@@ -73,14 +73,12 @@ _NETWORK = {
 }  # fmt: skip
 
 
-def _machine_given(args: argparse.Namespace) -> None:
-    """Raises InputError without --machine; `machine=NAME` is no parameter of a case."""
+def _machine_apart(args: argparse.Namespace) -> None:
+    """Raises InputError for `machine=NAME`, which is no parameter of a case."""
     for text in args.parameter:
         name, _, value = text.partition("=")
         if name == "machine":
             raise InputError(f"{text}: a machine is no parameter", f"give --machine {value or 'NAME'}")
-    if not args.machine:
-        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap model machines' lists the names")
 
 
 def _network(args: argparse.Namespace) -> int:
@@ -88,7 +86,7 @@ def _network(args: argparse.Namespace) -> int:
     if len(args.parameter) != 1:
         valid = f"a TOML file, a config.json of Hugging Face, or {', '.join(steps.names())}"
         raise InputError(f"which network? one name, as in: hotlap predict net llama-3-70b; valid: {valid}")
-    _machine_given(args)
+    _machine_apart(args)
     given = {name: default if getattr(args, name) is None else getattr(args, name) for name, default in _NETWORK.items()}
     for name, _, _ in _SETTING:
         if (text := getattr(args, name.replace("-", "_"))) is not None:

@@ -19,7 +19,7 @@ from hotlap.core.show import sensitivity
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", help="a built-in plan, a TOML file, or a run, whose measured times then weigh its cases")
-    parser.add_argument("--machine", help="of the machine table, also edited: h200-sxm+l2_bytes=100MB")
+    terminal.machine(parser, "of the machine table, also edited: h200-sxm+l2_bytes=100MB")
     parser.add_argument("--by", default="10 %", metavar="SHARE", help="the small step to either side (default: 10 %%)")
     parser.add_argument("--keys", default="", metavar="NAME,…", help=f"only these figures, out of {', '.join(names())}, and matrix.TYPE")
     parser.add_argument("--networks", action="store_true", help="also a line for each step of a network that calls the plan's cases")
@@ -31,8 +31,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """What a plan gains from more of each figure of a machine."""
-    if not args.machine:
-        raise InputError("which machine? give --machine NAME, as in --machine h200-sxm; 'hotlap model machines' lists the names")
     plan, measured = _plan(args.plan)
     spec = machines.load(args.machine)
     if args.networks and not plan.uses:

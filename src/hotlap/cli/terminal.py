@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import os
 import shutil
@@ -15,6 +16,7 @@ import msgspec
 
 from hotlap.core import stand_in, units
 from hotlap.core.errors import InputError, MachineError
+from hotlap.core.model import machines
 from hotlap.core.show import former, shape, words
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
@@ -118,6 +120,11 @@ def min_effect(text: str, below: float = 1.0) -> float:
         most = f" to under {units.exact(below, '%')}" if math.isfinite(below) else " on"
         raise InputError(f"--min-effect is a share from 0{most}, as in '2 %', not {text}")
     return found
+
+
+def machine(parser: argparse.ArgumentParser, about: str) -> None:
+    """The option of verbs that predict: all have the same default, and their output names the machine."""
+    parser.add_argument("--machine", default=machines.USUAL, metavar="NAME", help=f"{about} (default: {machines.USUAL})")
 
 
 def page(out: str, content: str, as_json: bool) -> None:

@@ -171,7 +171,9 @@ def test_a_device_slow_in_one_case_of_three_is_not_slower_in_all_and_the_case_is
     found = fleets.judge(bundles(values))
     by_host = {one.host: one for one in found.devices}
     lone, whole = by_host["node099"], by_host["node017"]
-    assert lone.level is not None and lone.low is not None and lone.high is not None  # the case alone pulls the level down
+    assert lone.level is not None
+    assert lone.low is not None
+    assert lone.high is not None
     assert (lone.code, [case.label for case in lone.off], shown.why(lone)) == ("slow_case", ["case1"], "slower in case1")
     assert (whole.code, shown.why(whole)) == ("slow", "slower in all")
     assert "slower in case1" in shown.verdict(found, 120)

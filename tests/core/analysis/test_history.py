@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hotlap.core.analysis.history import history
 from hotlap.core.show import history as shown
 from hotlap.core.show import history_page
+from hotlap.core.store import when
 from hotlap.core.store.bundle import Bundle
 
 RNG = np.random.default_rng(5)
@@ -124,10 +125,14 @@ def test_a_drift_has_no_moment_and_no_causes() -> None:
 def test_a_change_names_the_run_after_it_and_what_differed_right_there() -> None:
     (series,) = history(runs([1.0] * 30 + [1.08] * 30, kernel=lambda n: f"6.{n}", os=lambda n: "Linux " + "x" * 90 + str(n // 30) + "y" * 90))
     (change,) = series.changes
-    before, after = series.points[change.index - 1].run, series.points[change.index].run
+    after = series.points[change.index].run
     text = shown.history([series], 400)
     assert f"from run {after} on" in text
-    assert f"next    hotlap compare {before} {after}" in text
+    command = next(line for line in text.splitlines() if line.startswith("next")).split()[1:]
+    assert command[:2] == ["hotlap", "compare"]
+    sides = [when.span(side) for side in command[2:]]
+    held = [[n for n, point in enumerate(series.points) if low <= point.time_s < high] for low, high in sides]
+    assert held == [list(range(change.index - 8, change.index)), list(range(change.index, change.index + 8))]  # 4 a side have an interval
     assert f"kernel 6.{change.index - 1} → 6.{change.index}" in text
     assert "os …xxxxxxxx0yyyyyyyy… → …xxxxxxxx1yyyyyyyy…" in text
 

@@ -250,7 +250,9 @@ def _group(members: Sequence[_Member], min_effect: float) -> tuple[list[FleetDev
     return devices, seen, all_cases.reach[0] if all_cases.reach else None
 
 
-def _slow_in_the_rest(values: fleet.Floats, ways: Sequence[fleet.Better], answer: fleet.Fleet, off_all: Mapping[int, fleet.Odd]) -> set[int]:
+def _slow_in_the_rest(
+    values: fleet.Floats, ways: Sequence[fleet.Better], answer: fleet.Fleet, off_all: Mapping[int, fleet.Odd]
+) -> set[int]:
     """Of devices whose level over all cases is low those that are slower without the cases which are named by themselves too: one very
     slow case pulls the level down, and the device is not slower in all. One of which every case is named counts as well."""
     named = [one for one in answer.odd if one.node in off_all and one.kind == "shift"]

@@ -22,6 +22,7 @@ from hotlap.core.model.spec import UNITS_OF_ARITHMETIC as UNITS_OF_ARITHMETIC
 from hotlap.core.model.spec import Spec as Spec
 from hotlap.core.record import Device
 
+USUAL = "h200-sxm"  # where a verb that predicts is given no machine
 SMALLEST_SHARE, LARGEST_SHARE = 0.85, 1.03  # of the nominal memory that drivers show; a slice of a card shows half or less
 
 

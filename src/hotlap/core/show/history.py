@@ -21,6 +21,7 @@ SPARK = 32  # cells
 NOTHING = "no series: no run that was asked for has a measured case"
 SHOWN = 4  # differences named at a change
 NAMED = 3  # series that are too short
+BESIDE = 8  # runs to a side of a change that are compared
 MANY, QUIET = 24, 8  # series that are listed; where there are more, at most so many of those without a change
 
 
@@ -96,9 +97,19 @@ def unchanged(runs: int, series: Sequence[Series], min_effect: float) -> str:
 
 
 def _next(series: Series) -> list[str]:
-    """The two runs about the latest change of a series."""
-    places = [change.index for change in series.changes if change.index]
-    return [f"next    hotlap compare {series.points[places[-1] - 1].run} {series.points[places[-1]].run}"] if places else []
+    """The runs to both sides of the latest change of a series, by their times: one a side has no interval."""
+    changed = [change.index for change in series.changes if change.index]
+    if not changed:
+        return []
+    at, cuts = changed[-1], [0, *changed, *series.boundaries, len(series.points)]
+    first, last = max(max(cut for cut in cuts if cut < at), at - BESIDE), min(min(cut for cut in cuts if cut > at), at + BESIDE) - 1
+    return [f"next    hotlap compare {_between(series, first, at - 1)} {_between(series, at, last)}"]
+
+
+def _between(series: Series, first: int, last: int) -> str:
+    """A selector of the runs from one point to another."""
+    ends = (datetime.fromtimestamp(series.points[place].time_s, UTC) for place in (first, last))
+    return "..".join(f"{end:%Y-%m-%dT%H:%M:%S}" for end in ends)
 
 
 def places(series: Sequence[Series]) -> list[str]:

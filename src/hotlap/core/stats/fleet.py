@@ -112,7 +112,8 @@ def together(
     values: ArrayLike, better: Sequence[Better], known: Fleet, rate: float = RATE, least: float = 0.5
 ) -> tuple[Floats, Fleet]:
     """Each node's deviation from the fleet over all metrics, as a share (negative is worse; NaN where fewer than `least` of the metrics,
-    a share, were measured), and which devices are outliers in it. `known`: what `odd` says of the metrics; those that cannot be judged do not count.
+    a share, were measured), and which devices are outliers in it. `known`: what `odd` says of the metrics; those that cannot be judged do
+    not count.
 
     A metric weighs as well as it tells nodes apart (the inverse of its variance). How much healthy nodes differ in the mean is learnt from
     the nodes themselves, so that metrics which go up and down together on a node need no assumption.

@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hotlap.cli import terminal
 from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.model import machines
@@ -13,6 +15,7 @@ from hotlap.kernels import advice, eager
 from hotlap.kernels.binaries.base import Compiled
 from hotlap.kernels.compiled.asking import CompileRequest, kernels
 from hotlap.kernels.eager_round import EagerJob
+from hotlap.kernels.own import describe
 from hotlap.kernels.show import compiled as report
 from hotlap.kernels.show import eager as eager_report
 
@@ -61,7 +64,8 @@ def run(args: argparse.Namespace) -> int:
     problems: list[HotlapError] = []
     for source in args.source:
         try:
-            compiled_kernels += kernels(source, asked)
+            compiled = list(kernels(source, asked))
+            compiled_kernels += compiled if args.threads else _grouped(source, compiled)
         except HotlapError as error:
             problems.append(error)
     if not compiled_kernels and problems:
@@ -78,6 +82,16 @@ def run(args: argparse.Namespace) -> int:
     for one in problems:
         print(f"hotlap: {one}", file=sys.stderr)
     return max((one.exit_code for one in problems), default=0)
+
+
+def _grouped(source: str, several: list[Compiled]) -> list[Compiled]:
+    """With the threads of a block that the file's heading launches its function with, where the code declares none."""
+    path = Path(source)
+    launched = describe.launched(path) if path.suffix in (".cu", ".cl") and path.is_file() else None
+    if launched is None:
+        return several
+    function, group = launched
+    return [replace(one, threads=group) if one.threads is None and one.kernel == function else one for one in several]
 
 
 def _against(args: argparse.Namespace) -> int:

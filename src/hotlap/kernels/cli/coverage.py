@@ -36,7 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--networks", metavar="NAME,…", help="weigh by these networks, by 'all', or by the uses in a plan file")
     network_options.add(parser)
     parser.add_argument("--strength", type=int, default=2, metavar="N", help="how many features together: 1 to 4 (default: 2)")
-    parser.add_argument("--machine", default="h200-sxm", help="whose times weigh and whose roofline counts (default: h200-sxm)")
+    terminal.machine(parser, "whose times weigh and whose roofline counts")
     parser.add_argument("--results", action="append", default=[], metavar="RUN", help="kernels seen in these runs; may be repeated")
     parser.add_argument("--complete", action="store_true", help="write the fewest cases that close what is missing, as a plan")
     parser.add_argument("--share", default="99%", help="of every step's time that a completion reaches (default: 99%%)")

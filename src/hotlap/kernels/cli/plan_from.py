@@ -24,7 +24,6 @@ from hotlap.kernels.cli import network_options, plan_sources
 from hotlap.kernels.show import network_plan
 from hotlap.kernels.show.network_plan import Listed
 
-MACHINE = "h200-sxm"
 LARGE = 1e9  # parameters from which a language network is called large
 
 
@@ -38,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--dtype", metavar="NAME", help=f"of weights and products: {', '.join(steps.DTYPES)} (default: bf16)")
     how.add_argument("--micro-batch", metavar="N", help="training: sequences that pass together (default: 1 of a causal network, else all)")
     parser.add_argument("--as", dest="as_type", default="", metavar="TYPE", help="read config.json as this model_type, as in llama")
-    parser.add_argument("--machine", default=MACHINE, metavar="NAME", help=f"whose expected times are the weights (default: {MACHINE})")
+    terminal.machine(parser, "whose expected times are the weights")
     parser.add_argument("--top", metavar="SHARE", help="only the cases that make this share of every step's expected time, as 99%%")
     parser.add_argument("-o", "--out", metavar="FILE", help="write the plan there (default: print it)")
 

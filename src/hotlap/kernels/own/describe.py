@@ -35,6 +35,24 @@ def describe(path: Path) -> kernels.KeptKernel:
     return _python(path) if kind == "python" else _table(path, kind)
 
 
+def launched(path: Path) -> tuple[str, int] | None:
+    """The function that a source's heading launches, and the work-items of a group; None where it has none, or no plain number."""
+    beside = path.with_suffix(".toml")
+    text = beside.read_text("utf-8") if beside.is_file() else _heading(path)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return None
+    function, group = document.get("function", path.stem), document.get("group")
+    return (str(function), group) if isinstance(group, int) and group > 0 else None
+
+
+def _heading(path: Path) -> str:
+    """The TOML in the lines that begin with //: of a source."""
+    lines = [head for line in path.read_text("utf-8", errors="replace").splitlines() if (head := HEADER.match(line))]
+    return "\n".join(line[2] for line in lines)
+
+
 def files(path: Path) -> list[Path]:
     """What belongs to it: the file, and the TOML beside it."""
     beside = path.with_suffix(".toml")
@@ -64,8 +82,7 @@ def _table(path: Path, kind: kernels.Kind) -> kernels.KeptKernel:
     elif kind == "library":
         raise InputError(f"{path.name} needs {beside.name} beside it, which says how to launch it; see docs/own-kernels.md")
     else:
-        lines = [head for line in path.read_text("utf-8").splitlines() if (head := HEADER.match(line))]
-        text, where = "\n".join(line[2] for line in lines), f"the lines of {path.name} that begin with //:"
+        text, where = _heading(path), f"the lines of {path.name} that begin with //:"
     if not text.strip():
         missing = f"{path.name} does not say how to launch it: TOML in lines that begin with //:, or in {beside.name}"
         raise InputError(f"{missing}; hotlap kernel new {path.name} [--like WORKLOAD] writes them from its signature")

@@ -19,6 +19,10 @@ from hotlap.kernels.own.signatures import DTYPES, SCALARS, Argument, listed
 SUFFIXES = (".cl", ".cu")
 HINT = "# guessed from the signature: hotlap kernel check says what is wrong; keys: docs/own-kernels.md"
 ROWS = ("rows", "m", "n", "tokens", "batch", "size", "count", "elements")  # what a work-item is likely to take
+GROUP = 64  # work-items of a group
+GROUPED = re.compile(r"get_group_id\(0\)|blockIdx\.x")  # a group takes a row
+ITEMWISE = re.compile(r"get_global_id\(0\)|blockDim\.x\s*\*\s*blockIdx\.x|blockIdx\.x\s*\*\s*blockDim\.x")
+EPSILON = "1e-5"  # that norms of the workload add to the variance
 SKELETON = {
     ".cl": "__kernel void {name}({inputs}, __global float *out, {sizes})\n{{\n    int i = get_global_id(0);\n}}\n",
     ".cu": '__global__ void {name}({inputs}, float *out, {sizes})\n{{\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n}}\n',
@@ -48,7 +52,7 @@ def guessed(path: Path, like: str) -> str:
     if product is not None and (spec is None or spec.name == products.WORKLOAD):
         lines = [HINT, *products.heading(signature[1], arguments, product, spec)]
     else:
-        lines = _heading(path, signature[1], arguments, spec)
+        lines = _heading(path, signature[1], arguments, spec, signatures.COMMENT.sub(" ", text))
     return "\n".join(f"//: {line}" for line in lines) + "\n\n" + text
 
 
@@ -79,7 +83,8 @@ def _inputs(spec: Workload, op: str) -> Mapping[str, Any]:
     return needed.of_workload(spec, only, [p.name for p in _extents(spec)], family.operator, library)
 
 
-def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Workload | None) -> list[str]:
+def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Workload | None, code: str) -> list[str]:
+    """`code`: the file without its comments."""
     outputs = [one for one in arguments if one.pointer and not one.const]
     inputs = [one for one in arguments if one.pointer and one.const]
     dtype = next((DTYPES[one.kind] for one in [*outputs, *inputs] if one.kind in DTYPES), "fp32")
@@ -90,7 +95,10 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
         op = _op(path, function, spec)
         wanted = list(_inputs(spec, op))
         absent = [name for name in wanted if name not in {one.name for one in inputs}] if len(inputs) < len(wanted) else []
+        called = _called([one.name for one in inputs], wanted)
+        absent = [name for name in absent if name not in called.values()]
         lines += [f"# {line}" for line in [needed.left_out(absent, spec.name, op)] if line]
+        arguments = [one._replace(name=called.get(one.name, one.name)) for one in arguments]
     lines += _like(path, function, spec, shape, dtype) if spec else _own(inputs, shape, dtype)
     dtypes = ', dtype = "dtype"' if spec and spec.param("dtype") else ""
     lines.append(f'function = "{function}"')
@@ -98,7 +106,19 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
     lines += [f"outputs = {{ {tables} }}"]
     lines += [f"arguments = {listed([_argument(one, sizes) for one in arguments])}"]
     items = next((size for size in ROWS if size in shape), shape[0])
+    grouped = GROUPED.search(code)
+    if len(shape) > 1 and grouped and not ITEMWISE.search(code):
+        return [*lines, f'items = "{items} * {GROUP}"  # a group for each of {items}, by {grouped[0]}', f"group = {GROUP}"]
     return [*lines, f'items = "{items}"  # work-items in all' if len(shape) > 1 else f'items = "{" * ".join(shape)}"', "group = 64"]
+
+
+def _called(inputs: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
+    """Arguments with names of their own → inputs of the workload that begin so, or the only one that is left."""
+    free = [name for name in wanted if name not in inputs]
+    strange = [name for name in inputs if name not in wanted]
+    near = {name: [one for one in free if one.startswith(name)] for name in strange}
+    called = {name: several[0] for name, several in near.items() if len(several) == 1}
+    return {strange[0]: free[0]} if not called and len(strange) == len(free) == 1 else called
 
 
 def _shape(sizes: list[str], spec: Workload | None) -> list[str]:
@@ -159,4 +179,4 @@ def _argument(argument: Argument, sizes: dict[str, str]) -> str:
         return argument.name
     if argument.name in sizes:
         return f"{sizes[argument.name]}:{SCALARS.get(argument.kind, 'int32')}"
-    return f"{'1e-6' if 'eps' in argument.name else '1'}:{SCALARS[argument.kind]}"
+    return f"{EPSILON if 'eps' in argument.name else '1'}:{SCALARS[argument.kind]}"
