@@ -1,27 +1,23 @@
-"""The table of targets: what is missed is marked, what has no rows is said, and the numbers of a fit are counted."""
+"""The table of accuracy: cells are means over kernels, misses are marked, and the numbers of a fit are counted."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from research import accuracy
 from research.fit import attention, summary
-from research.fit.scores import Score
 
 
-def scored(cell: str, part: str, mape: float, method: str = "model") -> Score:
-    return Score(cell, part, method, 10, mape, mape, mape, 0.01)
+def line(source: str, error: float, tag: str = "") -> accuracy.Line:
+    return accuracy.Line("b200", "prefill", "", source, tag, 10, dict.fromkeys(accuracy.WAYS, float("nan")) | {"held out": error}, error, 0.0)
 
 
-def test_a_cell_is_missed_beyond_its_target_and_no_data_without_rows() -> None:
-    found = {"gemm": [scored("H100, held-out shapes", "bf16", 0.0599), scored("H200 by A100 + H100", "bf16", 0.081)]}
-    line = next(one for one in summary.show(found).splitlines() if one.startswith("GEMM bf16"))
-    assert line.split("GEMM bf16")[1].split() == ["6.0", "[6]", "MISS", "8.1", "[8]", "no", "data", "no", "data"]
-
-
-def test_attention_has_a_line_for_each_implementation() -> None:
-    found = {"decode": [scored("H100 held-out", f"{name} > 20 µs", 0.1) for name in ("one", "two")]}
-    assert [row.name for row in summary.rows(found)] == ["decode one", "decode two"]
+def test_a_cell_is_the_mean_over_kernels_without_tagged_builds_and_missed_beyond_what_was_asked() -> None:
+    good = accuracy.cells([line("vllm 1/a", 8.0), line("sglang 1/b", 14.0), line("vllm 1/c", 90.0, "slow build")]).splitlines()[1]
+    assert good.split()[:4] == ["prefill", "b200", "2", "11.0"]
+    assert "MISS" not in good
+    assert "MISS ≤ 12" in accuracy.cells([line("vllm 1/a", 8.0), line("sglang 1/b", 17.0)])
 
 
 @pytest.mark.parametrize("family", ["gemm", "prefill", "decode", "moe", "collective", "power"])
