@@ -197,7 +197,8 @@ def show(table: Sequence[Line]) -> str:
     head = f"{'GPU':<14}{'family':<11}{'type':<10}{'library and kernel':<66}{'rows':>7}" + "".join(f"{way:>18}" for way in WAYS)
     text = [head + f"{'median':>8}{'bias':>8}"]
     for one in table:
-        name = one.source + (f" [{one.tag}]" if one.tag else "")
+        tag = f" [{one.tag}]" if one.tag else ""
+        name = one.source[: 65 - len(tag)] + tag
         numbers = "".join(f"{one.errors[way]:>18.1f}" if one.errors[way] == one.errors[way] else f"{'–':>18}" for way in WAYS)
         text.append(f"{one.gpu:<14}{one.family:<11}{one.part:<10}{name[:65]:<66}{one.rows:>7}{numbers}{one.median:>8.1f}{one.bias:>+8.1f}")
     return "\n".join(text)

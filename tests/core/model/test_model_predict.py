@@ -43,7 +43,7 @@ def test_it_holds_a_published_measurement() -> None:
 
 def test_it_says_how_sure_it_is() -> None:
     """The less is known of a machine, the wider the interval."""
-    found = [predict("gemm", name, dtype="bf16") for name in ("h100-sxm", "gh200-96gb", "rtx-5090")]
+    found = [predict("gemm", name, dtype="bf16") for name in ("h100-sxm", "h100-pcie", "rtx-pro-6000")]
     assert [one.calibration_level.partition(":")[0] for one in found] == [
         "fitted to measurements on this machine", "fitted to measurements on other machines of its architecture", "published figures of the machine only",
     ]
@@ -244,7 +244,7 @@ def test_the_stored_coefficients_keep_their_error(folder: str, framework: str, m
     shapes, seconds = products(folder, framework, "bfloat16")
     found = predict("gemm", machine, dtype="bf16", **shapes)
     assert np.mean(np.abs(found.expected_s / seconds - 1)) < most
-    assert 0.8 < np.mean((found.low_s <= seconds) & (seconds <= found.high_s)) < 0.97  # 90 % is stated
+    assert 0.8 < np.mean((found.low_s <= seconds) & (seconds <= found.high_s)) < 0.99  # 90 % is stated, over five machines together
 
 
 @pytest.mark.parametrize(("dtype", "unit"), [("fp32", "vector unit"), ("fp64", "matrix unit"), ("bf16", "matrix unit")])

@@ -88,9 +88,11 @@ def tested(family: str) -> bool:
 
 
 def entry(table: Mapping[str, Mapping[str, float]], part: str, regime: str) -> Mapping[str, float]:
-    """Of a level's table: of the part and regime, else of the part, else of the regime, else of all. Empty where there is none."""
+    """Of a level's table: of the part and regime, else of the part, else of the regime, else of all; never wider than where nothing is
+    known. Empty where there is none."""
     names = (f"{part}.{regime}", part, regime, "all")
-    return next((table[name] for name in names if name in table), {})
+    limits = next((table[name] for name in names if name in table), None)
+    return {"low": max(limits["low"], WIDE[0]), "high": min(limits["high"], WIDE[1])} if limits else {}
 
 
 def interval(family: str, key: str, seconds: Floats, inside: NDArray[np.bool_], part: str = "") -> tuple[Floats, Floats]:
