@@ -2,10 +2,10 @@
 
     python benchmarks/expected.py [--plans 1000] [--cases 20] [--json]
 
-Plans are drawn from published rows on H100 and H200 that no fit, no interval and no figure of the rule has seen: bf16 products and
-prefill attention, half of each, on one machine. "mixed" draws any shapes; "one shape" draws all cases of a family from one shape
-group, as a plan that sweeps a single size. Each row stands for an exact measurement; a device that is slower takes time ÷ (1 − share)
-in every case. Needs the measurements in `$HOTLAP_SHARED/data/kernels` and pyarrow. Exit 1 where over 2 % of healthy plans fail.
+Plans are drawn from published rows on H100, H200, B200 and L40S that no fit, no interval and no figure of the rule has seen: bf16
+products and prefill attention, half of each, on one machine. "mixed" draws any shapes; "one shape" draws all cases of a family from one
+shape group, as a plan that sweeps a single size. Each row stands for an exact measurement; a device that is slower takes time ÷ (1 −
+share) in every case. Needs the measurements in `$HOTLAP_SHARED/data/kernels` and pyarrow. Exit 1 where over 2 % of healthy plans fail.
 """
 
 from __future__ import annotations

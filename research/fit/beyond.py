@@ -28,7 +28,7 @@ SHAPE = {  # parameters that a plan usually holds while it sweeps the others
     "decode": ("heads", "kv_heads", "head_dim", "window", "kv_dtype"),
     "moe": ("hidden", "inter", "topk", "experts", "tp", "ep", "distribution", "dtype", "gated"),
 }
-MACHINES = ("h100-sxm", "h200-sxm")
+MACHINES = ("h100-sxm", "h200-sxm", "b200", "l40s")  # measured with vLLM 0.22 or 0.24
 FAMILIES = {
     "gemm": (gemm, gemm_kernels), "prefill": (prefill, prefill_kernels), "decode": (decode, decode_kernels), "moe": (moe, moe_kernels),
 }  # fmt: skip
@@ -62,7 +62,7 @@ def healthy(root: Path, families: tuple[str, ...] = tuple(SHAPE)) -> Iterator[He
                 data = data.where(data.params["dtype"] == "bf16")
             chip = scores.chip(gpu) if family == "moe" else scores.fastest(gpu)
             found = kernels.estimate(data.params, chip, data.implementation, None)
-            _, high_s = intervals.interval(family, "fitted", found.seconds, found.inside, "bf16" if family == "gemm" else "")
+            _, high_s = intervals.interval(family, f"fitted {gpu}", found.seconds, found.inside, "bf16" if family == "gemm" else "")
             here = data.held & found.inside
             names = [data.params[name][here] for name in SHAPE[family]]
             group = np.array(["|".join(map(str, row)) for row in zip(data.implementation[here], *names, strict=True)])

@@ -1,8 +1,9 @@
 """Stated 90 % intervals of each family, learnt from what the model missed on rows that its fit had not seen.
 
-Levels of knowledge: *fitted*, a machine of the fit and a shape that is not; *generation*, a machine of an architecture of the fit;
-*spec*, one of no fitted architecture; *library*, a machine of the fit on which nothing of this library was measured; *sweep*, products
-on a machine of no fitted architecture after one sweep on it. `python -m research.accuracy --store-intervals` learns and stores them.
+Levels of knowledge: *fitted*, a machine of the fit and a shape that is not (each machine has its own); *generation*, a machine of an
+architecture of the fit; *spec*, one of no fitted architecture; *library*, a machine of the fit on which nothing of this library was
+measured; *sweep*, products on a machine of no fitted architecture after one sweep on it. `python -m research.accuracy
+--store-intervals` learns and stores them.
 """
 
 from __future__ import annotations
@@ -79,8 +80,10 @@ def learnt(misses: Sequence[Missed]) -> Table:
 
 
 def by_level(misses: Sequence[Missed]) -> dict[str, Table]:
-    """The table of each level."""
-    return {level: learnt(_alike(misses, level)) for level in dict.fromkeys(one.level for one in misses)}
+    """The table of each level, and of each machine that was fitted."""
+    tables = {level: learnt(_alike(misses, level)) for level in dict.fromkeys(one.level for one in misses)}
+    fitted = [one for one in misses if one.level == "fitted"]
+    return {**tables, **{f"fitted {one.machine}": learnt([one]) for one in fitted}}
 
 
 def _alike(misses: Sequence[Missed], level: str) -> list[Missed]:
@@ -169,13 +172,14 @@ Judged = tuple[NDArray[np.bool_], NDArray[np.str_], NDArray[np.int64], Floats, s
 
 
 def _judged(own: Sequence[Missed], alike: Sequence[Missed]) -> Iterator[Judged]:
-    """Each machine, or each fold of each, by the intervals of the others."""
+    """Each machine by the intervals of the others, or each fold by those of its own machine's other folds."""
     machines = {one.machine for one in own}
     by_fold = own[0].level in ("fitted", "sweep") or len(machines) == 1
     for fold in range(FOLDS if by_fold else 1):
         for missed in own:
             if by_fold:
-                table, asked = learnt([other.where(other.fold != fold) for other in own]), missed.where(missed.fold == fold)
+                known = [missed] if missed.level == "fitted" else own
+                table, asked = learnt([other.where(other.fold != fold) for other in known]), missed.where(missed.fold == fold)
             else:
                 table, asked = learnt([other for other in alike if other.machine != missed.machine]), missed
             low, high = _bounds(table, asked)
@@ -200,16 +204,17 @@ def some(missed: Missed, seed: int = 3) -> Missed:
 
 
 def store(tables: Mapping[str, Mapping[str, Table]]) -> None:
-    """Writes those of the package, by family and level; families that are not given stay as they are."""
+    """Writes those of the package, by family and level; families and levels that are not given stay as they are."""
     lines = [
         "# Measured ÷ expected time, 5 % and 95 % quantiles of rows that the fit had not seen, by family, level of knowledge, part and",
         "# expected time (20 and 200 µs): python -m research.accuracy --store-intervals",
     ]
-    for family, levels in {**intervals.learnt(), **tables}.items():
+    known = intervals.learnt()
+    for family, levels in {**known, **{name: {**known.get(name, {}), **new} for name, new in tables.items()}}.items():
         for level, table in levels.items():
             for name, one in table.items():
                 values = ", ".join(f"{key} = {value:.4g}" for key, value in one.items())
-                lines.append(f'interval.{family}.{level}."{name}" = {{ {values} }}')
+                lines.append(f'interval.{family}."{level}"."{name}" = {{ {values} }}')
     file = Path(intervals.__file__).parent / "coefficients" / "intervals.toml"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     intervals.learnt.cache_clear()

@@ -89,7 +89,7 @@ def test_a_plan_too_small_to_fail_is_left_open() -> None:
 @pytest.mark.parametrize(
     ("target", "dtype", "why"),
     [
-        ("b200", "bf16", "not measured on NVIDIA B200"), ("h100-pcie", "bf16", "not measured on"), ("h200-sxm", "fp16", "fp16 was not measured"),
+        ("gb200", "bf16", "not measured on NVIDIA GB200"), ("h100-pcie", "bf16", "not measured on"), ("h200-sxm", "fp16", "fp16 was not measured"),
         ("h200-sxm+l2_bytes=100MB", "bf16", "not measured on"),
     ],
 )

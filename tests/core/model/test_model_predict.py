@@ -244,7 +244,7 @@ def test_the_stored_coefficients_keep_their_error(folder: str, framework: str, m
     shapes, seconds = products(folder, framework, "bfloat16")
     found = predict("gemm", machine, dtype="bf16", **shapes)
     assert np.mean(np.abs(found.expected_s / seconds - 1)) < most
-    assert 0.8 < np.mean((found.low_s <= seconds) & (seconds <= found.high_s)) < 0.99  # 90 % is stated, over five machines together
+    assert 0.8 < np.mean((found.low_s <= seconds) & (seconds <= found.high_s)) < 0.97  # 90 % is stated
 
 
 @pytest.mark.parametrize(("dtype", "unit"), [("fp32", "vector unit"), ("fp64", "matrix unit"), ("bf16", "matrix unit")])

@@ -139,7 +139,7 @@ def test_what_heat_takes_is_called_heat_and_is_as_much_as_the_run_lacks_beside_a
     (hot,) = hotlap.run(plan, target="simulated:h200-sxm?noise=0.005&throttle=0.2@0s&reason=hardware_thermal").rows
     lost_s = hot.result.seconds[0] - cool.result.seconds[0]
     assert hot.gap.cause == "heat"
-    assert hot.gap.split["heat, which lowered the clock"] == pytest.approx(lost_s, rel=0.15)
+    assert hot.gap.split["heat, which lowered the clock"] == pytest.approx(lost_s, rel=0.25)  # what the expectation leaves
     assert abs(hot.gap.split["unexplained"]) < 0.05 * lost_s
     assert "heat, which lowered the clock" not in cool.gap.split
     shown = re.sub(r"\s+", " ", explain([hot]))

@@ -30,7 +30,7 @@ ASSUMED = "constants that are assumed, from published figures"
 class IntervalLevel(NamedTuple):
     """How much is known of a machine, and the words for it."""
 
-    key: str
+    key: str  # of the table of intervals: "fitted SLUG", "generation", "spec", "sweep"
     words: str
 
 
@@ -38,7 +38,9 @@ def level(spec: Spec) -> IntervalLevel:
     """Machines that were fitted, others of their architectures, and the rest. Nobody has measured an imagined one."""
     if spec.original is not None:
         return IntervalLevel("spec", f"what-if hardware: {', '.join(spec.edits)} of {spec.table_slug} edited; {KNOWN['spec']}")
-    key = "fitted" if spec.slug in FITTED else "generation" if spec.architecture in ARCHITECTURES else "spec"
+    if spec.slug in FITTED:
+        return IntervalLevel(f"fitted {spec.slug}", KNOWN["fitted"])
+    key = "generation" if spec.architecture in ARCHITECTURES else "spec"
     return IntervalLevel(key, KNOWN[key])
 
 
@@ -84,7 +86,7 @@ def healthy(family: str, machine: str) -> Healthy | None:
 
 def tested(family: str) -> bool:
     """Whether held-out cases of the family were measured on any machine."""
-    return any(healthy(family, machine) for machine in ("h100-sxm", "h200-sxm"))
+    return any(healthy(family, machine) for machine in FITTED)
 
 
 def entry(table: Mapping[str, Mapping[str, float]], part: str, regime: str) -> Mapping[str, float]:
@@ -98,7 +100,8 @@ def entry(table: Mapping[str, Mapping[str, float]], part: str, regime: str) -> M
 def interval(family: str, key: str, seconds: Floats, inside: NDArray[np.bool_], part: str = "") -> tuple[Floats, Floats]:
     """The stated 90 % interval of each case; wide outside what was measured. `part`: the type of products, "" of other families."""
     table = stored().get(family, {})
-    own = table.get(key) or table.get("generation" if key == "fitted" else "spec") or table.get("spec") or {}
+    usual = "generation" if key.startswith("fitted") else "spec"
+    own = table.get(key) or table.get(key.partition(" ")[0]) or table.get(usual) or table.get("spec") or {}
     place = np.digitize(seconds, EDGES_S)
     low, high = np.full(len(seconds), WIDE[0]), np.full(len(seconds), WIDE[1])
     for n, name in enumerate(REGIMES):
