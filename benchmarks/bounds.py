@@ -2,9 +2,9 @@
 
     python benchmarks/bounds.py
 
-Counts rows of matrix products, attention and experts on A100, H100 and H200 by family, machine, type and implementation. A row that
-beats its bound by more than 5 % is a wrong measurement, a kernel that does less than the count takes for needed, or a bug in the
-bound; the last lines name them. Needs the measurements in `$HOTLAP_SHARED/data/kernels` and pyarrow.
+Counts rows of matrix products, attention and experts on A100, H100, H200, B200 and L40S by family, machine, type and implementation.
+A row that beats its bound by more than 5 % is a wrong measurement, a kernel that does less than the count takes for needed, or a bug in
+the bound; the last lines name them. Needs the measurements in `$HOTLAP_SHARED/data/kernels` and pyarrow.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def _split(family: str, workload: str, rows: Any, fixed: Mapping[str, Any]) -> I
 def main() -> None:
     if find_spec("pyarrow") is None:
         sys.exit("not run, because pyarrow is not installed; pip install pyarrow")
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # research is not in the package
     from research.fit import scores
 
     all_groups = list(groups(scores.folder()))
