@@ -1,7 +1,7 @@
 """What one sweep on a machine is worth, on published measurements: published figures alone against figures and a sweep.
 
 A collection (one library on one machine) stands for a machine. Its sweep is the rows nearest to the shapes of the plan `calibrate`;
-all others are scored. The machine's own rows never touch the family's coefficients: A100 by H100's, H100 by A100's, H200 by both.
+all others are scored. The machine's own rows never touch the family's coefficients: A100 by H100's, H100 by A100's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from research.fit import gemm, scores
 from research.fit.data import Rows
 from research.fit.scores import Score
 
-A100, H100, H200 = "a100-sxm-80gb", "h100-sxm", "h200-sxm"
+A100, H100 = "a100-sxm-80gb", "h100-sxm"
 FARTHEST = 4.0  # octaves in m, n and k together: a row farther from a shape of the plan stands for none of it
 Coefficients = Mapping[str, Mapping[str, float]] | None
 
@@ -80,12 +80,8 @@ def spec_only(root: Path) -> Iterator[tuple[str, Held]]:
 
 def table(root: Path) -> list[Score]:
     """Scores of the rows that no sweep has seen."""
-    h200 = gemm.rows(H200, root)
-    blocks = h200.where(h200.params["dtype"] == "fp8_block")
-    found = list(spec_only(root))
-    found += [("A100 + H100 → H200, fp8_block", one) for one in swept(blocks, shapes("fp8"))]
     cells: dict[str, list[Held]] = {}
-    for cell, one in found:
+    for cell, one in spec_only(root):
         cells.setdefault(cell, []).append(one)
     lines = []
     for cell, parts in cells.items():
