@@ -56,7 +56,7 @@ class Scored(NamedTuple):
 
     @property
     def part(self) -> NDArray[np.str_]:
-        """What cells are told apart by: the type of products, nothing in other families."""
+        """The type of each product, as cells have it; empty in other families."""
         return self.rows.params["dtype"].astype(str) if self.family == "gemm" else np.full(len(self.rows.seconds), "")
 
     @property

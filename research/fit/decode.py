@@ -16,7 +16,6 @@ from hotlap.core.model.kernels.decode import DecodeTraits
 from research.fit import attention, attention_table
 from research.fit.attention import Prior, Priors
 from research.fit.data import Rows
-from research.fit.scores import Score
 
 
 def _low(t: DecodeTraits, c: Cases) -> bool:
@@ -95,10 +94,6 @@ def tags(data: Rows) -> NDArray[np.str_]:
 def roofline(data: Rows) -> Floats:
     """Seconds at the published peaks, nothing cached."""
     return attention_table.roofline(attention_kernels.read(data.params, "decode"), data.gpu)
-
-
-def table(root: Path) -> list[Score]:
-    return attention_table.table(decode.FAMILY, PRIORS, root)
 
 
 if __name__ == "__main__":

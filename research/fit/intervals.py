@@ -33,7 +33,7 @@ class Missed(NamedTuple):
 
     level: str
     machine: str
-    part: NDArray[np.str_]  # of the family, as its cells are told apart
+    part: NDArray[np.str_]  # type of product; empty in other families
     expected: Floats
     measured: Floats
     fold: NDArray[np.int64]  # of the row's shape group

@@ -16,7 +16,6 @@ from hotlap.core.model.kernels.prefill import PrefillTraits
 from research.fit import attention, attention_table
 from research.fit.attention import Prior, Priors
 from research.fit.data import Rows
-from research.fit.scores import Score
 
 SERIAL = Prior(1.2, 0.3, low=1.0)  # products, then softmax, in the same warps
 
@@ -98,10 +97,6 @@ def tags(data: Rows) -> NDArray[np.str_]:
 def roofline(data: Rows) -> Floats:
     """Seconds at the published peaks, nothing cached."""
     return attention_table.roofline(attention_kernels.read(data.params, "prefill"), data.gpu)
-
-
-def table(root: Path) -> list[Score]:
-    return attention_table.table(prefill.FAMILY, PRIORS, root)
 
 
 if __name__ == "__main__":

@@ -229,7 +229,7 @@ def overhead(process: CapturedProcess) -> CaptureOverhead:
         inside = ratio([a for a, _ in pairs], [b for _, b in pairs], paired=True)
     else:
         inside = ratio(off, on)
-    known = inside.low is None or inside.low > 1  # what cannot be told from noise is counted as no cost; no profiler makes steps shorter
+    known = inside.low is None or inside.low > 1  # an interval that holds 1 is no cost; no profiler makes steps shorter
     more_s = still_s + outside_s * process.steps + (max(sum(on) - len(on) * _median(off), 0.0) if known else 0.0)
     whole = more_s / (process.loop_s - more_s) if process.loop_s > more_s else None
     return CaptureOverhead(

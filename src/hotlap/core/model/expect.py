@@ -78,8 +78,6 @@ def expect(
     params = kind.full(params)  # with those that a case leaves out at their defaults
     arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
-    if kind.model == "attention" and _both_phases(arrays):
-        return _mixed(workload, arrays, spec, implementation, calibration, count)
     family, demand = _estimate(kind, arrays, spec, implementation, count)
     demand = _overheads(kind, demand, spec)
     if not _like_measured(spec):
@@ -116,43 +114,6 @@ def _named_by_unit(parts: Mapping[str, Floats], params: Params, spec: Spec) -> M
     if dtype not in ("fp32", "fp64") or unit_of(dtype) in spec.flop_per_clock:
         return parts
     return {"vector unit" if name == "matrix unit" else name: value for name, value in parts.items()}
-
-
-def _both_phases(params: Params) -> bool:
-    """Whether some rows are decode and others prefill; gradients are those of prefill."""
-    single = np.asarray(params["query"]) == 1
-    return bool(single.any() and not single.all()) and params.get("op", "forward") == "forward"
-
-
-def _mixed(workload: str, params: Params, spec: Spec, implementation: str | ArrayLike, by: Calibration | None, count: int) -> Expected:
-    """Rows of decode and rows of prefill, each as they would be alone. What only one of the two has is 0 in the rows of the other."""
-    single = np.broadcast_to(np.asarray(params["query"]) == 1, count)
-    names = np.asarray(implementation)
-    sides = []
-    for mask in (single, ~single):
-        own = {name: value[mask] if isinstance(value, np.ndarray) and len(value) == count else value for name, value in params.items()}
-        sides.append((mask, expect(workload, own, spec, names[mask] if names.size == count > 1 else implementation, by)))
-
-    def rows(get: Callable[[Expected], Any]) -> NDArray[Any]:
-        values = [(mask, np.asarray(get(side))) for mask, side in sides]
-        out = np.zeros(count, dtype=np.result_type(*(value.dtype for _, value in values)))
-        for mask, value in values:
-            out[mask] = value
-        return out
-
-    def tables(of: Callable[[Expected], Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-        every = dict.fromkeys(name for _, side in sides for name in of(side))
-        return {name: rows(lambda side, name=name: of(side).get(name, np.zeros(1))) for name in every}  # type: ignore[misc]
-
-    first = sides[0][1]
-    words = "; ".join(dict.fromkeys(side.known.words for _, side in sides))
-    remarks = tuple(dict.fromkeys(text for _, side in sides for text in side.remarks))
-    parts, choice = tables(lambda side: side.parts), tables(lambda side: side.choice)
-    return Expected(
-        rows(lambda side: side.seconds), rows(lambda side: side.low_s), rows(lambda side: side.high_s), rows(lambda side: side.power_w),
-        rows(lambda side: side.clock_hz), parts, choice, rows(lambda side: side.inside), "attention",
-        first.known._replace(words=words), remarks,
-    )  # fmt: skip
 
 
 _UNLIKE: Mapping[str, str] = {
