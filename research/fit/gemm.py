@@ -19,10 +19,8 @@ from hotlap.core.work.base import STORED, unit_of
 from research.fit import data as measured_data
 from research.fit import scores
 from research.fit.data import FOLDERS, Rows
-from research.fit.scores import Score
 
 GPUS = ("a100-sxm-80gb", "h100-sxm")
-LONG = ("h200-sxm",)  # measured over seconds, to read power: the clock had fallen
 DTYPES = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4"}
 START: Mapping[str, float] = {  # where the fit begins, and what it is drawn to where the data are silent
     "fill_cycles": 1800.0, "tile_cycles": 300.0, "matrix_share": 0.93, "feed_bytes_per_flop": 0.016, "step_cycles": 150.0,
@@ -52,8 +50,6 @@ ALONE = ("sm_90", "sm_100")  # whose matrix units read shared memory by themselv
 KNOWN_PJ = {"sm_90": 0.6}  # H200's power readings; at it a published product holds (780 TFLOP/s: gist.github.com/Chillee)
 HELD_DOWN = "sm_89"  # its clock is held down by power in every long product, which hides what the matrix unit reaches
 TWO_DIES = "sm_100"  # sums of splits of k cross from one to the other
-TINY = 1e8  # products m × n × k of a call that takes a GPU no longer than the host
-FLOORS = {"a100-sxm-80gb": 0.056, "h100-sxm": 0.044, "h200-sxm": 0.050}  # two collections of the same shapes: research notes, bf16
 
 
 def rows(gpu: str, root: Path) -> Rows:
@@ -251,74 +247,15 @@ def _least(errors: Callable[[Floats], Floats], start: Floats, pull: Floats) -> F
 # ---------------------------------------------------------------- scores
 
 
-def table(root: Path, coefficients: Mapping[str, Mapping[str, float]] | None = None) -> list[Score]:
-    """Held-out shapes of A100 and H100 and all of H200 by a fit of A100 and H100; A100 and H100 with those of the other alone."""
-    a100, h100, h200 = (rows(gpu, root) for gpu in (*GPUS, *LONG))
-    known = coefficients or fit([a100, h100])
-    cells = []
-    for name, data in (("A100", a100), ("H100", h100)):
-        cells += _cells(f"{name}, held-out shapes", data.where(data.held), known, data.where(~data.held))
-    cells += _cells("H200 by A100 + H100", h200, known, h100.where(~h100.held))
-    cells.append(_host_measured(h200.where(h200.params["dtype"] == "fp8_block"), known))
-    for cell, source, target in (("A100 → H100, spec only", a100, h100), ("H100 → A100, spec only", h100, a100)):
-        plain = [one.where(one.params["dtype"] == "bf16") for one in (source, target)]
-        cells += _cells(cell, plain[1], fit([plain[0]]), plain[0])
-    return cells
-
-
-def _host_measured(data: Rows, coefficients: Mapping[str, Mapping[str, float]]) -> Score:
-    """vLLM's blocks of fp8 were not in a graph: most rows are the host's time, no property of the GPU. Here the smallest products, which
-    are not scored, say how this host stands to the one that was fitted, as one sweep on the machine would."""
-    small = data.params["m"].astype(float) * data.params["n"] * data.params["k"] < TINY
-    share = float(np.median(data.seconds[small] / predicted(data.where(small), coefficients)))
-    rest = data.where(~small)
-    return scores.score("H200 and its host measured", "fp8_block", "model", predicted(rest, coefficients, share), rest.seconds)
-
-
-def _cells(cell: str, data: Rows, coefficients: Mapping[str, Mapping[str, float]], train: Rows) -> list[Score]:
-    """By type: the model beside simpler ways; then by implementation and regime, the model alone."""
-    cells = []
-    for dtype in sorted(set(data.params["dtype"].tolist())):
-        part = data.where(data.params["dtype"] == dtype)
-        ways = {"model": predicted(part, coefficients), **_simple(part)}
-        cells += [scores.score(cell, dtype, name, values, part.seconds) for name, values in ways.items()]
-        some, near = sample(part, 2000, 1), sample(train.where(train.params["dtype"] == dtype), 12000, 1)
-        if len(near.seconds):
-            table = scores.nearest(_sizes(near), near.seconds, _sizes(some), ())
-            cells.append(scores.score(cell, dtype, "nearest row", table, some.seconds))
-        for name, keep in _regimes(part).items():
-            cells.append(scores.score(cell, f"{dtype} {name}", "model", ways["model"][keep], part.seconds[keep]))
-    return cells
-
-
-def _sizes(data: Rows) -> dict[str, NDArray[Any]]:
-    return {name: data.params[name] for name in ("m", "n", "k")}
-
-
-def _simple(data: Rows) -> dict[str, Floats]:
-    """The roofline at the published peak, and aiconfigurator's two constants on it."""
+def roofline(data: Rows) -> Floats:
+    """Seconds at the published peaks, each operand and the result moved once."""
     chip, rate, size = scores.chip(data.gpu), np.zeros(len(data.seconds)), np.zeros(len(data.seconds))
     m, n, k = (data.params[name].astype(float) for name in ("m", "n", "k"))
     for dtype in np.unique(data.params["dtype"]).tolist():
         here, kind = data.params["dtype"] == dtype, "fp4" if dtype == "nvfp4" else dtype
         rate[here] = chip.flop_per_clock.get(unit_of(kind), np.nan) * chip.units * chip.clock_hz
         size[here] = STORED[kind]
-    sol = np.maximum(2 * m * n * k / rate, (size * (m * k + n * k) + 2 * m * n) / chip.memory_b_s)
-    return {"roofline": sol, "SOL/0.8 + 3 µs": sol / 0.8 + 3e-6}
-
-
-def roofline(data: Rows) -> Floats:
-    """Seconds at the published peaks, each operand and the result moved once."""
-    return _simple(data)["roofline"]
-
-
-def _regimes(data: Rows) -> dict[str, NDArray[np.bool_]]:
-    m, seconds = data.params["m"], data.seconds
-    found = {"≤ 20 µs": seconds <= 20e-6, "> 20 µs": seconds > 20e-6}
-    found |= {"m ≤ 64": m <= 64, "m 65 to 1024": (m > 64) & (m <= 1024), "m > 1024": m > 1024}
-    for name in sorted(set(data.implementation.tolist())):
-        found[name] = data.implementation == name
-    return found
+    return np.asarray(np.maximum(2 * m * n * k / rate, (size * (m * k + n * k) + 2 * m * n) / chip.memory_b_s))
 
 
 def main() -> None:
