@@ -13,6 +13,7 @@ LIMITS = {"a100-sxm-80gb": 0.07, "h100-sxm": 0.07, "b200": 0.08, "l40s": 0.15}
 
 def test_a_fit_holds_on_an_operation_and_number_of_gpus_never_fitted() -> None:
     """Fold 2: five of twelve pairs, among them all of the all-reduce but over 8."""
+    pytest.importorskip("scipy")
     pytest.importorskip("pyarrow")
     root = data.root()
     if root is None:

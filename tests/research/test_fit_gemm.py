@@ -52,6 +52,7 @@ def test_every_kernel_that_was_measured_is_in_the_table_and_has_coefficients() -
 @pytest.mark.slow("reads the published measurements")
 def test_a_fit_never_sees_the_rows_that_are_held_out() -> None:
     """The same coefficients where the times of the held-out fold are others."""
+    pytest.importorskip("scipy")
     rows = fitting.sample(measured("l40s"), 3000)
     rows = rows.where((rows.params["dtype"] == "bf16") & (rows.params["m"] <= 64)).holding(2)
     other = rows._replace(seconds=np.where(rows.held, 10 * rows.seconds, rows.seconds))

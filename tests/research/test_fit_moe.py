@@ -49,6 +49,7 @@ def test_stored_coefficients_hold_on_the_measurements(measured) -> None:
 
 
 def test_a_fold_that_is_not_fitted_is_as_near(measured) -> None:
+    pytest.importorskip("scipy")
     rows = measured["l40s"].where(np.char.find(measured["l40s"].implementation, "unquantized") >= 0).holding(2)
     known = fitting.fit([rows])
     assert list(known) == ["triton_bf16_ada"]

@@ -50,6 +50,7 @@ def test_types_of_numbers_have_units_of_their_own():
 @pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
 def test_one_fold_and_a_machine_never_read_beat_the_best_constant(monkeypatch):
     """Asked: at most two thirds of the constant's error on shapes never fitted, less than the constant's on a machine never read."""
+    pytest.importorskip("scipy")
     monkeypatch.setattr(fit, "MOST_ROWS", 400)
     data = [fit.rows(gpu, root()) for gpu in fit.GPUS]
     known = fit.fit([one.holding(0) for one in data])
