@@ -47,8 +47,13 @@ def _line(text: str, position: int) -> str:
 
 
 def _regex(result: Any, text: str) -> Iterator[ToolRow]:
+    each = getattr(result, "each", "")
     for match in re.finditer(result.match, text, re.MULTILINE):
-        yield ToolRow(_groups(match), _line(text, match.start()))
+        if not each:
+            yield ToolRow(_groups(match), _line(text, match.start()))
+            continue
+        for index, part in enumerate(re.finditer(each, match[0])):
+            yield ToolRow({**match.groupdict(), **_groups(part), "index": index}, _line(text, match.start()))
 
 
 def _groups(match: re.Match[str]) -> dict[str, Field]:
