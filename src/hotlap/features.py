@@ -23,10 +23,11 @@ class Verb(NamedTuple):
 
 
 class Noun(NamedTuple):
-    """A word that has verbs; a bare argument goes to `first`."""
+    """A word that has verbs; a bare argument goes to `first`, the word alone to `alone` ("": to the list of its verbs)."""
 
     about: str
     first: str
+    alone: str = ""
 
 
 class Feature(NamedTuple):
@@ -41,6 +42,7 @@ class Feature(NamedTuple):
 
 
 KERNEL = "hotlap.kernels.cli.kernel"
+TOOL = "hotlap.tools.cli"
 
 FEATURES: Mapping[str, Feature] = {
     "kernels": Feature(
@@ -116,6 +118,16 @@ FEATURES: Mapping[str, Feature] = {
         },
         kinds={"watch": "hotlap.nodes.show.kind"},
         sections={"sensors": "hotlap.nodes.show.kind:SECTION"},
+    ),
+    "tools": Feature(
+        nouns={"tool": Noun("other people's benchmarks: found, run, refuted, read", "show", "list")},
+        verbs={
+            "tool list": Verb("which tools are here, and what installs the others", TOOL, "hotlap tool list", ("list",)),
+            "tool show": Verb("one tool: its command, its numbers, what they do not say", TOOL, "hotlap tool show fio", ("show",)),
+            "tool run": Verb("measure by tools, Hotlap's own number beside", TOOL, "hotlap tool run mbw sysbench-memory", ("run",)),
+            "tool read": Verb("the numbers of a tool's output from elsewhere", TOOL, "hotlap tool read fio fio.json", ("read",)),
+            "tool test": Verb("do tool files read their own samples", TOOL, "hotlap tool test", ("test",)),
+        },
     ),
     "stress": Feature(
         verbs={

@@ -69,6 +69,11 @@ ANSWERS = {
     "kernel add {examples}/kernels/softmax_rows.cl": ["kernel"],
     "kernel add {examples}/kernels/cutlass.csv": ["imported"],
     "kernel list": ["kernels"],
+    "tool list": ["tools"],
+    "tool show echoed": ["tool"],
+    "tool test echoed": ["tools"],
+    "tool read echoed {home}/printed.txt": ["result"],
+    "tool run echoed --rounds 1": ["cases", "runs"],
     "kernel show softmax-rows": ["kernel"],
     "kernel check softmax-rows --target simulated:h200-sxm": ["checks"],
     "kernel run softmax-rows rows=8 columns=64 --target simulated:h200-sxm --rounds 2": ["cases", "runs"],
@@ -95,6 +100,23 @@ KEYS = {  # of the manual, by command
 }  # fmt: skip
 SMALL = 'schema = 1\nname = "small"\n[measure]\nrounds = 2\nrounds_max = 2\nround_time = "0.1 s"\n[[case]]\nworkload = "chase"\nsize = "1 MiB"\n'
 
+TOOL = """name = "echoed"
+about = "prints a rate"
+measures = "machine"
+find = ["echo"]
+[run]
+command = ["{program}", "rate 5 MB/s"]
+[[result]]
+read = "regex"
+match = 'rate (?P<value>\\S+) (?P<unit>\\S+)'
+name = "rate"
+unit = "MB/s"
+[[sample]]
+origin = "written by this test"
+stdout = "rate 5 MB/s"
+expect = [["rate", 5, "MB/s"]]
+"""
+
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
@@ -110,6 +132,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (home / "table.csv").write_text("\n".join(["time,host,model,case,value,unit", *lines]) + "\n")
     kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 30, "dur": 200, "args": {"device": 0, "stream": 7}}
     (home / "trace.json").write_text(json.dumps({"traceEvents": [kernel]}))
+    (home / "tools").mkdir()
+    (home / "tools" / "echoed.toml").write_text(TOOL)
+    (home / "printed.txt").write_text("rate 5 MB/s\n")
     (home / "own.cl").write_text("__kernel void own(__global const float *x, __global float *y, uint columns) {}\n")
     return found
 

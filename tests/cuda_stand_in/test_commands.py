@@ -111,7 +111,9 @@ def test_a_plan_of_every_kernel_is_measured_and_checked(tmp_path: Path) -> None:
     assert done.returncode in (0, 3), done.stderr
     shown = json.loads(hotlap("show", "test=every", "--json").stdout)
     assert (len(shown["runs"]), len(shown["cases"])) == (1, 28)
-    assert {one["state"] for one in shown["cases"]} <= {"measured", "inconclusive"}  # two rounds can tell little
+    invalid = [one for one in shown["cases"] if one["state"] == "invalid"]
+    assert {one["state"] for one in shown["cases"]} - {"invalid"} <= {"measured", "inconclusive"}  # two rounds can tell little
+    assert [one["name"] for one in invalid if "timers" not in one["codes"]] == []  # on a crowded machine the stand-in's two clocks part
     assert [one["name"] for one in shown["cases"] if one["value"] is None] == []
 
 

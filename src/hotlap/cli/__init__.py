@@ -53,6 +53,8 @@ def _dispatch(words: list[str]) -> int:
     words, former, name = commands.renamed(words)
     if former:
         print(f"hotlap: '{former}' is now '{name}'; the former name works in version 0.2 only", file=sys.stderr)
+    if len(words) == 1 and words[0] in commands.NOUNS and (alone := commands.NOUNS[words[0]].alone):
+        words = [words[0], alone]
     if words[0] in commands.NOUNS and (len(words) == 1 or words[1] in HELP):
         print(noun_usage(words[0]))
         return 0

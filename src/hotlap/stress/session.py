@@ -60,8 +60,9 @@ def run(profile: Profile, options: StressOptions, listen: Listener) -> Path:
     record = runs.record(plan, spec.text, devices, fingerprint(devices), kind="stress", labels=labels.check(dict(options.labels)))
     with runs.begin(record, devices, options.home) as held:
         setup = Setup(profile=profile, readings_hz=options.readings_hz, hung_s=options.hung_s)
+        log = Log(held.writer.path / FILE)  # first: an interrupt that comes now leaves a stress run, not half of one
         (held.writer.path / SETUP).write_bytes(msgspec.json.encode(setup))
-        return _Soak(held, setup, Log(held.writer.path / FILE), listen).go({})
+        return _Soak(held, setup, log, listen).go({})
 
 
 def resume(path: Path, listen: Listener) -> Path:

@@ -73,11 +73,35 @@ def _of_host(owner: str, device: Device | None) -> bool:
 def against(result: Result, summary: Summary, seen: Context) -> Gap:
     """The gap; for a workload of a later version, why there is none."""
     try:
+        if alike := _alike(result, summary):
+            return _scaled(against(*alike[:2], seen), alike[2])
         limit = limits.limit(result.case, seen.spec, seen.clock_max_hz)
         return gap(result, summary, _expected(result, seen, limit), seen)
     except (HotlapError, KeyError) as error:
         reason = f"no limit could be found: {error}"
         return Gap(cause="unknown", basis="no_limit", limit=Limit(kind="unknown", reason=reason))
+
+
+def _alike(result: Result, summary: Summary) -> tuple[Result, Summary, float] | None:
+    """Another program's number as that of the case of ours that means the same, and the factor between; None where there is no such case,
+    or its number is in another unit. Raises InputError for a case that is none."""
+    like = work.traits(result.case.workload).like
+    text, factor = like(result.case.params) if like else ("", 1.0)
+    if not text or not result.values or not summary.median or factor <= 0:
+        return None
+    case = work.case_of(text)
+    spec = work.find(case.workload)
+    if spec.unit != result.unit:
+        return None
+    per_call = spec.value(1.0, case.params)  # of a call that takes a second
+    values = [value * factor for value in result.values]
+    seconds = [per_call / value if spec.metric in units.RATES.values() else value for value in values]
+    changed = structs.replace(result, case=case, metric=spec.metric, better=spec.better, values=values, seconds=seconds)
+    return changed, structs.replace(summary, median=summary.median * factor), factor
+
+
+def _scaled(margin: Gap, factor: float) -> Gap:
+    return margin if margin.limit_value is None else structs.replace(margin, limit_value=margin.limit_value / factor)
 
 
 def _expected(result: Result, seen: Context, limit: Limit) -> Limit:

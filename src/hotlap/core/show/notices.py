@@ -71,6 +71,12 @@ KINDS = {  # the most important first
     "far_host": NoticeKind("far host", "let Hotlap run on the processors near the GPU (taskset, the container's cpuset)"),
     "first_cache": NoticeKind("first cache", "for L2, take a size above one unit's first cache", "info"),
     "emulated": NoticeKind("emulated", "gemm int8 measures the units that are made for 8 bits", "info"),
+    "software_device": NoticeKind("not a GPU", "install the GPU's driver, or choose the device by the program's own option"),
+    "untested_version": NoticeKind("new version", "compare the number with what the program prints", "info"),
+    "tool_says": NoticeKind("warning", "read the warning: the program printed it", "info"),
+    "network_open": NoticeKind("open network", "run it as a user who may make network namespaces", "info"),
+    "differs": NoticeKind("counts otherwise", "compare by the column that counts as Hotlap does", "info"),
+    "terms": NoticeKind("terms", "publish it only as its owner's rules allow", "info"),
     "power_cap": NoticeKind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
 }
 CHANCE = 0.05  # results that chance alone may give, from which it is said

@@ -30,6 +30,14 @@ def traits(name: str) -> Traits:
     return WORKLOADS.get(name, _UNKNOWN)
 
 
+def case_of(text: str) -> Case:
+    """A case from one line as `bench` takes it: a workload, then NAME=value. Raises InputError."""
+    name, *words = text.split() or [""]
+    spec = find(name)
+    given: dict[str, object] = dict(word.partition("=")[::2] for word in words)
+    return spec.case(given, spec.implementation(str(given.pop("implementation", ""))))
+
+
 def label(case: Case) -> str:
     """A case in words, defaults left out where they say nothing: ``stream triad fp32 1 GiB``."""
     spec = WORKLOADS.get(case.workload)

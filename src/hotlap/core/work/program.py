@@ -78,6 +78,16 @@ def _imported_label(params: Mapping[str, Any]) -> str:
     return " ".join([str(params.get("name", "")), *(given if isinstance(given, list) else [])])
 
 
+def _tool_label(params: Mapping[str, Any]) -> str:
+    given = params.get("settings", [])
+    settings = given if isinstance(given, list) else [given]
+    return " ".join(filter(None, [str(params.get("tool", "")), str(params.get("name", "")), str(params.get("part", "")), *settings]))
+
+
+def _like(params: Mapping[str, Any]) -> tuple[str, float]:
+    return str(params.get("like", "")), float(params.get("factor", 1.0))
+
+
 def _callable_label(params: Mapping[str, Any]) -> str:
     """Without its work: the rates beside the time say it."""
     return f"callable {params.get('name', '')}"
@@ -129,6 +139,22 @@ WORKLOADS = (
         unplanned="a plan cannot hold numbers measured elsewhere; bring them in with 'hotlap import FILE'",
     ),
     Workload(
+        "toolrun", "numbers that another program printed",
+        (
+            Param("tool", "str", "which program: the name of its tool file"),
+            Param("name", "str", "what the number is called there"),
+            Param("unit", "str", "of the numbers", ""),
+            Param("better", "str", "which way is better", "lower", choices=("lower", "higher")),
+            Param("settings", "list", "NAME=value pairs of the run that tell cases apart", []),
+            Param("part", "str", "which of several devices, as the program calls it", ""),
+            Param("like", "str", "a case of ours that means the same, as on the command line of bench", ""),
+            Param("factor", "float", "the number times this is what that case counts", 1.0),
+        ),
+        "time", "s", "lower", _own,
+        source="file", label=_tool_label, like=_like,
+        unplanned="a plan cannot hold another program's numbers; run it by its tool file",
+    ),
+    Workload(
         "kernel", "a user's own kernel, which another command keeps and makes plans of",
         (
             Param("name", "str", "its name among those kept"),
@@ -156,4 +182,4 @@ WORKLOADS = (
     ),
 )
 
-COMMAND, IMPORTED, KERNEL, CALLABLE = WORKLOADS
+COMMAND, IMPORTED, TOOL, KERNEL, CALLABLE = WORKLOADS

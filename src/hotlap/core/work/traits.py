@@ -73,6 +73,7 @@ class Traits:
     traffic: Traffic = ""
     passes: Passes | None = None  # of the model `passes`
     link: Link | None = None
+    like: Callable[[Params], tuple[str, float]] | None = None  # a case of ours that means the same, and the number's factor to it; or ""
     variety: Variety | None = None  # how its cases differ for a kernel: what a covering plan varies; None: nothing
 
     @property

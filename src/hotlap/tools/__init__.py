@@ -1,0 +1,1 @@
+"""Other people's benchmarks: found, run, refuted, read, and set beside Hotlap's own numbers."""

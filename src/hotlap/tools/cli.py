@@ -1,0 +1,269 @@
+"""hotlap tool list|show|run|read|test"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hotlap.cli import cases, terminal
+from hotlap.cli import run as running_plans
+from hotlap.cli.progress import Progress
+from hotlap.core import plan as plans
+from hotlap.core import units, work
+from hotlap.core.analysis import rows as tables
+from hotlap.core.errors import InputError
+from hotlap.core.measure import session as measuring
+from hotlap.core.measure.tools import finding, reading, running, toolfile
+from hotlap.core.measure.tools.reading import ToolOutput
+from hotlap.core.measure.tools.toolfile import QUANTITIES, ToolFile
+from hotlap.core.record import Plan
+from hotlap.core.show import document, shape
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import paths
+from hotlap.tools import beside, files, session, show, testing
+from hotlap.tools.session import ToolJob, ToolOptions
+
+VERBS = ("list", "show", "run", "read", "test")
+ROUND_S = 0.5  # of a case of ours in one round
+MOST_ROUNDS = 1000
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    about = "list: what is here; show: one tool and what its numbers do not say; run: measure by it; read: a result file; test: its samples"
+    parser.add_argument("what", choices=VERBS, help=about)
+    parser.add_argument("items", nargs="*", metavar="NAME|KEY=VALUE", help="tools, or a quantity as memory; run: parameters; read: files")
+    parser.add_argument("--rounds", default="6", metavar="N", help="run: executions of each tool (default: 6, the fewest with an interval)")
+    parser.add_argument("--alone", action="store_true", help="run: without Hotlap's own case that means the same")
+    parser.add_argument("--target", default="", help="run: whose limit and sensors stand beside the numbers, as in hotlap run")
+    parser.add_argument("--device", default="", metavar="INDEX|UUID", help="run: as --target")
+    parser.add_argument("--wait", metavar="TIME", help="run: for a device that another run uses, at most so long")
+    parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="run: kept with the run; may be repeated")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 0 where there are numbers, 1 where a sample is not as its file says, 3 where no tool gave a number."""
+    code: int = _VERBS[args.what](args, paths.home())
+    return code
+
+
+def _list(args: argparse.Namespace, home: Path) -> int:
+    if args.items:
+        raise InputError(f"list takes no name; hotlap tool show {args.items[0]}")
+    pairs = [(tool, finding.find(tool)) for tool in files.every(home)]
+    if args.json:
+        terminal.answer(args.json, [{**_about(tool), **place._asdict()} for tool, place in pairs], "tools")
+    else:
+        print(show.listed(pairs, terminal.width(), terminal.color()))
+    return 0
+
+
+def _show(args: argparse.Namespace, home: Path) -> int:
+    if len(args.items) != 1:
+        raise InputError("show which tool? give one name; hotlap tool lists them")
+    tool = files.load(args.items[0], home)
+    place = finding.find(tool)
+    if args.json:
+        terminal.answer(args.json, {**_about(tool), **place._asdict(), "lies": tool.lies, "parameters": tool.parameters}, "tool")
+    else:
+        print(show.shown(tool, place, terminal.width()))
+    return 0
+
+
+def _about(tool: ToolFile) -> dict[str, Any]:
+    return {
+        "name": tool.name, "about": tool.about, "measures": tool.measures, "format_seen": tool.format_seen, "terms": tool.terms,
+        "needs": list(tool.needs), "site": tool.site,
+    }  # fmt: skip
+
+
+def _test(args: argparse.Namespace, home: Path) -> int:
+    known = files.names(home)
+    for name in args.items:
+        if name not in known and not name.endswith(".toml"):
+            files.load(name, home)  # raises with what there is
+    results: dict[str, Sequence[testing.Tested] | str] = {}
+    for name in args.items or sorted(known):
+        try:
+            results[name] = testing.test(toolfile.load(known.get(name, Path(name))))
+        except InputError as error:
+            results[name] = str(error)
+    if args.json:
+        terminal.answer(args.json, [_tested(name, result) for name, result in results.items()], "tools")
+    else:
+        print(show.tested(results, terminal.width(), terminal.color()))
+    return int(any(isinstance(result, str) or any(sample.fault for sample in result) for result in results.values()))
+
+
+def _tested(name: str, result: Sequence[testing.Tested] | str) -> dict[str, Any]:
+    if isinstance(result, str):
+        return {"tool": name, "samples": [], "fault": result}
+    return {"tool": name, "samples": [sample._asdict() for sample in result], "fault": ""}
+
+
+# ---------------------------------------------------------------- a file from elsewhere
+
+
+def _read(args: argparse.Namespace, home: Path) -> int:
+    if len(args.items) < 2:
+        raise InputError("read what? give the tool and its output: hotlap tool read fio fio.json")
+    tool = files.load(args.items[0], home)
+    answer = reading.read(tool, _output(tool, [Path(item) for item in args.items[1:]]), tool.settings({}))
+    if args.json:
+        values = [msgspec.to_builtins(value) for value in answer.values]
+        terminal.answer(args.json, {"tool": tool.name, "device": answer.device, "values": values, "refused": answer.refused}, "result")
+    else:
+        print(show.read(tool, answer, terminal.width(), terminal.color()))
+    return 0 if any(value.values for value in answer.values) else 3
+
+
+def _output(tool: ToolFile, given: Sequence[Path]) -> ToolOutput:
+    """Files as what the tool printed, or as the files that it writes: by their names, else by where its numbers stand."""
+    texts = {}
+    for path in given:
+        try:
+            texts[path.name] = path.read_bytes().decode("utf-8", errors="replace")
+        except FileNotFoundError:
+            raise InputError(f"there is no file '{path}'") from None
+        except OSError as error:
+            raise InputError(f"'{path}' cannot be read: {error.strerror}") from None
+    sources = {result.source for result in tool.result}
+    written = {source for source in sources if source not in ("stdout", "stderr", "output")}
+    everything = "\n".join(texts.values())
+    patterned = {source.replace("*", "1"): everything for source in written}
+    return ToolOutput(
+        None, everything if "stdout" in sources or "output" in sources else "", everything if sources == {"stderr"} else "",
+        texts if len(given) > 1 else patterned,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- measuring
+
+
+def _run(args: argparse.Namespace, home: Path) -> int:
+    jobs = _jobs(args.items, home)
+    rounds = _rounds(args.rounds)
+    options = ToolOptions(rounds, args.target, args.device, terminal.pairs(args.label, "a label"), home=home, wait_s=_wait_s(args))
+    progress = _Progress(rounds * len(jobs))
+    try:
+        path = session.run(jobs, options, progress)
+    finally:
+        progress.end()
+    measured = [bundles.load(path)]
+    if not args.alone and (plan := _ours(jobs, measured[0])):
+        measured.append(bundles.load(_measure_ours(plan, args, home)))
+    analysed = [(bundle, tables.rows(bundle)) for bundle in measured]
+    if args.json == shape.SHAPE:
+        terminal.print_json(document.of_runs(analysed))
+        return cases.code(analysed[:1])
+    if args.json:
+        raise InputError("hotlap tool run has shape 3 of JSON alone: --json")
+    rows = [row for _, analysed_rows in analysed for row in analysed_rows]
+    groups = beside.quantities(rows, {job.tool.name: job.tool.measures for job in jobs})
+    print(show.beside(groups, terminal.width(), terminal.color()))
+    _below(jobs, analysed[0][1])
+    print(f"\nrun     {', '.join(str(bundle.path) for bundle in measured)}")
+    print(f"next    hotlap show {measured[0].run.id}")
+    return cases.code(analysed[:1])
+
+
+def _below(jobs: Sequence[ToolJob], rows: Sequence[Any]) -> None:
+    """Notices of the numbers, each once, and what the tools' numbers do not say."""
+    notices = dict.fromkeys(
+        notice.text for row in rows for samples in row.result.rounds for notice in samples.notices if notice.code != "differs"
+    )  # fmt: skip
+    for text in notices:
+        print(f"\nnotice  {text}", end="")
+    known = [job.tool.name for job in jobs if job.tool.lies]
+    if known:
+        print(f"\nhotlap tool show {known[0]} says what its numbers do not say", end="")
+    print()
+
+
+def _jobs(items: Sequence[str], home: Path) -> list[ToolJob]:
+    """Tools and quantities, with the parameters that each of them has. Raises InputError before anything runs."""
+    names = [item for item in items if "=" not in item]
+    given = terminal.pairs([item for item in items if "=" in item], "a parameter")
+    if not names:
+        raise InputError("run which tool? give names, or a quantity as memory; hotlap tool lists them")
+    known = files.names(home)
+    tools: dict[str, ToolFile] = {}
+    for name in names:
+        if name in QUANTITIES and name not in known:
+            members = [tool for tool in files.every(home) if tool.measures == name and tool.runs and not finding.find(tool).missing]
+            if not members:
+                raise InputError(f"no tool for {name} can be run here; hotlap tool says what installs one")
+            tools |= {tool.name: tool for tool in members}
+        else:
+            tools[name] = files.load(name, home)
+    for name in given:
+        if not any(name in tool.parameters for tool in tools.values()):
+            next(iter(tools.values())).settings({name: given[name]})  # raises with what there is
+    return [
+        ToolJob(tool, finding.find(tool), running.check(tool, {name: value for name, value in given.items() if name in tool.parameters}))
+        for tool in tools.values()
+    ]  # fmt: skip
+
+
+def _rounds(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_ROUNDS:
+        raise InputError(f"--rounds is a whole number from 1 to {MOST_ROUNDS}, not {text}")
+    return int(text)
+
+
+def _wait_s(args: argparse.Namespace) -> float:
+    return units.parse(args.wait or 0.0, "s")
+
+
+def _ours(jobs: Sequence[ToolJob], measured: bundles.Bundle) -> Plan | None:
+    """Our own cases that mean what the tools' numbers mean; None where there is none, or no number."""
+    texts = dict.fromkeys(
+        str(case.params["like"]) for case in measured.run.plan.cases
+        if case.params.get("like") and any(samples.case == case.id and samples.values for samples in measured.samples)
+    )  # fmt: skip
+    wanted = {case.id: case for case in map(work.case_of, texts)}
+    if not wanted:
+        return None
+    plan = Plan(name="beside tools", cases=list(wanted.values()), source="hotlap tool run")
+    return plans.override(plan, {"rounds": 6, "rounds_max": 6, "round_time": ROUND_S * len(wanted)})
+
+
+def _measure_ours(plan: Plan, args: argparse.Namespace, home: Path) -> Path:
+    options = measuring.SessionOptions(
+        target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home, wait_s=_wait_s(args),
+    )  # fmt: skip
+    progress = Progress(sys.stderr)
+    try:
+        return measuring.run(*running_plans.begun(plan, options, None, progress), progress)
+    finally:
+        progress.end()
+
+
+class _Progress:
+    """One line that is rewritten on a terminal, and a line for what gave no number."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.done, self.live = count, 0, sys.stderr.isatty()
+        self.reasons: set[tuple[str, str]] = set()
+
+    def __call__(self, job: ToolJob, number: int, refused: str) -> None:
+        self.done += 1
+        if refused and (job.tool.name, refused) not in self.reasons:
+            self.reasons.add((job.tool.name, refused))
+            self.end()
+            print(f"hotlap: {job.tool.name}: {refused}", file=sys.stderr)
+        if self.live:
+            sys.stderr.write(f"\r\x1b[K{self.done} of {self.count} executions  {job.tool.name}")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self.live:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+_VERBS: Mapping[str, Any] = {"list": _list, "show": _show, "run": _run, "read": _read, "test": _test}
