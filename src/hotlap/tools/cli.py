@@ -134,10 +134,9 @@ def _output(tool: ToolFile, given: Sequence[Path]) -> ToolOutput:
     sources = {result.source for result in tool.result}
     written = {source for source in sources if source not in ("stdout", "stderr", "output")}
     everything = "\n".join(texts.values())
-    patterned = {source.replace("*", "1"): everything for source in written}
     return ToolOutput(
         None, everything if "stdout" in sources or "output" in sources else "", everything if sources == {"stderr"} else "",
-        texts if len(given) > 1 else patterned,
+        texts if len(given) > 1 else dict.fromkeys(written, everything),
     )  # fmt: skip
 
 
@@ -154,12 +153,16 @@ def _run(args: argparse.Namespace, home: Path) -> int:
     finally:
         progress.end()
     measured = [bundles.load(path)]
-    if not args.alone and (plan := _ours(jobs, measured[0])):
+    interrupted = measured[0].run.stopped_by("interrupted")
+    if interrupted:
+        print(f"hotlap: interrupted; everything measured is kept: hotlap show {measured[0].run.id}", file=sys.stderr)
+    elif not args.alone and (plan := _ours(jobs, measured[0])):
         measured.append(bundles.load(_measure_ours(plan, args, home)))
     analysed = [(bundle, tables.rows(bundle)) for bundle in measured]
+    code = 130 if interrupted else cases.code(analysed[:1])
     if args.json == shape.SHAPE:
         terminal.print_json(document.of_runs(analysed))
-        return cases.code(analysed[:1])
+        return code
     if args.json:
         raise InputError("hotlap tool run has shape 3 of JSON alone: --json")
     rows = [row for _, analysed_rows in analysed for row in analysed_rows]
@@ -168,7 +171,7 @@ def _run(args: argparse.Namespace, home: Path) -> int:
     _below(jobs, analysed[0][1])
     print(f"\nrun     {', '.join(str(bundle.path) for bundle in measured)}")
     print(f"next    hotlap show {measured[0].run.id}")
-    return cases.code(analysed[:1])
+    return code
 
 
 def _below(jobs: Sequence[ToolJob], rows: Sequence[Any]) -> None:

@@ -61,9 +61,10 @@ def run(jobs: Sequence[ToolJob], options: ToolOptions, listen: Listener = lambda
     software = {f"tool {job.tool.name}": job.place.version for job in jobs if job.place.version}
     machine = fingerprint([target.device])
     machine = replace(machine, software={**machine.software, **software})
+    terms = {"terms": ", ".join(dict.fromkeys(job.tool.terms for job in jobs if job.tool.terms))}
     record = runs.record(
-        plan, options.target or "host", [target.device], machine, method=METHOD, labels=labels.check(dict(options.labels)),
-        look=busy.look([target.device]),
+        plan, options.target or "host", [target.device], machine, method=METHOD,
+        labels=labels.check({**({} if not terms["terms"] else terms), **options.labels}), look=busy.look([target.device]),
     )
     with runs.begin(record, [target.device], options.home, options.wait_s) as held:
         return _Session(held, target, jobs, options, listen).measure()

@@ -172,7 +172,7 @@ def _device(tool: ToolFile, output: ToolOutput) -> str:
 def _texts(source: str, output: ToolOutput) -> list[str]:
     if source in ("stdout", "stderr", "output"):
         return [{"stdout": output.stdout, "stderr": output.stderr, "output": f"{output.stdout}\n{output.stderr}"}[source]]
-    return [text for name, text in sorted(output.files.items()) if fnmatch(name, source)]
+    return [text for name, text in sorted(output.files.items()) if name == source or fnmatch(name, source)]
 
 
 def _values(result: ToolResult, output: ToolOutput, settings: Mapping[str, str]) -> list[ToolValue]:

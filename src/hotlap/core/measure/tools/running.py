@@ -105,7 +105,7 @@ def _environment(tool: ToolFile, out: Path, values: Mapping[str, str]) -> dict[s
     """That of the user, in English and without colours; home and caches in the run's folder, but for a program with a licence there."""
     assert tool.run is not None
     own = {"LC_ALL": "C", "LANG": "C", "LANGUAGE": "C", "NO_COLOR": "1", "TERM": "dumb"}
-    if "licence" not in tool.needs:
+    if not tool.run.home and "licence" not in tool.needs:
         home = os.environ.get("HOME", "")
         own |= {"HOME": str(out), "XDG_CACHE_HOME": str(out), "XDG_CONFIG_HOME": str(out), "XDG_DATA_HOME": str(out)}
         own |= {"XAUTHORITY": f"{home}/.Xauthority"} if "XAUTHORITY" not in os.environ and Path(home, ".Xauthority").exists() else {}

@@ -96,6 +96,7 @@ class ToolRun(_Part, frozen=True, kw_only=True):
     space: str = ""
     server: list[str] = []
     environment: dict[str, str] = {}
+    home: bool = False  # it keeps the user's home folder: for what was downloaded or licensed there
 
 
 class ToolResult(_Part, frozen=True, kw_only=True):
