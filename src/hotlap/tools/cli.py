@@ -194,7 +194,7 @@ def _jobs(items: Sequence[str], home: Path) -> list[ToolJob]:
     tools: dict[str, ToolFile] = {}
     for name in names:
         if name in QUANTITIES and name not in known:
-            members = [tool for tool in files.every(home) if tool.measures == name and tool.run and not finding.find(tool).missing]
+            members = [tool for tool in files.every(home) if tool.measures == name and tool.runs and not finding.find(tool).missing]
             if not members:
                 raise InputError(f"no tool for {name} can be run here; hotlap tool says what installs one")
             tools |= {tool.name: tool for tool in members}

@@ -14,6 +14,7 @@ from hotlap.core.show.table import Cell, Column
 from hotlap.tools.beside import OURS, BesideRow, Quantity
 from hotlap.tools.testing import Tested
 
+LEAST_ROOM = 24  # of the last column of the list
 NEXT = "next    hotlap tool show NAME; hotlap tool run NAME; docs/tools.md"
 
 
@@ -23,29 +24,31 @@ def listed(pairs: Sequence[tuple[ToolFile, FoundTool]], width: int, color: bool)
     columns = [
         Column("tool", [Cell(tool.name, "bold" if not place.missing else "") for tool, place in ordered]),
         Column("measures", [Cell(tool.measures) for tool, _ in ordered]),
-        Column("here", [_here(tool, place) for tool, place in ordered], wrap=True),
-        Column("what", [Cell(tool.about, "dim") for tool, _ in ordered], wrap=True),
+        Column("here", [_here(tool, place) for tool, place in ordered]),
     ]
+    room = max(width - layout.total(columns) - layout.GAP, LEAST_ROOM)
+    columns += [Column("what", [Cell(layout.shortened(tool.about, room), "dim") for tool, _ in ordered])]
     here = sum(not place.missing for _, place in ordered)
-    grid = layout.fitted(columns, width, ("what",))
-    return "\n".join([*grid.lines(color), "", f"{here} of {words.counted(len(ordered), 'tool')} can be run here", NEXT])
+    count = f"{here} of {words.counted(len(ordered), 'tool')} can be run here; the results of all but those not seen can be read"
+    return "\n".join([*layout.fitted(columns, width, ("what",)).lines(color), "", *layout.paragraph("", count, width), NEXT])
 
 
 def _here(tool: ToolFile, place: FoundTool) -> Cell:
     if not tool.format_seen:
-        return Cell("format not seen: nothing is read", "dim")
+        return Cell("format not seen", "dim")
     if not place.missing:
         return Cell(f"version {place.version}" if place.version else "yes", "good")
-    return Cell(f"no: {place.remedy or place.missing}", "dim")
+    installs = place.remedy.startswith(tuple(command for _, command in finding.MANAGERS.values()))
+    return Cell(place.remedy if installs and not place.program else "no", "dim")
 
 
 def shown(tool: ToolFile, place: FoundTool, width: int) -> str:
     """All that is known of one."""
     state = f"here, {place.program}, version {place.version or 'not known'}" if not place.missing else place.missing
     facts = [
-        ("measures", f"{tool.measures}: {tool.about}"), ("here", state), ("install", finding.install(tool) if place.missing else ""),
+        ("measures", f"{tool.measures}: {tool.about}"), ("here", state), ("install", _install(tool, place)),
         ("needs", ", ".join(tool.needs)), ("site", tool.site), ("licence", tool.licence), ("terms", TERMS.get(tool.terms, "")),
-        ("command", " ".join(tool.run.command) if tool.run else "it is not run from here: hotlap tool read"),
+        ("command", " ".join(tool.run.command) if tool.run and tool.runs else "it is not run from here: hotlap tool read"),
         ("format", f"not seen: {tool.format_not_seen or 'no sample'}" if not tool.format_seen else ""), ("file", tool.path),
     ]
     lines = [tool.name]
@@ -68,6 +71,14 @@ def shown(tool: ToolFile, place: FoundTool, width: int) -> str:
     for sample in tool.sample:
         lines += layout.paragraph("  - ", sample.origin, width)
     return "\n".join(lines)
+
+
+def _install(tool: ToolFile, place: FoundTool) -> str:
+    """What installs it here, and where it comes from."""
+    if not place.missing or place.program:
+        return ""
+    source = tool.install.get("source", "")
+    return "; ".join(dict.fromkeys(filter(None, (place.remedy if place.remedy not in source else "", source))))
 
 
 def tested(results: Mapping[str, Sequence[Tested] | str], width: int, color: bool) -> str:

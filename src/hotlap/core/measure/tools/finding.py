@@ -35,7 +35,7 @@ class FoundTool(NamedTuple):
 def find(tool: ToolFile, environment: Mapping[str, str] | None = None) -> FoundTool:
     """Looks for the program and asks for its version. Never raises."""
     environment = os.environ if environment is None else environment
-    if tool.run is None:
+    if not tool.runs:
         return FoundTool(missing="it is not run from here; its result files can be read", remedy=install(tool))
     program = next((path for name in tool.find if (path := shutil.which(name, path=environment.get("PATH")))), None)
     if program is None:
@@ -95,4 +95,4 @@ def install(tool: ToolFile) -> str:
     for name, (program, command) in MANAGERS.items():
         if name in tool.install and shutil.which(program):
             return f"{command} {tool.install[name]}"
-    return tool.install.get("source") or tool.site
+    return (tool.install.get("source") or tool.site).partition(" ")[0]

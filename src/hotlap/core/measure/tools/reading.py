@@ -74,12 +74,12 @@ def read(tool: ToolFile, output: ToolOutput, settings: Mapping[str, str] | None 
     notices = tuple(_notices(tool, output, device))
     try:
         _refute(tool, output)
-        values = [value for result in tool.result for value in _values(result, output, settings or {})]
+        values, unread = _all_values(tool, output, settings or {})
         _twice(values)
     except NotSupported as error:
         return ToolReading((), device, notices, error.reason)
     if not values:
-        return ToolReading((), device, notices, f"{tool.name} printed no number where its format has one")
+        return ToolReading((), device, notices, unread or f"{tool.name} printed no number where its format has one")
     return ToolReading(tuple(values), device, notices)
 
 
@@ -91,6 +91,20 @@ def expected(tool: ToolFile) -> list[tuple[str, str, str]]:
         if result.name and "{" not in result.name + result.unit and not result.optional:
             known.append((result.name, base[0] if base else result.unit, result.better))
     return known
+
+
+def _all_values(tool: ToolFile, output: ToolOutput, settings: Mapping[str, str]) -> tuple[list[ToolValue], str]:
+    """All numbers, and why one that may be missing could not be read. Raises NotSupported for one that may not."""
+    values: list[ToolValue] = []
+    unread = ""
+    for result in tool.result:
+        try:
+            values += _values(result, output, settings)
+        except NotSupported as error:
+            if not result.optional:
+                raise
+            unread = unread or error.reason
+    return values, unread
 
 
 # ---------------------------------------------------------------- what disproves
@@ -118,6 +132,8 @@ def _refute(tool: ToolFile, output: ToolOutput) -> None:
 def _whole_line(text: str, position: int) -> str:
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
+    if position - start > SHOWN // 2:  # a document on one line: from the match on
+        start = position
     return text[start : end if end >= 0 else len(text)].strip()[:SHOWN]
 
 

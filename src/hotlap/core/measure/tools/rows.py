@@ -14,6 +14,7 @@ from hotlap.core.measure.tools.toolfile import ToolDevice, ToolResult
 
 Field = str | int | float | bool | None
 MOST_ROWS = 100_000
+GOES_ON = re.compile(r"[.,]?\d[\d.,]*")
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 
 
@@ -47,14 +48,27 @@ def _line(text: str, position: int) -> str:
 
 
 def _regex(result: Any, text: str) -> Iterator[ToolRow]:
+    each = getattr(result, "each", "")
     for match in re.finditer(result.match, text, re.MULTILINE):
-        yield ToolRow(_groups(match), _line(text, match.start()))
+        if not each:
+            yield ToolRow(_groups(match), _line(text, match.start()))
+            continue
+        for index, part in enumerate(re.finditer(each, match[0])):
+            yield ToolRow({**match.groupdict(), **_groups(part), "index": index}, _line(text, match.start()))
 
 
 def _groups(match: re.Match[str]) -> dict[str, Field]:
     """Named groups; the first one is the value where none has a name."""
-    named = {name: value for name, value in match.groupdict().items() if value is not None}
+    named = {name: value + _rest(match, name) for name, value in match.groupdict().items() if value is not None}
     return named or ({"value": match[1]} if match.groups() else {"value": match[0]})  # type: ignore[return-value]
+
+
+def _rest(match: re.Match[str], name: str) -> str:
+    """What follows a value, or a number at the end of a match, and belongs to it: of 41,25 an expression for 41.25 sees 41, which is no
+    number then."""
+    last = name == "value" or match.end(name) == match.end()
+    follows = GOES_ON.match(match.string, match.end(name)) if last and match[name][-1:].isdigit() else None
+    return follows[0] if follows else ""
 
 
 def _sections(result: ToolResult, text: str) -> Iterator[ToolRow]:

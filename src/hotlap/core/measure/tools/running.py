@@ -91,7 +91,7 @@ def execute(tool: ToolFile, program: str, settings: Mapping[str, str], folder: P
             return Executed(_output(out, None), None, f"{tool.name} ran longer than its limit of {units.exact(limit_s, 's')} and was ended")
         except (OSError, ValueError) as error:
             raise NotSupported(f"{tool.name} cannot be started: {error}") from error
-        if done.status == enclosed.NOT_STARTED and not (out / "stdout").exists():
+        if done.status == enclosed.NOT_STARTED and done.errors.strip():
             raise NotSupported(f"{tool.name} cannot be started: {done.errors.strip()}")
         return Executed(_output(out, done.status), done)
 

@@ -87,7 +87,7 @@ class ToolParameter(_Part, frozen=True, kw_only=True):
 class ToolRun(_Part, frozen=True, kw_only=True):
     """How it is started, and what success is."""
 
-    command: list[str]
+    command: list[str] = []  # []: it is not run from here
     timeout: str = "60 s"
     status: tuple[int, ...] = (0,)
     success: str = ""
@@ -105,6 +105,7 @@ class ToolResult(_Part, frozen=True, kw_only=True):
     read: Read = ""
     reader: Reader = ""
     match: str = ""
+    each: str = ""
     heading: str | list[str] = ""
     at: str = ""
     rows: str = ""
@@ -192,6 +193,11 @@ class ToolFile(_Part, frozen=True, kw_only=True):
     path: str = ""
 
     @property
+    def runs(self) -> bool:
+        """Whether it can be run from here; else its results are read alone."""
+        return self.run is not None and bool(self.run.command)
+
+    @property
     def format_seen(self) -> bool:
         """Whether its output was seen: a real run, or a public document that shows it."""
         return bool(self.result) and not self.format_not_seen
@@ -258,7 +264,7 @@ def _expressions(tool: ToolFile) -> Iterator[tuple[str, str]]:
     if tool.run:
         yield from (("run.success", tool.run.success), *(("run.never", text) for text in tool.run.never))
     for number, result in enumerate(tool.result, 1):
-        for name in ("match", "rows", "separator", "header", "after", "until", "prefix"):
+        for name in ("match", "each", "rows", "separator", "header", "after", "until", "prefix"):
             yield f"[[result]] {number}: {name}", getattr(result, name)
         yield from ((f"[[result]] {number}: heading", text) for text in result.headings)
     yield from (("[[notice]]: when", notice.when) for notice in tool.notice if notice.when != "software")
@@ -280,8 +286,6 @@ def _run_faults(tool: ToolFile, run: ToolRun) -> Iterator[str]:
         for name in filter(str.isidentifier, placeholders(text)):
             if name not in tool.parameters and name not in GIVEN:
                 yield f"run: '{{{name}}}' in '{text}' is no parameter; {nearest(name, [*tool.parameters, *GIVEN])}"
-    if not run.command:
-        yield "run: 'command' is empty"
     try:
         seconds(run.timeout, {name: spec.parse(name, spec.default) for name, spec in tool.parameters.items()})
         for limit in filter(None, (run.memory, "" if run.space in tool.parameters else run.space)):
