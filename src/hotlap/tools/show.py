@@ -14,6 +14,7 @@ from hotlap.core.show.table import Cell, Column
 from hotlap.tools.beside import OURS, BesideRow, Quantity
 from hotlap.tools.testing import Tested
 
+LIMITS = ("bound", "expected")  # that are the same for all who measure it
 LEAST_ROOM = 24  # of the last column of the list
 NEXT = "next    hotlap tool show NAME; hotlap tool run NAME; docs/tools.md"
 
@@ -38,6 +39,8 @@ def _here(tool: ToolFile, place: FoundTool) -> Cell:
         return Cell("format not seen", "dim")
     if not place.missing:
         return Cell(f"version {place.version}" if place.version else "yes", "good")
+    if place.lacks:
+        return Cell(f"needs {'mpirun' if place.lacks == 'mpi' else f'a {place.lacks}' if place.lacks != 'root' else 'root'}", "dim")
     installs = place.remedy.startswith(tuple(command for _, command in finding.MANAGERS.values()))
     return Cell(place.remedy if installs and not place.program else "no", "dim")
 
@@ -131,7 +134,7 @@ def beside(groups: Sequence[Quantity], width: int, color: bool) -> str:
     """A table per quantity: who says what, as Hotlap counts it, its share of the limit, and why it differs."""
     lines: list[str] = []
     for group in groups:
-        title = f"{group.name or 'other numbers'}" + (" (same limit for all)" if group.like else "")
+        title = group.name or "other numbers"
         lines += [layout.painted(title, "bold", color), *_quantity(group, width, color), ""]
         for row in group.rows:
             lines += layout.paragraph(f"  {row.who} {row.name}: ", row.differs, width) if row.differs else []
@@ -148,10 +151,14 @@ def _quantity(group: Quantity, width: int, color: bool) -> list[str]:
         Column("interval", [Cell(words.interval(row.row), "dim") for row in rows]),
     ]
     if group.like:
-        columns += [
-            Column("as Hotlap counts", [Cell(units.show(row.comparable, group.unit)) for row in rows], right=True),
-            Column("of limit", [Cell(words.share(row.row.gap) if row.comparable is not None else "") for row in rows], right=True),
-        ]
+        columns += [Column("as Hotlap counts", [Cell(units.show(row.comparable, group.unit)) for row in rows], right=True)]
+        ours = next((row.comparable for row in rows if row.who == OURS), None)
+        if ours:
+            shares = [Cell(units.percent(row.comparable / ours) if row.comparable is not None else "") for row in rows]
+            columns += [Column("of Hotlap's", shares, right=True)]
+        if any(row.row.gap.reference_kind in LIMITS for row in rows):
+            shares = [Cell(words.share(row.row.gap) if row.row.gap.reference_kind in LIMITS else "") for row in rows]
+            columns += [Column("of limit", shares, right=True)]
     if any(row.row.summary.median is None for row in rows):
         columns += [Column("why not", [Cell(row.row.result.reason, "dim") for row in rows], wrap=True)]
     return layout.fitted(columns, width, ("interval",)).lines(color)

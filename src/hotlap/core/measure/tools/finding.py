@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ class FoundTool(NamedTuple):
     missing: str = ""
     remedy: str = ""
     untested: bool = False
+    lacks: str = ""  # what of its needs is not here: display, gpu …
 
 
 def find(tool: ToolFile, environment: Mapping[str, str] | None = None) -> FoundTool:
@@ -46,8 +47,9 @@ def find(tool: ToolFile, environment: Mapping[str, str] | None = None) -> FoundT
         return FoundTool(program, missing=wrong, remedy=install(tool))
     if tool.version.least and version and _order(version) < _order(tool.version.least):
         return FoundTool(program, version, f"version {version} is too old: {tool.version.least} is the least", install(tool))
-    if lacking := needs(tool, environment):
-        return FoundTool(program, version, lacking)
+    lacks = next((need for need, (here, _) in NEEDS.items() if need in tool.needs and not here(environment)), "")
+    if lacks:
+        return FoundTool(program, version, NEEDS[lacks][1], lacks=lacks)
     return FoundTool(program, version, untested=bool(tool.version.tested) and version not in tool.version.tested)
 
 
@@ -73,21 +75,20 @@ def _order(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
-def needs(tool: ToolFile, environment: Mapping[str, str]) -> str:
-    """What it needs and this machine lacks; "" where nothing."""
-    if "display" in tool.needs and not (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")):
-        return "it needs a display (DISPLAY is not set); xvfb-run before the command gives it one that the processor draws"
-    if "gpu" in tool.needs and not _gpu():
-        return "it needs a GPU, and this machine shows none (/dev/nvidia0, /dev/kfd, /dev/dri/renderD*)"
-    if "root" in tool.needs and os.geteuid() != 0:
-        return "it needs root"
-    if "mpi" in tool.needs and not shutil.which("mpirun", path=environment.get("PATH")):
-        return "it needs mpirun, which is not here"
-    return ""
-
-
 def _gpu() -> bool:
     return Path("/dev/nvidia0").exists() or Path("/dev/kfd").exists() or any(Path("/dev/dri").glob("renderD*"))
+
+
+NEEDS: Mapping[str, tuple[Callable[[Mapping[str, str]], bool], str]] = {
+    "display": (
+        lambda environment: bool(environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")),
+        "it needs a display (DISPLAY is not set); xvfb-run before the command gives it one that the processor draws",
+    ),
+    "gpu": (lambda _: _gpu(), "it needs a GPU, and this machine shows none (/dev/nvidia0, /dev/kfd, /dev/dri/renderD*)"),
+    "root": (lambda _: os.geteuid() == 0, "it needs root"),
+    "mpi": (lambda environment: shutil.which("mpirun", path=environment.get("PATH")) is not None, "it needs mpirun, which is not here"),
+}
+"""What a tool may need → whether it is here, and what is said where it is not."""
 
 
 def install(tool: ToolFile) -> str:

@@ -60,7 +60,7 @@ def _regex(result: Any, text: str) -> Iterator[ToolRow]:
 def _groups(match: re.Match[str]) -> dict[str, Field]:
     """Named groups; the first one is the value where none has a name."""
     named = {name: value + _rest(match, name) for name, value in match.groupdict().items() if value is not None}
-    return named or ({"value": match[1]} if match.groups() else {"value": match[0]})  # type: ignore[return-value]
+    return named or ({"value": match[1]} if match.groups() else {"value": match[0]})
 
 
 def _rest(match: re.Match[str], name: str) -> str:
