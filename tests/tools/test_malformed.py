@@ -62,6 +62,19 @@ def test_a_file_that_is_cut_gives_no_number_that_the_whole_one_lacks(name: str) 
 
 
 @pytest.mark.parametrize("name", GOOD)
+def test_a_file_that_is_cut_anywhere_gives_no_other_number(name: str) -> None:
+    """Also within a number: 12 of 123.4 is none."""
+    tool, output = GOOD[name]
+    whole = known(read(tool, output, tool.settings({})))
+    draw = random.Random(11)
+    for _ in range(40):
+        part = draw.random()
+        answer = read(tool, changed(output, lambda text, part=part: text[: int(len(text) * part)]), tool.settings({}))
+        sensible(answer)
+        assert known(answer) <= whole, f"{name} at {part}"
+
+
+@pytest.mark.parametrize("name", GOOD)
 def test_an_empty_output_gives_a_reason(name: str) -> None:
     tool, output = GOOD[name]
     answer = read(tool, changed(output, lambda text: ""), tool.settings({}))

@@ -136,9 +136,12 @@ def beside(groups: Sequence[Quantity], width: int, color: bool) -> str:
     for group in groups:
         title = group.name or "other numbers"
         lines += [layout.painted(title, "bold", color), *_quantity(group, width, color), ""]
+        reasons: dict[tuple[str, str], list[str]] = {}
         for row in group.rows:
-            lines += layout.paragraph(f"  {row.who} {row.name}: ", row.differs, width) if row.differs else []
-        lines += [""] if any(row.differs for row in group.rows) else []
+            reasons.setdefault((row.who, row.differs), []).append(row.name)
+        for (who, differs), names in reasons.items():
+            lines += layout.paragraph(f"  {who} {', '.join(names)}: ", differs, width) if differs else []
+        lines += [""] if any(differs for _, differs in reasons) else []
     return "\n".join(lines).rstrip()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from hotlap.core import units
 from hotlap.core.measure.tools import reading, toolfile
 from hotlap.core.measure.tools.reading import ToolOutput, ToolReading
 from hotlap.core.measure.tools.toolfile import ToolFile, ToolSample
@@ -54,7 +53,7 @@ def _numbers(answer: ToolReading, sample: ToolSample) -> str:
         return f"no number: {answer.refused}"
     wanted: list[tuple[str, str, float]] = []
     for name, number, unit in sample.expect:
-        base, scale = units.base(unit) or (unit, 1.0)
+        base, scale = reading.base_unit(unit) or (unit, 1.0)
         wanted.append((name, base, number * scale))
     given = [
         (" ".join(filter(None, (value.device, value.name))), value.unit, number) for value in answer.values for number in value.values

@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 from hotlap.core import units
 from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.measure.tools import rows as reading
-from hotlap.core.measure.tools.rows import Field, ToolRow
+from hotlap.core.measure.tools.rows import CUT, Field, ToolRow
 from hotlap.core.measure.tools.toolfile import CONDITION, IN_BRACES, TERMS, ToolFile, ToolResult
 from hotlap.core.record import Notice
 from hotlap.core.store.readers import formats
 from hotlap.core.store.readers.source import ReadCase, Source
 
+BITS = re.compile(r"([kMGT]?)bits?/s(?:ec)?")
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 SHOWN = 160  # characters of a line that is a reason
 COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -87,7 +88,7 @@ def expected(tool: ToolFile) -> list[tuple[str, str, str]]:
     """Name, unit and direction of numbers that are known before a run: what is not run is shown by these."""
     known: list[tuple[str, str, str]] = []
     for result in tool.result:
-        base = units.base(result.unit)
+        base = base_unit(result.unit)
         if result.name and "{" not in result.name + result.unit and not result.optional:
             known.append((result.name, base[0] if base else result.unit, result.better))
     return known
@@ -121,6 +122,10 @@ def _refute(tool: ToolFile, output: ToolOutput) -> None:
         for text in everything:
             if match := re.search(expression, text, re.MULTILINE):
                 raise NotSupported(f"{tool.name} says: {_whole_line(text, match.start())}")
+    for expression in tool.run.once:
+        for text in everything:
+            if len(list(re.finditer(expression, text, re.MULTILINE))) > 1:
+                raise NotSupported(f"'{expression}' stands there twice: the output of more than one run, as of an appended file")
     if output.status is not None and output.status not in tool.run.status:
         last = _last(output.stderr) or _last(output.stdout)
         raise NotSupported(f"{tool.name} ended with status {output.status}{f': {last}' if last else ''}")
@@ -146,7 +151,7 @@ def _notices(tool: ToolFile, output: ToolOutput, device: str) -> list[Notice]:
     notices = []
     if device and tool.device and any(name.lower() in device.lower() for name in tool.device.software):
         notices.append(Notice("software_device", f"it ran on '{device}': the processor, not a GPU"))
-    text = f"{output.stdout}\n{output.stderr}"
+    text = "\n".join([output.stdout, output.stderr, *output.files.values()])
     notices += [
         Notice("tool_says", notice.say) for notice in tool.notice
         if notice.when != "software" and re.search(notice.when, text, re.MULTILINE)
@@ -171,7 +176,8 @@ def _device(tool: ToolFile, output: ToolOutput) -> str:
 
 def _texts(source: str, output: ToolOutput) -> list[str]:
     if source in ("stdout", "stderr", "output"):
-        return [{"stdout": output.stdout, "stderr": output.stderr, "output": f"{output.stdout}\n{output.stderr}"}[source]]
+        both = "\n".join(filter(None, (output.stdout, output.stderr)))
+        return [{"stdout": output.stdout, "stderr": output.stderr, "output": both}[source]]
     return [text for name, text in sorted(output.files.items()) if name == source or fnmatch(name, source)]
 
 
@@ -230,12 +236,18 @@ def _unit(result: ToolResult, row: ToolRow) -> tuple[str, float, str]:
     own = result.units.get(written, written)
     stated = str(row.fields.get("unit") or "").strip()
     stated = result.units.get(stated, stated)
-    base = units.base(own) or (own, 1.0)
-    if stated and "{" not in result.unit and (units.base(stated) or (stated, 1.0)) != base:
+    base = base_unit(own) or (own, 1.0)
+    if stated and "{" not in result.unit and (base_unit(stated) or (stated, 1.0)) != base:
         return base[0], base[1], f"{row.place}: the output says '{stated}' where the tool file says '{own}'"
-    if "{" in result.unit and result.units and written not in result.units and units.base(written) is None:
+    if "{" in result.unit and result.units and written not in result.units and base_unit(written) is None:
         return written, 1.0, f"{row.place}: the unit '{written}' is not known; valid: {', '.join(result.units)}"
     return base[0], base[1], ""
+
+
+def base_unit(text: str) -> tuple[str, float] | None:
+    """As `units.base`; bits too, which are told from bytes by their name alone."""
+    match = BITS.fullmatch(text)
+    return ("B/s", units.DECIMAL[match[1]] / 8) if match else units.base(text)
 
 
 def parse(given: Field, thousands: str = "", zero: bool = False) -> float:
@@ -249,7 +261,8 @@ def parse(given: Field, thousands: str = "", zero: bool = False) -> float:
         text = text.replace(thousands, "")
     if not NUMBER.fullmatch(text):
         comma = "; a comma may part thousands or decimals: set LC_ALL=C" if "," in text else ""
-        raise NotSupported(f"'{text[:40]}' is no number{comma}")
+        cut = ": its line has no end, so the output may be cut" if text.endswith(CUT) else ""
+        raise NotSupported(f"'{text[:40]}' is no number{cut or comma}")
     number = float(text)
     if not math.isfinite(number):
         raise NotSupported(f"'{text[:40]}' is not finite")

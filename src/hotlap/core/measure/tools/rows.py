@@ -14,6 +14,7 @@ from hotlap.core.measure.tools.toolfile import ToolDevice, ToolResult
 
 Field = str | int | float | bool | None
 MOST_ROWS = 100_000
+CUT = "…"  # stands behind what is in a last line that has no line break: it may be cut
 GOES_ON = re.compile(r"[.,]?\d[\d.,]*")
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 
@@ -53,7 +54,7 @@ def _regex(result: Any, text: str) -> Iterator[ToolRow]:
         if not each:
             yield ToolRow(_groups(match), _line(text, match.start()))
             continue
-        for index, part in enumerate(re.finditer(each, match[0])):
+        for index, part in enumerate(re.compile(each).finditer(text, match.start(), match.end())):
             yield ToolRow({**match.groupdict(), **_groups(part), "index": index}, _line(text, match.start()))
 
 
@@ -66,14 +67,26 @@ def _groups(match: re.Match[str]) -> dict[str, Field]:
 def _rest(match: re.Match[str], name: str) -> str:
     """What follows a value, or a number at the end of a match, and belongs to it: of 41,25 an expression for 41.25 sees 41, which is no
     number then."""
+    if "\n" not in match.string[match.end(name) :]:
+        return CUT
+    if not match[name][-1:].isdigit():
+        return ""
     last = name == "value" or match.end(name) == match.end()
-    follows = GOES_ON.match(match.string, match.end(name)) if last and match[name][-1:].isdigit() else None
+    follows = GOES_ON.match(match.string, match.end(name)) if last else None
     return follows[0] if follows else ""
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers; one that ends without a line break may be cut, and a number at its end is none."""
+    *whole, rest = text.split("\n")
+    yield from enumerate((f"{line}\n" for line in whole), 1)
+    if rest:
+        yield len(whole) + 1, rest
 
 
 def _sections(result: ToolResult, text: str) -> Iterator[ToolRow]:
     levels: list[dict[str, Field]] = [{} for _ in result.headings]
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in _lines(text):
         for level, heading in enumerate(result.headings):
             if match := re.search(heading, line):
                 levels[level:] = [dict(match.groupdict()), *({} for _ in levels[level + 1 :])]
@@ -89,7 +102,7 @@ def _sections(result: ToolResult, text: str) -> Iterator[ToolRow]:
 def _between(result: ToolResult, text: str) -> Iterator[tuple[int, str]]:
     """Lines between `after` and `until`, with their numbers."""
     inside = not result.after
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in _lines(text):
         if not inside:
             inside = bool(re.search(result.after, line))
         elif result.until and re.search(result.until, line):
@@ -103,9 +116,14 @@ def _table(result: ToolResult, text: str) -> Iterator[ToolRow]:
         if not re.search(result.rows, line):
             continue
         words = re.split(result.separator or r"\s+", line.strip())
+        words[-1] += _cut(line)
         if len(words) != len(result.columns):
             raise NotSupported(f"line {number} has {len(words)} fields where {len(result.columns)} are expected: '{line.strip()[:80]}'")
         yield ToolRow(dict(zip(result.columns, words, strict=True)), f"line {number}")
+
+
+def _cut(line: str) -> str:
+    return "" if line.endswith("\n") else CUT
 
 
 def _csv(result: ToolResult, text: str) -> Iterator[ToolRow]:
@@ -123,6 +141,7 @@ def _csv(result: ToolResult, text: str) -> Iterator[ToolRow]:
             continue
         if len(words) != len(names):
             raise NotSupported(f"line {number} has {len(words)} fields where {len(names)} are expected: '{line.strip()[:80]}'")
+        words[-1] += _cut(line)
         yield ToolRow(dict(zip(names, words, strict=True)), f"line {number}")
 
 
@@ -146,7 +165,7 @@ def _pairs(result: ToolResult, text: str) -> Iterator[ToolRow]:
         key = parts[0].strip()
         if key in fields:
             raise NotSupported(f"line {number}: '{key}' stands there twice; the file holds more than one result, or was appended to")
-        fields[key] = parts[1].strip()
+        fields[key] = parts[1].strip() + _cut(line)
     if fields:
         yield ToolRow(fields, "its pairs")
 
@@ -159,9 +178,11 @@ def _json(result: ToolResult | ToolDevice, text: str) -> Iterator[ToolRow]:
     if start < 0:
         raise NotSupported("it holds no JSON")
     try:
-        document = json.JSONDecoder(parse_constant=str).raw_decode(text[start:])[0]
+        document, end = json.JSONDecoder(parse_constant=str).raw_decode(text[start:])
     except (ValueError, RecursionError) as error:
         raise NotSupported(f"its JSON is cut or not valid: {error}") from None
+    if text[start + end :].lstrip()[:1] in ("{", "["):
+        raise NotSupported("a second JSON document follows the first: the file was appended to")
     yield from _below(document, [part for part in result.at.split("/") if part], {}, "")
 
 

@@ -92,6 +92,7 @@ class ToolRun(_Part, frozen=True, kw_only=True):
     status: tuple[int, ...] = (0,)
     success: str = ""
     never: list[str] = []
+    once: list[str] = []
     memory: str = ""
     space: str = ""
     server: list[str] = []
@@ -263,7 +264,7 @@ def _faults(tool: ToolFile) -> Iterator[str]:
 def _expressions(tool: ToolFile) -> Iterator[tuple[str, str]]:
     yield "version.match", tool.version.match
     if tool.run:
-        yield from (("run.success", tool.run.success), *(("run.never", text) for text in tool.run.never))
+        yield from (("run.success", tool.run.success), *(("run.never", text) for text in (*tool.run.never, *tool.run.once)))
     for number, result in enumerate(tool.result, 1):
         for name in ("match", "each", "rows", "separator", "header", "after", "until", "prefix"):
             yield f"[[result]] {number}: {name}", getattr(result, name)
