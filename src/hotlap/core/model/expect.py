@@ -76,7 +76,7 @@ def expect(
     machine cannot do or what no family knows."""
     kind = work.find(workload)
     params = kind.full(params)  # with those that a case leaves out at their defaults
-    arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
+    arrays = _arrays(params)
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
     family, demand = _estimate(kind, arrays, spec, implementation, count)
     demand = _overheads(kind, demand, spec)
@@ -106,6 +106,14 @@ def expect(
     power_w, clock_hz = unknown if kind.link else _power(_toggling(family, implementation), demand, seconds, spec)
     low = np.fmax(low, floor)
     return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known, demand.remarks)
+
+
+def _arrays(params: Params) -> dict[str, Any]:
+    """Numbers as arrays of one entry at least; texts and flags as they are."""
+    return {
+        name: value if isinstance(value, str | bool) else np.array([value]) if isinstance(value, int | float) else np.atleast_1d(value)
+        for name, value in params.items()
+    }  # fmt: skip
 
 
 def _named_by_unit(parts: Mapping[str, Floats], params: Params, spec: Spec) -> Mapping[str, Floats]:
@@ -203,7 +211,7 @@ def settled(case: Case, spec: Spec) -> tuple[str, Demand, power.PowerDemand]:
     rest. Raises InputError for what no family knows, and where the energy of an operation is not known."""
     workload = work.find(case.workload)
     params = workload.full(case.params)
-    arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
+    arrays = _arrays(params)
     family, found = _estimate(workload, arrays, spec, case.implementation, 1)
     found = _overheads(workload, found, spec)
     if workload.link or not spec.power_w or not power.known(found.demand.operations):
