@@ -98,9 +98,15 @@ def entry(table: Mapping[str, Mapping[str, float]], part: str, regime: str) -> M
     return {"low": max(limits["low"], WIDE[0]), "high": min(limits["high"], WIDE[1])} if limits else {}
 
 
-def interval(family: str, key: str, seconds: Floats, inside: NDArray[np.bool_], part: str = "") -> tuple[Floats, Floats]:
-    """The stated 90 % interval of each case; wide outside what was measured. `part`: the type of products, "" of other families."""
+def interval(
+    family: str, key: str, seconds: Floats, inside: NDArray[np.bool_], part: str = "", besides: str = ""
+) -> tuple[Floats, Floats]:
+    """The stated 90 % interval of each case; wide outside what was measured. `part`: the type of products, "" of other families.
+    `besides`: another level, where the case is unlike what was measured in its way too; the wider holds."""
     lows, highs = _limits(family, key, part)
+    if besides:
+        more = _limits(family, besides, part)
+        lows, highs = np.minimum(lows, more[0]), np.maximum(highs, more[1])
     place = np.searchsorted(_EDGES, seconds, side="right")
     low, high = lows[place], highs[place]
     if not inside.all():

@@ -254,7 +254,7 @@ def _settled(at: Parts, share: Floats, cap_w: float, table: Coefficients) -> tup
 def _settled_alone(at: Parts, share: float, cap_w: float, table: Coefficients) -> tuple[Floats, Floats]:
     """The same of a single case, in plain numbers: a tenth of the time that arrays of one take."""
     least, slope, floor = (table[name] for name in ("clock_least_share", "voltage_slope", "voltage_floor"))
-    alone: Any = Parts._make(float(np.ravel(one)[0]) for one in at)  # type: ignore[arg-type]
+    alone: Any = Parts._make(float(np.ravel(one)[0]) for one in at)
     low, high, x, drawn = least, 1.0, 1.0, 0.0
     for _ in range(STEPS):
         v = max(1 - slope * (1 - x), floor)
