@@ -263,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     print("\n".join([intervals.HEAD, *(one.show() for family, own in missed.items() for one in intervals.held(family, own))]))
     print(summary.numbers(list(dict.fromkeys(one.family for one in table))))
     if options.store_intervals:
-        intervals.store({family: intervals.by_level(own) for family, own in missed.items()})
+        intervals.store({family: intervals.by_level(family, own) for family, own in missed.items()})
     if options.json:
         Path(options.json).write_text(json.dumps([one._asdict() for one in table], indent=1) + "\n", encoding="utf-8")
 

@@ -28,14 +28,14 @@ MACHINES = [missed("spec", f"machine {n}", bias, 0.15, n) for n, bias in enumera
 
 def test_one_machines_bias_is_the_next_ones_scatter() -> None:
     """All machines are slow here, which the interval does not take for granted of another one."""
-    table = intervals.learnt([missed("spec", f"machine {n}", 1.3, 0.1, n) for n in range(3)])
+    table = intervals.learnt("gemm", [missed("spec", f"machine {n}", 1.3, 0.1, n) for n in range(3)])
     for limits in table.values():
         assert limits["low"] == pytest.approx(1 / limits["high"])
         assert limits["high"] == pytest.approx(np.exp(intervals.WIDER["spec"] * (np.log(1.3) + 1.28 * 0.1)), rel=0.05)
 
 
 def test_of_a_fitted_machine_the_interval_follows_its_bias() -> None:
-    limits = intervals.learnt([missed("fitted", "machine", 1.3, 0.1, 0)])["middle"]
+    limits = intervals.learnt("gemm", [missed("fitted", "machine", 1.3, 0.1, 0)])["middle"]
     assert limits["low"] == pytest.approx(1.3 * np.exp(-1.645 * 0.1), rel=0.02)
     assert limits["high"] == pytest.approx(1.3 * np.exp(1.645 * 0.1), rel=0.02)
 
@@ -51,7 +51,7 @@ def test_a_machine_is_judged_by_the_others() -> None:
 def test_alike_machines_learn_from_each_other_and_others_stand_in() -> None:
     twins = [missed("generation", name, 1.0, 0.05, n) for n, name in enumerate("ab")]
     others = [one._replace(part=np.full(COUNT, "fp8")) for one in MACHINES]
-    table = intervals.by_level([*twins, *others])["generation"]
+    table = intervals.by_level("gemm", [*twins, *others])["generation"]
     assert table["middle"]["high"] == pytest.approx(np.exp(1.645 * 0.05), rel=0.03)
     assert table["fp8.middle"]["high"] > 1.2
     assert table["fp8.middle"]["rows"] == sum((one.regime == 1).sum() for one in MACHINES)
