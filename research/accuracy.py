@@ -256,7 +256,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         own = list(all_scored(family, place, options.gpu, not options.no_left_out, options.keep))
         table += [line for one in own for line in lines(one)]
         missed |= {family: misses(family, own)} if family in GROUPS else {}
-        print(f"{family}: fitted and scored in {time.monotonic() - began:.0f} s", flush=True)
+        print(f"{family}: {'read or ' if options.keep else ''}fitted, and scored, in {time.monotonic() - began:.0f} s", flush=True)
         print(show([one for one in table if one.family == family]), flush=True)
     print(cells(table))
     print("stated 90 % intervals on rows that neither the fit nor the interval had seen")
