@@ -1,6 +1,6 @@
 """How far the model's expected times are from published measurements, on shapes and on GPUs that no coefficient has seen.
 
-    python -m research.accuracy [family …] [--gpu slug …] [--no-left-out] [--store-intervals] [--json FILE]
+    python -m research.accuracy [family …] [--gpu slug …] [--no-left-out] [--keep FOLDER] [--store-intervals] [--json FILE]
 
 Families: gemm, prefill, decode, moe, collective, power (default: all).
 
@@ -11,7 +11,8 @@ Families: gemm, prefill, decode, moe, collective, power (default: all).
 
 A cell of the summary is the mean over (library, kernel) of the mean absolute error, of rows longer than 20 µs (bf16 products and NCCL:
 all). Rows of a tagged build are in lines of their own, never in a cell. Needs the measurements in `$HOTLAP_SHARED/data/kernels`,
-pyarrow and SciPy.
+pyarrow and SciPy. `--keep` writes what each fit expected of the rows that it had not seen and, where it is there already, fits nothing:
+for work on intervals. Delete the folder after a change of the model.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -131,12 +132,29 @@ def misses(family: str, scored: Sequence[Scored]) -> list[intervals.Missed]:
     return learnt_from + (intervals.swept(scores.folder()) if family == "gemm" else [])
 
 
-def all_scored(family: str, root: Path, gpus: Sequence[str] = (), others: bool = True) -> Iterator[Scored]:
+def kept(make: Callable[[str, Sequence[Rows]], list[Floats]], family: str, data: Sequence[Rows], folder: Path | None) -> list[Floats]:
+    """What `make` expects of the rows, read from the folder where it is there for these rows."""
+    file = folder / f"{family}.{make.__name__}.npz" if folder else None
+    if file is not None and file.exists():
+        with np.load(file) as table:
+            expected = [table[rows.gpu] for rows in data if rows.gpu in table]
+        if [len(one) for one in expected] == [len(rows.seconds) for rows in data]:
+            return expected
+    expected = make(family, data)
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(file, **{rows.gpu: one for rows, one in zip(data, expected, strict=True)})  # type: ignore[arg-type]
+    return expected
+
+
+def all_scored(family: str, root: Path, gpus: Sequence[str] = (), others: bool = True, folder: Path | None = None) -> Iterator[Scored]:
     """All GPUs, or these."""
     data = measured(family, root)
-    folds = held_out(family, data)
+    folds = kept(held_out, family, data, folder)
     nothing = [np.full(len(rows.seconds), np.nan) for rows in data]
-    apart, libraries = (left_out(family, data), library_left_out(family, data)) if others and len(data) > 1 else (nothing, nothing)
+    apart, libraries = nothing, nothing
+    if others and len(data) > 1:
+        apart, libraries = kept(left_out, family, data, folder), kept(library_left_out, family, data, folder)
     for rows, fold, away, library in zip(data, folds, apart, libraries, strict=True):
         if not gpus or rows.gpu in gpus:
             ways = {"held out": fold, "GPU left out": away, "library left out": library}
@@ -226,6 +244,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--gpu", action="append", default=[], choices=list(FOLDERS), help="print only this GPU (all are fitted)")
     parser.add_argument("--no-left-out", action="store_true", help="do not fit without each GPU in turn")
     parser.add_argument("--store-intervals", action="store_true", help="write the intervals that the package states (of all families)")
+    parser.add_argument("--keep", metavar="FOLDER", type=Path, help="write what fits expected of unseen rows there, or read it")
     parser.add_argument("--json", metavar="FILE", help="write the table there")
     options = parser.parse_args(argv)
     missing = [name for name in ("pyarrow", "scipy") if find_spec(name) is None]
@@ -234,17 +253,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     place, table, missed = scores.folder(), list[Line](), dict[str, list[intervals.Missed]]()
     for family in options.family or FAMILIES:
         began = time.monotonic()
-        own = list(all_scored(family, place, options.gpu, not options.no_left_out))
+        own = list(all_scored(family, place, options.gpu, not options.no_left_out, options.keep))
         table += [line for one in own for line in lines(one)]
         missed |= {family: misses(family, own)} if family in GROUPS else {}
-        print(f"{family}: fitted and scored in {time.monotonic() - began:.0f} s", flush=True)
+        print(f"{family}: {'read or ' if options.keep else ''}fitted, and scored, in {time.monotonic() - began:.0f} s", flush=True)
         print(show([one for one in table if one.family == family]), flush=True)
     print(cells(table))
     print("stated 90 % intervals on rows that neither the fit nor the interval had seen")
     print("\n".join([intervals.HEAD, *(one.show() for family, own in missed.items() for one in intervals.held(family, own))]))
     print(summary.numbers(list(dict.fromkeys(one.family for one in table))))
     if options.store_intervals:
-        intervals.store({family: intervals.by_level(own) for family, own in missed.items()})
+        intervals.store({family: intervals.by_level(family, own) for family, own in missed.items()})
     if options.json:
         Path(options.json).write_text(json.dumps([one._asdict() for one in table], indent=1) + "\n", encoding="utf-8")
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import datetime
 import importlib.resources
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hotlap.core.errors import InputError
-from hotlap.core.model.kernels.attention import Cases, matrix_rate, seen
+from hotlap.core.model.kernels.attention import Cases, matrix_rate, read, seen
 from hotlap.core.model.kernels.attention_library import LibraryFamily
 from hotlap.core.model.kernels.base import Coefficients, Floats
 from research.fit import attention
 from research.fit.attention import SHORT_S, Priors
-from research.fit.data import FOLDERS, root
+from research.fit.data import FOLDERS, Rows, root
 
 # Two collections of the same GEMM shapes differ by this much (models.md, section 2: mean |difference|); attention has no such pair,
 # and on H200 vLLM 0.22 and 0.24 differ by about 25 % (section 3, "Using AIC correctly").
@@ -39,21 +42,49 @@ def roofline(c: Cases, gpu: str) -> Floats:
     return np.maximum(flop / (matrix_rate(chip, c.low) * chip.units * chip.clock_max_hz), moved / chip.memory_b_s)
 
 
+class Fit(NamedTuple):
+    """A phase as the other families' modules are: what `research.accuracy` asks of each."""
+
+    family: LibraryFamily
+    priors: Priors
+
+    def rows(self, gpu: str, place: Path) -> Rows:
+        """Measured on a machine."""
+        return attention.rows(gpu, place, self.family.phase)
+
+    def fit(self, data: Sequence[Rows]) -> dict[str, dict[str, float]]:
+        """Coefficients of rows that are not held out."""
+        return attention.fit(self.family, self.priors, data)
+
+    def predicted(self, data: Rows, coefficients: Coefficients) -> Floats:
+        """Expected seconds of measured rows."""
+        return attention.predicted(self.family, data, coefficients)
+
+    def tags(self, data: Rows) -> NDArray[np.str_]:
+        """Why a row is in no cell."""
+        return attention.tags(data, self.family)
+
+    def roofline(self, data: Rows) -> Floats:
+        """Seconds at the published peaks, nothing cached."""
+        return roofline(read(data.params, self.family.phase), data.gpu)
+
+
 # ---------------------------------------------------------------- the command
 
 
-def main(family: LibraryFamily, priors: Priors) -> None:
+def main(own: Fit) -> None:
     """Fits the rows that are not held out, keeps the coefficients and prints how far off the held-out ones are: `… [folder]`."""
+    family = own.family
     place = Path(sys.argv[1]) if len(sys.argv) > 1 else root()
     if place is None or not place.is_dir():
         raise InputError("there are no measurements: name their folder, or set HOTLAP_SHARED")
-    data = [attention.rows(gpu, place, family.phase) for gpu in FOLDERS]
-    fitted = attention.fit(family, priors, data)
+    data = [own.rows(gpu, place) for gpu in FOLDERS]
+    fitted = own.fit(data)
     target = Path(str(importlib.resources.files("hotlap.core.model"))) / "coefficients" / f"{family.phase}.toml"
     target.write_text(toml(family.phase, fitted), encoding="utf-8")
     print(f"{sum(len(k) for k in fitted.values())} coefficients for {', '.join(fitted)}")
     for rows in data:
-        off = np.abs(attention.predicted(family, rows, fitted) / rows.seconds - 1)
+        off = np.abs(own.predicted(rows, fitted) / rows.seconds - 1)
         counted = rows.held & (rows.seconds > SHORT_S) & attention.modelled(rows, family)
         lines = [f"{source} {100 * off[counted & (rows.source == source)].mean():.1f}" for source in np.unique(rows.source[counted])]
         print(f"{rows.gpu}, held-out rows {LONG}, mean absolute error, %: {'; '.join(lines)}")

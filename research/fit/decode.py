@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
-
-from hotlap.core.model.kernels import attention as attention_kernels
 from hotlap.core.model.kernels import decode
 from hotlap.core.model.kernels.attention import Cases
-from hotlap.core.model.kernels.base import Coefficients, Floats
 from hotlap.core.model.kernels.decode import DecodeTraits
-from research.fit import attention, attention_table
+from research.fit import attention_table
 from research.fit.attention import Prior, Priors
-from research.fit.data import Rows
 
 
 def _low(t: DecodeTraits, c: Cases) -> bool:
@@ -73,28 +64,8 @@ PRIORS = Priors(
 )  # fmt: skip
 
 
-def rows(gpu: str, root: Path) -> Rows:
-    return attention.rows(gpu, root, "decode")
-
-
-def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
-    return attention.fit(decode.FAMILY, PRIORS, data)
-
-
-def predicted(data: Rows, coefficients: Coefficients) -> Floats:
-    """Expected seconds of measured rows."""
-    return attention.predicted(decode.FAMILY, data, coefficients)
-
-
-def tags(data: Rows) -> NDArray[np.str_]:
-    """Why a row is in no cell."""
-    return attention.tags(data, decode.FAMILY)
-
-
-def roofline(data: Rows) -> Floats:
-    """Seconds at the published peaks, nothing cached."""
-    return attention_table.roofline(attention_kernels.read(data.params, "decode"), data.gpu)
-
+FIT = attention_table.Fit(decode.FAMILY, PRIORS)
+rows, fit, predicted, tags, roofline = FIT.rows, FIT.fit, FIT.predicted, FIT.tags, FIT.roofline
 
 if __name__ == "__main__":
-    attention_table.main(decode.FAMILY, PRIORS)
+    attention_table.main(FIT)

@@ -26,6 +26,12 @@ HOLDS = (0.87, 0.93)  # what is asked of a 90 % interval
 WIDEST = {"fitted": 0.35, "generation": 0.6, "spec": 0.6}  # asked of the median half-width
 DRAWS = 200  # of the bootstrap over shape groups
 TAKEN = 20_000  # rows of each machine and level
+FEW = 100  # rows of a machine, below which it says nothing of a regime where others do
+WIDER: Mapping[str, float] = {"spec": 1.4, "generation": 1.1, "library": 1.2}
+"""A power: how much wider than these few machines show. Chosen, of 1 to 1.5, by what holds of machines that the interval has not
+seen; Hoppers are alike, and machines of other architectures are not."""
+SAME_KERNELS: Mapping[str, float] = {"moe": 1.2, "collective": 1.2}  # on *spec*: one source for most architectures (Triton, NCCL)
+STANDS_IN: Mapping[str, str] = {"generation": "spec", "spec": "generation"}  # where a level has too few rows of a regime
 
 
 class Missed(NamedTuple):
@@ -65,55 +71,64 @@ def swept(root: Path) -> list[Missed]:
     return misses
 
 
-def learnt(misses: Sequence[Missed]) -> Table:
-    """Quantiles of measured ÷ expected by part and regime of expected time; each machine weighs the same."""
-    table = {"all": _quantiles(misses)}
-    for part in sorted({name for one in misses for name in np.unique(one.part).tolist()}):
+def learnt(family: str, misses: Sequence[Missed], others: Sequence[Missed] = ()) -> Table:
+    """Of measured ÷ expected by part and regime of expected time; each machine weighs the same. `others`: of another level, which stand in
+    where there are too few rows; a machine of no fitted architecture learns from all."""
+    level, every = misses[0].level, [*misses, *others]
+    wider = SAME_KERNELS.get(family, WIDER["spec"]) if level == "spec" else WIDER.get(level)
+    table = {"all": _limits(every, wider)}
+    for part in sorted({name for one in every for name in np.unique(one.part).tolist()}):
         for n, regime in enumerate(REGIMES):
-            here = [one.where((one.regime == n) & (one.part == part)) for one in misses]
-            if sum(len(one.measured) for one in here) >= FEWEST:
-                table[f"{part}.{regime}".removeprefix(".")] = _quantiles(here)
-        here = [one.where(one.part == part) for one in misses]
+            for known in (every if level == "spec" else misses, every):
+                here = [one.where((one.regime == n) & (one.part == part)) for one in known]
+                if sum(len(one.measured) for one in here) >= FEWEST:
+                    table[f"{part}.{regime}".removeprefix(".")] = _limits(here, wider)
+                    break
+        here = [one.where(one.part == part) for one in every]
         if part and sum(len(one.measured) for one in here) >= FEWEST:
-            table[part] = _quantiles(here)
+            table[part] = _limits(here, wider)
     return table
 
 
-def by_level(misses: Sequence[Missed]) -> dict[str, Table]:
+def by_level(family: str, misses: Sequence[Missed]) -> dict[str, Table]:
     """The table of each level, and of each machine that was fitted."""
-    tables = {level: learnt(_alike(misses, level)) for level in dict.fromkeys(one.level for one in misses)}
+    levels = list(dict.fromkeys(one.level for one in misses))
+    tables = {level: learnt(family, [one for one in misses if one.level == level], _others(misses, level)) for level in levels}
     fitted = [one for one in misses if one.level == "fitted"]
-    return {**tables, **{f"fitted {one.machine}": learnt([one]) for one in fitted}}
+    return {**tables, **{f"fitted {one.machine}": learnt(family, [one]) for one in fitted}}
 
 
-def _alike(misses: Sequence[Missed], level: str) -> list[Missed]:
-    """What a level is learnt from: with two machines of one architecture only, *generation* takes all machines that were left out."""
-    return [one for one in misses if one.level == level or (level == "generation" and one.level == "spec")]
+def _others(misses: Sequence[Missed], level: str) -> list[Missed]:
+    """Of which levels the rows stand in: other machines that were left out."""
+    return [one for one in misses if one.level == STANDS_IN.get(level)]
 
 
-def _quantiles(misses: Sequence[Missed]) -> dict[str, float]:
+def _limits(misses: Sequence[Missed], wider: float | None) -> dict[str, float]:
     some = [one for one in misses if len(one.measured)]
-    ratio = np.concatenate([one.ratio for one in some])
-    weight = np.concatenate([np.full(len(one.measured), 1 / max(len(one.measured), FEWEST)) for one in some])
+    rows = float(sum(len(one.measured) for one in some))
+    if wider is None:
+        low, high = _quantiles(some)
+    else:
+        high = _spread(some) ** wider
+        low = 1 / high
+    return {"low": low, "high": high, "rows": rows}
+
+
+def _quantiles(misses: Sequence[Missed]) -> tuple[float, float]:
+    ratio = np.concatenate([one.ratio for one in misses])
+    weight = np.concatenate([np.full(len(one.measured), 1 / max(len(one.measured), FEWEST)) for one in misses])
     order = np.argsort(ratio)
     share = np.cumsum(weight[order]) / weight.sum()
-    low, middle, high = (float(ratio[order][np.searchsorted(share, q)]) for q in ((1 - COVERAGE) / 2, 0.5, (1 + COVERAGE) / 2))
-    wider = _wider(some)
-    return {"low": middle * (low / middle) ** wider, "high": middle * (high / middle) ** wider, "rows": float(len(ratio))}
+    low, high = (float(ratio[order][np.searchsorted(share, q)]) for q in ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2))
+    return low, high
 
 
-def _wider(misses: Sequence[Missed]) -> float:
-    """How much wider an interval for one more machine is than what these few machines show: their medians scatter, and a scatter of
-    few is itself uncertain (Student's t). 1 where each row's machine was fitted."""
-    from scipy.special import stdtrit
-
-    if any(one.level in ("fitted", "sweep") for one in misses) or len(misses) < 2:
-        return 1.0
-    logs = [np.log(one.ratio) for one in misses]
-    between = float(np.var([np.median(one) for one in logs], ddof=1))
-    within = float(np.mean([(np.quantile(one, 0.75) - np.quantile(one, 0.25)) ** 2 for one in logs])) / 1.349**2
-    known = stdtrit(len(misses) - 1, (1 + COVERAGE) / 2) / stdtrit(1e6, (1 + COVERAGE) / 2)
-    return float(np.sqrt((known**2 * (1 + 1 / len(misses)) * between + within) / (between + within)))
+def _spread(misses: Sequence[Missed]) -> float:
+    """The factor within which 90 % of rows lie, either way: the mean of those of the machines. One machine's bias says nothing of the
+    next one's, so it counts as scatter."""
+    enough = [one for one in misses if len(one.measured) >= FEW] or misses
+    each = [np.quantile(np.abs(np.log(one.ratio)), COVERAGE) for one in enough]
+    return float(np.exp(np.mean(each)))
 
 
 def _bounds(table: Table, missed: Missed) -> tuple[Floats, Floats]:
@@ -159,7 +174,7 @@ def held(family: str, misses: Sequence[Missed]) -> Iterator[Held]:
     """Coverage of intervals that had not seen the rows: of a fitted machine those of the other folds, else those of the other machines."""
     for level in dict.fromkeys(one.level for one in misses):
         own = [one for one in misses if one.level == level]
-        judged = list(_judged(own, _alike(misses, level)))
+        judged = list(_judged(family, own, _others(misses, level)))
         for place in sorted({name for _, names, _, _, _ in judged for name in np.unique(names).tolist()}):
             rows = [(inside[m], group[m], half[m]) for inside, names, group, half, _ in judged if (m := names == place).any()]
             inside, group, half = (np.concatenate([row[n] for row in rows]) for n in range(3))
@@ -171,7 +186,7 @@ def held(family: str, misses: Sequence[Missed]) -> Iterator[Held]:
 Judged = tuple[NDArray[np.bool_], NDArray[np.str_], NDArray[np.int64], Floats, str]
 
 
-def _judged(own: Sequence[Missed], alike: Sequence[Missed]) -> Iterator[Judged]:
+def _judged(family: str, own: Sequence[Missed], others: Sequence[Missed]) -> Iterator[Judged]:
     """Each machine by the intervals of the others, or each fold by those of its own machine's other folds."""
     machines = {one.machine for one in own}
     by_fold = own[0].level in ("fitted", "sweep") or len(machines) == 1
@@ -179,9 +194,9 @@ def _judged(own: Sequence[Missed], alike: Sequence[Missed]) -> Iterator[Judged]:
         for missed in own:
             if by_fold:
                 known = [missed] if missed.level == "fitted" else own
-                table, asked = learnt([other.where(other.fold != fold) for other in known]), missed.where(missed.fold == fold)
+                table, asked = learnt(family, [other.where(other.fold != fold) for other in known]), missed.where(missed.fold == fold)
             else:
-                table, asked = learnt([other for other in alike if other.machine != missed.machine]), missed
+                table, asked = learnt(family, [other for other in own if other.machine != missed.machine], others), missed
             low, high = _bounds(table, asked)
             names = np.array([f"{part} {REGIMES[n]}".strip() for part, n in zip(asked.part.tolist(), asked.regime.tolist(), strict=True)])
             yield (asked.ratio >= low) & (asked.ratio <= high), names, asked.group, (high - low) / 2, missed.machine

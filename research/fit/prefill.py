@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
-
-from hotlap.core.model.kernels import attention as attention_kernels
 from hotlap.core.model.kernels import prefill
 from hotlap.core.model.kernels.attention import Cases
-from hotlap.core.model.kernels.base import Coefficients, Floats
 from hotlap.core.model.kernels.prefill import PrefillTraits
-from research.fit import attention, attention_table
+from research.fit import attention_table
 from research.fit.attention import Prior, Priors
-from research.fit.data import Rows
 
 SERIAL = Prior(1.2, 0.3, low=1.0)  # products, then softmax, in the same warps
 
@@ -76,28 +67,8 @@ PRIORS = Priors(
 )  # fmt: skip
 
 
-def rows(gpu: str, root: Path) -> Rows:
-    return attention.rows(gpu, root, "prefill")
-
-
-def fit(data: Sequence[Rows]) -> dict[str, dict[str, float]]:
-    return attention.fit(prefill.FAMILY, PRIORS, data)
-
-
-def predicted(data: Rows, coefficients: Coefficients) -> Floats:
-    """Expected seconds of measured rows."""
-    return attention.predicted(prefill.FAMILY, data, coefficients)
-
-
-def tags(data: Rows) -> NDArray[np.str_]:
-    """Why a row is in no cell."""
-    return attention.tags(data, prefill.FAMILY)
-
-
-def roofline(data: Rows) -> Floats:
-    """Seconds at the published peaks, nothing cached."""
-    return attention_table.roofline(attention_kernels.read(data.params, "prefill"), data.gpu)
-
+FIT = attention_table.Fit(prefill.FAMILY, PRIORS)
+rows, fit, predicted, tags, roofline = FIT.rows, FIT.fit, FIT.predicted, FIT.tags, FIT.roofline
 
 if __name__ == "__main__":
-    attention_table.main(prefill.FAMILY, PRIORS)
+    attention_table.main(FIT)

@@ -102,6 +102,16 @@ def test_arrays_are_single_cases_and_quick():
     assert held.clock_hz[777] == pytest.approx(one.clock_hz[0], rel=1e-6)
 
 
+@pytest.mark.parametrize("cap_w", [60.0, 150.0, 300.0, 500.0, 690.0])
+def test_a_case_alone_settles_to_the_bit_where_two_alike_do(cap_w):
+    for share in np.linspace(0.0, 1.0, 21):
+        spent = power.PowerDemand(np.full(2, share), 1.0 - share)
+        pair = power.clock(demand(H200, count=2), spent, H200, cap_w=cap_w, kind="gemm")
+        alone = power.clock(demand(H200), power.PowerDemand(share, 1.0 - share), H200, cap_w=cap_w, kind="gemm")
+        assert alone.capped[0]
+        assert (alone.clock_hz[0], alone.power_w[0]) == (pair.clock_hz[1], pair.power_w[1])
+
+
 def test_bad_input():
     with pytest.raises(InputError, match="no published power limit"):
         power.power_w(demand(H200), 1.0, dataclasses.replace(H200, power_w=None))

@@ -15,7 +15,7 @@ from hotlap.core import work
 from hotlap.core.errors import InputError
 from hotlap.core.model import machines
 from hotlap.core.model.chips import chip
-from hotlap.core.model.kernels import decode
+from hotlap.core.model.kernels import decode, versions
 from hotlap.core.model.predict import OUTSIDE, predict
 from hotlap.core.record import Case
 from hotlap.core.show import listing
@@ -121,6 +121,29 @@ def test_a_kernel_that_nobody_measured_is_taken_for_the_nearest_and_it_is_said()
     assert (known.inside, new.inside) == (True, False)
     assert new.high_s / new.low_s > known.high_s / known.low_s
     assert "taken for vllm/CutlassFP8ScaledMMLinearKernel.fp8" in " ".join(new.causes)
+
+
+ANOTHER = [
+    ("gemm", {"m": 4096, "n": 4096, "k": 4096, "dtype": "fp8"}, "vllm {}/CutlassFP8ScaledMMLinearKernel", "9.9", "0.24.0"),
+    ("attention", {"batch": 4, "query": 4096}, "vllm {}/vllm_flash_attn_fa3", "9.9", "0.24.0"),
+    ("attention", {"batch": 4, "query": 1, "kv": 4096}, "tensorrt-llm {}", "2.0.0", "1.3.0rc20"),
+    ("moe", {"dtype": "bf16"}, "vllm {}/vllm_fused_moe", "9.9", "0.22.0"),
+]
+
+
+@pytest.mark.parametrize(("workload", "params", "name", "other", "measured"), ANOTHER)
+def test_another_version_of_a_library_widens_the_interval_and_it_is_said(
+    workload: str, params: dict[str, Any], name: str, other: str, measured: str
+) -> None:
+    newer, known = (predict(workload, "h100-sxm", name.format(version), **params) for version in (other, measured))
+    assert newer.inside
+    assert newer.expected_s == known.expected_s
+    assert newer.high_s / newer.low_s > known.high_s / known.low_s
+    assert (newer.low_s, newer.high_s) != (0.4 * newer.expected_s, 2.5 * newer.expected_s)
+    texts = [note.seen for note in newer.notes]
+    assert any(f"{other} was n" in text for text in texts)
+    assert versions.WIDER in texts
+    assert versions.WIDER not in [note.seen for note in known.notes]
 
 
 def test_all_unknown_stays_unknown() -> None:

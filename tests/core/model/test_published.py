@@ -148,7 +148,7 @@ RIDGES = [
 PRODUCTS = [
     *(
         Figure(f"{machine}, most of bf16, TFLOP/s", value, lambda machine=machine: most(machine), 0.22, NOTES, "the luckiest shape of 35,742")
-        for machine, value in (("l40s", 279), ("h200-sxm", 904), ("b200", 1920), ("gb200", 2002), ("rtx-pro-6000", 451), ("b300", 2102))
+        for machine, value in (("l40s", 279), ("h200-sxm", 904), ("b200", 1920), ("gb200", 2002), ("rtx-pro-6000", 451), ("b300", 2102), ("gb300", 2238))
     ),
     Figure(
         "H100, 4224 × 2048 × 8192 bf16, TFLOP/s", 780.2, lambda: product("h100-sxm", 4224, 2048, 8192), 0.06,

@@ -26,6 +26,7 @@ from hotlap.core.model.kernels import (
     prefill,
     streaming,
     transfer,
+    versions,
 )  # fmt: skip
 from hotlap.core.model.kernels.base import Demand, Estimate
 from hotlap.core.model.machines import Spec
@@ -76,7 +77,7 @@ def expect(
     machine cannot do or what no family knows."""
     kind = work.find(workload)
     params = kind.full(params)  # with those that a case leaves out at their defaults
-    arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
+    arrays = _arrays(params)
     count = max((len(value) for value in arrays.values() if isinstance(value, np.ndarray)), default=1)
     family, demand = _estimate(kind, arrays, spec, implementation, count)
     demand = _overheads(kind, demand, spec)
@@ -98,14 +99,33 @@ def expect(
     floor = _floor(workload, params, arrays, spec) if bound_s is None else np.array([bound_s])
     seconds = np.fmax(demand.seconds, floor)  # which passes over a bound that is not known
     part = str(params.get("dtype", "")) if family == "gemm" else ""
-    low, high = intervals.interval(family, known.key, seconds, demand.inside, part)
+    wider = _another_version(kind, implementation, spec)
+    low, high = intervals.interval(family, known.key, seconds, demand.inside, part, "library" if wider else "")
     low = low * (1 - demand.parts.get(CAPPED, 0.0) / demand.seconds)  # a short load is over before the clock falls
     parts = _named_by_unit(demand.parts, params, spec)
     parts = {**parts, "bound": seconds - demand.seconds} if np.any(seconds > demand.seconds) else parts
     unknown = (np.full(len(seconds), np.nan),) * 2
     power_w, clock_hz = unknown if kind.link else _power(_toggling(family, implementation), demand, seconds, spec)
     low = np.fmax(low, floor)
-    return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known, demand.remarks)
+    return Expected(seconds, low, high, power_w, clock_hz, parts, demand.choice, demand.inside, family, known, (*demand.remarks, *wider))
+
+
+def _arrays(params: Params) -> dict[str, Any]:
+    """Numbers as arrays of one entry at least; texts and flags as they are."""
+    return {
+        name: value if isinstance(value, str | bool) else np.array([value]) if isinstance(value, int | float) else np.atleast_1d(value)
+        for name, value in params.items()
+    }  # fmt: skip
+
+
+def _another_version(kind: Workload, implementation: str | ArrayLike, spec: Spec) -> tuple[str, ...]:
+    """What is said of a version of a library that was never measured."""
+    if not isinstance(implementation, str) or not implementation:
+        return ()
+    if kind.model == "experts":
+        return (versions.WIDER,) if moe_kernels.find(implementation, (spec.original or spec).compile_target).other else ()
+    other = versions.other(implementation) if kind.model in ("attention", *PRODUCTS) else ""
+    return (other, versions.WIDER) if other else ()
 
 
 def _named_by_unit(parts: Mapping[str, Floats], params: Params, spec: Spec) -> Mapping[str, Floats]:
@@ -203,7 +223,7 @@ def settled(case: Case, spec: Spec) -> tuple[str, Demand, power.PowerDemand]:
     rest. Raises InputError for what no family knows, and where the energy of an operation is not known."""
     workload = work.find(case.workload)
     params = workload.full(case.params)
-    arrays = {name: np.atleast_1d(value) if not isinstance(value, str | bool) else value for name, value in params.items()}
+    arrays = _arrays(params)
     family, found = _estimate(workload, arrays, spec, case.implementation, 1)
     found = _overheads(workload, found, spec)
     if workload.link or not spec.power_w or not power.known(found.demand.operations):

@@ -16,6 +16,7 @@ from hotlap.core.model.machines import Spec
 Floats = NDArray[np.float64]
 EDGES_S = (20e-6, 200e-6)  # of the expected time: regimes short, middle, long
 REGIMES = ("short", "middle", "long")
+_EDGES = np.array(EDGES_S)
 WIDE = (0.4, 2.5)  # measured ÷ expected where nothing like it was ever measured: assumed, and said so
 FITTED = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s")
 ARCHITECTURES = ("Ampere GA100", "Hopper", "Blackwell")  # of those whose memory, links and limits other boards share
@@ -97,18 +98,27 @@ def entry(table: Mapping[str, Mapping[str, float]], part: str, regime: str) -> M
     return {"low": max(limits["low"], WIDE[0]), "high": min(limits["high"], WIDE[1])} if limits else {}
 
 
-def interval(family: str, key: str, seconds: Floats, inside: NDArray[np.bool_], part: str = "") -> tuple[Floats, Floats]:
-    """The stated 90 % interval of each case; wide outside what was measured. `part`: the type of products, "" of other families."""
+def interval(
+    family: str, key: str, seconds: Floats, inside: NDArray[np.bool_], part: str = "", besides: str = ""
+) -> tuple[Floats, Floats]:
+    """The stated 90 % interval of each case; wide outside what was measured. `part`: the type of products, "" of other families.
+    `besides`: another level, where the case is unlike what was measured in its way too; the wider holds."""
+    lows, highs = _limits(family, key, part)
+    if besides:
+        more = _limits(family, besides, part)
+        lows, highs = np.minimum(lows, more[0]), np.maximum(highs, more[1])
+    place = np.searchsorted(_EDGES, seconds, side="right")
+    low, high = lows[place], highs[place]
+    if not inside.all():
+        low, high = np.where(inside, low, np.minimum(low, WIDE[0])), np.where(inside, high, np.maximum(high, WIDE[1]))
+    return seconds * low, seconds * high
+
+
+@functools.cache
+def _limits(family: str, key: str, part: str) -> tuple[Floats, Floats]:
+    """Of measured ÷ expected in each regime; wide where nothing is known."""
     table = stored().get(family, {})
     usual = "generation" if key.startswith("fitted") else "spec"
     own = table.get(key) or table.get(key.partition(" ")[0]) or table.get(usual) or table.get("spec") or {}
-    place = np.digitize(seconds, EDGES_S)
-    low, high = np.full(len(seconds), WIDE[0]), np.full(len(seconds), WIDE[1])
-    for n, name in enumerate(REGIMES):
-        limits = entry(own, part, name)
-        if limits:
-            here = (place == n) & inside
-            low[here], high[here] = limits["low"], limits["high"]
-            apart = (place == n) & ~inside
-            low[apart], high[apart] = min(limits["low"], WIDE[0]), max(limits["high"], WIDE[1])
-    return seconds * low, seconds * high
+    limits = [entry(own, part, name) for name in REGIMES]
+    return np.array([one.get("low", WIDE[0]) for one in limits]), np.array([one.get("high", WIDE[1]) for one in limits])

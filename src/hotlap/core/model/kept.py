@@ -37,8 +37,9 @@ def chosen(machine: str, name: str, spec_only: bool, home: Path) -> Calibration 
     if spec_only and name:
         raise InputError(f"published figures only and the calibration '{name}' do not go together; give one of them")
     spec = machines.load(machine)
-    slug = spec.slug if name or spec.slug in store.names(home) else spec.table_slug
-    if spec_only or (not name and slug not in store.names(home)):
+    have = store.names(home)
+    slug = spec.slug if name or spec.slug in have else spec.table_slug
+    if spec_only or (not name and slug not in have):
         return None
     found = load(name or slug, home)
     if found.machine not in (spec.slug, spec.table_slug):

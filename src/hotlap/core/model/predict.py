@@ -37,11 +37,11 @@ def predict(
     machine taught. Raises InputError for unknown names and wrong values.
     """
     spec, kind = machines.load(machine), work.find(workload)
-    for name in np.unique(np.asarray(implementation, dtype=str)).tolist():
+    for name in [implementation] if isinstance(implementation, str) else np.unique(np.asarray(implementation, dtype=str)).tolist():
         if name:
             check_implementation(workload, name, spec)
-    arrays = {n: np.asarray(v) for n, v in params.items() if _many(v, kind.param(n))}
-    if np.ndim(implementation):
+    arrays = {n: np.asarray(v) for n, v in params.items() if not isinstance(v, (str, int, float)) and _many(v, kind.param(n))}
+    if not isinstance(implementation, str) and np.ndim(implementation):
         arrays[IMPLEMENTATION] = np.asarray(implementation, dtype=str)
     plain = {n: _plain(v) for n, v in params.items() if n not in arrays}
     if not arrays:

@@ -112,9 +112,6 @@ def test_an_unknown_kernel_of_a_known_library_is_the_nearest_with_a_wide_interva
     assert not sure.remarks
     assert not other.inside.any()
     assert "'vllm_flash_attn_fa5' was never measured: taken for the nearest, 'vllm_flash_attn_fa" in other.remarks[0]
-    newer = prefill.estimate(CALL, H100, "vllm 9.9/vllm_flash_attn_fa3")
-    assert newer.seconds == sure.seconds
-    assert newer.remarks == ("vllm 9.9 was never measured; fitted to 0.14.0, 0.22.0, 0.24.0",)
 
 
 def test_every_kernel_of_the_table_has_traits_and_every_trait_leads_to_coefficients() -> None:

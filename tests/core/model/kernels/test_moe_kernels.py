@@ -29,7 +29,8 @@ def test_architecture_chooses_the_kernel() -> None:
 def test_another_version_is_answered_and_said() -> None:
     answer = moe_kernels.find("vllm 0.25.1/vllm_fused_moe", "sm_90")
     assert answer.kernel == moe_kernels.VLLM
-    assert not answer.known
+    assert answer.known
+    assert answer.other
     assert answer.note == "vllm 0.25.1 was not measured: taken for 0.22.0"
 
 

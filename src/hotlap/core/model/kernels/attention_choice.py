@@ -15,12 +15,9 @@ from typing import Any, NamedTuple
 
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.kernels.attention import Cases
+from hotlap.core.model.kernels.versions import LIBRARIES
 
 AMPERE, HOPPER, BLACKWELL, CONSUMER = "8", "9", "10", "12"  # compute capability, the major number; Ada is 8.9, GB202 12.0
-LIBRARIES = {"vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "tensorrt-llm": "trtllm", "tensorrt_llm": "trtllm"}
-MEASURED: Mapping[str, tuple[str, ...]] = {  # versions whose times were fitted
-    "vllm": ("0.14.0", "0.22.0", "0.24.0"), "sglang": ("0.5.10", "0.5.14"), "trtllm": ("1.3.0rc20",),
-}  # fmt: skip
 RUNS: Mapping[str, tuple[str, ...]] = {  # kernel: architectures that it was compiled for; the others run everywhere
     "fa3": (HOPPER,), "fa3_sm80": (AMPERE,), "fa4": (HOPPER, BLACKWELL), "fmha": (HOPPER,), "cutlass": (BLACKWELL,), "gen": (BLACKWELL,),
 }  # fmt: skip
@@ -91,8 +88,6 @@ def chosen(name: str, target: str) -> Chosen:
         near = (close or difflib.get_close_matches(kernel, own, 1, 0.6) or [usual])[0]
         remarks.append(f"{library}'s kernel '{kernel}' was never measured: taken for the nearest, '{near}', with a wide interval")
         kernel = near
-    if parsed["version"] and parsed["version"] not in MEASURED[library]:
-        remarks.append(f"{library} {parsed['version']} was never measured; fitted to {', '.join(MEASURED[library])}")
     runs = TABLE[library, kernel]
     ours = runs.get(major, runs.get("", ""))
     _check_runs(ours, target, name)

@@ -70,6 +70,7 @@ def estimate(
     return _joined(demands, np.concatenate(order) if order else np.zeros(0, dtype=int))
 
 
+SIZES = ("m", "n", "k", "batch")
 VALID: Mapping[str, Any] = {"m": None, "n": None, "k": None, "batch": 1.0, "dtype": PLAIN, "sustained": True, "copies": np.nan}
 
 
@@ -84,14 +85,15 @@ def _cases(params: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
     arrays = {name: np.asarray(value).reshape(-1) for name, value in given.items()}
     count = max(len(array) for array in arrays.values())
     cases = {name: array if len(array) == count else np.repeat(array, count) for name, array in arrays.items()}
-    for name in ("m", "n", "k", "batch"):
-        cases[name] = values = cases[name].astype(np.float64)
-        if not (values.min(initial=1.0) >= 1 and values.max(initial=1.0) < LARGEST):  # NaN neither
-            raise InputError(f"'{name}' is a number from 1 to under {LARGEST:.0e}", about="gemm: ")
-    if not (cases["m"] * cases["n"] * cases["k"] * cases["batch"]).max(initial=1.0) < MOST:
+    sizes = np.array([cases[name] for name in SIZES], dtype=np.float64)
+    if not (sizes.min(initial=1.0) >= 1 and sizes.max(initial=1.0) < LARGEST):  # NaN neither
+        wrong = next(name for name, values in zip(SIZES, sizes, strict=True) if not (values.min() >= 1 and values.max() < LARGEST))
+        raise InputError(f"'{wrong}' is a number from 1 to under {LARGEST:.0e}", about="gemm: ")
+    cases.update(zip(SIZES, sizes, strict=True))
+    if not (sizes[0] * sizes[1] * sizes[2] * sizes[3]).max(initial=1.0) < MOST:
         raise InputError(f"m × n × k × batch is under {MOST:.0e}", about="gemm: ")
     kinds = cases["dtype"].astype(str)
-    cases["dtype"] = np.where(kinds == NVFP4, "fp4", kinds) if NVFP4 in kinds else kinds
+    cases["dtype"] = np.where(kinds == NVFP4, "fp4", kinds) if (kinds == NVFP4).any() else kinds
     return cases
 
 
@@ -133,8 +135,10 @@ def _estimate(cases: Mapping[str, NDArray[Any]], chip: Chip, dtype: str, match: 
     parts["host"] = (on_device**HOST_POWER + host**HOST_POWER) ** (1 / HOST_POWER) - on_device
     raised = np.maximum(_least(cases, flop, on) / (on_device + parts["host"]), 1.0)
     parts = {name: value * raised for name, value in parts.items()}
-    names = {"tile_m": timed.tile_m, "tile_n": timed.tile_n, "split": timed.split, "tasks": timed.tiles}
-    choice = {name: np.broadcast_to(value, timed.tiles.shape)[at].astype(np.float64) for name, value in names.items()}
+    choice = {
+        "tile_m": timed.tile_m[0][at[1]].astype(np.float64), "tile_n": timed.tile_n[0][at[1]].astype(np.float64),
+        "split": timed.split[at].astype(np.float64), "tasks": timed.tiles[at].astype(np.float64),
+    }  # fmt: skip
     choice["waves"] = choice["tasks"] / chip.units
     return Estimate(np.sum(list(parts.values()), axis=0), parts, demand, choice, _inside(cases, dtype, match), clock)
 
@@ -184,12 +188,12 @@ def _chosen(cases: Mapping[str, NDArray[Any]], timed: TileTimes, at: tuple[NDArr
 
 
 def _arithmetic(cases: Mapping[str, NDArray[Any]], timed: TileTimes, at: tuple[NDArray[Any], ...], on: TileMachine) -> dict[str, Floats]:
-    chip, one = on.chip, timed.tile_m * timed.tile_n
+    chip, area = on.chip, timed.tile_m[0][at[1]] * timed.tile_n[0][at[1]]
     peak = on.rate * chip.units * chip.clock_hz
     depth, count = timed.depth[at].astype(np.float64), timed.tiles[at].astype(np.float64)
     plain = 2.0 * cases["m"] * cases["n"] * cases["k"] * cases["batch"] / peak
-    whole = 2.0 * count * np.broadcast_to(one, timed.tiles.shape)[at] * depth / peak
-    step = np.broadcast_to(timed.fed, timed.tiles.shape)[at] * depth / chip.clock_hz
+    whole = 2.0 * count * area * depth / peak
+    step = timed.fed[0][at[1]] * depth / chip.clock_hz
     fed, waited = count / chip.units * step, timed.waves[at] * step
     more = {"tile quantisation": whole - plain, "operand feed": fed - whole, "wave quantisation": waited - fed}
     return {"matrix unit": plain} | {name: np.maximum(value, 0.0) for name, value in more.items()}  # singles are rounded

@@ -118,6 +118,12 @@ def machine(chip: Chip, dtype: str, c: Mapping[str, float], kernel: ProductKerne
 
 
 @functools.cache
+def _repeated(kernel: ProductKernel, alone: bool, times: int) -> tuple[Singles, Singles]:
+    rows, columns = tiles(kernel, alone)
+    return np.tile(rows, (1, times)), np.tile(columns, (1, times))
+
+
+@functools.cache
 def tiles(kernel: ProductKernel, alone: bool) -> tuple[Singles, Singles]:
     """Rows and columns of the candidates' tiles, each as a row. `alone`: of a matrix unit that reads shared memory by itself."""
     sets = {"blocks": BLOCK_TILES, "tall": TALL_TILES, "choices": tuple((one.tile_m, one.tile_n) for one in kernel.choices)}
@@ -142,7 +148,8 @@ def timed(cases: Mapping[str, NDArray[Any]], on: TileMachine) -> TileTimes:
         down = np.where(down > 1, np.ceil(down / together) * together, down)
     count = down * np.ceil(n / tile_n) * batch
     split = np.concatenate(_splits(count, np.ceil(k * np.float32(on.size / STEP_BYTES)), on), axis=1)
-    tile_m, tile_n, count = (np.tile(one, (1, on.splits)) for one in (tile_m, tile_n, count))
+    tile_m, tile_n = _repeated(on.kernel, on.alone, on.splits)
+    count = np.concatenate((count,) * on.splits, axis=1)
     depth, tasks = _depth(k, split, on), count * split
     waves, fed = _waves(tasks, on), _fed(tile_m, tile_n, on)
     chip, c = on.chip, on.c
@@ -179,7 +186,8 @@ def l2_b_s(on: TileMachine) -> float:
 def _splits(count: Singles, steps: Singles, on: TileMachine) -> list[Singles]:
     units = np.float32(on.chip.units)
     ways = [np.ones_like(count), np.maximum(np.floor(units / count), 1), _fullest(count / units)][: on.splits]
-    return [np.minimum(way, np.maximum(np.floor(steps / SHALLOWEST), 1)) for way in ways]
+    most = np.maximum(np.floor(steps / SHALLOWEST), 1)
+    return [np.minimum(way, most) for way in ways]
 
 
 def _fullest(share: Singles) -> Singles:

@@ -48,6 +48,7 @@ class Answering(NamedTuple):
     kernel: ExpertKernel
     known: bool  # measured by this name on this architecture
     note: str  # what is to be said
+    other: bool = False  # another version of the library than was measured
 
 
 HOST = "vLLM 0.22 ran its experts of 4 bits at one token alone, in 61 to 66 us on H200 and on B200: the host's time"
@@ -124,7 +125,7 @@ def find(implementation: str, target: str) -> Answering:
         if row[2] == architecture or (not row[2] and (*row[:2], architecture) not in rows):
             new = bool(version) and version not in versions.split(", ")
             note = f"{row[0]} {version} was not measured: taken for {versions}" if new else kernel.defect
-            return Answering(kernel, not new, note)
+            return Answering(kernel, True, note, new)
     return _nearest(implementation, name, library, architecture)
 
 
