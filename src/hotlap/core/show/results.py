@@ -187,6 +187,15 @@ def _flat(key: str, row: Row) -> str:
 
 
 def fields(run: str, rows: Sequence[Row]) -> Table:
-    """The table for CSV: the run's id, then the keys that stand for a number or a word."""
+    """The table for CSV: the run's id, then the keys that stand for a number or a word; last what a benchmark's owner asks of those who
+    publish it, where one does."""
     columns = {column.head: column for column in data(rows).columns}
-    return Table([Column("run", [Cell(value=run) for _ in rows]), *(columns[key] for key in CSV_COLUMNS)])
+    terms = [terms_of(row) for row in rows]
+    more = [Column("terms", [Cell(value=text) for text in terms])] if any(terms) else []
+    return Table([Column("run", [Cell(value=run) for _ in rows]), *(columns[key] for key in CSV_COLUMNS), *more])
+
+
+def terms_of(row: Row) -> str:
+    """The rule of a benchmark's owner about publishing this number; "" for none."""
+    notices = [notice for samples in row.result.rounds for notice in samples.notices if notice.code == "terms"]
+    return notices[0].seen if notices else ""
