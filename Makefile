@@ -53,6 +53,7 @@ test-all:
 nightly:
 	@scripts/setup.sh test torch $(WITH)
 	@HOTLAP_TEST_DRAWS=full $(PYTEST) $(TESTS) $(ARGS)
+	@scripts/tools.sh
 
 mutate:
 	@scripts/setup.sh test mutate $(WITH)
