@@ -183,6 +183,7 @@ def test_a_file_from_elsewhere(home: Path, capsys: pytest.CaptureFixture[str], t
         (["run", "echoed", "rate=many"], "'rate': 'many' is not a quantity"),
         (["run", "echoed", "note=/dev/sda"], "names a device, '/dev/sda'"),
         (["run", "echoed", "--rounds", "0"], "--rounds is a whole number from 1 to 1000, not 0"),
+        (["run", "glmark2", "--prefix", "adb shell"], "--prefix: glmark2 cannot run elsewhere: its numbers stand in a file"),
         (["run", "inference"], "no tool for inference can be run here"),
         (["show"], "show which tool? give one name"),
         (["list", "echoed"], "list takes no name; hotlap tool show echoed"),

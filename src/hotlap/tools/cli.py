@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from hotlap.cli import cases, terminal
 from hotlap.cli import run as running_plans
@@ -39,6 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("items", nargs="*", metavar="NAME|KEY=VALUE", help="tools, or a quantity as memory; run: parameters; read: files")
     parser.add_argument("--rounds", default="6", metavar="N", help="run: executions of each tool (default: 6, the fewest with an interval)")
     parser.add_argument("--alone", action="store_true", help="run: without Hotlap's own case that means the same")
+    parser.add_argument("--prefix", metavar="WORDS", help="run: in front of every command, as 'adb shell' or 'ssh node7': it runs there")
     parser.add_argument("--target", default="", help="run: whose limit and sensors stand beside the numbers, as in hotlap run")
     parser.add_argument("--device", default="", metavar="INDEX|UUID", help="run: as --target")
     parser.add_argument("--wait", metavar="TIME", help="run: for a device that another run uses, at most so long")
@@ -144,7 +147,7 @@ def _output(tool: ToolFile, given: Sequence[Path]) -> ToolOutput:
 
 
 def _run(args: argparse.Namespace, home: Path) -> int:
-    jobs = _jobs(args.items, home)
+    jobs = _jobs(args.items, home, shlex.split(args.prefix or ""))
     rounds = _rounds(args.rounds)
     options = ToolOptions(rounds, args.target, args.device, terminal.pairs(args.label, "a label"), home=home, wait_s=_wait_s(args))
     progress = _Progress(rounds * len(jobs))
@@ -187,7 +190,7 @@ def _below(jobs: Sequence[ToolJob], rows: Sequence[Any]) -> None:
     print()
 
 
-def _jobs(items: Sequence[str], home: Path) -> list[ToolJob]:
+def _jobs(items: Sequence[str], home: Path, prefix: Sequence[str] = ()) -> list[ToolJob]:
     """Tools and quantities, with the parameters that each of them has. Raises InputError before anything runs."""
     names = [item for item in items if "=" not in item]
     given = terminal.pairs([item for item in items if "=" in item], "a parameter")
@@ -203,6 +206,8 @@ def _jobs(items: Sequence[str], home: Path) -> list[ToolJob]:
             tools |= {tool.name: tool for tool in members}
         else:
             tools[name] = files.load(name, home)
+    if prefix:
+        tools = {name: _behind(tool, prefix) for name, tool in tools.items()}
     for name in given:
         if not any(name in tool.parameters for tool in tools.values()):
             next(iter(tools.values())).settings({name: given[name]})  # raises with what there is
@@ -210,6 +215,15 @@ def _jobs(items: Sequence[str], home: Path) -> list[ToolJob]:
         ToolJob(tool, finding.find(tool), running.check(tool, {name: value for name, value in given.items() if name in tool.parameters}))
         for tool in tools.values()
     ]  # fmt: skip
+
+
+def _behind(tool: ToolFile, prefix: Sequence[str]) -> ToolFile:
+    """The tool with a prefix. Raises InputError for one whose numbers stand in a file, which would be elsewhere."""
+    written = next((result.source for result in tool.result if result.source not in ("stdout", "stderr", "output")), "")
+    if written or tool.run is None or tool.run.server:
+        why = f"its numbers stand in a file, {written}" if written else "it needs a server beside it" if tool.run else "it is not run"
+        raise InputError(f"--prefix: {tool.name} cannot run elsewhere: {why}; read its output with hotlap tool read {tool.name}")
+    return structs.replace(tool, run=structs.replace(tool.run, prefix=list(prefix)))
 
 
 def _rounds(text: str) -> int:

@@ -109,6 +109,25 @@ def test_a_server_that_fails_is_the_reason(tmp_path: Path) -> None:
         executed(made)
 
 
+def test_a_prefix_runs_it_elsewhere(tmp_path: Path) -> None:
+    """A shell stands in for adb: it says where it ran."""
+    there = tmp_path / "there"
+    there.write_text('#!/bin/sh\necho "on the device"\nexec "$@"\n')
+    there.chmod(0o755)
+    text = f'command = ["{{program}}", "rate 5"]\nprefix = ["{there}"]\n[version]\nrun = ["{{program}}", "mine v3"]\nmatch = "mine v(.)"\n'
+    path = tmp_path / "mine.toml"
+    path.write_text(f'name = "mine"\nabout = "x"\nmeasures = "machine"\nfind = ["echo"]\n[run]\n{text}')
+    from hotlap.core.measure.tools import toolfile
+
+    made = toolfile.load(path)
+    place = finding.find(made)
+    assert (place.program, place.version, place.missing) == ("echo", "3", "")
+    assert running.execute(made, place.program, {}).output.stdout == "on the device\nrate 5\n"
+    gone = path.read_text().replace(str(there), "no-such-adb")
+    path.write_text(gone)
+    assert finding.find(toolfile.load(path)).missing == "there is no program no-such-adb, which stands in front of it"
+
+
 # ---------------------------------------------------------------- what a parameter may name
 
 NAMES = '[parameters]\nplace = { default = "scratch" }\nsize = { default = "1 MiB", unit = "B" }\nsource = { default = "", input = true }\n'

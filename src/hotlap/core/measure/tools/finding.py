@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +36,8 @@ class FoundTool(NamedTuple):
 def find(tool: ToolFile, environment: Mapping[str, str] | None = None) -> FoundTool:
     """Looks for the program and asks for its version. Never raises."""
     environment = os.environ if environment is None else environment
+    if tool.run and tool.run.prefix:
+        return _elsewhere(tool, tool.run.prefix, environment)
     if not tool.runs:
         return FoundTool(missing="it is not run from here; its result files can be read", remedy=install(tool))
     program = next((path for name in tool.find if (path := shutil.which(name, path=environment.get("PATH")))), None)
@@ -53,12 +55,20 @@ def find(tool: ToolFile, environment: Mapping[str, str] | None = None) -> FoundT
     return FoundTool(program, version, untested=bool(tool.version.tested) and version not in tool.version.tested)
 
 
-def _version(tool: ToolFile, program: str, environment: Mapping[str, str]) -> tuple[str, str]:
+def _elsewhere(tool: ToolFile, prefix: Sequence[str], environment: Mapping[str, str]) -> FoundTool:
+    """Behind a prefix: whether it is there, only its version says."""
+    if shutil.which(prefix[0], path=environment.get("PATH")) is None:
+        return FoundTool(missing=f"there is no program {prefix[0]}, which stands in front of it")
+    version, wrong = _version(tool, tool.find[0], environment, prefix)
+    return FoundTool(tool.find[0], version, wrong, untested=not wrong and bool(tool.version.tested) and version not in tool.version.tested)
+
+
+def _version(tool: ToolFile, program: str, environment: Mapping[str, str], prefix: Sequence[str] = ()) -> tuple[str, str]:
     """The version, and why the program is not the one that is meant."""
     asked = tool.version
     if not asked.run:
         return "", ""
-    argv = [word.replace("{program}", program) for word in asked.run]
+    argv = [*prefix, *(word.replace("{program}", program) for word in asked.run)]
     try:
         done = Launcher(argv, {**environment, "LC_ALL": "C"}, None, "pipe", VERSION_S).once()
     except TimedOut:

@@ -73,7 +73,7 @@ def execute(tool: ToolFile, program: str, settings: Mapping[str, str], folder: P
     """
     assert tool.run is not None
     with _own_folder(tool, settings, folder) as out:
-        argv = [program if word == "{program}" else word for word in tool.run.command]
+        argv = [*tool.run.prefix, *tool.run.command]
         values = {**settings, "program": program, "out": str(out / "out"), "port": str(_free_port())}
         job = {
             "network": _network(tool), "memory_bytes": int(units.parse(tool.run.memory, "B")) if tool.run.memory else 0,
@@ -145,7 +145,7 @@ def _text(path: Path) -> str:
 
 
 def _network(tool: ToolFile) -> str:
-    if "network" in tool.needs or not closable():
+    if "network" in tool.needs or (tool.run and tool.run.prefix) or not closable():
         return "host"
     return "loopback" if "loopback" in tool.needs else "none"
 
@@ -164,7 +164,7 @@ def closable() -> bool:
 
 def open_network(tool: ToolFile) -> str:
     """Why a tool's network is not closed although nothing in its file asks for one; "" where it is."""
-    if "network" in tool.needs or closable():
+    if "network" in tool.needs or (tool.run and tool.run.prefix) or closable():
         return ""
     return "this user may not have a network namespace here, so the tool ran with the machine's own network"
 

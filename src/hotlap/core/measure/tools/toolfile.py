@@ -88,6 +88,7 @@ class ToolRun(_Part, frozen=True, kw_only=True):
     """How it is started, and what success is."""
 
     command: list[str] = []  # []: it is not run from here
+    prefix: list[str] = []  # in front of every command, as adb shell: it runs elsewhere, and its output is read here
     timeout: str = "60 s"
     status: tuple[int, ...] = (0,)
     success: str = ""
