@@ -69,7 +69,7 @@ def seconds(case: Case, unit: str, value: float | None) -> float | None:
     """Of one call, from a value of the case's metric; None for a number of a program's own, and for none above zero."""
     if value is None or value <= 0:
         return None
-    if not work.traits(case.workload).counted:
+    if work.traits(case.workload).source != "loop":
         return value if unit == "s" else None
     try:
         return nominal_s(case, value)

@@ -97,7 +97,7 @@ def default() -> TargetSpec:
 
 
 def chosen(text: str, cases: Sequence[Case]) -> TargetSpec:
-    """The target asked for; where none is, the host for programs alone, else the best one here."""
+    """The target asked for; where none is, the host for programs, its disk and its network alone, else the best one here."""
     if text:
         return parse(text)
-    return TargetSpec("host") if cases and all(traits(case.workload).source == "program" for case in cases) else default()
+    return TargetSpec("host") if cases and all(traits(case.workload).of_host for case in cases) else default()
