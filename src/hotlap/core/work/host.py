@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hotlap.core.record import Value
-from hotlap.core.units import size
+from hotlap.core.units import exact
 from hotlap.core.work.base import Param, Work, Workload, bandwidth, integer
 
 SECTOR = 512  # bytes that blocks past the page cache are whole multiples of; open(2), O_DIRECT
@@ -21,16 +21,17 @@ def _disk(params: Mapping[str, Value]) -> Work:
 def _disk_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:
     block, whole = integer(params, "block"), integer(params, "size")
     if whole < block:
-        return "size", f"'size' ({size(whole)}) is smaller than 'block' ({size(block)}); make it at least one block"
+        return "size", f"'size' ({exact(whole, 'B')}) is smaller than 'block' ({exact(block, 'B')}); make it at least one block"
     if params["direct"] and block % SECTOR:
-        return "block", f"'block' is a multiple of {SECTOR} B past the page cache, as in {SECTOR * -(-block // SECTOR)}, not {block}; or give direct=false"
+        whole_sectors = SECTOR * -(-block // SECTOR)
+        return "block", f"past the page cache 'block' is a multiple of {SECTOR} B, as in {whole_sectors}, not {block}; or give direct=false"
     if params["sync"] and params["op"] == "read":
         return "sync", "'sync' waits for writes: give op=write with it, or leave it out"
     return None
 
 
 def _disk_label(params: Mapping[str, Any]) -> str:
-    words = f"disk {params['op']} {params['pattern']} {size(params['block'])} of {size(params['size'])}"
+    words = f"disk {params['op']} {params['pattern']} {exact(params['block'], 'B')} of {exact(params['size'], 'B')}"
     return words + ("" if params["direct"] else " cached") + (" sync" if params["sync"] else "")
 
 
@@ -39,7 +40,11 @@ def _loopback(params: Mapping[str, Value]) -> Work:
 
 
 def _message(default: int) -> Param:
-    return Param("message", "int", "bytes of one message", default, unit="B", low=1, high=2**30)
+    return Param("message", "int", "bytes of one message", default, unit="B", low=1, high=2**28)
+
+
+def _message_label(name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda params: f"{name} {exact(params['message'], 'B')}"
 
 
 WORKLOADS = (
@@ -58,11 +63,12 @@ WORKLOADS = (
     ),
     bandwidth(
         "loopback", "bytes from one process to another over one TCP connection on 127.0.0.1", (_message(2**17),),
-        _loopback, heading="transfers", preparer="loopback", on_host=True,
+        _loopback, heading="transfers", preparer="loopback", on_host=True, label=_message_label("loopback"),
     ),
     Workload(
         "roundtrip", "a message to another process and back over one TCP connection on 127.0.0.1", (_message(1),),
         "latency", "s", "lower", lambda _: Work(), heading="latency", preparer="loopback", on_host=True,
+        label=_message_label("roundtrip"),
     ),
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ from hotlap.core.errors import HotlapError, NotSupported
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.record import Case, Check
-from hotlap.core.units import size
+from hotlap.core.units import show, size
 from hotlap.core.work.base import integer
 
 SPARE = 2**28  # bytes that stay free beside the file
@@ -84,13 +84,14 @@ class BlockFile:
         room, blocks = os.statvfs(folder), whole // block
         free = room.f_bavail * room.f_frsize
         if free < whole + SPARE:
-            raise NotSupported(f"{folder} has {size(free)} free, and a file of {size(whole)} needs {size(whole + SPARE)}; set TMPDIR to another disk")
+            needed = f"a file of {size(whole)} needs {size(whole + SPARE)}"
+            raise NotSupported(f"{folder} has {show(free, 'B')} free, and {needed}", "set TMPDIR to a folder on another disk")
         self.blocks, self.block, self.last = blocks, block, 0
         self.pattern = rng.integers(0, 256, block, np.uint8)
         self.writes_of = array("Q", bytes(8 * blocks))  # number of the last write of each block; 0: as filled
         self.buffer = mmap.mmap(-1, block)  # begins on a page, as O_DIRECT wants it
         self.number = 0
-        self.file: Any = tempfile.TemporaryFile(dir=folder, buffering=0)
+        self.file: Any = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - `close` is for whoever has the case
 
     def past_the_cache(self, mount: Mount) -> None:
         """Raises NotSupported where the file system has no such way, or takes the flag and stays in memory."""
@@ -99,11 +100,11 @@ class BlockFile:
             raise NotSupported(f"{mount.kind} lies in memory, and no O_DIRECT goes past it", advice)
         if not hasattr(os, "O_DIRECT"):
             raise NotSupported("this system has no O_DIRECT", "give direct=false to measure through the page cache")
-        handle = self.file.fileno()
+        handle, kind = self.file.fileno(), f" {mount.kind}" if mount.kind else ""
         try:
             fcntl.fcntl(handle, fcntl.F_SETFL, fcntl.fcntl(handle, fcntl.F_GETFL) | os.O_DIRECT)
         except OSError as error:
-            raise NotSupported(f"the file system{f' {mount.kind}' if mount.kind else ''} refuses O_DIRECT ({error.strerror})", advice) from None
+            raise NotSupported(f"the file system{kind} refuses O_DIRECT ({error.strerror})", advice) from None
 
     def fill(self) -> None:
         """Writes every block, so that no later write has to find room."""
@@ -111,7 +112,7 @@ class BlockFile:
         for first, count in self._stretches():
             rows[:count] = self.pattern
             rows[:count, : STAMP.size] = self._stamps(first, count)
-            if os.pwrite(self.file.fileno(), memoryview(rows[:count]).cast("B"), first * self.block) != count * self.block:
+            if os.pwrite(self.file.fileno(), rows[:count].data, first * self.block) != count * self.block:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         SYNC(self.file.fileno())
 
@@ -154,7 +155,7 @@ class BlockFile:
         for number in rng.permutation(len(stretches))[:STRETCHES]:
             first, count = stretches[number]
             got = rows[:count]
-            if os.preadv(self.file.fileno(), [memoryview(got).cast("B")], first * self.block) != got.nbytes:
+            if os.preadv(self.file.fileno(), [got.data], first * self.block) != got.nbytes:
                 wrong += count
             else:
                 wrong += self._wrong(got, first)
@@ -199,7 +200,8 @@ def _reasons(where: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        advice = "the disk may want larger blocks, as in block=4KiB" if error.errno == errno.EINVAL else "set TMPDIR to a folder on another disk"
+        larger = error.errno == errno.EINVAL
+        advice = "the disk may want larger blocks, as in block=4KiB" if larger else "set TMPDIR to a folder on another disk"
         raise NotSupported(f"{where}: {error.strerror}", advice) from None
 
 

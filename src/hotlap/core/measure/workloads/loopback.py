@@ -28,11 +28,11 @@ ECHOES = 64  # that are checked
 def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     """Starts the other process. Raises NotSupported where there is no loopback."""
     message = integer(case.params, "message")
-    peer = Peer(message)
+    peer = LoopbackPeer(message)
     return (_echoed if case.workload == ROUNDTRIP.name else _streamed)(peer, message, rng)
 
 
-def _streamed(peer: Peer, message: int, rng: np.random.Generator) -> Prepared:
+def _streamed(peer: LoopbackPeer, message: int, rng: np.random.Generator) -> Prepared:
     data, most = rng.bytes(message), max(min(ACKNOWLEDGED // message, MOST), 1)
 
     def enqueue(calls: int) -> None:
@@ -45,7 +45,7 @@ def _streamed(peer: Peer, message: int, rng: np.random.Generator) -> Prepared:
     return Prepared(enqueue, check, timer="wall", multiple=most, variant="tcp", close=peer.close, helpers=(peer.pid,))
 
 
-def _echoed(peer: Peer, message: int, rng: np.random.Generator) -> Prepared:
+def _echoed(peer: LoopbackPeer, message: int, rng: np.random.Generator) -> Prepared:
     data = rng.bytes(message)
 
     def enqueue(calls: int) -> None:
@@ -58,13 +58,13 @@ def _echoed(peer: Peer, message: int, rng: np.random.Generator) -> Prepared:
     return Prepared(enqueue, check, timer="wall", variant="tcp", close=peer.close, helpers=(peer.pid,))
 
 
-def _checked(peer: Peer, same: bool) -> Check:
+def _checked(peer: LoopbackPeer, same: bool) -> Check:
     lost = peer.sent - peer.received
     what = f"{peer.sent} bytes sent and as many received; CRC-32 of fresh ones"
     return Check(passed=same and lost == 0, what=what, error=float(abs(lost) or not same), tolerance=0.0)
 
 
-class Peer:
+class LoopbackPeer:
     """The other process and the connection to it. `sent`, `received`: bytes of messages, by this side and by the other's count."""
 
     def __init__(self, message: int) -> None:

@@ -1,8 +1,8 @@
 """The other end of a TCP connection: a process of its own that receives, counts and answers. It ends when the connection does.
 
 It is run as a file, without Hotlap: `receiver.py FILE_DESCRIPTOR BYTES_AT_ONCE`. The protocol: a head (`HEAD`: what to do, how many
-messages, of how many bytes), then the messages. `TAKE` and `SUM` are answered once (`REPLY`: bytes received in all, CRC-32 of these messages,
-0 for `TAKE`), `ECHO` with each message itself.
+messages, of how many bytes), then the messages. `TAKE` and `SUM` are answered once (`REPLY`: bytes received in all, CRC-32 of these
+messages, 0 for `TAKE`), `ECHO` with each message itself.
 """
 
 from __future__ import annotations
