@@ -24,6 +24,7 @@ from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads import disk, loopback
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.loopback import LoopbackPeer
+from hotlap.core.model.ceilings import Ceilings, ceiling_s, ceilings
 from hotlap.core.plan.read import read
 from hotlap.core.record import Case, MeasureOptions, Plan, Samples
 from hotlap.core.work.host import DISK, LOOPBACK, ROUNDTRIP
@@ -134,7 +135,7 @@ def test_a_write_that_is_lost_is_seen(folder: Path) -> None:
 
 
 def test_of_a_large_file_a_part_is_read_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "STRETCHES", 2)
+    monkeypatch.setattr(disk, "LOOKED_AT", 2**21)
     rng = np.random.default_rng(1)
     file = disk.BlockFile(str(folder), 4 * 2**20, 4096, rng)
     file.fill()
@@ -169,7 +170,7 @@ def test_memory_is_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("/dev/shm is no tmpfs here")
     before = set(os.listdir("/dev/shm"))
     monkeypatch.setenv("TMPDIR", "/dev/shm")
-    with pytest.raises(NotSupported, match="tmpfs lies in memory.*direct=false"):
+    with pytest.raises(NotSupported, match=r"tmpfs lies in memory.*direct=false"):
         prepared(DISK.case(SMALL))
     assert set(os.listdir("/dev/shm")) <= before
     assert measured(DISK.case({**SMALL, "direct": False})).status == "measured"
@@ -177,7 +178,7 @@ def test_memory_is_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_folder_that_is_not_there_is_no_other_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(folder / "nowhere"))
-    with pytest.raises(NotSupported, match="nowhere.*No such file or directory"):
+    with pytest.raises(NotSupported, match=r"nowhere.*No such file or directory"):
         prepared(DISK.case(SMALL))
 
 
@@ -293,6 +294,15 @@ def test_nothing_is_expected_of_them() -> None:
         found = hotlap.predict(kind.name, machine="h100-sxm")
         assert (found.kind, found.bound_s, found.expected_s) == ("unknown", None, None)
         assert "depends on the host" in found.reason
+
+
+def test_one_is_no_measure_of_another() -> None:
+    """A disk is not slow because the loopback is quick."""
+    cases = [DISK.case({**SMALL, "direct": False}), LOOPBACK.case({}), LOOPBACK.case({"message": "1 KiB"})]
+    results = hotlap.run(Plan(name="host", cases=cases, measure=SHORT)).results
+    assert [one.status for one in results] == ["measured"] * 3
+    assert ceilings(results).best == {}
+    assert [ceiling_s(one, Ceilings({"link": {"another": 1e12}}), None) for one in cases] == [None] * 3
 
 
 def test_each_round_is_a_fresh_process_and_is_expected_to_take_its_time(tmp_path: Path) -> None:

@@ -81,6 +81,8 @@ def _amounts(case: Case, spec: Spec | None) -> dict[str, float]:
     """What a case shows the rate of, and how much of it one call moves or does."""
     kind = work.find(case.workload)
     asked = kind.work(case.params)
+    if kind.on_host:
+        return {}
     if asked.link_bytes:
         return {link_key(case): asked.link_bytes}
     amounts = {f"compute {unit}": n for unit, n in asked.operations.items() if n and "compute" in kind.ceilings}
@@ -115,7 +117,9 @@ def ceiling_s(case: Case, best: Ceilings, spec: Spec | None, only: str = "") -> 
 
 def demand(case: Case, asked: Work, spec: Spec | None, mixed: bool = False) -> dict[str, float]:
     """What a case needs of each resource: the keys of `Ceilings` with bytes or operations of one call. `mixed` counts working
-    sets that a cache holds in part as memory traffic."""
+    sets that a cache holds in part as memory traffic. A disk and the loopback are no resources of a device."""
+    if work.traits(case.workload).on_host:
+        return {}
     if asked.link_bytes:
         return {link_key(case): asked.link_bytes}
     wanted = {f"compute {unit}": n for unit, n in asked.operations.items() if not work.traits(case.workload).memory_alone}

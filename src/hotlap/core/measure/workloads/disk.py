@@ -27,7 +27,7 @@ from hotlap.core.work.base import integer
 
 SPARE = 2**28  # bytes that stay free beside the file
 STRETCH = 2**20  # bytes that are filled and looked at in one go
-STRETCHES = 256  # that are looked at, at random places where there are more
+LOOKED_AT = 2**28  # bytes that are read back at most, at random places where there are more
 CALLS_CHECKED = 1024
 PLACES = 2**20  # of a random order, before it begins again
 STAMP = struct.Struct("<QQ")  # a block begins with its place and the number of the write that made it
@@ -64,7 +64,7 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     def check() -> Check:
         wrong, calls = 0, 0
         if params["op"] == "read":
-            calls = min(file.blocks, CALLS_CHECKED)
+            calls = min(file.blocks, CALLS_CHECKED, max(LOOKED_AT // file.block, 1))
             for _ in range(calls):
                 enqueue(1)
                 wrong += file.wrong_as_read()
@@ -152,7 +152,7 @@ class BlockFile:
     def wrong_on_disk(self, rng: np.random.Generator) -> tuple[int, int]:
         """Blocks that do not hold what was written last, and how many were read back."""
         stretches, rows, wrong, looked_at = list(self._stretches()), self._rows(), 0, 0
-        for number in rng.permutation(len(stretches))[:STRETCHES]:
+        for number in rng.permutation(len(stretches))[: max(LOOKED_AT // rows.nbytes, 1)]:
             first, count = stretches[number]
             got = rows[:count]
             if os.preadv(self.file.fileno(), [got.data], first * self.block) != got.nbytes:
