@@ -33,11 +33,16 @@ def expected(plan: Plan, target: str, limit_s: float = math.inf, busy: bool = Fa
         return None
     asked = plan.measure
     each_s = asked.round_s + START_S
-    low_s, high_s = (0.0, asked.budget_s) if target == "host" else (each_s * asked.rounds, each_s * asked.rounds_max)
+    low_s, high_s = (0.0, asked.budget_s) if (runs := executions(plan, target)) else (each_s * asked.rounds, each_s * asked.rounds_max)
     high_s = max(min(high_s, asked.budget_s), low_s)
-    others_s = (1 + PATIENCE) * asked.budget_s if target == "host" else longest(asked, 0.0, rounds_most(asked, 0, 0), each_s)
+    others_s = (1 + PATIENCE) * asked.budget_s if runs else longest(asked, 0.0, rounds_most(asked, 0, 0), each_s)
     disturbed_s = max(others_s, high_s)
     return ExpectedTime(*(min(one, limit_s) for one in (low_s, disturbed_s if busy else high_s, disturbed_s)))
+
+
+def executions(plan: Plan, target: str) -> bool:
+    """Whether a round is an execution of each program."""
+    return target == "host" and all(work.traits(case.workload).source == "program" for case in plan.cases)
 
 
 def rounds_most(asked: MeasureOptions, good: int, bad_ones: int) -> float:
@@ -76,7 +81,7 @@ class Progress:
     def begin(self, plan: Plan, target: str = "", limit_s: float = math.inf, busy: bool = False) -> None:
         """What is going to be measured; where it is known on which one device and for how long at most, how long it will take. `busy`:
         a look found other programs."""
-        self.plan, self.limit_s, self.started_once, self.disturbed = plan, limit_s, target == "host", busy
+        self.plan, self.limit_s, self.started_once, self.disturbed = plan, limit_s, executions(plan, target), busy
         self.labels = {case.id: work.label(case) for case in plan.cases}
         self.began_s = self.clock.now()
         self.logged_s = self.began_s - LOG_S
@@ -87,7 +92,7 @@ class Progress:
             count = len(plan.cases)
             what = f"{self._rounds()} round{'' if plan.measure.rounds_max == 1 else 's'} of {count} case{'' if count == 1 else 's'}"
             what += ", until each is as exact as asked" if plan.measure.rounds < plan.measure.rounds_max else ""
-            what += "; disturbed ones are waited for and replaced" if busy and target != "host" else ""
+            what += "; disturbed ones are waited for and replaced" if busy and not self.started_once else ""
             self._line(f"{_about(self.expected, busy)}: {what}")
 
     def __call__(self, device: Device, number: int, event: CaseStarted | CaseDone | RoundDone | str) -> None:
@@ -210,7 +215,7 @@ def too_short(plan: Plan, target: str, limit_s: float) -> str:
     """What a budget cannot give, and which can; "" where the fewest rounds fit. Each round is a fresh process, but for programs."""
     asked = plan.measure
     round_s = START_S + SHORTEST_SLOT_S * len(plan.cases)
-    if target == "host" or limit_s >= asked.rounds * round_s:
+    if executions(plan, target) or limit_s >= asked.rounds * round_s:
         return ""
     used_s = max(asked.budget_s - limit_s, 0.0)  # to find devices and to look at the machine
     count, needed_s = max(int(limit_s / round_s), 1), 5 * math.ceil((asked.rounds * round_s + used_s) / 5 + 1)

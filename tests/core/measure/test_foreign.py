@@ -29,13 +29,18 @@ class Proc:
         self.ticks()
 
     def thread(self, name: str, ran_s: float, delayed_s: float, slices: int, processor: int = 0) -> None:
-        task = self.root / "self/task" / name
+        task = self.root / (name if "/" in name else f"self/task/{name}")
         task.mkdir(parents=True, exist_ok=True)
         text = f"{round(ran_s * 1e9)} {round(delayed_s * 1e9)} {slices}\n"
         with open(task / "schedstat", "r+b" if (task / "schedstat").exists() else "wb") as out:
             out.write(text.encode())
             out.truncate()
         (task / "stat").write_text(f"{name} (a) b) R " + " ".join("0" for _ in range(35)) + f" {processor} 0 0\n")
+
+    def used(self, process: str, user: int, system: int) -> None:
+        """Seconds of processors that another process used."""
+        fields = ["0"] * 10 + [str(user * HZ), str(system * HZ)] + ["0"] * 23
+        (self.root / process / "stat").write_text(f"{process} (a) b) R {' '.join(fields)}\n")
 
     def running(self, count: int) -> None:
         """So many threads, the one that asks among them."""
@@ -159,6 +164,33 @@ def test_new_threads_are_found_after_32_samples_and_old_ones_forgotten(proc: Pro
     watch.begin()
     assert sorted(watch.files) == ["11", "12"]
     assert watch.files == {name: kept[name] for name in watch.files}  # not opened again
+
+
+def test_processes_that_do_a_part_of_the_work_are_no_others(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the one at the other end of a connection: who waits for it is not disturbed, and its time is our own."""
+    monkeypatch.setattr(foreign.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(foreign.os, "times", lambda: os.times_result((0.0, 0.0, 0.0, 0.0, 0.0)))
+    helper = "77/task/77"
+    proc.thread(helper, 0.0, 0.0, 0)
+    proc.ticks(user=1, idle=9)
+    proc.used("77", user=1, system=2)
+    watch = host(proc)
+    waited: dict[str, Any] = {"t10": (0.004, 0.004, 0), helper: (0.006, 0.0, 0)}
+    assert seen(watch, proc, **waited).cause == "run_delay"
+    watch.join((77,))
+    proc.thread("10", 0.0, 0.0, 0)
+    proc.thread(helper, 0.0, 0.0, 0)
+    assert seen(watch, proc, **waited) == Seen()
+    assert watch.loaded() == [0]
+    watch.others()
+    proc.ticks(user=31, idle=9)
+    proc.used("77", user=11, system=14)
+    assert watch.others() == pytest.approx(8 / 30 * 2)  # 22 of 30 s are ours, of two processors
+    watch.join(())
+    proc.thread("10", 0.0, 0.0, 0)
+    proc.thread(helper, 0.0, 0.0, 0)
+    assert seen(watch, proc, **waited).cause == "run_delay"
+    assert sorted(watch.files) == ["10", "11"]
 
 
 def test_a_thread_that_cannot_be_read_is_left_out(proc: Proc) -> None:

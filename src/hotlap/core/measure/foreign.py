@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +46,9 @@ class ForeignWatch(Protocol):
 
     def begin(self) -> None: ...
 
+    def join(self, helpers: Sequence[int]) -> None:
+        """Processes that belong to the samples to come, and are no others; none are left of former ones."""
+
     def end(self, wall_s: float) -> Seen: ...
 
     def wait(self, seconds: float) -> float:
@@ -68,6 +71,9 @@ class Nothing:
     why_not: str = ""
 
     def begin(self) -> None:
+        return
+
+    def join(self, helpers: Sequence[int]) -> None:
         return
 
     def end(self, wall_s: float) -> Seen:
@@ -125,6 +131,7 @@ class ForeignHost:
     cores: int = 0  # physical ones: two threads of one core slow each other down
     processors: int = 0  # logical ones
     since: int = 0  # samples since the threads were listed
+    helpers: Sequence[int] = ()  # other processes that do a part of the work
     busy: list[str] = field(default_factory=list)  # threads that ran during most of the last sample
 
     def __post_init__(self) -> None:
@@ -132,6 +139,10 @@ class ForeignHost:
         self.processors = self.processors or os.cpu_count() or 1
         self.for_steal = self.for_others = self._ticks()
         self.why_not = "" if self._threads() else f"{self.root}/self/task/*/schedstat cannot be read: no sample is replaced"
+
+    def join(self, helpers: Sequence[int]) -> None:
+        if self.helpers or helpers:
+            self.helpers, self.since = helpers, 0
 
     def begin(self) -> None:
         if self.since % RELIST == 0:
@@ -176,7 +187,7 @@ class ForeignHost:
     def _processor(self, thread: str) -> int | None:
         """The processor that a thread ran on last."""
         with suppress(OSError, ValueError, IndexError):
-            return int((self.root / "self/task" / thread / "stat").read_text().rpartition(")")[2].split()[36])
+            return int((self.root / self._folder(thread) / "stat").read_text().rpartition(")")[2].split()[36])
         return None
 
     def wait(self, seconds: float) -> float:
@@ -209,12 +220,19 @@ class ForeignHost:
             here = set(os.listdir(self.root / "self/task"))
         except OSError:
             return False
+        for helper in self.helpers:
+            with suppress(OSError):
+                here |= {f"{helper}/task/{thread}" for thread in os.listdir(self.root / f"{helper}/task")}
         for gone in self.files.keys() - here:
             os.close(self.files.pop(gone))
         for new in here - self.files.keys():
             with suppress(OSError):
-                self.files[new] = os.open(self.root / "self/task" / new / "schedstat", os.O_RDONLY | os.O_CLOEXEC)
+                self.files[new] = os.open(self.root / self._folder(new) / "schedstat", os.O_RDONLY | os.O_CLOEXEC)
         return bool(self.files)
+
+    def _folder(self, thread: str) -> str:
+        """Of a thread in /proc; those of helpers are known by it."""
+        return thread if "/" in thread else f"self/task/{thread}"
 
     def _read(self) -> dict[str, tuple[float, float, float]]:
         """Of each thread: seconds run, seconds waited for a processor, turns."""
@@ -241,7 +259,15 @@ class ForeignHost:
         user, nice, system, idle, waiting, irq, soft, steal = (one / os.sysconf("SC_CLK_TCK") for one in fields)
         busy = user + nice + system + irq + soft
         own = os.times()
-        return _Ticks(busy, steal, busy + idle + waiting + steal, own.user + own.system + own.children_user + own.children_system)
+        mine = own.user + own.system + own.children_user + own.children_system + sum(map(self._used, self.helpers))
+        return _Ticks(busy, steal, busy + idle + waiting + steal, mine)
+
+    def _used(self, helper: int) -> float:
+        """Seconds of processors that a process used."""
+        with suppress(OSError, ValueError, IndexError):
+            user, system = (self.root / f"{helper}/stat").read_text().rpartition(")")[2].split()[11:13]
+            return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        return 0.0
 
 
 @dataclass

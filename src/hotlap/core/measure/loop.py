@@ -92,7 +92,11 @@ def measure(target: Target, case: Case, budget: CaseBudget, overhead: Overhead |
     blank = Samples(case=case.id, device=target.device.key, round=budget.round, seed=budget.seed)
     try:
         prepared = workloads.prepare(target, case, budget.seed, budget.choice.variant)
-        return time_prepared(target, prepared, budget, blank, overhead or timing_overhead(target))
+        try:
+            return time_prepared(target, prepared, budget, blank, overhead or timing_overhead(target))
+        finally:
+            if prepared.close:
+                prepared.close()
     except NotSupported as error:
         return _with(blank, status="not_run", reason=str(error))
     except MachineError:
@@ -115,6 +119,7 @@ def timing_overhead(target: Target) -> Overhead:
 def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank: Samples, overhead: Overhead) -> Samples:
     """Samples of something ready to run."""
     began = target.clock.now()
+    budget.watch.join(prepared.helpers)
     way = host_bound.way(target, prepared, lambda one: _batch(target, one, budget), overhead.device_s, budget.choice.method)
     prepared, calls = way.prepared, way.calls
     budget.watch.steal()

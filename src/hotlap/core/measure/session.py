@@ -25,6 +25,7 @@ from hotlap.core.record import METHOD, Case, Device, Look, Plan, Samples, Stop
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
 from hotlap.core.units import show
+from hotlap.core.work import traits
 
 HUNG_S = 120.0  # of silence, beside what a case may take: its samples, and three executions of a program and its check
 
@@ -320,7 +321,8 @@ class _Session:
     def _starts(self, device: Device) -> Start:
         """What runs a round on it: a process that lasts for programs, which are fresh ones, and for simulated devices, whose noise is
         drawn for each round."""
-        if device.target != "host" and (device.target != "simulated" or self.start is not process):
+        executions = device.target == "host" and all(traits(case.workload).source == "program" for case in self.record.plan.cases)
+        if not executions and (device.target != "simulated" or self.start is not process):
             return self.start
         key = device.key if self.record.order == "together" else ""
         return (self.shared or self.lasting.setdefault(key, programs.Worker())).round

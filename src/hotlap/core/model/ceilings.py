@@ -69,7 +69,7 @@ def seconds(case: Case, unit: str, value: float | None) -> float | None:
     """Of one call, from a value of the case's metric; None for a number of a program's own, and for none above zero."""
     if value is None or value <= 0:
         return None
-    if not work.traits(case.workload).counted:
+    if work.traits(case.workload).source != "loop":
         return value if unit == "s" else None
     try:
         return nominal_s(case, value)
@@ -81,6 +81,8 @@ def _amounts(case: Case, spec: Spec | None) -> dict[str, float]:
     """What a case shows the rate of, and how much of it one call moves or does."""
     kind = work.find(case.workload)
     asked = kind.work(case.params)
+    if kind.on_host:
+        return {}
     if asked.link_bytes:
         return {link_key(case): asked.link_bytes}
     amounts = {f"compute {unit}": n for unit, n in asked.operations.items() if n and "compute" in kind.ceilings}
@@ -115,7 +117,9 @@ def ceiling_s(case: Case, best: Ceilings, spec: Spec | None, only: str = "") -> 
 
 def demand(case: Case, asked: Work, spec: Spec | None, mixed: bool = False) -> dict[str, float]:
     """What a case needs of each resource: the keys of `Ceilings` with bytes or operations of one call. `mixed` counts working
-    sets that a cache holds in part as memory traffic."""
+    sets that a cache holds in part as memory traffic. A disk and the loopback are no resources of a device."""
+    if work.traits(case.workload).on_host:
+        return {}
     if asked.link_bytes:
         return {link_key(case): asked.link_bytes}
     wanted = {f"compute {unit}": n for unit, n in asked.operations.items() if not work.traits(case.workload).memory_alone}

@@ -101,6 +101,8 @@ def limit(case: Case, spec: Spec | None, clock_hz: float | None = None) -> Limit
         return unknown("the device is not in the machine table; 'hotlap model machines' lists what is")
     if clock_hz and clock_hz > (spec.clock_max_hz or 0.0):
         spec = replace(spec, clock_max_hz=clock_hz, clock_source="highest clock seen in the run")
+    if work.find(case.workload).on_host:
+        return unknown(f"no table of machines says what {case.workload} reaches: it depends on the host")
     asked = work.find(case.workload).work(case.params)
     if link := work.find(case.workload).link:
         return _link(link, case, asked, spec)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.record import Case
 from hotlap.core.units import exact, size
-from hotlap.core.work import compute, latency, layers, link, memory, network, program, science
+from hotlap.core.work import compute, host, latency, layers, link, memory, network, program, science
 from hotlap.core.work.base import Workload
 from hotlap.core.work.traits import Traits
 
 WORKLOADS: dict[str, Workload] = {
-    w.name: w for family in (memory, compute, latency, link, network, layers, science, program) for w in family.WORKLOADS
+    w.name: w for family in (memory, compute, latency, link, host, network, layers, science, program) for w in family.WORKLOADS
 }
 
 

@@ -60,6 +60,7 @@ class Traits:
     preparer: str = ""  # module of measure.workloads that prepares it; "": see `operator` and `unprepared`
     operator: str = ""  # module of measure.workloads.operators with its inputs, call and reference
     unprepared: str = "is not run from a plan"  # why nothing prepares it
+    on_host: bool = False  # it is run on the target host, by the wall clock: of its disk, its network
     unplanned: str = ""  # why no plan can hold it; "" where one can
     step: str = "call"  # what one of its steps is called
     label: Callable[[Params], str] | None = None  # a case in words, where name and parameters do not say it best
@@ -78,8 +79,14 @@ class Traits:
 
     @property
     def counted(self) -> bool:
-        """Whether what a call does is counted. Of what runs or measures itself it is not, and nothing can be predicted."""
-        return self.source == "loop"
+        """Whether what a call does on a device is counted. Of what runs or measures itself, or is of the host, it is not, and nothing can
+        be predicted."""
+        return self.source == "loop" and not self.on_host
+
+    @property
+    def of_host(self) -> bool:
+        """Whether the host runs it, where no target is named."""
+        return self.source == "program" or self.on_host
 
     @property
     def memory_alone(self) -> bool:

@@ -16,7 +16,7 @@ TARGETS = {  # in order of preference when none is named
     "cuda": "NVIDIA GPUs through the CUDA driver",
     "opencl": "any vendor's OpenCL driver; PoCL on the CPU is built in",
     "torch": "PyTorch: CPU, CUDA, ROCm, XPU, MPS",
-    "host": "this machine by its wall clock: programs and Python callables",
+    "host": "this machine by its wall clock: programs, Python callables, its disk and its network",
     "simulated": "any GPU of the machine table, with faults on request",
     "scripted": "no device: seconds, clocks and faults of each call from a file, to test what makes numbers of them",
 }
@@ -97,7 +97,7 @@ def default() -> TargetSpec:
 
 
 def chosen(text: str, cases: Sequence[Case]) -> TargetSpec:
-    """The target asked for; where none is, the host for programs alone, else the best one here."""
+    """The target asked for; where none is, the host for programs, its disk and its network alone, else the best one here."""
     if text:
         return parse(text)
-    return TargetSpec("host") if cases and all(traits(case.workload).source == "program" for case in cases) else default()
+    return TargetSpec("host") if cases and all(traits(case.workload).of_host for case in cases) else default()

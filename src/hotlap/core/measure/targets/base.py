@@ -144,6 +144,8 @@ class Prepared:
     after: Callable[[], None] | None = None  # called right after every sample
     metrics: Callable[[], dict[str, float]] | None = None  # other numbers of the case; called after the check
     notices: Callable[[], list[Notice]] | None = None  # what the case has to say of itself; called after the check
+    helpers: tuple[int, ...] = ()  # processes beside this one that do a part of a call
+    close: Callable[[], None] | None = None  # called when the case is over, however it ended
     keep: list[object] = field(default_factory=list)  # whatever must live as long
 
 

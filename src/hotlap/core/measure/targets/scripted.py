@@ -7,9 +7,9 @@ simulated GPU has a model behind it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -141,7 +141,7 @@ class ScriptedTarget:
     def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
         raise NotSupported("a script has no memory")
 
-    def kernel(self, source: str, name: str, defines: Any = ()) -> TargetKernel:
+    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
         raise NotSupported("a script runs no kernels")
 
 
@@ -154,6 +154,9 @@ class ScriptedWatch:
         self.target = target
 
     def begin(self) -> None:
+        return
+
+    def join(self, helpers: Sequence[int]) -> None:
         return
 
     def end(self, wall_s: float) -> Seen:

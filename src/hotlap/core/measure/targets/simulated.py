@@ -27,6 +27,7 @@ IDLE_SHARE = 0.12  # of the power limit: assumed
 BUSY_SHARE = 0.95  # of it, while something runs whose power is not simulated: assumed
 POWER_UNKNOWN_W = 300.0
 POWER_CAP, IDLE = 0x4, 0x1  # reasons of a throttle reading
+NO_HOST = "a simulated GPU has no host with a disk and a network; give --target host"
 WALL_EXTRA_S = 4e-6  # from the call to the device and back: assumed, of the size drivers show
 
 
@@ -171,8 +172,8 @@ class SimulatedTarget:
 
     def prepare(self, case: Case) -> Prepared:
         """Any workload but users' own programs."""
-        if not work.find(case.workload).counted:
-            raise NotSupported("a simulated GPU cannot run programs")
+        if not (kind := work.find(case.workload)).counted:
+            raise NotSupported(NO_HOST if kind.on_host else "a simulated GPU cannot run programs")
         played, base_s = self._played(case)
         needed = _working_set(case)
         if self.device.memory_bytes and needed > self.device.memory_bytes:

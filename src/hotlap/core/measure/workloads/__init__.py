@@ -28,9 +28,11 @@ def prepare(target: Target, case: Case, seed: int, variant: str = "") -> Prepare
     for implementer in extend.each("implementers"):
         if implementer.group(case):
             return cast(Prepared, implementer.prepare(target, case, np.random.default_rng(seed)))
-    if target.dialect == "host":
-        raise NotSupported(f"'{case.workload}' needs memory and kernels, the target host has neither; give --target opencl, cuda or torch")
     kind = find(case.workload)
+    if target.dialect == "host" and not kind.on_host:
+        raise NotSupported(f"'{case.workload}' needs memory and kernels, the target host has neither; give --target opencl, cuda or torch")
+    if kind.on_host and target.dialect != "host":
+        raise NotSupported(f"'{case.workload}' measures the host, no device of {target.device.target}; give --target host")
     name = kind.preparer or ("operators.harness" if kind.operator else "")
     if not name:
         raise NotSupported(f"'{case.workload}' {kind.unprepared}")
