@@ -211,9 +211,9 @@ def _value(result: ToolResult, row: ToolRow) -> ToolValue:
     """One number, or why it is none."""
     name = _filled(result.name, row) or "value"
     base, scale, fault = _unit(result, row)
-    value = ToolValue(
-        name, base, result.better, (), _filled(result.device, row), {}, result.like, result.factor, result.differs, row.place
-    )
+    alike = all(_holds(text, row.fields) for text in result.like_where)
+    like = _filled(result.like, row) if alike else ""
+    value = ToolValue(name, base, result.better, (), _filled(result.device, row), {}, like, result.factor, result.differs, row.place)
     refused = fault or next((f"{name} ({row.place}): {text} does not hold ({_said(text, row.fields)})" for text in result.check
                              if not _holds(text, row.fields)), "")
     if refused:

@@ -21,7 +21,7 @@ from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.measure.spawn import Execution, Launcher, TimedOut
 from hotlap.core.measure.tools import enclosed, toolfile
 from hotlap.core.measure.tools.reading import ToolOutput
-from hotlap.core.measure.tools.toolfile import IN_BRACES, ToolFile
+from hotlap.core.measure.tools.toolfile import ToolFile
 
 MOST_BYTES = 64 * 2**20  # of an output that is read
 PARTS = re.compile(r"[=:,;\s]+")
@@ -77,7 +77,7 @@ def execute(tool: ToolFile, program: str, settings: Mapping[str, str], folder: P
         values = {**settings, "program": program, "out": str(out / "out"), "port": str(_free_port())}
         job = {
             "network": _network(tool), "memory_bytes": int(units.parse(tool.run.memory, "B")) if tool.run.memory else 0,
-            "argv": [fill(word, values) for word in argv], "server": [fill(word, values) for word in tool.run.server],
+            "argv": [toolfile.filled(word, values) for word in argv], "server": [toolfile.filled(word, values) for word in tool.run.server],
             "port": int(values["port"]), "stdout": str(out / "stdout"), "stderr": str(out / "stderr"),
         }  # fmt: skip
         limit_s = toolfile.seconds(tool.run.timeout, settings)
@@ -96,11 +96,6 @@ def execute(tool: ToolFile, program: str, settings: Mapping[str, str], folder: P
         return Executed(_output(out, done.status), done)
 
 
-def fill(text: str, values: Mapping[str, str]) -> str:
-    """{NAME} of known names; other braces stay."""
-    return IN_BRACES.sub(lambda match: values.get(match[1], match[0]), text)
-
-
 def _environment(tool: ToolFile, out: Path, values: Mapping[str, str]) -> dict[str, str]:
     """That of the user, in English and without colours; home and caches in the run's folder, but for a program with a licence there."""
     assert tool.run is not None
@@ -109,7 +104,7 @@ def _environment(tool: ToolFile, out: Path, values: Mapping[str, str]) -> dict[s
         home = os.environ.get("HOME", "")
         own |= {"HOME": str(out), "XDG_CACHE_HOME": str(out), "XDG_CONFIG_HOME": str(out), "XDG_DATA_HOME": str(out)}
         own |= {"XAUTHORITY": f"{home}/.Xauthority"} if "XAUTHORITY" not in os.environ and Path(home, ".Xauthority").exists() else {}
-    return {**os.environ, **own, **{name: fill(text, values) for name, text in tool.run.environment.items()}}
+    return {**os.environ, **own, **{name: toolfile.filled(text, values) for name, text in tool.run.environment.items()}}
 
 
 @contextmanager

@@ -133,6 +133,7 @@ class ToolResult(_Part, frozen=True, kw_only=True):
     thousands: str = ""
     optional: bool = False
     like: str = ""
+    like_where: list[str] = []
     factor: float = 1.0
     differs: str = ""
 
@@ -254,7 +255,7 @@ def _faults(tool: ToolFile) -> Iterator[str]:
     if tool.run:
         yield from _run_faults(tool, tool.run)
     for number, result in enumerate(tool.result, 1):
-        yield from _result_faults(result, f"[[result]] {number}")
+        yield from _result_faults(result, f"[[result]] {number}", tool)
     for number, sample in enumerate(tool.sample, 1):
         if not sample.origin.strip():
             yield f"[[sample]] {number}: 'origin' is empty; say the run, or the document, repository and commit that shows the format"
@@ -297,7 +298,7 @@ def _run_faults(tool: ToolFile, run: ToolRun) -> Iterator[str]:
         yield f"run: {error}"
 
 
-def _result_faults(result: ToolResult, where: str) -> Iterator[str]:
+def _result_faults(result: ToolResult, where: str, tool: ToolFile) -> Iterator[str]:
     if bool(result.read) == bool(result.reader):
         yield f"{where}: it needs 'read' (how rows are found) or 'reader' (a benchmark framework's), and not both"
     needs = {"regex": ("match",), "sections": ("heading", "match"), "table": ("rows", "columns")}
@@ -306,14 +307,19 @@ def _result_faults(result: ToolResult, where: str) -> Iterator[str]:
             yield f"{where}: read = '{result.read}' needs '{name}'"
     if result.read and not result.name:
         yield f"{where}: 'name' is missing: what the number is called"
-    for text in (*result.where, *result.check):
+    for text in (*result.where, *result.check, *result.like_where):
         if not CONDITION.fullmatch(text):
             yield f"{where}: '{text}' is no condition; write FIELD == VALUE (or != < <= > >= ~ !~)"
     if result.like:
         try:
-            work.case_of(result.like)
+            work.case_of(filled(result.like, tool.settings({})))
         except InputError as error:
             yield f"{where}: like = '{result.like}': {error}"
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """{NAME} of known names; other braces stay."""
+    return IN_BRACES.sub(lambda match: values.get(match[1], match[0]), text)
 
 
 def placeholders(text: str) -> list[str]:
