@@ -1,0 +1,101 @@
+"""What is kept of requests to a server. Every time is in seconds from the run's beginning, on the client's monotonic clock.
+
+    Schedule → Request (+ times of its chunks) → Attainment
+
+A latency counts from `due_s`, when the schedule wanted the request sent: a client that sends late, or that waits for a connection of
+its own, makes its users wait as well. What other tools print counts from `sent_s`, and is derived from the same record.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hotlap.core.record import Record
+
+Outcome = Literal["ok", "error", "refused", "timeout", "censored"]
+FILE = "requests.jsonl"  # of a bundle: one Request a line, appended as they end
+CHUNKS = "chunks.bin"  # of a bundle: times of chunks after the first, in request order: u32 microseconds since the one before
+API = Literal["chat", "completions", "embeddings"]
+
+
+class Prompt(Record, frozen=True, kw_only=True):
+    """What one request asks for. `prefix`: ids of shared blocks of 512 tokens it begins with; requests with the same ids share them."""
+
+    input_tokens: int
+    output_tokens: int
+    prefix: tuple[int, ...] = ()
+
+
+class Planned(Record, frozen=True, kw_only=True):
+    """One request of a schedule. `due_s` is None where the loop is closed: it is due when a place becomes free."""
+
+    index: int
+    due_s: float | None
+    prompt: Prompt
+
+
+class Schedule(Record, frozen=True, kw_only=True):
+    """What is to be sent, and when. The same text and seed give the same schedule."""
+
+    arrivals: str  # as on the command line: constant:8, poisson:8, gamma:8,0.5, ramp:1-20,300, closed:16, trace
+    seed: int
+    planned: tuple[Planned, ...]
+    concurrency: int | None = None  # of a closed loop; None: open
+
+
+class Request(Record, frozen=True, kw_only=True):
+    """One request, as it went. None: that moment never came, or the server does not say."""
+
+    index: int
+    due_s: float
+    sent_s: float | None = None  # the last byte of the request was handed to the socket
+    headers_s: float | None = None  # the status line came
+    first_s: float | None = None  # the first chunk with text
+    last_s: float | None = None  # the last chunk with text
+    ended_s: float | None = None  # the answer was over, or failed
+    outcome: Outcome = "ok"
+    reason: str = ""  # of any outcome but ok
+    status: int | None = None  # of HTTP
+    asked_input: int = 0
+    asked_output: int = 0
+    input_tokens: int | None = None  # as the server counts them
+    output_tokens: int | None = None
+    cached_tokens: int | None = None  # of the input, found in the server's prefix cache
+    reasoning_tokens: int | None = None
+    chunks: int = 0  # events with text
+    finish: str = ""  # the server's reason to end: stop, length …
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Time to first token, from when it was due."""
+        return None if self.first_s is None else self.first_s - self.due_s
+
+    @property
+    def e2e_s(self) -> float | None:
+        """From when it was due to its end."""
+        return None if self.ended_s is None or self.outcome != "ok" else self.ended_s - self.due_s
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Time per output token after the first: (last − first) ÷ (tokens − 1), as vLLM's TPOT. None below two tokens."""
+        if self.first_s is None or self.last_s is None or not self.output_tokens or self.output_tokens < 2:
+            return None
+        return (self.last_s - self.first_s) / (self.output_tokens - 1)
+
+    @property
+    def lag_s(self) -> float | None:
+        """By how much it was sent late."""
+        return None if self.sent_s is None else self.sent_s - self.due_s
+
+
+class Attainment(Record, frozen=True, kw_only=True):
+    """The share of requests that met every objective, with its interval. `requests`: all that were due, errors and refusals counted as
+    missed; those cut by the run's end are left out where they had not missed one already."""
+
+    objectives: str
+    requests: int
+    met: int
+    share: float | None
+    low: float | None = None
+    high: float | None = None
+    censored: int = 0
