@@ -103,6 +103,13 @@ def test_drill(name: str, tmp_path: Path) -> None:
     assert (found.state, cause in causes if cause else causes == []) == (state, True), causes
 
 
+def test_a_cap_below_the_limit_is_told_with_the_median_power() -> None:
+    times, findings = np.arange(10.0), Findings(catalogue())
+    shown = {"power_w": (times, np.array([700.0, 300, 300, 400, 420, 427, 430, 500, 510, 515])), "throttle": (times, np.array([0.0] + [4] * 9))}
+    assert conduct.capped_below({"software power cap": 0.9}, shown, 700.0, findings)
+    assert "drawing 427 W of 700 W in the median" in findings.findings[0][1].detail
+
+
 @pytest.mark.slow("hours of load, simulated")
 def test_a_clock_that_is_held_before_the_load_is_said(tmp_path: Path) -> None:
     (one,) = drill("throttle=0.3@0s&reason=hardware_power_brake", tmp_path).devices
