@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hotlap.cli import looking, main, progress
 from hotlap.core.measure.machine import busy
@@ -147,7 +148,24 @@ def test_a_busy_machine_takes_longer(asked: Plan, target: str, limit_s: float, s
     progress.Progress(stream).begin(asked, target, limit_s, busy=True)
     how_long, _, what = stream.getvalue().partition(": ")
     assert how_long == says
-    assert ("; disturbed ones are waited for and replaced" in what) == (target != "host")
+    most = asked.measure.rounds_max + 1
+    assert (f"; disturbed ones are waited for and replaced, {most} at most" in what, "good rounds" in what) == (target != "host", target != "host")
+
+
+@pytest.mark.parametrize(("cases", "busy", "says"), [
+    ((1, 1), False, "about 50 s to 4 min, up to 16 min if other programs run: 6 to 30 rounds of 1 case each on 2 targets, in turns, until"),
+    ((1, 3), True, "at least 50 s, and up to about 16 min on a machine as busy as this: 6 to 30 good rounds of 1 and 3 cases on 2 targets, in turns, until"),
+])  # fmt: skip
+def test_of_sides_that_are_measured_in_turns_the_time_of_all_is_said_once(cases: tuple[int, int], busy: bool, says: str) -> None:
+    """Each turn is two rounds of 2 s, each with 2 s to start; and 8 s of waiting where rounds are replaced."""
+    whole, stream = plan(6, 30, round_s=2.0), io.StringIO()
+    sides = [replace(whole, cases=whole.cases[-count:]) for count in cases]
+    listeners = [progress.Progress(stream) for _ in sides]
+    for side, listener in zip(sides, listeners, strict=True):
+        listener.begin(side, "opencl", math.inf, busy, [sides[0], *sides[1:]])
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith(says)
+    assert listeners[0].expected == listeners[1].expected
 
 
 def test_a_case_that_fails_in_the_first_round_is_said() -> None:
