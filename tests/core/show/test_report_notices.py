@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 from hotlap.core.analysis.state import asking_for, state
 from hotlap.core.plan import case
-from hotlap.core.record import Gap, Limit, Notice, Result, Row, Samples, Summary
+from hotlap.core.record import Gap, Limit, Notice, Result, Row, Samples, Summary, Verdict
 from hotlap.core.show import export, notices, results, text, words
 from hotlap.core.show.conclusions import advice, conclude
 from hotlap.core.stats.summary import summarize
@@ -232,14 +233,18 @@ def test_nothing_to_doubt_has_no_notice() -> None:
     row = sample.rows(kept, sample.CPU_CASES)[0]
     assert (notices.codes(row), notices.word(row), Summary(rounds=0).best) == ([], "", None)
 
-def test_a_narrow_interval_of_noisy_rounds_is_said_to_be_luck(triad: Row) -> None:
+
+def test_where_state_and_interval_seem_to_contradict_each_other_the_rule_is_said(triad: Row) -> None:
     noisy = made(triad, [1e9 * value for value in (9.9, 10.8, 10.8, 9.4, 9.8, 9.7, 9.3, 9.4)], precision=0.1)
     assert (noisy.verdict.state, noisy.summary.reached) == ("inconclusive", False)
     assert noisy.summary.half_width is not None
     assert noisy.summary.half_width <= 0.1
     legend = " ".join(text.table([noisy], 100, precision=0.1).split())
-    assert "for the precision asked; 1 of these has an interval within ± 10 % by luck: their rounds make ± " in legend
-    assert "by luck" not in text.table([noisy], 100, precision=0.01)
+    assert "for the precision asked; the ± that the noise between rounds makes likely decides, at most 9.3 %, not the ± shown: " in legend
+    assert "makes likely" not in text.table([noisy], 100, precision=0.01)
+    steady = replace(noisy, verdict=Verdict(state="measured"), summary=replace(noisy.summary, reached=True, half_width=0.12, expected=0.09))
+    both = " ".join(text.table([noisy, steady], 200, precision=0.1).split())
+    assert re.search(r"shown: [\d.]+ % of 1 with \?, 9.0 % of 1 without \?", both), both
     assert noisy.summary.needed is not None
     assert noisy.summary.needed > noisy.summary.rounds  # what is there already is no advice
 

@@ -13,7 +13,7 @@ from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.core.show.results import FAST, Form, is_slow
-from hotlap.core.stats.stopping import FEWEST
+from hotlap.core.stats.stopping import FEWEST, REACHED
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent
 
@@ -169,19 +169,21 @@ def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | No
     states = {row.verdict.state for row in having}
     asked = any(row.summary.reached is not None for row in having)
     unsure = "too few rounds, or too noisy ones, for the precision asked" if asked else "too few rounds for a 95 % interval"
-    parts += [f"? inconclusive: {unsure}{_by_luck(having, precision)}"] * ("inconclusive" in states)
+    parts += [f"? inconclusive: {unsure}{_by_noise(having, precision)}"] * ("inconclusive" in states)
     parts += ["x invalid: shown, not to be used"] * ("invalid" in states)
     return ["", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{'; '.join(parts)}.", width, most=12))]
 
 
-def _by_luck(rows: Sequence[Row], precision: float | None) -> str:
-    """Why a number is inconclusive although its interval is as narrow as asked: the noise between its rounds makes wider ones."""
+def _by_noise(rows: Sequence[Row], precision: float | None) -> str:
+    """Where state and interval seem to contradict each other: the noise between rounds decides, by the interval that it makes likely."""
     if precision is None:
         return ""
-    wide = [row.summary for row in rows if row.verdict.state == "inconclusive" and row.summary.reached is False]
-    narrow = [one for one in wide if one.rounds >= FEWEST and one.half_width is not None and one.half_width <= precision]
-    finite = [one.expected for one in narrow if one.expected is not None and isfinite(one.expected)]
-    if not finite:
-        return ""
-    likely = f"their rounds make ± {noticing.span(finite, percent)} likely"
-    return f"; {len(narrow)} of these {'has' if len(narrow) == 1 else 'have'} an interval within ± {percent(precision)} by luck: {likely}"
+    told = []
+    judged = [row.summary for row in rows if row.summary.rounds >= FEWEST and row.summary.half_width is not None]
+    for reached, where in ((False, "with ?"), (True, "without ?")):
+        found = [one for one in judged if one.reached is reached and ((one.half_width or 0.0) > precision) is reached]
+        likely = [one.expected for one in found if one.expected is not None and isfinite(one.expected)]
+        if likely:
+            told.append(f"{noticing.span(likely, percent)} of {len(likely)} {where}")
+    rule = f"the ± that the noise between rounds makes likely decides, at most {percent(REACHED * precision)}, not the ± shown"
+    return f"; {rule}: {', '.join(told)}" if told else ""
