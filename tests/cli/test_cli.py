@@ -206,6 +206,8 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         (["run", "--rouns=3"], "did you mean '--rounds'"), (["plan", "chek"], "did you mean 'hotlap plan check'"),
         (["model", "corelate", "a", "b"], "did you mean 'hotlap model correlate'"), (["trace", "shw"], "did you mean 'hotlap trace show'"),
         (["history", "bisct"], "did you mean 'hotlap history bisect'"), (["export", "--as", "jnit"], "did you mean 'junit'"),
+        (["run", "quick", "--budget", "-5s"], "'budget' is a time above zero and up to 31 days, as in '60 s' or '10 min', not '-5s'"),
+        (["run", "quick", "--budget"], "argument --budget: expected one argument; hotlap run --help"), (["run", "quick", "-5s"], "unrecognized arguments: -5s; hotlap"),
         (["run", "--rounds", "1.5"], "whole number"), (["show", "--json", "--format", "csv"], "two answers"),
     ],
 )
