@@ -116,6 +116,18 @@ def test_a_clock_that_is_held_before_the_load_is_said(tmp_path: Path) -> None:
     assert "hardware power brake, before any load" in [f.detail for f in one.findings if f.title == "held before the load"]
 
 
+@pytest.mark.slow("minutes of load, simulated")
+def test_a_wrong_result_is_shown_as_wide_as_it_is(tmp_path: Path) -> None:
+    (one,) = drill("flip=1", tmp_path, profile(60.0, ("products",))).devices
+    digits = {wrong.unit: len(wrong.expected) - 2 for wrong in one.wrong}
+    assert {unit: count * 4 for unit, count in digits.items()} == {
+        "products fp64": 64, "products fp32": 32, "products tf32": 32, "products int8": 32,
+        **dict.fromkeys(("products fp16", "products bf16", "products fp8"), 16),
+    }  # fmt: skip
+    for wrong in one.wrong:
+        assert [1 << bit for bit in wrong.bits] == [int(wrong.expected, 16) ^ int(wrong.got, 16)]
+
+
 def test_limit_asked_stops_the_load(tmp_path: Path) -> None:
     profile = Profile(name="x", about="", seconds=600.0, phases=PROFILE.phases, max_temperature_c=50.0)
     one = drill("", tmp_path, profile).devices[0]

@@ -221,6 +221,19 @@ def test_fast_and_slow_are_named_below_the_table(gpu: Kept) -> None:
     assert "fma fp64 (95 % of the bound)" in fast
 
 
+def test_of_several_devices_a_case_is_named_once_with_its_range_and_more_than_a_bound_is_explained(gpu: Kept) -> None:
+    fma = next(row for row in gpu[1] if row.label == "fma fp64")
+    stream = next(row for row in gpu[1] if row.label == "stream read fp32 1 GiB")
+    rows = [
+        replace(row, device=f"gpu:{n}", gap=replace(row.gap, share=share + n / 100))
+        for n in range(3) for row, share in ((fma, 0.99), (stream, 0.88))
+    ]  # fmt: skip
+    printed = " ".join(text.table(rows, 200).split())
+    assert f"fast fma fp64 (99 to 101 % of the bound on all 3 devices), {stream.label} (90 % of the bound on 1 of 3 devices) ±:" in printed
+    assert "over 100 %: its interval begins at most 1.0 % beyond the bound, else it were invalid" in printed
+    assert "over 100 %" not in text.table(rows[:4], 200)
+
+
 def test_no_advice_for_what_measures_the_machine_itself(gpu: Kept) -> None:
     streams = [row for row in gpu[1] if row.case.workload in ("stream", "gemm", "chase")]
     assert {advice(row) for row in streams} == {""}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from hotlap.core.analysis import fleets
+from hotlap.core.analysis.state import BEYOND
 from hotlap.core.record import Row
 from hotlap.core.show import explain as explaining
 from hotlap.core.show import fleet, layout, results, words
@@ -26,6 +27,7 @@ AGAINST = {  # by what a share is of: how to read it
 LIMITS = {"bound": "the bound", "expected": "the expected value"}
 NOTICES = 3  # below a table, at most
 WORST = 3  # numbers that are explained among many devices
+OVER = 1.005  # share of a bound that is shown as more than 100 %
 NAMED = 3  # cases of what is fast, and of what is slow
 
 
@@ -120,10 +122,21 @@ def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     lines: list[str] = []
     for name, found in (("fast", fast), ("slow", slow)):
         if found:
-            said = [f"{words.clean(row.label)} ({words.share(row.gap)} of {LIMITS[row.gap.reference_kind]})" for row in found[:NAMED]]
-            more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+            by_case: dict[tuple[str, str], list[Row]] = {}
+            for row in found:
+                by_case.setdefault((row.label, row.gap.reference_kind), []).append(row)
+            said = [_extreme(own, len(words.devices(rows))) for own in list(by_case.values())[:NAMED]]
+            more = f" and {len(by_case) - NAMED} more" if len(by_case) > NAMED else ""
             lines += _named(name, ", ".join(said) + more, "good" if name == "fast" else "warn", width, color)
     return lines
+
+
+def _extreme(rows: Sequence[Row], devices: int) -> str:
+    """One case with its share of a limit; of several devices the range of shares, and on how many of them it is so."""
+    shares = noticing.span([row.gap.share or 0.0 for row in rows], lambda share: f"{share * 100:.0f} %")
+    own = len(words.devices(rows))
+    where = "" if devices < 2 else f" on all {devices} devices" if own == devices else f" on {own} of {devices} devices"
+    return f"{words.clean(rows[0].label)} ({shares if where else words.share(rows[0].gap)} of {LIMITS[rows[0].gap.reference_kind]}{where})"
 
 
 def _doubts(rows: Sequence[Row], run: str, width: int, color: bool) -> list[str]:
@@ -166,6 +179,8 @@ def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | No
     parts += ["(88 %) and the like: its confidence with fewer than 6 rounds"] * any(map(words.unsure, having))
     parts += ["best: the best round, in the unit of the value, where they are far apart"] * any(map(words.best, having))
     parts += [about for kind, about in AGAINST.items() if kind in seen]
+    beyond = any(words.stands(row) and row.gap.reference_kind == "bound" and (row.gap.share or 0.0) >= OVER for row in having)
+    parts += [f"over 100 %: its interval begins at most {percent(BEYOND)} beyond the bound, else it were invalid"] * beyond
     states = {row.verdict.state for row in having}
     asked = any(row.summary.reached is not None for row in having)
     unsure = "too few rounds, or too noisy ones, for the precision asked" if asked else "too few rounds for a 95 % interval"
