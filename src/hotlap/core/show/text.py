@@ -83,7 +83,7 @@ def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 1
         who = f"{bundle.run.machine.host} {row.device}: {percent(behind)} slower than the median device"
         lines += ["", *explaining.briefly(row, who, width, color)]
     left = sum(words.numbered(row) for _, own in runs for row in own) - len(worst)
-    example = f"--where device={worst[0][1].device}" if worst else "--where device=KEY"
+    example = f"--device {worst[0][1].device}" if worst else "--device INDEX"
     return "\n".join([*lines, "", *layout.paragraph("", f"{left:,} more numbers: {example} explains one device, --all each", width)])
 
 
