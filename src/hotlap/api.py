@@ -122,8 +122,8 @@ def measure(
 
     `work` says what one call does, as far as it is known: `bytes`, `bytes_written`, `operations`, `unit_of_arithmetic`.
     `target` names one whose device is waited for and whose timer is used ("torch:cuda"); None is the wall clock.
-    Options: `rounds` (6), `round_s` (0.5), `sample_s`, `precision` (5 %, beyond which it shows itself as inconclusive). Values of the result are seconds per call, one per round; nothing is
-    printed, and the result shows itself. An exception of `fn` passes through.
+    Options: `rounds` (6), `round_s` (0.5), `sample_s`, `precision` (5 %, beyond which it shows itself as inconclusive). Values of the
+    result are seconds per call, one per round; nothing is printed, and the result shows itself. An exception of `fn` passes through.
     """
     if not callable(fn):
         raise InputError(f"measure needs a callable, not {_shown(fn)}; as in hotlap.measure(f, x) for f(x)")

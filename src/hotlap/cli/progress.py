@@ -235,7 +235,8 @@ def too_short(plan: Plan, target: str, limit_s: float, counts: Sequence[int] = (
     """What a budget cannot give, and which can; "" where the fewest rounds fit. Each round is a fresh process, but for programs.
     `counts`: cases of each side, where several are measured in turns."""
     asked = plan.measure
-    round_s = sum(START_S + SHORTEST_SLOT_S * count for count in counts or [len(plan.cases)])
+    start_s = START_S * max(len(counts), 1)
+    round_s = start_s + SHORTEST_SLOT_S * sum(counts or [len(plan.cases)])
     if target == "host" or limit_s >= asked.rounds * round_s:
         return ""
     used_s = max(asked.budget_s - limit_s, 0.0)  # to find devices and to look at the machine
@@ -245,7 +246,7 @@ def too_short(plan: Plan, target: str, limit_s: float, counts: Sequence[int] = (
     if limit_s < round_s:
         wanted, yields = "a single round", "numbers of some cases at most, without intervals"
     return (
-        f"a budget of {_time(asked.budget_s)}{used} is too short for {wanted} of about {_time(round_s)}, {START_S * max(len(counts), 1):g} s of it "
+        f"a budget of {_time(asked.budget_s)}{used} is too short for {wanted} of about {_time(round_s)}, {start_s:g} s of it "
         f"to start: expect {yields}; --budget '{needed_s} s' is enough for {asked.rounds} on an idle machine"
     )
 

@@ -297,7 +297,8 @@ def _device(verdict: DeviceVerdict, devices: Mapping[str, Device], width: int, c
 
 
 def _changed(rate: Rate) -> Cell:
-    return Cell("–" if rate.change is None else signed(rate.change), "bad" if rate.falls and signed(rate.change).startswith("-") else "")
+    shown = "–" if rate.change is None else signed(rate.change)
+    return Cell(shown, "bad" if rate.falls and shown.startswith("-") else "")
 
 
 def _rates(rates: Sequence[Rate], width: int, color: bool) -> list[str]:

@@ -31,4 +31,5 @@ def test_a_report_of_every_workload_is_written(tmp_path: Path) -> None:
     for row in rows:
         msgspec.json.encode(row)  # names the workload where it fails
     shown = report.render([(bundle, rows)])
-    assert '"workload":"moe"' in shown and "</html>" in shown
+    assert '"workload":"moe"' in shown
+    assert "</html>" in shown

@@ -193,12 +193,12 @@ def _by_noise(rows: Sequence[Row], precision: float | None) -> str:
     """Where state and interval seem to contradict each other: the noise between rounds decides, by the interval that it makes likely."""
     if precision is None:
         return ""
-    told = []
+    parts = []
     judged = [row.summary for row in rows if row.summary.rounds >= FEWEST and row.summary.half_width is not None]
     for reached, where in ((False, "with ?"), (True, "without ?")):
         found = [one for one in judged if one.reached is reached and ((one.half_width or 0.0) > precision) is reached]
         likely = [one.expected for one in found if one.expected is not None and isfinite(one.expected)]
         if likely:
-            told.append(f"{noticing.span(likely, percent)} of {len(likely)} {where}")
+            parts.append(f"{noticing.span(likely, percent)} of {len(likely)} {where}")
     rule = f"the ± that the noise between rounds makes likely decides, at most {percent(REACHED * precision)}, not the ± shown"
-    return f"; {rule}: {', '.join(told)}" if told else ""
+    return f"; {rule}: {', '.join(parts)}" if parts else ""

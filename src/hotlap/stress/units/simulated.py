@@ -67,7 +67,8 @@ class SimulatedUnit:
         place = f"row {row}, column {column} of {self.side} × {self.side}" if self.flop else f"address 0x{4 * (self.side * row + column):x}"
         place = f"cell {column % 64}" if self.name == "atomics" else place
         kind: Literal["transient", "permanent"] = "transient" if self.prepared.check().passed else "permanent"
-        return [Wrong(place, *(f"0x{seen:0{self.width // 4}x}" for seen in (word, word ^ 1 << bit)), [bit], "repeat", kind)]
+        digits = self.width // 4
+        return [Wrong(place, f"0x{word:0{digits}x}", f"0x{word ^ 1 << bit:0{digits}x}", [bit], "repeat", kind)]
 
     def facts(self) -> dict[str, float]:
         if self.flop:
