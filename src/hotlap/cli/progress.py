@@ -188,7 +188,8 @@ class Progress:
         if good >= done:
             return f"round {number} of {self._rounds()}"
         below = f"; below {FEWEST_GOOD}, disturbed ones count too" if good < FEWEST_GOOD else ""
-        return f"round {number}, {good} of {done} good ({self._rounds()} good ones wanted{below})"
+        wanted = f"{self._rounds()} good one{'' if self._rounds() == '1' else 's'} wanted"
+        return f"round {number}, {good} of {done} good ({wanted}{below})"
 
     def _rounds(self) -> str:
         assert self.plan is not None
