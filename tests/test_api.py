@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 import hotlap
+from hotlap import api
 from hotlap.core import plan as plans
 from hotlap.core.errors import InputError
+from hotlap.core.measure import inline
 from hotlap.core.record import Case, MeasureOptions, Plan
 
 TARGET = "simulated:h200-sxm?times=bound&noise=0.01&seed=1"
@@ -166,6 +170,21 @@ def test_the_work_that_was_given_becomes_rates_beside_the_time() -> None:
     assert "<th>Rate</th>" in result._repr_html_()
     assert "FLOP/s</td>" in result._repr_html_()
     assert hotlap.measure(sorted, [3, 1, 2], rounds=2, round_s=0.01).rates == {}
+
+
+def test_a_callable_whose_rounds_vary_is_inconclusive_and_its_best_round_has_a_unit_beside_a_rate() -> None:
+    """Rounds of a busy machine: 109 µs in the median, the best 97 µs, the longest 2.6 ms."""
+    case = inline.case_of(bytes, {"bytes": 1 << 20, "bytes_written": 1 << 20})
+    values = [97e-6, 101e-6, 108e-6, 110e-6, 400e-6, 2.6e-3]
+    found = api.Measurement(case=case, device="host", target="host", status="measured", metric="time", unit="s", better="lower", values=values,
+                               seconds=values, precision=0.05)  # fmt: skip
+    heading, line = str(found).splitlines()
+    assert line.startswith("? callable builtins.bytes")
+    assert re.search(r"B/s\s+97\.0 µs ", line), line
+    assert "inconclusive" in found._repr_html_()
+    assert "best" in heading
+    assert not str(replace(found, precision=None)).startswith("?")
+    assert hotlap.measure(sorted, [3, 1, 2], rounds=2, round_s=0.01, precision=0.5).precision == 0.5
 
 
 def test_what_measure_returns_shows_itself_and_the_call_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,7 +96,10 @@ def load(run: Which) -> Run:
 
 
 class Measurement(Result, frozen=True, kw_only=True):
-    """A Result that shows itself: as text its line of the table, in a notebook as a table."""
+    """A Result that shows itself: as text its line of the table, in a notebook as a table. `precision`: asked half-width of its interval,
+    as a share of the median; None: none was asked."""
+
+    precision: float | None = None
 
     @property
     def rates(self) -> dict[str, float]:
@@ -104,12 +107,12 @@ class Measurement(Result, frozen=True, kw_only=True):
         return speeds.rates(self)
 
     def __str__(self) -> str:
-        return single.text(self)
+        return single.text(self, self.precision)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return single.html(self)
+        return single.html(self, self.precision)
 
 
 def measure(
@@ -119,18 +122,19 @@ def measure(
 
     `work` says what one call does, as far as it is known: `bytes`, `bytes_written`, `operations`, `unit_of_arithmetic`.
     `target` names one whose device is waited for and whose timer is used ("torch:cuda"); None is the wall clock.
-    Options: `rounds` (6), `round_s` (0.5), `sample_s`. Values of the result are seconds per call, one per round; nothing is
-    printed, and the result shows itself. An exception of `fn` passes through.
+    Options: `rounds` (6), `round_s` (0.5), `sample_s`, `precision` (5 %, beyond which it shows itself as inconclusive). Values of the
+    result are seconds per call, one per round; nothing is printed, and the result shows itself. An exception of `fn` passes through.
     """
     if not callable(fn):
         raise InputError(f"measure needs a callable, not {_shown(fn)}; as in hotlap.measure(f, x) for f(x)")
     if work is not None and not isinstance(work, Mapping):
         raise InputError(f"'work' says what one call does, as in {{'bytes': 4096, 'operations': 1e6}}, not {_shown(work)}")
     case = inline.case_of(fn, work)
-    plan = Plan(name="callable", measure=MeasureOptions(round_s=0.5, rounds_max=6))
-    opened, samples = inline.rounds(lambda: fn(*args), case, _target(target), _measured(plan, options).measure)
+    plan = Plan(name="callable", measure=MeasureOptions(round_s=0.5, rounds_max=6, precision=0.05))
+    asked = _measured(plan, options).measure
+    opened, samples = inline.rounds(lambda: fn(*args), case, _target(target), asked)
     result = stand_in.noted(select.fold(case, samples, opened.device.target), opened.device)
-    return Measurement(**{name: getattr(result, name) for name in result.__struct_fields__})
+    return Measurement(**{name: getattr(result, name) for name in result.__struct_fields__}, precision=asked.precision)
 
 
 def predict(

@@ -129,6 +129,7 @@ FEATURES: Mapping[str, Feature] = {
             "tool test": Verb("do tool files read their own samples", TOOL, "hotlap tool test", ("test",)),
         },
     ),
+    "serving": Feature(),
     "stress": Feature(
         verbs={
             "stress": Verb(

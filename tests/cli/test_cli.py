@@ -206,6 +206,8 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         (["run", "--rouns=3"], "did you mean '--rounds'"), (["plan", "chek"], "did you mean 'hotlap plan check'"),
         (["model", "corelate", "a", "b"], "did you mean 'hotlap model correlate'"), (["trace", "shw"], "did you mean 'hotlap trace show'"),
         (["history", "bisct"], "did you mean 'hotlap history bisect'"), (["export", "--as", "jnit"], "did you mean 'junit'"),
+        (["run", "quick", "--budget", "-5s"], "'budget' is a time above zero and up to 31 days, as in '60 s' or '10 min', not '-5s'"),
+        (["run", "quick", "--budget"], "argument --budget: expected one argument; hotlap run --help"), (["run", "quick", "-5s"], "unrecognized arguments: -5s; hotlap"),
         (["run", "--rounds", "1.5"], "whole number"), (["show", "--json", "--format", "csv"], "two answers"),
     ],
 )
@@ -272,7 +274,7 @@ def test_compare_of_a_slower_run_exits_1(kept: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["show", "--where", "size=3GiB"], "has size=3GiB; did you mean"), (["explain", "--where", "device=9"], "valid: 0"),
+        (["show", "--where", "size=3GiB"], "has size=3GiB; did you mean"), (["explain", "--where", "device=9"], "valid: 0"), (["show", "--device", "9"], "has device=9; valid: 0"),
         (["show", "--where", "workload=fma", "--where", "op=copy"], "fits all of"), (["report", "--out", "/nonexistent/x.html"], "no folder"),
         (["run", "--resume", "latest", "--rounds", "9"], "takes no --rounds"), (["run", "quick", "--resume", "latest"], "takes no plan"),
     ],

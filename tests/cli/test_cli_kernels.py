@@ -130,3 +130,5 @@ def test_kernel_run_waits_with_the_options_of_run_and_the_other_words_do_not(cap
     assert (of_kernel.wait, of_kernel.wait_quiet) == (of_run.wait, of_run.wait_quiet) == ("3 s", "5 min")
     assert main(["kernel", "check", "mine", "--wait", "1 s"]) == 2
     assert "--wait and --wait-quiet are of hotlap kernel run" in capsys.readouterr().err
+    assert main(["kernel", "check", "mine", "--budget", "1 min"]) == 2
+    assert "check takes no --budget: it is of hotlap kernel run" in capsys.readouterr().err

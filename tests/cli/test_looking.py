@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hotlap.cli import looking, main, progress
 from hotlap.core.measure.machine import busy
@@ -109,11 +111,17 @@ def plan(rounds: int, most: int, round_s: float = 8.0, budget_s: float = 600.0) 
     return Plan(name="p", cases=cases, measure=MeasureOptions(rounds=rounds, rounds_max=most, round_s=round_s, budget_s=budget_s))
 
 
+def programs(rounds: int, most: int, budget_s: float = 600.0) -> Plan:
+    """The same of programs, whose rounds are executions."""
+    asked = plan(rounds, most, budget_s=budget_s)
+    return msgspec.structs.replace(asked, cases=[Case(workload="command", params={"argv": ["true"], "copy": n}) for n in range(3)])
+
+
 @pytest.mark.parametrize(("asked", "target", "limit_s", "says"), [
     (plan(6, 6), "opencl", math.inf, "about 60 s, up to 6 min if other programs run: 6 rounds of 3 cases"),
     (plan(6, 30), "opencl", math.inf, "about 60 s to 5 min, up to 18 min if other programs run: 6 to 30 rounds of 3 cases, until each is as exact as asked"),
     (plan(6, 30), "opencl", 90.0, "about 60 s to 2 min: 6 to 30 rounds of 3 cases, until each is as exact as asked"), (plan(6, 30), "opencl", 20.0, "about 20 s: 6 to 30 rounds of 3 cases, until each is as exact as asked"),
-    (plan(6, 30, budget_s=90.0), "cuda", math.inf, "about 60 s to 2 min, up to 3 min if other programs run: 6 to 30 rounds of 3 cases, until each is as exact as asked"), (plan(6, 100, budget_s=60.0), "host", 18.8, "at most 19 s: 6 to 100 rounds of 3 cases, until each is as exact as asked"),
+    (plan(6, 30, budget_s=90.0), "cuda", math.inf, "about 60 s to 2 min, up to 3 min if other programs run: 6 to 30 rounds of 3 cases, until each is as exact as asked"), (programs(6, 100, budget_s=60.0), "host", 18.8, "at most 19 s: 6 to 100 rounds of 3 cases, until each is as exact as asked"),
     (plan(1, 1, round_s=5400.0), "cuda", math.inf, "about 1.5 h, up to 1.8 h if other programs run: 1 round of 3 cases"), (plan(6, 6), "simulated:h200-sxm", math.inf, ""), (plan(6, 6), "", math.inf, ""),
 ])
 def test_how_long_it_will_take_is_said_at_the_begin(asked: Plan, target: str, limit_s: float, says: str) -> None:
@@ -134,12 +142,12 @@ def test_a_budget_that_is_too_short_is_said_before_measuring() -> None:
     (enough,) = re.findall(r"--budget '(\d+) s'", short)
     assert int(enough) > 8
     assert not progress.too_short(plan(6, 30, round_s=1.0, budget_s=float(enough)), "opencl", float(enough) - 1.0)
-    assert not progress.too_short(plan(6, 30), "host", 1.0)
+    assert not progress.too_short(programs(6, 30), "host", 1.0)
 
 
 @pytest.mark.parametrize(("asked", "target", "limit_s", "says"), [
     (plan(6, 6), "opencl", math.inf, "at least 60 s, and up to about 6 min on a machine as busy as this"), (plan(6, 30, budget_s=80.0), "opencl", math.inf, "at least 60 s, and up to about 3 min on a machine as busy as this"),
-    (plan(6, 30), "opencl", 90.0, "at least 60 s, and up to about 2 min on a machine as busy as this"), (plan(6, 30, budget_s=60.0), "host", math.inf, "at most 2 min"),
+    (plan(6, 30), "opencl", 90.0, "at least 60 s, and up to about 2 min on a machine as busy as this"), (programs(6, 30, budget_s=60.0), "host", math.inf, "at most 2 min"),
 ])
 def test_a_busy_machine_takes_longer(asked: Plan, target: str, limit_s: float, says: str) -> None:
     """Each round that may be replaced, with its waiting; or 80 % of the budget on top of it and a last round, where that is less."""
@@ -147,7 +155,24 @@ def test_a_busy_machine_takes_longer(asked: Plan, target: str, limit_s: float, s
     progress.Progress(stream).begin(asked, target, limit_s, busy=True)
     how_long, _, what = stream.getvalue().partition(": ")
     assert how_long == says
-    assert ("; disturbed ones are waited for and replaced" in what) == (target != "host")
+    most = asked.measure.rounds_max + 1
+    assert (f"; disturbed ones are waited for and replaced, {most} at most" in what, "good rounds" in what) == (target != "host", target != "host")
+
+
+@pytest.mark.parametrize(("cases", "busy", "says"), [
+    ((1, 1), False, "about 50 s to 4 min, up to 16 min if other programs run: 6 to 30 rounds of 1 case each on 2 targets, in turns, until"),
+    ((1, 3), True, "at least 50 s, and up to about 16 min on a machine as busy as this: 6 to 30 good rounds of 1 and 3 cases on 2 targets, in turns, until"),
+])  # fmt: skip
+def test_of_sides_that_are_measured_in_turns_the_time_of_all_is_said_once(cases: tuple[int, int], busy: bool, says: str) -> None:
+    """Each turn is two rounds of 2 s, each with 2 s to start; and 8 s of waiting where rounds are replaced."""
+    whole, stream = plan(6, 30, round_s=2.0), io.StringIO()
+    sides = [replace(whole, cases=whole.cases[-count:]) for count in cases]
+    listeners = [progress.Progress(stream) for _ in sides]
+    for side, listener in zip(sides, listeners, strict=True):
+        listener.begin(side, "opencl", math.inf, busy, [sides[0], *sides[1:]])
+    (line,) = stream.getvalue().splitlines()
+    assert line.startswith(says)
+    assert listeners[0].expected == listeners[1].expected
 
 
 def test_a_case_that_fails_in_the_first_round_is_said() -> None:

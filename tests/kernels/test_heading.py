@@ -192,12 +192,14 @@ def test_both_halves_run_on_their_targets(folder: Path, capsys: Capture) -> None
     assert main(["kernel", "new", "mm.cl", "--like", "gemm"]) == 0
     assert main(["kernel", "add", "mm.cl"]) == 0
     capsys.readouterr()
-    assert main(["kernel", "run", "mm", "m=64", "n=48", "k=32", "--beside", "--rounds", "1"]) == 0
-    out = capsys.readouterr().out
+    assert main(["kernel", "run", "mm", "m=64", "n=48", "k=32", "--beside", "--rounds", "1", "--budget", "2 min"]) == 0
+    out, said = capsys.readouterr()
+    assert said.count("1 case each on 2 targets, in turns") == 1
     assert "library  1 of 1 right" in out
     assert "mm       1 of 1 right" in out
     ids = [line.split("/")[-1] for line in out.splitlines() if line.startswith("run  ")]
     assert [hotlap.load(one).bundle.run.target for one in ids] == ["torch:cpu", "opencl"]
+    assert [hotlap.load(one).bundle.run.plan.measure.budget_s for one in ids] == [60.0, 60.0]
     assert main(["kernel", "run", "mm", "m=64", "n=48", "k=32", "--rounds", "1", "--json"]) == 0
     (case,) = json.loads(capsys.readouterr().out)["cases"]
     assert case["implementation"] == "mm"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from hotlap.__main__ import main
 from hotlap.core.measure import runs
 from hotlap.core.record import Device
-from hotlap.core.show import bands, report
+from hotlap.core.show import bands, pdf, report
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import chunks
 from hotlap.stress import session
@@ -58,6 +59,20 @@ def test_the_page_draws_every_sensor_over_time(run: Path) -> None:
     assert "temperature: still moving when the load ended" in page or "steady at the end" in page
     assert "<li>sensor fan was not read at times or at all: the simulated card has none</li>" in page
     assert not re.search(r"\b(nan|inf|None)\b", re.sub(r"<script.*?</script>", "", page, flags=re.S))
+
+
+@pytest.mark.skipif(not pdf.browser(), reason="no Chromium is here: apt install chromium")
+@pytest.mark.slow("simulates a whole run, and starts a browser")
+def test_at_500_pixels_nothing_is_cut_at_the_edge(run: Path, tmp_path: Path) -> None:
+    """The widest content of the page, of its bar and of each table beside the room that it has."""
+    measure = "[...document.querySelectorAll('html,.bar nav,.scroll')].map(e=>e.className+e.tagName+' '+e.scrollWidth+' '+e.clientWidth).join('\\n')"
+    page = report.page([bundles.load(run)]).replace("</body>", f"<script>document.body.textContent={measure}</script></body>")
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    argv = [*pdf.command(pdf.browser(), str(tmp_path / "profile")), "--window-size=500,800", "--dump-dom", (tmp_path / "page.html").as_uri()]
+    printed = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120).stdout
+    sizes = re.findall(r"(\w*(?:HTML|NAV|DIV)) (\d+) (\d+)", printed)
+    assert {name for name, _, _ in sizes} == {"HTML", "NAV", "scrollDIV"}, printed[:500]
+    assert not [(name, wide, room) for name, wide, room in sizes if int(wide) > int(room)]
 
 
 @pytest.mark.slow("simulates whole runs")

@@ -103,10 +103,29 @@ def test_drill(name: str, tmp_path: Path) -> None:
     assert (found.state, cause in causes if cause else causes == []) == (state, True), causes
 
 
+def test_a_cap_below_the_limit_is_told_with_the_median_power() -> None:
+    times, findings = np.arange(10.0), Findings(catalogue())
+    shown = {"power_w": (times, np.array([700.0, 300, 300, 400, 420, 427, 430, 500, 510, 515])), "throttle": (times, np.array([0.0] + [4] * 9))}
+    assert conduct.capped_below({"software power cap": 0.9}, shown, 700.0, findings)
+    assert "drawing 427 W of 700 W in the median" in findings.findings[0][1].detail
+
+
 @pytest.mark.slow("hours of load, simulated")
 def test_a_clock_that_is_held_before_the_load_is_said(tmp_path: Path) -> None:
     (one,) = drill("throttle=0.3@0s&reason=hardware_power_brake", tmp_path).devices
     assert "hardware power brake, before any load" in [f.detail for f in one.findings if f.title == "held before the load"]
+
+
+@pytest.mark.slow("minutes of load, simulated")
+def test_a_wrong_result_is_shown_as_wide_as_it_is(tmp_path: Path) -> None:
+    (one,) = drill("flip=1", tmp_path, profile(60.0, ("products",))).devices
+    digits = {wrong.unit: len(wrong.expected) - 2 for wrong in one.wrong}
+    assert {unit: count * 4 for unit, count in digits.items()} == {
+        "products fp64": 64, "products fp32": 32, "products tf32": 32, "products int8": 32,
+        **dict.fromkeys(("products fp16", "products bf16", "products fp8"), 16),
+    }  # fmt: skip
+    for wrong in one.wrong:
+        assert [1 << bit for bit in wrong.bits] == [int(wrong.expected, 16) ^ int(wrong.got, 16)]
 
 
 def test_limit_asked_stops_the_load(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from hotlap.features import TABLE
 # They read years of runs: to look for cycles in them takes half the time.
 MANY = ("list", "compare", "history", "kernel track", "gate", "baseline save", "import")
 HELP = ("-h", "--help", "help")
+NEGATIVE = re.compile(r"-\.?\d")  # a value, which the option before it judges: no option begins with a digit
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,6 +113,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     shown = name.removesuffix(f" {' '.join(verb.words)}") if verb.words else name
     about = f"{verb.about}. Example: {verb.example}".replace("%", "%%")
     parser = _Parser(prog=f"hotlap {shown}", description=about, allow_abbrev=False)
+    parser._negative_number_matcher = NEGATIVE
     extend.resolve(verb.module).add(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, shape 3; --json=2: the former shape")
     return parser
@@ -176,8 +179,8 @@ class _Parser(argparse.ArgumentParser):
             word, _, valid = choice.partition(" (choose from ")
             close = closest(word.strip("'"), [name.strip("' )") for name in valid.split(",")])
         else:
-            words = message.removeprefix("unrecognized arguments: ").split()
-            given = [word.partition("=")[0] for word in words if word.startswith("--")]
+            _, _, unknown = message.partition("unrecognized arguments: ")
+            given = [word.partition("=")[0] for word in unknown.split() if word.startswith("--")]
             close = next((name for name in (closest(word, self._option_string_actions) for word in given) if name), "")
         return f"{HINT} '{close}'? " if close else ""
 

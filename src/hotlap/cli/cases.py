@@ -21,6 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="*", default=["latest"], help="which runs (default: latest)")
     where = "only these cases: a workload, device or parameter"
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help=where)
+    parser.add_argument("--device", default="", metavar="INDEX|KEY", help="only this device, as --where device=INDEX")
 
 
 def read(
@@ -28,7 +29,7 @@ def read(
 ) -> list[tuple[bundles.Bundle, list[Row]]]:
     """The runs asked for, each with its rows. `known`: calibrations of a run
     by device. Raises InputError when no case of any run fits the filters."""
-    where = terminal.pairs(args.where, "a filter")
+    where = terminal.pairs([*args.where, *([f"device={args.device}"] if args.device else [])], "a filter")
     found = [(bundle, tables.rows(bundle, where, known(bundle))) for bundle in terminal.runs(args.run)]
     if where and not any(rows for _, rows in found):
         raise select.no_match_error([bundle for bundle, _ in found], where)

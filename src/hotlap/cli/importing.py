@@ -32,7 +32,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--formats", action="store_true", help="list what can be imported, what each brings, and where it was seen")
     parser.add_argument("--from", dest="name", default="", metavar="FORMAT", help="the format, where a file could be of several")
     for name, what in COLUMNS.items():
-        parser.add_argument(f"--{name}", default="", metavar="COLUMN", help=f"of a table: the column {what} (default: by its usual names)")
+        more, kind = (", or one time for all rows", "COLUMN|TIME") if name == "time" else ("", "COLUMN")
+        about = f"of a table: the column {what} (default: by its usual names){more}"
+        parser.add_argument(f"--{name}", default="", metavar=kind, help=about)
     parser.add_argument("--model", default="", metavar="COLUMN|NAME", help="of a table: the column of device models, or one for all")
     values = "of a table: the column of the numbers (default: by its usual names); with a column per metric, one to take (repeatable)"
     parser.add_argument("--value", action="append", default=[], metavar="COLUMN", help=values)

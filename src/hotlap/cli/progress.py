@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple, TextIO
+
+from msgspec.structs import replace
 
 from hotlap.core import work
 from hotlap.core.measure.protocol import SHORTEST_SLOT_S, CaseDone, CaseStarted, RoundDone
@@ -26,13 +29,15 @@ class ExpectedTime(NamedTuple):
     disturbed_s: float
 
 
-def expected(plan: Plan, target: str, limit_s: float = math.inf, busy: bool = False) -> ExpectedTime | None:
+def expected(
+    plan: Plan, target: str, limit_s: float = math.inf, busy: bool = False, start_s: float = START_S,
+) -> ExpectedTime | None:  # fmt: skip
     """From what the plan gives its rounds, and its budget; nothing at least for programs, which take the time they take. None for a
-    simulated device, whose time is its own. `busy`: the most is that of a machine where others run."""
+    simulated device, whose time is its own. `busy`: the most is that of a machine where others run. `start_s`: of a round's processes."""
     if target.startswith("simulated"):
         return None
     asked = plan.measure
-    each_s = asked.round_s + START_S
+    each_s = asked.round_s + start_s
     low_s, high_s = (0.0, asked.budget_s) if (runs := executions(plan, target)) else (each_s * asked.rounds, each_s * asked.rounds_max)
     high_s = max(min(high_s, asked.budget_s), low_s)
     others_s = (1 + PATIENCE) * asked.budget_s if runs else longest(asked, 0.0, rounds_most(asked, 0, 0), each_s)
@@ -78,22 +83,30 @@ class Progress:
         self.started_once = False  # one process for all rounds
         self.drawn = False
 
-    def begin(self, plan: Plan, target: str = "", limit_s: float = math.inf, busy: bool = False) -> None:
+    def begin(
+        self, plan: Plan, target: str = "", limit_s: float = math.inf, busy: bool = False, sides: Sequence[Plan] = (),
+    ) -> None:  # fmt: skip
         """What is going to be measured; where it is known on which one device and for how long at most, how long it will take. `busy`:
-        a look found other programs."""
-        self.plan, self.limit_s, self.started_once, self.disturbed = plan, limit_s, executions(plan, target), busy
+        a look found other programs. `sides`: the plans, this one too, that are measured in turns; the first one's listener tells of all."""
+        self.limit_s, self.started_once, self.disturbed = limit_s, executions(plan, target), busy
+        tells = not sides or sides[0] is plan
+        self.plan = plan = _in_turns(plan, sides) if sides else plan
         self.labels = {case.id: work.label(case) for case in plan.cases}
         self.began_s = self.clock.now()
         self.logged_s = self.began_s - LOG_S
-        self.expected = expected(plan, target, limit_s, busy) if target else None
-        if self.expected and (short := too_short(plan, target, limit_s)):
+        self.expected = expected(plan, target, limit_s, busy, START_S * max(len(sides), 1)) if target else None
+        if not self.expected or not tells:
+            return
+        counts = [len(one.cases) for one in sides or [plan]]
+        if short := too_short(plan, target, limit_s, counts):
             self._line(short)
-        elif self.expected:
-            count = len(plan.cases)
-            what = f"{self._rounds()} round{'' if plan.measure.rounds_max == 1 else 's'} of {count} case{'' if count == 1 else 's'}"
-            what += ", until each is as exact as asked" if plan.measure.rounds < plan.measure.rounds_max else ""
-            what += "; disturbed ones are waited for and replaced" if busy and not self.started_once else ""
-            self._line(f"{_about(self.expected, busy)}: {what}")
+            return
+        good = "good " if busy and not self.started_once else ""
+        what = f"{self._rounds()} {good}round{'' if plan.measure.rounds_max == 1 else 's'} of {_cases(counts)}"
+        what += ", until each is as exact as asked" if plan.measure.rounds < plan.measure.rounds_max else ""
+        most = int(REPLACED * plan.measure.rounds_max) + 1
+        what += f"; disturbed ones are waited for and replaced, {most} at most" if good else ""
+        self._line(f"{_about(self.expected, busy)}: {what}")
 
     def __call__(self, device: Device, number: int, event: CaseStarted | CaseDone | RoundDone | str) -> None:
         if isinstance(event, str):
@@ -180,7 +193,8 @@ class Progress:
         if good >= done:
             return f"round {number} of {self._rounds()}"
         below = f"; below {FEWEST_GOOD}, disturbed ones count too" if good < FEWEST_GOOD else ""
-        return f"round {number}, {good} of {done} good ({self._rounds()} good ones wanted{below})"
+        wanted = f"{self._rounds()} good one{'' if self._rounds() == '1' else 's'} wanted"
+        return f"round {number}, {good} of {done} good ({wanted}{below})"
 
     def _rounds(self) -> str:
         assert self.plan is not None
@@ -211,10 +225,24 @@ class Progress:
             self.drawn = False
 
 
-def too_short(plan: Plan, target: str, limit_s: float) -> str:
-    """What a budget cannot give, and which can; "" where the fewest rounds fit. Each round is a fresh process, but for programs."""
+def _in_turns(plan: Plan, sides: Sequence[Plan]) -> Plan:
+    """The plan with the times of all `sides`, for a round of each is over before its next one."""
+    round_s, budget_s = (sum(getattr(one.measure, name) for one in sides) for name in ("round_s", "budget_s"))
+    return replace(plan, measure=replace(plan.measure, round_s=round_s, budget_s=budget_s))
+
+
+def _cases(counts: Sequence[int]) -> str:
+    """How many cases; of several sides, of each."""
+    said = f"{' and '.join(map(str, dict.fromkeys(counts)))} case{'' if set(counts) == {1} else 's'}"
+    return said if len(counts) == 1 else f"{said} {'each ' if len(set(counts)) == 1 else ''}on {len(counts)} targets, in turns"
+
+
+def too_short(plan: Plan, target: str, limit_s: float, counts: Sequence[int] = ()) -> str:
+    """What a budget cannot give, and which can; "" where the fewest rounds fit. Each round is a fresh process, but for programs.
+    `counts`: cases of each side, where several are measured in turns."""
     asked = plan.measure
-    round_s = START_S + SHORTEST_SLOT_S * len(plan.cases)
+    start_s = START_S * max(len(counts), 1)
+    round_s = start_s + SHORTEST_SLOT_S * sum(counts or [len(plan.cases)])
     if executions(plan, target) or limit_s >= asked.rounds * round_s:
         return ""
     used_s = max(asked.budget_s - limit_s, 0.0)  # to find devices and to look at the machine
@@ -224,7 +252,7 @@ def too_short(plan: Plan, target: str, limit_s: float) -> str:
     if limit_s < round_s:
         wanted, yields = "a single round", "numbers of some cases at most, without intervals"
     return (
-        f"a budget of {_time(asked.budget_s)}{used} is too short for {wanted} of about {_time(round_s)}, {START_S:g} s of it "
+        f"a budget of {_time(asked.budget_s)}{used} is too short for {wanted} of about {_time(round_s)}, {start_s:g} s of it "
         f"to start: expect {yields}; --budget '{needed_s} s' is enough for {asked.rounds} on an idle machine"
     )
 

@@ -140,10 +140,11 @@ def capped_below(throttling: Mapping[str, float], shown: Columns, limit_w: float
     at, values = plausible(shown, "power_w")
     if not len(capped_s) or not len(values):
         return False
-    drawn = float(np.percentile(values[np.clip(np.searchsorted(at, capped_s), 0, len(values) - 1)], 75))
-    if drawn >= BELOW * limit_w:
+    drawn = values[np.clip(np.searchsorted(at, capped_s), 0, len(values) - 1)]
+    if np.percentile(drawn, 75) >= BELOW * limit_w:
         return False
-    what = f"the driver's power cap held the clock for {percent(share)} of the time, at {drawn:.0f} W of {limit_w:.0f} W"
+    middle = f"drawing {np.median(drawn):.0f} W of {limit_w:.0f} W in the median"
+    what = f"the driver's power cap held the clock for {percent(share)} of the time, {middle}"
     action = "look for a lower limit of module, board or rack, and whether the power sensor is right"
     findings.add("capped below its limit", what, "open", action)
     return True

@@ -73,7 +73,7 @@ def reached(device: Device | None, spec: Spec | None, seen: PowerLimitSeen) -> R
         )
     if (share := seen.throttling.get("software power cap", 0.0)) > CAPPED:
         capped = f"the driver's power cap held the card for {percent(share)} of the time"
-        return Reached(True, f"reached: {capped}, at {peak:.0f} of {limit_w:.0f} W")
+        return Reached(True, f"reached: {capped}, with a peak of {peak:.0f} of {limit_w:.0f} W")
     return Reached(False, f"not reached: {peak:.0f} of {limit_w:.0f} W ({source}); {_why(device, seen)}")
 
 

@@ -297,7 +297,8 @@ def _device(verdict: DeviceVerdict, devices: Mapping[str, Device], width: int, c
 
 
 def _changed(rate: Rate) -> Cell:
-    return Cell("–" if rate.change is None else signed(rate.change), "bad" if rate.falls else "")
+    shown = "–" if rate.change is None else signed(rate.change)
+    return Cell(shown, "bad" if rate.falls and shown.startswith("-") else "")
 
 
 def _rates(rates: Sequence[Rate], width: int, color: bool) -> list[str]:
@@ -323,10 +324,10 @@ def rate_columns(rates: Sequence[Rate]) -> list[Column]:
 
     columns = [
         Column("throughput", [Cell(named(each.kind)) for each in rates], names=True, kind="kind"),
-        Column("peak", [Cell(show(each.peak, unit(each.kind, each.unit))) for each in rates], right=True),
+        Column("peak", [Cell(show(each.peak, unit(each.kind, each.unit))) for each in rates], right=True, kind="n spare"),
         Column("sustained", [Cell(show(each.sustained, unit(each.kind, each.unit))) for each in rates], right=True),
         Column("change", [_changed(each) for each in rates], right=True),
-        Column("spread", [Cell("–" if each.spread is None else f"±{each.spread:.1%}") for each in rates], right=True),
+        Column("spread", [Cell("–" if each.spread is None else f"±{each.spread:.1%}") for each in rates], right=True, kind="n spare"),
         Column("of bound", [share(each.sustained, each.bound) for each in rates], right=True),
         Column("of expected", [share(each.sustained, each.expected) for each in rates], right=True),
     ]  # fmt: skip

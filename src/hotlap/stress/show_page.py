@@ -132,6 +132,7 @@ def _doubted(device: DeviceVerdict, bundle: Bundle) -> list[str]:
     return texts + [f"sensor {sensor} was not read at times or at all: {reason}" for sensor, reason in failed]
 
 
+NARROW = 5  # columns of wrong results for which a phone has room
 METHOD = (
     "Each device has a process of its own that does units of work one after another and checks every one: a GEMM by the sums of its rows "
     "and columns, computed apart from it in fp64, and bit by bit against the first; memory and copies by what was written. A tick is about "
@@ -158,7 +159,8 @@ def _wrong(device: DeviceVerdict) -> str:
         return ""
     rows = [(stress.named(w.unit), w.place, w.expected, w.got, ", ".join(map(str, w.bits)), w.kind, w.by) for w in device.wrong]
     heads = ("wrong result in", "at", "expected", "got", "bits", "kind", "found by")
-    return html(Table([Column(head, [Cell(row[n]) for row in rows]) for n, head in enumerate(heads)]), "wrong")
+    columns = [Column(head, [Cell(row[n]) for row in rows], kind="" if n < NARROW else "spare") for n, head in enumerate(heads)]
+    return html(Table(columns), "wrong")
 
 
 # ---------------------------------------------------------------- charts

@@ -12,12 +12,13 @@ import pytest
 from judging import CHASE, COPY, H200, make
 from msgspec.structs import replace
 
-from hotlap.core.analysis import drift, environment
+from hotlap.core.analysis import changes, drift, environment
 from hotlap.core.analysis.compare import compare
 from hotlap.core.record import Comparison, Device, Notice
 from hotlap.core.show import comparison, comparison_page, sides
 from hotlap.core.store.bundle import Bundle, Writer
 
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 RNG = np.random.default_rng(7)
 
 
@@ -417,6 +418,20 @@ def test_what_neither_side_measured_is_said_of_both() -> None:
 
     found = compare([without(0)], [without(1)])
     assert [c.reason for c in found if c.answer == "not comparable"] == ["measured in neither: no library"]
+
+
+@pytest.mark.parametrize(("estimate", "low", "high", "by_hand", "told"), [
+    (0.30, 0.058, 0.60, 0.346, False), (-0.284, -0.45, -0.10, -0.33, False), (0.421, 0.048, 0.927, 0.295, False),
+    (0.173, 0.05, 0.30, 0.268, True), (0.01, -0.05, 0.07, -0.01, True),
+])  # fmt: skip
+def test_medians_stand_in_the_row_by_the_rule_of_the_manual(estimate: float, low: float, high: float, by_hand: float, told: bool) -> None:
+    """Another sign, or off by over a quarter of the interval's width: the rows of a reader who took the manual at its word."""
+    assert changes.another(by_hand, estimate, high - low) == told
+    assert all("a quarter of the interval's width" in " ".join((DOCS / name).read_text("utf-8").split()) for name in ("judging.md", "statistics.md"))
+    steady = [1e-3 * (1 + n / 1000) for n in range(12)]
+    made = replace(one(steady, steady[::-1]), ratio=1 / (1 + estimate), low=1 / (1 + high), high=1 / (1 + low), unit="s", better="lower")
+    made = replace(made, a=replace(made.a, median=1.0), b=replace(made.b, median=1 + by_hand))
+    assert bool(sides.of_medians(made)) == told
 
 
 def test_medians_that_tell_another_change_stand_in_the_row() -> None:

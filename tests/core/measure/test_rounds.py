@@ -200,11 +200,22 @@ def test_waiting_that_was_of_no_use_ends() -> None:
         return three
 
     lost = after(7.3, 2)
-    assert lost.next().news == "the machine stays busy: 2 of 3 cases were disturbed all the time; from here on rounds do not wait, and disturbed ones count only in cases that get fewer than 3 good rounds"
+    assert lost.next().news == "the machine stays busy: 2 of 3 cases were disturbed all the time; from here on rounds do not wait, a case that stays disturbed ends after 30, and disturbed ones count only in cases that get fewer than 3 good rounds"
     assert lost.hopeless
     assert (lost.next().news, lost.next().patience_s) == ("", 0.0)
     assert [after(7.1, 2).next().news, after(7.3, 1).next().news] == ["", ""]
     assert after(7.3, 1).next().patience_s > 0
+
+
+@pytest.mark.parametrize(("waited_s", "measured"), [(7.3, 8), (0.0, 9)])
+def test_where_the_machine_stays_busy_there_is_no_round_above_the_most(waited_s: float, measured: int) -> None:
+    """Of at most 8 good rounds: where waiting is of use 9 bad ones, all but the last of which are replaced; else 8 in all."""
+    busy = rounds()
+    busy.options = MeasureOptions(rounds=6, rounds_max=8, round_s=8.0, budget_s=6000.0, precision=0.01)
+    while busy.next().cases:
+        give(busy, [1.0], waited_s=waited_s, disturbed=0.9)
+        assert busy.number < 40
+    assert (busy.number, busy.hopeless) == (measured, waited_s > 0)
     half = rounds(CASE, OTHER)
     half.add(made(CASE, 1.0, 0, disturbed=0.9, waited_s=8.0))
     half.add(made(OTHER, 1.0, 0, disturbed=0.0))

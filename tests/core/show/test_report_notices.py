@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 from hotlap.core.analysis.state import asking_for, state
 from hotlap.core.plan import case
-from hotlap.core.record import Gap, Limit, Notice, Result, Row, Samples, Summary
+from hotlap.core.record import Gap, Limit, Notice, Result, Row, Samples, Summary, Verdict
 from hotlap.core.show import export, notices, results, text, words
 from hotlap.core.show.conclusions import advice, conclude
 from hotlap.core.stats.summary import summarize
@@ -220,6 +221,19 @@ def test_fast_and_slow_are_named_below_the_table(gpu: Kept) -> None:
     assert "fma fp64 (95 % of the bound)" in fast
 
 
+def test_of_several_devices_a_case_is_named_once_with_its_range_and_more_than_a_bound_is_explained(gpu: Kept) -> None:
+    fma = next(row for row in gpu[1] if row.label == "fma fp64")
+    stream = next(row for row in gpu[1] if row.label == "stream read fp32 1 GiB")
+    rows = [
+        replace(row, device=f"gpu:{n}", gap=replace(row.gap, share=share + n / 100))
+        for n in range(3) for row, share in ((fma, 0.99), (stream, 0.88))
+    ]  # fmt: skip
+    printed = " ".join(text.table(rows, 200).split())
+    assert f"fast fma fp64 (99 to 101 % of the bound on all 3 devices), {stream.label} (90 % of the bound on 1 of 3 devices) ±:" in printed
+    assert "over 100 %: its interval begins at most 1.0 % beyond the bound, else it were invalid" in printed
+    assert "over 100 %" not in text.table(rows[:4], 200)
+
+
 def test_no_advice_for_what_measures_the_machine_itself(gpu: Kept) -> None:
     streams = [row for row in gpu[1] if row.case.workload in ("stream", "gemm", "chase")]
     assert {advice(row) for row in streams} == {""}
@@ -232,14 +246,18 @@ def test_nothing_to_doubt_has_no_notice() -> None:
     row = sample.rows(kept, sample.CPU_CASES)[0]
     assert (notices.codes(row), notices.word(row), Summary(rounds=0).best) == ([], "", None)
 
-def test_a_narrow_interval_of_noisy_rounds_is_said_to_be_luck(triad: Row) -> None:
+
+def test_where_state_and_interval_seem_to_contradict_each_other_the_rule_is_said(triad: Row) -> None:
     noisy = made(triad, [1e9 * value for value in (9.9, 10.8, 10.8, 9.4, 9.8, 9.7, 9.3, 9.4)], precision=0.1)
     assert (noisy.verdict.state, noisy.summary.reached) == ("inconclusive", False)
     assert noisy.summary.half_width is not None
     assert noisy.summary.half_width <= 0.1
     legend = " ".join(text.table([noisy], 100, precision=0.1).split())
-    assert "for the precision asked; 1 of these has an interval within ± 10 % by luck: their rounds make ± " in legend
-    assert "by luck" not in text.table([noisy], 100, precision=0.01)
+    assert "for the precision asked; the ± that the noise between rounds makes likely decides, at most 9.3 %, not the ± shown: " in legend
+    assert "makes likely" not in text.table([noisy], 100, precision=0.01)
+    steady = replace(noisy, verdict=Verdict(state="measured"), summary=replace(noisy.summary, reached=True, half_width=0.12, expected=0.09))
+    both = " ".join(text.table([noisy, steady], 200, precision=0.1).split())
+    assert re.search(r"shown: [\d.]+ % of 1 with \?, 9.0 % of 1 without \?", both), both
     assert noisy.summary.needed is not None
     assert noisy.summary.needed > noisy.summary.rounds  # what is there already is no advice
 

@@ -242,6 +242,11 @@ def test_prediction_says_bound_source_and_unknown() -> None:
     printed = text.prediction(case, "h200-sxm", predict("gemm", "h200-sxm", **case.params), 100)
     assert "nothing can be faster" in printed
     assert "counted from the case's parameters" in printed
+    assert "may stay in" not in printed
+    thin = case_of("gemm", {"dtype": "bf16", "m": 16, "n": 4096, "k": 4096})
+    printed = " ".join(text.prediction(thin, "h200-sxm", predict("gemm", "h200-sxm", **thin.params), 100).split())
+    assert "memory 32.25 MiB may stay in NVIDIA H200 SXM 141 GB's cache of 50 MiB" in printed
+    assert "the limit leaves memory out; the expected time reads from DRAM" in printed
     launch = case_of("launch", {})
     assert "unknown" in text.prediction(launch, "h200-sxm", predict("launch", "h200-sxm", **launch.params), 100)
 

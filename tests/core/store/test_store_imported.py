@@ -250,7 +250,20 @@ def test_every_verb_works_on_what_was_brought_in(tmp_path: Path, monkeypatch: py
     assert "there is no column 'when'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "text"), [("train.py", "import torch, sys\nx = 1\n"), ("train.py", "a = 1\n"), ("notes.md", "# a\n\nb, c\n")])
+def test_one_time_may_be_given_for_all_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    path = tmp_path / "nt.csv"
+    path.write_text("node,triad_GBps\na,100\nb,101\n")
+    assert main(["import", str(path)]) == 2
+    assert "no column of times; name it with --time, out of node, triad_GBps, or give one for all rows: --time 2026-11-01" in capsys.readouterr().err
+    assert main(["import", str(path), "--time", "2026-11-01"]) == 0
+    assert [(run.run.began[:10], select.results(run)[0].values) for run in select.every(tmp_path / "home")] == [("2026-11-01", [100e9]), ("2026-11-01", [101e9])]
+    for wrong, said in (("nodo", "did you mean 'node'? valid: node, triad_GBps, or a time such as 2026-11-01"), ("2026-13-45", "'2026-13-45' is no time")):
+        assert main(["import", str(path), "--time", wrong]) == 2
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "text"), [("passwd", "root:x:0\na:b,c,d\n"), ("train.py", "import torch, sys\nx = 1\n"), ("train.py", "a = 1\n"), ("notes.md", "# a\n\nb, c\n")])
 def test_a_file_that_is_no_table_is_said_to_be_none(
     name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

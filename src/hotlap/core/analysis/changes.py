@@ -30,16 +30,19 @@ def from_to(result: Result, values: tuple[float | None, float | None], verdict: 
 
 
 def _of_medians(values: tuple[float | None, float | None], verdict: Verdict, better: str) -> str:
-    """B ÷ A − 1 of the two values, where it has another sign than the estimate, or is further off than half of what its interval reaches to
-    a side, as in `compare`; else ""."""
+    """B ÷ A − 1 of the two values where `another`, as in `compare`; else ""."""
     before, after = values
     if not before or after is None or not verdict.ratio or not verdict.low or not verdict.high:
         return ""
     by_hand, estimate = after / before - 1, change(verdict.ratio, better)
-    width = abs(change(verdict.high, better) - change(verdict.low, better))
-    apart = by_hand * estimate < 0 or abs(by_hand - estimate) > width / 4
-    text = signed_percent(by_hand)
-    return f" (medians {text})" if apart and text != signed_percent(estimate) else ""
+    text, width = signed_percent(by_hand), abs(change(verdict.high, better) - change(verdict.low, better))
+    return f" (medians {text})" if another(by_hand, estimate, width) and text != signed_percent(estimate) else ""
+
+
+def another(by_hand: float, estimate: float, width: float) -> bool:
+    """Whether B ÷ A − 1 of the medians is another change than the estimate: of another sign, or off by over a quarter of its interval's
+    width. All are shares."""
+    return by_hand * estimate < 0 or abs(by_hand - estimate) > width / 4
 
 
 def subject(of: Result | Reference) -> str:

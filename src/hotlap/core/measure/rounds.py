@@ -20,7 +20,7 @@ PATIENCE = 0.8  # of the budget, on top of it, for what others cost
 PATIENCE_ROUND = 2.0  # of a round's time, the most that one round waits
 REPLACED = 1.0  # bad rounds of a case that are measured again, as a share of the most rounds it may have
 HOPELESS = 0.9  # of the rounds' time: where waiting took so long and most cases are disturbed all the same, it is no use
-KEPT = f"from here on rounds do not wait, and disturbed ones count only in cases that get fewer than {FEWEST_GOOD} good rounds"
+KEPT = f"and disturbed ones count only in cases that get fewer than {FEWEST_GOOD} good rounds"
 LEFT_SHARE = 0.95  # of the budget, that rounds are shortened to
 
 
@@ -89,6 +89,8 @@ class Rounds:
             return False  # the next round would say the same
         if len(samples) < self.options.rounds:
             return True
+        if self.hopeless and len(samples) >= self.options.rounds_max and bad(samples[-1]):
+            return False  # what would replace it would be disturbed too
         values, failed = self.good(case), sum(s.status != "measured" for s in samples)
         if failed >= max(self.options.rounds, len(values)) or sum(bool(bad(s)) for s in samples) > REPLACED * self.options.rounds_max:
             return False  # it does not get better
@@ -130,4 +132,5 @@ class Rounds:
         if self.hopeless or not long or 2 * lost <= len(last):
             return ""
         self.hopeless = True
-        return f"the machine stays busy: {lost} of {len(last)} cases were disturbed all the time; {KEPT}"
+        now = f"from here on rounds do not wait, a case that stays disturbed ends after {self.options.rounds_max}, {KEPT}"
+        return f"the machine stays busy: {lost} of {len(last)} cases were disturbed all the time; {now}"

@@ -234,7 +234,7 @@ def _memory(case: Case, asked: Work, spec: Spec) -> LimitPart | str:
     held = spec.resident_bytes
     least = dram_bytes(case, asked, held or 0.0)
     if least <= 0:
-        return f"{size(asked.memory_bytes)} stay in {spec.name}'s cache of {size(held or 0.0)}, whose bandwidth is not published"
+        return f"{size(asked.memory_bytes)} may stay in {spec.name}'s cache of {size(held or 0.0)}, whose bandwidth is not published"
     terms = (
         Term(name="memory traffic", value=least, unit="B", source=_traffic_source(case, held)),
         Term(name="memory bandwidth", value=spec.memory_bandwidth_b_s, unit="B/s", source=spec.memory_bandwidth_source or spec.source),

@@ -361,6 +361,8 @@ def _expectation(limit: Limit, width: int) -> list[str]:
         power, energy, clock = (words.quantity(float(value), unit) for value, unit in values)
         facts.append(("power", f"{power}, {energy} a call, holding {clock}"))
     facts += [("memory", note.text) for note in _notes(limit, "does_not_fit")]
+    if limit.parts.get("DRAM"):  # then bound and expectation do not count the same
+        facts += [("memory", f"{note.text}; the expected time reads from DRAM") for note in _notes(limit, "memory_left_out")]
     if limit.calibration_level:
         facts.append(("how sure", "; ".join([limit.calibration_level, *(note.text for code in SURE for note in _notes(limit, code))])))
     return [line for name, text in facts for line in layout.paragraph(f"  {name:<9} ", words.clean(text), width)]

@@ -47,7 +47,7 @@ def _columns(rows: Sequence[Row], form: Form | None) -> list[Column]:
     speeds = [rates.rate(r) for r in rows]
     if any(speeds):
         columns.append(Column("rate", [Cell(text) for text in speeds], right=True, title="Rate", kind="number"))
-    best = [words.best(r) for r in rows]
+    best = [words.best(r, unit=any(speeds)) for r in rows]
     if any(best):
         columns.append(Column("best", [Cell(text) for text in best], right=True, title="Best", kind="n best"))
     columns.append(_barred(rows, form.bar) if form else _shares(rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from hotlap.core.analysis.changes import another
 from hotlap.core.record import Comparison
 from hotlap.core.show import words
 from hotlap.core.units import RATES
@@ -40,16 +41,14 @@ def sides(comparison: Comparison) -> Sides:
 
 
 def of_medians(comparison: Comparison) -> str:
-    """B ÷ A − 1 of the medians as printed, where a reader would take it for another change than the estimate: of another sign, or further
-    off than half of the interval reaches; else ""."""
+    """B ÷ A − 1 of the medians as printed, where it is another change than the estimate and rounding does not make it so; else ""."""
     change, low, high = comparison.change
     a, b = comparison.a.median, comparison.b.median
     if change is None or low is None or high is None or not a or b is None:
         return ""
-    digits = _digits(comparison)
-    by_hand, estimate = percent(b / a - 1, digits), percent(change, digits)
-    turned = by_hand[0] != estimate[0] and abs(b / a - 1 - change) > 10.0 ** -(digits - 1)
-    return f"the medians {by_hand}" if turned or abs(b / a - 1 - change) > (high - low) / 4 else ""
+    digits, by_hand = _digits(comparison), b / a - 1
+    near = abs(by_hand - change) <= min(10.0 ** -(digits - 1), (high - low) / 4)
+    return f"the medians {percent(by_hand, digits)}" if another(by_hand, change, high - low) and not near else ""
 
 
 def percent(change: float, digits: int = FEWEST) -> str:

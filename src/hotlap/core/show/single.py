@@ -11,15 +11,15 @@ from hotlap.core.show.table import Table
 FORM = results.Form(False, 0, True)
 
 
-def _row(result: Result) -> Row:
-    return rows.row(result, context([result], None, []), None)
+def _row(result: Result, precision: float | None) -> Row:
+    return rows.row(result, context([result], None, []), precision)
 
 
-def text(result: Result, width: int = 120) -> str:
-    """Two lines, where the name is not very long."""
-    return "\n".join(layout.Grid(results.table([_row(result)], FORM).columns, width).lines(color=False))
+def text(result: Result, precision: float | None = None, width: int = 120) -> str:
+    """Two lines, where the name is not very long. `precision`: what was asked of the interval, as a share."""
+    return "\n".join(layout.Grid(results.table([_row(result, precision)], FORM).columns, width).lines(color=False))
 
 
-def html(result: Result) -> str:
+def html(result: Result, precision: float | None = None) -> str:
     """A table for a notebook."""
-    return table.html(Table(results.table([_row(result)]).columns), box="")
+    return table.html(Table(results.table([_row(result, precision)]).columns), box="")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from hotlap.core.analysis import fleets
+from hotlap.core.analysis.state import BEYOND
 from hotlap.core.record import Row
 from hotlap.core.show import explain as explaining
 from hotlap.core.show import fleet, layout, results, words
@@ -13,7 +14,7 @@ from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.core.show.results import FAST, Form, is_slow
-from hotlap.core.stats.stopping import FEWEST
+from hotlap.core.stats.stopping import FEWEST, REACHED
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent
 
@@ -26,6 +27,7 @@ AGAINST = {  # by what a share is of: how to read it
 LIMITS = {"bound": "the bound", "expected": "the expected value"}
 NOTICES = 3  # below a table, at most
 WORST = 3  # numbers that are explained among many devices
+OVER = 1.005  # share of a bound that is shown as more than 100 %
 NAMED = 3  # cases of what is fast, and of what is slow
 
 
@@ -81,7 +83,7 @@ def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 1
         who = f"{bundle.run.machine.host} {row.device}: {percent(behind)} slower than the median device"
         lines += ["", *explaining.briefly(row, who, width, color)]
     left = sum(words.numbered(row) for _, own in runs for row in own) - len(worst)
-    example = f"--where device={worst[0][1].device}" if worst else "--where device=KEY"
+    example = f"--device {worst[0][1].device}" if worst else "--device INDEX"
     return "\n".join([*lines, "", *layout.paragraph("", f"{left:,} more numbers: {example} explains one device, --all each", width)])
 
 
@@ -120,10 +122,21 @@ def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     lines: list[str] = []
     for name, found in (("fast", fast), ("slow", slow)):
         if found:
-            said = [f"{words.clean(row.label)} ({words.share(row.gap)} of {LIMITS[row.gap.reference_kind]})" for row in found[:NAMED]]
-            more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+            by_case: dict[tuple[str, str], list[Row]] = {}
+            for row in found:
+                by_case.setdefault((row.label, row.gap.reference_kind), []).append(row)
+            said = [_extreme(own, len(words.devices(rows))) for own in list(by_case.values())[:NAMED]]
+            more = f" and {len(by_case) - NAMED} more" if len(by_case) > NAMED else ""
             lines += _named(name, ", ".join(said) + more, "good" if name == "fast" else "warn", width, color)
     return lines
+
+
+def _extreme(rows: Sequence[Row], devices: int) -> str:
+    """One case with its share of a limit; of several devices the range of shares, and on how many of them it is so."""
+    shares = noticing.span([row.gap.share or 0.0 for row in rows], lambda share: f"{share * 100:.0f} %")
+    own = len(words.devices(rows))
+    where = "" if devices < 2 else f" on all {devices} devices" if own == devices else f" on {own} of {devices} devices"
+    return f"{words.clean(rows[0].label)} ({shares if where else words.share(rows[0].gap)} of {LIMITS[rows[0].gap.reference_kind]}{where})"
 
 
 def _doubts(rows: Sequence[Row], run: str, width: int, color: bool) -> list[str]:
@@ -166,22 +179,26 @@ def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | No
     parts += ["(88 %) and the like: its confidence with fewer than 6 rounds"] * any(map(words.unsure, having))
     parts += ["best: the best round, in the unit of the value, where they are far apart"] * any(map(words.best, having))
     parts += [about for kind, about in AGAINST.items() if kind in seen]
+    beyond = any(words.stands(row) and row.gap.reference_kind == "bound" and (row.gap.share or 0.0) >= OVER for row in having)
+    parts += [f"over 100 %: its interval begins at most {percent(BEYOND)} beyond the bound, else it were invalid"] * beyond
     states = {row.verdict.state for row in having}
     asked = any(row.summary.reached is not None for row in having)
     unsure = "too few rounds, or too noisy ones, for the precision asked" if asked else "too few rounds for a 95 % interval"
-    parts += [f"? inconclusive: {unsure}{_by_luck(having, precision)}"] * ("inconclusive" in states)
+    parts += [f"? inconclusive: {unsure}{_by_noise(having, precision)}"] * ("inconclusive" in states)
     parts += ["x invalid: shown, not to be used"] * ("invalid" in states)
     return ["", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{'; '.join(parts)}.", width, most=12))]
 
 
-def _by_luck(rows: Sequence[Row], precision: float | None) -> str:
-    """Why a number is inconclusive although its interval is as narrow as asked: the noise between its rounds makes wider ones."""
+def _by_noise(rows: Sequence[Row], precision: float | None) -> str:
+    """Where state and interval seem to contradict each other: the noise between rounds decides, by the interval that it makes likely."""
     if precision is None:
         return ""
-    wide = [row.summary for row in rows if row.verdict.state == "inconclusive" and row.summary.reached is False]
-    narrow = [one for one in wide if one.rounds >= FEWEST and one.half_width is not None and one.half_width <= precision]
-    finite = [one.expected for one in narrow if one.expected is not None and isfinite(one.expected)]
-    if not finite:
-        return ""
-    likely = f"their rounds make ± {noticing.span(finite, percent)} likely"
-    return f"; {len(narrow)} of these {'has' if len(narrow) == 1 else 'have'} an interval within ± {percent(precision)} by luck: {likely}"
+    parts = []
+    judged = [row.summary for row in rows if row.summary.rounds >= FEWEST and row.summary.half_width is not None]
+    for reached, where in ((False, "with ?"), (True, "without ?")):
+        found = [one for one in judged if one.reached is reached and ((one.half_width or 0.0) > precision) is reached]
+        likely = [one.expected for one in found if one.expected is not None and isfinite(one.expected)]
+        if likely:
+            parts.append(f"{noticing.span(likely, percent)} of {len(likely)} {where}")
+    rule = f"the ± that the noise between rounds makes likely decides, at most {percent(REACHED * precision)}, not the ± shown"
+    return f"; {rule}: {', '.join(parts)}" if parts else ""

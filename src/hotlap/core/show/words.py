@@ -112,12 +112,16 @@ def wider(rows: Iterable[Row], precision: float) -> str:
 BEST_APART = 0.10  # of the median: a best round nearer to it says nothing new
 
 
-def best(row: Row) -> str:
-    """The best round, in the unit in which the value is shown, where it is far from the median; others' programs only make it worse."""
+def best(row: Row, unit: bool = False) -> str:
+    """The best round, in the unit in which the value is shown, where it is far from the median; others' programs only make it worse.
+    `unit`: with it."""
     summary = row.summary
     if summary.best is None or not summary.median or not stands(row) or row.result.too_short:
         return ""
-    return in_unit_of(summary.best, summary.median, row.result.unit) if abs(summary.best / summary.median - 1) > BEST_APART else ""
+    if abs(summary.best / summary.median - 1) <= BEST_APART:
+        return ""
+    bare = in_unit_of(summary.best, summary.median, row.result.unit)
+    return f"{bare} {quantity(summary.median, row.result.unit).partition(' ')[2]}" if unit else bare
 
 
 def in_unit_of(value: float, shown: float, unit: str, digits: int = 3) -> str:

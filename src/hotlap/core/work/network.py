@@ -88,7 +88,7 @@ def _least_of_experts(params: Mapping[str, Any], counted: Work) -> Any:
     """Bytes that must be read. Which experts tokens choose is not known, and a mean over even draws is no bound: as few as may be."""
     size = STORED[text(params, "dtype")] * (3.0 if params["gated"] else 2.0)
     expert = count(params, "hidden") * (count(params, "inter") / count(params, "tp")) * size
-    return expert * np.maximum(count(params, "topk") / count(params, "ep"), 1.0)
+    return plain(expert * np.maximum(count(params, "topk") / count(params, "ep"), 1.0))
 
 
 def _rowwise_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:

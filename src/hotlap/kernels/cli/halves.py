@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import math
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from hotlap.cli import cases, terminal
+from hotlap.cli import cases, looking, terminal
 from hotlap.cli import run as running
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
@@ -21,6 +23,7 @@ from hotlap.core.measure import interleaved, session, targets
 from hotlap.core.record import Case, Plan, Samples
 from hotlap.core.show import document, shape
 from hotlap.core.show import implementations as side_by_side
+from hotlap.core.show.busy import warning
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths
 from hotlap.kernels import checked as checking
@@ -62,6 +65,9 @@ def run(plan: Plan, several: Sequence[kernels.KeptKernel], args: argparse.Namesp
     a number. Raises Unavailable before anything is measured."""
     given = {"round_time": ROUND_S * len(plan.cases)} | ({"rounds": args.rounds, "rounds_max": args.rounds} if args.rounds else {})
     parts = of(plans.override(plan, given), several, args.target)
+    if args.budget is not None:
+        whole_s = plans.within(plan, args.budget).measure.budget_s
+        parts = [half._replace(plan=plans.within(half.plan, whole_s * len(half.plan.cases) / len(plan.cases))) for half in parts]
     for half in parts:
         _here(half, several)
     if args.beside and (code := _nothing_runs(parts, args)):
@@ -117,18 +123,32 @@ def _nothing_runs(parts: Sequence[TargetHalf], args: argparse.Namespace) -> int:
     return code
 
 
+def _begun(
+    parts: Sequence[TargetHalf], looked: Sequence[session.SessionOptions], listeners: Sequence[Progress]
+) -> list[interleaved.Part]:
+    """The halves with what looks at the machine showed, which took their time of each; says how long all of it will take."""
+    sides, busy = [half.plan for half in parts], any(one.look and warning(one.look) for one in looked)
+    limit_s = min(one.limit_s for one in looked)
+    for half, one, listener in zip(parts, looked, listeners, strict=True):
+        listener.begin(half.plan, one.target, limit_s, busy, sides)
+    return [
+        interleaved.Part(half.plan, dataclasses.replace(one, limit_s=limit_s), listener)
+        for half, one, listener in zip(parts, looked, listeners, strict=True)
+    ]
+
+
 def _measured(parts: Sequence[TargetHalf], name: str, args: argparse.Namespace) -> list[bundles.Bundle]:
     """The run of each half, measured in turns, round by round, where there are several."""
     wait_s, home = units.parse(args.wait or 0.0, "s"), paths.home()
     listeners = [Progress(sys.stderr) for _ in parts]
+    limit_s = sum(half.plan.measure.budget_s for half in parts) if args.budget is not None else math.inf
+    asked = [session.SessionOptions(half.target, labels={"beside": name}, home=home, wait_s=wait_s, limit_s=limit_s) for half in parts]
     try:
-        asked = [session.SessionOptions(half.target, labels={"beside": name}, home=home, wait_s=wait_s) for half in parts]
-        begun = [
-            running.begun(half.plan, options, args.wait_quiet, one) for half, options, one in zip(parts, asked, listeners, strict=True)
-        ]
         if len(parts) == 1:
-            return [bundles.load(session.run(*begun[0], listeners[0]))]
-        found = interleaved.run([interleaved.Part(*one, listener) for one, listener in zip(begun, listeners, strict=True)])
+            begun = running.begun(parts[0].plan, asked[0], args.wait_quiet, listeners[0])
+            return [bundles.load(session.run(*begun, listeners[0]))]
+        looked = [looking.before(half.plan, one, args.wait_quiet) for half, one in zip(parts, asked, strict=True)]
+        found = interleaved.run(_begun(parts, looked, listeners))
     finally:
         for one in listeners:
             one.end()

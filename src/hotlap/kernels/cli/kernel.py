@@ -33,7 +33,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("params", nargs="*", metavar="KEY=VALUE", help="check, run, plan: parameters, several values with commas")
     parser.add_argument("--target", default="", help="check, run: where (default: the first target that runs this kind)")
     parser.add_argument("--timeout", default="2 min", metavar="TIME", help="check: longest silence of a case (default: 2 min)")
-    parser.add_argument("--rounds", metavar="N", help="run: so many rounds and no more")
+    parser.add_argument("--rounds", metavar="N", help="run: so many good rounds; disturbed ones are replaced, and counted beside them")
+    parser.add_argument("--budget", metavar="TIME", help="run: all of it, on both targets, ends within about this, as in '2 min'")
     looking.add(parser, "run: ")
     parser.add_argument("-o", "--out", metavar="FILE", help="plan: write it there (default: print it)")
     parser.add_argument("--beside", action="store_true", help="run, plan: the library's implementation too, on its own target")
@@ -57,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{args.what} what? give {wanted}")
     if args.what != "run" and (args.wait or args.wait_quiet):
         raise InputError(f"{args.what} does not wait: --wait and --wait-quiet are of hotlap kernel run")
+    if args.what != "run" and args.budget is not None:
+        raise InputError(f"{args.what} takes no --budget: it is of hotlap kernel run")
     if args.params and args.what not in ("check", "run", "plan"):
         raise InputError(f"{args.what} takes no parameters, not '{args.params[0]}'")
     if args.what == "add":

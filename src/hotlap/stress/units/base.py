@@ -6,6 +6,7 @@ import importlib.resources
 from typing import Literal, NamedTuple, Protocol
 
 TRIES = 3  # times that work is done again where its result was wrong
+RESULT_BITS = {"fp64": 64, "fp32": 32, "tf32": 32, "int8": 32}  # of an element of a product's result; of the other types 16
 
 
 class Wrong(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.targets.base import Array, Target
 from hotlap.stress import checksum
-from hotlap.stress.units.base import TRIES, Wrong, bits_of, source
+from hotlap.stress.units.base import RESULT_BITS, TRIES, Wrong, bits_of, source
 
 SIDES = {"torch": (1024, 1024, 4096), "c": (256, 256, 512)}  # m, n, k on a processor: some 10 ms
 SLOW = {"torch fp16": (128, 128, 256), "torch int8": (1024, 1024, 8192)}  # on a processor: half precision is emulated, int8 is fast
@@ -206,7 +206,7 @@ class TorchProduct(ProductUnit):
         super().__init__(target, dtype, seed)
         torch = self.torch = target.library
         self.place = target.device.facts["place"]
-        self.width = {"fp64": 64, "fp32": 32, "tf32": 32, "int8": 32}.get(dtype, 16)
+        self.width = RESULT_BITS.get(dtype, 16)
         if dtype in ("fp32", "tf32") and "cuda" in self.place:
             torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
         self.a: Any = None

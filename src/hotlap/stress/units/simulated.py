@@ -9,12 +9,12 @@ import numpy as np
 from hotlap.core import work as works
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Case
-from hotlap.core.work.base import integer
+from hotlap.core.work.base import integer, text
 from hotlap.core.work.compute import GEMM
 from hotlap.core.work.latency import ATOMIC
 from hotlap.core.work.link import TRANSFER
 from hotlap.core.work.memory import STREAM
-from hotlap.stress.units.base import Wrong
+from hotlap.stress.units.base import RESULT_BITS, Wrong
 
 SIDE, LEAST = 8192, 1024  # m, n and k; smaller where a product takes long
 UNIT_S = 0.1  # what a unit is made to take: calls are as many as fit, whatever the dtype's rate
@@ -51,6 +51,7 @@ class SimulatedUnit:
         self.calls = max(1, min(round(UNIT_S / self.call_s), MOST_CALLS))
         self.side = integer(case.params, "m") if kind.model == "product" else SIDE
         self.flop = 2.0 * self.side**3 * self.calls if kind.model == "product" else 0.0
+        self.width = RESULT_BITS.get(text(case.params, "dtype"), 16) if kind.model == "product" else 32  # bits of what is compared
         asked = kind.work(case.params)
         self.moved_bytes = float(asked.link_bytes or asked.working_set_bytes) * self.calls if kind.metric == "bandwidth" else 0.0
         self.rng = np.random.default_rng([seed, *name.encode()])
@@ -61,12 +62,13 @@ class SimulatedUnit:
     def check(self) -> list[Wrong]:
         if self.prepared.check().passed:
             return []
-        bit, word = int(self.rng.integers(32)), int(self.rng.integers(2**32))
+        bit, word = int(self.rng.integers(self.width)), int(self.rng.integers(2**self.width, dtype=np.uint64))
         row, column = self.rng.integers(self.side, size=2)
         place = f"row {row}, column {column} of {self.side} × {self.side}" if self.flop else f"address 0x{4 * (self.side * row + column):x}"
         place = f"cell {column % 64}" if self.name == "atomics" else place
         kind: Literal["transient", "permanent"] = "transient" if self.prepared.check().passed else "permanent"
-        return [Wrong(place, f"0x{word:08x}", f"0x{word ^ 1 << bit:08x}", [bit], "repeat", kind)]
+        digits = self.width // 4
+        return [Wrong(place, f"0x{word:0{digits}x}", f"0x{word ^ 1 << bit:0{digits}x}", [bit], "repeat", kind)]
 
     def facts(self) -> dict[str, float]:
         if self.flop:

@@ -53,9 +53,9 @@ def host_code(study: Study) -> list[Tip]:
         "by_name_s": {name[:80]: spent / 1e9 for name, spent in names.most_common(4)},
     }
     each = f", {units.show(there.length / 1e9 / len(study.steps), 's')} a step" if len(study.steps) else ""
-    longest = units.show(evidence["longest_s"], "s")
-    count = _counted(len(there.start))
-    detail = f"the main thread is outside of operators and calls for {percent(share)} of the window{each}, in {count} of up to {longest}"
+    least_s = "" if len(there.start) == 1 else f"{units.show(mainthread.STRETCH_NS / 1e9, 's')} to "  # shorter ones are not counted here
+    long = f"in {_counted(len(there.start))} of {least_s}{units.show(evidence['longest_s'], 's')}"
+    detail = f"the main thread is outside of operators and calls for {percent(share)} of the window{each}, {long}"
     worth = [(name, spent / there.length) for name, spent in names.most_common(NAMED) if spent >= 0.03 * there.length]
     where = ", ".join(f"{name[:80]} {percent(part)}" for name, part in worth)
     where = f"{where} of it" if where else ""

@@ -25,7 +25,8 @@ NAMES = {  # what a column is for: what people call it, in lower case
 }
 MODELS = ("model", "sku", "gpu")  # the devices' model where each device has one, in words, and there are few
 MODELS_MAX = 8
-CONSTANT = ("unit", "model")  # what an option may give for the whole file instead of a column
+CONSTANT = ("unit", "model", "time")  # what an option may give for the whole file instead of a column
+GIVEN = "--time"  # the column that a time for the whole file makes
 MILLISECONDS = 1e11  # a larger number of seconds would lie 3,000 years ahead
 SUFFIXES = {  # how the name of a column ends, in lower case, and the unit that says
     "ns": "ns", "us": "us", "µs": "us", "ms": "ms", "s": "s", "sec": "s", "seconds": "s", "w": "W", "watts": "W", "mw": "mW", "kw": "kW",
@@ -67,14 +68,16 @@ class ReadTable:
         return replace(self, rows=[replace(row, labels={**row.labels, **labels}) for row in self.rows]) if labels else self
 
 
-TABLES = ("", ".csv", ".tsv", ".txt", ".dat", ".json", ".jsonl", ".log")  # suffixes of files that are meant as tables
+TABLES = (".csv", ".tsv", ".json", ".jsonl")  # suffixes of files that are meant as tables
+MAYBE = ("", ".txt", ".dat", ".log")  # and of those that are where their first line has several fields
+SEPARATORS = ",;\t"
 
 
 @dataclass(frozen=True)
 class TableColumns:
     """Which column is for what, where the user says so; "" is guessed from usual names. `labels`: further columns kept."""
 
-    time: str = ""
+    time: str = ""  # or the time of all rows
     case: str = ""
     value: str = ""
     unit: str = ""
@@ -96,7 +99,8 @@ def read(source: Source, columns: TableColumns) -> ReadTable:
         return _read(source, columns)
     except InputError as error:
         file = source.path.name.removesuffix(".gz")
-        if columns != TableColumns() or Path(file).suffix.lower() in TABLES:
+        kind, fields = Path(file).suffix.lower(), any(one in source.decoded.partition("\n")[0] for one in SEPARATORS)
+        if columns != TableColumns() or kind in TABLES or (kind in MAYBE and fields):
             raise
         advice = "hotlap import --formats lists what is read"
         advice += f"; a program is measured by hotlap bench 'python3 {file}'" if file.endswith(".py") else ""
@@ -117,7 +121,7 @@ Record = tuple[int, dict[str, Any]]
 
 def _csv(text: str, path: Path) -> list[Record]:
     first = text.partition("\n")[0]
-    separator = max(",;\t", key=first.count)
+    separator = max(SEPARATORS, key=first.count)
     reader = csv.reader(io.StringIO(text), delimiter=separator)
     try:
         lines = [(reader.line_num, line) for line in reader if any(cell.strip() for cell in line)]
@@ -177,8 +181,11 @@ def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> ReadT
         marks[label] = label
     if where["rack"]:
         marks["rack"] = where["rack"]
+    if columns.time and not where["time"]:
+        records, where["time"] = [(line, {**record, GIVEN: columns.time}) for line, record in records], GIVEN
     if not where["time"]:
-        raise InputError(f"{path}: no column of times; name it with --time, out of {', '.join(names)}")
+        one = "or give one for all rows: --time 2026-11-01"
+        raise InputError(f"{path}: no column of times; name it with --time, out of {', '.join(names)}, {one}")
     for name in columns.values:
         _column("value", name, names, path)
     wanted = columns.values or ([columns.value] if columns.value and not where["case"] else ())
@@ -209,10 +216,11 @@ def _model(records: Sequence[Record], names: Sequence[str], where: Mapping[str, 
 
 
 def _column(what: str, given: str, names: Sequence[str], path: Path) -> str:
-    """The column for something; "" when there is none. --unit may be a unit itself and --model a model, which are no columns."""
+    """The column for something; "" when there is none. --unit may be a unit itself, --model a model and --time a time: no columns."""
     if given:
-        if given not in names and what not in CONSTANT:
-            raise InputError(f"{path}: there is no column '{given}' (--{what}); {nearest(given, names)}")
+        if given not in names and (what not in CONSTANT or (what == "time" and not _WRITTEN.fullmatch(given))):
+            such = ", or a time such as 2026-11-01" if what == "time" else ""
+            raise InputError(f"{path}: there is no column '{given}' (--{what}); {nearest(given, names)}{such}")
         return given if given in names else ""
     lower = {name.lower(): name for name in reversed(names)}
     return next((lower[name] for name in NAMES[what] if name in lower), "")
