@@ -160,7 +160,8 @@ class _Session:
 def case_of(tool: ToolFile, settings: Mapping[str, str], value: ToolValue) -> Case:
     """What a number is of: the tool, its name there, the parameters that tell numbers apart."""
     return TOOL.case({
-        "tool": tool.name, "name": value.name, "unit": value.unit, "better": value.better, "settings": tool.identity(settings),
+        "tool": tool.name, "name": value.name, "unit": value.unit, "better": value.better,
+        "settings": tool.identity(settings, at_default=False), "defaults": tool.identity(settings, at_default=True),
         "part": value.device, "like": value.like, "factor": value.factor,
     })
 

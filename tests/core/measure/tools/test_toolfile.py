@@ -83,7 +83,8 @@ def test_parameters_as_the_command_has_them(tmp_path: Path) -> None:
     made = tool(tmp_path, PARAMETERS)
     assert made.settings({}) == {"size": "67108864", "mode": "read", "seconds": "2", "direct": "true"}
     settings = made.settings({"size": "2 MiB", "direct": "false"})
-    assert made.identity(settings) == ["size=2097152", "mode=read", "direct=false"]
+    assert made.identity(settings, at_default=False) == ["size=2097152", "direct=false"]
+    assert made.identity(settings, at_default=True) == ["mode=read"]
     assert toolfile.seconds("5 s + 4 * seconds", settings) == 13.0
 
 

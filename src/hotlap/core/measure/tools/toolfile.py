@@ -213,9 +213,12 @@ class ToolFile(_Part, frozen=True, kw_only=True):
                 raise InputError(f"{self.name} has no parameter '{name}'; {nearest(name, self.parameters) or 'it has none'}")
         return {name: spec.parse(name, given.get(name, spec.default)) for name, spec in self.parameters.items()}
 
-    def identity(self, settings: Mapping[str, str]) -> list[str]:
-        """Those that tell cases apart, as NAME=value."""
-        return [f"{name}={value}" for name, value in settings.items() if self.parameters[name].identity]
+    def identity(self, settings: Mapping[str, str], at_default: bool) -> list[str]:
+        """Those that tell cases apart, as NAME=value: the ones at their defaults, or the others."""
+        return [
+            f"{name}={value}" for name, value in settings.items()
+            if (spec := self.parameters[name]).identity and (value == spec.parse(name, spec.default)) is at_default
+        ]  # fmt: skip
 
 
 # ---------------------------------------------------------------- reading a file
