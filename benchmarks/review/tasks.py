@@ -51,7 +51,7 @@ def _numbers_shown(desk: Desk, run: str, budget: str | None = None) -> None:
 
 def first_result(desk: Desk) -> None:
     answer = desk.hotlap("run", "quick", "--no-report", codes=(0, 3))
-    has(answer.out, "best of", "next")
+    has(answer.out, "of limit", "next")
     _numbers_shown(desk, _run_id(answer))
 
 
