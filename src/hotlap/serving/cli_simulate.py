@@ -11,7 +11,7 @@ from typing import Any
 from hotlap.cli import terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError
-from hotlap.core.work.networks import steps
+from hotlap.core.work.networks import calls, steps
 from hotlap.serving.simulated import http
 from hotlap.serving.simulated.facts import ServerFacts
 from hotlap.serving.simulated.faults import FAULTS
@@ -23,9 +23,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, metavar="NAME", help="a network, its TOML file, or a config.json of Hugging Face")
     for name, default, about in _COUNTS:
         parser.add_argument(f"--{name}", default=str(default or ""), metavar="N", help=f"{about} (default: {default or 'what fits'})")
-    parser.add_argument("--dtype", default="bf16", choices=steps.DTYPES, help="of weights and products (default: bf16)")
+    parser.add_argument("--dtype", default="bf16", choices=calls.DTYPES, help="of weights and products (default: bf16)")
     parser.add_argument("--kv-dtype", default="bf16", choices=("bf16", "fp8"), help="of the cache of keys and values (default: bf16)")
-    parser.add_argument("--fault", action="append", default=[], metavar="NAME", help="what it does wrong, as below; may be repeated")
+    parser.add_argument("--fault", action="append", default=[], metavar="NAME", help="what it does wrong, as below; several with commas")
     parser.add_argument("--port", default="0", metavar="N", help=f"of {HOST} (default: a free one)")
     parser.add_argument("--log", default="", metavar="FILE", help="one line of JSON for each request that ended, on the machine's clock")
     parser.add_argument("--for", dest="for_s", metavar="TIME", help="ends by itself after so long (default: with its parent, or by Ctrl-C)")
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if for_s is not None and for_s <= 0:
         raise InputError(f"--for is longer than 0, not {args.for_s}")
     options = ServerOptions(
-        gpu=args.gpu, model=args.model, dtype=args.dtype, kv_dtype=args.kv_dtype, faults=tuple(args.fault), port=int(args.port),
+        gpu=args.gpu, model=args.model, dtype=args.dtype, kv_dtype=args.kv_dtype, faults=tuple(",".join(args.fault).split(",") if args.fault else ()), port=int(args.port),
         log=args.log, for_s=for_s, calibration=args.calibration, spec_only=args.spec_only, **counts,
     )  # fmt: skip
 
@@ -76,7 +76,8 @@ def listing(facts: ServerFacts) -> str:
     rows = [
         ("serves", f"{facts.model} on {facts.url}/v1, as {several} would by the model"),
         ("alone", f"{', then each '.join(alone)}, at {facts.usual} tokens"),
-        ("holds", f"{facts.kv_tokens} tokens, {facts.context} a request; a step up to {facts.batch} sequences and {facts.chunk} tokens"),
+        *([("holds", f"{facts.kv_tokens} tokens in its cache of keys and values")] if facts.kv_tokens is not None else []),
+        ("takes", f"{facts.context} tokens a request; a step up to {facts.batch} sequences and {facts.chunk} tokens"),
         ("faults", "; ".join(f"{fault}: {FAULTS[fault]}" for fault in facts.faults) or "none"),
         *([("log", facts.log)] if facts.log else []),
         ("ends", f"by Ctrl-C, by SIGTERM to {facts.pid}, or with the program that started it"),

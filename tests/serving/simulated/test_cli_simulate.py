@@ -57,7 +57,7 @@ def test_what_is_asked_wrongly(words: tuple[str, ...], says: str) -> None:
 def test_the_verb_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     program = "import argparse, sys\nfrom hotlap.serving import cli_simulate as c\np = argparse.ArgumentParser()\nc.add(p)\n"
     program += "a = p.parse_args(sys.argv[1:])\na.json = 0\nsys.exit(c.run(a))\n"
-    words = ["h200-sxm", "--model", "llama-3-8b", "--batch", "16", "--chunk", "512", "--context", "4k", "--log", str(tmp_path / "log")]
+    words = ["h200-sxm", "--model", "llama-3-8b", "--batch", "16", "--chunk", "512", "--context", "4k", "--fault", "no-usage,drift", "--log", str(tmp_path / "log")]
     process = subprocess.Popen([sys.executable, "-c", program, *words], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     first = process.stdout.readline()
@@ -67,6 +67,8 @@ def test_the_verb_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
     assert post(facts, CHAT, ask(CHAT, "hello", 2)).status == 200
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(30) == 0
-    assert process.stdout.read().splitlines()[-1].startswith("ends")
+    rest = process.stdout.read().splitlines()
+    assert rest[-1].startswith("ends")
+    assert rest[3] == f"faults  no-usage: {FAULTS['no-usage']}; drift: {FAULTS['drift']}"
     process.stdout.close()
     assert len((tmp_path / "log").read_text().splitlines()) == 1

@@ -297,11 +297,10 @@ def test_an_address_says_the_same_as_options() -> None:
 
 def test_an_encoder_embeds_and_does_no_more() -> None:
     def client(facts: ServerFacts) -> tuple[Answer, Answer]:
+        assert (facts.kv_tokens, facts.decode_s, facts.context) == (None, None, 512)
         given = {"model": "bert-base", "input": ["a b c"] * 3}
         return post(facts, EMBED, given), post(facts, TEXT, {"model": "bert-base", "prompt": "a", "max_tokens": 1})
 
     vectors, text = served(replace(SMALL, model="bert-base", context=0), client)
     assert len(json.loads(vectors.text)["data"]) == 3
     assert (text.status, "is an encoder" in text.text) == (400, True)
-
-

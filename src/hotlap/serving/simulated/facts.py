@@ -18,7 +18,7 @@ class ServerFacts(Record, frozen=True, kw_only=True):
     model: str
     gpu: str
     tp: int
-    kv_tokens: int  # that the cache of keys and values holds
+    kv_tokens: int | None  # that the cache of keys and values holds; None: an encoder, which keeps none
     context: int
     batch: int
     chunk: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -116,7 +117,7 @@ class SimulatedServer:
         decode = self.table.seconds(1, usual, []) if self.network.causal else None
         return ServerFacts(
             url=f"http://{o.host}:{port}", pid=os.getpid(), model=self.name, gpu=o.gpu, tp=o.tp, batch=o.batch, chunk=self.engine.chunk,
-            kv_tokens=self.engine.memory.capacity, context=self.context, usual=usual, decode_s=decode,
+            kv_tokens=self.engine.memory.capacity if self.network.causal else None, context=self.context, usual=usual, decode_s=decode,
             prefill_s=self.table.prompt_s(usual), faults=o.faults, log=o.log,
         )  # fmt: skip
 
@@ -294,5 +295,6 @@ async def _orphaned(parent: int) -> None:
 def run(options: ServerOptions, ready: Callable[[ServerFacts], None], parent: int) -> None:
     """Serves until it is told to end. Raises InputError, MachineError."""
     server = SimulatedServer(options)
+    gc.freeze()  # no pause of the collector goes over modules and tables again and again
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(FineSelector())) as runner:
         runner.run(server.serve(ready, parent))

@@ -99,6 +99,8 @@ def _chat(given: Mapping[str, Any]) -> list[list[Any]]:
     words: list[Any] = []
     for message in messages:
         content = message.get("content") or ""
+        if not isinstance(content, str | list):
+            raise Refusal(400, "the content of a message is a text or a list of parts", param="messages")
         parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content if isinstance(part, dict)]
         for part in parts:
             words += str(part).split()
@@ -179,11 +181,11 @@ class AnswerForm:
 
 def embeddings(ask: Ask, model: str, width: int, counted: Mapping[str, Any] | None) -> bytes:
     """A vector of length 1 for each input, by its words alone."""
-    data = []
+    data, item = [], ask.api.removesuffix("s")
     for index, tokens in enumerate(ask.inputs):
         seed = int.from_bytes(hashlib.blake2b("\x1f".join(map(str, tokens)).encode(), digest_size=8).digest(), "big")
         vector = np.random.default_rng(seed).standard_normal(width).astype("<f4")
         vector /= np.linalg.norm(vector)
         written: Any = base64.b64encode(vector.tobytes()).decode() if ask.as_base64 else vector.tolist()
-        data.append({"object": "embedding", "index": index, "embedding": written})
+        data.append({"object": item, "index": index, item: written})
     return json.dumps({"object": "list", "data": data, "model": model, **({"usage": counted} if counted else {})}).encode()

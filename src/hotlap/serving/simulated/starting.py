@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
@@ -32,10 +32,11 @@ class Started(NamedTuple):
 
 @contextmanager
 def started(options: ServerOptions) -> Iterator[Started]:
-    """It listens inside, and is ended at the end. Raises Unavailable with what it printed where it does not come up."""
+    """It listens inside, and is ended at the end; Ctrl-C does not reach it. Raises Unavailable with what it printed where it does not come up."""
     with tempfile.TemporaryFile() as errors:
         command = [sys.executable, "-m", "hotlap.serving.simulated", asked.encode(options), str(os.getpid())]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
+        process = subprocess.Popen(command, **pipes, start_new_session=True)
         try:
             assert process.stdout is not None
             line = _line(process.stdout)
