@@ -52,8 +52,9 @@ def run(args: argparse.Namespace) -> int:
     for_s = units.parse(args.for_s, "s") if args.for_s else None
     if for_s is not None and for_s <= 0:
         raise InputError(f"--for is longer than 0, not {args.for_s}")
+    faults = tuple(name for names in args.fault for name in names.split(","))
     options = ServerOptions(
-        gpu=args.gpu, model=args.model, dtype=args.dtype, kv_dtype=args.kv_dtype, faults=tuple(",".join(args.fault).split(",") if args.fault else ()), port=int(args.port),
+        gpu=args.gpu, model=args.model, dtype=args.dtype, kv_dtype=args.kv_dtype, faults=faults, port=int(args.port),
         log=args.log, for_s=for_s, calibration=args.calibration, spec_only=args.spec_only, **counts,
     )  # fmt: skip
 

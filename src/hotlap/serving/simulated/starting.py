@@ -32,7 +32,8 @@ class Started(NamedTuple):
 
 @contextmanager
 def started(options: ServerOptions) -> Iterator[Started]:
-    """It listens inside, and is ended at the end; Ctrl-C does not reach it. Raises Unavailable with what it printed where it does not come up."""
+    """It listens inside, and is ended at the end; Ctrl-C does not reach it. Raises Unavailable with what it printed where it does not
+    come up."""
     with tempfile.TemporaryFile() as errors:
         command = [sys.executable, "-m", "hotlap.serving.simulated", asked.encode(options), str(os.getpid())]
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
