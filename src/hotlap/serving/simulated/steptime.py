@@ -37,16 +37,18 @@ _PROBE = 8  # tokens of the step in which kernels of both phases are told apart
 
 
 def grid(most: int) -> list[int]:
-    """Counts from 1 to `most`: 1, 2, 4, every 8th to 256, then 8 for each doubling."""
+    """Counts from 1 to `most`: 1, 2, 4, every 8th to 256, then 8 for each doubling, each with its next: a product of one token more than
+    fills its tiles takes one wave of them more."""
     points = [1, 2, 4, *range(EVEN, EVEN_TO + 1, EVEN)]
     while points[-1] < most:
         eighth = points[-1] // EVEN
         points += [eighth * count for count in range(EVEN + 1, 2 * EVEN + 1)]
-    return [*(point for point in points if point < most), most]
+    both = {*points, *(point + 1 for point in points if point >= EVEN_TO / 2)}
+    return [*sorted(point for point in both if point < most), most]
 
 
 def coarse(most: int) -> list[int]:
-    """The same with a quarter of the even ones."""
+    """The same with a quarter of the even ones, and without the next ones."""
     return [point for point in grid(most) if point < EVEN or point % (4 * EVEN) == 0 or point == most]
 
 
