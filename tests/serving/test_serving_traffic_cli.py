@@ -16,7 +16,7 @@ from hotlap.serving.traffic import TrafficTrace
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture()
+@pytest.fixture
 def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """400 Poisson arrivals of two blocks, the first shared by all."""
     rng = np.random.default_rng(7)

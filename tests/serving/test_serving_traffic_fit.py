@@ -209,7 +209,7 @@ def test_copies_of_a_request_share_no_prefix_with_it_but_among_their_own() -> No
     rows = [(512 * 3, (0, 1, 10 + at)) for at in range(40)]
     twice = traffic_scale.scaled(of_blocks(*rows), 2.0, "requests")
     assert len(twice.prefix) == 80
-    assert len({ids for ids in twice.prefix}) == 80  # no id of a last block comes twice
+    assert len(set(twice.prefix)) == 80  # no id of a last block comes twice
     assert {ids[:2] for ids in twice.prefix} == {(0, 1), (50, 51)}
     assert traffic_fit.sharing(twice).cached_tokens == 2 * traffic_fit.sharing(of_blocks(*rows)).cached_tokens
 

@@ -133,7 +133,7 @@ def _mooncake(source: Source) -> Iterator[_Row | None]:
 def _ids(given: Any, place: str) -> tuple[int, ...]:
     if given is None:
         return ()
-    if not isinstance(given, list) or not all(isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62 for value in given):
+    if not isinstance(given, list) or not all(type(value) is int and abs(value) < 2**62 for value in given):
         raise InputError(f"{place}: hash_ids is a list of whole numbers, not {str(given)[:40]}")
     return tuple(given)
 
