@@ -87,6 +87,22 @@ def test_sharegpt_is_shown_without_arrivals(tmp_path: Path, capsys: Capture) -> 
     assert "s.json --arrivals poisson:8" in out
 
 
+def test_few_requests_are_too_few_and_a_burst_alone_has_no_rate(tmp_path: Path, capsys: Capture) -> None:
+    rows = [json.dumps({"timestamp": 250 * at, "input_length": 600, "output_length": 5}) for at in range(5)]
+    (tmp_path / "few.jsonl").write_text("\n".join(rows))
+    (tmp_path / "burst.jsonl").write_text("\n".join(rows[:1] * 3))
+    for name in ("few.jsonl", "burst.jsonl"):
+        assert run("show", str(tmp_path / name)) == 0
+        assert run("fit", str(tmp_path / name)) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "few.jsonl · Mooncake · 5 requests in 1.00 s" in out
+    assert "changes too few requests to tell bursts too few requests to tell" in out
+    assert "burst.jsonl · Mooncake · 3 requests at one time" in out
+    assert "--arrivals poisson" not in out
+    assert run("scale", str(tmp_path / "burst.jsonl"), "--factor", "2", "--by", "requests", "--out", str(tmp_path / "x.jsonl")) == 0
+    assert len(traffic.read(tmp_path / "x.jsonl").input_tokens) == 6
+
+
 @pytest.mark.parametrize(("words", "about"), [
     (["scale", "own.jsonl"], "scale needs --factor, as in --factor 2, and --out FILE"),
     (["scale", "own.jsonl", "--factor", "2"], "scale needs --factor"),

@@ -9,7 +9,7 @@ from hotlap.core import units
 from hotlap.core.show import layout, words
 from hotlap.core.show.history import sparkline
 from hotlap.core.show.table import Cell, Column
-from hotlap.serving.traffic_fit import PrefixSharing, RateStretch, TrafficArrivals, TrafficBurstiness, TrafficFit, TrafficLengths
+from hotlap.serving.traffic_fit import FEWEST, PrefixSharing, RateStretch, TrafficArrivals, TrafficBurstiness, TrafficFit, TrafficLengths
 
 COURSE = 60  # columns
 FIRST = 11  # of the name of a line
@@ -43,7 +43,7 @@ def fitted(known: TrafficFit, path: str, width: int) -> str:
     if known.sharing:
         lines += ["", "prefixes", *_line("sharing", _sharing(known.sharing), width)]
     lines += _line("notice", ESTIMATED, width) if known.estimated else []
-    times = "" if known.arrivals else " --arrivals poisson:8"
+    times = "" if known.timed else " --arrivals poisson:8"
     return "\n".join([*lines, "", f"next    hotlap serving bench URL --trace {path}{times}"])
 
 
@@ -75,7 +75,7 @@ def _line(name: str, text: str, width: int) -> list[str]:
 
 def _head(known: TrafficFit) -> str:
     left = f", {known.left_out} without an answer left out" if known.left_out else ""
-    during = f" in {_time(known.arrivals.seconds)}" if known.arrivals else ", no times"
+    during = f" in {_time(known.arrivals.seconds)}" if known.arrivals else " at one time" if known.timed else ", no times"
     return f"{known.trace} · {known.format} · {words.counted(known.requests, 'request')}{during}{left}"
 
 
@@ -92,6 +92,8 @@ def _time(seconds: float) -> str:
 
 
 def _extremes(arrivals: TrafficArrivals) -> str:
+    if len(arrivals.rates_hz) < FEWEST:
+        return _hz(arrivals.rate_hz)
     low, high = _hz(min(arrivals.rates_hz)), _hz(max(arrivals.rates_hz))
     return f"{_hz(arrivals.rate_hz)}; in bins of {_time(arrivals.bin_s)} from {low} to {high}"
 
@@ -132,6 +134,8 @@ def _gamma(arrivals: TrafficArrivals, width: int) -> list[str]:
 
 
 def _changes(arrivals: TrafficArrivals, width: int) -> list[str]:
+    if len(arrivals.rates_hz) < FEWEST:
+        return _line("changes", "too few requests to tell", width)
     if len(arrivals.stretches) == 1:
         return _line("changes", f"none found in {len(arrivals.rates_hz)} bins of {_time(arrivals.bin_s)}", width)
     lines: list[str] = []

