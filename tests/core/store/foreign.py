@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import foreign_serving
+
 HYPERFINE = {"results": [
     {"command": "sum 1", "mean": 2.0, "median": 2.0, "times": [1.5, 2.0, 2.5], "exit_codes": [0, 0, 0], "parameters": {"n": "1"}},
     {"command": "false", "mean": 0.1, "median": 0.1, "times": [0.1, 0.1], "exit_codes": [1, 0]},
@@ -114,6 +116,9 @@ def files(folder: Path) -> dict[str, Path]:
         "conbench": ("c.json", json.dumps(CONBENCH)), "phoronix": ("composite.xml", PHORONIX),
         "superbench": ("s.jsonl", "\n".join(map(json.dumps, SUPERBENCH))),
     }
+    for kind, (name, content) in foreign_serving.FILES.items():
+        rows = content if name.endswith(".jsonl") and isinstance(content, list) else [content]
+        texts[kind] = (name, "\n".join(map(json.dumps, rows)))
     beside = {"asv/benchmarks.json": ASV_UNITS, "target/criterion/sum/new/benchmark.json": {"full_id": "sums/sum"}, "target/criterion/sum/new/tukey.json": [1.0]}
     for name, text in [*texts.values(), *((name, json.dumps(document)) for name, document in beside.items())]:
         path = folder / name

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from foreign import files
+from foreign_serving import HELD
 
 import hotlap
 from hotlap.cli import main
@@ -26,7 +27,7 @@ VIEWS = (
     ["explain", "--json=2"], ["explain", "--json=3"], ["gate", "--against", "baseline:same", "--match", "class"], ["gate", "--against", "limit"],
     ["history"], ["list"], ["gate", "--against", "fleet"],
 )
-EACH = ["hyperfine", "pytest-benchmark", "google-benchmark", "asv", "nvbench", "jmh", "criterion", "benchmarkdotnet", "conbench", "phoronix", "superbench"]
+EACH = ["hyperfine", "pytest-benchmark", "google-benchmark", "asv", "nvbench", "jmh", "criterion", "benchmarkdotnet", "conbench", "phoronix", "superbench", *HELD]
 
 
 def test_every_format_is_looked_at(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from foreign import GOOGLE_CSV, NVBENCH, PHORONIX, files
+from foreign_serving import HELD
 
 from hotlap.cli import main
 from hotlap.core.errors import InputError
@@ -57,6 +58,7 @@ EXPECTED: dict[str, dict[str, list[list[float]]]] = {
     "conbench": {"file-read format=parquet": [[3.0, 1.0, 2.0]], "broken": []},
     "phoronix": {"Own Size: 64 version=1 arguments=64": [[0.216e9], [0.112e9], [0.287e9]], "Gone version=1": []},
     "superbench": {"kernel-launch/event_overhead": [[5.95e-6]], "gemm-flops/FP16_TC": [[279147e9]], "nccl-bw/allreduce_8_time": [[37.84e-6]]},
+    **HELD,
 }
 
 
@@ -116,7 +118,7 @@ def test_units_say_which_way_is_better(tmp_path: Path, home: Path) -> None:
 def test_a_folder_and_a_zip_are_searched(tmp_path: Path, home: Path, capsys: Capture) -> None:
     files(tmp_path / "in")
     assert main(["import", str(tmp_path / "in"), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["imported"]) == 11
+    assert len(json.loads(capsys.readouterr().out)["imported"]) == 17
     count = len(list(select.every(home)))
     packed = tmp_path / "all.zip"
     with zipfile.ZipFile(packed, "w") as archive:

@@ -8,18 +8,24 @@ from typing import Protocol
 
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.store.readers import (
+    aiperf,
     asv,
     benchmarkdotnet,
     conbench,
     criterion,
     exported,
     google_benchmark,
+    guidellm,
     hyperfine,
+    inference_perf,
     jmh,
+    llama_bench,
     nvbench,
     phoronix,
     pytest_benchmark,
+    sglang_bench,
     superbench,
+    vllm_bench,
 )
 from hotlap.core.store.readers.source import ReadRun, Source
 
@@ -51,7 +57,7 @@ class Format:
 
 READERS: tuple[Reader, ...] = (
     hyperfine, pytest_benchmark, asv, google_benchmark, nvbench, criterion, jmh, benchmarkdotnet, conbench, phoronix, superbench,
-    exported,
+    vllm_bench, sglang_bench, aiperf, guidellm, inference_perf, llama_bench, exported,
 )  # fmt: skip
 OTHERS = (
     Format("table", "CSV or JSON: a row per number, or a column per metric, as the options of columns say", "our own: docs/import.md"),
