@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from hotlap.core.record import Notice
 from hotlap.core.show.document import Document
 from hotlap.kernels.advice import findings, study
 from hotlap.kernels.binaries.base import Compiled
-from hotlap.kernels.compiled import disassembling
+from hotlap.kernels.compiled import disassembling, making
 from hotlap.kernels.compiled.asking import CompileRequest, kernels
 from hotlap.kernels.show import compiled as report
 
@@ -126,6 +127,13 @@ def test_opencl_is_asked_of_its_driver(tmp_path: Path) -> None:
     assert one.kernel == "k"
     assert one.shared_bytes == 256
     assert one.compile_s[0] > 0
+
+
+def test_an_example_of_a_signature_says_pointers_and_constants() -> None:
+    """Of x, which is loaded from, out, which is stored to, columns and block, a constant: as its own types would be."""
+    source = "def rms(x, out, columns, block):\n    v = tl.load(x + tl.arange(0, block))\n    tl.store( out, v)\n"
+    function = SimpleNamespace(arg_names=["x", "out", "columns", "block"], src=source, params=[SimpleNamespace(name="block", is_constexpr=True)])
+    assert making._likely(function) == {"x": "*fp32", "out": "*fp32", "columns": "i32", "block": "1024"}
 
 
 def test_triton_is_compiled_without_a_gpu(tmp_path: Path) -> None:

@@ -65,6 +65,8 @@ def shown(tool: ToolFile, place: FoundTool, width: int) -> str:
     lines += ["", "numbers"] if tool.result else []
     for result in tool.result:
         means = f"; means {result.like}" + (f" (× {result.factor:g})" if result.factor != 1 else "") if result.like else ""
+        only = [*result.where, *result.like_where] if result.like else []
+        means += f", only where {' and '.join(only)}" if only else ""
         name = result.name or f"those of {result.reader}"
         lines += layout.paragraph(f"  {name}  ", f"{result.unit or 'unit as printed'}, {result.better} is better{means}", width)
     lines += ["", "what its numbers do not say"] if tool.lies else []

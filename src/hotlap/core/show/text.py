@@ -149,7 +149,7 @@ def _doubts(rows: Sequence[Row], run: str, width: int, color: bool) -> list[str]
         seen = f": {notice.seen}" if notice.seen else ""
         lines += _named(notice.word, f"{noticing.which(notice, rows)}{seen}{action}", styles[notice.severity], width, color)
     if len(notices) > NOTICES:
-        lines.append(layout.painted(f"{words.counted(len(notices) - NOTICES, 'more notice')}: hotlap explain {run}".rstrip(), "dim", color))
+        lines.append(layout.painted(f"{words.counted(len(notices) - NOTICES, 'more notice')}: hotlap explain {run or 'RUN'}", "dim", color))
     return lines
 
 

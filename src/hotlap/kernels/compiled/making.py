@@ -9,7 +9,9 @@ import os
 import re
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -72,7 +74,7 @@ def triton(job: CompileJob) -> CompiledFiles:
     except ImportError as error:
         raise Unavailable(f"Triton cannot be imported ({error})", "pip install triton") from error
     function = named.find(job.source, "FUNCTION", lambda one: hasattr(one, "arg_names"))  # what @triton.jit makes
-    signature, constants, options, aligned = _signature(job, list(function.arg_names))
+    signature, constants, options, aligned = _signature(job, list(function.arg_names), _likely(function))
     if job.architecture.startswith("gfx"):
         target = GPUTarget("hip", job.architecture, 64 if job.architecture.startswith("gfx9") else 32)
     else:
@@ -99,7 +101,19 @@ def triton(job: CompileJob) -> CompiledFiles:
     )
 
 
-def _signature(job: CompileJob, names: list[str]) -> tuple[dict[str, str], dict[str, Any], dict[str, int], list[int]]:
+def _likely(function: Any) -> dict[str, str]:
+    """A type that each argument of a Triton function may have, for an example: a value for a constant, a pointer for what is loaded from or
+    stored to."""
+    constants = {param.name for param in getattr(function, "params", ()) if getattr(param, "is_constexpr", False)}
+    source = str(getattr(function, "src", ""))
+    pointers = {name for name in function.arg_names if re.search(rf"\b(?:load|store|atomic_\w+)\(\s*{re.escape(name)}\b", source)}
+    kinds = {name: "1024" if name in constants or name.isupper() else "*fp32" for name in function.arg_names}
+    return {name: kind if name in pointers | constants or kind == "1024" or name.endswith("ptr") else "i32" for name, kind in kinds.items()}
+
+
+def _signature(
+    job: CompileJob, names: list[str], likely: Mapping[str, str] = MappingProxyType({})
+) -> tuple[dict[str, str], dict[str, Any], dict[str, int], list[int]]:
     """Types, constants, options of the compiler, and the places of arguments that are multiples of 16."""
     given: dict[str, str] = {}
     for part in filter(None, (one.strip() for one in job.signature.split(","))):
@@ -109,7 +123,7 @@ def _signature(job: CompileJob, names: list[str]) -> tuple[dict[str, str], dict[
         given[name] = value
     missing = [name for name in names if name not in given]
     if missing:
-        example = ", ".join(f"{name}={'1024' if name.isupper() else '*fp32:16' if name.endswith('ptr') else 'i32'}" for name in names)
+        example = ", ".join(f"{name}={likely.get(name, 'i32')}" for name in names)
         raise InputError(f"{job.source}: --signature lacks {', '.join(missing)}; as in --signature '{example}'")
     types: dict[str, str] = {}
     constants: dict[str, Any] = {}
