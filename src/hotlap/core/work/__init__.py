@@ -10,7 +10,9 @@ from hotlap.core.work.base import Workload
 from hotlap.core.work.traits import Traits
 
 WORKLOADS: dict[str, Workload] = {
-    w.name: w for family in (memory, compute, latency, link, host, network, layers, science, program) for w in family.WORKLOADS
+    w.name: w
+    for family in (memory, compute, latency, link, host, network, layers, science, program)
+    for w in family.WORKLOADS
 }
 
 
