@@ -51,7 +51,9 @@ def test_a_curve_passes_what_it_was_given() -> None:
     truth = 1 - math.log(10) / 10
     assert curve.rate(curve.wanted) == pytest.approx(truth, rel=0.004)
     low, high = curve.interval(0.95)
-    assert low is not None and high is not None and low <= truth <= high < low * 1.02
+    assert low is not None
+    assert high is not None
+    assert low <= truth <= high < low * 1.02
 
 
 def test_correlated_requests_count_for_fewer() -> None:
@@ -59,7 +61,8 @@ def test_correlated_requests_count_for_fewer() -> None:
     alone = [RateRun(rate, rng.random(20_000) < share) for rate, share in ((1.0, 0.08), (1.1, 0.12))]
     bursts = [RateRun(run.rate, np.repeat(run.missed[::50], 50)) for run in alone]
     independent, correlated = (attainment_curve.fit(runs, 0.1, 1.05) for runs in (alone, bursts))
-    assert independent is not None and correlated is not None
+    assert independent is not None
+    assert correlated is not None
     assert independent.inflation < 3 < 25 < correlated.inflation < 100
 
 
@@ -71,30 +74,39 @@ def test_searches_hold_the_capacity_within_their_budget() -> None:
     truth, held, widths = 1 - math.log(10) / 10, 0, []
     for seed in range(20):
         answer = search(queue(seed, 10), CapacityOptions(attain=0.9, start=0.2 * (1 + seed % 5), requests=30_000))
-        assert answer.requests <= 30_000 and len(answer.evidence) <= 12
+        assert answer.requests <= 30_000
+        assert len(answer.evidence) <= 12
         held += (answer.known_good or 0) <= truth <= (answer.known_bad or math.inf)
         widths.append(answer.width)
-    assert held >= 18 and float(np.median(widths)) < 0.2
+    assert held >= 18
+    assert float(np.median(widths)) < 0.2
 
 
 def test_a_wide_enough_interval_stops_early() -> None:
     options = CapacityOptions(attain=0.9, start=0.5, requests=60_000, width=0.3)
     answer = search(queue(3, 10), options)
-    assert answer.width <= 0.3 and answer.requests < 60_000
+    assert answer.width <= 0.3
+    assert answer.requests < 60_000
 
 
 def test_a_cliff_is_bracketed_by_what_was_visited() -> None:
     answer = search(lambda rate, requests: np.full(requests, rate <= 7.3), CapacityOptions(attain=0.9, start=1.0))
-    assert answer.known_good is not None and answer.known_bad is not None
-    assert answer.known_good <= 7.3 < answer.known_bad and not answer.pooled
+    assert answer.known_good is not None
+    assert answer.known_bad is not None
+    assert answer.known_good <= 7.3 < answer.known_bad
+    assert not answer.pooled
 
 
 def test_bounds_that_nothing_shows_are_none() -> None:
     options = CapacityOptions(attain=0.9, start=1.0, max_rate=8.0)
     good = search(lambda rate, requests: np.ones(requests, dtype=bool), options)
-    assert good.known_good == 8.0 and good.known_bad is None and max(each.rate for each in good.evidence) == 8.0
+    assert good.known_good == 8.0
+    assert good.known_bad is None
+    assert max(each.rate for each in good.evidence) == 8.0
     bad = search(lambda rate, requests: np.zeros(requests, dtype=bool), options)
-    assert bad.known_good is None and bad.known_bad is not None and bad.known_bad < 1.0
+    assert bad.known_good is None
+    assert bad.known_bad is not None
+    assert bad.known_bad < 1.0
 
 
 def test_evidence_may_come_in_any_order() -> None:
@@ -102,7 +114,8 @@ def test_evidence_may_come_in_any_order() -> None:
     runs = [RateRun(rate, rng.random(20_000) < share) for rate, share in ((1.0, 0.05), (1.1, 0.1), (1.2, 0.2))]
     options = CapacityOptions(attain=0.9, start=1.0)
     forward, back = pooled(runs, options), pooled(runs[::-1], options)
-    assert forward.known_good == pytest.approx(back.known_good) and forward.known_bad == pytest.approx(back.known_bad)
+    assert forward.known_good == pytest.approx(back.known_good)
+    assert forward.known_bad == pytest.approx(back.known_bad)
 
 
 @pytest.mark.parametrize(

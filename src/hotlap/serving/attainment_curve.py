@@ -5,8 +5,11 @@ line for γ → 0, a floor with a knee for large γ. M/M/1 is close to γ = 1, m
 chosen: curves of several γ are weighed by how well they fit, and the interval holds their disagreement.
 
 Requests of a run wait in the same queue, so they are correlated: the variance is of means of batches of successive requests (Law and
-Carson, Operations Research 27, 1979), with what is left between neighbours added, and pooled over runs. In a queue the variance grows
-with load about as the odds of a miss do, so that log odds have about the same variance per request at all rates near the wanted one.
+Carson, Operations Research 27, 1979), with what is left between neighbours added, and pooled over runs. Correlated noise
+acts as a rate that wanders, so it moves log odds in proportion to the curve's slope.
+
+MARGIN, KNEE and FEW are set by simulation (benchmarks/serving_capacity.py), not derived: runs begin with an empty queue and past a
+knee are not steady for long, and a share that few bursts of misses make up has a variance that is itself unsure.
 """
 
 from __future__ import annotations
@@ -22,12 +25,14 @@ Floats = NDArray[np.float64]
 
 GAMMAS = np.array([0.5, 1.5, 3.0, 6.0, 12.0, 24.0])
 CHANCES = 1 / (1 + GAMMAS / 6)  # of each, before anything is seen: knees are rarer than slopes
-MARGIN, KNEE = 0.95, 24.0  # standard errors are × (margin + γ ÷ knee): past a knee a run from an empty queue is long not steady
+MARGIN, KNEE = 0.95, 24.0  # standard errors are × (margin + γ ÷ knee): past a knee a run from an empty queue is not steady for long
+FEW = 0.2  # the most by which few bursts of misses widen them
 BATCHES = 10  # of the longest run
 LEAST_BATCH = 100  # requests
 LEAST_EXCESS = 10.0  # × binomial variance, where no run is long enough for batches
 REACH_ABOVE, REACH_BELOW = 2.0, 5.0  # log odds from the wanted share where a run counts half
-SLOPE, SPREAD = 4.0, 0.4  # before anything is seen: slope ÷ log(1 ÷ miss) of log odds over log rate, which is ρ ÷ (1 − ρ) of M/M/1; its spread, a share
+# before anything is seen: slope of log odds over log rate ÷ log(1 ÷ miss), ρ ÷ (1 − ρ) in M/M/1; and its spread, a share
+SLOPE, SPREAD = 4.0, 0.4
 APART = 1.5  # times the variance within runs from which runs differ: theirs is used, with their degrees of freedom
 SATURATED = 0.97  # share missed from which a run has no steady state to tell of
 TURNS, STEPS, HIGHEST = 4, 9, 14.0  # of the fit; log odds that are as good as certain
@@ -48,7 +53,7 @@ class RateRun:
 
 
 @dataclass(frozen=True)
-class Line:
+class GammaLine:
     """Of one γ: log odds of a miss at x = intercept + slope·basis(x)."""
 
     gamma: float
@@ -63,7 +68,7 @@ class Curve:
 
     reference: float  # rate at x = 0
     wanted: float  # log odds
-    lines: tuple[Line, ...]
+    lines: tuple[GammaLine, ...]
     freedom: float
     inflation: float
 
@@ -80,7 +85,9 @@ class Curve:
                 continue
             h, v = basis(GRID, line.gamma), line.covariance
             error = np.sqrt(np.maximum(v[0, 0] + 2 * h * v[0, 1] + h * h * v[1, 1], 1e-18))
-            total += line.weight * _below(_standard(line.beta[0] + line.beta[1] * h - self.wanted, (MARGIN + line.gamma / KNEE) * error), self.freedom)
+            error = error * (1 + np.minimum(error**2, FEW))  # few bursts of misses: their variance is itself unsure
+            off = line.beta[0] + line.beta[1] * h - self.wanted
+            total += line.weight * _below(_standard(off, (MARGIN + line.gamma / KNEE) * error), self.freedom)
         return total
 
     def interval(self, confidence: float) -> tuple[float | None, float | None]:
@@ -152,7 +159,7 @@ def fit(runs: Sequence[RateRun], miss: float, reference: float) -> Curve | None:
         freedom = max(float(near.sum()) - 2, 2.0)
     lines = zip(GAMMAS, betas, inverse * spread, weights, strict=True)
     inflation = 1 + excess * steep**2 * miss * (1 - miss)
-    return Curve(reference, wanted, tuple(Line(g, b, v, float(w)) for g, b, v, w in lines if w > 0), freedom, inflation)
+    return Curve(reference, wanted, tuple(GammaLine(g, b, v, float(w)) for g, b, v, w in lines if w > 0), freedom, inflation)
 
 
 def _variance(p: Floats, excess: Floats) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ Measure = Callable[[float, int], Sequence[bool]]  # rate in 1/s, requests → wh
 LEAST_REQUESTS, LEAST_MISSES = 2000, 50  # of a search; misses that are expected at the wanted attainment
 FIRST_PART, NEXT_PART = 1 / 60, 1 / 12  # of the budget: runs that look around, runs that come closer
 STEP = 4.0  # between rates while nothing is bracketed
+MAYBE = 1.0  # log odds above the wanted share up to which a rate may be good
 CLEAR = 2.5  # log odds above the wanted share from which even a short run is surely bad
 CLOSE = 1.35  # ratio of a good and a bad rate from which the curve takes over
 LOCATED = 0.5  # width of the interval from which long runs pay
@@ -75,7 +76,7 @@ class Capacity(Record, frozen=True, kw_only=True):
 
 
 @dataclass
-class _Search:
+class _CapacitySearch:
     measure: Measure
     options: CapacityOptions
     runs: list[RateRun] = field(default_factory=list)
@@ -96,23 +97,24 @@ class _Search:
         self.runs.append(RateRun(rate, missed[int(len(missed) * self.options.warm_up) :]))
 
     def bracket(self) -> tuple[float | None, float | None]:
-        """The largest rate that is not clearly bad, the smallest that is, by shares that rise with the rate."""
-        limit = attainment_curve.log_odds(self.miss) + CLEAR
-        odds = [attainment_curve.log_odds(share) for share in attainment_curve.shares(self.runs)]
-        good = [run.rate for run, height in zip(self.runs, odds, strict=True) if height <= limit]
-        bad = [run.rate for run, height in zip(self.runs, odds, strict=True) if height > limit]
+        """The largest rate that may be good, the smallest that is clearly bad, by shares that rise with the rate."""
+        wanted = attainment_curve.log_odds(self.miss)
+        odds = [attainment_curve.log_odds(share) - wanted for share in attainment_curve.shares(self.runs)]
+        good = [run.rate for run, height in zip(self.runs, odds, strict=True) if height <= MAYBE]
+        bad = [run.rate for run, height in zip(self.runs, odds, strict=True) if height > CLEAR]
         return max(good, default=None), min(bad, default=None)
 
     def around(self) -> float | None:
         """The next rate while the place is not known; None when it is."""
         low, high = self.bracket()
-        if low is None and high is not None:
-            return high / STEP
-        if low is None or (high is None and low == self.options.max_rate):
+        if low is None:
+            return min(run.rate for run in self.runs) / STEP
+        if high is None and low == self.options.max_rate:
             return None
-        near = [run.rate for run, share in zip(self.runs, attainment_curve.shares(self.runs), strict=True) if share > self.miss and run.rate <= low]
+        pairs = zip(self.runs, attainment_curve.shares(self.runs), strict=True)
+        near = [run.rate for run, share in pairs if share > self.miss and run.rate < (high or math.inf)]
         if high is None:
-            return low * (1.5 if near else STEP)
+            return max(low, *near, low) * (1.5 if near else STEP)
         return None if high / low <= CLOSE or (near and high / low <= 2) else math.sqrt(low * high)
 
     def curve(self) -> Curve | None:
@@ -153,7 +155,7 @@ def search(measure: Measure, options: CapacityOptions) -> Capacity:
     """Visits rates until the budget is spent or the interval is narrow enough. Raises InputError for options that cannot be, and for
     answers of `measure` that are not one truth value a request."""
     check(options)
-    state = _Search(measure, options)
+    state = _CapacitySearch(measure, options)
     state.visit(options.start, round(options.requests * FIRST_PART))
     while len(state.runs) < options.rates - 3 and (rate := state.around()) is not None:
         state.visit(rate, round(options.requests * FIRST_PART))
@@ -169,7 +171,7 @@ def search(measure: Measure, options: CapacityOptions) -> Capacity:
 
 def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> Capacity:
     """What these runs show together; in any order, from any search."""
-    state = _Search(lambda rate, requests: [], options, list(runs), sent)
+    state = _CapacitySearch(lambda rate, requests: [], options, list(runs), sent)
     curve = state.curve()
     evidence = tuple(_evidence(run, curve, options) for run in runs)
     good = max((each.rate for each in evidence if each.low >= options.attain), default=None)
