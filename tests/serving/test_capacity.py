@@ -84,9 +84,9 @@ def test_searches_hold_the_capacity_within_their_budget() -> None:
 
 def test_a_wide_enough_interval_stops_early() -> None:
     options = CapacityOptions(attain=0.9, start=0.5, requests=60_000, width=0.3)
-    answer = search(queue(3, 10), options)
-    assert answer.width <= 0.3
-    assert answer.requests < 60_000
+    answers = [search(queue(seed, 10), options) for seed in range(4)]
+    assert all(answer.width <= 0.3 for answer in answers)
+    assert sum(answer.requests < 50_000 for answer in answers) >= 2
 
 
 def test_a_cliff_is_bracketed_by_what_was_visited() -> None:

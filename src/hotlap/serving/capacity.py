@@ -115,7 +115,8 @@ class _CapacitySearch:
         near = [run.rate for run, share in pairs if share > self.miss and run.rate < (high or math.inf)]
         if high is None:
             return max(low, *near, low) * (1.5 if near else STEP)
-        return None if high / low <= CLOSE or (near and high / low <= 2) else math.sqrt(low * high)
+        above = min((rate for rate in near if rate > low), default=high)  # neither clearly bad nor maybe good
+        return None if above / low <= CLOSE or (near and above / low <= 2) else math.sqrt(low * above)
 
     def curve(self) -> Curve | None:
         """Through all runs, its reference where it passes what is asked."""
@@ -194,7 +195,8 @@ def _evidence(run: RateRun, curve: Curve | None, options: CapacityOptions) -> Ra
     worth, share = n / inflation, met / n
     middle, half = (share + z * z / 2 / worth), z * math.sqrt(share * (1 - share) / worth + z * z / 4 / worth**2)
     scale = 1 + z * z / worth
-    return RateEvidence(rate=run.rate, requests=n, met=met, low=max((middle - half) / scale, 0.0), high=min((middle + half) / scale, 1.0))
+    low, high = max(float(middle - half) / scale, 0.0), min(float(middle + half) / scale, 1.0)
+    return RateEvidence(rate=run.rate, requests=n, met=met, low=low, high=high)
 
 
 def checked(answer: Any, rate: float, requests: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
