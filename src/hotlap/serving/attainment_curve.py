@@ -8,7 +8,7 @@ Requests of a run wait in the same queue, so they are correlated: the variance i
 Carson, Operations Research 27, 1979), with what is left between neighbours added, and pooled over runs. Correlated noise
 acts as a rate that wanders, so it moves log odds in proportion to the curve's slope.
 
-MARGIN and KNEE are set by simulation (benchmarks/serving_capacity.py), not derived.
+MARGIN, KNEE and RARE are set by simulation (benchmarks/serving_capacity.py), not derived.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ Floats = NDArray[np.float64]
 
 GAMMAS = np.array([0.5, 1.5, 3.0, 6.0, 12.0, 24.0])
 CHANCES = 1 / (1 + GAMMAS / 6)  # of each, before anything is seen: knees are rarer than slopes
-MARGIN, KNEE = 0.95, 24.0  # standard errors are × (margin + γ ÷ knee): past a knee a run from an empty queue is not steady for long
+RARE = 0.1  # more of it per log odds that the wanted misses are rarer than one in ten: fewer bursts, whose variance is itself unsure
+MARGIN, KNEE = 0.82, 16.0  # standard errors are × (margin + γ ÷ knee): past a knee a run from an empty queue is not steady for long
 BATCHES = 10  # of the longest run
 LEAST_BATCH = 100  # requests
 LEAST_EXCESS = 10.0  # × binomial variance, where no run is long enough for batches
@@ -83,8 +84,9 @@ class Curve:
                 continue
             h, v = basis(GRID, line.gamma), line.covariance
             error = np.sqrt(np.maximum(v[0, 0] + 2 * h * v[0, 1] + h * h * v[1, 1], 1e-18))
+            margin = MARGIN + RARE * max(log_odds(0.1) - self.wanted, 0.0) + line.gamma / KNEE
             off = line.beta[0] + line.beta[1] * h - self.wanted
-            total += line.weight * _below(_standard(off, (MARGIN + line.gamma / KNEE) * error), self.freedom)
+            total += line.weight * _below(_standard(off, margin * error), self.freedom)
         return total
 
     def interval(self, confidence: float) -> tuple[float | None, float | None]:
