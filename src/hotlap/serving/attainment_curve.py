@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 GAMMAS = np.array([0.5, 1.5, 3.0, 6.0, 12.0, 24.0])
 CHANCES = 1 / (1 + GAMMAS / 6)  # of each, before anything is seen: knees are rarer than slopes
-RARE = 0.1  # more of it per log odds that the wanted misses are rarer than one in ten: fewer bursts, whose variance is itself unsure
+RARE = 0.04  # more of it per log odds that the wanted misses are rarer than one in ten: fewer bursts, whose variance is itself unsure
 MARGIN, KNEE = 0.82, 16.0  # standard errors are × (margin + γ ÷ knee): past a knee a run from an empty queue is not steady for long
 BATCHES = 10  # of the longest run
 LEAST_BATCH = 100  # requests
