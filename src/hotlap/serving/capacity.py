@@ -1,0 +1,228 @@
+"""How many requests a second a server holds: a search over rates that ends in [known good, known bad], never in one number.
+
+Known good is the largest rate at which attainment of the objective is shown to be at least what is asked, known bad the smallest at
+which it is shown to be below. Evidence of all rates visited is pooled (`attainment_curve`), with requests of a run correlated as those
+in a queue are. No input or output here: the caller measures a rate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hotlap.core.errors import InputError
+from hotlap.core.record import Record
+from hotlap.core.stats import student
+from hotlap.serving import attainment_curve
+from hotlap.serving.attainment_curve import Curve, RateRun
+
+Measure = Callable[[float, int], Sequence[bool]]  # rate in 1/s, requests → whether each met its objectives, in order of due times
+
+LEAST_REQUESTS, LEAST_MISSES = 2000, 50  # of a search; misses that are expected at the wanted attainment
+FIRST_PART, NEXT_PART = 1 / 60, 1 / 12  # of the budget: runs that look around, runs that come closer
+STEP = 4.0  # between rates while nothing is bracketed
+MAYBE = 1.0  # log odds above the wanted share up to which a rate may be good
+CLEAR = 2.5  # log odds above the wanted share from which even a short run is surely bad
+CLOSE = 1.35  # ratio of a good and a bad rate from which the curve takes over
+LOCATED = 0.5  # width of the interval from which long runs pay
+BELOW, ABOVE = 1.0, 0.7  # log odds of the rates that long runs visit, from the wanted share
+LONG_RUNS = 5
+LEAST_INFLATION = 10.0  # of the variance, where batches have not shown it
+
+
+class CapacityOptions(Record, frozen=True, kw_only=True):
+    attain: float  # share of requests that must meet the objectives
+    start: float  # rate to begin with, 1/s
+    requests: int = 60_000  # budget, warm-up included
+    rates: int = 12  # runs at most
+    max_rate: float | None = None  # never above it
+    confidence: float = 0.95
+    width: float = 0.0  # stop when (bad − good) ÷ estimate is at most this
+    warm_up: float = 0.1  # share of each run, from its beginning, that is left out
+
+
+class RateEvidence(Record, frozen=True, kw_only=True):
+    """What one run shows by itself."""
+
+    rate: float
+    requests: int  # without warm-up
+    met: int
+    low: float  # bounds of attainment, sure at the search's confidence for all of its rates together
+    high: float
+
+
+class Capacity(Record, frozen=True, kw_only=True):
+    """`estimate`: where attainment passes what is asked. `known_good`, `known_bad`: None where no rate is shown to be so."""
+
+    attain: float
+    confidence: float
+    known_good: float | None
+    known_bad: float | None
+    estimate: float | None
+    pooled: bool  # the interval is of the curve through all runs; False: of single runs
+    requests: int  # sent
+    evidence: tuple[RateEvidence, ...]  # as visited
+
+    @property
+    def width(self) -> float:
+        """(bad − good) ÷ the estimate; infinite without one of them."""
+        if self.known_good is None or self.known_bad is None:
+            return math.inf
+        return (self.known_bad - self.known_good) / (self.estimate or math.sqrt(self.known_good * self.known_bad))
+
+
+@dataclass
+class _CapacitySearch:
+    measure: Measure
+    options: CapacityOptions
+    runs: list[RateRun] = field(default_factory=list)
+    sent: int = 0
+
+    @property
+    def left(self) -> int:
+        return self.options.requests - self.sent
+
+    @property
+    def miss(self) -> float:
+        return 1 - self.options.attain
+
+    def visit(self, rate: float, requests: int) -> None:
+        rate, requests = min(rate, self.options.max_rate or math.inf), min(requests, self.left)
+        missed = ~checked(self.measure(rate, requests), rate, requests)
+        self.sent += requests
+        self.runs.append(RateRun(rate, missed[int(len(missed) * self.options.warm_up) :]))
+
+    def bracket(self) -> tuple[float | None, float | None]:
+        """The largest rate that may be good, the smallest that is clearly bad, by shares that rise with the rate."""
+        wanted = attainment_curve.log_odds(self.miss)
+        odds = [attainment_curve.log_odds(share) - wanted for share in attainment_curve.shares(self.runs)]
+        good = [run.rate for run, height in zip(self.runs, odds, strict=True) if height <= MAYBE]
+        bad = [run.rate for run, height in zip(self.runs, odds, strict=True) if height > CLEAR]
+        return max(good, default=None), min(bad, default=None)
+
+    def around(self) -> float | None:
+        """The next rate while the place is not known; None when it is."""
+        low, high = self.bracket()
+        if low is None:
+            return min(run.rate for run in self.runs) / STEP
+        if high is None and low == self.options.max_rate:
+            return None
+        pairs = zip(self.runs, attainment_curve.shares(self.runs), strict=True)
+        near = [run.rate for run, share in pairs if share > self.miss and run.rate < (high or math.inf)]
+        if high is None:
+            return max(low, *near, low) * (1.5 if near else STEP)
+        above = min((rate for rate in near if rate > low), default=high)  # neither clearly bad nor maybe good
+        return None if above / low <= CLOSE or (near and above / low <= 2) else math.sqrt(low * above)
+
+    def curve(self) -> Curve | None:
+        """Through all runs, its reference where it passes what is asked."""
+        low, high = self.bracket()
+        if low is None:
+            return None
+        reference = math.sqrt(low * high) if high else low
+        curve = None
+        for _ in range(3):
+            curve = attainment_curve.fit(self.runs, self.miss, reference)
+            if curve is None:
+                return None
+            reference = min(max(curve.rate(curve.wanted), min(run.rate for run in self.runs)), high or math.inf)
+        return curve
+
+    def closer(self, turn: int) -> tuple[float, int]:
+        """The next rate and its requests, once the place is known."""
+        curve, rest = self.curve(), self.options.rates - len(self.runs)
+        off = (-BELOW, ABOVE)[turn % 2]
+        if curve is None or pooled(self.runs, self.options, self.sent).width > LOCATED:
+            return self._within(curve, off), max(round(self.options.requests * NEXT_PART), self.left // max(rest, 1))
+        turns = max(min(rest, LONG_RUNS - turn), 1)
+        return self._within(curve, off if turns > 1 or turn % 2 else 0.0), self.left if turns == 1 else self.left // turns
+
+    def _within(self, curve: Curve | None, off: float) -> float:
+        """Where the curve has these log odds beside the wanted ones; the middle of the bracket where it leads out of that."""
+        low, high = self.bracket()
+        if curve is not None:
+            middle = curve.rate(curve.wanted)
+            rate = min(max(curve.rate(curve.wanted + off), 0.8 * middle), 1.15 * middle)
+            if high is None or rate < high:
+                return rate
+        return math.sqrt((low or high or 1) * (high or low or 1))
+
+
+def search(measure: Measure, options: CapacityOptions) -> Capacity:
+    """Visits rates until the budget is spent or the interval is narrow enough. Raises InputError for options that cannot be, and for
+    answers of `measure` that are not one truth value a request."""
+    check(options)
+    state = _CapacitySearch(measure, options)
+    state.visit(options.start, round(options.requests * FIRST_PART))
+    while len(state.runs) < options.rates - 3 and (rate := state.around()) is not None:
+        state.visit(rate, round(options.requests * FIRST_PART))
+    turn = 0
+    while state.left > 0 and len(state.runs) < options.rates:
+        rate, requests = state.closer(turn)
+        state.visit(rate, state.left if len(state.runs) == options.rates - 1 else requests)
+        turn += 1
+        if options.width and pooled(state.runs, options, state.sent).width <= options.width:
+            break
+    return pooled(state.runs, options, state.sent)
+
+
+def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> Capacity:
+    """What these runs show together; in any order, from any search."""
+    state = _CapacitySearch(lambda rate, requests: [], options, list(runs), sent)
+    curve = state.curve()
+    evidence = tuple(_evidence(run, curve, options) for run in runs)
+    good = max((each.rate for each in evidence if each.low >= options.attain), default=None)
+    bad = min((each.rate for each in evidence if each.high < options.attain), default=None)
+    estimate = None
+    if curve is not None:
+        low, high = curve.interval(options.confidence)
+        good, bad, estimate = low or good, high or bad, curve.rate(curve.wanted)
+    return Capacity(
+        attain=options.attain, confidence=options.confidence, known_good=good, known_bad=bad, estimate=estimate,
+        pooled=curve is not None, requests=sent, evidence=evidence,
+    )  # fmt: skip
+
+
+def _evidence(run: RateRun, curve: Curve | None, options: CapacityOptions) -> RateEvidence:
+    """Wilson's interval on as many independent requests as the run is worth, shared among the search's rates (Bonferroni)."""
+    inflation = max(curve.inflation if curve else LEAST_INFLATION, LEAST_INFLATION)
+    n, met = len(run.missed), int((~run.missed).sum())
+    z = student.quantile(1 - (1 - options.confidence) / 2 / options.rates, 1e6)
+    worth, share = n / inflation, met / n
+    middle, half = (share + z * z / 2 / worth), z * math.sqrt(share * (1 - share) / worth + z * z / 4 / worth**2)
+    scale = 1 + z * z / worth
+    low, high = max(float(middle - half) / scale, 0.0), min(float(middle + half) / scale, 1.0)
+    return RateEvidence(rate=run.rate, requests=n, met=met, low=low, high=high)
+
+
+def checked(answer: Any, rate: float, requests: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Raises InputError."""
+    met = np.asarray(answer)
+    if met.ndim != 1 or met.dtype != np.bool_ or not 0 < len(met) <= requests:
+        raise InputError(f"at {rate:g}/s {requests} requests were asked for; the answer must be true or false for each of 1 to {requests}")
+    return met
+
+
+def check(options: CapacityOptions) -> None:
+    """Raises InputError."""
+    if not 0 < options.attain < 1:
+        raise InputError(f"attainment is a share between 0 and 1, such as 0.9, not {options.attain:g}")
+    if not 0 < options.confidence < 1:
+        raise InputError(f"confidence is a share between 0 and 1, such as 0.95, not {options.confidence:g}")
+    if not (0 < options.start < math.inf):
+        raise InputError(f"the first rate must be above 0 requests/s, not {options.start:g}")
+    if options.max_rate is not None and not options.start <= options.max_rate < math.inf:
+        raise InputError(f"the search begins at {options.start:g}/s, above its greatest rate, {options.max_rate:g}/s")
+    if options.rates < 4:
+        raise InputError(f"a search needs at least 4 rates, not {options.rates}")
+    if not 0 <= options.warm_up < 0.9:
+        raise InputError(f"the warm-up is a share of each run, from 0 to under 0.9, not {options.warm_up:g}")
+    if not options.width >= 0:
+        raise InputError(f"the width to stop at is a share of the rate, 0 or more, not {options.width:g}")
+    least = max(LEAST_REQUESTS, math.ceil(LEAST_MISSES / min(options.attain, 1 - options.attain)))
+    if options.requests < least:
+        raise InputError(f"{options.requests} requests cannot tell {options.attain:.4g} of attainment; give at least {least}")
