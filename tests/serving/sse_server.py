@@ -56,6 +56,7 @@ class SseServer(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a kept connection waits 40 ms for an acknowledgement
     server: SseServer
 
     def log_message(self, *_: object) -> None:

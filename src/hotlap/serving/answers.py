@@ -43,7 +43,7 @@ class Delta(msgspec.Struct):
         return bool(self.content or self.reasoning_content or self.reasoning or self.tool_calls)
 
 
-class Choice(msgspec.Struct):
+class StreamChoice(msgspec.Struct):
     """Of an event: `delta` of chat, `text` of completions."""
 
     delta: Delta | None = None
@@ -51,22 +51,22 @@ class Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class Event(msgspec.Struct):
+class StreamEvent(msgspec.Struct):
     """One event of a stream."""
 
-    choices: list[Choice] = []
+    choices: list[StreamChoice] = []
     usage: Usage | None = None
     error: Any = None
     data: list[Any] | None = None  # of embeddings
 
 
-DECODER = msgspec.json.Decoder(Event)
+DECODER = msgspec.json.Decoder(StreamEvent)
 
 
-class Answer(Response):
+class ServerAnswer(Response):
     """One request's answer. `done` is called once, when it is over in whatever way."""
 
-    def __init__(self, api: API, done: Callable[[Answer], None], streamed: bool = True) -> None:
+    def __init__(self, api: API, done: Callable[[ServerAnswer], None], streamed: bool = True) -> None:
         super().__init__()
         self.api, self._done, self.streamed = api, done, streamed and api != "embeddings"
         self.outcome: Outcome = "ok"
@@ -122,7 +122,7 @@ class Answer(Response):
             return
         self._count(event, now_s)
 
-    def _count(self, event: Event, now_s: float) -> None:
+    def _count(self, event: StreamEvent, now_s: float) -> None:
         new = 0
         if event.usage:
             self.usage = event.usage

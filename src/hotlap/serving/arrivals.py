@@ -20,7 +20,7 @@ FORMS = {
 }
 
 
-class Arrivals(NamedTuple):
+class ArrivalProcess(NamedTuple):
     """A process of arrivals. `rate`: requests a second, of a ramp at its end."""
 
     kind: str
@@ -40,7 +40,7 @@ class Arrivals(NamedTuple):
         return max(self.rate, self.first)
 
 
-def parse(text: str) -> Arrivals:
+def parse(text: str) -> ArrivalProcess:
     """Raises InputError for an unknown process (with the nearest name) and for numbers that are none of a rate."""
     kind, _, rest = text.partition(":")
     if kind not in FORMS:
@@ -49,17 +49,17 @@ def parse(text: str) -> Arrivals:
     if len(parts) != (2 if kind in ("gamma", "ramp") else 1) or not all(parts):
         raise InputError(f"'{text}': write as in {FORMS[kind]}")
     if kind == "closed":
-        return Arrivals(kind, concurrency=_whole(parts[0], text))
+        return ArrivalProcess(kind, concurrency=_whole(parts[0], text))
     if kind == "ramp":
         first, _, last = parts[0].partition("-")
         seconds = units.parse(parts[1], "s")
         if not 0 < seconds <= MOST_S:
             raise InputError(f"'{text}': a ramp takes from 0 to 24 h; write as in {FORMS[kind]}")
-        return Arrivals(kind, _rate(last, text), first=_rate(first, text), seconds=seconds)
+        return ArrivalProcess(kind, _rate(last, text), first=_rate(first, text), seconds=seconds)
     shape = float(units.parse(parts[1], "")) if kind == "gamma" else 1.0
     if not 0.01 <= shape <= 1000:
         raise InputError(f"'{text}': the shape of gamma is from 0.01 to 1000, not {parts[1]}")
-    return Arrivals(kind, _rate(parts[0], text), shape)
+    return ArrivalProcess(kind, _rate(parts[0], text), shape)
 
 
 def _rate(part: str, text: str) -> float:
@@ -75,7 +75,7 @@ def _whole(part: str, text: str) -> int:
     return int(part)
 
 
-def due_s(arrivals: Arrivals, seed: int) -> Iterator[float]:
+def due_s(arrivals: ArrivalProcess, seed: int) -> Iterator[float]:
     """Times at which requests are due, from the beginning, without an end; only a ramp ends."""
     if arrivals.kind == "constant":
         yield from (index / arrivals.rate for index in count())
@@ -89,7 +89,7 @@ def due_s(arrivals: Arrivals, seed: int) -> Iterator[float]:
                 yield passed
 
 
-def _ramp(arrivals: Arrivals) -> Iterator[float]:
+def _ramp(arrivals: ArrivalProcess) -> Iterator[float]:
     """The k-th is due when the area under the rate is k: first·t + (last − first)·t² ÷ 2T = k."""
     half = (arrivals.rate - arrivals.first) / (2 * arrivals.seconds)
     for index in count():
@@ -102,7 +102,7 @@ def _ramp(arrivals: Arrivals) -> Iterator[float]:
         yield time_s
 
 
-def planned(arrivals: Arrivals, seed: int, prompt: Prompt, requests: int | None, seconds: float | None) -> Iterator[Planned]:
+def planned(arrivals: ArrivalProcess, seed: int, prompt: Prompt, requests: int | None, seconds: float | None) -> Iterator[Planned]:
     """So many requests, or those that are due within so many seconds; a closed loop by seconds goes on for ever."""
     times: Iterator[float | None] = due_s(arrivals, seed) if arrivals.open else (None for _ in count())
     for index, time_s in enumerate(islice(times, requests)):

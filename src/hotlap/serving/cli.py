@@ -19,8 +19,8 @@ from hotlap.core.store import paths
 from hotlap.serving import address as addresses
 from hotlap.serving import arrivals, session, show, show_kind, summary
 from hotlap.serving.address import Address
-from hotlap.serving.arrivals import Arrivals
-from hotlap.serving.generator import Progress
+from hotlap.serving.arrivals import ArrivalProcess
+from hotlap.serving.generator import LoadProgress
 from hotlap.serving.record import ServingAsked
 
 SECRET = ("authorization", "api-key", "x-api-key", "cookie", "proxy-authorization")
@@ -83,7 +83,7 @@ def _show(path: Path, args: argparse.Namespace) -> int:
     return judged.code
 
 
-def _asked(args: argparse.Namespace) -> tuple[ServingAsked, Arrivals]:
+def _asked(args: argparse.Namespace) -> tuple[ServingAsked, ArrivalProcess]:
     process = arrivals.parse(args.arrivals)
     limits = objectives.parse(args.slo, summary.METRICS) if args.slo else ()
     attain = terminal.share(args.attain, "--attain") if args.attain else None
@@ -119,7 +119,7 @@ def _time(text: str, option: str) -> float:
     return value
 
 
-def _bounded(args: argparse.Namespace, address: Address, process: Arrivals) -> None:
+def _bounded(args: argparse.Namespace, address: Address, process: ArrivalProcess) -> None:
     """Raises InputError for a load that nobody bounded."""
     most = units.parse(args.max_rate, "") if args.max_rate else None
     if most is None and process.kind == "ramp" and not address.loopback:
@@ -155,7 +155,7 @@ class ProgressView:
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.live, self.drawn, self.logged_s = stream, stream.isatty(), False, 0.0
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: LoadProgress) -> None:
         passed = units.show(max(progress.passed_s, 0.0), "s")
         text = f"{passed}: {progress.sent} sent, {progress.under_way} under way, {progress.ok} answered, {progress.bad} failed"
         if self.live:

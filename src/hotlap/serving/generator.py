@@ -29,7 +29,7 @@ import numpy as np
 from hotlap.core.record import Record, encode
 from hotlap.serving import arrivals, prompts
 from hotlap.serving.address import Address
-from hotlap.serving.answers import Answer
+from hotlap.serving.answers import ServerAnswer
 from hotlap.serving.deadlines import Deadlines
 from hotlap.serving.prompts import Words
 from hotlap.serving.record import CHUNKS, FILE, TOKENS, ClientState, Planned, Prompt, Request, ServingAsked
@@ -40,7 +40,7 @@ TICK_S, SHOWN_S, BEGIN_S = 0.02, 0.5, 0.2
 OWN = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM)
 
 
-class Job(Record, frozen=True, kw_only=True):
+class LoadJob(Record, frozen=True, kw_only=True):
     """What to do. `headers`: of every request beside the usual ones."""
 
     asked: ServingAsked
@@ -51,7 +51,7 @@ class Job(Record, frozen=True, kw_only=True):
     key_env: str = ""
 
 
-class Progress(Record, frozen=True, kw_only=True):
+class LoadProgress(Record, frozen=True, kw_only=True):
     """How it is going. `client` comes with the last line."""
 
     origin_s: float
@@ -91,12 +91,12 @@ class Pool:
 class Generator:
     """A run under way."""
 
-    def __init__(self, job: Job, folder: Path) -> None:
+    def __init__(self, job: LoadJob, folder: Path) -> None:
         self.job, self.asked, self.process = job, job.asked, arrivals.parse(job.asked.arrivals)
         self.pool, self.deadlines = Pool(job.address), Deadlines()
         self.files = {name: open(folder / name, "ab", buffering=0) for name in (FILE, CHUNKS, TOKENS)}  # noqa: SIM115 - until the end
         self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
-        self.under_way: dict[int, Answer] = {}
+        self.under_way: dict[int, ServerAnswer] = {}
         self.sent = self.ok = self.bad = self.own_errors = 0
         self.stopping, self.cutting = asyncio.Event(), False
         self.origin_s = time.monotonic() + BEGIN_S
@@ -155,7 +155,7 @@ class Generator:
         for planned in self._planned():
             due_s = self.origin_s + (planned.due_s or 0.0)
             await self.deadlines.wait(due_s - LEAD_S)
-            task = asyncio.create_task(self._one(planned, due_s))
+            task = asyncio.create_task(self._one(planned, due_s, self._bytes(planned)))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         if tasks:
@@ -168,16 +168,26 @@ class Generator:
         await asyncio.wait([asyncio.create_task(self._place(every)) for _ in range(self.process.concurrency)])
 
     async def _place(self, every: Iterator[Planned]) -> None:
-        for planned in every:
-            await self._one(planned, time.monotonic())
-            if self.cutting:
-                return
+        ahead = self._ready(every)
+        while ahead and not self.cutting:
+            planned, data = ahead
+            sending = asyncio.create_task(self._one(planned, time.monotonic(), data))
+            await asyncio.sleep(0)  # it is sent, and the next one made ready meanwhile
+            ahead = self._ready(every)
+            await sending
 
-    async def _one(self, planned: Planned, due_s: float) -> None:
-        """One request, from making it ready to its line in the file."""
+    def _ready(self, every: Iterator[Planned]) -> tuple[Planned, bytes] | None:
+        """The next request and its bytes; None where there is none."""
+        planned = next(every, None)
+        return None if planned is None else (planned, self._bytes(planned))
+
+    def _bytes(self, planned: Planned) -> bytes:
         text = prompts.text(planned, self.asked, self.job.words)
         body = prompts.payload(self.asked, text, planned.prompt.output_tokens, self.job.dialect)
-        data = prompts.request(self.job.address, self.asked, body, self.headers, f"hotlap-{self.asked.salt}-{planned.index}")
+        return prompts.request(self.job.address, self.asked, body, self.headers, f"hotlap-{self.asked.salt}-{planned.index}")
+
+    async def _one(self, planned: Planned, due_s: float, data: bytes) -> None:
+        """One request, from its connection to its line in the file."""
         over, answer = self._awaited(planned)
         sent_s: float | None = None
         try:
@@ -193,13 +203,13 @@ class Generator:
         del self.under_way[planned.index]
         self._keep(planned, due_s, sent_s, answer)
 
-    def _awaited(self, planned: Planned) -> tuple[asyncio.Future[None], Answer]:
+    def _awaited(self, planned: Planned) -> tuple[asyncio.Future[None], ServerAnswer]:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        answer = Answer(self.asked.api, lambda _: None if over.done() else over.set_result(None))
+        answer = ServerAnswer(self.asked.api, lambda _: None if over.done() else over.set_result(None))
         self.under_way[planned.index] = answer
         return over, answer
 
-    async def _exchange(self, connection: Connection, data: bytes, answer: Answer, over: asyncio.Future[None]) -> float | None:
+    async def _exchange(self, connection: Connection, data: bytes, answer: ServerAnswer, over: asyncio.Future[None]) -> float | None:
         """Sends it and waits for its end; when it was handed to the socket, None where the run had ended before."""
         if connection.closed:  # while it waited for its time
             connection = await self.pool.take()
@@ -234,7 +244,7 @@ class Generator:
                 break
             await asyncio.sleep(0.01)
 
-    def _keep(self, planned: Planned, due_s: float, sent_s: float | None, answer: Answer) -> None:
+    def _keep(self, planned: Planned, due_s: float, sent_s: float | None, answer: ServerAnswer) -> None:
         if answer.outcome == "censored" and due_s > (answer.ended_s or due_s):
             return  # it was being made ready, and not due yet
         if answer.outcome == "ok":
@@ -267,14 +277,14 @@ class Generator:
                 shown_s = now_s + SHOWN_S
             due_s = max(due_s + TICK_S, now_s)
 
-    def progress(self, client: ClientState | None = None) -> Progress:
-        return Progress(
+    def progress(self, client: ClientState | None = None) -> LoadProgress:
+        return LoadProgress(
             origin_s=self.origin_s, passed_s=time.monotonic() - self.origin_s, sent=self.sent, under_way=len(self.under_way), ok=self.ok,
             bad=self.bad, client=client,
         )  # fmt: skip
 
 
-def of_answer(planned: Planned, answer: Answer, due_s: float, sent_s: float | None, origin_s: float) -> Request:
+def of_answer(planned: Planned, answer: ServerAnswer, due_s: float, sent_s: float | None, origin_s: float) -> Request:
     """What is kept of it, in whole microseconds from the run's beginning."""
 
     def at(time_s: float | None) -> float | None:
@@ -304,7 +314,7 @@ def why(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
-def show(progress: Progress) -> None:
+def show(progress: LoadProgress) -> None:
     with suppress(BrokenPipeError):  # nobody looks any more
         sys.stdout.buffer.write(encode(progress) + b"\n")
         sys.stdout.buffer.flush()
@@ -318,7 +328,7 @@ def _run_delay_s() -> float | None:
         return None
 
 
-async def _main(folder: Path, job: Job) -> None:
+async def _main(folder: Path, job: LoadJob) -> None:
     generator = Generator(job, folder)
     client = await generator.run()
     show(generator.progress(client))
@@ -334,7 +344,7 @@ def main() -> int:
         if not piece:
             return 2
         line += piece
-    job = msgspec.json.decode(line, type=Job)
+    job = msgspec.json.decode(line, type=LoadJob)
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
     asyncio.run(_main(Path(sys.argv[1]), job))

@@ -13,7 +13,7 @@ from hotlap.core.errors import InputError, Unavailable, nearest
 from hotlap.core.record import Notice
 from hotlap.serving import prompts
 from hotlap.serving.address import Address
-from hotlap.serving.answers import Answer
+from hotlap.serving.answers import ServerAnswer
 from hotlap.serving.generator import Pool, why
 from hotlap.serving.prompts import Words
 from hotlap.serving.record import Planned, Prompt, ServingAsked
@@ -23,7 +23,7 @@ SHORT, LONG = 16, 96  # words of the two prompts
 PATIENCE_S = 60.0  # a cold engine takes long over its first answer
 
 
-class Document(Response):
+class HttpDocument(Response):
     """A whole answer, to a GET."""
 
     def __init__(self, over: asyncio.Future[None]) -> None:
@@ -84,11 +84,11 @@ async def _look(address: Address, asked: ServingAsked, headers: dict[str, str]) 
     return Probed(asked, dialect, Words(counts[0] - each * SHORT, each), each, notices)
 
 
-async def _ask(address: Address, asked: ServingAsked, headers: dict[str, str], words: int, dialect: int) -> Answer:
+async def _ask(address: Address, asked: ServingAsked, headers: dict[str, str], words: int, dialect: int) -> ServerAnswer:
     planned = Planned(index=-words - 1000 * dialect, due_s=0.0, prompt=Prompt(input_tokens=words, output_tokens=2))
     body = prompts.payload(asked, prompts.text(planned, asked, Words()), 2, dialect)
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    answer = Answer(asked.api, lambda _: None if over.done() else over.set_result(None))
+    answer = ServerAnswer(asked.api, lambda _: None if over.done() else over.set_result(None))
     await _send(address, prompts.request(address, asked, body, headers, f"hotlap-{asked.salt}-probe"), answer, over)
     if answer.ended_s is None:
         answer.end("timeout", f"no end within {PATIENCE_S:g} s", time.monotonic())
@@ -97,7 +97,7 @@ async def _ask(address: Address, asked: ServingAsked, headers: dict[str, str], w
 
 async def _get(address: Address, path: str, headers: dict[str, str]) -> bytes | None:
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    document = Document(over)
+    document = HttpDocument(over)
     lines = "".join(f"{key}: {value}\r\n" for key, value in {"Host": address.authority, "Connection": "close", **headers}.items())
     await _send(address, f"GET {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1"), document, over)
     return document.content if document.status == 200 and document.complete else None
@@ -135,7 +135,7 @@ async def _only_model(address: Address, headers: dict[str, str]) -> str:
     return names[0]
 
 
-async def _refusal(address: Address, asked: ServingAsked, headers: dict[str, str], answer: Answer) -> InputError:
+async def _refusal(address: Address, asked: ServingAsked, headers: dict[str, str], answer: ServerAnswer) -> InputError:
     """Why the first request had no good answer."""
     names = await _models(address, headers)
     if names and asked.model not in names:

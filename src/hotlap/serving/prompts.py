@@ -10,12 +10,14 @@ import msgspec
 from hotlap.serving.address import PATHS, Address
 from hotlap.serving.record import Planned, ServingAsked
 
-WORDS = (
-    "time year people way day man thing woman life child world school state family student group country problem hand part place case week "
-    "company system program question work government number night point home water room mother area money story fact month lot right study "
-    "book eye job word business issue side kind head house service friend father power hour game line end member law car city name team "
-    "minute idea body back parent face level office door health person art war history party result change morning reason research girl "
-    "moment air teacher force order").split()  # fmt: skip
+_TEXT = """
+time year people way day man thing woman life child world school state family student group country problem hand part place case
+week company system program question work government number night point home water room mother area money story fact month lot
+right study book eye job word business issue side kind head house service friend father power hour game line end member law car
+city name team minute idea body back parent face level office door health person art war history party result change morning
+reason research girl moment air teacher force order
+"""
+WORDS = tuple(_TEXT.split())
 BLOCK = 512  # tokens of a shared block of a prefix
 
 
@@ -32,8 +34,9 @@ class Words(NamedTuple):
 def text(planned: Planned, asked: ServingAsked, words: Words) -> str:
     """Unlike any other: it begins with the run's salt and its own number, save where the traffic says that blocks are shared."""
     own = random.Random(f"{asked.salt}/{asked.seed}/{planned.index}")
-    shared = [" ".join(random.Random(f"{asked.salt}/block/{block}").choices(WORDS, k=words.count(BLOCK))) for block in planned.prompt.prefix]
-    left = max(words.count(planned.prompt.input_tokens) - words.count(BLOCK) * len(shared), 1)
+    block, prefix = words.count(BLOCK), planned.prompt.prefix
+    shared = [" ".join(random.Random(f"{asked.salt}/block/{number}").choices(WORDS, k=block)) for number in prefix]
+    left = max(words.count(planned.prompt.input_tokens) - block * len(shared), 1)
     return " ".join([*shared, " ".join(own.choices(WORDS, k=left))])
 
 

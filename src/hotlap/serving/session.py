@@ -22,7 +22,7 @@ from hotlap.core.record import METHOD, MeasureOptions, Plan, Stop, encode
 from hotlap.core.store import files, labels
 from hotlap.serving import probe, scraped
 from hotlap.serving.address import Address
-from hotlap.serving.generator import Job, Progress
+from hotlap.serving.generator import LoadJob, LoadProgress
 from hotlap.serving.record import CHUNKS, FILE, SESSION, TOKENS, Served, ServingAsked
 
 KIND = "serving"
@@ -38,7 +38,7 @@ class ServingOptions:
     key_env: str = ""
 
 
-Listener = Callable[[Progress], None]
+Listener = Callable[[LoadProgress], None]
 
 
 def run(address: Address, asked: ServingAsked, options: ServingOptions, listen: Listener = lambda _: None) -> Path:
@@ -57,7 +57,7 @@ def run(address: Address, asked: ServingAsked, options: ServingOptions, listen: 
         look=busy.look([device]),
     )
     served = Served(asked=asked, tokens_per_word=probed.tokens_per_word, notices=probed.notices)
-    job = Job(
+    job = LoadJob(
         asked=asked, address=address, words=probed.words, dialect=probed.dialect, headers=headers, key_env=options.key_env if key else ""
     )
     with runs.begin(record, [device], options.home, held=True) as held:  # a server is measured, not this host: others may go on
@@ -67,7 +67,7 @@ def run(address: Address, asked: ServingAsked, options: ServingOptions, listen: 
 class _Bench:
     """A run under way."""
 
-    def __init__(self, held: runs.OpenRun, served: Served, job: Job, headers: dict[str, str], listen: Listener) -> None:
+    def __init__(self, held: runs.OpenRun, served: Served, job: LoadJob, headers: dict[str, str], listen: Listener) -> None:
         self.held, self.served, self.job, self.headers, self.listen = held, served, job, headers, listen
         self.folder = held.writer.path
         self.process: subprocess.Popen[bytes] | None = None
@@ -96,12 +96,13 @@ class _Bench:
         command = [sys.executable, "-m", "hotlap.serving.generator", str(self.folder)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
             self.process = process
-            assert process.stdin and process.stdout
+            assert process.stdin is not None
+            assert process.stdout is not None
             try:
                 process.stdin.write(encode(self.job) + b"\n")
                 process.stdin.flush()  # it stays open: that it closes ends the load, whatever becomes of this process
                 for line in process.stdout:
-                    progress = msgspec.json.decode(line, type=Progress)
+                    progress = msgspec.json.decode(line, type=LoadProgress)
                     if self.served.origin_s is None or progress.client:
                         self.served = replace(self.served, origin_s=progress.origin_s, client=progress.client)
                         self._write()

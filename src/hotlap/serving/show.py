@@ -98,7 +98,8 @@ def _attained(summary: ServingSummary) -> str:
     assert attained is not None
     decided = attained.requests - attained.censored
     cut = f", {attained.censored} cut before that could be said" if attained.censored else ""
-    text = f"{_share(attained.share)} [{_share(attained.low)}, {_share(attained.high)}] of {decided} requests met {attained.objectives}{cut}"
+    interval = f"[{_share(attained.low)}, {_share(attained.high)}]"
+    text = f"{_share(attained.share)} {interval} of {decided} requests met {attained.objectives}{cut}"
     if summary.goodput:
         value, low, high = (units.round_to(number) for number in summary.goodput)
         text += f"; goodput {value} [{low}, {high}] requests/s"

@@ -101,9 +101,7 @@ def good(request: Request, limits: Sequence[Objective]) -> bool | None:
             if passed:
                 return False
             undecided = True
-        elif value is None and limit.metric in ("ttft", "e2e"):
-            return False
-        elif value is not None and value > limit.limit_s:
+        elif limit.metric in ("ttft", "e2e") if value is None else value > limit.limit_s:
             return False
     return None if undecided or request.outcome == "censored" else True
 
@@ -131,11 +129,9 @@ def _latencies(requests: Sequence[Request], embeddings: bool) -> list[LatencyFig
         ("TTFT of the server", "time to first token, from when the request was sent", _service_ttft),
     ]  # fmt: skip
     metrics.append(("E2E", METRICS["e2e"], lambda r: r.e2e_s))
-    figures = []
-    for name, about, value in metrics:
-        answered = [request for request in requests if request.outcome not in BAD]
-        populations = [("answered", answered)] if len(answered) == len(requests) else [("answered", answered), ("all", list(requests))]
-        figures += [_figures(name, about, population, some, value) for population, some in populations]
+    answered = [request for request in requests if request.outcome not in BAD]
+    populations = [("answered", answered)] if len(answered) == len(requests) else [("answered", answered), ("all", list(requests))]
+    figures = [_figures(name, about, whom, some, of_request) for name, about, of_request in metrics for whom, some in populations]
     ok = [request for request in requests if request.outcome == "ok"]
     if not embeddings:
         for name, metric in (("TPOT", "tpot"), ("stall", "stall")):

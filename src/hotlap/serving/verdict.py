@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from hotlap.core.record import Record
 from hotlap.serving import arrivals
-from hotlap.serving.arrivals import Arrivals
+from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.reading import ServingRun
 from hotlap.serving.record import Request
 from hotlap.serving.summary import ServingSummary
@@ -106,7 +106,7 @@ def _typical(summary: ServingSummary) -> float:
     return (figures[0].quantiles[0].value or 0.0) if figures and figures[0].quantiles else 0.0
 
 
-def _distance(process: Arrivals, requests: Sequence[Request]) -> tuple[float | None, float | None]:
+def _distance(process: ArrivalProcess, requests: Sequence[Request]) -> tuple[float | None, float | None]:
     """How far the gaps between requests as they were sent are from the process asked for: gamma and Poisson have a distribution, and
     every other is a list of times, which the lag is held against."""
     sent = np.sort([request.sent_s for request in requests if request.sent_s is not None])

@@ -64,11 +64,11 @@ class Response:
     def _head(self, now_s: float) -> None:
         if self.began_s is None:
             self.began_s = now_s
-        head, found, rest = self._buffer.partition(b"\r\n\r\n")
+        head, ending, rest = self._buffer.partition(b"\r\n\r\n")
         match = _STATUS.match(head)
         if (len(head) > 12 and not match) or len(head) > HEAD_BYTES:
             raise Malformed(f"no HTTP answer: it begins with {head[:24]!r}")
-        if not found or not match:
+        if not ending or not match:
             return
         status = int(match[1])
         self._buffer = rest
@@ -100,8 +100,8 @@ class Response:
     def _chunk(self, now_s: float) -> bool:
         """One step through a chunked body; whether there may be another."""
         if self._part == "size":
-            line, found, rest = self._buffer.partition(b"\r\n")
-            if not found:
+            line, ending, rest = self._buffer.partition(b"\r\n")
+            if not ending:
                 if len(line) > 64:
                     raise Malformed(f"the size of a chunk is {line[:24]!r}")
                 return False
@@ -127,12 +127,12 @@ class Response:
                 raise Malformed(f"a chunk is longer than it says: {self._buffer[:24]!r}")
             self._buffer, self._part = self._buffer[2:], "size"
             return True
-        line, found, rest = self._buffer.partition(b"\r\n")
-        if found:
+        line, ending, rest = self._buffer.partition(b"\r\n")
+        if ending:
             self._buffer = rest
             if not line:
                 self._finish(now_s)
-        return bool(found)
+        return bool(ending)
 
     def _finish(self, now_s: float) -> None:
         self.complete = True
