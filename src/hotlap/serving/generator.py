@@ -32,7 +32,7 @@ from hotlap.serving.address import Address
 from hotlap.serving.answers import ServerAnswer
 from hotlap.serving.deadlines import Deadlines
 from hotlap.serving.prompts import Words
-from hotlap.serving.record import CHUNKS, FILE, TOKENS, ClientState, Planned, Prompt, Request, ServingAsked
+from hotlap.serving.record import CHUNKS, FILE, TOKENS, ClientState, Planned, Prompt, Request, Schedule, ServingAsked
 from hotlap.serving.wire import Connection
 
 LEAD_S = 0.05  # before a request is due its bytes and its connection are made ready
@@ -47,6 +47,7 @@ class LoadJob(Record, frozen=True, kw_only=True):
     address: Address
     words: Words
     dialect: int
+    schedule: Schedule | None = None  # of a trace; None: `asked` says all of it
     headers: dict[str, str] = {}
     key_env: str = ""
 
@@ -145,6 +146,8 @@ class Generator:
 
     def _planned(self) -> Iterator[Planned]:
         asked = self.asked
+        if self.job.schedule is not None:
+            return iter(self.job.schedule.planned)
         total = None if asked.requests is None else asked.requests + asked.warm_up
         prompt = Prompt(input_tokens=asked.input_tokens, output_tokens=asked.output_tokens)
         return islice(arrivals.planned(self.process, asked.seed, prompt, total, asked.seconds), arrivals.MOST_REQUESTS)
@@ -338,13 +341,13 @@ def main() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, hard) if hard != resource.RLIM_INFINITY else soft, hard))
-    line = b""
+    line = bytearray()
     while not line.endswith(b"\n"):  # unbuffered: what follows belongs to the event loop
         piece = os.read(0, 65536)
         if not piece:
             return 2
         line += piece
-    job = msgspec.json.decode(line, type=LoadJob)
+    job = msgspec.json.decode(bytes(line), type=LoadJob)
     gc.freeze()
     gc.set_threshold(100_000, 50, 50)
     asyncio.run(_main(Path(sys.argv[1]), job))
