@@ -19,9 +19,11 @@ import pytest
 from tests.serving.sse_server import MODEL, SseServer, serving
 
 from hotlap.cli import main
+from hotlap.core.errors import SchemaError
 from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
-from hotlap.serving import reading, show_kind
+from hotlap.serving import compacting, reading, show_kind
+from hotlap.serving.record import Request
 from hotlap.serving.verdict import ServingVerdict
 
 FEW = ["--arrivals", "closed:2", "--requests", "12", "--input", "64", "--output", "4"]
@@ -310,3 +312,41 @@ def test_a_chunk_takes_four_bytes(home: Path) -> None:
     folder = max((home / "runs").iterdir())
     assert (folder / "chunks.bin").stat().st_size == 12 * 3 * 4
     assert (folder / "tokens.bin").stat().st_size == 0
+
+
+def test_many_requests_are_packed_and_read_the_same(home: Path) -> None:
+    pytest.importorskip("pyarrow")
+    with serving(service_s=0.004, fault="busy", after=2 + 6) as server:
+        bench(server, *FEW, "--model", MODEL)
+    folder = max((home / "runs").iterdir())
+    before = reading.read(bundles.load(folder))
+    assert not compacting.compact(folder)  # few: they stay lines
+    assert compacting.compact(folder, fewest=12)
+    assert not (folder / "requests.jsonl").exists()
+    after = reading.read(bundles.load(folder))
+    assert before is not None
+    assert after is not None
+    assert after.requests == before.requests
+    assert {index: gaps.tolist() for index, gaps in after.gaps_s.items()} == {index: gaps.tolist() for index, gaps in before.gaps_s.items()}
+    (folder / "requests.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(SchemaError, match="restore the file"):
+        reading.read(bundles.load(folder))
+
+
+def test_a_hundred_thousand_requests_are_less_than_ten_megabytes(tmp_path: Path) -> None:
+    """As 5,000 of them: times of microseconds that are as random as real ones."""
+    pytest.importorskip("pyarrow")
+    random, count = np.random.default_rng(1), 5000
+    with open(tmp_path / "requests.jsonl", "wb") as file:
+        for index, due in enumerate(np.cumsum(random.exponential(0.01, count)).tolist()):
+            times = np.round(due + np.cumsum(random.exponential([1e-4, 1e-3, 0.1, 2.0, 1e-4])), 6).tolist()
+            names = ("sent_s", "headers_s", "first_s", "last_s", "ended_s")
+            stall_s = round(float(random.exponential(0.05)), 6)
+            request = Request(
+                index=index, due_s=round(due, 6), **dict(zip(names, times, strict=True)), status=200, asked_input=512, asked_output=128,
+                input_tokens=int(random.integers(505, 520)), output_tokens=128, chunks=128, stall_s=stall_s, finish="length", counted=True, even=True,
+                first_tokens=1,
+            )  # fmt: skip
+            file.write(msgspec.json.encode(request) + b"\n")
+    assert compacting.compact(tmp_path)
+    assert (tmp_path / "requests.parquet").stat().st_size * 100_000 / count < 10e6

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hotlap.core import objectives
 from hotlap.core.errors import InputError
 from hotlap.core.record import Machine, Plan, RunRecord
-from hotlap.serving import arrivals, quantiles, summary, verdict
+from hotlap.serving import arrivals, quantiles, steady, summary, verdict
 from hotlap.serving.reading import ServingRun
 from hotlap.serving.record import ClientState, Request, Served, ServingAsked
 from hotlap.serving.summary import METRICS
@@ -181,3 +181,28 @@ def test_the_servers_counters_take_ttft_apart() -> None:
     assert parts == pytest.approx({"total": 0.1, "client": 0.001, "server_queue": 0.03, "prefill": 0.05, "rest": 0.019})
     others = {**server, "queue_count": 600.0, "prefill_count": 600.0}  # somebody else's requests are in them too
     assert summary.of(serving._replace(served=replace(serving.served, server=others))).ttft_parts == {}
+
+
+def queue(rate: float, count: int, seed: int, slower_from: float = math.inf) -> list[Request]:
+    """Four servers of a tenth of a second each, M/M/4: 40 requests a second at most."""
+    random = np.random.default_rng(seed)
+    free, requests = [0.0] * 4, []
+    for index, due in enumerate(np.cumsum(random.exponential(1 / rate, count)).tolist()):
+        begin = max(min(free), due)
+        ended = begin + float(random.exponential(0.1 if due < slower_from else 0.4))
+        free[free.index(min(free))] = ended
+        requests.append(request(index, due_s=due, ended_s=ended))
+    return requests
+
+
+def test_a_queue_that_grows_is_named_and_one_that_does_not_is_none() -> None:
+    for seed in range(20):
+        assert [notice.code for notice in steady.doubts(queue(60, 1000, seed))] == ["growing"]
+        assert steady.doubts(queue(12, 1000, seed)) == []
+
+
+def test_a_level_that_changed_is_named_with_the_steady_part() -> None:
+    for seed in range(4):
+        notices = steady.doubts(queue(8, 2000, seed, slower_from=150.0))
+        assert [notice.code for notice in notices] == ["level_changed"]
+        assert float(notices[0].seen.rpartition(" to ")[2].partition(" ")[0]) == pytest.approx(150, abs=8)

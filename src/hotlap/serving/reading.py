@@ -12,7 +12,8 @@ from hotlap.core.errors import SchemaError
 from hotlap.core.record import RunRecord
 from hotlap.core.store import files, lines
 from hotlap.core.store.bundle import Bundle
-from hotlap.serving.record import CHUNKS, FILE, SESSION, TOKENS, Request, Served
+from hotlap.serving import compacting
+from hotlap.serving.record import CHUNKS, FILE, PACKED, SESSION, TOKENS, Request, Served
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +31,7 @@ class ServingRun(NamedTuple):
 
 def read(bundle: Bundle) -> ServingRun | None:
     """None where the run was killed before it said what it is. Raises SchemaError for files that are none of serving."""
-    contents = files.long(bundle.path, (SESSION, FILE, CHUNKS, TOKENS))
+    contents = files.long(bundle.path, (SESSION, FILE, PACKED, CHUNKS, TOKENS))
     if SESSION not in contents:
         return None
     try:
@@ -38,8 +39,9 @@ def read(bundle: Bundle) -> ServingRun | None:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SchemaError(f"{bundle.path}/{SESSION}: {error}") from None
     kept = lines.read(contents.get(FILE, b""), Request, f"{bundle.path}/{FILE}")
-    gaps_s, tokens = _chunks(kept.records, contents.get(CHUNKS, b""), contents.get(TOKENS, b""))
-    requests = sorted(kept.records, key=lambda request: (request.due_s, request.index))
+    every = compacting.read(contents[PACKED], f"{bundle.path}/{PACKED}") if PACKED in contents else kept.records
+    gaps_s, tokens = _chunks(every, contents.get(CHUNKS, b""), contents.get(TOKENS, b""))
+    requests = sorted(every, key=lambda request: (request.due_s, request.index))
     return ServingRun(bundle.run, served, requests, gaps_s, tokens, [notice.text for notice in kept.notices(FILE)])
 
 

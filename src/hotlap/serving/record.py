@@ -14,6 +14,7 @@ from hotlap.core.record import Notice, Record
 
 Outcome = Literal["ok", "error", "refused", "timeout", "censored"]
 FILE = "requests.jsonl"  # of a bundle: one Request a line, appended as they end
+PACKED = "requests.parquet"  # of a bundle, in place of FILE once the run has ended, where there are many
 SESSION = "serving.json"  # of a bundle: one Served
 CHUNKS = "chunks.bin"  # of a bundle: times of chunks after the first, in request order: u32 microseconds since the one before
 TOKENS = "tokens.bin"  # of a bundle: u8 tokens of each chunk after the first, of requests that are `counted` and not `even`

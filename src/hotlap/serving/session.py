@@ -7,20 +7,21 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from hotlap.core.errors import MachineError
+from hotlap.core.errors import MachineError, SchemaError
 from hotlap.core.measure import runs, signals
 from hotlap.core.measure.machine import busy
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.targets import host
 from hotlap.core.record import METHOD, MeasureOptions, Plan, Stop, encode
 from hotlap.core.store import files, labels
-from hotlap.serving import probe, scraped
+from hotlap.serving import compacting, probe, scraped
 from hotlap.serving.address import Address
 from hotlap.serving.generator import LoadJob, LoadProgress
 from hotlap.serving.record import CHUNKS, FILE, SESSION, TOKENS, Served, ServingAsked
@@ -90,6 +91,8 @@ class _Bench:
         finally:
             self._write()
             self.held.finish([stop])
+        with suppress(OSError, SchemaError):  # the lines are there then
+            compacting.compact(self.folder)
         return self.folder
 
     def _load(self) -> int:

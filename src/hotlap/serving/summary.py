@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hotlap.core import objectives
 from hotlap.core.objectives import Objective
 from hotlap.core.record import Notice, Record
-from hotlap.serving import quantiles
+from hotlap.serving import arrivals, quantiles, steady
 from hotlap.serving.quantiles import Quantile
 from hotlap.serving.reading import Floats, ServingRun
 from hotlap.serving.record import Attainment, Request
@@ -86,7 +86,8 @@ def of(serving: ServingRun) -> ServingSummary:
         input_tokens=_median([r.input_tokens for r in ok]), output_tokens=_median([r.output_tokens for r in ok]),
         ttft_parts=_parts(serving, ok),
     )  # fmt: skip
-    return replace(summary, notices=_doubts(serving, summary))
+    queue = steady.doubts(requests) if arrivals.parse(asked.arrivals).kind not in ("closed", "ramp") else []
+    return replace(summary, notices=[*_doubts(serving, summary), *queue])
 
 
 def good(request: Request, limits: Sequence[Objective]) -> bool | None:
