@@ -147,6 +147,7 @@ FEATURES: Mapping[str, Feature] = {
             ),
         },
         kinds={"serving": "hotlap.serving.show_kind"},
+        sections={"serving": "hotlap.serving.show_kind:SECTION"},
     ),
 }
 

@@ -134,6 +134,9 @@ def test_the_answer_is_printed_kept_and_shown(home: Path, capsys: pytest.Capture
     assert main(["gate", "latest"]) == 2
     assert "has a verdict of its own" in capsys.readouterr().err
     assert main(["report", "latest", "--out", str(home / "page.html")]) == 0
+    page = (home / "page.html").read_text()
+    for part in ("Requests to the server", "Requests over time", "How they are spread", "Requests under way", "12 due: 12 answered"):
+        assert part in page
 
 
 def test_objectives_that_are_missed_fail(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hotlap.core import units
 from hotlap.core.show import layout
-from hotlap.core.show.table import Cell, Column, harmless
+from hotlap.core.show.table import Cell, Column, Table, harmless
 from hotlap.serving.quantiles import Quantile
 from hotlap.serving.record import ServingAsked
 from hotlap.serving.summary import LatencyFigures, ServingSummary
@@ -21,7 +21,8 @@ REMEDY = {
     "arrivals": "ask for a lower rate, or give the client a core of its own", "limit": "raise ulimit -n, or ask for less at a time",
     "killed": "bench again",
 }  # fmt: skip
-REASONS = 3
+PARTS = {"client": "client", "server_queue": "server's queue", "prefill": "prefill", "rest": "network and HTTP"}  # of TTFT
+REASONS, WIDE = 3, 10_000
 
 
 def lines(judged: ServingVerdict, width: int, color: bool) -> list[str]:
@@ -29,13 +30,20 @@ def lines(judged: ServingVerdict, width: int, color: bool) -> list[str]:
     summary = judged.summary
     text = [*layout.paragraph("", asked_text(judged.serving.served.asked), width), "", *_requests(summary, width)]
     if any(figures.count for figures in summary.latencies):
-        text += ["", *_table(summary.latencies, width, color), ""]
+        text += ["", *layout.fitted(table(summary.latencies).columns, width).lines(color), ""]
     text += [*_rates(summary, width), *_parts(summary, width), *_client(judged.client, width)]
     for notice in summary.notices:
         text += layout.paragraph("note      ", notice.text, width)
     for torn in judged.serving.torn:
         text += layout.paragraph("note      ", torn, width)
     return [*text, *layout.paragraph("answer    ", answer(judged), width)]
+
+
+def facts(judged: ServingVerdict) -> list[str]:
+    """What a page says in words: requests, rates, TTFT's parts, the client."""
+    summary = judged.summary
+    text = [*_requests(summary, WIDE), *_rates(summary, WIDE), *_client(judged.client, WIDE)]
+    return [line.strip() for line in text]
 
 
 def asked_text(asked: ServingAsked) -> str:
@@ -57,16 +65,15 @@ def _requests(summary: ServingSummary, width: int) -> list[str]:
 WORDS = {"ok": "answered", "error": "failed", "refused": "refused", "timeout": "timed out", "censored": "cut by the end"}
 
 
-def _table(latencies: Sequence[LatencyFigures], width: int, color: bool) -> list[str]:
+def table(latencies: Sequence[LatencyFigures]) -> Table:
     """Each quantile with its 95 % interval."""
     shown = [figures for figures in latencies if figures.count]
-    columns = [
+    return Table([
         Column("metric", [Cell(figures.name) for figures in shown]),
         Column("of", [Cell(_population(figures)) for figures in shown]),
         *(Column(f"p{p:g}", [Cell(_quantile(figures.quantiles[place])) for figures in shown], right=True)
           for place, p in enumerate((50, 90, 99))),
-    ]  # fmt: skip
-    return layout.fitted(columns, width).lines(color)
+    ])  # fmt: skip
 
 
 def _population(figures: LatencyFigures) -> str:
@@ -113,8 +120,7 @@ def _share(share: float | None) -> str:
 def _parts(summary: ServingSummary, width: int) -> list[str]:
     if not summary.ttft_parts:
         return []
-    names = {"client": "client", "server_queue": "server's queue", "prefill": "prefill", "rest": "network and HTTP"}
-    parts = ", ".join(f"{word} {units.show(summary.ttft_parts[name], 's')}" for name, word in names.items())
+    parts = ", ".join(f"{word} {units.show(summary.ttft_parts[name], 's')}" for name, word in PARTS.items())
     return layout.paragraph("TTFT      ", f"mean {units.show(summary.ttft_parts['total'], 's')}: {parts}", width)
 
 

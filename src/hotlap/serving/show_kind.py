@@ -5,8 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.store.bundle import Bundle
-from hotlap.serving import reading, show, summary, verdict
+from hotlap.serving import reading, show, show_page, summary, verdict
 from hotlap.serving.verdict import ServingVerdict
 
 NO_GATE = "{run} is a bench of a server, which has a verdict of its own: hotlap show {run}, and --slo and --attain when it is measured"
@@ -34,7 +35,10 @@ def measured(judged: ServingVerdict) -> bool:
 
 
 def lead(judged: ServingVerdict) -> str:
-    return f'<p class="lead">{escape(show.answer(judged))}.</p><p>{escape(show.asked_text(judged.serving.served.asked))}.</p>'
+    return show_page.lead(judged)
+
+
+SECTION = ReportSection("Requests", "Requests to the server", lambda report: "".join(map(show_page.section, report.of("serving"))))
 
 
 def notices(judged: ServingVerdict) -> str:
