@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -21,8 +22,12 @@ class SseServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 512
 
-    def __init__(self, service_s: float = 0.01, workers: int = 1, fault: str = "", after: int = 0, tokens_each: int = 1) -> None:
+    def __init__(self, service_s: float = 0.01, workers: int = 1, fault: str = "", after: int = 0, tokens_each: int = 1,
+                 tls: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.scheme = "https" if tls else "http"
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
         self.service_s, self.fault, self.after, self.tokens_each = service_s, fault, after, tokens_each
         self.waiting: queue.Queue[tuple[Handler, threading.Event]] = queue.Queue()
         self.completed_s: dict[str, float] = {}  # X-Request-Id → when its last byte was handed to the socket
@@ -35,7 +40,7 @@ class SseServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}"
 
     def _work(self) -> None:
         while not self.closing:

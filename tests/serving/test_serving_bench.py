@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -22,8 +23,8 @@ from hotlap.cli import main
 from hotlap.core.errors import SchemaError
 from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
-from hotlap.serving import compacting, reading, show_kind
-from hotlap.serving.record import Request
+from hotlap.serving import address, compacting, reading, session, show_kind
+from hotlap.serving.record import Planned, Prompt, Request, Schedule, ServingAsked
 from hotlap.serving.verdict import ServingVerdict
 
 FEW = ["--arrivals", "closed:2", "--requests", "12", "--input", "64", "--output", "4"]
@@ -353,3 +354,59 @@ def test_a_hundred_thousand_requests_are_less_than_ten_megabytes(tmp_path: Path)
             file.write(msgspec.json.encode(request) + b"\n")
     assert compacting.compact(tmp_path)
     assert (tmp_path / "requests.parquet").stat().st_size * 100_000 / count < 10e6
+
+
+def test_a_certificate_that_nobody_signed_is_one_line(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trustme = pytest.importorskip("trustme")
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with serving(service_s=0.004, tls=context) as server:
+        assert main(["serving", "bench", server.url, *FEW]) == 3
+        err = capsys.readouterr().err
+        assert "its certificate is not trusted (" in err
+        assert err.count("\n") == 1
+        authority.cert_pem.write_to_path(str(home / "ca.pem"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(home / "ca.pem"))
+        assert bench(server, *FEW) == 0
+    assert latest(home).summary.outcomes["ok"] == 12
+
+
+@pytest.mark.slow("a process of its own")
+def test_a_killed_run_ends_its_load_and_is_shown(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(service_s=0.02) as server:
+        command = [sys.executable, "-m", "hotlap", "serving", "bench", server.url, "--arrivals", "closed:2", "--for", "60s", "--output", "2"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ)) as process:
+            until = time.monotonic() + 60
+            while len(server.completed_s) < 40 and time.monotonic() < until:
+                time.sleep(0.02)
+            process.kill()
+        before = -1
+        while server.count != before and time.monotonic() < until:  # the generator ends with it
+            before = server.count
+            time.sleep(1.0)
+        assert server.count == before
+    judged = latest(home)
+    assert judged.client.flaws == ["killed"]
+    assert judged.summary.outcomes["ok"] >= 5
+    assert main(["show", "latest"]) == 0
+    assert "it was killed before it could say how it was" in capsys.readouterr().out
+
+
+def test_a_schedule_of_a_trace_is_sent_as_it_stands(home: Path) -> None:
+    prompts = [Prompt(input_tokens=64, output_tokens=2), Prompt(input_tokens=1200, output_tokens=5, prefix=(7, 8)),
+               Prompt(input_tokens=1300, output_tokens=3, prefix=(7, 9))]  # fmt: skip
+    planned = tuple(Planned(index=index, due_s=0.05 * index, prompt=prompt) for index, prompt in enumerate(prompts))
+    with serving(service_s=0.004) as server:
+        asked = ServingAsked(url=server.url, model=MODEL, arrivals="trace", seed=1, input_tokens=1, output_tokens=1)
+        options = session.ServingOptions(home, schedule=Schedule(arrivals="trace", seed=1, planned=planned))
+        session.run(address.resolve(server.url, False), asked, options)
+        bodies = {name: body["messages"][0]["content"] for name, body in server.bodies.items() if not name.endswith("probe")}
+    judged = latest(home)
+    seen = [(one.due_s, one.input_tokens, one.output_tokens) for one in judged.serving.requests]
+    assert seen == [(0.0, pytest.approx(64, abs=2), 2), (0.05, pytest.approx(1200, abs=3), 5), (0.1, pytest.approx(1300, abs=3), 3)]
+    second, third = (bodies[f"hotlap-{judged.serving.served.asked.salt}-{index}"].split() for index in (1, 2))
+    assert second[:250] == third[:250]  # block 7 is in both: 512 tokens, two a word
+    assert second[260:300] != third[260:300]
+    assert not [notice for notice in judged.summary.notices if notice.code in ("input_length", "early_end")]

@@ -206,3 +206,10 @@ def test_a_level_that_changed_is_named_with_the_steady_part() -> None:
         notices = steady.doubts(queue(8, 2000, seed, slower_from=150.0))
         assert [notice.code for notice in notices] == ["level_changed"]
         assert float(notices[0].seen.rpartition(" to ")[2].partition(" ")[0]) == pytest.approx(150, abs=8)
+
+
+def test_lengths_that_differ_from_what_was_asked_are_named() -> None:
+    short = [replace(one, asked_input=8, input_tokens=13, asked_output=4, output_tokens=2) for one in sent()]
+    assert {"input_length", "early_end"} <= {notice.code for notice in summary.of(run_of(short, SOUND)).notices}
+    right = [replace(one, asked_input=8, input_tokens=8, asked_output=4, output_tokens=4) for one in sent()]
+    assert not {"input_length", "early_end"} & {notice.code for notice in summary.of(run_of(right, SOUND)).notices}

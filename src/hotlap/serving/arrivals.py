@@ -14,6 +14,7 @@ from hotlap.core.errors import InputError, nearest
 from hotlap.serving.record import Planned, Prompt, Schedule
 
 MOST_PER_S, MOST_REQUESTS, MOST_S = 10_000.0, 1_000_000, 86_400.0
+TRACE = "trace"
 FORMS = {
     "constant": "constant:8 (a second)", "poisson": "poisson:8", "gamma": "gamma:8,0.5 (rate and shape: below 1 burstier than Poisson)",
     "ramp": "ramp:1-20,5min (from and to, in that time)", "closed": "closed:16 (so many at a time)",
@@ -60,6 +61,11 @@ def parse(text: str) -> ArrivalProcess:
     if not 0.01 <= shape <= 1000:
         raise InputError(f"'{text}': the shape of gamma is from 0.01 to 1000, not {parts[1]}")
     return ArrivalProcess(kind, _rate(parts[0], text), shape)
+
+
+def kept(text: str) -> ArrivalProcess:
+    """Of a run that is there: as `parse`, and a trace, whose times are in its schedule."""
+    return ArrivalProcess(TRACE) if text == TRACE else parse(text)
 
 
 def _rate(part: str, text: str) -> float:

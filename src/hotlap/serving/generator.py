@@ -36,7 +36,7 @@ from hotlap.serving.record import CHUNKS, FILE, TOKENS, ClientState, Planned, Pr
 from hotlap.serving.wire import Connection
 
 LEAD_S = 0.05  # before a request is due its bytes and its connection are made ready
-TICK_S, SHOWN_S, BEGIN_S = 0.02, 0.5, 0.2
+TICK_S, SHOWN_S, BEGIN_S, CONNECT_S = 0.02, 0.5, 0.2, 10.0
 OWN = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -79,10 +79,11 @@ class Pool:
                 return connection
         self.opened += 1
         loop, name = asyncio.get_running_loop(), self.address.host if self.context else None
-        _, made = await loop.create_connection(
-            lambda: Connection(time.monotonic), self.address.ip, self.address.port, ssl=self.context, server_hostname=name
-        )
-        return made
+        async with asyncio.timeout(CONNECT_S):
+            _, connection = await loop.create_connection(
+                lambda: Connection(time.monotonic), self.address.ip, self.address.port, ssl=self.context, server_hostname=name
+            )
+        return connection
 
     def give(self, connection: Connection) -> None:
         if not connection.closed:
@@ -93,7 +94,7 @@ class Generator:
     """A run under way."""
 
     def __init__(self, job: LoadJob, folder: Path) -> None:
-        self.job, self.asked, self.process = job, job.asked, arrivals.parse(job.asked.arrivals)
+        self.job, self.asked, self.process = job, job.asked, arrivals.kept(job.asked.arrivals)
         self.pool, self.deadlines = Pool(job.address), Deadlines()
         self.files = {name: open(folder / name, "ab", buffering=0) for name in (FILE, CHUNKS, TOKENS)}  # noqa: SIM115 - until the end
         self.waiting: dict[str, list[bytes]] = {name: [] for name in self.files}
@@ -314,6 +315,8 @@ def why(error: OSError) -> str:
         return f"its certificate is not trusted ({error.verify_message})"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or error})"
+    if isinstance(error, TimeoutError):
+        return f"it did not answer within {CONNECT_S:g} s"
     return error.strerror or str(error) or type(error).__name__
 
 

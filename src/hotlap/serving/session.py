@@ -24,19 +24,20 @@ from hotlap.core.store import files, labels
 from hotlap.serving import compacting, probe, scraped
 from hotlap.serving.address import Address
 from hotlap.serving.generator import LoadJob, LoadProgress
-from hotlap.serving.record import CHUNKS, FILE, SESSION, TOKENS, Served, ServingAsked
+from hotlap.serving.record import CHUNKS, FILE, SESSION, TOKENS, Schedule, Served, ServingAsked
 
 KIND = "serving"
 
 
 @dataclass(frozen=True)
 class ServingOptions:
-    """How to bench. `headers`: of every request; never kept."""
+    """How to bench. `headers`: of every request; never kept. `schedule`: of a trace, in place of what `arrivals` would draw."""
 
     home: Path
     labels: Mapping[str, object] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     key_env: str = ""
+    schedule: Schedule | None = None
 
 
 Listener = Callable[[LoadProgress], None]
@@ -59,8 +60,9 @@ def run(address: Address, asked: ServingAsked, options: ServingOptions, listen: 
     )
     served = Served(asked=asked, tokens_per_word=probed.tokens_per_word, notices=probed.notices)
     job = LoadJob(
-        asked=asked, address=address, words=probed.words, dialect=probed.dialect, headers=headers, key_env=options.key_env if key else ""
-    )
+        asked=asked, address=address, words=probed.words, dialect=probed.dialect, headers=headers, schedule=options.schedule,
+        key_env=options.key_env if key else "",
+    )  # fmt: skip
     with runs.begin(record, [device], options.home, held=True) as held:  # a server is measured, not this host: others may go on
         return _Bench(held, served, job, known, listen).measure()
 

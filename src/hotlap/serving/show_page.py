@@ -54,12 +54,12 @@ def _over_time(requests: Sequence[Request]) -> str:
     if not every:
         return ""
     axis = charts.linear_axis(requests[0].due_s, requests[-1].due_s, lambda v: f"{v:g} s")
-    chart = charts.Chart(axis, charts.log_axis(every, _shown_s), "latency of requests over time", height=260.0)
+    chart = charts.Chart(axis, charts.log_axis(every, _shown_s), "latency of requests over time", height=260.0, right=48.0)
     for name, kind, points in drawn:
         chart.dots(points, kind)
         if points:
             chart.label((axis.high, float(np.median([value for _, value in points]))), name, f"beside {kind}")
-    return figure("Requests over time", ": each from when it was due", chart)
+    return figure("Requests over time", " each from when it was due", chart)
 
 
 def _spread(requests: Sequence[Request]) -> str:
@@ -76,7 +76,7 @@ def _spread(requests: Sequence[Request]) -> str:
         chart.line([(values[place], (place + 1) / len(requests)) for place in places], kind)
         if values:
             chart.label((values[len(values) // 2], 0.5), name, kind)
-    return figure("How they are spread", ": share of all requests due that took no longer", chart)
+    return figure("How they are spread", " share of all requests due that took no longer", chart)
 
 
 def _under_way(requests: Sequence[Request]) -> str:
@@ -87,7 +87,7 @@ def _under_way(requests: Sequence[Request]) -> str:
     axis = charts.linear_axis(float(times[0]), float(times[-1]), lambda v: f"{v:g} s")
     chart = charts.Chart(axis, charts.linear_axis(0.0, most, lambda v: f"{v:g}", most=4), "requests under way over time", height=210.0)
     chart.line(list(zip(times.tolist(), counts.astype(float).tolist(), strict=True)), "main")
-    return figure("Requests under way", f": at most {most:g}", chart)
+    return figure("Requests under way", f" at most {most:g}", chart)
 
 
 def _parts(judged: ServingVerdict) -> str:

@@ -86,7 +86,7 @@ def of(serving: ServingRun) -> ServingSummary:
         input_tokens=_median([r.input_tokens for r in ok]), output_tokens=_median([r.output_tokens for r in ok]),
         ttft_parts=_parts(serving, ok),
     )  # fmt: skip
-    queue = steady.doubts(requests) if arrivals.parse(asked.arrivals).kind not in ("closed", "ramp") else []
+    queue = steady.doubts(requests) if arrivals.kept(asked.arrivals).kind not in ("closed", "ramp") else []
     return replace(summary, notices=[*_doubts(serving, summary), *queue])
 
 
@@ -229,6 +229,12 @@ def _rate_due(requests: Sequence[Request]) -> float | None:
     return (len(requests) - 1) / span_s if span_s > 0 else None
 
 
+def _lengths(ok: Sequence[Request], of: Callable[[Request], tuple[int, int | None]]) -> tuple[int, int]:
+    """Tokens asked and tokens counted, summed over requests whose tokens the server counts."""
+    counted = [(asked, given) for request in ok for asked, given in [of(request)] if given is not None]
+    return sum(asked for asked, _ in counted), sum(given for _, given in counted)
+
+
 def _median(values: Sequence[int | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.median(known)) if known else None
@@ -237,17 +243,19 @@ def _median(values: Sequence[int | None]) -> float | None:
 def _doubts(serving: ServingRun, summary: ServingSummary) -> list[Notice]:
     """What to know beside the figures."""
     asked, notices = serving.served.asked, list(serving.served.notices)
-    shares = serving.requests and any(request.asked_input != asked.input_tokens for request in serving.requests)
-    if summary.cached_share is not None and summary.cached_share > CACHED and not shares:
+    ok = [request for request in serving.requests if request.outcome == "ok" and request.index >= asked.warm_up]
+    if summary.cached_share is not None and summary.cached_share > CACHED and asked.arrivals != arrivals.TRACE:
         notices.append(Notice(
             "shared_cache", f"{summary.cached_share:.0%} of the input was in the server's prefix cache although every prompt is new",
             "switch the server's prefix cache off, or compare with a trace that shares prefixes",
         ))  # fmt: skip
-    if summary.input_tokens is not None and abs(summary.input_tokens / asked.input_tokens - 1) > LENGTH:
-        seen = f"the server counts {summary.input_tokens:g} tokens of input where {asked.input_tokens} were asked"
+    wanted, given = _lengths(ok, lambda r: (r.asked_input, r.input_tokens))
+    if wanted and abs(given / wanted - 1) > LENGTH:
+        seen = f"the server counts {given:.0f} tokens of input where {wanted} were asked, over all requests"
         notices.append(Notice("input_length", seen, "its template or tokenizer adds them: give another --input"))
-    if asked.api != "embeddings" and summary.output_tokens is not None and summary.output_tokens < asked.output_tokens * (1 - LENGTH):
-        seen = f"answers have {summary.output_tokens:g} tokens where {asked.output_tokens} were asked: the server ended them"
+    wanted, given = _lengths(ok, lambda r: (r.asked_output, r.output_tokens))
+    if wanted and given < wanted * (1 - LENGTH):
+        seen = f"answers have {given:.0f} tokens where {wanted} were asked, over all requests: the server ended them"
         notices.append(Notice("early_end", seen, "give --ignore-eos where the server takes it"))
     if any(request.chunks > 1 for request in serving.requests) and not any(figures.name == "ITL" for figures in summary.latencies):
         notices.append(Notice("itl_unknown", "the server does not say how many tokens a chunk has: ITL is not known, chunk gaps are"))

@@ -79,7 +79,7 @@ def client(serving: ServingRun, summary: ServingSummary) -> ClientVerdict:
         return ClientVerdict(flaws=["killed"])
     requests = [request for request in serving.requests if request.index >= asked.warm_up]
     lags = [request.lag_s for request in requests if request.lag_s is not None]
-    process = arrivals.parse(asked.arrivals)
+    process = arrivals.kept(asked.arrivals)
     allowed_s = max(LATE_S, LATE_SHARE * _typical(summary))
     lag_s = np.quantile(lags, (0.5, 0.9, 0.99, 1.0)).tolist() if lags else []
     cpu = state.cpu_s / state.wall_s if state.wall_s > 0 else 0.0
