@@ -33,6 +33,7 @@ class SseServer(ThreadingHTTPServer):
         self.completed_s: dict[str, float] = {}  # X-Request-Id → when its last byte was handed to the socket
         self.bodies: dict[str, dict[str, Any]] = {}
         self.headers_seen: dict[str, dict[str, str]] = {}
+        self.queue_s, self.prefill_s, self.streamed = 0.0, 0.0, 0  # of streams, as its /metrics have them
         self.count = 0
         self.lock = threading.Lock()
         self.closing = False
@@ -70,6 +71,13 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.server.fault == "html":
             self._send(200, b"<html><title>Welcome</title></html>", "text/html")
+        elif self.path == "/metrics":
+            totals = {"request_queue_time": self.server.queue_s, "request_prefill_time": self.server.prefill_s}
+            text = "".join(
+                f'vllm:{name}_seconds_sum{{model_name="{MODEL}"}} {total}\nvllm:{name}_seconds_count{{model_name="{MODEL}"}} {self.server.streamed}\n'
+                for name, total in totals.items()
+            )
+            self._send(200, text.encode(), "text/plain; version=0.0.4")
         elif self.path == "/v1/models":
             self._send(200, json.dumps({"data": [{"id": MODEL}]}).encode())
         else:
@@ -83,6 +91,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.count += 1
             self.server.bodies[self.name] = self.body
             self.server.headers_seen[self.name] = dict(self.headers)
+        self.came_s = time.monotonic()
         over = threading.Event()
         self.server.waiting.put((self, over))
         over.wait()
@@ -121,6 +130,7 @@ class Handler(BaseHTTPRequestHandler):
         return 5 + 2 * len(text.split())
 
     def _stream(self) -> None:
+        began_s = time.monotonic()
         tokens, each = self.body["max_tokens"], self.server.tokens_each
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
@@ -147,6 +157,11 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 self.connection.close()
                 raise OSError("closed early")
+            if step == 0:
+                with self.server.lock:
+                    self.server.streamed += 1
+                    self.server.queue_s += began_s - self.came_s
+                    self.server.prefill_s += time.monotonic() - began_s
             self._event({"choices": [choice], **({"usage": usage} if running else {})})
         if counting:
             self._event({"choices": [], "usage": usage})

@@ -410,3 +410,17 @@ def test_a_schedule_of_a_trace_is_sent_as_it_stands(home: Path) -> None:
     assert second[:250] == third[:250]  # block 7 is in both: 512 tokens, two a word
     assert second[260:300] != third[260:300]
     assert not [notice for notice in judged.summary.notices if notice.code in ("input_length", "early_end")]
+
+
+def test_the_time_to_the_first_token_is_taken_apart_by_the_servers_counters(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(service_s=0.04) as server:
+        bench(server, "--arrivals", "closed:4", "--requests", "24", "--output", "2", "--input", "16")
+    judged = latest(home)
+    parts = judged.summary.ttft_parts
+    ttft = [request.ttft_s for request in judged.serving.requests if request.ttft_s is not None]
+    assert parts["total"] == pytest.approx(float(np.mean(ttft)), rel=1e-6)
+    assert sum(parts[name] for name in ("client", "server_queue", "prefill", "rest")) == pytest.approx(parts["total"])
+    assert parts["server_queue"] > 3 * parts["prefill"] > 0  # three wait while one is served, half of a service is its prefill
+    assert "server's queue" in capsys.readouterr().out
