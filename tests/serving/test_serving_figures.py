@@ -208,6 +208,27 @@ def test_a_level_that_changed_is_named_with_the_steady_part() -> None:
         assert float(notices[0].seen.rpartition(" to ")[2].partition(" ")[0]) == pytest.approx(150, abs=8)
 
 
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"output_tokens": 3}, "more_chunks"), ({"output_tokens": 16}, "several_tokens"), ({"stall_s": 2.0}, "stalled"), ({}, ""),
+    ],
+)  # fmt: skip
+def test_what_a_server_does_otherwise_is_named(more: dict[str, Any], code: str) -> None:
+    """On the honest one nothing is."""
+    honest = [replace(one, asked_output=4, asked_input=8, input_tokens=8, counted=True, even=True, first_tokens=1) for one in sent()]
+    changed = [replace(one, **more) if one.index == 5 or code == "several_tokens" else one for one in honest]
+    serving = run_of(changed, SOUND)._replace(gaps_s={one.index: np.full(3, 0.03) for one in changed})
+    assert [notice.code for notice in summary.of(serving).notices] == ([code] if code else [])
+
+
+def test_counters_that_contradict_the_clock_are_named() -> None:
+    server = {"queue_s": 300 * 0.09, "queue_count": 300.0, "prefill_s": 300 * 0.05, "prefill_count": 300.0}
+    serving = run_of(sent(), SOUND)
+    notices = summary.of(serving._replace(served=replace(serving.served, server=server))).notices
+    assert "metrics_disagree" in {notice.code for notice in notices}
+
+
 def test_lengths_that_differ_from_what_was_asked_are_named() -> None:
     short = [replace(one, asked_input=8, input_tokens=13, asked_output=4, output_tokens=2) for one in sent()]
     assert {"input_length", "early_end"} <= {notice.code for notice in summary.of(run_of(short, SOUND)).notices}

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hotlap.core import objectives
 from hotlap.core.objectives import Objective
 from hotlap.core.record import Notice, Record
-from hotlap.serving import arrivals, quantiles, steady
+from hotlap.serving import arrivals, doubts, quantiles, steady
 from hotlap.serving.quantiles import Quantile
 from hotlap.serving.reading import Floats, ServingRun
 from hotlap.serving.record import Attainment, Request
@@ -25,8 +25,6 @@ METRICS: Mapping[str, str] = {  # that an objective can be on
     "e2e": "from when the request was due to its end", "stall": "the longest time between two chunks",
 }  # fmt: skip
 SHARES = (0.5, 0.9, 0.99)
-CACHED = 0.01  # of the input, found in the server's cache although every prompt was new
-LENGTH = 0.05  # by which the input may differ from what was asked
 BAD = ("error", "refused", "timeout")
 
 
@@ -87,7 +85,9 @@ def of(serving: ServingRun) -> ServingSummary:
         ttft_parts=_parts(serving, ok),
     )  # fmt: skip
     queue = steady.doubts(requests) if arrivals.kept(asked.arrivals).kind not in ("closed", "ramp") else []
-    return replace(summary, notices=[*_doubts(serving, summary), *queue])
+    itl_known = any(figures.name == "ITL" for figures in latencies)
+    known = doubts.of(serving, ok, summary.cached_share, summary.ttft_parts, itl_known)
+    return replace(summary, notices=[*known, *queue])
 
 
 def good(request: Request, limits: Sequence[Objective]) -> bool | None:
@@ -229,34 +229,6 @@ def _rate_due(requests: Sequence[Request]) -> float | None:
     return (len(requests) - 1) / span_s if span_s > 0 else None
 
 
-def _lengths(ok: Sequence[Request], of: Callable[[Request], tuple[int, int | None]]) -> tuple[int, int]:
-    """Tokens asked and tokens counted, summed over requests whose tokens the server counts."""
-    counted = [(asked, given) for request in ok for asked, given in [of(request)] if given is not None]
-    return sum(asked for asked, _ in counted), sum(given for _, given in counted)
-
-
 def _median(values: Sequence[int | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.median(known)) if known else None
-
-
-def _doubts(serving: ServingRun, summary: ServingSummary) -> list[Notice]:
-    """What to know beside the figures."""
-    asked, notices = serving.served.asked, list(serving.served.notices)
-    ok = [request for request in serving.requests if request.outcome == "ok" and request.index >= asked.warm_up]
-    if summary.cached_share is not None and summary.cached_share > CACHED and asked.arrivals != arrivals.TRACE:
-        notices.append(Notice(
-            "shared_cache", f"{summary.cached_share:.0%} of the input was in the server's prefix cache although every prompt is new",
-            "switch the server's prefix cache off, or compare with a trace that shares prefixes",
-        ))  # fmt: skip
-    wanted, given = _lengths(ok, lambda r: (r.asked_input, r.input_tokens))
-    if wanted and abs(given / wanted - 1) > LENGTH:
-        seen = f"the server counts {given:.0f} tokens of input where {wanted} were asked, over all requests"
-        notices.append(Notice("input_length", seen, "its template or tokenizer adds them: give another --input"))
-    wanted, given = _lengths(ok, lambda r: (r.asked_output, r.output_tokens))
-    if wanted and given < wanted * (1 - LENGTH):
-        seen = f"answers have {given:.0f} tokens where {wanted} were asked, over all requests: the server ended them"
-        notices.append(Notice("early_end", seen, "give --ignore-eos where the server takes it"))
-    if any(request.chunks > 1 for request in serving.requests) and not any(figures.name == "ITL" for figures in summary.latencies):
-        notices.append(Notice("itl_unknown", "the server does not say how many tokens a chunk has: ITL is not known, chunk gaps are"))
-    return notices
