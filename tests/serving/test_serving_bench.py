@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from tests.serving.sse_server import MODEL, SseServer, serving
 
+from benchmarks.serving_client import hold
 from hotlap.cli import main
 from hotlap.core.errors import SchemaError
 from hotlap.core.show.document import Document
@@ -424,3 +425,20 @@ def test_the_time_to_the_first_token_is_taken_apart_by_the_servers_counters(
     assert sum(parts[name] for name in ("client", "server_queue", "prefill", "rest")) == pytest.approx(parts["total"])
     assert parts["server_queue"] > 3 * parts["prefill"] > 0  # three wait while one is served, half of a service is its prefill
     assert "server's queue" in capsys.readouterr().out
+
+
+@pytest.mark.slow("a process of its own")
+def test_a_client_that_is_starved_says_so(home: Path) -> None:
+    """It may run 5 of every 25 ms."""
+    with serving(service_s=0.02, workers=4) as server:
+        command = [sys.executable, "-m", "hotlap", "serving", "bench", server.url, "--arrivals", "poisson:50", "--requests", "60", "--output", "2",
+                   "--slo", "ttft<=10s", "--attain", "50%"]  # fmt: skip
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=dict(os.environ), text=True) as process:
+            while process.poll() is None:
+                hold(process.pid)
+            out = process.stdout.read() if process.stdout else ""
+    assert process.returncode == 3
+    assert "answer    inconclusive: the client" in out
+    judged = latest(home)
+    assert set(judged.client.flaws) & {"late", "starved"}
+    assert judged.summary.outcomes["ok"] == 60
