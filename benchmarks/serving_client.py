@@ -4,7 +4,7 @@
     python benchmarks/serving_client.py --only lag
 
 `lag`: 500 requests a second, constant, to a server on another core. Asked: p50 < 0.3 ms and p90 < 1 ms, on a core whose run delay is < 1 %;
-where others are busy on it the figure says so and judges nothing. `starved`: 20 runs whose client may run 5 of every 25 ms, as by a quota of
+where others are busy on it it says so and judges nothing. `starved`: 20 runs whose client may run 5 of every 25 ms, as by a quota of
 processor time; each must end `inconclusive: the client`. Programs that spin on its core do not starve it: Linux lets who sleeps go first.
 """
 
