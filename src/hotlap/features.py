@@ -139,6 +139,17 @@ FEATURES: Mapping[str, Feature] = {
         kinds={"stress": "hotlap.stress.show_kind"},
         sections={"stress": "hotlap.stress.show_kind:SECTION"},
     ),
+    "serving": Feature(
+        nouns={"serving": Noun("requests to a server of models, from when they are due", "bench")},
+        verbs={
+            "serving bench": Verb(
+                "load an OpenAI-compatible server: TTFT, TPOT, goodput", "hotlap.serving.cli",
+                "hotlap serving bench http://127.0.0.1:8000 --arrivals poisson:8",
+            ),
+        },
+        kinds={"serving": "hotlap.serving.show_kind"},
+        sections={"serving": "hotlap.serving.show_kind:SECTION"},
+    ),
 }
 
 TABLE = {

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from hotlap.core.record import Record
+from hotlap.core.record import Notice, Record
 
 Outcome = Literal["ok", "error", "refused", "timeout", "censored"]
 FILE = "requests.jsonl"  # of a bundle: one Request a line, appended as they end
+PACKED = "requests.parquet"  # of a bundle, in place of FILE once the run has ended, where there are many
+SESSION = "serving.json"  # of a bundle: one Served
 CHUNKS = "chunks.bin"  # of a bundle: times of chunks after the first, in request order: u32 microseconds since the one before
+TOKENS = "tokens.bin"  # of a bundle: u8 tokens of each chunk after the first, of requests that are `counted` and not `even`
 API = Literal["chat", "completions", "embeddings"]
 
 
@@ -43,7 +46,7 @@ class Schedule(Record, frozen=True, kw_only=True):
     concurrency: int | None = None  # of a closed loop; None: open
 
 
-class Request(Record, frozen=True, kw_only=True):
+class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One request, as it went. None: that moment never came, or the server does not say."""
 
     index: int
@@ -63,6 +66,10 @@ class Request(Record, frozen=True, kw_only=True):
     cached_tokens: int | None = None  # of the input, found in the server's prefix cache
     reasoning_tokens: int | None = None
     chunks: int = 0  # events with text
+    first_tokens: int | None = None  # in the first chunk, where the server counts as it goes
+    counted: bool = False  # the server counted tokens as it went
+    even: bool = False  # and each chunk after the first had as many as the others
+    stall_s: float | None = None  # the longest time between two chunks
     finish: str = ""  # the server's reason to end: stop, length …
 
     @property
@@ -86,6 +93,49 @@ class Request(Record, frozen=True, kw_only=True):
     def lag_s(self) -> float | None:
         """By how much it was sent late."""
         return None if self.sent_s is None else self.sent_s - self.due_s
+
+
+class ServingAsked(Record, frozen=True, kw_only=True):
+    """What `serving bench` was asked to send. Keys of the server are never part of it."""
+
+    url: str
+    model: str
+    api: API = "chat"
+    arrivals: str
+    seed: int
+    input_tokens: int
+    output_tokens: int
+    requests: int | None = None  # after those of the warm-up; None: `seconds` ends it
+    seconds: float | None = None  # what is under way then is cut
+    warm_up: int = 0  # the first requests: sent, and left out of every figure
+    objectives: str = ""
+    attain: float | None = None  # the share that has to meet them
+    ignore_eos: bool = False
+    timeout_s: float = 600.0
+    salt: str = ""  # begins every prompt, so that no earlier run has filled the server's cache; in X-Request-Id too
+
+
+class ClientState(Record, frozen=True, kw_only=True):
+    """What the load generator saw of itself, from its first request to its last."""
+
+    wall_s: float
+    cpu_s: float  # of its only thread
+    run_delay_s: float | None = None  # it was ready and waited for a processor; None where the system does not say
+    tick_lags_s: list[float] = []  # p50, p90, p99 and largest: how late its event loop was for ticks of its own
+    ticks: int = 0
+    connections: int = 0  # that it opened
+    own_errors: int = 0  # requests that failed for want of something of its own, as files that may be open
+
+
+class Served(Record, frozen=True, kw_only=True):
+    """A bundle of serving beside its requests."""
+
+    asked: ServingAsked
+    origin_s: float | None = None  # CLOCK_MONOTONIC of the run's beginning
+    tokens_per_word: float | None = None  # of the prompts, by the server's own count; None: it does not say
+    server: dict[str, float] = {}  # what its /metrics grew by while this ran; {}: it has none
+    client: ClientState | None = None  # None: killed
+    notices: list[Notice] = []
 
 
 class Attainment(Record, frozen=True, kw_only=True):

@@ -1,0 +1,158 @@
+"""What a bench of a server prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotlap.core import units
+from hotlap.core.show import layout
+from hotlap.core.show.table import Cell, Column, Table, harmless
+from hotlap.serving.quantiles import Quantile
+from hotlap.serving.record import ServingAsked
+from hotlap.serving.summary import LatencyFigures, ServingSummary
+from hotlap.serving.verdict import ClientVerdict, ServingVerdict
+
+FLAWS = {
+    "late": "it sent requests late", "starved": "it got too little of a processor", "arrivals": "arrivals were not those asked for",
+    "limit": "it ran into limits of its own system", "killed": "it was killed before it could say how it was",
+}  # fmt: skip
+REMEDY = {
+    "late": "ask for a lower rate, or give the client a core of its own", "starved": "give it a core of its own, away from the server",
+    "arrivals": "ask for a lower rate, or give the client a core of its own", "limit": "raise ulimit -n, or ask for less at a time",
+    "killed": "bench again",
+}  # fmt: skip
+PARTS = {"client": "client", "server_queue": "server's queue", "prefill": "prefill", "rest": "network and HTTP"}  # of TTFT
+REASONS, WIDE = 3, 10_000
+
+
+def lines(judged: ServingVerdict, width: int, color: bool) -> list[str]:
+    """All of it: what was asked, latencies, attainment, the client's verdict, doubts, the answer."""
+    summary = judged.summary
+    text = [*layout.paragraph("", asked_text(judged.serving.served.asked), width), "", *_requests(summary, width)]
+    if any(figures.count for figures in summary.latencies):
+        text += ["", *layout.fitted(table(summary.latencies).columns, width).lines(color), ""]
+    text += [*_rates(summary, width), *_parts(summary, width), *_client(judged.client, width)]
+    for notice in summary.notices:
+        text += layout.paragraph("note      ", notice.text, width)
+    for torn in judged.serving.torn:
+        text += layout.paragraph("note      ", torn, width)
+    return [*text, *layout.paragraph("answer    ", answer(judged), width)]
+
+
+def facts(judged: ServingVerdict) -> list[str]:
+    """What a page says in words: requests, rates, TTFT's parts, the client."""
+    summary = judged.summary
+    text = [*_requests(summary, WIDE), *_rates(summary, WIDE), *_client(judged.client, WIDE)]
+    return [line.strip() for line in text]
+
+
+def asked_text(asked: ServingAsked) -> str:
+    how_long = f"{asked.requests} requests" if asked.requests is not None else f"{units.exact(asked.seconds or 0.0, 's')}"
+    lengths = f"{asked.input_tokens} tokens in" + ("" if asked.api == "embeddings" else f", {asked.output_tokens} out")
+    warm = f", {asked.warm_up} before it to warm up" if asked.warm_up else ""
+    return harmless(f"{asked.api} of {asked.model} at {asked.url}: {asked.arrivals}, {how_long}{warm}, {lengths}, seed {asked.seed}")
+
+
+def _requests(summary: ServingSummary, width: int) -> list[str]:
+    counts = ", ".join(f"{count} {word}" for name, word in WORDS.items() if (count := summary.outcomes[name]))
+    text = layout.paragraph("requests  ", f"{summary.due} due: {counts or 'none'}", width)
+    for reason, count in list(summary.reasons.items())[:REASONS]:
+        text += layout.paragraph(f"{count:>8}  ", harmless(reason), width)
+    left = len(summary.reasons) - REASONS
+    return [*text, *([f"          and {left} more reasons"] if left > 0 else [])]
+
+
+WORDS = {"ok": "answered", "error": "failed", "refused": "refused", "timeout": "timed out", "censored": "cut by the end"}
+
+
+def table(latencies: Sequence[LatencyFigures]) -> Table:
+    """Each quantile with its 95 % interval."""
+    shown = [figures for figures in latencies if figures.count]
+    return Table([
+        Column("metric", [Cell(figures.name) for figures in shown]),
+        Column("of", [Cell(_population(figures)) for figures in shown]),
+        *(Column(f"p{p:g}", [Cell(_quantile(figures.quantiles[place])) for figures in shown], right=True)
+          for place, p in enumerate((50, 90, 99))),
+    ])  # fmt: skip
+
+
+def _population(figures: LatencyFigures) -> str:
+    cut = f", {figures.cut} cut" if figures.cut else ""
+    return {"answered": "answered", "all": "all due", "events": "chunks"}[figures.population] + f" ({figures.count}{cut})"
+
+
+def _quantile(quantile: Quantile) -> str:
+    if quantile.value is None:
+        return "never"
+    low = units.show(quantile.low, "s") if quantile.low is not None else "?"
+    high = units.show(quantile.high, "s") if quantile.high is not None else "?"
+    return f"{units.show(quantile.value, 's')} [{low}, {high}]"
+
+
+def _rates(summary: ServingSummary, width: int) -> list[str]:
+    tokens = f", {units.round_to(summary.tokens_rate)} output tokens/s" if summary.tokens_rate is not None else ""
+    text = []
+    if summary.rate_ok is not None:
+        due = f" ({units.round_to(summary.rate_due)} due)" if summary.rate_due else ""
+        text += layout.paragraph("rate      ", f"{units.round_to(summary.rate_ok)} answers/s{due}{tokens}", width)
+    if summary.attainment and summary.attainment.share is not None:
+        text += layout.paragraph("attained  ", _attained(summary), width)
+    return text
+
+
+def _attained(summary: ServingSummary) -> str:
+    attained = summary.attainment
+    assert attained is not None
+    decided = attained.requests - attained.censored
+    cut = f", {attained.censored} cut before that could be said" if attained.censored else ""
+    interval = f"[{_share(attained.low)}, {_share(attained.high)}]"
+    text = f"{_share(attained.share)} {interval} of {decided} requests met {attained.objectives}{cut}"
+    if summary.goodput:
+        value, low, high = (units.round_to(number) for number in summary.goodput)
+        text += f"; goodput {value} [{low}, {high}] requests/s"
+    return text
+
+
+def _share(share: float | None) -> str:
+    return "?" if share is None else f"{units.round_to(share * 100, 3) if share < 0.9995 else f'{share * 100:g}'} %"
+
+
+def _parts(summary: ServingSummary, width: int) -> list[str]:
+    if not summary.ttft_parts:
+        return []
+    parts = ", ".join(f"{word} {units.show(summary.ttft_parts[name], 's')}" for name, word in PARTS.items())
+    return layout.paragraph("TTFT      ", f"mean {units.show(summary.ttft_parts['total'], 's')}: {parts}", width)
+
+
+def _client(client: ClientVerdict, width: int) -> list[str]:
+    """Whether its numbers are the server's."""
+    seen = []
+    if client.lag_s:
+        seen.append(f"sent late by {' / '.join(units.show(value, 's', 2) for value in client.lag_s[:3])} (p50 / p90 / p99)")
+    if client.cpu_share is not None:
+        seen.append(f"{units.percent(client.cpu_share)} of a core")
+    if client.run_delay_share is not None:
+        seen.append(f"waited for a processor {units.percent(client.run_delay_share)} of the time")
+    if client.distance is not None:
+        seen.append("arrivals as asked" if "arrivals" not in client.flaws else f"arrivals {client.distance:.2g} from those asked for")
+    flaws = "; ".join(FLAWS[flaw] for flaw in client.flaws) or "sound"
+    return layout.paragraph("client    ", f"{flaws}: {', '.join(seen)}" if seen else flaws, width)
+
+
+def answer(judged: ServingVerdict) -> str:
+    """In a sentence: met, not met, or why that cannot be said."""
+    summary, asked = judged.summary, judged.serving.served.asked
+    if not summary.due:
+        return "no request was due; ask for more of them, or for longer"
+    if judged.client.flaws:
+        return f"inconclusive: the client: {REMEDY[judged.client.flaws[0]]}"
+    if not summary.outcomes["ok"]:
+        return f"no request was answered: {harmless(next(iter(summary.reasons), 'all were cut by the end'))}"
+    if not summary.attainment:
+        return "measured; with --slo it says how many requests met it"
+    if asked.attain is None:
+        return "measured; with --attain it says whether enough requests met the objectives"
+    wanted, words = _share(asked.attain), {"pass": "met", "fail": "not met"}
+    if judged.state in words:
+        return f"{words[judged.state]}: {_share(summary.attainment.share)} of requests, {wanted} asked"
+    return f"inconclusive: the interval holds the {wanted} asked; send more requests"

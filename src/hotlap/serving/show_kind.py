@@ -1,0 +1,45 @@
+"""How benches of servers are shown (`hotlap.core.show.kinds.Kind`)."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from hotlap.core.show.sections.base import ReportSection
+from hotlap.core.store.bundle import Bundle
+from hotlap.serving import reading, show, show_page, summary, verdict
+from hotlap.serving.verdict import ServingVerdict
+
+NO_GATE = "{run} is a bench of a server, which has a verdict of its own: hotlap show {run}, and --slo and --attain when it is measured"
+UNFINISHED = "not finished: it was killed, or still goes on"
+CASES = False
+NO_CASES = "a bench of a server has no cases to explain; hotlap show {run} says what its requests took"
+METHOD = ""
+
+
+def read(bundle: Bundle) -> ServingVerdict | None:
+    serving = reading.read(bundle)
+    return None if serving is None else verdict.of(serving, summary.of(serving))
+
+
+def text(judged: ServingVerdict, width: int, color: bool) -> str:
+    return "\n".join(show.lines(judged, width, color))
+
+
+def document(judged: ServingVerdict) -> dict[str, Any]:
+    return {"serving": {"asked": judged.serving.served.asked, "summary": judged.summary, "client": judged.client, "state": judged.state}}
+
+
+def measured(judged: ServingVerdict) -> bool:
+    return judged.summary.outcomes["ok"] > 0
+
+
+def lead(judged: ServingVerdict) -> str:
+    return show_page.lead(judged)
+
+
+SECTION = ReportSection("Requests", "Requests to the server", lambda report: "".join(map(show_page.section, report.of("serving"))))
+
+
+def notices(judged: ServingVerdict) -> str:
+    return "".join(f"<p>{escape(notice.text)}</p>" for notice in judged.summary.notices)

@@ -1,0 +1,160 @@
+"""What to believe of a bench, and whether the objectives are met.
+
+First the client is judged: was it late, was it starved, did arrivals follow what was asked. A client that fails makes its own delays the
+server's, so no verdict stands on its numbers: `inconclusive: the client`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hotlap.core.record import Record
+from hotlap.serving import arrivals
+from hotlap.serving.arrivals import ArrivalProcess
+from hotlap.serving.reading import ServingRun
+from hotlap.serving.record import Request
+from hotlap.serving.summary import ServingSummary
+
+LATE_S = 0.001  # p90 of a delay of the client's own that is always allowed …
+LATE_SHARE = 0.02  # … and as a share of the median TTFT (E2E of embeddings), beside which it does not matter
+CPU_SHARE = 0.9  # of its one core: beyond it the client is the bottleneck
+FEW, ALPHA, FAR = 30, 0.001, 0.05  # arrivals: fewest gaps tested, chance of a false alarm, and the least distance that matters
+TESTED = 5000
+
+
+class ClientVerdict(Record, frozen=True, kw_only=True):
+    """`flaws`: what is wrong with it, codes; [] where its numbers are the server's."""
+
+    flaws: list[Literal["late", "starved", "arrivals", "limit", "killed"]]
+    lag_s: list[float] = []  # p50, p90, p99, largest: how late requests were handed to the socket
+    loop_lag_s: list[float] = []  # the same of ticks of its event loop
+    allowed_s: float | None = None  # of p90
+    cpu_share: float | None = None  # of one core
+    run_delay_share: float | None = None  # of the time, in which it was ready and waited for a processor
+    distance: float | None = None  # of the gaps between requests from what was asked (Kolmogorov, Smirnov); None: not tested
+    chance: float | None = None  # of one so large
+
+
+class ServingVerdict(NamedTuple):
+    """A run with all that is concluded from it. `state`: "" where no objective was given."""
+
+    serving: ServingRun
+    summary: ServingSummary
+    client: ClientVerdict
+    state: Literal["", "pass", "fail", "inconclusive"]
+
+    @property
+    def code(self) -> int:
+        """The exit code of the command that measured it."""
+        if self.serving.run.stopped_by("interrupted"):
+            return 130
+        if not self.summary.outcomes["ok"] and self.state != "fail":
+            return 3
+        return {"": 3 if self.client.flaws else 0, "pass": 0, "fail": 1, "inconclusive": 3}[self.state]
+
+
+def of(serving: ServingRun, summary: ServingSummary) -> ServingVerdict:
+    judged = client(serving, summary)
+    return ServingVerdict(serving, summary, judged, _state(serving, summary, judged))
+
+
+def _state(serving: ServingRun, summary: ServingSummary, judged: ClientVerdict) -> Literal["", "pass", "fail", "inconclusive"]:
+    asked, attained = serving.served.asked, summary.attainment
+    if attained is None or asked.attain is None:
+        return ""
+    if judged.flaws or attained.low is None or attained.high is None:
+        return "inconclusive"
+    return "pass" if attained.low >= asked.attain else "fail" if attained.high < asked.attain else "inconclusive"
+
+
+def client(serving: ServingRun, summary: ServingSummary) -> ClientVerdict:
+    """Its own verdict on itself."""
+    state, asked = serving.served.client, serving.served.asked
+    if state is None:
+        return ClientVerdict(flaws=["killed"])
+    requests = [request for request in serving.requests if request.index >= asked.warm_up]
+    lags = [request.lag_s for request in requests if request.lag_s is not None]
+    process = arrivals.kept(asked.arrivals)
+    allowed_s = max(LATE_S, LATE_SHARE * _typical(summary))
+    lag_s = np.quantile(lags, (0.5, 0.9, 0.99, 1.0)).tolist() if lags else []
+    cpu = state.cpu_s / state.wall_s if state.wall_s > 0 else 0.0
+    distance, chance = _distance(process, requests)
+    flaws: list[Literal["late", "starved", "arrivals", "limit", "killed"]] = []
+    if lag_s and lag_s[1] > allowed_s:
+        flaws.append("late")
+    if cpu > CPU_SHARE or (state.tick_lags_s and state.tick_lags_s[1] > allowed_s):
+        flaws.append("starved")
+    if distance is not None and chance is not None and distance > FAR and chance < ALPHA:
+        flaws.append("arrivals")
+    if state.own_errors:
+        flaws.append("limit")
+    return ClientVerdict(
+        flaws=flaws, lag_s=lag_s, loop_lag_s=state.tick_lags_s, allowed_s=allowed_s, cpu_share=cpu,
+        run_delay_share=None if state.run_delay_s is None or not state.wall_s else state.run_delay_s / state.wall_s,
+        distance=distance, chance=chance,
+    )  # fmt: skip
+
+
+def _typical(summary: ServingSummary) -> float:
+    """The median time that the client's delays are held against; 0 where nothing was answered."""
+    figures = [one for one in summary.latencies if one.population == "answered" and one.name in ("TTFT", "E2E")]
+    return (figures[0].quantiles[0].value or 0.0) if figures and figures[0].quantiles else 0.0
+
+
+def _distance(process: ArrivalProcess, requests: Sequence[Request]) -> tuple[float | None, float | None]:
+    """How far the gaps between requests as they were sent are from the process asked for: gamma and Poisson have a distribution, and
+    every other is a list of times, which the lag is held against."""
+    sent = np.sort([request.sent_s for request in requests if request.sent_s is not None])
+    gaps = np.diff(sent)[:TESTED]
+    if process.kind not in ("poisson", "gamma") or len(gaps) < FEW:
+        return None, None
+    return kolmogorov(np.array([gamma_below(process.shape, gap * process.shape * process.rate) for gap in gaps.tolist()]))
+
+
+def kolmogorov(shares: ArrayLike) -> tuple[float, float]:
+    """Distance of values of a distribution function from the uniform one, and the chance of one so large (Stephens, J. R. Stat. Soc. B 32,
+    1970)."""
+    x = np.sort(np.asarray(shares, float))
+    n = len(x)
+    distance = float(max((np.arange(1, n + 1) / n - x).max(), (x - np.arange(n) / n).max()))
+    scaled = (math.sqrt(n) + 0.12 + 0.11 / math.sqrt(n)) * distance
+    if scaled < 0.2:
+        return distance, 1.0
+    return distance, min(max(2 * sum((-1) ** (k - 1) * math.exp(-2 * (k * scaled) ** 2) for k in range(1, 101)), 0.0), 1.0)
+
+
+def gamma_below(shape: float, x: float) -> float:
+    """The regularised lower incomplete gamma function P(shape, x): its series below shape + 1, its continued fraction above (Press et al.,
+    Numerical Recipes, 6.2)."""
+    if x <= 0:
+        return 0.0
+    front = math.exp(shape * math.log(x) - x - math.lgamma(shape))
+    if x < shape + 1:
+        term = total = 1 / shape
+        for k in range(1, 10_000):
+            term *= x / (shape + k)
+            total += term
+            if term < total * 1e-14:
+                break
+        return min(front * total, 1.0)
+    b, c = x + 1 - shape, 1e300
+    d = 1 / b
+    h = d
+    for k in range(1, 10_000):
+        a = -k * (k - shape)
+        b += 2
+        d = 1 / _away(a * d + b)
+        c = _away(b + a / c)
+        h *= d * c
+        if abs(d * c - 1) < 1e-14:
+            break
+    return max(1 - front * h, 0.0)
+
+
+def _away(value: float) -> float:
+    return value if abs(value) > 1e-300 else 1e-300
