@@ -129,7 +129,6 @@ FEATURES: Mapping[str, Feature] = {
             "tool test": Verb("do tool files read their own samples", TOOL, "hotlap tool test", ("test",)),
         },
     ),
-    "serving": Feature(),
     "stress": Feature(
         verbs={
             "stress": Verb(
@@ -145,6 +144,14 @@ FEATURES: Mapping[str, Feature] = {
             "serving bench": Verb(
                 "load an OpenAI-compatible server: TTFT, TPOT, goodput", "hotlap.serving.cli",
                 "hotlap serving bench http://127.0.0.1:8000 --arrivals poisson:8",
+            ),
+            "serving simulate": Verb(
+                "an OpenAI server timed by the model, honest or with faults", "hotlap.serving.cli_simulate",
+                "hotlap serving simulate h200-sxm --model llama-3-8b",
+            ),
+            "serving traffic": Verb(
+                "what recorded traffic is like, and the same at another rate", "hotlap.serving.cli_traffic",
+                "hotlap serving traffic show trace.csv",
             ),
         },
         kinds={"serving": "hotlap.serving.show_kind"},

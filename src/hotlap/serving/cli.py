@@ -6,8 +6,12 @@ import argparse
 import os
 import secrets
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
+
+from msgspec import structs
 
 from hotlap.cli import terminal
 from hotlap.core import objectives, units
@@ -17,27 +21,30 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
 from hotlap.serving import address as addresses
-from hotlap.serving import arrivals, session, show, show_kind, summary
+from hotlap.serving import arrivals, session, show, show_kind, summary, traffic
 from hotlap.serving.address import Address
 from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.generator import LoadProgress
-from hotlap.serving.record import ServingAsked
+from hotlap.serving.record import Schedule, ServingAsked
+from hotlap.serving.simulated import options as simulated
+from hotlap.serving.simulated import starting
 
 SECRET = ("authorization", "api-key", "x-api-key", "cookie", "proxy-authorization")
 OURS = ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "x-request-id")
-DEFAULT_S, LOG_S = 60.0, 10.0
+DEFAULT_S, LOG_S, ARRIVALS = 60.0, 10.0, "constant:1"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", metavar="URL", help="of the server, as in http://127.0.0.1:8000 or with its path")
+    parser.add_argument("url", metavar="URL", help="as in http://127.0.0.1:8000, or simulated:h200-sxm?model=llama-3-8b")
     parser.add_argument("--model", default="", metavar="NAME", help="(default: the only one that the server lists)")
     parser.add_argument("--api", choices=tuple(addresses.PATHS), default="chat", help="of OpenAI's (default: chat)")
     parser.add_argument("--input", default="512", metavar="TOKENS", help="of each prompt, by the server's own count (default: 512)")
     parser.add_argument("--output", default="128", metavar="TOKENS", help="asked of each answer (default: 128)")
     parser.add_argument(
-        "--arrivals", default="constant:1", metavar="PROCESS",
+        "--arrivals", default=ARRIVALS, metavar="PROCESS",
         help=f"when requests are due: {'; '.join(arrivals.FORMS.values())} (default: constant:1)",
     )  # fmt: skip
+    parser.add_argument("--trace", metavar="FILE", help="replay recorded traffic: its times, lengths and shared prefixes")
     parser.add_argument("--requests", metavar="N", help="end after so many, each waited for")
     parser.add_argument("--for", dest="seconds", metavar="TIME", help="end after this time; what is under way then is cut (default: 60 s)")
     parser.add_argument("--slo", default="", metavar="OBJECTIVES", help=f"as in 'ttft<=450ms,tpot<=40ms'; on {', '.join(summary.METRICS)}")
@@ -55,16 +62,39 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Loads a server, and says what its requests took: exit code 0 measured or met, 1 not met, 3 that cannot be said."""
-    asked, process = _asked(args)
-    address = addresses.resolve(args.url, args.this_server_is_mine)
-    _bounded(args, address, process)
-    options = session.ServingOptions(paths.home(), labelled.check(dict(terminal.pairs(args.label, "a label"))), _headers(args), _key(args))
-    view = ProgressView(sys.stderr)
-    try:
-        path = session.run(address, asked, options, view)
-    finally:
-        view.end()
+    trace = traffic.read(Path(args.trace)) if args.trace else None
+    asked, process = _asked(args, trace)
+    labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
+    with _server(args) as url:
+        address = addresses.resolve(url, args.this_server_is_mine)
+        if process:
+            _bounded(args, address, process)
+        schedule = _schedule(trace, asked) if trace else None
+        options = session.ServingOptions(paths.home(), labels, _headers(args), _key(args), schedule=schedule)
+        view = ProgressView(sys.stderr)
+        try:
+            path = session.run(address, asked, options, view)
+        finally:
+            view.end()
     return _show(path, args)
+
+
+@contextmanager
+def _server(args: argparse.Namespace) -> Iterator[str]:
+    """The URL to load: as given, or of a simulated server that lives as long as this."""
+    if not simulated.is_address(args.url):
+        yield args.url
+        return
+    with starting.started(simulated.parse(args.url)) as server:
+        args.model = args.model or server.facts.model
+        yield server.facts.url
+
+
+def _schedule(trace: traffic.TrafficTrace, asked: ServingAsked) -> Schedule:
+    """The trace's own requests, as many as were asked for. Raises InputError for one without times."""
+    schedule = traffic.schedule(trace, asked.seed)
+    planned = [one for one in schedule.planned if asked.seconds is None or (one.due_s or 0.0) < asked.seconds][: asked.requests]
+    return structs.replace(schedule, planned=tuple(planned))
 
 
 def _show(path: Path, args: argparse.Namespace) -> int:
@@ -83,8 +113,10 @@ def _show(path: Path, args: argparse.Namespace) -> int:
     return judged.code
 
 
-def _asked(args: argparse.Namespace) -> tuple[ServingAsked, ArrivalProcess]:
-    process = arrivals.parse(args.arrivals)
+def _asked(args: argparse.Namespace, trace: traffic.TrafficTrace | None) -> tuple[ServingAsked, ArrivalProcess | None]:
+    if trace and args.arrivals != ARRIVALS:
+        raise InputError("--trace has its own arrivals: leave out --arrivals, or scale the trace by hotlap serving traffic scale")
+    process = None if trace else arrivals.parse(args.arrivals)
     limits = objectives.parse(args.slo, summary.METRICS) if args.slo else ()
     attain = terminal.share(args.attain, "--attain") if args.attain else None
     if attain is not None and not 0 < attain < 1:
@@ -93,10 +125,12 @@ def _asked(args: argparse.Namespace) -> tuple[ServingAsked, ArrivalProcess]:
         raise InputError("--attain needs objectives to be met: give --slo 'ttft<=450ms,tpot<=40ms'")
     requests = _whole(args.requests, "--requests") if args.requests else None
     seconds = _time(args.seconds, "--for") if args.seconds else None
-    if requests is None and seconds is None:
+    if requests is None and seconds is None and process:
         seconds = process.seconds if process.kind == "ramp" else DEFAULT_S
+    if requests is None and seconds is None and trace:
+        requests = len(trace.input_tokens)
     asked = ServingAsked(
-        url=args.url, model=args.model, api=args.api, arrivals=args.arrivals, requests=requests, seconds=seconds,
+        url=args.url, model=args.model, api=args.api, arrivals="trace" if trace else args.arrivals, requests=requests, seconds=seconds,
         seed=_whole(args.seed, "--seed", 0) if args.seed else secrets.randbits(31), input_tokens=_whole(args.input, "--input"),
         output_tokens=_whole(args.output, "--output"), warm_up=_whole(args.warm_up, "--warm-up", 0), ignore_eos=args.ignore_eos,
         objectives=objectives.show(limits), attain=attain, timeout_s=_time(args.timeout, "--timeout"),
