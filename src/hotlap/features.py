@@ -101,6 +101,7 @@ FEATURES: Mapping[str, Feature] = {
             ),
         },
         kinds={"capture": "hotlap.traces.show.kind"},
+        sections={"capture": "hotlap.traces.show.kind:SECTION"},
         schemas={"trace": "hotlap.traces.show.schema:json_schema"},
     ),
     "nodes": Feature(

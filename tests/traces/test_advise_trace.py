@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from made_events import Made
@@ -130,6 +131,21 @@ def test_slow_steps_and_their_period() -> None:
     found = {one.rule: one for one in findings(program(steps=20, slow=(4, 9, 14), launches=10).events(**GPU))}["slow-steps"]
     assert found.evidence["steps"] == [4, 9, 14]
     assert found.evidence["every"] == 5
+    assert "every 5 steps" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("slow", "expected"),
+    [
+        ((6, 7, 8), ", in a row"), ((6, 7), ", in a row"), ((1, 3, 5), ""), ((4, 9, 15), ""), ((4, 13), ""),
+        ((1, 7, 13), ", every 6 steps"), ((3, 5, 7, 9, 11, 13, 15, 17), ", every 2 steps"),
+    ],
+)  # fmt: skip
+def test_slow_steps_are_periodic_where_they_come_over_the_whole_window_and_not_in_a_row(slow: tuple[int, ...], expected: str) -> None:
+    found = {one.rule: one for one in findings(program(steps=20, slow=slow, launches=10).events(**GPU))}["slow-steps"]
+    assert re.fullmatch(rf"{len(slow)} of 20 steps take up to [\d.]+ times the median of [\d.]+ ms{expected}", found.detail)
+    assert bool(found.evidence["every"]) == ("every" in expected)
+    assert found.confidence == ("high" if "every" in expected else "medium")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,12 @@ def of(bundle: Bundle) -> Kind | None:
     return feature
 
 
+def has_cases(kind: str) -> bool:
+    """Whether runs of this kind have cases that are measured in rounds, to a precision that was asked."""
+    shown = extend.find("kinds", kind) if kind not in (PLAN, IMPORTED) else None
+    return not shown or bool(shown.CASES)
+
+
 def refuse_gate(bundle: Bundle) -> None:
     """Raises InputError for a run that `gate` does not take, and SchemaError as `of`."""
     stand_in.refuse([bundle.run], "a verdict")

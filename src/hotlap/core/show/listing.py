@@ -34,7 +34,7 @@ def heading(bundle: Bundle, rows: Sequence[Row] = ()) -> str:
     """Two lines over a table: which run, of what, on what, how long, and why it stopped. `rows`: what can be said of its precision."""
     run = bundle.run
     labels = "  ".join(f"{k}={v}" for k, v in run.labels.items())
-    rounds = 1 + max((s.round for s in bundle.samples), default=-1)
+    rounds = 1 + max((s.round for s in bundle.samples), default=-1) if kinds.has_cases(run.kind) else 0
     replaced = ", bad ones among them" if rounds > run.plan.measure.rounds_max and any(map(bad, bundle.samples)) else ""
     counted = f"{words.counted(rounds, 'round')}{replaced}{early(rows, rounds)}" if rounds else ""
     first = [run.id, f"plan {run.plan.name}", counted, ending(run), labels]

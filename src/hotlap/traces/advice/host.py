@@ -287,8 +287,7 @@ def slow_steps(study: Study) -> list[Tip]:
     share = float(_excess(study)[slow].sum()) / length.sum()
     if share < _least("slow-steps"):
         return []
-    apart = np.diff(slow)
-    period = int(apart[0]) if len(apart) >= 2 and (apart == apart[0]).all() else 0
+    period = _period(slow, len(steps))
     evidence = {
         "steps": [int(n) for n in steps.number[slow][:10]],
         "median_s": median / 1e9,
@@ -297,10 +296,20 @@ def slow_steps(study: Study) -> list[Tip]:
     }
     which = ", ".join(str(n) for n in steps.number[slow][:5]) + (" …" if len(slow) > 5 else "")
     detail = f"{len(slow)} of {len(length)} steps take up to {length.max() / median:.1f} times the median of {median / 1e6:.1f} ms" + (
-        f", every {period} steps" if period else ""
+        f", every {period} steps" if period else ", in a row" if len(slow) > 1 and (np.diff(slow) == 1).all() else ""
     )
     there = marks.of_times(intervals.Intervals(steps.start[slow], steps.start[slow] + steps.lengths[slow]))
     return [Tip("slow-steps", detail, evidence, share, share / 2, "high" if period else "medium", f"steps {which}", marks=there)]
+
+
+def _period(slow: NDArray[np.int64], steps: int) -> int:
+    """Every how many of so many steps these places come, 2 or more; 0 where they do not come regularly, three times at least. One more
+    before the first or after the last may be missing: a pattern that covers less than the window is none."""
+    apart = np.diff(slow)
+    if len(apart) < 2 or apart[0] < 2 or (apart != apart[0]).any():
+        return 0
+    period = int(apart[0])
+    return period if slow[0] < 2 * period and slow[-1] + 2 * period >= steps else 0
 
 
 def slow_ones(study: Study) -> NDArray[np.int64]:

@@ -56,12 +56,11 @@ def run(args: argparse.Namespace) -> int:
     width, color = terminal.width(), terminal.color()
     print("\n".join(printing.lines(path, record, width, color)))
     if record.tool == "ncu":
-        print(f"\nrun     {path}\nnext    counters have no timeline; docs/kernels.md says how to read them")
+        print(f"\nrun     {path}\nnext    {printing.further(path, record)}")
         return code
     if not (record.ranks and _told_of_ranks(path, record)):
         _told_one_by_one(path, record, width, color)
-    several = path / "trace-rank*.json" if record.ranks else path
-    print(f"\nrun     {path}\nnext    hotlap trace {several if len(record.traces) > 1 else path / record.traces[0]} --html page.html")
+    print(f"\nrun     {path}\nnext    {printing.further(path, record)}")
     return code
 
 

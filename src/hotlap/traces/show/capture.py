@@ -17,21 +17,44 @@ NO_OPERATORS = (
 
 def lines(path: Path, captured: Captured, width: int, color: bool = False) -> list[str]:
     """A few lines over the analysis of its traces."""
-    ended = f" · ended with {captured.exit_code}" if captured.exit_code else ""
-    lines = [layout.painted(words.clean(" ".join(captured.argv)), "bold", color) + ended]
-    for one in captured.processes:
-        if one.windows or one.trace:
-            lines += layout.paragraph("window  ", _window(one), width)
-        if one.trouble:
-            lines += layout.paragraph("trouble ", words.clean(one.trouble), width)
-    if captured.processes:
-        lines += layout.paragraph("steps   ", _usual(captured.processes[0]), width)
-    if captured.overhead is not None:
-        lines += layout.paragraph("cost    ", overhead(captured.overhead), width)
-    if captured.overhead is not None and captured.overhead.import_s:
-        lines += layout.paragraph("note    ", NO_OPERATORS, width)
+    lines = [layout.painted(program(captured), "bold", color) + ended(captured)]
+    for name, value in facts(captured):
+        lines += layout.paragraph(f"{name:<8}", value, width)
     lines += [f"trace   {path / name}" for name in captured.traces] or ["trace   none was recorded"]
     return lines
+
+
+def program(captured: Captured) -> str:
+    return words.clean(" ".join(captured.argv))
+
+
+def ended(captured: Captured) -> str:
+    """Behind the program where it failed."""
+    return f" · ended with {captured.exit_code}" if captured.exit_code else ""
+
+
+def facts(captured: Captured) -> list[tuple[str, str]]:
+    """Windows, troubles, steps and costs, each under its name."""
+    named = []
+    for one in captured.processes:
+        if one.windows or one.trace:
+            named.append(("window", _window(one)))
+        if one.trouble:
+            named.append(("trouble", words.clean(one.trouble)))
+    if captured.processes:
+        named.append(("steps", _usual(captured.processes[0])))
+    if captured.overhead is not None:
+        named.append(("cost", overhead(captured.overhead)))
+    if captured.overhead is not None and captured.overhead.import_s:
+        named.append(("note", NO_OPERATORS))
+    return named
+
+
+def further(path: Path, captured: Captured) -> str:
+    """How to look into what was recorded."""
+    if captured.tool == "ncu":
+        return "counters have no timeline; docs/kernels.md says how to read them"
+    return f"hotlap trace {path / ('trace-rank*.json' if captured.ranks else captured.traces[0])} --html page.html"
 
 
 def _usual(process: CapturedProcess) -> str:

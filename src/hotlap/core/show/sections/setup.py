@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.core.record import IMPORTED, Device, Row
-from hotlap.core.show import listing
+from hotlap.core.show import kinds, listing
 from hotlap.core.show.sections.base import Report, ReportSection, facts
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import show, size
@@ -31,13 +31,13 @@ def setup(bundle: Bundle, rows: Sequence[Row]) -> str:
     order = {"single": "", "one after another": "devices one after another", "together": "devices at once"}[run.order]
     ending, rate = listing.stopped(run.stops), f"{options.readings_hz:.3g} a second" if options and options.readings_hz else ""
     how: tuple[tuple[str, object], ...]
-    if bundle.run.plan.cases or bundle.samples:
+    if (run.plan.cases or bundle.samples) and kinds.has_cases(run.kind):
         process = "" if run.kind == IMPORTED else "each a fresh process"
         counted = ", ".join(filter(None, (str(rounds), process)))
         how = (("Rounds", "; ".join(filter(None, (f"{counted}{listing.early(rows, rounds)}", ending)))), ("Precision asked", precision))
     else:
         virtual = "virtual: it passes faster than the clock of this machine" if run.target.startswith("simulated") else ""
-        how = (("Stopped", ending), ("Time", virtual), ("Readings", rate))
+        how = (("Why it ended", ending), ("Time", virtual), ("Readings", rate))
     share = f"{run.sampler_share:.2%} of one core, drivers included" if run.sampler_share is not None else ""
     return facts((
         ("Run", run.id), ("Plan", ": ".join(filter(None, (run.plan.name, run.plan.about)))),
