@@ -70,6 +70,9 @@ ANSWERS = {
     "kernel add {examples}/kernels/softmax_rows.cl": ["kernel"],
     "kernel add {examples}/kernels/cutlass.csv": ["imported"],
     "kernel list": ["kernels"],
+    "serving simulate h200-sxm --model llama-3-8b --for 1s": ["server"],
+    "serving traffic show {home}/traffic.jsonl": ["traffic"],
+    "serving traffic scale {home}/traffic.jsonl --factor 2 --out {home}/twice.jsonl": ["before", "after", "out"],
     "tool list": ["tools"],
     "tool show echoed": ["tool"],
     "tool test echoed": ["tools"],
@@ -135,6 +138,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (home / "trace.json").write_text(json.dumps({"traceEvents": [kernel]}))
     (home / "tools").mkdir()
     (home / "tools" / "echoed.toml").write_text(TOOL)
+    (home / "traffic.jsonl").write_text("".join(f'{{"timestamp": {n * 100}, "input_length": 700, "output_length": 9}}\n' for n in range(40)))
     (home / "printed.txt").write_text("rate 5 MB/s\n")
     (home / "own.cl").write_text("__kernel void own(__global const float *x, __global float *y, uint columns) {}\n")
     return found

@@ -95,15 +95,19 @@ def test_the_log_holds_every_request_on_the_client_s_clock(honest: ServerFacts) 
     answer = post(honest, CHAT, stream(CHAT, "log me please", 6), {"x-request-id": "mine-1"})
     after = time.monotonic()
     assert answer.chunks[0]["id"] == "chatcmpl-mine-1"
-    (line,) = [line for line in lines(honest.log) if line.id == "mine-1"]
+    until = after + 60.0  # the line is written after the last byte was handed over
+    while not (mine := [line for line in lines(honest.log) if line.id == "mine-1"]) and time.monotonic() < until:
+        time.sleep(0.01)
+    (line,) = mine
     assert (line.outcome, line.input_tokens, line.output_tokens, line.api) == ("ok", 3, 6, "chat")
     assert line.admitted_s is not None
     assert line.first_s is not None
     assert line.ended_s is not None
-    assert before <= line.received_s <= line.admitted_s < line.first_s < line.ended_s <= line.written_s <= after
+    assert before <= line.received_s <= line.admitted_s < line.first_s < line.ended_s <= line.written_s
+    assert line.ended_s <= after
     first = next(event for event in answer.events if '"w0 "' in event.raw)
     assert line.first_s <= first.at_s  # no token is there before the GPU could have given it
-    assert line.written_s <= answer.events[-1].at_s or answer.events[-1].at_s >= line.ended_s
+    assert line.ended_s <= answer.events[-1].at_s
     assert honest.decode_s is not None
     assert line.ended_s - line.first_s == pytest.approx(5 * honest.decode_s, rel=0.05)  # a token alone takes what was said
 

@@ -77,7 +77,7 @@ class Capture:
 def read(bundle: Bundle) -> Capture:
     """A capture that was killed before it wrote what came of it has its program, and no trace."""
     found = captured.read(bundle.path)
-    return Capture(bundle, found or Captured(argv=shlex.split(bundle.run.plan.about), tool="", exit_code=0))
+    return Capture(bundle, found or Captured(argv=[bundle.run.plan.about], tool="", exit_code=0))
 
 
 def text(content: Capture, width: int, color: bool) -> str:
