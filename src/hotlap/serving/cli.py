@@ -179,7 +179,7 @@ def _key(args: argparse.Namespace) -> str:
     if name and not os.environ.get(name):
         raise InputError(f"--api-key-env {name}: there is no such variable in the environment, or it is empty")
     if name and not (os.environ[name].isascii() and os.environ[name].isprintable()):
-        raise InputError(f"--api-key-env {name}: its value is not printable ASCII, so it cannot stand in a header")
+        raise InputError(f"--api-key-env {name}: its value is not printable ASCII, which a header cannot hold")
     return name
 
 

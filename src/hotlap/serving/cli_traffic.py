@@ -17,7 +17,7 @@ VERBS = ("show", "fit", "scale")
 def add(parser: argparse.ArgumentParser) -> None:
     about = "show: the trace on one screen; fit: rate, burstiness, lengths, shared prefixes; scale: the trace at another rate"
     parser.add_argument("what", choices=VERBS, help=about)
-    parser.add_argument("trace", metavar="TRACE", help="of Azure, Mooncake, BurstGPT or ShareGPT, told apart by content; .gz is unpacked")
+    parser.add_argument("trace", metavar="TRACE", help="of Azure, Mooncake, BurstGPT or ShareGPT, recognised by content; .gz is unpacked")
     parser.add_argument("--factor", type=float, metavar="N", help="scale: times so much as many requests each second")
     parser.add_argument(
         "--by", choices=("time", "requests"), default="time",

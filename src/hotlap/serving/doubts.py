@@ -64,7 +64,7 @@ def _events(serving: ServingRun, ok: Sequence[Request]) -> list[Notice]:
     usual = float(np.median(np.concatenate(gaps))) if gaps else 0.0
     still = [r.stall_s for r in ok if r.stall_s is not None and r.stall_s > max(STALL_S, STALL_TIMES * usual)]
     if still:
-        seen = f"{len(still)} answers stood still for more than {units.show(max(STALL_S, STALL_TIMES * usual), 's')}"
+        seen = f"{len(still)} answers paused for more than {units.show(max(STALL_S, STALL_TIMES * usual), 's')}"
         notices.append(Notice("stalled", f"{seen}, at most {units.show(max(still), 's')}", "look what the server did then"))
     return notices
 

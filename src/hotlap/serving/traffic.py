@@ -1,4 +1,4 @@
-"""Recorded traffic: when requests arrived, how long they were, which prefixes they share. Formats are told apart by content.
+"""Recorded traffic: when requests arrived, how long they were, which prefixes they share. The content says which format it is.
 
 - Azure LLM inference (Azure/AzurePublicDataset): CSV `TIMESTAMP,ContextTokens,GeneratedTokens`, times to 100 ns.
 - Mooncake (kvcache-ai/Mooncake): a JSON object a line: `timestamp` in ms, `input_length`, `output_length`, `hash_ids` of blocks of 512.

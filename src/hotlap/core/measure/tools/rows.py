@@ -14,7 +14,7 @@ from hotlap.core.measure.tools.toolfile import ToolDevice, ToolResult
 
 Field = str | int | float | bool | None
 MOST_ROWS = 100_000
-CUT = "…"  # stands behind what is in a last line that has no line break: it may be cut
+CUT = "…"  # added to a field of a last line without a line break: the line may be cut
 GOES_ON = re.compile(r"[.,]?\d[\d.,]*")
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 
