@@ -109,3 +109,10 @@ def test_an_output_appended_to_an_old_one_is_refused_or_the_same(name: str) -> N
     answer = read(tool, changed(output, lambda text: text + text), tool.settings({}))
     sensible(answer)
     assert known(answer) <= whole, name
+
+
+@pytest.mark.parametrize("name", [name for name, (tool, _) in GOOD.items() if tool.run and tool.run.once])
+def test_an_output_of_two_runs_is_refused_where_repetitions_look_alike(name: str) -> None:
+    tool, _ = GOOD[name]
+    doubled = [changed(testing.output(tool, sample), lambda text: text + text) for sample in tool.sample if sample.expect]
+    assert any("stands there twice" in read(tool, output, tool.settings({})).refused for output in doubled)
