@@ -296,7 +296,7 @@ def test_a_compiler_that_is_missing_comes_with_its_remedy(folder: Path, missing:
 def test_a_module_that_is_missing_comes_with_its_remedy(folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "triton.py").write_text("raise ModuleNotFoundError(\"No module named 'triton'\", name='triton')")
     (folder / "gelu.py").write_text("import triton\n")
-    assert main(["kernel", "add", "gelu.py"]) == 2
+    assert main(["kernel", "add", "gelu.py"]) == 3
     assert "No module named 'triton'; pip install triton" in capsys.readouterr().err
 
 
@@ -359,3 +359,14 @@ def test_a_group_a_row_and_names_of_its_own_are_seen(folder: Path) -> None:
         assert (found["items"], found["group"]) == ("rows * 64", 64)
         assert found["arguments"][:3] == ["x", "weight", "out"]
     assert float(EPSILON) == rowwise.EPSILON
+
+
+def test_a_file_in_another_language_that_takes_a_kernel_s_place_is_said(folder: Path, capsys: Capture) -> None:
+    (folder / "rms.cl").write_text(RMS)
+    (folder / "rms.cu").write_text(RMS.replace("__kernel", "__global__").replace("__global const", "const").replace("__global float", "float"))
+    for name, words in (("rms.cl", ""), ("rms.cu", "it takes the place of rms.cl; to keep both, set another name in rms.cu and add rms.cl again")):
+        assert main(["kernel", "new", name, "--like", "rowwise"]) == 0
+        capsys.readouterr()
+        assert main(["kernel", "add", name]) == 0
+        assert ("takes the place" in (printed := capsys.readouterr().out)) == bool(words)
+        assert words in printed

@@ -13,7 +13,7 @@ from hotlap.cli import terminal
 from hotlap.core.analysis import commands, fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.model.calibration import Calibration
-from hotlap.core.record import Row
+from hotlap.core.record import Row, Samples
 from hotlap.core.show import kinds
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
@@ -34,23 +34,28 @@ def read(
     memory, without their samples. Raises InputError when no case of any run fits the filters."""
     where = terminal.pairs([*args.where, *([f"device={args.device}"] if args.device else [])], "a filter")
     light = folded and many_asked(args.run)
-    found = []
+    analysed = []
     for bundle in terminal.each(args.run, readings=True):
         rows = tables.rows(bundle, where, known(bundle))
-        found.append(_without_samples(bundle, rows) if light and not kinds.of(bundle) and not commands.of(bundle) else (bundle, rows))
-    if where and not any(rows for _, rows in found):
-        raise select.no_match_error([bundle for bundle, _ in found], where)
-    return found
+        analysed.append(_without_samples(bundle, rows) if light and not kinds.of(bundle) and not commands.of(bundle) else (bundle, rows))
+    if where and not any(rows for _, rows in analysed):
+        raise select.no_match_error([bundle for bundle, _ in analysed], where)
+    return analysed
 
 
 def _without_samples(bundle: bundles.Bundle, rows: Sequence[Row]) -> tuple[bundles.Bundle, list[Row]]:
     """What a table of many devices needs: hundreds of runs with every sample do not fit in memory."""
+    samples = {bundles.key(one): _first_alone(one) for one in bundle.samples}
     light = []
     for row in rows:
-        rounds = [one if any(notice.code == "few_samples" for notice in one.notices) else structs.replace(one, values=one.values[:1])
-                  for one in row.result.rounds]  # fmt: skip
+        rounds = [samples[bundles.key(one)] for one in row.result.rounds]
         light.append(structs.replace(row, result=structs.replace(row.result, rounds=rounds)))
-    return replace(bundle, samples=[], readings=[]), light
+    return replace(bundle, samples=list(samples.values()), readings=[]), light
+
+
+def _first_alone(samples: Samples) -> Samples:
+    counted = any(notice.code == "few_samples" for notice in samples.notices)  # how few is said
+    return samples if counted else structs.replace(samples, values=samples.values[:1])
 
 
 def many_asked(selectors: Sequence[str]) -> bool:

@@ -6,7 +6,7 @@ import dataclasses
 import statistics
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from hotlap.core.model.machines import Spec
@@ -37,7 +37,7 @@ def heading(bundle: Bundle, rows: Sequence[Row] = ()) -> str:
     rounds = 1 + max((s.round for s in bundle.samples), default=-1) if kinds.has_cases(run.kind) else 0
     replaced = ", bad ones among them" if rounds > run.plan.measure.rounds_max and any(map(bad, bundle.samples)) else ""
     counted = f"{words.counted(rounds, 'round')}{replaced}{early(rows, rounds)}" if rounds else ""
-    first = [run.id, f"plan {run.plan.name}", counted, ending(run), labels]
+    first = [run.id, f"plan {run.plan.name}", counted, ending(run, bundle.is_being_measured), labels]
     asked = _precision(run, rows) if run.plan.cases and rounds else ""
     second = [*_named(measured(run)), f"on {run.machine.host}", f"hotlap {run.hotlap}", asked]
     return "\n".join(words.clean(" · ".join(part for part in parts if part)) for parts in (first, second)) + "\n"
@@ -74,8 +74,13 @@ def measured(run: RunRecord) -> list[Device]:
     return [known.get(key) or Device(target=run.target, index=0, name=key, kind="other") for key in run.devices]
 
 
-def ending(run: RunRecord) -> str:
+BEING_MEASURED = "being measured now: what it has so far"
+
+
+def ending(run: RunRecord, being_measured: bool = False) -> str:
     """How a run ended, in words."""
+    if being_measured:
+        return BEING_MEASURED
     if not run.ended:
         return kinds.unfinished(run.kind)
     return stopped(run.stops)
@@ -138,13 +143,14 @@ def _devices(devices: Sequence[Device], width: int, color: bool) -> list[str]:
 # ---------------------------------------------------------------- runs
 
 
-def runs(kept: Sequence[RunHeader], width: int = 100, color: bool = False, left_out: int = 0) -> str:
-    """One line per run: id, when, plan, device, rounds, cases, how it ended, labels. `left_out`: older ones that are not shown."""
+def runs(kept: Sequence[RunHeader], width: int = 100, color: bool = False, left_out: int = 0, now: Collection[str] = ()) -> str:
+    """One line per run: id, when, plan, device, rounds, cases, how it ended, labels. `left_out`: older ones that are not shown. `now`:
+    ids of those that are being measured."""
     older = f"… {words.counted(left_out, 'older run')}: hotlap list --all\n" if left_out else ""
-    return older + _runs(kept, width, color)
+    return older + _runs(kept, width, color, now)
 
 
-def _runs(kept: Sequence[RunHeader], width: int, color: bool) -> str:
+def _runs(kept: Sequence[RunHeader], width: int, color: bool, now: Collection[str]) -> str:
     if not kept:
         return "no runs are kept yet: hotlap run measures the plan quick"
     columns = [
@@ -154,7 +160,7 @@ def _runs(kept: Sequence[RunHeader], width: int, color: bool) -> str:
         Column("device", [Cell(words.clean(_on(r))) for r in kept], wrap=True),
         Column("rounds", [Cell(words.DASH if r.rounds is None else str(r.rounds)) for r in kept], right=True),
         Column("cases", [Cell(str(r.cases)) for r in kept], right=True),
-        Column("ended", [_ended(r) for r in kept], wrap=True),
+        Column("ended", [Cell("measured now", "good") if r.id in now else _ended(r) for r in kept], wrap=True),
     ]
     if len({r.host for r in kept if r.host}) > 1:
         columns.insert(3, Column("host", [Cell(words.clean(r.host) or words.DASH) for r in kept], wrap=True))

@@ -74,7 +74,8 @@ def _fleet_of_runs(
     rows = [row for _, own in runs for row in own]
     shown = [row for row in rows if row.verdict.state != "not_run"]
     head = layout.painted(f"{fleet.summary(judged)}; {fleet.counted_runs(judged)}", "bold", color)
-    below = [*_tally(rows, color), *_doubts(shown, asked, width, color, most), *_not_run(rows, asked, width, color)]
+    devices = len({(bundle.run.machine.host, row.device) for bundle, own in runs for row in own})
+    below = [*_tally(rows, color, devices), *_doubts(shown, asked, width, color, most), *_not_run(rows, asked, width, color)]
     return "\n".join([*_banner(shown, width, color), head, *fleet.folded(judged, width, color), "", *below])
 
 
@@ -110,11 +111,11 @@ def _form(rows: Sequence[Row], width: int) -> Form:
     return next((form for form in FORMS if layout.total(results.table(rows, form).columns, form.gap) <= width), FORMS[-1])
 
 
-def _tally(rows: Sequence[Row], color: bool) -> list[str]:
-    """States of all numbers; of many devices, which are compared above, each number by itself."""
+def _tally(rows: Sequence[Row], color: bool, devices: int = 0) -> list[str]:
+    """States of all numbers; of many devices, which are compared above, each number by itself. `devices`: how many, of several hosts."""
     counts = {state: sum(r.verdict.state == state for r in rows) for state in words.STATES}
     parts = [f"{n} {words.STATES[state]}" for state, n in counts.items() if n]
-    head, devices = words.counted(len(rows), "case"), len(words.devices(rows))
+    head, devices = words.counted(len(rows), "case"), devices or len(words.devices(rows))
     if devices > fleets.MANY:
         head = f"{words.counted(len({row.case.id for row in rows}), 'case')} on {devices} devices, each number by itself"
     return [layout.painted(f"{head}: ", "bold", color) + ", ".join(parts)]

@@ -62,17 +62,17 @@ def outliers(x: ArrayLike, fence: float = 3.0) -> NDArray[np.bool_]:
 
 def _quantiles(ordered: NDArray[np.float64], shares: Sequence[float]) -> list[float]:
     """As np.quantile gives them, to the last bit, of values in order; that takes ten times as long for few values."""
-    found = []
+    values = []
     for share in shares:
         place = (len(ordered) - 1) * share
         below = min(int(place), len(ordered) - 1)
         a, b, part = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)]), place - below
-        found.append(b - (b - a) * (1 - part) if part >= 0.5 else a + (b - a) * part)
-    return found
+        values.append(b - (b - a) * (1 - part) if part >= 0.5 else a + (b - a) * part)
+    return values
 
 
 def summarize(
-    values: Sequence[float], samples: Sequence[Sequence[float]] = (), precision: float | None = None, better: str = "",
+    values: Sequence[float], samples: Sequence[ArrayLike] = (), precision: float | None = None, better: str = "",
 ) -> Summary:
     """`values`: one number per round. `samples`: those of each round in order of time, in the same unit as `values`. `precision`:
     the half-width asked for, as a share of the median. `better`, "higher" or "lower", says which round is the best.
@@ -102,7 +102,7 @@ def summarize(
     return Summary(**fields, notices=notices + _notices(summary, x, rounds))
 
 
-def _clean(values: Sequence[float]) -> tuple[NDArray[np.float64], int]:
+def _clean(values: ArrayLike) -> tuple[NDArray[np.float64], int]:
     """The finite values, and how many were not."""
     x = np.asarray(values, dtype=float).ravel()
     keep = np.abs(x) <= LARGEST

@@ -35,7 +35,8 @@ def guessed(path: Path, like: str) -> str:
     Raises InputError for another kind of file, one that has a heading, and one without a kernel.
     """
     if path.suffix not in SUFFIXES:
-        raise InputError(f"'{path.name}' gets no heading; valid: {', '.join(SUFFIXES)}; a .py file says it in Python")
+        as_it_is = "a .py file says it in Python: hotlap kernel add FILE.py"
+        raise InputError(f"'{path.name}' gets no heading; valid: {', '.join(SUFFIXES)}; {as_it_is}")
     if like and like not in operators.FAMILIES:
         raise InputError(f"kernels can implement {', '.join(sorted(operators.FAMILIES))}, not '{like}'")
     spec = find(like) if like else None

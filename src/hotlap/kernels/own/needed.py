@@ -31,7 +31,7 @@ def used(operator: Operator, inputs: Mapping[str, Any]) -> list[str]:
 
 
 def of_workload(workload: str, op: str) -> dict[str, str]:
-    """Name → type of each input that the reference uses, "" for floating ones; by a table, so that PyTorch is not needed. {}: none known."""
+    """Name → type of each input that the reference uses, "" for floating ones; by a table, without PyTorch. {}: none known."""
     text = (importlib.resources.files("hotlap.kernels") / "inputs.toml").read_text(encoding="utf-8")
     words = tomllib.loads(text).get(workload, {}).get(op or "all", "").split()
     return {name: kind for name, _, kind in (word.partition(":") for word in words)}
