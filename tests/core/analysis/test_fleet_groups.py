@@ -13,9 +13,9 @@ from hotlap.cli.show import _many
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.fleet_groups import groups
-from hotlap.core.record import Case, Device, Machine, Plan, RunRecord, Samples
+from hotlap.core.record import Baseline, Case, Device, Machine, Plan, Reference, RunRecord, Samples
 from hotlap.core.show import fleet as shown
-from hotlap.core.show import fleet_page, text
+from hotlap.core.show import fleet_page, listing, text
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import program
 
@@ -94,6 +94,16 @@ def test_a_name_has_room_before_what_matters_less() -> None:
     (head,) = [line for line in shown.folded(long, 100, False) if line.startswith("case")]
     assert "noise" not in head
     assert "outliers" in head
+
+
+def test_a_baseline_of_many_devices_is_a_line_per_case() -> None:
+    case = Case(workload="stream", params={"op": "triad", "size": 2**20})
+    refs = [Reference(case=case, device=f"d{n}", target="cuda", model="h200-sxm", unit="B/s", runs={"r": [1e12 + n * 1e10]}) for n in range(12)]
+    printed = listing.baseline(Baseline(name="b", saved="2026-11-25T01:00:00", hotlap="0.2.0", references=refs))
+    assert re.search(r"stream triad .* cuda h200-sxm +12 +1\.00 TB/s +1\.11 TB/s +1 ", printed)
+    assert printed.count("stream triad") == 1
+    few = listing.baseline(Baseline(name="b", saved="2026-11-25T01:00:00", hotlap="0.2.0", references=refs[:3]))
+    assert few.count("stream triad") == 3
 
 
 def test_the_commands_of_the_hints_name_what_was_asked_for() -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from hotlap.core.analysis import fleets
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, Row, RunRecord, Stop, StopKind
 from hotlap.core.show import kinds, layout, words
@@ -221,18 +222,10 @@ def baselines(baselines: Sequence[Baseline], promoted: str, width: int = 100, co
 
 
 def baseline(baseline: Baseline, width: int = 100, color: bool = False) -> str:
-    """A line per case and device: what is normal, how much runs differ, and from how many runs that is known."""
+    """A line per case and device: what is normal, how much runs differ, and from how many runs that is known. Of more than eight devices a
+    line per case and model."""
     refs, gates = baseline.references, _gates(baseline.references)
-    medians = [[statistics.median(values) for values in one.runs.values()] for one in refs]
-    spreads = [statistics.stdev(m) / abs(statistics.mean(m)) if len(m) > 1 and statistics.mean(m) else None for m in medians]
-    columns = [
-        Column("case", [Cell(words.clean(label(one.case))) for one in refs], wrap=True),
-        Column("device", [Cell(words.clean(f"{one.target} {one.model}"), "dim") for one in refs], wrap=True),
-        Column("normal", [Cell(text, "bold") for text in layout.aligned([_normal(one, m) for one, m in zip(refs, medians, strict=True)])]),
-        Column("run-to-run CV", [Cell(words.DASH if s is None else percent(s)) for s in spreads], right=True),
-        Column("runs", [Cell(str(len(one.runs)), "" if len(one.runs) >= 4 else "warn") for one in refs], right=True),
-        Column("usable as gate", [Cell(gates[one.case.id], GATE_STYLES.get(gates[one.case.id], "")) for one in refs]),
-    ]
+    columns = _folded(refs, gates) if len({one.identity for one in refs}) > fleets.MANY else _each(refs, gates)
     few = sum(len(one.runs) < 4 for one in refs)
     reading = f"usable as gate: whether runs repeat well enough to judge within a tolerance of {percent(TOLERANCE)} (gauge R&R, AIAG)"
     lines = [f"{baseline.name}, saved {baseline.saved.replace('T', ' ')[:16]} UTC", *layout.fitted(columns, width).lines(color)]
@@ -240,6 +233,41 @@ def baseline(baseline: Baseline, width: int = 100, color: bool = False) -> str:
         advice = f"{few} of {len(refs)} have fewer than 4 runs: their run-to-run variation is unknown; add runs with --add"
         lines += ["", *layout.paragraph("", advice, width)]
     return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width))])
+
+
+def _each(refs: Sequence[Reference], gates: Mapping[str, str]) -> list[Column]:
+    medians = [[statistics.median(values) for values in one.runs.values()] for one in refs]
+    spreads = [statistics.stdev(m) / abs(statistics.mean(m)) if len(m) > 1 and statistics.mean(m) else None for m in medians]
+    return [
+        Column("case", [Cell(words.clean(label(one.case))) for one in refs], wrap=True),
+        Column("device", [Cell(words.clean(f"{one.target} {one.model}"), "dim") for one in refs], wrap=True),
+        Column("normal", [Cell(text, "bold") for text in layout.aligned([_normal(one, m) for one, m in zip(refs, medians, strict=True)])]),
+        Column("run-to-run CV", [Cell(words.DASH if s is None else percent(s)) for s in spreads], right=True),
+        Column("runs", [Cell(str(len(one.runs)), "" if len(one.runs) >= 4 else "warn") for one in refs], right=True),
+        Column("usable as gate", [Cell(gates[one.case.id], GATE_STYLES.get(gates[one.case.id], "")) for one in refs]),
+    ]
+
+
+def _folded(refs: Sequence[Reference], gates: Mapping[str, str]) -> list[Column]:
+    """Of many devices: the least and the most that is normal for one of them."""
+    groups: dict[tuple[str, str], list[Reference]] = {}
+    for one in refs:
+        groups.setdefault((one.case.id, f"{one.target} {one.model}"), []).append(one)
+    normal = [[statistics.median(map(statistics.median, one.runs.values())) for one in own] for own in groups.values()]
+    runs = [sorted(len(one.runs) for one in own) for own in groups.values()]
+    counts = [str(own[0]) if own[0] == own[-1] else f"{own[0]} to {own[-1]}" for own in runs]
+    first = [own[0] for own in groups.values()]
+    least, most = (
+        layout.aligned([words.quantity(end(values), one.unit) for values, one in zip(normal, first, strict=True)]) for end in (min, max)
+    )
+    return [
+        Column("case", [Cell(words.clean(label(one.case))) for one in first], wrap=True),
+        Column("model", [Cell(words.clean(model), "dim") for _, model in groups], wrap=True),
+        Column("devices", [Cell(str(len(values))) for values in normal], right=True),
+        Column("normal, min", [Cell(text, "bold") for text in least]), Column("max", [Cell(text, "bold") for text in most]),
+        Column("runs", [Cell(count, "" if own[0] >= 4 else "warn") for count, own in zip(counts, runs, strict=True)], right=True),
+        Column("usable as gate", [Cell(gates[case], GATE_STYLES.get(gates[case], "")) for case, _ in groups]),
+    ]
 
 
 TOLERANCE = 0.10  # full width, of the value: what a part of a fleet may differ by and still be one of them
