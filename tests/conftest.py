@@ -6,7 +6,6 @@ import gc
 import json
 import os
 import shutil
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 import draws
 import forks
+import left_behind
 from hotlap.core import extend
 from hotlap.features import TABLE
 
@@ -29,7 +29,7 @@ COST = os.environ.get("HOTLAP_TEST_COST")  # a file: one line of JSON per test; 
 hypothesis.settings.register_profile("hotlap", deadline=None, max_examples=draws.examples(100), derandomize=not draws.FULL)
 hypothesis.settings.load_profile("hotlap")
 PASSED = os.environ.get("HOTLAP_TEST_PASSED")  # a file: the tests that have passed, one a line; .ci/run reads it
-_own = Path(tempfile.mkdtemp(prefix="hotlap-tests-"))
+_own = left_behind.folder()  # of this process; also where test_docs runs the documents
 
 
 def pytest_configure() -> None:
@@ -37,6 +37,7 @@ def pytest_configure() -> None:
     os.environ["COLUMNS"] = "100"  # where there is no terminal; pytest-xdist says 80 to its processes
     os.environ["HOTLAP_HOME"] = str(_own / "home")
     os.environ["HOTLAP_LOCKS"] = str(_own / "locks")
+    os.environ["HOTLAP_TEST_FOLDER"] = str(_own)
     extend.use(TABLE)  # as `hotlap` and `import hotlap` do; tests of core take it away
 
 

@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +87,9 @@ RUNNABLE = [b for d in DOCUMENTS for b in blocks(d) if b.language in ("console",
 
 @functools.cache
 def folder(document: Path) -> Path:
-    return Path(tempfile.mkdtemp(prefix=f"hotlap-docs-{document.stem}-"))
+    place = Path(os.environ["HOTLAP_TEST_FOLDER"]) / "documents" / document.stem  # goes with the process
+    place.mkdir(parents=True)
+    return place
 
 
 @functools.cache

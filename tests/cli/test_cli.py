@@ -276,6 +276,7 @@ def test_compare_of_a_slower_run_exits_1(kept: Path, monkeypatch: pytest.MonkeyP
     [
         (["show", "--where", "size=3GiB"], "has size=3GiB; did you mean"), (["explain", "--where", "device=9"], "valid: 0"), (["show", "--device", "9"], "has device=9; valid: 0"),
         (["show", "--where", "workload=fma", "--where", "op=copy"], "fits all of"), (["report", "--out", "/nonexistent/x.html"], "no folder"),
+        (["report", "--out", "x.docx"], "a report is not written as '.docx'; valid: FILE.html, FILE.pdf"),
         (["run", "--resume", "latest", "--rounds", "9"], "takes no --rounds"), (["run", "quick", "--resume", "latest"], "takes no plan"),
     ],
 )
@@ -312,7 +313,7 @@ def test_two_runs_from_two_homes_at_one_device(tmp_path: Path, monkeypatch: pyte
     with locks.hold([Device(target="torch", index=0, name="the CPU", kind="cpu")]):
         assert main(["run", "quick", "--target", "opencl:cpu"]) == 3
     line = capsys.readouterr().err.splitlines()[-1]  # a look at a busy machine may have said something before
-    assert re.search(rf"the device opencl:0:.* is held, as torch:0:the CPU, by process {os.getpid()} since .*; wait for it to end, or give --wait", line)
+    assert re.search(rf"the device opencl:0:.* is held, as torch:0:the CPU, by process {os.getpid()} .* since .* UTC, .* s ago; wait for it, as with hotlap run --wait", line)
     assert not (tmp_path / "runs").exists()
 
 

@@ -245,7 +245,7 @@ def test_explain_of_many_devices_is_one_screen_with_the_slow_ones_in_full(home: 
     assert len(folded.splitlines()) < 60
     assert re.search(r"simulated-h200-sxm-3: \d[\d.]* % slower than the median device", folded)
     assert "    limit " in folded
-    assert "more numbers: --device simulated-h200-sxm-3 explains one device, --all each" in " ".join(folded.split())
+    assert "--device simulated-h200-sxm-3 each of them: hotlap explain" in " ".join(folded.split())
     assert main(["explain", "fleet=many", "--where", "device=simulated-h200-sxm-3"]) == 0
     single = capsys.readouterr().out
     assert "    rounds " in single

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -16,12 +17,15 @@ import hotlap
 from hotlap.cli import main
 from hotlap.core import plan as plans
 from hotlap.core.analysis.implementations import Beside, ImplementationEntry
-from hotlap.core.errors import InputError
-from hotlap.core.measure.workloads.operators import rowwise
+from hotlap.core.errors import InputError, NotSupported
+from hotlap.core.measure.workloads.operators import FAMILIES, rowwise
+from hotlap.core.measure.workloads.operators.making import Tensors
 from hotlap.core.record import Case, Plan
 from hotlap.core.show.implementations import beside
+from hotlap.core.work import find
 from hotlap.kernels import kept as kernels
 from hotlap.kernels.cli import halves
+from hotlap.kernels.own import needed
 from hotlap.kernels.own.describe import HEADER, describe
 from hotlap.kernels.own.heading import EPSILON, guessed
 
@@ -83,9 +87,31 @@ def test_a_file_that_is_not_there_is_begun_and_what_is_written_can_be_kept(folde
     ("batchnorm.cl", ["x", "weight", "bias", "out"]), ("cross_entropy.cl", ["x", "classes", "out"]),
 ])  # fmt: skip
 def test_a_file_that_is_begun_has_every_input_of_its_operation(folder: Path, name: str, arguments: list[str]) -> None:
-    pytest.importorskip("torch")
     assert heading(folder / name, like="rowwise")["arguments"] == [*arguments, "rows:int32", "columns:int32"]
     assert ("const long *classes" in guessed(folder / name, "rowwise")) == ("classes" in arguments)
+
+
+OPERATIONS = [(name, op) for name in sorted(FAMILIES) for op in (getattr(find(name).param("op"), "choices", ()) or [""])]
+
+
+@pytest.mark.slow("PyTorch computes the reference of every operation")
+@pytest.mark.parametrize(("workload", "op"), OPERATIONS)
+def test_the_table_of_inputs_is_what_pytorch_s_references_use(workload: str, op: str) -> None:
+    torch = pytest.importorskip("torch")
+    spec = find(workload)
+    small = {p.name: 32 for p in spec.params if p.kind == "int" and p.low == 1 and p.default != 7}
+    only = ({"op": op} if op else {}) | ({"dtype": "fp32"} if spec.param("dtype") else {})
+    case = Case(workload=workload, params=spec.full({**dict(list(small.items())[:3]), **only}))
+    family = importlib.import_module(f"hotlap.core.measure.workloads.operators.{FAMILIES[workload]}")
+    try:
+        ours = family.operator(case, torch)
+        inputs = ours.inputs(Tensors(torch, "cpu", 1))
+        used = [name for name in needed.used(ours, inputs) if name not in ours.writes]
+    except (NotSupported, RuntimeError):
+        assert needed.of_workload(workload, op) == {}, "the table has what PyTorch has not"
+        return
+    whole = {name: "" if inputs[name].is_floating_point() else str(inputs[name].dtype).removeprefix("torch.") for name in used}
+    assert needed.of_workload(workload, op) == whole
 
 
 WITHOUT_WEIGHT = """__kernel void rms(__global const float *x, __global float *out, int rows, int columns)
@@ -270,7 +296,7 @@ def test_a_compiler_that_is_missing_comes_with_its_remedy(folder: Path, missing:
 def test_a_module_that_is_missing_comes_with_its_remedy(folder: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "triton.py").write_text("raise ModuleNotFoundError(\"No module named 'triton'\", name='triton')")
     (folder / "gelu.py").write_text("import triton\n")
-    assert main(["kernel", "add", "gelu.py"]) == 2
+    assert main(["kernel", "add", "gelu.py"]) == 3
     assert "No module named 'triton'; pip install triton" in capsys.readouterr().err
 
 
@@ -333,3 +359,14 @@ def test_a_group_a_row_and_names_of_its_own_are_seen(folder: Path) -> None:
         assert (found["items"], found["group"]) == ("rows * 64", 64)
         assert found["arguments"][:3] == ["x", "weight", "out"]
     assert float(EPSILON) == rowwise.EPSILON
+
+
+def test_a_file_in_another_language_that_takes_a_kernel_s_place_is_said(folder: Path, capsys: Capture) -> None:
+    (folder / "rms.cl").write_text(RMS)
+    (folder / "rms.cu").write_text(RMS.replace("__kernel", "__global__").replace("__global const", "const").replace("__global float", "float"))
+    for name, words in (("rms.cl", ""), ("rms.cu", "it takes the place of rms.cl; to keep both, set another name in rms.cu and add rms.cl again")):
+        assert main(["kernel", "new", name, "--like", "rowwise"]) == 0
+        capsys.readouterr()
+        assert main(["kernel", "add", name]) == 0
+        assert ("takes the place" in (printed := capsys.readouterr().out)) == bool(words)
+        assert words in printed

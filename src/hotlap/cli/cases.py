@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from hotlap.cli import terminal
-from hotlap.core.analysis import fleets
+from hotlap.core.analysis import commands, fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.model.calibration import Calibration
-from hotlap.core.record import Row
+from hotlap.core.record import Row, Samples
 from hotlap.core.show import kinds
 from hotlap.core.store import bundle as bundles
-from hotlap.core.store import select
+from hotlap.core.store import paths, select
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -25,15 +28,45 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def read(
-    args: argparse.Namespace, known: Callable[[bundles.Bundle], Mapping[str, Calibration]] = lambda _: {}
+    args: argparse.Namespace, known: Callable[[bundles.Bundle], Mapping[str, Calibration]] = lambda _: {}, folded: bool = False
 ) -> list[tuple[bundles.Bundle, list[Row]]]:
-    """The runs asked for, each with its rows. `known`: calibrations of a run
-    by device. Raises InputError when no case of any run fits the filters."""
+    """The runs asked for, each with its rows. `known`: calibrations of a run by device. `folded`: of many devices rows alone are kept in
+    memory, without their samples. Raises InputError when no case of any run fits the filters."""
     where = terminal.pairs([*args.where, *([f"device={args.device}"] if args.device else [])], "a filter")
-    found = [(bundle, tables.rows(bundle, where, known(bundle))) for bundle in terminal.runs(args.run)]
-    if where and not any(rows for _, rows in found):
-        raise select.no_match_error([bundle for bundle, _ in found], where)
-    return found
+    light = folded and many_asked(args.run)
+    analysed = []
+    for bundle in terminal.each(args.run, readings=True):
+        rows = tables.rows(bundle, where, known(bundle))
+        analysed.append(_without_samples(bundle, rows) if light and not kinds.of(bundle) and not commands.of(bundle) else (bundle, rows))
+    if where and not any(rows for _, rows in analysed):
+        raise select.no_match_error([bundle for bundle, _ in analysed], where)
+    return analysed
+
+
+def _without_samples(bundle: bundles.Bundle, rows: Sequence[Row]) -> tuple[bundles.Bundle, list[Row]]:
+    """What a table of many devices needs: hundreds of runs with every sample do not fit in memory."""
+    samples = {bundles.key(one): _first_alone(one) for one in bundle.samples}
+    light = []
+    for row in rows:
+        rounds = [samples[bundles.key(one)] for one in row.result.rounds]
+        light.append(structs.replace(row, result=structs.replace(row.result, rounds=rounds)))
+    return replace(bundle, samples=list(samples.values()), readings=[]), light
+
+
+def _first_alone(samples: Samples) -> Samples:
+    counted = any(notice.code == "few_samples" for notice in samples.notices)  # how few is said
+    return samples if counted else structs.replace(samples, values=samples.values[:1])
+
+
+def many_asked(selectors: Sequence[str]) -> bool:
+    """Whether the runs are of more devices than are shown one by one; no numbers are read for it."""
+    devices: set[tuple[str, str]] = set()
+    for entry in select.entries(selectors or ["latest"], paths.home()):
+        run = bundles.read_run(entry.path)
+        devices |= {(run.machine.host, key) for key in run.devices}
+        if len(devices) > fleets.MANY:
+            return True
+    return False
 
 
 def many(analysed: Sequence[tuple[bundles.Bundle, Sequence[Row]]]) -> bool:

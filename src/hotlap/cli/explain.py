@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from hotlap.cli import cases, terminal
 from hotlap.core.analysis import fleets
@@ -19,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Each number against its limit, the headroom and its named cause, and where each term comes from."""
     known = (lambda _: {}) if args.spec_only else (lambda bundle: kept.of(bundle, kept.place()))
-    analysed = cases.read(args, known)
+    analysed = cases.read(args, known, folded=not args.json and not args.all)
     if args.json == shape.SHAPE:
         terminal.print_json(document.of_runs(analysed))
         return cases.code(analysed)
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         terminal.print_former([export.to_json(bundle, rows) for bundle, rows in analysed])
         return cases.code(analysed)
     if not args.all and not any(kinds.of(bundle) for bundle, _ in analysed) and cases.many(analysed):
-        print(text.explained_fleet(analysed, terminal.width(), terminal.color()))
+        print(text.explained_fleet(analysed, terminal.width(), terminal.color(), shlex.join(args.run)))
         return cases.code(analysed)
     for bundle, rows in analysed:
         print(listing.heading(bundle, rows))

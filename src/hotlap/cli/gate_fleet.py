@@ -9,26 +9,17 @@ from typing import Any
 
 import msgspec
 
-from hotlap.cli import terminal
+from hotlap.cli import cases, terminal
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.record import Judgement, Row, Verdict
 from hotlap.core.show import document, fleet, fleet_page, kinds, shape
-from hotlap.core.store import paths, select
-from hotlap.core.store.bundle import Bundle, read_run
+from hotlap.core.store.bundle import Bundle
 
 
 def many(args: argparse.Namespace) -> bool:
     """Whether the runs are of more devices than are judged one by one; no numbers are read for it."""
-    if args.against != "fleet" or args.measure:
-        return False
-    devices: set[tuple[str, str]] = set()
-    for entry in select.entries(args.run or ["latest"], paths.home()):
-        run = read_run(entry.path)
-        devices |= {(run.machine.host, key) for key in run.devices}
-        if len(devices) > fleets.MANY:
-            return True
-    return False
+    return args.against == "fleet" and not args.measure and cases.many_asked(args.run)
 
 
 def runs(args: argparse.Namespace) -> list[Bundle]:

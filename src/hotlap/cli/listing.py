@@ -26,7 +26,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         newest = entries[-NEWEST:] if sys.stdout.isatty() and not args.all else entries
         shown = [one.listed or bundle.load(one.path).listed for one in newest]
-        print(listing.runs(shown, terminal.width(), terminal.color(), len(entries) - len(newest)))
+        now = {known.id for one, known in zip(newest, shown, strict=True) if not known.ended and bundle.being_measured(one.path)}
+        print(listing.runs(shown, terminal.width(), terminal.color(), len(entries) - len(newest), now))
     return 0
 
 

@@ -6,7 +6,10 @@ import argparse
 from pathlib import Path
 
 from hotlap.cli import terminal
+from hotlap.core.errors import InputError
 from hotlap.core.show import pdf, report
+
+PAGES = (".html", ".htm", ".pdf")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +23,8 @@ def run(args: argparse.Namespace) -> int:
     bundles = terminal.runs(args.run)
     if args.out:
         out = Path(args.out)
+        if out.suffix and out.suffix.lower() not in PAGES:
+            raise InputError(f"a report is not written as '{out.suffix}'; valid: FILE.html, FILE.pdf")
     else:
         folder = bundles[0].path if bundles[0].path.is_dir() else Path.cwd()
         out = folder / ("report.html" if len(bundles) == 1 else f"report-of-{len(bundles)}-runs.html")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """The table of results of each run."""
     if args.json and args.format != "text":
         raise InputError(f"--json and --format {args.format} are two answers; give one of them")
-    analysed = cases.read(args)
+    analysed = cases.read(args, folded=args.format == "text" and not args.json)
     shown = {bundle.run.id: known for bundle, _ in analysed if (known := kinds.read(bundle))}
     if args.json == shape.SHAPE:
         terminal.print_json(document.of_runs(analysed, {run: _document(known) for run, known in shown.items()}))
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         return cases.code(analysed, shown)
     width, color = terminal.width(), terminal.color()
     if args.format == "text" and not shown and _many(analysed):
-        print(text.fleet_of_runs(analysed, width, color))
+        print(text.fleet_of_runs(analysed, width, color, shlex.join(args.run)))
         return cases.code(analysed, shown)
     for number, (bundle, rows) in enumerate(analysed):
         if args.format == "markdown":

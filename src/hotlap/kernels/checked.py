@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from hotlap.core.errors import DoesNotCompile, InputError, NotSupported, Unavailable
+from hotlap.core.errors import DoesNotCompile, InputError, MachineError, NotSupported, Unavailable
 from hotlap.core.measure import targets
 from hotlap.core.measure.protocol import CaseDone, CaseStarted, Job, RoundFailed
 from hotlap.core.measure.session import choose, place_of, process
@@ -25,7 +25,8 @@ CHECK_S = 0.05  # of samples, which are thrown away: an output of the timed loop
 
 
 def described(path: Path) -> tuple[kernels.KeptKernel, list[Path]]:
-    """What the file says of itself, and the files that belong to it. Raises InputError with the reason where it cannot be loaded."""
+    """What the file says of itself, and the files that belong to it. Raises InputError with the reason where it cannot be
+    loaded, MachineError where it needs a package that is not here."""
     if not path.is_file():
         raise InputError(f"there is no file '{path}'; give a .py, .cl, .cu or .so, or the CSV of the CUTLASS profiler")
     command = [sys.executable, "-m", "hotlap.kernels.own.describe", str(path)]
@@ -41,7 +42,7 @@ def described(path: Path) -> tuple[kernels.KeptKernel, list[Path]]:
         last = f": {words[-1][:200]}" if words else ""
         raise InputError(f"{path.name} ended the process that loaded it (status {done.returncode}){last}") from None
     if isinstance(answer, dict) and "wrong" in answer:
-        raise InputError(str(answer["wrong"]))
+        raise (MachineError if answer.get("is_missing") else InputError)(str(answer["wrong"]))
     return msgspec.convert(answer, kernels.KeptKernel), describe.files(path)
 
 

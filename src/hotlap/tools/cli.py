@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     about = "list: what is here; show: one tool and what its numbers do not say; run: measure by it; read: a result file; test: its samples"
     parser.add_argument("what", choices=VERBS, help=about)
     parser.add_argument("items", nargs="*", metavar="NAME|KEY=VALUE", help="tools, or a quantity as memory; run: parameters; read: files")
-    parser.add_argument("--rounds", default="6", metavar="N", help="run: executions of each tool (default: 6, the fewest with an interval)")
+    parser.add_argument("--rounds", default="6", metavar="N", help="run: executions of each tool, rounds of Hotlap's case (default: 6)")
     parser.add_argument("--alone", action="store_true", help="run: without Hotlap's own case that means the same")
     parser.add_argument("--prefix", metavar="WORDS", help="run: in front of every command, as 'adb shell' or 'ssh node7': it runs there")
     parser.add_argument("--target", default="", help="run: whose limit and sensors stand beside the numbers, as in hotlap run")
@@ -159,7 +159,7 @@ def _run(args: argparse.Namespace, home: Path) -> int:
     interrupted = measured[0].run.stopped_by("interrupted")
     if interrupted:
         print(f"hotlap: interrupted; everything measured is kept: hotlap show {measured[0].run.id}", file=sys.stderr)
-    elif not args.alone and (plan := _ours(jobs, measured[0])):
+    elif not args.alone and (plan := _ours(jobs, measured[0], rounds)):
         measured.append(bundles.load(_measure_ours(plan, args, home)))
     analysed = [(bundle, tables.rows(bundle)) for bundle in measured]
     code = 130 if interrupted else cases.code(analysed[:1])
@@ -236,7 +236,7 @@ def _wait_s(args: argparse.Namespace) -> float:
     return units.parse(args.wait or 0.0, "s")
 
 
-def _ours(jobs: Sequence[ToolJob], measured: bundles.Bundle) -> Plan | None:
+def _ours(jobs: Sequence[ToolJob], measured: bundles.Bundle, rounds: int) -> Plan | None:
     """Our own cases that mean what the tools' numbers mean; None where there is none, or no number."""
     texts = dict.fromkeys(
         str(case.params["like"]) for case in measured.run.plan.cases
@@ -246,7 +246,7 @@ def _ours(jobs: Sequence[ToolJob], measured: bundles.Bundle) -> Plan | None:
     if not wanted:
         return None
     plan = Plan(name="beside tools", cases=list(wanted.values()), source="hotlap tool run")
-    return plans.override(plan, {"rounds": 6, "rounds_max": 6, "round_time": ROUND_S * len(wanted)})
+    return plans.override(plan, {"rounds": rounds, "rounds_max": rounds, "round_time": ROUND_S * len(wanted)})
 
 
 def _measure_ours(plan: Plan, args: argparse.Namespace, home: Path) -> Path:

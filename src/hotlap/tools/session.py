@@ -169,7 +169,8 @@ def case_of(tool: ToolFile, settings: Mapping[str, str], value: ToolValue) -> Ca
 def _executed(job: ToolJob) -> ToolReading:
     """What one execution says. Nothing that befalls it raises."""
     if job.place.missing:
-        return ToolReading(refused=f"not run, because {job.place.missing}")
+        remedy = f"; what brings it: {job.place.remedy}" if job.place.remedy and not job.place.program else ""
+        return ToolReading(refused=f"not run, because {job.place.missing}{remedy}")
     try:
         done = running.execute(job.tool, job.place.program, job.settings)
     except NotSupported as error:

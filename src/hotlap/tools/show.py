@@ -31,7 +31,8 @@ def listed(pairs: Sequence[tuple[ToolFile, FoundTool]], width: int, color: bool)
     columns += [Column("what", [Cell(layout.shortened(tool.about, room), "dim") for tool, _ in ordered])]
     here = sum(not place.missing for _, place in ordered)
     count = f"{here} of {words.counted(len(ordered), 'tool')} can be run here; the results of all but those not seen can be read"
-    return "\n".join([*layout.fitted(columns, width, ("what",)).lines(color), "", *layout.paragraph("", count, width), NEXT])
+    others = "no: hotlap tool show NAME says where it comes from"
+    return "\n".join([*layout.fitted(columns, width, ("what",)).lines(color), "", *layout.paragraph("", f"{count}; {others}", width), NEXT])
 
 
 def _here(tool: ToolFile, place: FoundTool) -> Cell:
@@ -142,7 +143,11 @@ def beside(groups: Sequence[Quantity], width: int, color: bool) -> str:
         for row in group.rows:
             reasons.setdefault((row.who, row.differs), []).append(row.name)
         for (who, differs), names in reasons.items():
-            lines += layout.paragraph(f"  {who} {', '.join(names)}: ", differs, width) if differs else []
+            head = f"  {who} {words.some(names, 2)}: "
+            if len(head) > width // 2:  # a hanging indent has no room beside it
+                lines += [head.rstrip(), *layout.paragraph("      ", differs, width)] if differs else []
+                continue
+            lines += layout.paragraph(head, differs, width) if differs else []
         lines += [""] if any(differs for _, differs in reasons) else []
     return "\n".join(lines).rstrip()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,9 @@ from hotlap.cli.show import _many
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.fleet_groups import groups
-from hotlap.core.record import Case, Device, Machine, Plan, RunRecord, Samples
+from hotlap.core.record import Baseline, Case, Device, Machine, Plan, Reference, RunRecord, Samples
 from hotlap.core.show import fleet as shown
-from hotlap.core.show import fleet_page, text
+from hotlap.core.show import fleet_page, listing, text
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import program
 
@@ -83,6 +84,33 @@ def test_many_runs_are_one_screen() -> None:
     assert printed.startswith("96 devices (H200), 3 cases, 6 rounds each; 12 runs")
     for word in ("node003: all 8 devices", "min", "median", "max", "3 cases on 96 devices, each number by itself: 288 measured"):
         assert word in printed
+
+
+def test_a_name_has_room_before_what_matters_less() -> None:
+    pairs = [(run, tables.rows(run)) for run in nodes({"node003": 8})]
+    judged = fleets.of_runs(pairs)
+    assert ("95 %" in "".join(shown.folded(judged, 100, False)[:3]), "noise" in "".join(shown.folded(judged, 100, False))) == (True, True)
+    long = fleets.FleetVerdict(**{**vars(judged), "cases": [fleets.FleetCase(**{**vars(one), "label": "a long name of a case " * 2}) for one in judged.cases]})
+    (head,) = [line for line in shown.folded(long, 100, False) if line.startswith("case")]
+    assert "noise" not in head
+    assert "outliers" in head
+
+
+def test_a_baseline_of_many_devices_is_a_line_per_case() -> None:
+    case = Case(workload="stream", params={"op": "triad", "size": 2**20})
+    refs = [Reference(case=case, device=f"d{n}", target="cuda", model="h200-sxm", unit="B/s", runs={"r": [1e12 + n * 1e10]}) for n in range(12)]
+    printed = listing.baseline(Baseline(name="b", saved="2026-11-25T01:00:00", hotlap="0.2.0", references=refs))
+    assert re.search(r"stream triad .* cuda h200-sxm +12 +1\.00 TB/s +1\.11 TB/s +1 ", printed)
+    assert printed.count("stream triad") == 1
+    few = listing.baseline(Baseline(name="b", saved="2026-11-25T01:00:00", hotlap="0.2.0", references=refs[:3]))
+    assert few.count("stream triad") == 3
+
+
+def test_the_commands_of_the_hints_name_what_was_asked_for() -> None:
+    pairs = [(run, tables.rows(run)) for run in nodes({"node003": 8})]
+    printed = text.explained_fleet(pairs, 100, asked="rack=a rack=b")
+    assert re.search(r"more numbers: hotlap explain rack=a rack=b --device \S+\neach of them: hotlap explain rack=a rack=b --all$", printed)
+    assert "explain RUN" not in printed
 
 
 @pytest.mark.parametrize(("hosts", "many"), [(1, False), (12, True)])

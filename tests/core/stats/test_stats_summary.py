@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from draws import examples
 from hotlap.core.record import Summary, encode
-from hotlap.core.stats import stopping
+from hotlap.core.stats import stopping, summary
 from hotlap.core.stats.order import interval, ranks, whole_range
 from hotlap.core.stats.summary import autocorrelation, effective, outliers, summarize
 
@@ -302,3 +302,11 @@ def test_the_unit_and_the_order_do_not_matter(values: list[float], scale: float,
     assert b.half_width == pytest.approx(a.half_width)
     assert b.mad_between_rounds == pytest.approx(a.mad_between_rounds, abs=1e-9)
     assert b.confidence == a.confidence
+
+
+def test_quantiles_are_numpy_s_to_the_last_bit() -> None:
+    rng = np.random.default_rng(5)
+    for count in (*range(1, 40), 170, 1000):
+        values = np.sort(rng.lognormal(size=count))
+        shares = [q / 100 for q in summary.QUANTILES] + [0.25, 0.75]
+        assert summary._quantiles(values, shares) == np.quantile(values, shares).tolist()

@@ -22,6 +22,7 @@ from keeping import CASES, DEVICE, make_run, make_samples, pack
 from draws import examples
 from hotlap.core.errors import Busy, HotlapError, InputError, MachineError, SchemaError
 from hotlap.core.record import SCHEMA, Readings, Samples, Stop
+from hotlap.core.show import listing
 from hotlap.core.store import bundle, files, lines
 from hotlap.core.store.bundle import Bundle, Writer, load, new_id
 
@@ -44,6 +45,17 @@ def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
     assert (read.run, read.samples, read.readings, read.notices) == (ended, samples, readings, [])
     assert read.done == {(case.id, DEVICE.key, n) for n in range(3) for case in CASES}
     assert sorted(p.name for p in writer.path.iterdir()) == ["readings.log", "run.json", "samples.jsonl"]
+
+
+def test_a_run_that_a_process_writes_is_being_measured_and_one_that_was_left_is_not(tmp_path: Path) -> None:
+    writer = Writer.create(make_run(), tmp_path)
+    assert load(writer.path).is_being_measured
+    header = load(writer.path).listed
+    assert "measured now" in listing.runs([header], now={header.id})
+    assert "· being measured now: what it has so far" in listing.heading(load(writer.path))
+    writer._samples.file.close()  # as when its process dies
+    assert not load(writer.path).is_being_measured
+    assert "· not finished: hotlap run --resume goes on" in listing.heading(load(writer.path))
 
 
 def test_ids_sort_by_time_and_differ() -> None:

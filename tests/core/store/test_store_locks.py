@@ -63,7 +63,7 @@ def taken(one: Device, wait_s: float = 0.0) -> None:
 
 
 def test_a_device_that_is_held_names_its_owner(other: subprocess.Popen[str]) -> None:
-    with pytest.raises(Busy, match=rf"the device GPU-1 is held by process {other.pid} since 20\d\d-\d\d-\d\dT.*\+00:00 \(-c GPU-1"):
+    with pytest.raises(Busy, match=rf"the device GPU-1 is held by process {other.pid} \(-c GPU-1.*\) since \d\d:\d\d:\d\d UTC, \d+ s ago; wait for it, as with hotlap run --wait '10 min', or end it: kill {other.pid}"):
         taken(GPU)
     held = locks.owner(locks.path(GPU))
     assert held is not None
@@ -72,7 +72,7 @@ def test_a_device_that_is_held_names_its_owner(other: subprocess.Popen[str]) -> 
 
 
 def test_waiting_ends_with_a_name_or_with_the_device(other: subprocess.Popen[str]) -> None:
-    with pytest.raises(Busy, match=r"did not let go within 0\.2 s"):
+    with pytest.raises(Busy, match=r"was not let go within 0\.2 s"):
         taken(GPU, wait_s=0.2)
     assert other.stdin is not None
     other.stdin.write("\n")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 from msgspec import structs
+from numpy.typing import NDArray
 
 from hotlap.core import units, work
 from hotlap.core.analysis.state import state
@@ -14,7 +15,9 @@ from hotlap.core.errors import HotlapError
 from hotlap.core.model import limits, predict
 from hotlap.core.model.calibration import Calibration
 from hotlap.core.model.gap import Context, context, gap
+from hotlap.core.model.machines import Spec
 from hotlap.core.record import Device, Gap, Limit, Result, Row, Summary
+from hotlap.core.stats.series import median_of
 from hotlap.core.stats.summary import summarize
 from hotlap.core.store import select
 from hotlap.core.store.bundle import Bundle
@@ -28,16 +31,37 @@ def rows(bundle: Bundle, where: Mapping[str, str] | None = None, calibrations: M
     """
     results = select.results(bundle)
     kept = {(r.case.id, r.device) for r in select.results(bundle, where)} if where else None
-    contexts = {key: context_of(bundle, key, [r for r in results if r.device == key]) for key in dict.fromkeys(r.device for r in results)}
+    own: dict[str, list[Result]] = {}
+    for one in results:
+        own.setdefault(one.device, []).append(one)
+    contexts = {key: context_of(bundle, key, theirs) for key, theirs in own.items()}
     contexts = {key: replace(one, calibration=(calibrations or {}).get(key)) for key, one in contexts.items()}
     precision = bundle.run.asked.precision if bundle.run.asked else None
-    return [row(r, contexts[r.device], precision) for r in results if kept is None or (r.case.id, r.device) in kept]
+    known = KnownLimits()
+    return [row(r, contexts[r.device], precision, known) for r in results if kept is None or (r.case.id, r.device) in kept]
 
 
-def row(result: Result, seen: Context, precision: float | None) -> Row:
+class KnownLimits:
+    """Limits with what to expect, each worked out once for all devices of a run that are alike."""
+
+    def __init__(self) -> None:
+        self.alike: list[tuple[Spec | None, float | None, Calibration | None]] = []
+        self.limits: dict[tuple[str, int], Limit] = {}
+
+    def of(self, result: Result, seen: Context) -> Limit:
+        device = seen.spec, seen.clock_max_hz, seen.calibration
+        if device not in self.alike:
+            self.alike.append(device)
+        key = result.case.id, self.alike.index(device)
+        if key not in self.limits:
+            self.limits[key] = _expected(result, seen, limits.limit(result.case, seen.spec, seen.clock_max_hz))
+        return self.limits[key]
+
+
+def row(result: Result, seen: Context, precision: float | None, known: KnownLimits | None = None) -> Row:
     """One result through stats, model and judge."""
     summary = summarize(result.values, sample_values(result), precision, result.better)
-    margin = against(result, summary, seen)
+    margin = against(result, summary, seen, known or KnownLimits())
     verdict = state(result, summary, margin)
     if result.imported:  # advice about how to run is of no use
         verdict = structs.replace(verdict, action="")
@@ -70,13 +94,12 @@ def _of_host(owner: str, device: Device | None) -> bool:
     return owner == "host" and device is not None and device.kind == "cpu"
 
 
-def against(result: Result, summary: Summary, seen: Context) -> Gap:
+def against(result: Result, summary: Summary, seen: Context, known: KnownLimits) -> Gap:
     """The gap; for a workload of a later version, why there is none."""
     try:
         if alike := _alike(result, summary):
-            return _scaled(against(*alike[:2], seen), alike[2])
-        limit = limits.limit(result.case, seen.spec, seen.clock_max_hz)
-        return gap(result, summary, _expected(result, seen, limit), seen)
+            return _scaled(against(*alike[:2], seen, known), alike[2])
+        return gap(result, summary, known.of(result, seen), seen)
     except (HotlapError, KeyError) as error:
         reason = f"no limit could be found: {error}"
         return Gap(cause="unknown", basis="no_limit", limit=Limit(kind="unknown", reason=reason))
@@ -109,13 +132,15 @@ def _expected(result: Result, seen: Context, limit: Limit) -> Limit:
     return limit if in_cache or not seen.spec else predict.expected(result.case, seen.spec, limit, calibration=seen.calibration)
 
 
-def sample_values(result: Result) -> list[list[float]]:
+def sample_values(result: Result) -> list[NDArray[np.float64]]:
     """The samples of each round in the metric's unit, in the order of `result.values`."""
     values = []
     for value, one in zip(result.values, result.used, strict=False):
-        middle = statistics.median(one.values)
-        if result.metric in units.RATES.values():
-            values.append([value * middle / s for s in one.values if s > 0])
-        else:
-            values.append([value * s / middle for s in one.values] if middle else list(one.values))
+        samples = np.array(one.values)
+        middle = median_of(samples)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if result.metric in units.RATES.values():
+                values.append(value * middle / samples[samples > 0])
+            else:
+                values.append(value * samples / middle if middle else samples)
     return values

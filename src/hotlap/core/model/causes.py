@@ -232,11 +232,12 @@ def _clock_ratio(seen: GapInputs) -> float | None:
 
 def _during(seen: GapInputs, sensor: str) -> float | None:
     """The median reading over the case's own windows, round by round."""
-    windows = [(r.round, r.began_s, r.ended_s) for r in seen.result.rounds if r.ended_s > r.began_s]
-    values = [
-        v for part in seen.context.readings.get(sensor, ()) for t, v in zip(part.times_s, part.values, strict=True)
-        if v is not None and any(part.round == n and began <= t <= ended for n, began, ended in windows)
-    ]
+    windows = {r.round: (r.began_s, r.ended_s) for r in seen.result.rounds if r.ended_s > r.began_s}
+    values: list[float] = []
+    for part in seen.context.readings.get(sensor, ()):
+        if part.round in windows:
+            began, ended = windows[part.round]
+            values += [v for t, v in zip(part.times_s, part.values, strict=True) if began <= t <= ended and v is not None]
     return median(values) if values else None
 
 

@@ -145,12 +145,15 @@ def _link(rows: Sequence[Row]) -> Row | None:
 
 def _run(bundle: Bundle) -> list[Finding]:
     run = bundle.run
-    found = [Finding(title="The record is not whole", detail=words.clean(notice.text), severity="warning") for notice in bundle.notices]
-    if not run.ended:
-        found.append(Finding(title="The run did not finish", detail="what was kept is shown", action="hotlap run --resume goes on with it"))
+    findings = [Finding(title="The record is not whole", detail=words.clean(notice.text), severity="warning") for notice in bundle.notices]
+    if bundle.is_being_measured:
+        findings.append(Finding(title="The run is being measured now", detail="what it has so far is shown"))
+    elif not run.ended:
+        action = "hotlap run --resume goes on with it"
+        findings.append(Finding(title="The run did not finish", detail="what was kept is shown", action=action))
     elif any(stop.kind not in FINISHED for stop in run.stops):
-        found.append(Finding(title="The run was stopped", detail=words.clean(stopped(run.stops)), severity="warning"))
-    return found
+        findings.append(Finding(title="The run was stopped", detail=words.clean(stopped(run.stops)), severity="warning"))
+    return findings
 
 
 def _compared(bundle: Bundle) -> list[Finding]:

@@ -55,11 +55,11 @@ def folded(judged: FleetVerdict, width: int, color: bool, least: int = CASES) ->
     """Devices that stand out, cases with their ends, and how sure all of it is. `least`: cases that are listed."""
     lines: list[str] = []
     if named := groups(judged)[:SHOWN]:
-        lines += ["", *layout.fitted(devices(judged, named).columns, width, ("why",)).lines(color)]
+        lines += ["", *layout.fitted(devices(judged, named).columns, width, ("why",), rather="95 %").lines(color)]
         left = len(judged.named) - sum(len(group.devices) for group in named)
         lines += [f"  … and {left} more; --json or --out FILE has all"] if left else []
     spread = sorted(judged.cases, key=lambda case: -(case.spread or 0.0))[:least]
-    lines += ["", *layout.fitted(cases(judged, spread).columns, width, ("noise", "unit")).lines(color)]
+    lines += ["", *layout.fitted(cases(judged, spread).columns, width, rather="noise").lines(color)]
     lines += [f"  … and {len(judged.cases) - least} more cases, which differ less"] if len(judged.cases) > least else []
     return [*lines, "", *(line for text in sure(judged) for line in layout.paragraph("", text, width))]
 
@@ -151,7 +151,7 @@ def cases(judged: FleetVerdict, chosen: Sequence[FleetCase]) -> Table:
         kind = "number" if head == "median" else "number spare"  # on a phone the others have no room
         columns.append(Column(head, numbered, point=True, title=head.title(), kind=kind))
     columns += [
-        Column("devices differ", [_percent(case.spread) for case in chosen], right=True, title="Devices differ"),
+        Column("differ", [_percent(case.spread) for case in chosen], right=True, title="Devices differ"),
         Column("noise", [_percent(case.noise) for case in chosen], right=True, title="Noise", kind="n spare"),
         Column("outliers", [Cell(_outliers(off.get((case.case, case.model), []))) for case in chosen], wrap=True, title="Outliers"),
     ]

@@ -110,12 +110,14 @@ class Grid:
         return (" " * self.gap).join(_paint(cell, width, color, column.right) for column, cell, width in pairs).rstrip()
 
 
-def fitted(columns: Sequence[Column], width: int, spare: Sequence[str] = ()) -> Grid:
-    """A grid no wider than `width` as far as that can be: closer columns, then without those whose heads are in `spare`, one by one."""
-    kept = list(columns)
+def fitted(columns: Sequence[Column], width: int, spare: Sequence[str] = (), rather: str = "") -> Grid:
+    """A grid no wider than `width` as far as that can be: closer columns, then without those whose heads are in `spare`, one by one.
+    `rather`: the head of a column that is left out before a name wraps; what still wraps has closer columns."""
+    kept = list(columns) if total(columns, GAP) <= width else [column for column in columns if not rather or column.head != rather]
+    gaps = (1,) if rather and total(kept, GAP) > width else (GAP, 1)
     for head in ("", *spare):
         kept = [column for column in kept if not head or column.head != head]
-        for gap in (GAP, 1):
+        for gap in gaps:
             if (grid := Grid(kept, width, gap)).narrowest <= width:
                 return grid
     return Grid(kept, width, 1)

@@ -6,9 +6,10 @@ import dataclasses
 import statistics
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from hotlap.core.analysis import fleets
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, Row, RunRecord, Stop, StopKind
 from hotlap.core.show import kinds, layout, words
@@ -37,7 +38,7 @@ def heading(bundle: Bundle, rows: Sequence[Row] = ()) -> str:
     rounds = 1 + max((s.round for s in bundle.samples), default=-1) if kinds.has_cases(run.kind) else 0
     replaced = ", bad ones among them" if rounds > run.plan.measure.rounds_max and any(map(bad, bundle.samples)) else ""
     counted = f"{words.counted(rounds, 'round')}{replaced}{early(rows, rounds)}" if rounds else ""
-    first = [run.id, f"plan {run.plan.name}", counted, ending(run), labels]
+    first = [run.id, f"plan {run.plan.name}", counted, ending(run, bundle.is_being_measured), labels]
     asked = _precision(run, rows) if run.plan.cases and rounds else ""
     second = [*_named(measured(run)), f"on {run.machine.host}", f"hotlap {run.hotlap}", asked]
     return "\n".join(words.clean(" · ".join(part for part in parts if part)) for parts in (first, second)) + "\n"
@@ -74,8 +75,13 @@ def measured(run: RunRecord) -> list[Device]:
     return [known.get(key) or Device(target=run.target, index=0, name=key, kind="other") for key in run.devices]
 
 
-def ending(run: RunRecord) -> str:
+BEING_MEASURED = "being measured now: what it has so far"
+
+
+def ending(run: RunRecord, being_measured: bool = False) -> str:
     """How a run ended, in words."""
+    if being_measured:
+        return BEING_MEASURED
     if not run.ended:
         return kinds.unfinished(run.kind)
     return stopped(run.stops)
@@ -138,13 +144,14 @@ def _devices(devices: Sequence[Device], width: int, color: bool) -> list[str]:
 # ---------------------------------------------------------------- runs
 
 
-def runs(kept: Sequence[RunHeader], width: int = 100, color: bool = False, left_out: int = 0) -> str:
-    """One line per run: id, when, plan, device, rounds, cases, how it ended, labels. `left_out`: older ones that are not shown."""
+def runs(kept: Sequence[RunHeader], width: int = 100, color: bool = False, left_out: int = 0, now: Collection[str] = ()) -> str:
+    """One line per run: id, when, plan, device, rounds, cases, how it ended, labels. `left_out`: older ones that are not shown. `now`:
+    ids of those that are being measured."""
     older = f"… {words.counted(left_out, 'older run')}: hotlap list --all\n" if left_out else ""
-    return older + _runs(kept, width, color)
+    return older + _runs(kept, width, color, now)
 
 
-def _runs(kept: Sequence[RunHeader], width: int, color: bool) -> str:
+def _runs(kept: Sequence[RunHeader], width: int, color: bool, now: Collection[str]) -> str:
     if not kept:
         return "no runs are kept yet: hotlap run measures the plan quick"
     columns = [
@@ -154,7 +161,7 @@ def _runs(kept: Sequence[RunHeader], width: int, color: bool) -> str:
         Column("device", [Cell(words.clean(_on(r))) for r in kept], wrap=True),
         Column("rounds", [Cell(words.DASH if r.rounds is None else str(r.rounds)) for r in kept], right=True),
         Column("cases", [Cell(str(r.cases)) for r in kept], right=True),
-        Column("ended", [_ended(r) for r in kept], wrap=True),
+        Column("ended", [Cell("measured now", "good") if r.id in now else _ended(r) for r in kept], wrap=True),
     ]
     if len({r.host for r in kept if r.host}) > 1:
         columns.insert(3, Column("host", [Cell(words.clean(r.host) or words.DASH) for r in kept], wrap=True))
@@ -215,18 +222,10 @@ def baselines(baselines: Sequence[Baseline], promoted: str, width: int = 100, co
 
 
 def baseline(baseline: Baseline, width: int = 100, color: bool = False) -> str:
-    """A line per case and device: what is normal, how much runs differ, and from how many runs that is known."""
+    """A line per case and device: what is normal, how much runs differ, and from how many runs that is known. Of more than eight devices a
+    line per case and model."""
     refs, gates = baseline.references, _gates(baseline.references)
-    medians = [[statistics.median(values) for values in one.runs.values()] for one in refs]
-    spreads = [statistics.stdev(m) / abs(statistics.mean(m)) if len(m) > 1 and statistics.mean(m) else None for m in medians]
-    columns = [
-        Column("case", [Cell(words.clean(label(one.case))) for one in refs], wrap=True),
-        Column("device", [Cell(words.clean(f"{one.target} {one.model}"), "dim") for one in refs], wrap=True),
-        Column("normal", [Cell(text, "bold") for text in layout.aligned([_normal(one, m) for one, m in zip(refs, medians, strict=True)])]),
-        Column("run-to-run CV", [Cell(words.DASH if s is None else percent(s)) for s in spreads], right=True),
-        Column("runs", [Cell(str(len(one.runs)), "" if len(one.runs) >= 4 else "warn") for one in refs], right=True),
-        Column("usable as gate", [Cell(gates[one.case.id], GATE_STYLES.get(gates[one.case.id], "")) for one in refs]),
-    ]
+    columns = _folded(refs, gates) if len({one.identity for one in refs}) > fleets.MANY else _each(refs, gates)
     few = sum(len(one.runs) < 4 for one in refs)
     reading = f"usable as gate: whether runs repeat well enough to judge within a tolerance of {percent(TOLERANCE)} (gauge R&R, AIAG)"
     lines = [f"{baseline.name}, saved {baseline.saved.replace('T', ' ')[:16]} UTC", *layout.fitted(columns, width).lines(color)]
@@ -234,6 +233,41 @@ def baseline(baseline: Baseline, width: int = 100, color: bool = False) -> str:
         advice = f"{few} of {len(refs)} have fewer than 4 runs: their run-to-run variation is unknown; add runs with --add"
         lines += ["", *layout.paragraph("", advice, width)]
     return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width))])
+
+
+def _each(refs: Sequence[Reference], gates: Mapping[str, str]) -> list[Column]:
+    medians = [[statistics.median(values) for values in one.runs.values()] for one in refs]
+    spreads = [statistics.stdev(m) / abs(statistics.mean(m)) if len(m) > 1 and statistics.mean(m) else None for m in medians]
+    return [
+        Column("case", [Cell(words.clean(label(one.case))) for one in refs], wrap=True),
+        Column("device", [Cell(words.clean(f"{one.target} {one.model}"), "dim") for one in refs], wrap=True),
+        Column("normal", [Cell(text, "bold") for text in layout.aligned([_normal(one, m) for one, m in zip(refs, medians, strict=True)])]),
+        Column("run-to-run CV", [Cell(words.DASH if s is None else percent(s)) for s in spreads], right=True),
+        Column("runs", [Cell(str(len(one.runs)), "" if len(one.runs) >= 4 else "warn") for one in refs], right=True),
+        Column("usable as gate", [Cell(gates[one.case.id], GATE_STYLES.get(gates[one.case.id], "")) for one in refs]),
+    ]
+
+
+def _folded(refs: Sequence[Reference], gates: Mapping[str, str]) -> list[Column]:
+    """Of many devices: the least and the most that is normal for one of them."""
+    groups: dict[tuple[str, str], list[Reference]] = {}
+    for one in refs:
+        groups.setdefault((one.case.id, f"{one.target} {one.model}"), []).append(one)
+    normal = [[statistics.median(map(statistics.median, one.runs.values())) for one in own] for own in groups.values()]
+    runs = [sorted(len(one.runs) for one in own) for own in groups.values()]
+    counts = [str(own[0]) if own[0] == own[-1] else f"{own[0]} to {own[-1]}" for own in runs]
+    first = [own[0] for own in groups.values()]
+    least, most = (
+        layout.aligned([words.quantity(end(values), one.unit) for values, one in zip(normal, first, strict=True)]) for end in (min, max)
+    )
+    return [
+        Column("case", [Cell(words.clean(label(one.case))) for one in first], wrap=True),
+        Column("model", [Cell(words.clean(model), "dim") for _, model in groups], wrap=True),
+        Column("devices", [Cell(str(len(values))) for values in normal], right=True),
+        Column("normal, min", [Cell(text, "bold") for text in least]), Column("max", [Cell(text, "bold") for text in most]),
+        Column("runs", [Cell(count, "" if own[0] >= 4 else "warn") for count, own in zip(counts, runs, strict=True)], right=True),
+        Column("usable as gate", [Cell(gates[case], GATE_STYLES.get(gates[case], "")) for case, _ in groups]),
+    ]
 
 
 TOLERANCE = 0.10  # full width, of the value: what a part of a fleet may differ by and still be one of them

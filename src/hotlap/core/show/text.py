@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from math import isfinite
 
@@ -59,32 +61,38 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str =
     return "\n".join([*lines, *below, *_reading(shown, width, color, precision)])
 
 
-def fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
-    """Runs of more devices than a table each, on one screen: what stands out, cases over all of them, and notices."""
-    return _fleet_of_runs(runs, fleets.of_runs(runs), width, color)
+def fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False, asked: str = "") -> str:
+    """Runs of more devices than a table each, on one screen: what stands out, cases over all of them, and notices. `asked`: the selectors
+    that name the runs, as typed."""
+    return _fleet_of_runs(runs, fleets.of_runs(runs), (width, color), asked)
 
 
-def _fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], judged: fleets.FleetVerdict, width: int, color: bool) -> str:
+def _fleet_of_runs(
+    runs: Sequence[tuple[Bundle, Sequence[Row]]], judged: fleets.FleetVerdict, screen: tuple[int, bool], asked: str, most: int = NOTICES
+) -> str:
+    width, color = screen
     rows = [row for _, own in runs for row in own]
     shown = [row for row in rows if row.verdict.state != "not_run"]
     head = layout.painted(f"{fleet.summary(judged)}; {fleet.counted_runs(judged)}", "bold", color)
-    below = [*_tally(rows, color), *_doubts(shown, "", width, color), *_not_run(rows, "", width, color)]
+    devices = len({(bundle.run.machine.host, row.device) for bundle, own in runs for row in own})
+    below = [*_tally(rows, color, devices), *_doubts(shown, asked, width, color, most), *_not_run(rows, asked, width, color)]
     return "\n".join([*_banner(shown, width, color), head, *fleet.folded(judged, width, color), "", *below])
 
 
-def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False) -> str:
-    """Numbers of more devices than can be explained one by one, on one screen: all of them folded, and of the slow
-    ones, or of the slowest alone where none stands out, the case furthest behind explained."""
+def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False, asked: str = "") -> str:
+    """Numbers of more devices than can be explained one by one, on one screen: all of them folded with every notice, and of the slow
+    ones, or of the slowest alone where none stands out, the case furthest behind explained. `asked`: the selectors, as typed."""
     judged = fleets.of_runs(runs)
     slow = sum(one.level is not None for one in judged.named)
     worst = fleets.furthest_behind(runs)[: min(max(slow, 1), WORST)]
-    lines = [_fleet_of_runs(runs, judged, width, color)]
+    lines = [_fleet_of_runs(runs, judged, (width, color), asked, most=sys.maxsize)]
     for bundle, row, behind in worst:
         who = f"{bundle.run.machine.host} {row.device}: {percent(behind)} slower than the median device"
         lines += ["", *explaining.briefly(row, who, width, color)]
     left = sum(words.numbered(row) for _, own in runs for row in own) - len(worst)
-    example = f"--device {worst[0][1].device}" if worst else "--device INDEX"
-    return "\n".join([*lines, "", *layout.paragraph("", f"{left:,} more numbers: {example} explains one device, --all each", width)])
+    command = f"hotlap explain {asked or 'RUN'}"
+    example = f"{command} --device {shlex.quote(worst[0][1].device) if worst else 'INDEX'}"
+    return "\n".join([*lines, "", f"{left} more numbers: {example}", f"each of them: {command} --all"])
 
 
 def _banner(rows: Sequence[Row], width: int, color: bool) -> list[str]:
@@ -103,11 +111,11 @@ def _form(rows: Sequence[Row], width: int) -> Form:
     return next((form for form in FORMS if layout.total(results.table(rows, form).columns, form.gap) <= width), FORMS[-1])
 
 
-def _tally(rows: Sequence[Row], color: bool) -> list[str]:
-    """States of all numbers; of many devices, which are compared above, each number by itself."""
+def _tally(rows: Sequence[Row], color: bool, devices: int = 0) -> list[str]:
+    """States of all numbers; of many devices, which are compared above, each number by itself. `devices`: how many, of several hosts."""
     counts = {state: sum(r.verdict.state == state for r in rows) for state in words.STATES}
     parts = [f"{n} {words.STATES[state]}" for state, n in counts.items() if n]
-    head, devices = words.counted(len(rows), "case"), len(words.devices(rows))
+    head, devices = words.counted(len(rows), "case"), devices or len(words.devices(rows))
     if devices > fleets.MANY:
         head = f"{words.counted(len({row.case.id for row in rows}), 'case')} on {devices} devices, each number by itself"
     return [layout.painted(f"{head}: ", "bold", color) + ", ".join(parts)]
@@ -139,17 +147,17 @@ def _extreme(rows: Sequence[Row], devices: int) -> str:
     return f"{words.clean(rows[0].label)} ({shares if where else words.share(rows[0].gap)} of {LIMITS[rows[0].gap.reference_kind]}{where})"
 
 
-def _doubts(rows: Sequence[Row], run: str, width: int, color: bool) -> list[str]:
+def _doubts(rows: Sequence[Row], run: str, width: int, color: bool, most: int = NOTICES) -> list[str]:
     """The most important, each with what to do; of a busy machine the banner speaks."""
     notices = [notice for notice in noticing.find(rows) if notice.code != "busy" or not noticing.busy(rows)]
     lines: list[str] = []
     styles = {"error": "bad", "warning": "warn", "info": "dim"}
-    for notice in notices[:NOTICES]:
+    for notice in notices[:most]:
         action = f" → {notice.action}" if notice.action else ""
         seen = f": {notice.seen}" if notice.seen else ""
         lines += _named(notice.word, f"{noticing.which(notice, rows)}{seen}{action}", styles[notice.severity], width, color)
-    if len(notices) > NOTICES:
-        lines.append(layout.painted(f"{words.counted(len(notices) - NOTICES, 'more notice')}: hotlap explain {run or 'RUN'}", "dim", color))
+    if len(notices) > most:
+        lines.append(layout.painted(f"{words.counted(len(notices) - most, 'more notice')}: hotlap explain {run or 'RUN'}", "dim", color))
     return lines
 
 

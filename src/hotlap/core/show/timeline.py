@@ -42,7 +42,7 @@ class Window:
 
 def chart(row: Row, readings: Sequence[Readings], rows: int) -> str:
     """The samples of one case as SVG, with strips for the sensors of its device; "" where nothing was measured."""
-    values = sample_values(row.result)
+    values = [one.tolist() for one in sample_values(row.result)]
     rounds = row.result.used[: len(values)]
     if not values:
         return ""

@@ -27,8 +27,8 @@ def lag1(x: ArrayLike) -> float | None:
     values = finite(x)
     if len(values) < 3:
         return None
-    middle = _median(values)
-    reach = 3 * MAD_TO_SD * _median(np.abs(values - middle))
+    middle = median_of(values)
+    reach = 3 * MAD_TO_SD * median_of(np.abs(values - middle))
     if reach:
         values = np.clip(values, middle - reach, middle + reach)
     top = float(np.max(np.abs(values - middle)))
@@ -72,9 +72,9 @@ def _starts_apart(x: Floats, negligible: float) -> bool:
     """Whether the mean of the first 1, 2, 3 … values (outliers drawn in) lies outside the level of the second half."""
     late = x[len(x) // 2 :]
     early, n = x[: len(x) // 2], len(late)
-    level = _median(late)
+    level = median_of(late)
     residual = _about_line(late) if n > 9 else late - level  # fewer cannot tell noise from slope
-    noise = MAD_TO_SD * _median(np.abs(residual)) if n > 9 else float(np.std(late, ddof=1))
+    noise = MAD_TO_SD * median_of(np.abs(residual)) if n > 9 else float(np.std(late, ddof=1))
     noise = max(noise, RESOLUTION * abs(level) / 3)
     if not noise:
         return bool(np.any(early != level))
@@ -99,8 +99,8 @@ def _level_changes(x: Floats, negligible: float) -> bool:
         return False
     sums = np.cumsum(n + 1 - 2 * ranked(x))[:-1]
     split = int(np.argmax(np.abs(sums))) + 1
-    before, after = _median(x[:split]), _median(x[split:])
-    if abs(after - before) <= negligible * abs(_median(x)):
+    before, after = median_of(x[:split]), median_of(x[split:])
+    if abs(after - before) <= negligible * abs(median_of(x)):
         return False
     step = np.concatenate([x[:split] - before, x[split:] - after])
     variance_inflation = min(_variance_inflation(lag1(step)), _variance_inflation(lag1(_about_line(x))))
@@ -111,11 +111,11 @@ def _level_changes(x: Floats, negligible: float) -> bool:
 def _about_line(x: Floats) -> Floats:
     """What is left of a series when its Theil–Sen line is taken off."""
     rest = x - _slope(x, 60) * np.arange(len(x))  # 60 points: this runs for every cut
-    rest = rest - _median(rest)
+    rest = rest - median_of(rest)
     return np.where(np.abs(rest) > 1e-12 * np.max(np.abs(x)), rest, 0.0)  # rounding is no noise
 
 
-def _median(x: Floats) -> float:
+def median_of(x: Floats) -> float:
     """As NumPy's, which takes some times as long for few values."""
     if len(x) > 500:
         return float(np.median(x))
@@ -143,7 +143,7 @@ def drift(x: ArrayLike) -> float:
     Sen, J. Am. Stat. Assoc. 63 (1968) 1379: the median slope over all pairs, unmoved by up to 29 % of outliers.
     """
     values = finite(x)
-    middle = _median(values) if len(values) > 1 else 0.0
+    middle = median_of(values) if len(values) > 1 else 0.0
     return _slope(values) * (len(values) - 1) / abs(middle) if middle else math.nan
 
 
@@ -178,7 +178,7 @@ def _slope(x: Floats, most: int = POINTS) -> float:
     if len(points) < 2:
         return 0.0
     first, last = _pairs(len(points))
-    return _median((points[last] - points[first]) / (last - first)) / step
+    return median_of((points[last] - points[first]) / (last - first)) / step
 
 
 def _blocks(x: Floats, most: int = POINTS) -> tuple[Floats, int]:
@@ -229,7 +229,7 @@ def _two_groups(x: Floats) -> bool:
 def _smeared(x: Floats) -> Floats:
     """Sorted values with those that are the same spread over one tick, the smallest distance between two that differ:
     ticks then make no gaps."""
-    middle = abs(_median(x))
+    middle = abs(median_of(x))
     grain = 1e-6 * middle or 1e-300  # differences below are rounding
     start = np.concatenate([[True], np.diff(x) > grain])
     group = np.cumsum(start) - 1

@@ -55,13 +55,24 @@ def outliers(x: ArrayLike, fence: float = 3.0) -> NDArray[np.bool_]:
     values = finite(x)
     if len(values) < 5:
         return np.zeros(len(values), dtype=bool)
-    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    low, middle, high = _quantiles(np.sort(values), (0.25, 0.5, 0.75))
     reach = fence * max(high - low, RESOLUTION * abs(middle))
     return np.asarray((values < low - reach) | (values > high + reach))
 
 
+def _quantiles(ordered: NDArray[np.float64], shares: Sequence[float]) -> list[float]:
+    """As np.quantile gives them, to the last bit, of values in order; that takes ten times as long for few values."""
+    values = []
+    for share in shares:
+        place = (len(ordered) - 1) * share
+        below = min(int(place), len(ordered) - 1)
+        a, b, part = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)]), place - below
+        values.append(b - (b - a) * (1 - part) if part >= 0.5 else a + (b - a) * part)
+    return values
+
+
 def summarize(
-    values: Sequence[float], samples: Sequence[Sequence[float]] = (), precision: float | None = None, better: str = "",
+    values: Sequence[float], samples: Sequence[ArrayLike] = (), precision: float | None = None, better: str = "",
 ) -> Summary:
     """`values`: one number per round. `samples`: those of each round in order of time, in the same unit as `values`. `precision`:
     the half-width asked for, as a share of the median. `better`, "higher" or "lower", says which round is the best.
@@ -71,17 +82,18 @@ def summarize(
     (linear between order statistics: type 7 of Hyndman and Fan, 1996).
     """
     x, lost = _clean(values)
-    rounds = [kept for kept, _ in map(_clean, samples) if len(kept)]
-    lost_samples = sum(count for _, count in map(_clean, samples))
+    cleaned = [_clean(one) for one in samples]
+    rounds = [kept for kept, _ in cleaned if len(kept)]
+    lost_samples = sum(count for _, count in cleaned)
     fields: dict[str, Any] = {"rounds": len(x), "samples": sum(map(len, rounds))}
     if len(x):
         fields |= centre(x.tolist(), precision)
         fields["best"] = {"higher": float(x.max()), "lower": float(x.min())}.get(better)
     if rounds:
-        pooled = np.concatenate(rounds)
+        pooled = np.sort(np.concatenate(rounds))
         fields |= {
             "mad_within_rounds": _within(rounds),
-            "quantiles": dict(zip((f"p{q}" for q in QUANTILES), np.quantile(pooled, np.array(QUANTILES) / 100).tolist(), strict=True)),
+            "quantiles": dict(zip((f"p{q}" for q in QUANTILES), _quantiles(pooled, [q / 100 for q in QUANTILES]), strict=True)),
             "effective": sum(_effective(one) for one in rounds),
         }
     fields["outliers"] = sum(int(outliers(one).sum()) for one in (rounds or [x]))
@@ -90,7 +102,7 @@ def summarize(
     return Summary(**fields, notices=notices + _notices(summary, x, rounds))
 
 
-def _clean(values: Sequence[float]) -> tuple[NDArray[np.float64], int]:
+def _clean(values: ArrayLike) -> tuple[NDArray[np.float64], int]:
     """The finite values, and how many were not."""
     x = np.asarray(values, dtype=float).ravel()
     keep = np.abs(x) <= LARGEST
@@ -128,13 +140,13 @@ def _within(rounds: Sequence[NDArray[np.float64]]) -> float | None:
     """Spread inside rounds: each sample against its own round's median, all rounds together."""
     deviations: list[NDArray[np.float64]] = []
     for one in rounds:
-        median = float(np.median(one))
+        median = series.median_of(one)
         if len(one) > 1 and median:
             with np.errstate(over="ignore"):
                 deviations.append(np.abs(one / median - 1))
     if not deviations:
         return None
-    spread = MAD_TO_SD * float(np.median(np.concatenate(deviations)))
+    spread = MAD_TO_SD * series.median_of(np.concatenate(deviations))
     return spread if math.isfinite(spread) else None
 
 

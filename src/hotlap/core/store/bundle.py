@@ -44,6 +44,11 @@ class Bundle:
     notices: list[Notice] = field(default_factory=list)
 
     @property
+    def is_being_measured(self) -> bool:
+        """Whether a process that is alive writes it: then it is not ended, and nothing can go on with it."""
+        return not self.run.ended and being_measured(self.path)
+
+    @property
     def done(self) -> set[Key]:
         """Which case, device and round there are, whatever became of them."""
         return {key(s) for s in self.samples}
@@ -51,6 +56,17 @@ class Bundle:
     @property
     def listed(self) -> RunHeader:
         return listed(self.run, len({s.round for s in self.samples}))
+
+
+def being_measured(path: Path) -> bool:
+    """Whether a process that is alive writes the bundle in this folder."""
+    if not path.is_dir():
+        return False
+    try:
+        with open(path / SAMPLES, "rb") as file:
+            return not locks.take(file)
+    except OSError:
+        return False
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True):

@@ -155,10 +155,23 @@ def _wait(file: BinaryIO, name: str, path: Path, wait_s: float) -> None:
 
 
 def _busy(name: str, held: LockOwner | None, wait_s: float) -> str:
-    by = f"process {held.pid} since {held.since} ({held.command})" if held else "another process"
+    by = f"process {held.pid} ({held.command}) since {_ago(held.since)}" if held else "another process"
     other = f", as {held.device}," if held and held.device != name else ""
-    waited = f" and did not let go within {wait_s:g} s" if wait_s > 0 else ""
-    return f"the device {name} is held{other} by {by}{waited}; wait for it to end, or give --wait a longer time"
+    waited = f" and was not let go within {wait_s:g} s" if wait_s > 0 else ""
+    end = f", or end it: kill {held.pid}" if held else ""
+    return f"the device {name} is held{other} by {by}{waited}; wait for it, as with hotlap run --wait '10 min'{end}"
+
+
+def _ago(since: str) -> str:
+    """As `12:30:05 UTC, 3 min ago`; a time that cannot be read as it stands."""
+    try:
+        began = datetime.fromisoformat(since)
+        passed_s = max((datetime.now(UTC) - began).total_seconds(), 0.0)
+    except (ValueError, TypeError):
+        return since
+    day = "" if began.date() == datetime.now(UTC).date() else f"{began:%Y-%m-%d} "
+    ago = f"{round(passed_s)} s" if passed_s < 120 else f"{round(passed_s / 60)} min"
+    return f"{day}{began:%H:%M:%S} UTC, {ago} ago"
 
 
 def _sign(file: BinaryIO, name: str) -> None:

@@ -96,14 +96,17 @@ def _add(path: Path, as_json: int, home: Path) -> int:
     described, files = measuring.described(path)
     if described.name in WORKLOADS or (described.workload and described.name in find(described.workload).implementations):
         raise InputError(f"'{described.name}' is a name of Hotlap's own; set name in {path.name}")
+    before = {one.name: one.file for one in kernels.kept(home)}.get(described.name, described.file)
     kernel = kernels.keep(described, files, home)
     kernels.announce(home)
     if as_json:
         terminal.answer(as_json, kernel, "kernel")
         return 0
     what = f"implements {kernel.workload}" if kernel.workload else f"a workload of its own with {len(kernel.settings)} parameters"
-    again = "" if len(kernel.revisions) == 1 else f", the {len(kernel.revisions)}. that is kept"
+    again = "" if len(kernel.revisions) == 1 else f"; {len(kernel.revisions)} revisions are kept"
     print(f"{kernel.name}: {what}, revision {kernel.revision}{again}")
+    if before != kernel.file:
+        print(f"it takes the place of {before}; to keep both, set another name in {path.name} and add {before} again")
     print(f"next    hotlap kernel check {kernel.name}; hotlap kernel plan {kernel.name} > {kernel.name}.toml")
     return 0
 

@@ -156,7 +156,7 @@ def main() -> int:
     try:
         answer.write(msgspec.json.encode(describe(Path(sys.argv[1]))))
     except (InputError, NotSupported) as error:
-        answer.write(msgspec.json.encode({"wrong": str(error)}))
+        answer.write(msgspec.json.encode({"wrong": str(error), "is_missing": isinstance(error, NotSupported)}))
         answer.flush()
         return 2
     answer.flush()

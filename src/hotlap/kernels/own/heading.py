@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from hotlap.core.errors import InputError
 from hotlap.core.measure.workloads import operators
@@ -37,7 +35,8 @@ def guessed(path: Path, like: str) -> str:
     Raises InputError for another kind of file, one that has a heading, and one without a kernel.
     """
     if path.suffix not in SUFFIXES:
-        raise InputError(f"'{path.name}' gets no heading; valid: {', '.join(SUFFIXES)}; a .py file says it in Python")
+        as_it_is = "a .py file says it in Python: hotlap kernel add FILE.py"
+        raise InputError(f"'{path.name}' gets no heading; valid: {', '.join(SUFFIXES)}; {as_it_is}")
     if like and like not in operators.FAMILIES:
         raise InputError(f"kernels can implement {', '.join(sorted(operators.FAMILIES))}, not '{like}'")
     spec = find(like) if like else None
@@ -61,26 +60,14 @@ def _begun(path: Path, spec: Workload | None) -> str:
         return products.SKELETON[path.suffix].format(name=re.sub(r"\W", "_", path.stem))
     sizes = [p.name for p in _extents(spec)] if spec else ["n"]
     name = re.sub(r"\W", "_", path.stem)
-    inputs = _inputs(spec, _op(path, name, spec)) if spec else {}
+    inputs = needed.of_workload(spec.name, _op(path, name, spec)) if spec else {}
     listed = [POINTER[path.suffix].format(name=one, kind=_kind(value, path.suffix)) for one, value in inputs.items()]
     listed = listed or [POINTER[path.suffix].format(name="x", kind="float")]
     return SKELETON[path.suffix].format(name=name, inputs=", ".join(listed), sizes=", ".join(f"int {size}" for size in sizes or ["n"]))
 
 
-def _kind(tensor: Any, suffix: str) -> str:
-    kind = str(tensor.dtype).removeprefix("torch.")
-    return "float" if tensor.is_floating_point() else WHOLE.get(kind, {suffix: "char"})[suffix]
-
-
-def _inputs(spec: Workload, op: str) -> Mapping[str, Any]:
-    """Name → tensor of what the workload's reference uses; {} where PyTorch, which says so, is not here."""
-    try:
-        library = importlib.import_module("torch")
-    except ImportError:
-        return {}
-    family = importlib.import_module(f"hotlap.core.measure.workloads.operators.{operators.FAMILIES[spec.name]}")
-    only = ({"op": op} if op else {}) | ({"dtype": "fp32"} if spec.param("dtype") else {})
-    return needed.of_workload(spec, only, [p.name for p in _extents(spec)], family.operator, library)
+def _kind(kind: str, suffix: str) -> str:
+    return WHOLE.get(kind, {suffix: "char"})[suffix] if kind else "float"
 
 
 def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Workload | None, code: str) -> list[str]:
@@ -93,7 +80,7 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
     lines = [HINT]
     if spec:
         op = _op(path, function, spec)
-        wanted = list(_inputs(spec, op))
+        wanted = list(needed.of_workload(spec.name, op))
         absent = [name for name in wanted if name not in {one.name for one in inputs}] if len(inputs) < len(wanted) else []
         called = _called([one.name for one in inputs], wanted)
         absent = [name for name in absent if name not in called.values()]

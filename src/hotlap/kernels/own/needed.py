@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.resources
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hotlap.core.errors import NotSupported
 from hotlap.core.measure.workloads.operators.base import Operator
-from hotlap.core.measure.workloads.operators.making import Tensors
-from hotlap.core.record import Case, Value
-from hotlap.core.work.base import Workload
-
-SMALL = 32  # of each extent: names and types of the inputs do not depend on it
+from hotlap.core.record import Value
 
 
 class WatchedInputs(dict[str, Any]):
@@ -33,15 +30,11 @@ def used(operator: Operator, inputs: Mapping[str, Any]) -> list[str]:
     return [name for name in inputs if name in watched.looked_at]
 
 
-def of_workload(spec: Workload, only: Mapping[str, Value], extents: Sequence[str], operator: Any, library: Any) -> dict[str, Any]:
-    """Name → a small tensor of each input that the reference uses; {} where PyTorch has no such operator."""
-    params = spec.full({**dict.fromkeys(extents, SMALL), **only})
-    try:
-        ours: Operator = operator(Case(workload=spec.name, params=params), library)
-        inputs = ours.inputs(Tensors(library, "cpu", 1))
-        return {name: inputs[name] for name in used(ours, inputs) if name not in ours.writes}
-    except (NotSupported, RuntimeError):
-        return {}
+def of_workload(workload: str, op: str) -> dict[str, str]:
+    """Name → type of each input that the reference uses, "" for floating ones; by a table, without PyTorch. {}: none known."""
+    text = (importlib.resources.files("hotlap.kernels") / "inputs.toml").read_text(encoding="utf-8")
+    words = tomllib.loads(text).get(workload, {}).get(op or "all", "").split()
+    return {name: kind for name, _, kind in (word.partition(":") for word in words)}
 
 
 def left_out(names: Sequence[str], workload: str, op: Value | None) -> str:
