@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from hotlap.core.analysis import commands as analysis
 from hotlap.core.record import Comparison, Machine, Plan, Result, RunRecord, Samples, Stop
 from hotlap.core.show import commands as showing
 from hotlap.core.show import report
+from hotlap.core.store import bundle
 from hotlap.core.store.fold import fold
 from hotlap.core.work.program import COMMAND
 
@@ -180,6 +182,23 @@ def test_ctrl_c_ends_the_command_and_keeps_its_runs(tmp_path: Path, home: Path) 
     assert "everything measured is kept" in err
     assert " 1\n" in out
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+def test_ctrl_c_while_the_run_is_created_keeps_it(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    create = bundle.Writer.create
+
+    def interrupted(*args: Any, **named: Any) -> bundle.Writer:
+        writer = create(*args, **named)
+        os.kill(os.getpid(), signal.SIGINT)
+        return writer
+
+    monkeypatch.setattr(bundle.Writer, "create", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main(["bench", "true", "--runs", "5"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [len(result.values) for result in hotlap.load("latest").results] == [1]
 
 
 def test_until_sure_stops_once_the_answer_is_known(capsys: Capture) -> None:

@@ -25,3 +25,13 @@ def caught(handle: Callable[[int], None]) -> Iterator[None]:
     finally:
         for number, old in before.items():
             signal.signal(number, old)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the end of this, so that what it does is done whole; for a moment, never for a measurement."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import hotlap
 from hotlap.core.errors import InputError, NotSupported
-from hotlap.core.measure import foreign
+from hotlap.core.measure import foreign, signals
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads.command import CommandProgram, ProgramFailed, ending
@@ -195,9 +195,10 @@ class _Bench:
             self._write()
 
     def _write(self) -> None:
-        self.writer = self.writer or bundles.Writer.create(self.run, self.home)
-        while self.unwritten:
-            self.writer.append(self.unwritten.pop(0))
+        with signals.held_back():
+            self.writer = self.writer or bundles.Writer.create(self.run, self.home)
+            while self.unwritten:
+                self.writer.append(self.unwritten.pop(0))
 
     def _counted(self, group: Sequence[int]) -> Stop:
         """As many executions of each as were asked for, or as its first one's time leads to, spread evenly over the turns."""
