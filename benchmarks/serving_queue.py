@@ -4,8 +4,9 @@
     python benchmarks/serving_queue.py --vllm VLLM/bin/python --model FOLDER      with vLLM's client beside it
 
 A server of known service time (tests/serving/sse_server.py, 200 ms; 1 or 16 at a time) logs when it handed the last byte of each answer to
-the socket. Poisson arrivals below, at and above its capacity. Asked: p50, p90 and p99 of E2E within 2 % of those of *completion − scheduled
-arrival*. Beside it: what `vllm bench serve --max-concurrency` prints at the same rate, and what it was with its own queue (its draws are its own).
+the socket. Poisson arrivals below, at and above its capacity. Asked: p50, p90 and p99 of E2E within 2 % of those of *completion −
+scheduled arrival*. Beside it: what `vllm bench serve --max-concurrency` prints at the same rate, and what it was with its own queue (its
+draws are its own).
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ CLOSE = 0.02
 def ours(server: SseServer, rate: float, requests: int, home: Path) -> tuple[list[float], list[float], str]:
     """Quantiles of E2E in ms as they are printed, those of the server's log, and what is wrong with the client."""
     asked = ServingAsked(
-        url=server.url, model=MODEL, api="completions", arrivals=f"poisson:{rate:g}", requests=requests, seed=3, input_tokens=16, output_tokens=2,
+        url=server.url, model=MODEL, api="completions", arrivals=f"poisson:{rate:g}", requests=requests, seed=3, input_tokens=16,
+        output_tokens=2,
     )  # fmt: skip
     judged = show_kind.read(bundles.load(session.run(address.resolve(server.url, False), asked, session.ServingOptions(home))))
     assert judged is not None
@@ -53,8 +55,9 @@ def theirs(python: str, model: str, server: SseServer, rate: float, requests: in
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [python, str(ROOT / "scripts" / "vllm_side.py"), "bench", "--backend", "openai", "--base-url", server.url, "--model", MODEL,
-             "--tokenizer", model, "--dataset-name", "random", "--random-input-len", "16", "--random-output-len", "2", "--num-prompts", str(requests),
-             "--request-rate", str(rate), "--max-concurrency", str(workers), "--percentile-metrics", "e2el,e2el_including_client_queue",
+             "--tokenizer", model, "--dataset-name", "random", "--random-input-len", "16", "--random-output-len", "2",
+             "--num-prompts", str(requests), "--request-rate", str(rate), "--max-concurrency", str(workers),
+             "--percentile-metrics", "e2el,e2el_including_client_queue",
              "--metric-percentiles", "50,90,99", "--save-result", "--result-dir", folder, "--result-filename", "r.json", "--disable-tqdm"],
             capture_output=True, check=True, env={**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "HOME": folder},
         )  # fmt: skip

@@ -4,8 +4,8 @@
 
 `served`: chat and completions, Poisson and closed arrivals: every request is answered, tokens are those of the server's usage and of its
 counters, it counts as it goes, TTFT is taken apart by its /metrics, no prompt is found in its cache; with one salt twice, or prefixes
-shared, they are. `numbers`: the same events by vLLM's calculate_metrics and by ours, to 1e-9. `queue`: `vllm bench serve --max-concurrency 1`
-and ours with the same constant arrivals, on a server that serves one at a time. Runs are kept in FOLDER.
+shared, they are. `numbers`: the same events by vLLM's calculate_metrics and by ours, to 1e-9. `queue`: `vllm bench serve` with
+`--max-concurrency 1` and ours with the same constant arrivals, on a server that serves one at a time. Runs are kept in FOLDER.
 """
 
 from __future__ import annotations
@@ -63,8 +63,10 @@ class Vllm(NamedTuple):
         own = {
             "HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1", "OMP_NUM_THREADS": "1", "HOME": str(self.keep / "home"), "VLLM_LOGGING_LEVEL": "WARNING",
+            "VLLM_HOST_IP": "127.0.0.1", "PATH": f"{Path(self.python).parent}:{os.environ['PATH']}",
         }  # fmt: skip
-        return {**os.environ, **own, "PATH": f"{Path(self.python).parent}:{os.environ['PATH']}"}
+        given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # else each start compiles it all
+        return {**given, **own}
 
 
 @contextlib.contextmanager
@@ -159,7 +161,8 @@ def usual(figures: Figures, vllm: Vllm, url: str, requests: int) -> list[Serving
     runs.append(bench(vllm, url, arrivals="closed:4", requests=few, warm_up=20, api="chat"))
     look(figures, f"chat closed:4 {few}", runs[-1])
     rate = max(round((runs[-1].summary.rate_ok or 2.0) / 2), 1)
-    for api, arrivals, count in (("chat", f"poisson:{rate}", few), ("completions", f"poisson:{rate}", few), ("completions", "closed:4", requests)):
+    poisson = f"poisson:{rate}"
+    for api, arrivals, count in (("chat", poisson, few), ("completions", poisson, few), ("completions", "closed:4", requests)):
         runs.append(bench(vllm, url, arrivals=arrivals, requests=count, api=api, warm_up=20))
         look(figures, f"{api} {arrivals} {count}", runs[-1])
     print(f"kept for A/A comparisons: {runs[-1].serving.run.id}")
@@ -171,11 +174,13 @@ def cache(figures: Figures, vllm: Vllm, url: str) -> None:
     for turn in range(2):
         again = bench(vllm, url, arrivals="closed:4", requests=100, salt="the same", input_tokens=300)
         share = again.summary.cached_share or 0.0
-        figures.say(f"one salt, run {turn + 1}", f"found in the cache {share:.1%}", named(again, "shared_cache") == (turn == 1) == (share > 0.3))
+        holds = named(again, "shared_cache") == (turn == 1) == (share > 0.3)
+        figures.say(f"one salt, run {turn + 1}", f"found in the cache {share:.1%}", holds)
     planned = tuple(
         Planned(index=index, due_s=index / 20, prompt=Prompt(input_tokens=600, output_tokens=OUTPUT, prefix=(7,))) for index in range(40)
     )
-    shared = bench(vllm, url, Schedule(arrivals="trace", seed=1, planned=planned), arrivals="trace", requests=len(planned), input_tokens=600)
+    schedule = Schedule(arrivals="trace", seed=1, planned=planned)
+    shared = bench(vllm, url, schedule, arrivals="trace", requests=len(planned), input_tokens=600)
     share = shared.summary.cached_share or 0.0
     figures.say("a trace with a shared prefix", f"found in the cache {share:.1%}; not named: it was asked for",
                 0.7 < share < 0.9 and not named(shared, "shared_cache"))  # fmt: skip
@@ -191,14 +196,16 @@ def numbers(figures: Figures, vllm: Vllm, runs: list[ServingVerdict]) -> None:
         pairs |= {"total": (ours.total_rate, theirs["total_token_throughput"]), "goodput": (ours.goodput, theirs["request_goodput"])}
         for latency in ours.latencies:
             name = latency.name.lower()
-            pairs |= {f"mean {name}": (latency.mean_s * 1e3, theirs[f"mean_{name}_ms"]), f"std {name}": (latency.std_s * 1e3, theirs[f"std_{name}_ms"])}
+            pairs[f"mean {name}"] = (latency.mean_s * 1e3, theirs[f"mean_{name}_ms"])
+            pairs[f"std {name}"] = (latency.std_s * 1e3, theirs[f"std_{name}_ms"])
             for value_s, (p, value) in zip(latency.percentiles_s, theirs[f"percentiles_{name}_ms"], strict=True):
                 pairs[f"p{p:g} {name}"] = (value_s * 1e3, value)
         apart = {name: abs(a - b) / max(abs(b), 1e-12) for name, (a, b) in pairs.items()}
         worst = max(apart, key=lambda name: apart[name])
         asked = judged.serving.served.asked
-        figures.say(f"numbers of {asked.api} {asked.arrivals}", f"{len(pairs)} numbers, largest difference {apart[worst]:.1e} ({worst}); "
-                    f"goodput {pairs['goodput'][0]:.4g} of {ours.request_rate:.4g}", len(pairs) == 26 and apart[worst] <= CLOSE)  # fmt: skip
+        good = f"goodput {pairs['goodput'][0]:.4g} of {ours.request_rate:.4g}"
+        seen = f"{len(pairs)} numbers, largest difference {apart[worst]:.1e} ({worst}); {good}"
+        figures.say(f"numbers of {asked.api} {asked.arrivals}", seen, len(pairs) == 26 and apart[worst] <= CLOSE)
 
 
 def by_vllm(vllm: Vllm, judged: ServingVerdict) -> dict[str, Any]:
@@ -214,8 +221,10 @@ def by_vllm(vllm: Vllm, judged: ServingVerdict) -> dict[str, Any]:
         "goodput": {theirs[limit.metric]: limit.limit_s * 1e3 for limit in objectives.parse(asked.objectives, METRICS)},
         "requests": [
             {
-                "ok": request.outcome == "ok", "sent_s": request.sent_s or 0.0, "ttft_s": (request.first_s or 0.0) - (request.sent_s or 0.0),
-                "latency_s": (request.last_s or 0.0) - (request.sent_s or 0.0), "gaps_s": serving.gaps_s.get(request.index, np.empty(0)).tolist(),
+                "ok": request.outcome == "ok", "sent_s": request.sent_s or 0.0,
+                "ttft_s": (request.first_s or 0.0) - (request.sent_s or 0.0),
+                "latency_s": (request.last_s or 0.0) - (request.sent_s or 0.0),
+                "gaps_s": serving.gaps_s.get(request.index, np.empty(0)).tolist(),
                 "input_tokens": request.input_tokens or 0, "output_tokens": request.output_tokens or 0,
             }
             for request in requests
@@ -244,7 +253,8 @@ def queue(figures: Figures, vllm: Vllm, url: str, requests: int) -> None:
         printed = [theirs[f"p{p}_e2el_ms"] for p in (50, 90, 99)]
         whole = [theirs[f"p{p}_e2el_including_client_queue_ms"] for p in (50, 90, 99)]
         good = f"{theirs['request_goodput']:.4g} of {theirs['request_throughput']:.4g}/s"
-        print(f"{rate:>10}/s  " + "  ".join(f"{' / '.join(f'{v:.4g}' for v in row):>24}" for row in (printed, whole, ours)) + f"  {good}", flush=True)
+        columns = "  ".join(f"{' / '.join(f'{value:.0f}' for value in row):>24}" for row in (printed, whole, ours))
+        print(f"{rate:>10}/s  {columns}  {good}", flush=True)
         if share > 1:
             figures.say("above capacity", f"p99 {whole[2] / printed[2]:.1f} times what it prints", whole[2] > 2 * printed[2])
 
@@ -263,6 +273,11 @@ def by_their_client(vllm: Vllm, url: str, rate: int, requests: int) -> dict[str,
     return answer
 
 
+def cpu() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True, help="of vLLM's environment")
@@ -272,9 +287,11 @@ def main() -> int:
     args = parser.parse_args()
     (args.keep / "home").mkdir(parents=True, exist_ok=True)
     vllm, figures = Vllm(str(Path(args.python).absolute()), args.model.resolve(), args.keep.resolve()), Figures()
-    versions = "import vllm, torch, transformers; print('vllm', vllm.__version__, 'torch', torch.__version__, 'transformers', transformers.__version__)"
-    done = subprocess.run([vllm.python, "-c", versions], capture_output=True, text=True, env=vllm.environment, check=True)
-    print(f"{done.stdout.strip().splitlines()[-1]}, Python {platform.python_version()}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}", flush=True)
+    names = "vllm, torch, transformers"
+    code = f"import {names}; print(', '.join(f'{{one.__name__}} {{one.__version__}}' for one in ({names})))"
+    done = subprocess.run([vllm.python, "-c", code], capture_output=True, text=True, env=vllm.environment, check=True)
+    machine = f"Python {platform.python_version()}; {cpu()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    print(f"{done.stdout.strip().splitlines()[-1]}, {machine}", flush=True)
     with served(vllm, 16) as url:
         runs = usual(figures, vllm, url, args.requests)
         cache(figures, vllm, url)

@@ -22,14 +22,14 @@ CHAT = "{% for message in messages %}{{ message['role'] }}: {{ message['content'
 
 
 def texts() -> list[str]:
-    found, total = list[str](), 0
+    sources, total = list[str](), 0
     for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
         text = path.read_text(encoding="utf-8", errors="ignore")
-        found.append(text)
+        sources.append(text)
         total += len(text)
         if total > TEXT_BYTES:
             break
-    return found
+    return sources
 
 
 def model(folder: Path) -> None:
@@ -69,7 +69,7 @@ def metrics(events: Path, results: Path) -> None:
         for row in document["requests"]
     ]  # fmt: skip
     numbers, _ = calculate_metrics([], outputs, document["duration_s"], None, document["percentiles"], document["goodput"])
-    results.write_text(json.dumps({name: value for name, value in dataclasses.asdict(numbers).items()}, default=float))
+    results.write_text(json.dumps(dataclasses.asdict(numbers), default=float))
 
 
 def bench(arguments: list[str]) -> None:

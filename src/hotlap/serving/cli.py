@@ -35,8 +35,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--requests", metavar="N", help="end after so many, each waited for")
     parser.add_argument("--for", dest="seconds", metavar="TIME", help="end after this time; what is under way then is cut (default: 60 s)")
     parser.add_argument("--attain", metavar="SHARE", help="of requests that has to meet the objectives, as in '99 %%'")
-    parser.add_argument("--definitions", choices=definitions.TOOLS, help="print too what this tool's client would say of the same requests")
     parser.add_argument("--warm-up", default="0", metavar="N", help="send so many first, and leave them out of every figure")
+    parser.add_argument("--definitions", choices=definitions.TOOLS, help="print too what this tool's client would say of these requests")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,8 +1,9 @@
 """The same requests by another tool's definitions, so that its numbers can be held against ours.
 
-vLLM's client (`vllm bench serve`, 0.32: vllm/benchmarks/serve.py, calculate_metrics) counts from when a request was sent, whatever it waited
-in the client before; its E2E ends with the last chunk; its ITL is the gap between two chunks, however many tokens they have; its TPOT of
-an answer of one token is 0 for goodput and left out else; what failed is in no latency; percentiles are linear between order statistics.
+vLLM's client (`vllm bench serve`, 0.32: vllm/benchmarks/serve.py, calculate_metrics) counts from when a request was sent, whatever it
+waited in the client before; its E2E ends with the last chunk; its ITL is the gap between two chunks, however many tokens they have; its
+TPOT of an answer of one token is 0 for goodput and left out else; what failed is in no latency; percentiles are linear between order
+statistics.
 """
 
 from __future__ import annotations

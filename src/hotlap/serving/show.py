@@ -81,7 +81,8 @@ def table(latencies: Sequence[LatencyFigures]) -> Table:
 
 def defined_lines(numbers: DefinedNumbers, width: int, color: bool) -> list[str]:
     """The same requests as another tool would print them."""
-    return [DEFINED, *layout.fitted(defined_table(numbers).columns, width).lines(color), *layout.paragraph("", defined_rates(numbers), width)]
+    table = layout.fitted(defined_table(numbers).columns, width).lines(color)
+    return [*layout.paragraph("", DEFINED, width), *table, *layout.paragraph("", defined_rates(numbers), width)]
 
 
 def defined_table(numbers: DefinedNumbers) -> Table:

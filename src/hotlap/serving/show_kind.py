@@ -27,9 +27,9 @@ def text(judged: ServingVerdict, width: int, color: bool) -> str:
 
 
 def document(judged: ServingVerdict) -> dict[str, Any]:
-    of_others = [definitions.vllm(judged.serving)]
     return {"serving": {
-        "asked": judged.serving.served.asked, "summary": judged.summary, "client": judged.client, "state": judged.state, "definitions": of_others,
+        "asked": judged.serving.served.asked, "summary": judged.summary, "client": judged.client, "state": judged.state,
+        "definitions": [definitions.vllm(judged.serving)],
     }}  # fmt: skip
 
 
