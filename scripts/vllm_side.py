@@ -56,20 +56,22 @@ def model(folder: Path) -> None:
 
 
 def metrics(events: Path, results: Path) -> None:
-    """`requests`: sent_s, ttft_s, gaps_s, latency_s, input and output tokens, ok; `goodput`: limits in ms by vLLM's names."""
+    """Of each run. `requests`: sent_s, ttft_s, gaps_s, latency_s, input and output tokens, ok; `goodput`: limits in ms by vLLM's names."""
     from vllm.benchmarks.lib.endpoint_request_func import RequestFuncOutput
     from vllm.benchmarks.serve import calculate_metrics
 
-    document = json.loads(events.read_text())
-    outputs = [
-        RequestFuncOutput(
-            success=row["ok"], start_time=row["sent_s"], ttft=row["ttft_s"], itl=row["gaps_s"], latency=row["latency_s"],
-            prompt_len=row["input_tokens"], output_tokens=row["output_tokens"], error="" if row["ok"] else "failed",
-        )
-        for row in document["requests"]
-    ]  # fmt: skip
-    numbers, _ = calculate_metrics([], outputs, document["duration_s"], None, document["percentiles"], document["goodput"])
-    results.write_text(json.dumps(dataclasses.asdict(numbers), default=float))
+    of_runs = []
+    for run in json.loads(events.read_text()):
+        outputs = [
+            RequestFuncOutput(
+                success=row["ok"], start_time=row["sent_s"], ttft=row["ttft_s"], itl=row["gaps_s"], latency=row["latency_s"],
+                prompt_len=row["input_tokens"], output_tokens=row["output_tokens"], error="" if row["ok"] else "failed",
+            )
+            for row in run["requests"]
+        ]  # fmt: skip
+        numbers, _ = calculate_metrics([], outputs, run["duration_s"], None, run["percentiles"], run["goodput"])
+        of_runs.append(dataclasses.asdict(numbers))
+    results.write_text(json.dumps(of_runs, default=float))
 
 
 def bench(arguments: list[str]) -> None:
