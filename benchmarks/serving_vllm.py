@@ -289,6 +289,7 @@ def main() -> int:
     parser.add_argument("--keep", required=True, type=Path)
     parser.add_argument("--requests", type=int, default=3000, help="of the run kept for A/A comparisons (default: 3000)")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server is ended then too
     (args.keep / "home").mkdir(parents=True, exist_ok=True)
     vllm, figures = Vllm(str(Path(args.python).absolute()), args.model.resolve(), args.keep.resolve()), Figures()
     names = "vllm, torch, transformers"

@@ -3,7 +3,8 @@
 vLLM's client (`vllm bench serve`, 0.32: vllm/benchmarks/serve.py, calculate_metrics) counts from when a request was sent, whatever it
 waited in the client before; its E2E ends with the last chunk; its ITL is the gap between two chunks, however many tokens they have; its
 TPOT of an answer of one token is 0 for goodput and left out else; what failed is in no latency; percentiles are linear between order
-statistics.
+statistics. Its own client takes chat's first event, which has a role alone, for the first token too; that event is not kept here, and
+vLLM's server sends it with the first token.
 """
 
 from __future__ import annotations
