@@ -54,6 +54,7 @@ nightly:
 	@scripts/setup.sh test torch $(WITH)
 	@HOTLAP_TEST_DRAWS=full $(PYTEST) $(TESTS) $(ARGS)
 	@scripts/tools.sh
+	@scripts/vllm_check.sh
 
 mutate:
 	@scripts/setup.sh test mutate $(WITH)

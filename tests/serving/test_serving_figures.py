@@ -183,6 +183,14 @@ def test_the_servers_counters_take_ttft_apart() -> None:
     assert summary.of(serving._replace(served=replace(serving.served, server=others))).ttft_parts == {}
 
 
+def test_a_server_that_speaks_of_its_cache_on_hits_alone_has_no_more_of_them() -> None:
+    """As vLLM before 0.32: usage has cached_tokens only where there are some."""
+    requests = [replace(one, input_tokens=100, cached_tokens=50 if one.index == 7 else None) for one in sent()]
+    figures = summary.of(run_of(requests, SOUND))
+    assert figures.cached_share == pytest.approx(0.5 / len(requests))
+    assert "shared_cache" not in {notice.code for notice in figures.notices}
+
+
 def queue(rate: float, count: int, seed: int, slower_from: float = math.inf) -> list[Request]:
     """Four servers of a tenth of a second each, M/M/4: 40 requests a second at most."""
     random = np.random.default_rng(seed)

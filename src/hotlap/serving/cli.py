@@ -17,7 +17,7 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
 from hotlap.serving import address as addresses
-from hotlap.serving import arrivals, cli_options, session, show, show_kind, summary, traffic
+from hotlap.serving import arrivals, cli_options, definitions, session, show, show_kind, summary, traffic
 from hotlap.serving.address import Address
 from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.record import Schedule, ServingAsked
@@ -36,6 +36,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--for", dest="seconds", metavar="TIME", help="end after this time; what is under way then is cut (default: 60 s)")
     parser.add_argument("--attain", metavar="SHARE", help="of requests that has to meet the objectives, as in '99 %%'")
     parser.add_argument("--warm-up", default="0", metavar="N", help="send so many first, and leave them out of every figure")
+    parser.add_argument("--definitions", choices=definitions.TOOLS, help="print too what this tool's client would say of these requests")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,6 +77,8 @@ def _show(path: Path, args: argparse.Namespace) -> int:
     else:
         print(listing.heading(bundle, []))
         print("\n".join(show.lines(judged, terminal.width(), terminal.color())))
+        if args.definitions:
+            print("\n".join(["", *show.defined_lines(definitions.vllm(judged.serving), terminal.width(), terminal.color()), ""]))
         print(f"kept as {bundle.run.id}")
     return judged.code
 

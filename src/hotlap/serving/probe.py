@@ -16,10 +16,10 @@ from hotlap.serving.address import Address
 from hotlap.serving.answers import ServerAnswer
 from hotlap.serving.generator import Pool, why
 from hotlap.serving.prompts import Words
-from hotlap.serving.record import Planned, Prompt, ServingAsked
+from hotlap.serving.record import ServingAsked
 from hotlap.serving.wire import Response
 
-SHORT, LONG = 16, 96  # words of the two prompts
+SHORT, LONG = 1, 2  # times all words, in the two prompts
 PATIENCE_S = 60.0  # a cold engine takes long over its first answer
 
 
@@ -80,13 +80,12 @@ async def _look(address: Address, asked: ServingAsked, headers: dict[str, str]) 
     if counts[0] is None or counts[1] is None or counts[1] <= counts[0]:
         notices.append(Notice("no_usage", "the server does not count the prompt's tokens: its length is in words, one counted as a token"))
         return Probed(asked, dialect, Words(), None, notices)
-    each = (counts[1] - counts[0]) / (LONG - SHORT)
-    return Probed(asked, dialect, Words(counts[0] - each * SHORT, each), each, notices)
+    each = (counts[1] - counts[0]) / (LONG - SHORT) / len(prompts.WORDS)
+    return Probed(asked, dialect, Words(counts[0] - each * SHORT * len(prompts.WORDS), each), each, notices)
 
 
-async def _ask(address: Address, asked: ServingAsked, headers: dict[str, str], words: int, dialect: int) -> ServerAnswer:
-    planned = Planned(index=-words - 1000 * dialect, due_s=0.0, prompt=Prompt(input_tokens=words, output_tokens=2))
-    body = prompts.payload(asked, prompts.text(planned, asked, Words()), 2, dialect)
+async def _ask(address: Address, asked: ServingAsked, headers: dict[str, str], times: int, dialect: int) -> ServerAnswer:
+    body = prompts.payload(asked, prompts.every_word(asked, times), 2, dialect)
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     answer = ServerAnswer(asked.api, lambda _: None if over.done() else over.set_result(None))
     await _send(address, prompts.request(address, asked, body, headers, f"hotlap-{asked.salt}-probe"), answer, over)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from hotlap.core import units
 from hotlap.core.show import layout
 from hotlap.core.show.table import Cell, Column, Table, harmless
+from hotlap.serving import definitions
+from hotlap.serving.definitions import DefinedNumbers
 from hotlap.serving.quantiles import Quantile
 from hotlap.serving.record import ServingAsked
 from hotlap.serving.summary import LatencyFigures, ServingSummary
@@ -23,6 +25,7 @@ REMEDY = {
 }  # fmt: skip
 PARTS = {"client": "client", "server_queue": "server's queue", "prefill": "prefill", "rest": "network and HTTP"}  # of TTFT
 REASONS, WIDE = 3, 10_000
+DEFINED = "The same requests by the definitions of vLLM's client: from when each was sent, a chunk as a token, failures left out"
 
 
 def lines(judged: ServingVerdict, width: int, color: bool) -> list[str]:
@@ -74,6 +77,29 @@ def table(latencies: Sequence[LatencyFigures]) -> Table:
         *(Column(f"p{p:g}", [Cell(_quantile(figures.quantiles[place])) for figures in shown], right=True)
           for place, p in enumerate((50, 90, 99))),
     ])  # fmt: skip
+
+
+def defined_lines(numbers: DefinedNumbers, width: int, color: bool) -> list[str]:
+    """The same requests as another tool would print them."""
+    table = layout.fitted(defined_table(numbers).columns, width).lines(color)
+    return [*layout.paragraph("", DEFINED, width), *table, *layout.paragraph("", defined_rates(numbers), width)]
+
+
+def defined_table(numbers: DefinedNumbers) -> Table:
+    shown = numbers.latencies
+    return Table([
+        Column("as vLLM's", [Cell(latency.name) for latency in shown]),
+        Column("of", [Cell(str(latency.count)) for latency in shown], right=True),
+        Column("mean", [Cell(units.show(latency.mean_s, "s")) for latency in shown], right=True),
+        *(Column(f"p{p:g}", [Cell(units.show(latency.percentiles_s[place], "s")) for latency in shown], right=True)
+          for place, p in enumerate(definitions.PERCENTILES)),
+    ])  # fmt: skip
+
+
+def defined_rates(numbers: DefinedNumbers) -> str:
+    rates = {"requests/s": numbers.request_rate, "output tokens/s": numbers.output_rate, "good requests/s": numbers.goodput}
+    known = ", ".join(f"{units.round_to(value)} {name}" for name, value in rates.items() if value is not None)
+    return f"{numbers.completed} completed, {numbers.failed} failed" + (f"; {known}" if known else "")
 
 
 def _population(figures: LatencyFigures) -> str:

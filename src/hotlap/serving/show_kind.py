@@ -7,7 +7,7 @@ from typing import Any
 
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.store.bundle import Bundle
-from hotlap.serving import reading, show, show_page, summary, verdict
+from hotlap.serving import definitions, reading, show, show_page, summary, verdict
 from hotlap.serving.verdict import ServingVerdict
 
 NO_GATE = "{run} is a bench of a server, which has a verdict of its own: hotlap show {run}, and --slo and --attain when it is measured"
@@ -27,7 +27,10 @@ def text(judged: ServingVerdict, width: int, color: bool) -> str:
 
 
 def document(judged: ServingVerdict) -> dict[str, Any]:
-    return {"serving": {"asked": judged.serving.served.asked, "summary": judged.summary, "client": judged.client, "state": judged.state}}
+    return {"serving": {
+        "asked": judged.serving.served.asked, "summary": judged.summary, "client": judged.client, "state": judged.state,
+        "definitions": [definitions.vllm(judged.serving)],
+    }}  # fmt: skip
 
 
 def measured(judged: ServingVerdict) -> bool:

@@ -11,7 +11,7 @@ from hotlap.core import units
 from hotlap.core.show import charts
 from hotlap.core.show.bands import figure
 from hotlap.core.show.table import Cell, Column, Table, html
-from hotlap.serving import show, steady
+from hotlap.serving import definitions, show, steady
 from hotlap.serving.record import Request
 from hotlap.serving.verdict import ServingVerdict
 
@@ -32,7 +32,15 @@ def section(judged: ServingVerdict) -> str:
         return "<p>No request was due.</p>"
     words = "".join(f"<p>{escape(line)}</p>" for line in show.facts(judged))
     drawings = [_over_time(requests), _spread(requests), _under_way(requests), _parts(judged)]
-    return f'{words}{html(show.table(judged.summary.latencies))}<div class="plots">{"".join(drawings)}</div>'
+    return f'{words}{html(show.table(judged.summary.latencies))}<div class="plots">{"".join(drawings)}</div>{_defined(judged)}'
+
+
+def _defined(judged: ServingVerdict) -> str:
+    """What vLLM's client would say of the same requests."""
+    numbers = definitions.vllm(judged.serving)
+    if not numbers.completed:
+        return ""
+    return f"<p>{escape(show.DEFINED)}.</p>{html(show.defined_table(numbers))}<p>{escape(show.defined_rates(numbers))}.</p>"
 
 
 def _some(requests: Sequence[Request]) -> Sequence[Request]:

@@ -73,7 +73,8 @@ def of(serving: ServingRun) -> ServingSummary:
         if attained.share is not None and attained.low is not None and attained.high is not None and span_s > 0:
             rate = len(marks) / span_s
             goodput = attained.share * rate, attained.low * rate, attained.high * rate
-    given = sum(request.input_tokens or 0 for request in ok if request.cached_tokens is not None)
+    speaks = any(request.cached_tokens is not None for request in ok)  # earlier vLLM says it of hits alone
+    given = sum(request.input_tokens or 0 for request in ok) if speaks else 0
     cached = sum(request.cached_tokens or 0 for request in ok) / given if given else None
     summary = ServingSummary(
         due=len(requests), outcomes={name: sum(r.outcome == name for r in requests) for name in ("ok", *BAD, "censored")},
