@@ -27,7 +27,10 @@ def text(judged: ServingVerdict, width: int, color: bool) -> str:
 
 
 def document(judged: ServingVerdict) -> dict[str, Any]:
-    return {"serving": {"asked": judged.serving.served.asked, "summary": judged.summary, "client": judged.client, "state": judged.state}}
+    return {"serving": {
+        "asked": judged.serving.served.asked, "summary": judged.summary, "client": judged.client, "expected": judged.expected,
+        "state": judged.state,
+    }}  # fmt: skip
 
 
 def measured(judged: ServingVerdict) -> bool:
