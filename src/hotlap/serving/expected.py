@@ -185,7 +185,7 @@ def _ttft_gap(known: _Engine, jobs: Sequence[tuple[EngineJob, Request]], summary
     client = float(np.mean([(request.sent_s or 0.0) - request.due_s for _, request in jobs]))
     gap = {"alone": alone, "batch": expected - queue - alone, "queue": queue, "client": client}
     parts = summary.ttft_parts
-    if not parts:
+    if not parts or len(jobs) != summary.outcomes["ok"]:  # the server's counters are of all of them
         return {**gap, "unexplained": measured - expected - client}
     above = {"queue_above": parts["server_queue"] - queue, "prefill_above": parts["prefill"] - (expected - queue), "outside": parts["rest"]}
     if min(above["queue_above"], above["prefill_above"]) < 0:  # it lets them wait at another place than the model

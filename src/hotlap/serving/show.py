@@ -31,7 +31,7 @@ GAP = {  # of a mean, from what the model says to what it does not
     "queue_above": "queue above the model", "prefill_above": "prefill above the model", "server_above": "queue and prefill above the model",
     "outside": "network and HTTP", "unexplained": "unexplained",
 }  # fmt: skip
-REASONS, WIDE = 3, 10_000
+REASONS, WIDE, NAMED = 3, 10_000, 10  # letters of a line's name
 
 
 def lines(judged: ServingVerdict, width: int, color: bool) -> list[str]:
@@ -49,11 +49,11 @@ def lines(judged: ServingVerdict, width: int, color: bool) -> list[str]:
     return [*text, *layout.paragraph("answer    ", answer(judged), width)]
 
 
-def facts(judged: ServingVerdict) -> list[str]:
-    """What a page says in words: requests, rates, TTFT's parts, the client."""
+def facts(judged: ServingVerdict) -> list[tuple[str, str]]:
+    """What a page says in words, by what it is of: requests, the steady part, rates, attainment, the client."""
     summary = judged.summary
     text = [*_requests(summary, WIDE), *_window(summary, WIDE), *_rates(summary, WIDE), *_client(judged.client, WIDE)]
-    return [line.strip() for line in text]
+    return [(line[:NAMED].strip(), line[NAMED:]) for line in text]
 
 
 def asked_text(asked: ServingAsked) -> str:
@@ -161,19 +161,29 @@ def _expected(expected: ExpectedServing | None, width: int) -> list[str]:
     if expected is None:
         return []
     text = []
-    for figure in expected.figures:
-        measured = units.show(figure.measured.value, "s") if figure.measured.value is not None else "unknown"
-        interval = f"[{units.show(figure.low_s, 's')}, {units.show(figure.high_s, 's')}]"
-        own = f"{units.show(figure.expected_s, 's')} {interval} for this load, {units.show(figure.alone_s, 's')} alone"
-        text += layout.paragraph("expected  ", f"{figure.name} p50 {own}; {measured} measured: {ANSWERS[figure.answer]}", width)
-    return [*text, *layout.paragraph("gap       ", "; ".join(gaps(expected)), width)]
+    for name, alone, own, measured, judged in expected_cells(expected):
+        text += layout.paragraph("expected  ", f"{name} p50 {own} for this load, {alone} alone; {measured} measured: {judged}", width)
+    return [*text, *layout.paragraph("gap       ", "; ".join(gaps(expected)[: 2 if _unlike(expected) else 1]), width)]
+
+
+def expected_cells(expected: ExpectedServing) -> list[tuple[str, str, str, str, str]]:
+    """Of each metric: its name, alone, for this load with its interval, measured, and the answer."""
+    return [
+        (figure.name, units.show(figure.alone_s, "s"),
+         f"{units.show(figure.expected_s, 's')} [{units.show(figure.low_s, 's')}, {units.show(figure.high_s, 's')}]",
+         "unknown" if figure.measured.value is None else units.show(figure.measured.value, "s"), ANSWERS[figure.answer])
+        for figure in expected.figures
+    ]  # fmt: skip
 
 
 def gaps(expected: ExpectedServing) -> list[str]:
     """Of the mean TTFT and TPOT, what each is made of."""
-    unlike = any(figure.name == "TPOT" and figure.answer != "as expected" for figure in expected.figures)
-    both = [("TTFT", expected.ttft_gap), *([("TPOT", expected.tpot_gap)] if unlike else [])]
+    both = (("TTFT", expected.ttft_gap), ("TPOT", expected.tpot_gap))
     return [f"{name} mean {units.show(sum(gap.values()), 's')}: {_summed(gap)}" for name, gap in both if gap]
+
+
+def _unlike(expected: ExpectedServing) -> bool:
+    return any(figure.name == "TPOT" and figure.answer != "as expected" for figure in expected.figures)
 
 
 def _summed(gap: Mapping[str, float]) -> str:

@@ -120,8 +120,9 @@ def doubts(requests: Sequence[Request]) -> list[Notice]:
 
 
 def slow_start(requests: Sequence[Request], value: Callable[[Request], float | None]) -> ColdStart | None:
-    """That the first requests took longer than those after them, as of a server that was cold. `value`: of each, without its queue. Those
-    that ended after the last was due ran in emptier company, and tell nothing."""
+    """That the first requests took longer than those after them, as of a server that was cold: until a change of what they took, or of how
+    many were under way. `value`: of each, without its queue. Those that ended after the last was due ran in emptier company, and tell
+    nothing."""
     last_s = max((request.due_s for request in requests), default=0.0)
     seen = [(request.due_s, took) for request in requests if request.ended_s and request.ended_s <= last_s and (took := value(request))]
     if len(seen) < FEWEST:
@@ -129,10 +130,12 @@ def slow_start(requests: Sequence[Request], value: Callable[[Request], float | N
     block = -(-len(seen) // POINTS)
     times, values = np.array([due_s for due_s, _ in seen]), np.array([took for _, took in seen])
     medians = np.array([np.median(values[part : part + block]) for part in range(0, len(seen), block)])
-    starts = []
-    for change in changes.changes(medians, times[::block], min_effect=SLOW - 1):
-        place = change.index * block
-        starts.append(ColdStart(place, float(times[place]), float(np.median(values[:place]) / np.median(values[place:]))))
+    places = [change.index * block for change in changes.changes(medians, times[::block], min_effect=SLOW - 1)]
+    places += np.searchsorted(times, _levels(requests)).tolist()
+    starts = [
+        ColdStart(place, float(times[place]), float(np.median(values[:place]) / np.median(values[place:])))
+        for place in places if 0 < place < len(values)
+    ]  # fmt: skip
     start = max(starts, key=lambda one: one.ratio, default=None)
     return start if start and start.ratio >= SLOW else None
 
