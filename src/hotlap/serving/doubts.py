@@ -14,7 +14,7 @@ from hotlap.serving.record import Request
 
 CACHED = 0.01  # of the input, found in the server's cache although every prompt was new
 LENGTH = 0.05  # by which tokens may differ from what was asked
-STALL_S, STALL_TIMES = 1.0, 10.0  # a pause that is named: so long, and so many times the median gap
+STALL_S, STALL_TIMES = 1.0, 10.0  # a pause that is named: so long, so many times the median gap, and twice any of the client's own
 APART = 0.05  # of a time that the client saw, by which the server's own may differ from it …
 OUTSIDE_S = 0.005  # … where it is shorter: so much at least
 LEAD_S, LEAD = 0.002, 0.1  # by which an event without text comes before the first token: so much, and as a share of TTFT
@@ -128,9 +128,12 @@ def _events(serving: ServingRun, ok: Sequence[Request]) -> list[Notice]:
         notices.append(Notice("several_tokens", seen, "look at ITL and TPOT"))
     gaps = [serving.gaps_s[request.index] for request in ok if request.index in serving.gaps_s]
     usual = float(np.median(np.concatenate(gaps))) if gaps else 0.0
-    still = [r.stall_s for r in ok if r.stall_s is not None and r.stall_s > max(STALL_S, STALL_TIMES * usual)]
+    client = serving.served.client
+    own_s = 2 * client.tick_lags_s[-1] if client and client.tick_lags_s else 0.0  # the client paused itself
+    least_s = max(STALL_S, STALL_TIMES * usual, own_s)
+    still = [r.stall_s for r in ok if r.stall_s is not None and r.stall_s > least_s]
     if still:
-        seen = f"{len(still)} answers paused for more than {units.show(max(STALL_S, STALL_TIMES * usual), 's')}"
+        seen = f"{len(still)} answers paused for more than {units.show(least_s, 's')}"
         notices.append(Notice("stalled", f"{seen}, at most {units.show(max(still), 's')}", "look what the server did then"))
     return notices
 

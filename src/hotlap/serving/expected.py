@@ -34,6 +34,7 @@ from hotlap.serving.simulated.steptime import StepTable, capacity
 from hotlap.serving.summary import ServingSummary
 
 SHORT = 1024  # tokens of a context
+TURN_S = 1e-4  # from an end to the next request at the server
 MOST = 1000  # requests that are played again, the first ones
 Answer = Literal["as expected", "slower", "faster"]
 
@@ -51,8 +52,8 @@ class ExpectedFigure(Record, frozen=True, kw_only=True):
 
 
 class ExpectedServing(Record, frozen=True, kw_only=True):
-    """`ttft_gap`, `tpot_gap`: means in seconds, which add up to the one measured: of a request alone, by the model's queue and batch, and
-    what is above the model."""
+    """`figures`: of the steady part, where there is one. `ttft_gap`, `tpot_gap`: means of the whole run in seconds, which add up to the one
+    measured: of a request alone, by the model's queue and batch, and what is above the model."""
 
     on: ServedOn
     requests: int  # that were played
@@ -92,17 +93,19 @@ def of(serving: ServingRun, summary: ServingSummary) -> ExpectedServing | None:
     jobs = [_job(request) for request in played]
     known = engine(on, 1 << (max(job.tokens for job in jobs) - 1).bit_length())
     batch = _play(known, on, jobs, arrivals.kept(asked.arrivals).concurrency)
+    every = [(job, one) for job, one in zip(jobs, played, strict=True) if job.ended_s is not None and one.index >= asked.warm_up]
     window = summary.steady.window if summary.steady else None
-    measured = {request.index for request in (steady.within(played, window) if window else played) if request.index >= asked.warm_up}
-    kept_jobs = [(job, request) for job, request in zip(jobs, played, strict=True) if job.ended_s is not None and request.index in measured]
-    if not kept_jobs:
+    held = {one.index for one in (steady.within(played, window) if window else played)}
+    some = [(job, one) for job, one in every if one.index in held]
+    if not some:
         return None
-    figures, gap = [_ttft(known, on, kept_jobs)], dict[str, float]()
-    decoded = [(job, request) for job, request in kept_jobs if request.tpot_s is not None and job.output_tokens > 1]
+    figures = [_ttft(known, on, some)]
+    decoded = [(job, one) for job, one in some if one.tpot_s is not None]
     if decoded:
         figures.append(_tpot(known, on, decoded, batch))
-        gap = _tpot_gap(known, decoded)
-    return ExpectedServing(on=on, requests=len(jobs), figures=figures, ttft_gap=_ttft_gap(known, kept_jobs, summary), tpot_gap=gap)
+    return ExpectedServing(
+        on=on, requests=len(jobs), figures=figures, ttft_gap=_ttft_gap(known, every, summary), tpot_gap=_tpot_gap(known, every)
+    )
 
 
 def _job(request: Request) -> EngineJob:
@@ -113,27 +116,30 @@ def _job(request: Request) -> EngineJob:
 
 
 def _play(known: _Engine, on: ServedOn, jobs: Sequence[EngineJob], places: int) -> float:
-    """All jobs; sequences of a step on average. `places`: of a closed loop; 0: each comes at its time."""
+    """All jobs; sequences of a step on average. `places`: of a closed loop, where the next comes TURN_S after an end: so it misses the step
+    that begins at once. 0: each comes at its time."""
     batch = BatchEngine(known.table, KVMemory(known.tokens), on.batch, on.chunk)
-    coming, now_s, weighted, busy_s, free = deque(jobs), 0.0, 0.0, 0.0, places
+    later, now_s, weighted, busy_s = deque(jobs), 0.0, 0.0, 0.0
+    coming = deque(later.popleft() for _ in range(min(places or len(later), len(later))))
+    for job in coming if places else ():
+        job.arrived_s = 0.0
     while True:
-        while coming and (free > 0 if places else coming[0].arrived_s <= now_s):
+        while coming and coming[0].arrived_s <= now_s:
             job = coming.popleft()
-            if places:
-                job.arrived_s, free = now_s, free - 1
-            try:
+            if job.tokens <= known.tokens:
                 batch.add(job)
-            except ValueError:  # it never fits here, and did there
-                free += 1
         step = batch.plan(now_s)
         if step is None:
             if not coming:
                 return weighted / busy_s if busy_s else 1.0
-            now_s = max(coming[0].arrived_s, now_s)
+            now_s = coming[0].arrived_s
             continue
         now_s, busy_s = now_s + step.seconds, busy_s + step.seconds
         weighted += step.seconds * max(len(step.decodes), 1)
-        free += sum(came.last for came in batch.complete(step, now_s))
+        for came in batch.complete(step, now_s):
+            if came.last and later:
+                later[0].arrived_s = now_s + TURN_S
+                coming.append(later.popleft())
 
 
 def _ttft(known: _Engine, on: ServedOn, jobs: Sequence[tuple[EngineJob, Request]]) -> ExpectedFigure:
@@ -194,7 +200,9 @@ def _ttft_gap(known: _Engine, jobs: Sequence[tuple[EngineJob, Request]], summary
 
 
 def _tpot_gap(known: _Engine, jobs: Sequence[tuple[EngineJob, Request]]) -> dict[str, float]:
-    alone = float(np.mean([known.table.seconds(1, job.input_tokens + job.output_tokens // 2, []) for job, _ in jobs]))
-    expected = float(np.mean([_tpot_s(job) for job, _ in jobs]))
-    measured = float(np.mean([request.tpot_s or 0.0 for _, request in jobs]))
-    return {"alone": alone, "batch": expected - alone, "unexplained": measured - expected}
+    decoded = [(job, took_s) for job, request in jobs if (took_s := request.tpot_s) is not None]
+    if not decoded:
+        return {}
+    alone = float(np.mean([known.table.seconds(1, job.input_tokens + job.output_tokens // 2, []) for job, _ in decoded]))
+    expected = float(np.mean([_tpot_s(job) for job, _ in decoded]))
+    return {"alone": alone, "batch": expected - alone, "unexplained": float(np.mean([took_s for _, took_s in decoded])) - expected}

@@ -153,7 +153,8 @@ def _parts(summary: ServingSummary, width: int) -> list[str]:
     if not summary.ttft_parts:
         return []
     parts = ", ".join(f"{word} {units.show(summary.ttft_parts[name], 's')}" for name, word in PARTS.items())
-    return layout.paragraph("TTFT      ", f"mean {units.show(summary.ttft_parts['total'], 's')}: {parts}", width)
+    whole = " of the whole run" if summary.steady else ""
+    return layout.paragraph("TTFT      ", f"mean{whole} {units.show(summary.ttft_parts['total'], 's')}: {parts}", width)
 
 
 def _expected(expected: ExpectedServing | None, width: int) -> list[str]:

@@ -121,5 +121,5 @@ def _parts(judged: ServingVerdict) -> str:
         Column("mean", [Cell(units.show(parts[key], "s"), value=parts[key]) for key in show.PARTS], right=True),
         Column("share", [Cell(units.percent(parts[key] / parts["total"])) for key in show.PARTS], right=True),
     ]  # fmt: skip
-    about = f" {units.show(parts['total'], 's')} on average, by the server's own counters"
+    about = f" {units.show(parts['total'], 's')} on average{' of the whole run' if judged.summary.steady else ''}, by the server's own counters"
     return f"<figure><figcaption><b>Where TTFT goes</b>{about}</figcaption>{html(Table(columns))}</figure>"

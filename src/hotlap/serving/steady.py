@@ -78,10 +78,11 @@ def _turns(requests: Sequence[Request], places: int, has_end: bool, slow_s: floa
     return _window(requests, max(requests[places].due_s, slow_s), requests[-places].due_s if has_end else None, "turns")
 
 
-def _window(requests: Sequence[Request], begin_s: float, end_s: float | None, rule: Literal["start", "turns"]) -> SteadyWindow:
+def _window(requests: Sequence[Request], begin_s: float, end_s: float | None, rule: Literal["start", "turns"]) -> SteadyWindow | None:
     """By when requests were due alone: whoever took long stays in."""
     seen = SteadyWindow(begin_s=begin_s, end_s=end_s, rule=rule, requests=0)
-    return replace(seen, requests=len(within(requests, seen)))
+    inside = len(within(requests, seen))
+    return replace(seen, requests=inside) if inside else None
 
 
 def within(requests: Sequence[Request], window: SteadyWindow) -> list[Request]:
