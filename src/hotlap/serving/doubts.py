@@ -13,6 +13,7 @@ from hotlap.serving.reading import ServingRun
 from hotlap.serving.record import Request
 
 CACHED = 0.01  # of the input, found in the server's cache although every prompt was new
+EMPTY = 0.05  # of the chunks of an answer, with text and without a new token
 LENGTH = 0.05  # by which tokens may differ from what was asked
 STALL_S, STALL_TIMES = 1.0, 10.0  # a pause that is named: so long, so many times the median gap, and twice any of the client's own
 APART = 0.05  # of a time that the client saw, by which the server's own may differ from it …
@@ -118,9 +119,9 @@ def _lengths(ok: Sequence[Request]) -> list[Notice]:
 
 def _events(serving: ServingRun, ok: Sequence[Request]) -> list[Notice]:
     notices = []
-    twice = [request for request in ok if request.output_tokens is not None and request.chunks > request.output_tokens > 0]
+    twice = [request for request in ok if _twice(serving, request)]
     if twice:
-        seen = f"{len(twice)} answers had more chunks with text than tokens, as where an event is sent twice"
+        seen = f"{len(twice)} answers had more chunks with text than tokens, or chunks without a new one, as where an event is sent twice"
         notices.append(Notice("more_chunks", seen, "its TPOT and ITL are in doubt: mend the server, or what stands before it"))
     chunks, tokens = sum(r.chunks for r in ok if r.output_tokens), sum(r.output_tokens or 0 for r in ok if r.chunks)
     if chunks and tokens > 1.5 * chunks:
@@ -136,6 +137,14 @@ def _events(serving: ServingRun, ok: Sequence[Request]) -> list[Notice]:
         seen = f"{len(still)} answers paused for more than {units.show(least_s, 's')}"
         notices.append(Notice("stalled", f"{seen}, at most {units.show(max(still), 's')}", "look what the server did then"))
     return notices
+
+
+def _twice(serving: ServingRun, request: Request) -> bool:
+    """More chunks than tokens, or by the server's own count no token in several of them."""
+    if request.output_tokens is not None and request.chunks > request.output_tokens > 0:
+        return True
+    counts = serving.tokens.get(request.index)
+    return counts is not None and len(counts) > 0 and float((counts == 0).mean()) > EMPTY
 
 
 def _sums(ok: Sequence[Request], of_request: Callable[[Request], tuple[int, int | None]]) -> tuple[int, int]:

@@ -67,8 +67,8 @@ def _over_time(requests: Sequence[Request], window: SteadyWindow | None) -> str:
         chart.dots(points, kind)
         if points:
             chart.label((axis.high, float(np.median([value for _, value in points]))), name, f"beside {kind}")
-    between = "; figures are of those between the lines" if window and window.end_s else "; figures are of those after the line" if window else ""
-    return figure("Requests over time", f" each from when it was due{between}", chart)
+    where = "" if not window else f"; figures are of those {'after the line' if window.end_s is None else 'between the lines'}"
+    return figure("Requests over time", f" each from when it was due{where}", chart)
 
 
 def _spread(requests: Sequence[Request]) -> str:
@@ -121,5 +121,6 @@ def _parts(judged: ServingVerdict) -> str:
         Column("mean", [Cell(units.show(parts[key], "s"), value=parts[key]) for key in show.PARTS], right=True),
         Column("share", [Cell(units.percent(parts[key] / parts["total"])) for key in show.PARTS], right=True),
     ]  # fmt: skip
-    about = f" {units.show(parts['total'], 's')} on average{' of the whole run' if judged.summary.steady else ''}, by the server's own counters"
+    whole = " of the whole run" if judged.summary.steady else ""
+    about = f" {units.show(parts['total'], 's')} on average{whole}, by the server's own counters"
     return f"<figure><figcaption><b>Where TTFT goes</b>{about}</figcaption>{html(Table(columns))}</figure>"
