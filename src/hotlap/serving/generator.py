@@ -320,7 +320,7 @@ def why(error: OSError) -> str:
         return f"TLS failed ({error.reason or error})"
     if isinstance(error, TimeoutError):
         return f"it did not answer within {CONNECT_S:g} s"
-    if error.errno in errno.errorcode:  # asyncio's own text has the address again
+    if error.errno is not None and error.errno in errno.errorcode:  # asyncio's own text has the address again
         return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__
 
