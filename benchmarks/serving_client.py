@@ -95,6 +95,7 @@ def main() -> int:
     if len(cores) < 2:
         sys.exit("serving_client: two cores are needed, one for the server and one for the client")
     held = []
+    print(f"load     {', '.join(f'{load:.1f}' for load in os.getloadavg())} (1, 5, 15 min), {len(cores)} cores", flush=True)
     with tempfile.TemporaryDirectory() as home:
         for name, figure, service_s in (("lag", lag, 0.001), ("starved", starved, 0.02)):
             if args.only in (None, name):

@@ -31,6 +31,7 @@ GAP = {  # of a mean, from what the model says to what it does not
     "queue_above": "queue above the model", "prefill_above": "prefill above the model", "server_above": "queue and prefill above the model",
     "outside": "network and HTTP", "unexplained": "unexplained",
 }  # fmt: skip
+FRONT = 0.01  # of TTFT, which is said
 REASONS, WIDE, NAMED = 3, 10_000, 10  # letters of a line's name
 
 
@@ -153,6 +154,9 @@ def _parts(summary: ServingSummary, width: int) -> list[str]:
     if not summary.ttft_parts:
         return []
     parts = ", ".join(f"{word} {units.show(summary.ttft_parts[name], 's')}" for name, word in PARTS.items())
+    front = summary.ttft_parts.get("front", 0.0)
+    if front > FRONT * summary.ttft_parts["total"]:
+        parts += f", of which {units.show(front, 's')} in the server before its queue"
     whole = " of the whole run" if summary.steady else ""
     return layout.paragraph("TTFT      ", f"mean{whole} {units.show(summary.ttft_parts['total'], 's')}: {parts}", width)
 

@@ -66,7 +66,7 @@ class ServingSummary(Record, frozen=True, kw_only=True):
     input_tokens: float | None = None  # median, as the server counts
     output_tokens: float | None = None
     cached_share: float | None = None  # of the input
-    ttft_parts: dict[str, float] = {}  # means, in seconds: client, server_queue, prefill, rest
+    ttft_parts: dict[str, float] = {}  # means, in seconds: client, server_queue, prefill, rest; front, of the rest
     ttft_missing: list[str] = []  # of those parts, which the server has no counter of
     steady: SteadyFigures | None = None  # the part for which latencies and attainment hold; None: all of the run
     notices: list[Notice] = []
@@ -244,7 +244,7 @@ def _itl(serving: ServingRun, request: Request) -> Floats | None:
 def _parts(serving: ServingRun, ok: Sequence[Request]) -> dict[str, float]:
     """TTFT taken apart by the server's own counters, means: what the client waited, the server's queue, its prefill, and the rest, which
     is the network and the server's HTTP. {} where its counters do not cover these requests alone. A server counts a request where it
-    begins or, as vLLM, where it ends: what was cut then is in none of them."""
+    begins or, as vLLM, where it ends: what was cut then is in none of them. `front`: of the rest, what its own TTFT has beside both."""
     server, started = serving.served.server, [r for r in serving.requests if r.first_s is not None and r.sent_s is not None]
     queue, prefill = scraped.mean_s(server, "queue"), scraped.mean_s(server, "prefill")
     whole, count = [request for request in started if request.outcome == "ok"], server.get("queue_count", 0.0)
@@ -253,7 +253,11 @@ def _parts(serving: ServingRun, ok: Sequence[Request]) -> dict[str, float]:
         return {}
     client = float(np.mean([(r.sent_s or 0.0) - r.due_s for r in counted]))
     total = float(np.mean([(r.first_s or 0.0) - r.due_s for r in counted]))
-    return {"total": total, "client": client, "server_queue": queue, "prefill": prefill, "rest": total - client - queue - prefill}
+    parts = {"total": total, "client": client, "server_queue": queue, "prefill": prefill, "rest": total - client - queue - prefill}
+    own = scraped.mean_s(server, "ttft")
+    if own is None or not doubts.alike(server["ttft_count"], len(counted)):
+        return parts
+    return {**parts, "front": own - queue - prefill}
 
 
 def _cached(serving: ServingRun, by_usage: float | None) -> float | None:
