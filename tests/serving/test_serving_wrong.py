@@ -72,6 +72,14 @@ def test_when_all_fail_it_says_why_and_keeps_them(home: Path, capsys: pytest.Cap
     assert len(latest(home).serving.requests) == 12
 
 
+def test_when_nothing_was_due_it_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(service_s=0.004) as server:
+        load = ["--arrivals", "poisson:1", "--for", "1 ms", "--seed", "1", "--slo", "ttft<=1s", "--attain", "90%"]
+        assert main(["serving", "bench", server.url, *load]) == 3
+    assert "answer    no request was due; ask for more of them, or for longer" in capsys.readouterr().out
+    assert latest(home).state == "inconclusive"
+
+
 def test_a_server_without_a_tokenizer_of_its_own_is_asked_in_words(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with serving(service_s=0.004, fault="no_usage") as server:
         bench(server, *FEW)

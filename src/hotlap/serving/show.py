@@ -158,7 +158,8 @@ def _parts(summary: ServingSummary, width: int) -> list[str]:
     if front > FRONT * summary.ttft_parts["total"]:
         parts += f", of which {units.show(front, 's')} in the server before its queue"
     whole = " of the whole run" if summary.steady else ""
-    return layout.paragraph("TTFT      ", f"mean{whole} {units.show(summary.ttft_parts['total'], 's')}: {parts}", width)
+    name = "TTFT" if any(figures.name == "TTFT" for figures in summary.latencies) else "E2E"  # of embeddings
+    return layout.paragraph(f"{name:<{NAMED}}", f"mean{whole} {units.show(summary.ttft_parts['total'], 's')}: {parts}", width)
 
 
 def _expected(expected: ExpectedServing | None, width: int) -> list[str]:
