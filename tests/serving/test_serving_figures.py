@@ -266,7 +266,7 @@ def test_figures_hold_for_the_part_after_a_start_and_both_are_printed() -> None:
     assert judged.state == "pass"
     text = "\n".join(show.lines(judged, 400, False))
     assert f"figures are of the {len(kept)} requests due from" in text
-    assert "of the whole run: TTFT" in text
+    assert "of the whole run, p50 / p90 / p99: TTFT" in text
     assert "; of the whole run 7" in text
 
 

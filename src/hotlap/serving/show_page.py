@@ -123,4 +123,5 @@ def _parts(judged: ServingVerdict) -> str:
     ]  # fmt: skip
     whole = " of the whole run" if judged.summary.steady else ""
     about = f" {units.show(parts['total'], 's')} on average{whole}, by the server's own counters"
-    return f"<figure><figcaption><b>Where {'E2E' if judged.serving.served.asked.api == 'embeddings' else 'TTFT'} goes</b>{about}</figcaption>{html(Table(columns))}</figure>"
+    name = "E2E" if judged.serving.served.asked.api == "embeddings" else "TTFT"
+    return f"<figure><figcaption><b>Where {name} goes</b>{about}</figcaption>{html(Table(columns))}</figure>"
