@@ -450,3 +450,15 @@ def test_a_client_that_is_starved_says_so(home: Path) -> None:
     judged = latest(home)
     assert set(judged.client.flaws) & {"late", "starved"}
     assert judged.summary.outcomes["ok"] == 60
+
+
+def test_what_serves_may_be_said_and_the_model_stands_beside(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(service_s=0.04) as server:
+        bench(server, *FEW, "--gpu", "h200-sxm", "--network", "llama-3-8b", "--tp", "2")
+    judged = latest(home)
+    assert judged.expected is not None
+    assert (judged.expected.on.network, judged.expected.on.tp, judged.expected.requests) == ("llama-3-8b", 2, 12)
+    assert [figure.name for figure in judged.expected.figures] == ["TTFT", "TPOT"]
+    ttft = [request.ttft_s for request in judged.serving.requests if request.ttft_s is not None]
+    assert sum(judged.expected.ttft_gap.values()) == pytest.approx(float(np.mean(ttft)))
+    assert "alone; " in capsys.readouterr().out
