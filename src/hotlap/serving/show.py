@@ -121,8 +121,8 @@ def _window(summary: ServingSummary, width: int) -> list[str]:
     window = summary.steady.window
     until = "" if window.end_s is None else f" to {units.show(window.end_s, 's')}"
     seen = f"figures are of the {window.requests} requests due from {units.show(window.begin_s, 's')}{until}: {LEFT_OUT[window.rule]}"
-    whole = "; ".join(_three(one) for one in summary.latencies if one.name in IN_WHOLE)
-    return [*layout.paragraph("steady    ", seen, width), *layout.paragraph("          ", f"of the whole run, p50 / p90 / p99: {whole}", width)]
+    whole = f"of the whole run, p50 / p90 / p99: {'; '.join(_three(one) for one in summary.latencies if one.name in IN_WHOLE)}"
+    return [*layout.paragraph("steady    ", seen, width), *layout.paragraph("          ", whole, width)]
 
 
 def _three(figures: LatencyFigures) -> str:
