@@ -362,6 +362,13 @@ def test_a_clock_that_runs_fast_shows_in_whole_answers(own_s: float, code: str) 
     assert codes(of_server(server, sent())) == ({code} if code else set())
 
 
+@pytest.mark.parametrize(("clock", "code"), [(1.0, ""), (1.2, "metrics_disagree")])
+def test_a_clock_that_runs_fast_shows_behind_a_busy_machine(clock: float, code: str) -> None:
+    """Each request is 80 ms late on its way, more than a fifth of what it took: what follows the first token is not."""
+    server = {"ttft_s": 300 * 0.02 * clock, "ttft_count": 300.0, "e2e_s": 300 * 0.12 * clock, "e2e_count": 300.0}
+    assert codes(of_server(server, sent())) == ({code} if code else {"outside_server"})
+
+
 H200 = ServedOn(gpu="h200-sxm", network="llama-3-8b")
 
 

@@ -17,6 +17,7 @@ EMPTY = 0.05  # of the chunks of an answer, with text and without a new token
 LENGTH = 0.05  # by which tokens may differ from what was asked
 STALL_S, STALL_TIMES = 1.0, 10.0  # a pause that is named: so long, so many times the median gap, and twice any of the client's own
 APART = 0.05  # of a time that the client saw, by which the server's own may differ from it …
+DECODE_S = 0.02  # after the first token, at least, to compare it
 OUTSIDE_S = 0.005  # … where it is shorter: so much at least
 LEAD_S, LEAD = 0.002, 0.1  # by which an event without text comes before the first token: so much, and as a share of TTFT
 
@@ -52,12 +53,12 @@ def _failures(requests: Sequence[Request]) -> list[Notice]:
 def _server(serving: ServingRun, ok: Sequence[Request], parts: Mapping[str, float]) -> list[Notice]:
     """Where the server's own times and those seen here disagree, or do not take TTFT apart."""
     server, notices = serving.served.server, list[Notice]()
-    for name, own_s, seen_s in _both(serving):
-        if own_s > (1 + APART) * seen_s:
+    for name, own_s, seen_s, sure_s in [*_decode(serving), *_both(serving)]:
+        if own_s > max((1 + APART) * seen_s, seen_s + sure_s):
             more = f"more than the {units.show(seen_s, 's')} that it took"
-            seen = f"the server's counters say {name} {units.show(own_s, 's')} on average, {more}"
+            seen = f"the server's counters say {units.show(own_s, 's')} {name} on average, {more}"
             return [Notice("metrics_disagree", seen, "its clock or its counters are wrong: trust what was seen here")]
-        if name == "TTFT" and seen_s > max((1 + APART) * own_s, own_s + OUTSIDE_S):
+        if name == "of TTFT" and seen_s > max((1 + APART) * own_s, own_s + OUTSIDE_S):
             seen = f"{units.show(seen_s - own_s, 's')} of the server's TTFT of {units.show(seen_s, 's')} is in none of its counters"
             notices.append(Notice("outside_server", seen, "look at the network, and at what stands before the server"))
     if parts and parts["rest"] < -APART * parts["total"]:
@@ -70,15 +71,29 @@ def _server(serving: ServingRun, ok: Sequence[Request], parts: Mapping[str, floa
     return notices
 
 
-def _both(serving: ServingRun) -> list[tuple[str, float, float]]:
+Compared = list[tuple[str, float, float, float]]  # what, by the server, as seen here, and by how much it may be off by chance
+
+
+def _decode(serving: ServingRun) -> Compared:
+    """From the first token to the end: what delays requests on their way is in both ends alike, so that a wrong clock shows best in it."""
+    server, ok = serving.served.server, [request for request in serving.requests if request.outcome == "ok"]
+    first_s, end_s = scraped.mean_s(server, "ttft"), scraped.mean_s(server, "e2e")
+    took = [r.last_s - r.first_s for r in ok if r.last_s is not None and r.first_s is not None]
+    if first_s is None or end_s is None or len(took) < 2 or not all(alike(server[f"{key}_count"], len(ok)) for key in ("ttft", "e2e")):
+        return []
+    seen_s, sure_s = float(np.mean(took)), 3 * float(np.std(took, ddof=1)) / len(took) ** 0.5
+    return [("of what follows the first token", end_s - first_s, seen_s, sure_s)] if seen_s > DECODE_S else []
+
+
+def _both(serving: ServingRun) -> Compared:
     """Means by the server's counters, and as seen from when requests were sent, where they are of the same requests: the warm-up too."""
-    ok, both = [request for request in serving.requests if request.outcome == "ok"], list[tuple[str, float, float]]()
+    ok, both = [request for request in serving.requests if request.outcome == "ok"], Compared()
     for name, key in (("TTFT", "ttft"), ("E2E", "e2e")):
         own_s, count = scraped.mean_s(serving.served.server, key), serving.served.server.get(f"{key}_count", 0.0)
         ends = [(r.first_s if key == "ttft" else r.ended_s, r.sent_s) for r in ok]
         took = [end_s - sent_s for end_s, sent_s in ends if end_s is not None and sent_s is not None]
         if took and own_s is not None and alike(count, len(ok)):
-            both.append((name, own_s, float(np.mean(took))))
+            both.append((f"of {name}", own_s, float(np.mean(took)), 0.0))
     return both
 
 
