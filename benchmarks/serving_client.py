@@ -51,14 +51,19 @@ def bench(url: str, core: int, home: str, *more: str, held: bool = False) -> dic
 def hold(pid: int) -> None:
     """Stops the load generator of a bench for 20 ms, then lets it run for 5."""
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        generators = [int(child) for child in children if b"hotlap.serving.generator" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        held = generators(pid)
         for number, seconds in ((signal.SIGSTOP, 0.02), (signal.SIGCONT, 0.005)):
-            for generator in generators:
+            for generator in held:
                 os.kill(generator, number)
             time.sleep(seconds)
     except (FileNotFoundError, ProcessLookupError):  # it ended
         time.sleep(0.005)
+
+
+def generators(pid: int) -> list[int]:
+    """Load generators that a bench started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children if b"hotlap.serving.generator" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def lag(url: str, core: int, home: str) -> bool:
@@ -90,6 +95,7 @@ def main() -> int:
     if len(cores) < 2:
         sys.exit("serving_client: two cores are needed, one for the server and one for the client")
     held = []
+    print(f"load     {', '.join(f'{load:.1f}' for load in os.getloadavg())} (1, 5, 15 min), {len(cores)} cores", flush=True)
     with tempfile.TemporaryDirectory() as home:
         for name, figure, service_s in (("lag", lag, 0.001), ("starved", starved, 0.02)):
             if args.only in (None, name):

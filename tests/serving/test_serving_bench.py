@@ -73,6 +73,8 @@ def test_latency_is_that_of_the_servers_own_log(arrivals: str, service_s: float,
         ours.append(request.e2e_s)
         logged.append(server.completed_s[f"hotlap-{served.asked.salt}-{request.index}"] - served.origin_s - request.due_s)
     e2e = next(one for one in judged.summary.latencies if one.name == "E2E")
+    if wakes_s:
+        wakes_s = max(wakes_s, 2 * judged.client.loop_lag_s[-1])  # as it saw of its own ticks
     for place, p in enumerate((0.5, 0.9, 0.99)):
         truth = np.quantile(logged, p, method="inverted_cdf")
         assert e2e.quantiles[place].value == np.quantile(ours, p, method="inverted_cdf")
@@ -271,6 +273,11 @@ def test_a_key_goes_to_the_server_and_nowhere_else(home: Path, monkeypatch: pyte
         (["http://127.0.0.1", "--header", "Authorization=Bearer x"], "name its variable with --api-key-env"),
         (["http://127.0.0.1", "--header", "Host=x"], "is the client's own"), (["http://127.0.0.1", "--api-key-env", "NO_SUCH"], "no such variable"),
         (["http://127.0.0.1", "--arrivals", "ramp:1-20,5s", "--max-rate", "10"], "more than --max-rate"),
+        (["http://127.0.0.1", "--gpu", "h200-smx", "--network", "gpt-2"], "did you mean 'h200-sxm'"),
+        (["http://127.0.0.1", "--gpu", "h200-sxm", "--network", "gtp-2"], "did you mean 'gpt-2'"), (["http://127.0.0.1", "--gpu", "h200-sxm"], "--network"),
+        (["http://127.0.0.1", "--network", "gpt-2"], "--network needs --gpu"), (["http://127.0.0.1", "--trace", "none.jsonl"], "there is no file"),
+        (["http://127.0.0.1", "--gpu", "h200-sxm", "--network", "llama-3-8b", "--tp", "3"], "cannot be cut into 3"),
+        (["simulated:h200-sxm?model=gpt-2", "--gpu", "h200-sxm"], "leave --gpu and --network out"),
     ],
 )  # fmt: skip
 def test_what_is_asked_wrongly_is_one_line(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -344,8 +351,8 @@ def test_a_hundred_thousand_requests_are_less_than_ten_megabytes(tmp_path: Path)
     random, count = np.random.default_rng(1), 5000
     with open(tmp_path / "requests.jsonl", "wb") as file:
         for index, due in enumerate(np.cumsum(random.exponential(0.01, count)).tolist()):
-            times = np.round(due + np.cumsum(random.exponential([1e-4, 1e-3, 0.1, 2.0, 1e-4])), 6).tolist()
-            names = ("sent_s", "headers_s", "first_s", "last_s", "ended_s")
+            times = np.round(due + np.cumsum(random.exponential([1e-4, 1e-3, 1e-4, 0.1, 2.0, 1e-4])), 6).tolist()
+            names = ("sent_s", "headers_s", "empty_s", "first_s", "last_s", "ended_s")
             stall_s = round(float(random.exponential(0.05)), 6)
             request = Request(
                 index=index, due_s=round(due, 6), **dict(zip(names, times, strict=True)), status=200, asked_input=512, asked_output=128,
@@ -354,7 +361,8 @@ def test_a_hundred_thousand_requests_are_less_than_ten_megabytes(tmp_path: Path)
             )  # fmt: skip
             file.write(msgspec.json.encode(request) + b"\n")
     assert compacting.compact(tmp_path)
-    assert (tmp_path / "requests.parquet").stat().st_size * 100_000 / count < 10e6
+    size = (tmp_path / "requests.parquet").stat().st_size
+    assert size * 100_000 / count < 10e6
 
 
 def test_a_certificate_that_nobody_signed_is_one_line(
@@ -442,3 +450,15 @@ def test_a_client_that_is_starved_says_so(home: Path) -> None:
     judged = latest(home)
     assert set(judged.client.flaws) & {"late", "starved"}
     assert judged.summary.outcomes["ok"] == 60
+
+
+def test_what_serves_may_be_said_and_the_model_stands_beside(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(service_s=0.04) as server:
+        bench(server, *FEW, "--gpu", "h200-sxm", "--network", "llama-3-8b", "--tp", "2")
+    judged = latest(home)
+    assert judged.expected is not None
+    assert (judged.expected.on.network, judged.expected.on.tp, judged.expected.requests) == ("llama-3-8b", 2, 12)
+    assert [figure.name for figure in judged.expected.figures] == ["TTFT", "TPOT"]
+    ttft = [request.ttft_s for request in judged.serving.requests if request.ttft_s is not None]
+    assert sum(judged.expected.ttft_gap.values()) == pytest.approx(float(np.mean(ttft)))
+    assert "alone; " in capsys.readouterr().out

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from hotlap.core import objectives
 from hotlap.core.errors import InputError
 from hotlap.core.record import Machine, Plan, RunRecord
-from hotlap.serving import arrivals, quantiles, steady, summary, verdict
+from hotlap.serving import arrivals, expected, quantiles, scraped, show, steady, summary, verdict
 from hotlap.serving.reading import ServingRun
-from hotlap.serving.record import ClientState, Request, Served, ServingAsked
+from hotlap.serving.record import ClientState, Request, Served, ServedOn, ServingAsked
 from hotlap.serving.summary import METRICS
 
 
@@ -242,3 +242,188 @@ def test_lengths_that_differ_from_what_was_asked_are_named() -> None:
     assert {"input_length", "early_end"} <= {notice.code for notice in summary.of(run_of(short, SOUND)).notices}
     right = [replace(one, asked_input=8, input_tokens=8, asked_output=4, output_tokens=4) for one in sent()]
     assert not {"input_length", "early_end"} & {notice.code for notice in summary.of(run_of(right, SOUND)).notices}
+
+
+def cold(requests: list[Request], until_s: float, times: float = 8.0) -> list[Request]:
+    """Those that were due before took so many times as long, from sending to the last token."""
+    return [
+        replace(one, **{name: one.sent_s + (getattr(one, name) - one.sent_s) * times for name in ("first_s", "last_s", "ended_s")})
+        if one.due_s < until_s and one.sent_s is not None else one
+        for one in requests
+    ]  # fmt: skip
+
+
+def test_figures_hold_for_the_part_after_a_start_and_both_are_printed() -> None:
+    """Requests are chosen by when they were due: one that never ended stays in."""
+    requests = cold(sent(count=600), 20.0)
+    requests[400] = replace(requests[400], outcome="timeout", first_s=None, last_s=None, ended_s=requests[400].due_s + 5, reason="late")
+    serving = run_of(requests, SOUND, objectives="ttft<=200ms", attain=0.95)
+    judged = verdict.of(serving, summary.of(serving))
+    held = judged.summary.steady
+    assert held is not None
+    assert held.window.rule == "start"
+    assert held.window.begin_s == pytest.approx(20, abs=3)
+    kept = [one for one in requests if one.due_s >= held.window.begin_s]
+    assert held.window.requests == len(kept)
+    assert requests[400] in kept
+    assert held.attainment is not None
+    assert (held.attainment.requests, held.attainment.met) == (len(kept), len(kept) - 1)
+    assert judged.summary.attainment is not None
+    assert judged.summary.attainment.share is not None
+    assert judged.summary.attainment.share < 0.85  # of all of it
+    assert judged.state == "pass"
+    text = "\n".join(show.lines(judged, 400, False))
+    assert f"figures are of the {len(kept)} requests due from" in text
+    assert "of the whole run, p50 / p90 / p99: TTFT" in text
+    assert "; of the whole run 7" in text
+
+
+def test_a_server_that_becomes_slower_leaves_nothing_out() -> None:
+    for seed in range(4):
+        requests = queue(8, 2000, seed, slower_from=150.0)
+        assert steady.window(requests, arrivals.parse("poisson:8"), False) is None
+        assert steady.window(queue(12, 1000, seed), arrivals.parse("poisson:12"), False) is None
+    assert steady.window(cold(sent(count=600), 20.0), arrivals.parse("ramp:1-20,60s"), False) is None
+    assert steady.window(cold(sent(count=600), 20.0), arrivals.kept("trace"), False) is None
+
+
+def test_a_closed_loop_leaves_out_its_first_turn_and_its_last() -> None:
+    requests = [request(index, due_s=float(index // 8), ended_s=index // 8 + 1.0) for index in range(80)]
+    process = arrivals.parse("closed:8")
+    counted = steady.window(requests, process, True)
+    timed = steady.window(requests, process, False)  # the end of the time cuts all places at once
+    assert counted is not None
+    assert timed is not None
+    assert (counted.begin_s, counted.end_s, counted.requests, counted.rule) == (1.0, 9.0, 64, "turns")
+    assert (timed.begin_s, timed.end_s, timed.requests) == (1.0, None, 72)
+    assert steady.window(requests, arrivals.parse("closed:24"), True) is None  # nothing much would be left
+    assert steady.window([replace(one, due_s=0.0) for one in requests], process, True) is None  # nor here
+
+
+def test_a_slow_start_is_named_with_how_much_slower() -> None:
+    def tpot(one: Request) -> float | None:
+        return one.tpot_s
+
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        even = [replace(one, last_s=(one.first_s or 0) + 0.1 * float(random.lognormal(0, 0.1))) for one in sent(count=500)]
+        start = steady.slow_start(cold(even, 15.0, 3.0), tpot)
+        assert start is not None
+        assert start.ratio == pytest.approx(3, rel=0.1)
+        assert start.until_s == pytest.approx(15, abs=1)
+        assert steady.slow_start(even, tpot) is None
+        assert steady.slow_start(queue(12, 1000, seed), lambda one: (one.ended_s or 0) - one.due_s) is None
+    late = [replace(one, last_s=(one.last_s or 0) + (0.5 if one.due_s > 40 else 0)) for one in sent(count=500)]
+    assert steady.slow_start(late, tpot) is None  # it became slower
+
+
+SGLANG = """
+sglang:queue_time_seconds_sum{model_name="m"} 9.0
+sglang:queue_time_seconds_count{model_name="m"} 300
+sglang:per_stage_req_latency_seconds_sum{stage="prefill_forward",tp_rank="0"} 15.0
+sglang:per_stage_req_latency_seconds_count{stage="prefill_forward",tp_rank="0"} 300
+sglang:per_stage_req_latency_seconds_sum{stage="decode_forward",tp_rank="0"} 99.0
+sglang:per_stage_req_latency_seconds_count{stage="decode_forward",tp_rank="0"} 300
+sglang:time_to_first_token_seconds_sum{model_name="m"} 27.0
+sglang:time_to_first_token_seconds_count{model_name="m"} 300
+sglang:cached_tokens_total{model_name="m"} 1200
+sglang:prompt_tokens_total{model_name="m"} 2400
+"""
+
+
+def of_server(server: dict[str, float], requests: list[Request] | None = None) -> summary.ServingSummary:
+    serving = run_of(requests or sent(lag_s=0.001), SOUND)
+    return summary.of(serving._replace(served=replace(serving.served, server=server)))
+
+
+def codes(found: summary.ServingSummary) -> set[str]:
+    """Without that of chunks whose times are not there."""
+    return {notice.code for notice in found.notices} - {"itl_unknown"}
+
+
+def test_sglangs_counters_take_ttft_apart_too() -> None:
+    found = of_server(scraped.grown({}, scraped.read(SGLANG.encode())))
+    wanted = {"total": 0.1, "client": 0.001, "server_queue": 0.03, "prefill": 0.05, "rest": 0.019, "front": 0.01}
+    assert found.ttft_parts == pytest.approx(wanted)
+    assert "network and HTTP 19.0 ms, of which 10.0 ms in the server before its queue" in " ".join(show._parts(found, 400))
+    assert found.cached_share == 0.5
+    assert codes(found) == {"shared_cache", "outside_server"}  # 9 of 99 ms are in no counter
+
+
+def test_what_the_server_does_not_count_is_said() -> None:
+    without = "\n".join(line for line in SGLANG.splitlines() if "prefill" not in line)
+    found = of_server(scraped.grown({}, scraped.read(without.encode())))
+    assert (found.ttft_parts, found.ttft_missing) == ({}, ["prefill"])
+    serving = run_of(sent(), SOUND)
+    assert "/metrics has no time of its queue and its prefill" in "\n".join(show.lines(verdict.of(serving, summary.of(serving)), 200, False))
+
+
+def test_a_server_that_serves_others_too_is_named() -> None:
+    server = {"queue_s": 9.0, "queue_count": 600.0, "prefill_s": 15.0, "prefill_count": 600.0}
+    assert codes(of_server(server)) == {"other_requests"}
+
+
+@pytest.mark.parametrize(("own_s", "code"), [(0.19, ""), (0.24, "metrics_disagree")])
+def test_a_clock_that_runs_fast_shows_in_whole_answers(own_s: float, code: str) -> None:
+    """200 ms as seen here; of a TTFT of milliseconds a fifth would be lost in the network."""
+    server = {"e2e_s": 300 * own_s, "e2e_count": 300.0}
+    assert codes(of_server(server, sent())) == ({code} if code else set())
+
+
+@pytest.mark.parametrize(("clock", "code"), [(1.0, ""), (1.2, "metrics_disagree")])
+def test_a_clock_that_runs_fast_shows_behind_a_busy_machine(clock: float, code: str) -> None:
+    """Each request is 80 ms late on its way, more than a fifth of what it took: what follows the first token is not."""
+    server = {"ttft_s": 300 * 0.02 * clock, "ttft_count": 300.0, "e2e_s": 300 * 0.12 * clock, "e2e_count": 300.0}
+    assert codes(of_server(server, sent())) == ({code} if code else {"outside_server"})
+
+
+H200 = ServedOn(gpu="h200-sxm", network="llama-3-8b")
+
+
+def served_by_model(times: float, count: int = 120) -> summary.ServingSummary | Any:
+    """Requests of 512 tokens in and 32 out, each alone: what the model expects, and so many times that."""
+    table = expected.engine(H200, 1024).table
+    ttft_s, tpot_s = times * table.prompt_s(512), times * table.seconds(1, 528, [])
+    requests = [
+        request(index, due_s=float(index), sent_s=float(index), first_s=index + ttft_s, last_s=index + ttft_s + 31 * tpot_s,
+                ended_s=index + ttft_s + 31 * tpot_s, input_tokens=512, output_tokens=32, chunks=32)
+        for index in range(count)
+    ]  # fmt: skip
+    serving = run_of(requests, SOUND, arrivals="constant:1")
+    serving = serving._replace(served=replace(serving.served, on=H200))
+    return verdict.of(serving, summary.of(serving)).expected
+
+
+@pytest.mark.parametrize(("times", "answer"), [(1.0, "as expected"), (2.0, "slower"), (0.5, "faster")])
+def test_the_model_stands_beside_what_was_measured(times: float, answer: str) -> None:
+    found = served_by_model(times)
+    assert found is not None
+    assert [(figure.name, figure.answer) for figure in found.figures] == [("TTFT", answer), ("TPOT", answer)]
+    for figure, gap in zip(found.figures, (found.ttft_gap, found.tpot_gap), strict=True):
+        assert figure.low_s < figure.expected_s < figure.high_s
+        assert figure.expected_s == pytest.approx(figure.alone_s, rel=0.02)  # nobody beside it
+        assert sum(gap.values()) == pytest.approx(figure.measured.value, rel=0.02)
+        assert gap["unexplained"] == pytest.approx((times - 1) * figure.alone_s, abs=0.02 * figure.alone_s)
+    text = " ".join(show._expected(found, 200))
+    assert ("as expected" if times == 1 else f"{answer} than expected") in text
+
+
+def test_the_model_expects_the_queue_of_this_load_too() -> None:
+    """Several at once: the last waits for the prompts of the others, whether they come in time or as places of a closed loop."""
+    for drawn, due in (("constant:1", lambda index: float(index // 4)), ("closed:8", lambda index: 0.5 * (index // 8))):
+        requests = [
+            request(index, due_s=due(index), sent_s=due(index), first_s=due(index) + 0.05, last_s=due(index) + 0.4, ended_s=due(index) + 0.4,
+                    input_tokens=4096, output_tokens=32, chunks=32)
+            for index in range(80)
+        ]  # fmt: skip
+        serving = run_of(requests, SOUND, arrivals=drawn)
+        found = expected.of(serving._replace(served=replace(serving.served, on=H200)), summary.of(serving))
+        assert found is not None
+        assert found.figures[0].expected_s > 1.5 * found.figures[0].alone_s
+
+
+def test_a_network_that_is_gone_is_said_and_the_rest_is_shown() -> None:
+    serving = run_of([replace(one, input_tokens=8) for one in sent()], SOUND)
+    judged = verdict.of(serving._replace(served=replace(serving.served, on=replace(H200, network="no-such"))), summary.of(serving))
+    assert judged.expected is None
+    assert codes(judged.summary) == {"not_expected"}

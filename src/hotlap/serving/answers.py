@@ -39,8 +39,12 @@ class Delta(msgspec.Struct):
     tool_calls: list[Any] | None = None
 
     @property
-    def has_text(self) -> bool:
-        return bool(self.content or self.reasoning_content or self.reasoning or self.tool_calls)
+    def has_answer(self) -> bool:
+        return bool(self.content or self.tool_calls)
+
+    @property
+    def has_reasoning(self) -> bool:
+        return bool(self.reasoning_content or self.reasoning)
 
 
 class StreamChoice(msgspec.Struct):
@@ -49,6 +53,15 @@ class StreamChoice(msgspec.Struct):
     delta: Delta | None = None
     text: str | None = None
     finish_reason: str | None = None
+
+    @property
+    def has_answer(self) -> bool:
+        """Text that is no reasoning."""
+        return bool(self.text) or (self.delta is not None and self.delta.has_answer)
+
+    @property
+    def has_reasoning(self) -> bool:
+        return self.delta is not None and self.delta.has_reasoning
 
 
 class StreamEvent(msgspec.Struct):
@@ -73,6 +86,9 @@ class ServerAnswer(Response):
         self.reason, self.finish = "", ""
         self.first_s: float | None = None
         self.last_s: float | None = None
+        self.empty_s: float | None = None
+        self.answer_s: float | None = None
+        self.reasoned = self.cut_off = False  # reasoning came before anything else; the connection closed too early
         self.ended_s: float | None = None
         self.gaps_s: list[float] = []
         self.tokens: list[int] = []  # of each chunk, while the server counts as it goes
@@ -131,7 +147,11 @@ class ServerAnswer(Response):
         for choice in event.choices:
             if choice.finish_reason:
                 self.finish, self._closing = choice.finish_reason, True
-        if new > 0 or any(bool(choice.text) or (choice.delta is not None and choice.delta.has_text) for choice in event.choices):
+        answers, reasons = any(choice.has_answer for choice in event.choices), any(choice.has_reasoning for choice in event.choices)
+        self.reasoned |= reasons and self.answer_s is None
+        if answers and self.answer_s is None:
+            self.answer_s = now_s
+        if new > 0 or answers or reasons:
             if self.last_s is None:
                 self.first_s = now_s
             else:
@@ -139,6 +159,8 @@ class ServerAnswer(Response):
             self.last_s = now_s
             if event.usage:
                 self.tokens.append(max(new, 0))
+        elif self.first_s is None and self.empty_s is None and event.choices:
+            self.empty_s = now_s
 
     def over(self, now_s: float) -> None:
         if self.ended_s is not None:
@@ -195,6 +217,7 @@ class ServerAnswer(Response):
         return f"status {self.status}: {message}"
 
     def lost(self, reason: str, now_s: float) -> None:
+        self.cut_off = self.ended_s is None and self.status == 200
         self.end("error", f"{reason}, after {self.chunks} events with text" if self.status == 200 else reason, now_s)
 
     def end(self, outcome: Outcome, reason: str, now_s: float) -> None:

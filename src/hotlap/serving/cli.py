@@ -16,11 +16,13 @@ from hotlap.core.show import listing
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
+from hotlap.core.work.networks import calls, steps
 from hotlap.serving import address as addresses
-from hotlap.serving import arrivals, cli_options, definitions, session, show, show_kind, summary, traffic
+from hotlap.serving import arrivals, cli_options, definitions, expected, session, show, show_kind, summary, traffic
 from hotlap.serving.address import Address
 from hotlap.serving.arrivals import ArrivalProcess
-from hotlap.serving.record import Schedule, ServingAsked
+from hotlap.serving.record import Schedule, ServedOn, ServingAsked
+from hotlap.serving.simulated import options as simulated
 
 DEFAULT_S, ARRIVALS = 60.0, "constant:1"
 
@@ -35,6 +37,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--requests", metavar="N", help="end after so many, each waited for")
     parser.add_argument("--for", dest="seconds", metavar="TIME", help="end after this time; what is under way then is cut (default: 60 s)")
     parser.add_argument("--attain", metavar="SHARE", help="of requests that has to meet the objectives, as in '99 %%'")
+    parser.add_argument("--gpu", metavar="GPU", help="what serves, of 'hotlap model machines': the model's expectation stands beside")
+    parser.add_argument("--network", metavar="NAME", help="with --gpu: what it serves, as in hotlap predict net (default: --model)")
+    parser.add_argument("--tp", default="1", metavar="N", help="with --gpu: tensor-parallel GPUs (default: 1)")
+    parser.add_argument("--dtype", default="bf16", choices=calls.DTYPES, help="with --gpu: of weights and products (default: bf16)")
     parser.add_argument("--warm-up", default="0", metavar="N", help="send so many first, and leave them out of every figure")
     parser.add_argument("--definitions", choices=definitions.TOOLS, help="print too what this tool's client would say of these requests")
 
@@ -43,19 +49,39 @@ def run(args: argparse.Namespace) -> int:
     """Loads a server, and says what its requests took: exit code 0 measured or met, 1 not met, 3 that cannot be said."""
     trace = traffic.read(Path(args.trace)) if args.trace else None
     asked, process = _asked(args, trace)
+    on = _served_on(args)
     labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
     with cli_options.server(args) as url:
         address = addresses.resolve(url, args.this_server_is_mine)
         if process:
             _bounded(args, address, process)
         schedule = _schedule(trace, asked) if trace else None
-        options = session.ServingOptions(paths.home(), labels, cli_options.headers(args), cli_options.key(args), schedule=schedule)
+        options = session.ServingOptions(paths.home(), labels, cli_options.headers(args), cli_options.key(args), schedule=schedule, on=on)
         view = cli_options.ProgressView(sys.stderr)
         try:
             path = session.run(address, asked, options, view)
         finally:
             view.end()
     return _show(path, args)
+
+
+def _served_on(args: argparse.Namespace) -> ServedOn | None:
+    """What serves, where that is known. Raises InputError for what no GPU of the table can serve."""
+    if simulated.is_address(args.url):
+        if args.gpu or args.network:
+            raise InputError("a simulated server says itself what it is: leave --gpu and --network out")
+        o = simulated.parse(args.url)
+        return ServedOn(gpu=o.gpu, network=o.model, tp=o.tp, dtype=o.dtype, kv_dtype=o.kv_dtype, batch=o.batch, chunk=o.chunk)
+    if not args.gpu:
+        if args.network:
+            raise InputError("--network needs --gpu: on which GPU is it served, as in --gpu h200-sxm")
+        return None
+    if not (args.network or args.model):
+        raise InputError("--gpu needs --network: what is served, as in --network llama-3-8b")
+    tp = steps.count(args.tp, "--tp", several=False)
+    on = ServedOn(gpu=args.gpu, network=args.network or args.model, tp=tp, dtype=args.dtype)
+    expected.engine(on, expected.SHORT)
+    return on
 
 
 def _schedule(trace: traffic.TrafficTrace, asked: ServingAsked) -> Schedule:

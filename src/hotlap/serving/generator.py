@@ -296,10 +296,13 @@ def of_answer(planned: Planned, answer: ServerAnswer, due_s: float, sent_s: floa
 
     usage, streamed = answer.usage, answer.api != "embeddings"
     counted = bool(answer.tokens) and len(answer.tokens) == answer.chunks and streamed
+    early = answer.empty_s if answer.empty_s != answer.first_s else None  # else both came at once
+    later = answer.answer_s if answer.reasoned else None
     incoming, outgoing = usage.prompt_tokens_details, usage.completion_tokens_details
     return Request(
-        index=planned.index, due_s=round(due_s - origin_s, 6), sent_s=at(sent_s), headers_s=at(answer.began_s), first_s=at(answer.first_s),
-        last_s=at(answer.last_s), ended_s=at(answer.ended_s), outcome=answer.outcome, reason=answer.reason, status=answer.status,
+        index=planned.index, due_s=round(due_s - origin_s, 6), sent_s=at(sent_s), headers_s=at(answer.began_s), empty_s=at(early),
+        first_s=at(answer.first_s), answer_s=at(later), last_s=at(answer.last_s), ended_s=at(answer.ended_s), outcome=answer.outcome,
+        reason=answer.reason, cut_off=answer.cut_off, status=answer.status,
         asked_input=planned.prompt.input_tokens, asked_output=planned.prompt.output_tokens if streamed else 0,
         input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens,
         cached_tokens=incoming.cached_tokens if incoming else None, reasoning_tokens=outgoing.reasoning_tokens if outgoing else None,
@@ -317,6 +320,8 @@ def why(error: OSError) -> str:
         return f"TLS failed ({error.reason or error})"
     if isinstance(error, TimeoutError):
         return f"it did not answer within {CONNECT_S:g} s"
+    if error.errno is not None and error.errno in errno.errorcode:  # asyncio's own text has the address again
+        return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__
 
 

@@ -53,11 +53,14 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     due_s: float
     sent_s: float | None = None  # the last byte of the request was handed to the socket
     headers_s: float | None = None  # the status line came
+    empty_s: float | None = None  # the first event, where it had no text and came before the first with some
     first_s: float | None = None  # the first chunk with text
+    answer_s: float | None = None  # the first chunk that is no reasoning, where reasoning came first
     last_s: float | None = None  # the last chunk with text
     ended_s: float | None = None  # the answer was over, or failed
     outcome: Outcome = "ok"
     reason: str = ""  # of any outcome but ok
+    cut_off: bool = False  # the connection closed before the answer was whole
     status: int | None = None  # of HTTP
     asked_input: int = 0
     asked_output: int = 0
@@ -127,6 +130,18 @@ class ClientState(Record, frozen=True, kw_only=True):
     own_errors: int = 0  # requests that failed for want of something of its own, as files that may be open
 
 
+class ServedOn(Record, frozen=True, kw_only=True):
+    """What serves, where that is known: what the model's expectation is of. `batch`, `chunk`: sequences and tokens of a step at most."""
+
+    gpu: str
+    network: str
+    tp: int = 1
+    dtype: str = "bf16"
+    kv_dtype: str = "bf16"
+    batch: int = 256
+    chunk: int = 8192
+
+
 class Served(Record, frozen=True, kw_only=True):
     """A bundle of serving beside its requests."""
 
@@ -134,6 +149,7 @@ class Served(Record, frozen=True, kw_only=True):
     origin_s: float | None = None  # CLOCK_MONOTONIC of the run's beginning
     tokens_per_word: float | None = None  # of the prompts, by the server's own count; None: it does not say
     server: dict[str, float] = {}  # what its /metrics grew by while this ran; {}: it has none
+    on: ServedOn | None = None  # None: not known
     client: ClientState | None = None  # None: killed
     notices: list[Notice] = []
 

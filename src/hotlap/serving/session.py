@@ -24,20 +24,22 @@ from hotlap.core.store import files, labels
 from hotlap.serving import compacting, probe, scraped
 from hotlap.serving.address import Address
 from hotlap.serving.generator import LoadJob, LoadProgress
-from hotlap.serving.record import CHUNKS, FILE, SESSION, TOKENS, Schedule, Served, ServingAsked
+from hotlap.serving.record import CHUNKS, FILE, SESSION, TOKENS, Schedule, Served, ServedOn, ServingAsked
 
 KIND = "serving"
 
 
 @dataclass(frozen=True)
 class ServingOptions:
-    """How to bench. `headers`: of every request; never kept. `schedule`: of a trace, in place of what `arrivals` would draw."""
+    """How to bench. `headers`: of every request; never kept. `schedule`: of a trace, in place of what `arrivals` would draw.
+    `on`: what serves, where it is known."""
 
     home: Path
     labels: Mapping[str, object] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     key_env: str = ""
     schedule: Schedule | None = None
+    on: ServedOn | None = None
 
 
 Listener = Callable[[LoadProgress], None]
@@ -58,7 +60,7 @@ def run(address: Address, asked: ServingAsked, options: ServingOptions, listen: 
         plan, "host", [device], fingerprint([device]), kind=KIND, method=METHOD, labels=labels.check(dict(options.labels)), seed=asked.seed,
         look=busy.look([device]),
     )
-    served = Served(asked=asked, tokens_per_word=probed.tokens_per_word, notices=probed.notices)
+    served = Served(asked=asked, tokens_per_word=probed.tokens_per_word, notices=probed.notices, on=options.on)
     job = LoadJob(
         asked=asked, address=address, words=probed.words, dialect=probed.dialect, headers=headers, schedule=options.schedule,
         key_env=options.key_env if key else "",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hotlap.core import units
 from hotlap.core.show import layout
 from hotlap.core.show.table import Cell, Column, Table, harmless
 from hotlap.serving import definitions
 from hotlap.serving.definitions import DefinedNumbers
+from hotlap.serving.expected import ExpectedServing
 from hotlap.serving.quantiles import Quantile
 from hotlap.serving.record import ServingAsked
-from hotlap.serving.summary import LatencyFigures, ServingSummary
+from hotlap.serving.summary import LatencyFigures, ServingSummary, SteadyFigures
 from hotlap.serving.verdict import ClientVerdict, ServingVerdict
 
 FLAWS = {
@@ -24,17 +25,27 @@ REMEDY = {
     "killed": "bench again",
 }  # fmt: skip
 PARTS = {"client": "client", "server_queue": "server's queue", "prefill": "prefill", "rest": "network and HTTP"}  # of TTFT
-REASONS, WIDE = 3, 10_000
 DEFINED = "The same requests by the definitions of vLLM's client: from when each was sent, a chunk as a token, failures left out"
+LEFT_OUT = {"start": "the start before it ran at another level", "turns": "the first turn of the loop, and its last, are left out"}
+IN_WHOLE = ("TTFT", "E2E")
+ANSWERS = {"as expected": "as expected", "slower": "slower than expected", "faster": "faster than expected"}
+GAP = {  # of a mean, from what the model says to what it does not
+    "alone": "alone", "batch": "in a batch with others", "queue": "queue by the model", "client": "client",
+    "queue_above": "queue above the model", "prefill_above": "prefill above the model", "server_above": "queue and prefill above the model",
+    "outside": "network and HTTP", "unexplained": "unexplained",
+}  # fmt: skip
+FRONT = 0.01  # of TTFT, which is said
+REASONS, WIDE, NAMED = 3, 10_000, 10  # letters of a line's name
 
 
 def lines(judged: ServingVerdict, width: int, color: bool) -> list[str]:
     """All of it: what was asked, latencies, attainment, the client's verdict, doubts, the answer."""
     summary = judged.summary
     text = [*layout.paragraph("", asked_text(judged.serving.served.asked), width), "", *_requests(summary, width)]
-    if any(figures.count for figures in summary.latencies):
-        text += ["", *layout.fitted(table(summary.latencies).columns, width).lines(color), ""]
-    text += [*_rates(summary, width), *_parts(summary, width), *_client(judged.client, width)]
+    if any(figures.count for figures in summary.held.latencies):
+        text += ["", *layout.fitted(table(summary.held.latencies).columns, width).lines(color), ""]
+    text += [*_window(summary, width), *_rates(summary, width), *_parts(summary, width), *_expected(judged.expected, width)]
+    text += _client(judged.client, width)
     for notice in summary.notices:
         text += layout.paragraph("note      ", notice.text, width)
     for torn in judged.serving.torn:
@@ -42,11 +53,11 @@ def lines(judged: ServingVerdict, width: int, color: bool) -> list[str]:
     return [*text, *layout.paragraph("answer    ", answer(judged), width)]
 
 
-def facts(judged: ServingVerdict) -> list[str]:
-    """What a page says in words: requests, rates, TTFT's parts, the client."""
+def facts(judged: ServingVerdict) -> list[tuple[str, str]]:
+    """What a page says in words, by what it is of: requests, the steady part, rates, attainment, the client."""
     summary = judged.summary
-    text = [*_requests(summary, WIDE), *_rates(summary, WIDE), *_client(judged.client, WIDE)]
-    return [line.strip() for line in text]
+    text = [*_requests(summary, WIDE), *_window(summary, WIDE), *_rates(summary, WIDE), *_client(judged.client, WIDE)]
+    return [(line[:NAMED].strip(), line[NAMED:]) for line in text]
 
 
 def asked_text(asked: ServingAsked) -> str:
@@ -69,8 +80,9 @@ WORDS = {"ok": "answered", "error": "failed", "refused": "refused", "timeout": "
 
 
 def table(latencies: Sequence[LatencyFigures]) -> Table:
-    """Each quantile with its 95 % interval."""
-    shown = [figures for figures in latencies if figures.count]
+    """Each quantile with its 95 % interval. The chunk gap only where it is not the time per token."""
+    itl = next((figures.quantiles for figures in latencies if figures.name == "ITL"), None)
+    shown = [figures for figures in latencies if figures.count and not (figures.name == "chunk gap" and figures.quantiles == itl)]
     return Table([
         Column("metric", [Cell(figures.name) for figures in shown]),
         Column("of", [Cell(_population(figures)) for figures in shown]),
@@ -121,12 +133,30 @@ def _rates(summary: ServingSummary, width: int) -> list[str]:
     if summary.rate_ok is not None:
         due = f" ({units.round_to(summary.rate_due)} due)" if summary.rate_due else ""
         text += layout.paragraph("rate      ", f"{units.round_to(summary.rate_ok)} answers/s{due}{tokens}", width)
-    if summary.attainment and summary.attainment.share is not None:
-        text += layout.paragraph("attained  ", _attained(summary), width)
+    if summary.held.attainment and summary.held.attainment.share is not None:
+        whole = summary.attainment if summary.steady else None
+        more = f"; of the whole run {_share(whole.share)} of {whole.requests - whole.censored}" if whole else ""
+        text += layout.paragraph("attained  ", _attained(summary.held) + more, width)
     return text
 
 
-def _attained(summary: ServingSummary) -> str:
+def _window(summary: ServingSummary, width: int) -> list[str]:
+    """For which part of the run the table holds, and what is in the whole."""
+    if summary.steady is None:
+        return []
+    window = summary.steady.window
+    until = "" if window.end_s is None else f" to {units.show(window.end_s, 's')}"
+    seen = f"figures are of the {window.requests} requests due from {units.show(window.begin_s, 's')}{until}: {LEFT_OUT[window.rule]}"
+    whole = f"of the whole run, p50 / p90 / p99: {'; '.join(_three(one) for one in summary.latencies if one.name in IN_WHOLE)}"
+    return [*layout.paragraph("steady    ", seen, width), *layout.paragraph("          ", whole, width)]
+
+
+def _three(figures: LatencyFigures) -> str:
+    shown = " / ".join("never" if one.value is None else units.show(one.value, "s") for one in figures.quantiles)
+    return f"{figures.name}{' of all due' if figures.population == 'all' else ''} {shown}"
+
+
+def _attained(summary: ServingSummary | SteadyFigures) -> str:
     attained = summary.attainment
     assert attained is not None
     decided = attained.requests - attained.censored
@@ -144,10 +174,54 @@ def _share(share: float | None) -> str:
 
 
 def _parts(summary: ServingSummary, width: int) -> list[str]:
+    if summary.ttft_missing and summary.outcomes["ok"]:
+        absent = " and ".join(f"its {name}" for name in summary.ttft_missing)
+        return layout.paragraph("TTFT      ", f"not taken apart: /metrics has no time of {absent} by vLLM's or SGLang's names", width)
     if not summary.ttft_parts:
         return []
     parts = ", ".join(f"{word} {units.show(summary.ttft_parts[name], 's')}" for name, word in PARTS.items())
-    return layout.paragraph("TTFT      ", f"mean {units.show(summary.ttft_parts['total'], 's')}: {parts}", width)
+    front = summary.ttft_parts.get("front", 0.0)
+    if front > FRONT * summary.ttft_parts["total"]:
+        parts += f", of which {units.show(front, 's')} in the server before its queue"
+    whole = " of the whole run" if summary.steady else ""
+    name = "TTFT" if any(figures.name == "TTFT" for figures in summary.latencies) else "E2E"  # of embeddings
+    return layout.paragraph(f"{name:<{NAMED}}", f"mean{whole} {units.show(summary.ttft_parts['total'], 's')}: {parts}", width)
+
+
+def _expected(expected: ExpectedServing | None, width: int) -> list[str]:
+    """What the model expects beside what was measured, and where the gap is."""
+    if expected is None:
+        return []
+    text = []
+    for name, alone, own, measured, judged in expected_cells(expected):
+        text += layout.paragraph("expected  ", f"{name} p50 {own} for this load, {alone} alone; {measured} measured: {judged}", width)
+    return [*text, *layout.paragraph("gap       ", "; ".join(gaps(expected)[: 2 if _unlike(expected) else 1]), width)]
+
+
+def expected_cells(expected: ExpectedServing) -> list[tuple[str, str, str, str, str]]:
+    """Of each metric: its name, alone, for this load with its interval, measured, and the answer."""
+    return [
+        (figure.name, units.show(figure.alone_s, "s"),
+         f"{units.show(figure.expected_s, 's')} [{units.show(figure.low_s, 's')}, {units.show(figure.high_s, 's')}]",
+         "unknown" if figure.measured.value is None else units.show(figure.measured.value, "s"), ANSWERS[figure.answer])
+        for figure in expected.figures
+    ]  # fmt: skip
+
+
+def gaps(expected: ExpectedServing) -> list[str]:
+    """Of the mean TTFT and TPOT, what each is made of."""
+    both = (("TTFT", expected.ttft_gap), ("TPOT", expected.tpot_gap))
+    return [f"{name} mean {units.show(sum(gap.values()), 's')}: {_summed(gap)}" for name, gap in both if gap]
+
+
+def _unlike(expected: ExpectedServing) -> bool:
+    return any(figure.name == "TPOT" and figure.answer != "as expected" for figure in expected.figures)
+
+
+def _summed(gap: Mapping[str, float]) -> str:
+    """What matters of it: a thousandth of the whole does not."""
+    matters = [key for key in GAP if abs(gap.get(key, 0.0)) > 0.001 * sum(gap.values())]
+    return ", ".join(f"{GAP[key]} {units.show(gap[key], 's')}" for key in matters)
 
 
 def _client(client: ClientVerdict, width: int) -> list[str]:
@@ -155,6 +229,9 @@ def _client(client: ClientVerdict, width: int) -> list[str]:
     seen = []
     if client.lag_s:
         seen.append(f"sent late by {' / '.join(units.show(value, 's', 2) for value in client.lag_s[:3])} (p50 / p90 / p99)")
+    if "starved" in client.flaws and client.loop_lag_s and client.allowed_s:
+        allowed = units.show(client.allowed_s, "s", 2)
+        seen.append(f"its own ticks late by {units.show(client.loop_lag_s[1], 's', 2)} (p90; at most {allowed} is sound)")
     if client.cpu_share is not None:
         seen.append(f"{units.percent(client.cpu_share)} of a core")
     if client.run_delay_share is not None:
@@ -174,11 +251,11 @@ def answer(judged: ServingVerdict) -> str:
         return f"inconclusive: the client: {REMEDY[judged.client.flaws[0]]}"
     if not summary.outcomes["ok"]:
         return f"no request was answered: {harmless(next(iter(summary.reasons), 'all were cut by the end'))}"
-    if not summary.attainment:
+    if not summary.held.attainment:
         return "measured; with --slo it says how many requests met it"
     if asked.attain is None:
         return "measured; with --attain it says whether enough requests met the objectives"
     wanted, words = _share(asked.attain), {"pass": "met", "fail": "not met"}
     if judged.state in words:
-        return f"{words[judged.state]}: {_share(summary.attainment.share)} of requests, {wanted} asked"
+        return f"{words[judged.state]}: {_share(summary.held.attainment.share)} of requests, {wanted} asked"
     return f"inconclusive: the interval holds the {wanted} asked; send more requests"

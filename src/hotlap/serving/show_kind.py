@@ -28,8 +28,8 @@ def text(judged: ServingVerdict, width: int, color: bool) -> str:
 
 def document(judged: ServingVerdict) -> dict[str, Any]:
     return {"serving": {
-        "asked": judged.serving.served.asked, "summary": judged.summary, "client": judged.client, "state": judged.state,
-        "definitions": [definitions.vllm(judged.serving)],
+        "asked": judged.serving.served.asked, "summary": judged.summary, "client": judged.client, "expected": judged.expected,
+        "state": judged.state, "definitions": [definitions.vllm(judged.serving)],
     }}  # fmt: skip
 
 

@@ -12,7 +12,9 @@ from hotlap.core.show import charts
 from hotlap.core.show.bands import figure
 from hotlap.core.show.table import Cell, Column, Table, html
 from hotlap.serving import definitions, show, steady
+from hotlap.serving.expected import ExpectedServing
 from hotlap.serving.record import Request
+from hotlap.serving.steady import SteadyWindow
 from hotlap.serving.verdict import ServingVerdict
 
 DRAWN = 4000  # requests at most; of more, evenly spread ones
@@ -30,9 +32,12 @@ def section(judged: ServingVerdict) -> str:
     requests = [request for request in judged.serving.requests if request.index >= judged.serving.served.asked.warm_up]
     if not requests:
         return "<p>No request was due.</p>"
-    words = "".join(f"<p>{escape(line)}</p>" for line in show.facts(judged))
-    drawings = [_over_time(requests), _spread(requests), _under_way(requests), _parts(judged)]
-    return f'{words}{html(show.table(judged.summary.latencies))}<div class="plots">{"".join(drawings)}</div>{_defined(judged)}'
+    words = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in show.facts(judged))
+    steady = judged.summary.steady
+    window = steady.window if steady else None
+    tables = html(show.table(judged.summary.held.latencies)) + _expected(judged.expected)
+    drawings = [_over_time(requests, window), _spread(requests), _under_way(requests), _parts(judged)]
+    return f'<dl>{words}</dl>{tables}<h3>Request by request</h3><div class="plots">{"".join(drawings)}</div>{_defined(judged)}'
 
 
 def _defined(judged: ServingVerdict) -> str:
@@ -56,18 +61,22 @@ def _shown_s(value: float) -> str:
     return units.show(value, "s", 2)
 
 
-def _over_time(requests: Sequence[Request]) -> str:
+def _over_time(requests: Sequence[Request], window: SteadyWindow | None) -> str:
     drawn = [(name, kind, _values(_some(requests), of)) for name, kind, of in SERIES]
     every = [value for _, _, points in drawn for _, value in points]
     if not every:
         return ""
     axis = charts.linear_axis(requests[0].due_s, requests[-1].due_s, lambda v: f"{v:g} s")
     chart = charts.Chart(axis, charts.log_axis(every, _shown_s), "latency of requests over time", height=260.0, right=48.0)
+    for edge_s in (window.begin_s, window.end_s) if window else ():
+        if edge_s is not None:
+            chart.line([(edge_s, chart.y.low), (edge_s, chart.y.high)], "bound")
     for name, kind, points in drawn:
         chart.dots(points, kind)
         if points:
             chart.label((axis.high, float(np.median([value for _, value in points]))), name, f"beside {kind}")
-    return figure("Requests over time", " each from when it was due", chart)
+    where = "" if not window else f"; figures are of those {'after the line' if window.end_s is None else 'between the lines'}"
+    return figure("Requests over time", f" each from when it was due{where}", chart)
 
 
 def _spread(requests: Sequence[Request]) -> str:
@@ -98,14 +107,29 @@ def _under_way(requests: Sequence[Request]) -> str:
     return figure("Requests under way", f" at most {most:g}", chart)
 
 
+def _expected(expected: ExpectedServing | None) -> str:
+    """What the model expects beside what was measured, and of what the gap is made."""
+    if expected is None:
+        return ""
+    names, cells = ["p50", "alone", "expected for this load", "measured", "answer"], show.expected_cells(expected)
+    table = Table([Column(name, [Cell(row[place]) for row in cells], right=0 < place < 4) for place, name in enumerate(names)])
+    on, gaps = expected.on, "".join(f"<p>{escape(gap)}.</p>" for gap in show.gaps(expected))
+    on_text = f"{on.network} on {on.tp} × {on.gpu}, {on.dtype}" if on.tp > 1 else f"{on.network} on {on.gpu}, {on.dtype}"
+    about = f"hotlap predict net of {on_text}, this load played through it; its intervals hold 90 %."
+    return f"<h3>What the model expects</h3><p>{escape(about)}</p>{html(table)}{gaps}"
+
+
 def _parts(judged: ServingVerdict) -> str:
     """Where TTFT goes, as a table."""
     parts = judged.summary.ttft_parts
     if not parts:
         return ""
-    rows = [(name, parts[key]) for key, name in show.PARTS.items()]
     columns = [
-        Column("part of TTFT", [Cell(name) for name, _ in rows]),
-        Column("mean", [Cell(units.show(value, "s"), value=value) for _, value in rows], right=True),
-    ]
-    return html(Table(columns))
+        Column("part", [Cell(name) for name in show.PARTS.values()]),
+        Column("mean", [Cell(units.show(parts[key], "s"), value=parts[key]) for key in show.PARTS], right=True),
+        Column("share", [Cell(units.percent(parts[key] / parts["total"])) for key in show.PARTS], right=True),
+    ]  # fmt: skip
+    whole = " of the whole run" if judged.summary.steady else ""
+    about = f" {units.show(parts['total'], 's')} on average{whole}, by the server's own counters"
+    name = "E2E" if judged.serving.served.asked.api == "embeddings" else "TTFT"
+    return f"<figure><figcaption><b>Where {name} goes</b>{about}</figcaption>{html(Table(columns))}</figure>"

@@ -15,10 +15,12 @@ from msgspec.structs import replace
 from hotlap.core import objectives
 from hotlap.core.objectives import Objective
 from hotlap.core.record import Notice, Record
-from hotlap.serving import arrivals, doubts, quantiles, steady
+from hotlap.serving import arrivals, doubts, quantiles, scraped, steady
+from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.quantiles import Quantile
 from hotlap.serving.reading import Floats, ServingRun
 from hotlap.serving.record import Attainment, Request
+from hotlap.serving.steady import SteadyWindow
 
 METRICS: Mapping[str, str] = {  # that an objective can be on
     "ttft": "time to first token, from when the request was due", "tpot": "time per output token after the first",
@@ -39,6 +41,15 @@ class LatencyFigures(Record, frozen=True, kw_only=True):
     quantiles: list[Quantile] = []
 
 
+class SteadyFigures(Record, frozen=True, kw_only=True):
+    """Figures of requests that were due in the steady part of a run."""
+
+    window: SteadyWindow
+    latencies: list[LatencyFigures]
+    attainment: Attainment | None = None
+    goodput: tuple[float, float, float] | None = None
+
+
 class ServingSummary(Record, frozen=True, kw_only=True):
     """All figures of a run."""
 
@@ -55,8 +66,15 @@ class ServingSummary(Record, frozen=True, kw_only=True):
     input_tokens: float | None = None  # median, as the server counts
     output_tokens: float | None = None
     cached_share: float | None = None  # of the input
-    ttft_parts: dict[str, float] = {}  # means, in seconds: client, server_queue, prefill, rest
+    ttft_parts: dict[str, float] = {}  # means, in seconds: client, server_queue, prefill, rest; front, of the rest
+    ttft_missing: list[str] = []  # of those parts, which the server has no counter of
+    steady: SteadyFigures | None = None  # the part for which latencies and attainment hold; None: all of the run
     notices: list[Notice] = []
+
+    @property
+    def held(self) -> ServingSummary | SteadyFigures:
+        """Where latencies, attainment and goodput are that the answer stands on."""
+        return self.steady or self
 
 
 def of(serving: ServingRun) -> ServingSummary:
@@ -66,13 +84,9 @@ def of(serving: ServingRun) -> ServingSummary:
     ok = [request for request in requests if request.outcome == "ok"]
     span_s = max((r.ended_s or r.due_s for r in requests), default=0.0) - min((r.due_s for r in requests), default=0.0)
     counted = [request.output_tokens for request in ok if request.output_tokens is not None]
-    latencies = [*_latencies(requests, asked.api == "embeddings"), *_events(serving, ok)]
-    attained, goodput = None, None
-    if asked.objectives:
-        attained, marks = attainment(requests, objectives.parse(asked.objectives, METRICS))
-        if attained.share is not None and attained.low is not None and attained.high is not None and span_s > 0:
-            rate = len(marks) / span_s
-            goodput = attained.share * rate, attained.low * rate, attained.high * rate
+    process = arrivals.kept(asked.arrivals)
+    slow = steady.slow_start(requests, lambda request: request.tpot_s or _service_s(request))
+    latencies, attained, goodput = _figures_of(serving, requests, span_s)
     speaks = any(request.cached_tokens is not None for request in ok)  # earlier vLLM says it of hits alone
     given = sum(request.input_tokens or 0 for request in ok) if speaks else 0
     cached = sum(request.cached_tokens or 0 for request in ok) / given if given else None
@@ -83,12 +97,39 @@ def of(serving: ServingRun) -> ServingSummary:
         tokens_rate=sum(counted) / span_s if counted and span_s > 0 and asked.api != "embeddings" else None,
         attainment=attained, goodput=goodput, cached_share=_cached(serving, cached),
         input_tokens=_median([r.input_tokens for r in ok]), output_tokens=_median([r.output_tokens for r in ok]),
-        ttft_parts=_parts(serving, ok),
+        ttft_parts=_parts(serving, ok), steady=_steady(serving, requests, process, slow),
+        ttft_missing=[] if asked.api == "embeddings" else scraped.missing(serving.served.server),
     )  # fmt: skip
-    queue = steady.doubts(requests) if arrivals.kept(asked.arrivals).kind not in ("closed", "ramp") else []
+    queue = steady.doubts(requests) if process.kind not in ("closed", "ramp") else []
     itl_known = any(figures.name == "ITL" for figures in latencies)
-    known = doubts.of(serving, ok, summary.cached_share, summary.ttft_parts, itl_known)
-    return replace(summary, notices=[*known, *queue])
+    known = doubts.of(serving, requests, summary.cached_share, summary.ttft_parts, itl_known)
+    return replace(summary, notices=[*known, *queue, *([steady.cold(slow)] if slow else [])])
+
+
+def _figures_of(
+    serving: ServingRun, requests: Sequence[Request], span_s: float
+) -> tuple[list[LatencyFigures], Attainment | None, tuple[float, float, float] | None]:
+    """Latencies, attainment and goodput of some of the requests."""
+    asked, ok = serving.served.asked, [request for request in requests if request.outcome == "ok"]
+    latencies = [*_latencies(requests, asked.api == "embeddings"), *_events(serving, ok)]
+    if not asked.objectives:
+        return latencies, None, None
+    attained, marks = attainment(requests, objectives.parse(asked.objectives, METRICS))
+    if attained.share is None or attained.low is None or attained.high is None or span_s <= 0:
+        return latencies, attained, None
+    rate = len(marks) / span_s
+    return latencies, attained, (attained.share * rate, attained.low * rate, attained.high * rate)
+
+
+def _steady(
+    serving: ServingRun, requests: Sequence[Request], process: ArrivalProcess, slow: steady.ColdStart | None
+) -> SteadyFigures | None:
+    window = steady.window(requests, process, serving.served.asked.seconds is None, slow)
+    if window is None:
+        return None
+    some = steady.within(requests, window)
+    latencies, attained, goodput = _figures_of(serving, some, (window.end_s or requests[-1].due_s) - window.begin_s)
+    return SteadyFigures(window=window, latencies=latencies, attainment=attained, goodput=goodput)
 
 
 def good(request: Request, limits: Sequence[Objective]) -> bool | None:
@@ -146,6 +187,10 @@ def _service_ttft(request: Request) -> float | None:
     return None if request.first_s is None or request.sent_s is None else request.first_s - request.sent_s
 
 
+def _service_s(request: Request) -> float | None:
+    return None if request.ended_s is None or request.sent_s is None or request.outcome != "ok" else request.ended_s - request.sent_s
+
+
 def _figures(
     name: str, about: str, population: str, requests: Sequence[Request], value: Callable[[Request], float | None]
 ) -> LatencyFigures:
@@ -199,15 +244,21 @@ def _itl(serving: ServingRun, request: Request) -> Floats | None:
 
 def _parts(serving: ServingRun, ok: Sequence[Request]) -> dict[str, float]:
     """TTFT taken apart by the server's own counters, means: what the client waited, the server's queue, its prefill, and the rest, which
-    is the network and the server's HTTP. {} where its counters do not cover these requests alone."""
+    is the network and the server's HTTP. {} where its counters do not cover these requests alone. A server counts a request where it
+    begins or, as vLLM, where it ends: what was cut then is in none of them. `front`: of the rest, what its own TTFT has beside both."""
     server, started = serving.served.server, [r for r in serving.requests if r.first_s is not None and r.sent_s is not None]
-    counts = [server.get(name, 0.0) for name in ("queue_count", "prefill_count")]
-    if not ok or not started or any(abs(count - len(started)) > max(0.02 * len(started), 1) for count in counts):
+    queue, prefill = scraped.mean_s(server, "queue"), scraped.mean_s(server, "prefill")
+    whole, count = [request for request in started if request.outcome == "ok"], server.get("queue_count", 0.0)
+    counted = next((some for some in (whole, started) if some and doubts.alike(count, len(some))), None)
+    if not ok or not counted or queue is None or prefill is None:
         return {}
-    client = float(np.mean([(r.sent_s or 0.0) - r.due_s for r in started]))
-    total = float(np.mean([(r.first_s or 0.0) - r.due_s for r in started]))
-    queue, prefill = server["queue_s"] / counts[0], server["prefill_s"] / counts[1]
-    return {"total": total, "client": client, "server_queue": queue, "prefill": prefill, "rest": total - client - queue - prefill}
+    client = float(np.mean([(r.sent_s or 0.0) - r.due_s for r in counted]))
+    total = float(np.mean([(r.first_s or 0.0) - r.due_s for r in counted]))
+    parts = {"total": total, "client": client, "server_queue": queue, "prefill": prefill, "rest": total - client - queue - prefill}
+    own = scraped.mean_s(server, "ttft")
+    if own is None or not doubts.alike(server["ttft_count"], len(counted)):
+        return parts
+    return {**parts, "front": own - queue - prefill}
 
 
 def _cached(serving: ServingRun, by_usage: float | None) -> float | None:

@@ -133,8 +133,8 @@ def _mooncake(source: Source) -> Iterator[_Row | None]:
 def _ids(given: Any, place: str) -> tuple[int, ...]:
     if given is None:
         return ()
-    if not isinstance(given, list) or not all(type(value) is int and abs(value) < 2**62 for value in given):
-        raise InputError(f"{place}: hash_ids is a list of whole numbers, not {str(given)[:40]}")
+    if not isinstance(given, list) or not all(type(value) is int and 0 <= value < 2**62 for value in given):
+        raise InputError(f"{place}: hash_ids is a list of whole numbers from 0 on, not {str(given)[:40]}")
     return tuple(given)
 
 

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
-from hotlap.core.record import Record
-from hotlap.serving import arrivals
+from hotlap.core.errors import InputError
+from hotlap.core.record import Notice, Record
+from hotlap.serving import arrivals, expected
 from hotlap.serving.arrivals import ArrivalProcess
+from hotlap.serving.expected import ExpectedServing
 from hotlap.serving.reading import ServingRun
 from hotlap.serving.record import Request
 from hotlap.serving.summary import ServingSummary
@@ -47,6 +50,7 @@ class ServingVerdict(NamedTuple):
     summary: ServingSummary
     client: ClientVerdict
     state: Literal["", "pass", "fail", "inconclusive"]
+    expected: ExpectedServing | None = None  # by the model, where it is known what serves
 
     @property
     def code(self) -> int:
@@ -60,11 +64,16 @@ class ServingVerdict(NamedTuple):
 
 def of(serving: ServingRun, summary: ServingSummary) -> ServingVerdict:
     judged = client(serving, summary)
-    return ServingVerdict(serving, summary, judged, _state(serving, summary, judged))
+    try:
+        modelled = expected.of(serving, summary)
+    except InputError as error:
+        modelled, unknown = None, Notice("not_expected", f"the model expects nothing of this server: {error}")
+        summary = replace(summary, notices=[*summary.notices, unknown])
+    return ServingVerdict(serving, summary, judged, _state(serving, summary, judged), modelled)
 
 
 def _state(serving: ServingRun, summary: ServingSummary, judged: ClientVerdict) -> Literal["", "pass", "fail", "inconclusive"]:
-    asked, attained = serving.served.asked, summary.attainment
+    asked, attained = serving.served.asked, summary.held.attainment
     if attained is None or asked.attain is None:
         return ""
     if judged.flaws or attained.low is None or attained.high is None:

@@ -182,7 +182,8 @@ class Connection(asyncio.Protocol):
         self.closed = True
         now_s = self.clock()
         if self.response is not None and not self.response.ended(now_s):
-            self._lose(f"the connection was closed early{f': {exc}' if exc else ''}", now_s)
+            why = getattr(exc, "strerror", None) or exc
+            self._lose(f"the connection was closed early{f': {why}' if why else ''}", now_s)
 
     def _lose(self, reason: str, now_s: float) -> None:
         response, self.response = self.response, None
