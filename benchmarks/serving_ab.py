@@ -64,9 +64,11 @@ def slower(request: Request, factor: float) -> Request:
     return replace(request, **{name: request.due_s + factor * (at - request.due_s) for name, at in times.items() if at is not None})
 
 
-def compared(source: ab_blocks.BlockSource, load: SideLoad, metric: str, asked: ab.AbOptions) -> tuple[str, int]:
+def compared(
+    source: ab_blocks.BlockSource, load: SideLoad, metric: str, asked: ab.AbOptions, tally: ab_blocks.Tally | None = None
+) -> tuple[str, int]:
     """Answer and pairs, as the verb gives them."""
-    trial = ab_blocks.BlockTrial(load, [metric], source, ab_blocks.Tally(), warm_up=1)
+    trial = ab_blocks.BlockTrial(load, [metric], source, tally or ab_blocks.Tally(), warm_up=1)
     a, b = (ab_blocks.arm(side, side, trial) for side in "AB")
     with tempfile.TemporaryDirectory() as home:
         done = ab.ab(a, b, asked, Path(home))

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from hotlap.cli import terminal
 from hotlap.core import units
 from hotlap.core.analysis import turns
@@ -46,10 +48,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def answer(
-    done: ab.AbOutcome, options: ab.AbOptions, args: argparse.Namespace, keys: Mapping[str, Any] | None = None, lines: Sequence[str] = ()
+    done: ab.AbOutcome, options: ab.AbOptions, args: argparse.Namespace, keys: Mapping[str, Any] | None = None, lines: Sequence[str] = (),
+    doubt: str = "",
 ) -> int:
-    """Prints what came of it, and returns the exit code. `keys`: more of --json; `lines`: more of the text."""
+    """Prints what came of it, and returns the exit code. `keys`: more of --json; `lines`: more of the text; `doubt`: why nothing may be
+    concluded from the pairs that there are."""
     comparisons = [turns.comparison(pair.a, pair.b, done.turns, done.stop) for pair in done.pairs]
+    comparisons = [replace(one, answer="inconclusive", reason=doubt) for one in comparisons] if doubt else comparisons
     code = {"interrupted": 130, "error": 3}.get(done.stop.kind) or _code(comparisons)
     runs = [path.name for path in done.runs]
     if args.json == shape.SHAPE:

@@ -24,7 +24,7 @@ METRICS: Mapping[str, tuple[str, Literal["higher", "lower"]]] = {  # unit, and w
     "ttft": ("s", "lower"), "tpot": ("s", "lower"), "e2e": ("s", "lower"), "throughput": ("1/s", "higher"),
 }  # fmt: skip
 WARM_UP = 2  # blocks before the first pair: a cold engine reads 30 % low
-FEW, SHARE = 9, 2 / 3  # pairs of which so many were spoilt by the client that there is no use in going on
+FEW, SHARE = 15, 2 / 3  # pairs of which so many were spoilt by the client that there is no use in going on
 
 
 class Block(NamedTuple):
@@ -46,6 +46,7 @@ class Tally:
         self.lost: dict[int, str] = {}  # pair → what was wrong with the client
         self.failed, self.sent = {"A": 0, "B": 0}, {"A": 0, "B": 0}
         self.runs: list[str] = []
+        self.spoilt = ""  # why nothing may be concluded
 
     def document(self) -> dict[str, object]:
         return {"blocks": self.runs, "left_out": sorted(self.lost), "sent": self.sent, "failed": self.failed}
@@ -54,10 +55,8 @@ class Tally:
         """Raises MachineError once there is no use in going on."""
         self.lost[pair] = ", ".join(flaws)
         if pair + 1 >= FEW and len(self.lost) > SHARE * (pair + 1):
-            raise MachineError(
-                f"inconclusive: the client was {self.lost[pair]} ({len(self.lost)} of {pair + 1} pairs are lost to it); "
-                "use a quieter machine, or longer requests"
-            )
+            self.spoilt = f"the client was {self.lost[pair]}; {len(self.lost)} of {pair + 1} pairs are lost to it"
+            raise MachineError(f"inconclusive: the client: {self.spoilt}", "use a quieter machine, or longer requests")
 
 
 class BlockTrial(NamedTuple):
@@ -85,7 +84,8 @@ def arm(side: str, name: str, trial: BlockTrial) -> Arm:
         block = Block(()) if number in tally.lost else _counted(trial.source(side, number), side, tally)
         if block.flaws:
             tally.lose(number, block.flaws)
-        when: dict[str, Any] = {"device": host.device.key, "round": number, "method": "program", "began_s": began_s, "ended_s": host.clock.now()}
+        when: dict[str, Any] = {"device": host.device.key, "round": number, "method": "program", "began_s": began_s}
+        when["ended_s"] = host.clock.now()
         if number in tally.lost:
             reason = f"the client was {tally.lost[number]}"
             return [Samples(case=of.id, status="not_run", reason=reason, **when) for of in cases]

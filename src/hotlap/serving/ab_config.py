@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,11 @@ class ServerSide(msgspec.Struct, frozen=True, kw_only=True):
     ready_within: str = "10 min"
     model: str = ""  # "": the only one that it lists
     api_key_env: str = ""
+
+    @property
+    def simulator(self) -> str:
+        """Its address, with or without the scheme in the file."""
+        return simulated.SCHEME + self.simulated.removeprefix(simulated.SCHEME)
 
     @property
     def ready_s(self) -> float:
@@ -129,7 +135,8 @@ def _server(server: ServerSide, where: str) -> None:
     if server.simulated and server.command:
         raise InputError(f"{where}: a simulated server needs no command; leave it out")
     if server.simulated:
-        simulated.parse(simulated.SCHEME + server.simulated.removeprefix(simulated.SCHEME))
+        with _named(where):
+            simulated.parse(server.simulator)
     if server.command and not server.command[0].strip():
         raise InputError(f"{where}: command is empty; as in command = [\"vllm\", \"serve\", \"NAME\", \"--port\", \"8000\"]")
     if not server.command and (server.environment or server.ready):
@@ -145,7 +152,8 @@ def _server(server: ServerSide, where: str) -> None:
 
 
 def _load(load: SideLoad, where: str) -> None:
-    process = arrivals.parse(load.arrivals)
+    with _named(where):
+        process = arrivals.parse(load.arrivals)
     if process.kind == "ramp":
         raise InputError(f"{where}: a ramp changes the rate within a block; take constant, poisson, gamma or closed arrivals")
     for name, least, most in (("input", 1, 10**7), ("output", 1, 10**7), ("requests", FEWEST, MOST), ("warm_up", 0, MOST)):
@@ -155,9 +163,16 @@ def _load(load: SideLoad, where: str) -> None:
 
 
 def _time(text: str, where: str) -> None:
-    try:
+    with _named(where):
         value = units.parse(text, "s")
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
     if not 0 < value <= arrivals.MOST_S:
         raise InputError(f"{where} is a time above 0 and at most 24 h, not '{text}'")
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """What is refused inside is refused with its place."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None

@@ -28,8 +28,7 @@ def running(server: ServerSide, is_mine: bool) -> Iterator[tuple[Address, str]]:
     """Its address and model ("": the only one that it lists) while it serves. Raises Unavailable where it does not come up, InputError for
     an address where another already answers."""
     if server.simulated:
-        options = simulated.parse(simulated.SCHEME + server.simulated.removeprefix(simulated.SCHEME))
-        with starting.started(options) as started:
+        with starting.started(simulated.parse(server.simulator)) as started:
             yield addresses.resolve(started.facts.url, False), server.model or started.facts.model
         return
     address = addresses.resolve(server.url, is_mine)

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         trial = ab_blocks.BlockTrial(a.load, metrics, source, tally)
         first, second = (ab_blocks.arm(side, one.name, trial) for side, one in (("A", a), ("B", b)))
         done = ab.ab(first, second, asked, paths.home(), core_ab.AbProgress())
-    return core_ab.answer(done, asked, args, {"seed": seed, **tally.document()}, _lines(tally, a.load, seed))
+    return core_ab.answer(done, asked, args, {"seed": seed, **tally.document()}, _lines(tally, a.load, seed), tally.spoilt)
 
 
 def _metrics(text: str, load: ab_config.SideLoad) -> Sequence[str]:
