@@ -6,7 +6,9 @@ import json
 import math
 import os
 import random
+import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -230,9 +232,9 @@ def test_a_server_that_does_not_come_up_says_why(program: str, within: str, word
 
 def test_one_at_a_time_starts_a_server_for_each_block_and_every_request_is_kept(home: Path) -> None:
     port = free_port()
-    a, b = configured(a=command(port, 0.02), b=command(port, 0.02) + 'environment = {SLOWER = "2"}\n')
+    a, b = configured(a=command(port, 0.02), b=command(port, 0.02) + 'environment = {SLOWER = "8"}\n')
     first, second = ab_config.pair(a, b, one_at_a_time=True)
-    options = ab_live.LiveOptions(home / "home", 11, {"of": "mine"}, ["e2e"], one_at_a_time=True)
+    options = ab_live.LiveOptions(home / "home", 11, {"of": "mine", "ab": "x"}, ["e2e"], one_at_a_time=True)
     with ab_live.source(first, second, options) as source:
         blocks = {side: source(side, 0) for side in "AB"}
     values = {side: ab_blocks.value(block.requests, "e2e") for side, block in blocks.items()}
@@ -244,8 +246,28 @@ def test_one_at_a_time_starts_a_server_for_each_block_and_every_request_is_kept(
     assert len({serving.served.asked.seed for serving in servings if serving}) == 1
     labels = [bundle.run.labels for bundle in kept.values()]
     assert [(one["side"], one["pair"], one["of"]) for one in labels] == [("A", "0", "mine"), ("B", "0", "mine")]
-    assert len({one["ab"] for one in labels}) == 1
+    assert {one["ab"] for one in labels} == {"x"}
     assert len(list((home / "home" / "runs").iterdir())) == 4  # and a warm-up block of each start
+
+
+def test_a_signal_ends_the_servers_and_keeps_what_there_is(home: Path) -> None:
+    ports = free_port(), free_port()
+    files = configured(a=command(ports[0], 0.02), b=command(ports[1], 0.02))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.Popen([sys.executable, "-m", "hotlap", "serving", "ab", *files], env=environment, stderr=subprocess.PIPE)
+    try:
+        until_s = time.monotonic() + 60
+        while not list((home / "home" / "runs").glob("*/samples.jsonl")) and time.monotonic() < until_s:
+            time.sleep(0.05)
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        _, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, b"Traceback" in error) == (130, False)
+    for port in ports:
+        with socket.create_server(("127.0.0.1", port)):  # both are free again
+            pass
 
 
 @pytest.mark.slow("two servers under load until it is sure")
@@ -268,6 +290,9 @@ def test_a_slower_server_is_found_and_the_same_is_not_different(home: Path, caps
         lost = len(document["left_out"])
         assert 4 + 2 * 10 + lost <= len(blocks) == document["sent"]["A"] / 10 + document["sent"]["B"] / 10
         assert {block.run.kind for block in blocks} == {"serving"}
+        both = [bundles.load(home / "home" / "runs" / run).run for run in document["runs"]]
+        assert len({run.labels["ab"] for run in (*both, *(block.run for block in blocks))}) == 1
+        assert {run.seed for run in both} == {3}
         for _ in range(4):
             code = main(["serving", "ab", a, c, "--resolve", "20 %", "--seed", "4"])
             if code != 3:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from hotlap.serving.record import ServingAsked
 
 
 class LiveOptions(NamedTuple):
-    """`seed`: drawn, of arrivals and prompts."""
+    """`seed`: drawn, of arrivals and prompts. `labels`: of every block, beside its side and pair."""
 
     home: Path
     seed: int
@@ -31,7 +30,7 @@ class LiveOptions(NamedTuple):
 @contextmanager
 def source(a: AbSide, b: AbSide, options: LiveOptions) -> Iterator[ab_blocks.BlockSource]:
     """Both servers, up as long as this unless they are to be one at a time; then each block starts its own, and warms it."""
-    sides, name, warm = {"A": a, "B": b}, secrets.token_hex(3), [0]
+    sides, warm = {"A": a, "B": b}, [0]
     with ExitStack() as stack:
         up = {} if options.one_at_a_time else {
             side: stack.enter_context(ab_servers.running(one.server, options.is_mine)) for side, one in sides.items()
@@ -49,7 +48,7 @@ def source(a: AbSide, b: AbSide, options: LiveOptions) -> Iterator[ab_blocks.Blo
         def bench(at: AbSide, address: Address, model: str, pair: int | None) -> Block:
             side = "A" if at is a else "B"
             asked = asked_of(at.load, address.shown, model, ab_blocks.seed(options.seed, pair, warm[0]))
-            labels = {**options.labels, "ab": name, "side": side, "pair": "warm-up" if pair is None else str(pair)}
+            labels = {**options.labels, "side": side, "pair": "warm-up" if pair is None else str(pair)}
             key = at.server.api_key_env
             path = session.run(address, asked, session.ServingOptions(options.home, labels, key_env=key))
             return read(path, options.metrics)

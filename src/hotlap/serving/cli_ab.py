@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import secrets
 from collections.abc import Sequence
+from typing import NoReturn
 
 from hotlap.cli import ab as core_ab
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError, nearest
+from hotlap.core.measure import signals
 from hotlap.core.show import words
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
@@ -38,14 +40,19 @@ def run(args: argparse.Namespace) -> int:
     a, b = ab_config.pair(args.a, args.b, args.one_at_a_time)
     metrics = _metrics(args.metric, a.load)
     seed = cli_options.whole(args.seed, "--seed", 0) if args.seed else secrets.randbits(31)
-    labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
+    labels = labelled.check({"ab": secrets.token_hex(3), **terminal.pairs(args.label, "a label")})  # ties the blocks to their comparison
     asked = core_ab.options(args, dict(labels), DIFFERENCE, seed)
     tally, live = ab_blocks.Tally(), ab_live.LiveOptions(paths.home(), seed, labels, metrics, args.one_at_a_time, args.this_server_is_mine)
-    with ab_live.source(a, b, live) as source:
+    with signals.caught(_interrupt), ab_live.source(a, b, live) as source:
         trial = ab_blocks.BlockTrial(a.load, metrics, source, tally)
         first, second = (ab_blocks.arm(side, one.name, trial) for side, one in (("A", a), ("B", b)))
         done = ab.ab(first, second, asked, paths.home(), core_ab.AbProgress())
     return core_ab.answer(done, asked, args, {"seed": seed, **tally.document()}, _lines(tally, a.load, seed), tally.spoilt)
+
+
+def _interrupt(_: int) -> NoReturn:
+    """Between blocks; during one its bench is told."""
+    raise KeyboardInterrupt
 
 
 def _metrics(text: str, load: ab_config.SideLoad) -> Sequence[str]:
