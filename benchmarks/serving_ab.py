@@ -4,9 +4,10 @@
     python benchmarks/serving_ab.py --records FOLDER     with the requests of a bundle of `serving bench`, or of a folder of bundles
 
 `A/A`: 200 comparisons of a server with itself. Its requests are dealt out in blocks, in the order in which they were due and from a random
-place on, to side A or B at random. Asked: at most 16 of 200 are called different (nominal 5 %). `planted`: the same, with all of B's times
-longer by 10 %; asked: found with at most 400 requests a side (median). `live`: a simulated server, and itself behind a proxy that makes
-each answer take 10 % longer. All of it goes through the code of the verb: its blocks, and core's test.
+place on, to side A or B at random, as the verb would have sent them; once more with all blocks shuffled. Asked: at most 16 of 200 are
+called different (nominal 5 %). `planted`: the same, with all of B's times longer by 10 %; asked: found with at most 400 requests a side
+(median). `live`: a simulated server, and itself behind a proxy that makes each answer take 10 % longer. All of it goes through the code of
+the verb: its blocks, and core's test.
 """
 
 from __future__ import annotations
@@ -39,22 +40,27 @@ from hotlap.serving.record import Request  # noqa: E402
 from hotlap.serving.simulated import options, starting  # noqa: E402
 
 PLANTED = 1.10
-TRIALS = (("A/A, threshold 0", 1.0, 0.0), ("A/A, threshold 2.5 %", 1.0, 0.025), ("planted 10 %", PLANTED, 0.025))
+TRIALS = (  # what, the factor of B's times, the threshold, whether blocks are shuffled
+    ("A/A, threshold 0", 1.0, 0.0, False), ("A/A, shuffled", 1.0, 0.0, True), ("A/A, threshold 2.5 %", 1.0, 0.025, False),
+    ("planted 10 %", PLANTED, 0.025, False),
+)  # fmt: skip
 
 
 class Dealt:
-    """Blocks of recorded requests, in the order in which they were due, from a random place on: whichever side asks gets the next."""
+    """Blocks of recorded requests in the order in which they were due, from a random place on; `shuffled`: in a random order. Whichever
+    side asks gets the next."""
 
-    def __init__(self, requests: Sequence[Request], size: int, seed: int, factor: float) -> None:
-        self.requests, self.size, self.factor = requests, size, factor
-        self.place = random.Random(seed).randrange(len(requests))
-        self.left = len(requests) // size
+    def __init__(self, requests: Sequence[Request], size: int, seed: int, factor: float, shuffled: bool = False) -> None:
+        drawn = random.Random(seed)
+        begins = drawn.randrange(len(requests))
+        turned = [*requests[begins:], *requests[:begins]]
+        self.blocks = [turned[place : place + size] for place in range(0, len(turned) - size + 1, size)]
+        if shuffled:
+            drawn.shuffle(self.blocks)
+        self.left, self.factor = iter(self.blocks), factor
 
     def __call__(self, side: str, pair: int | None) -> Block:
-        assert self.left > 0
-        self.left -= 1
-        taken = [self.requests[(self.place + n) % len(self.requests)] for n in range(self.size)]
-        self.place += self.size
+        taken = next(self.left)
         return Block([slower(one, self.factor) for one in taken] if side == "B" else taken)
 
 
@@ -76,13 +82,13 @@ def compared(
     return judged.answer, judged.n_a
 
 
-def dealt(requests: Sequence[Request], metric: str, factor: float, min_effect: float, args: argparse.Namespace) -> dict[str, Any]:
+def dealt(requests: Sequence[Request], metric: str, trial: tuple[str, float, float, bool], args: argparse.Namespace) -> dict[str, Any]:
     """Many comparisons of recorded requests."""
     answers, used, load = Counter[str](), list[int](), SideLoad(requests=args.size)
     for number in range(args.repeats):
         seed = args.seed + number
-        source = Dealt(requests, args.size, seed, factor)
-        asked = ab.AbOptions(difference=0.1, min_effect=min_effect, most=(source.left - 2) // 2, order_seed=seed)
+        source = Dealt(requests, args.size, seed, trial[1], trial[3])
+        asked = ab.AbOptions(difference=0.1, min_effect=trial[2], most=len(source.blocks) // 2 - 1, order_seed=seed)
         answer, pairs = compared(source, load, metric, asked)
         answers[answer] += 1
         used.append(pairs * args.size)
@@ -160,16 +166,16 @@ def main() -> None:
         print(f"recorded: {name}")
         for metric in args.metric.split(","):
             print(f"  {metric}, blocks of {args.size}", flush=True)
-            for what, factor, gate in TRIALS:
-                one = dealt(requests, metric, factor, gate, args)
+            for trial in TRIALS:
+                one = dealt(requests, metric, trial, args)
                 alarms = one["answers"].get("slower", 0) + one["answers"].get("faster", 0)
                 detail = ", ".join(f"{answer} {count}" for answer, count in sorted(one["answers"].items()))
                 requests_a_side = f"{one['median_requests']:.0f} requests a side (median)"
-                print(f"    {what:<22}{alarms:>4} of {args.repeats} called different; {requests_a_side}; {detail}", flush=True)
-    for number in range(args.live):
-        if number == 0:
-            print("live: a simulated server and itself behind a proxy that adds 10 %")
-        print(f"  {live('e2e', 64)}", flush=True)
+                print(f"    {trial[0]:<22}{alarms:>4} of {args.repeats} called different; {requests_a_side}; {detail}", flush=True)
+    if args.live:
+        print("live: a simulated server and itself behind a proxy that adds 10 %")
+    for _ in range(args.live):
+        print(f"  {live('e2e', 192)}", flush=True)
 
 
 if __name__ == "__main__":
