@@ -270,34 +270,37 @@ def test_a_signal_ends_the_servers_and_keeps_what_there_is(home: Path) -> None:
             pass
 
 
+def until_sure(files: list[str], capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+    """Exit code and text. A machine that is too busy to measure says so (exit code 3) and is asked once again, then the test is skipped."""
+    for _ in range(2):
+        code = main(["serving", "ab", *files, "--resolve", "20 %", "--budget", "100 s", *more])
+        out = capsys.readouterr().out
+        if code != 3:
+            return code, out
+    pytest.skip("this machine is too busy: the client was late in most blocks, or the budget was used up")
+
+
 @pytest.mark.slow("two servers under load until it is sure")
 def test_a_slower_server_is_found_and_the_same_is_not_different(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Real servers: 80 ms of service against 104. A machine that is too busy says so (exit code 3) and is asked again."""
-    with serving(service_s=0.08) as quick, serving(service_s=0.104) as slow:
+    """Real servers: 600 ms of service against 780, long beside what a busy machine takes to wake a process."""
+    with serving(service_s=0.6, workers=10) as quick, serving(service_s=0.78, workers=10) as slow:
         a, b, c = configured(a=f'url = "{quick.url}"', b=f'url = "{slow.url}"', c=f'url = "{quick.url}"')
-        for _ in range(4):
-            code = main(["serving", "ab", a, b, "--resolve", "20 %", "--seed", "3", "--json"])
-            document = json.loads(capsys.readouterr().out)
-            msgspec.convert(document, Document)
-            if code != 3:
-                break
-        assert code == 1
+        for file in (a, b, c):
+            Path(file).write_text(Path(file).read_text().replace("closed:2", "closed:10").replace("warm_up = 1", "warm_up = 0"))
+        code, out = until_sure([a, b], capsys, "--seed", "3", "--json")
+        document = json.loads(out)
+        msgspec.convert(document, Document)
         (entry,) = document["cases"]
-        assert (entry["state"], entry["metric"]) == ("slower", "time")
+        assert (code, entry["state"], entry["metric"]) == (1, "slower", "time")
         assert 1 / entry["value"] == pytest.approx(1.3, abs=0.1)
         assert document["seed"] == 3
         blocks = [bundles.load(home / "home" / "runs" / run) for run in document["blocks"]]
-        lost = len(document["left_out"])
-        assert 4 + 2 * 10 + lost <= len(blocks) == document["sent"]["A"] / 10 + document["sent"]["B"] / 10
+        assert 10 * len(blocks) == document["sent"]["A"] + document["sent"]["B"] >= 10 * (4 + 2 * 6)
         assert {block.run.kind for block in blocks} == {"serving"}
         both = [bundles.load(home / "home" / "runs" / run).run for run in document["runs"]]
         assert len({run.labels["ab"] for run in (*both, *(block.run for block in blocks))}) == 1
         assert {run.seed for run in both} == {3}
-        for _ in range(4):
-            code = main(["serving", "ab", a, c, "--resolve", "20 %", "--seed", "4"])
-            if code != 3:
-                break
-        out = capsys.readouterr().out
+        code, out = until_sure([a, c], capsys, "--seed", "4")
         assert code == 0
         assert "within ± 20 %" in out
         assert "blocks  of 10 requests, seed 4; failed: A 0 of" in out
