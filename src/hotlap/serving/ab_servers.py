@@ -69,9 +69,10 @@ def _wait(process: subprocess.Popen[bytes], address: Address, server: ServerSide
 
 def _answers(address: Address, server: ServerSide) -> bool:
     """Whether one of the paths is there; a loading server has a port and refuses."""
+    headers = {"Authorization": f"Bearer {os.environ[server.api_key_env]}"} if server.api_key_env else {}
     for path in [server.ready] if server.ready else ["/health", f"{address.base}/models"]:
         with suppress(Unavailable):
-            if probe.get(address, path, {}) is not None:
+            if probe.get(address, path, headers) is not None:
                 return True
     return False
 
