@@ -146,6 +146,9 @@ FEATURES: Mapping[str, Feature] = {
                 "load an OpenAI-compatible server: TTFT, TPOT, goodput", "hotlap.serving.cli",
                 "hotlap serving bench http://127.0.0.1:8000 --arrivals poisson:8",
             ),
+            "serving ab": Verb(
+                "two servers in blocks of requests, until it is sure", "hotlap.serving.cli_ab", "hotlap serving ab a.toml b.toml"
+            ),
             "serving simulate": Verb(
                 "an OpenAI server timed by the model, honest or with faults", "hotlap.serving.cli_simulate",
                 "hotlap serving simulate h200-sxm --model llama-3-8b",

@@ -23,8 +23,8 @@ class SseServer(ThreadingHTTPServer):
     request_queue_size = 512
 
     def __init__(self, service_s: float = 0.01, workers: int = 1, fault: str = "", after: int = 0, tokens_each: int = 1,
-                 tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+                 tls: ssl.SSLContext | None = None, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self.scheme = "https" if tls else "http"
         if tls:
             self.socket = tls.wrap_socket(self.socket, server_side=True)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
 
 from hotlap.cli import terminal
 from hotlap.core import units
@@ -39,20 +42,29 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures A and B in turns until the answer is sure; exit code 0 when B is not slower, 1 when it is, 3 when inconclusive."""
-    options, how = _options(args), _how(args)
+    asked, how = options(args, dict(terminal.pairs(args.label, "a label"))), _how(args)
     a, b = (arms.arm(text, how, args.target, args.device) for text in (args.a, args.b))
-    done = ab.ab(a, b, options, paths.home(), _Progress())
+    return answer(ab.ab(a, b, asked, paths.home(), AbProgress()), asked, args)
+
+
+def answer(
+    done: ab.AbOutcome, options: ab.AbOptions, args: argparse.Namespace, keys: Mapping[str, Any] | None = None, lines: Sequence[str] = (),
+    doubt: str = "",
+) -> int:
+    """Prints what came of it, and returns the exit code. `keys`: more of --json; `lines`: more of the text; `doubt`: why nothing may be
+    concluded from the pairs that there are."""
     comparisons = [turns.comparison(pair.a, pair.b, done.turns, done.stop) for pair in done.pairs]
+    comparisons = [replace(one, answer="inconclusive", reason=doubt) for one in comparisons] if doubt else comparisons
     code = {"interrupted": 130, "error": 3}.get(done.stop.kind) or _code(comparisons)
     runs = [path.name for path in done.runs]
     if args.json == shape.SHAPE:
-        keys = {"runs": runs, "stop": done.stop, "designs": [pair.design for pair in done.pairs]}
-        terminal.print_json(document.of_comparisons([(comparisons, bundle.read_run(done.runs[1]))], code, keys))
+        every = {"runs": runs, "stop": done.stop, "designs": [pair.design for pair in done.pairs], **(keys or {})}
+        terminal.print_json(document.of_comparisons([(comparisons, bundle.read_run(done.runs[1]))], code, every))
     elif args.json:
         terminal.print_former({"runs": runs, "stop": done.stop, "cases": comparisons, "designs": [pair.design for pair in done.pairs]})
     else:
         print(comparison.in_turns(comparisons, (args.a, args.b), options.difference, terminal.width(), color=terminal.color()))
-        print(f"\nsaved   hotlap compare {' '.join(runs)}")
+        print("\n".join(["", *lines, f"saved   hotlap compare {' '.join(runs)}"]))
     if done.stop.kind == "error":
         print(f"hotlap: {done.stop.detail}; what was measured until then is saved: hotlap compare {' '.join(runs)}", file=sys.stderr)
     return code
@@ -64,9 +76,10 @@ def _code(comparisons: Sequence[Comparison]) -> int:
     return 3 if any(one.answer == "inconclusive" for one in comparisons) else 0
 
 
-def _options(args: argparse.Namespace) -> ab.AbOptions:
+def options(args: argparse.Namespace, labels: dict[str, object], usual: float = DIFFERENCE, order_seed: int | None = None) -> ab.AbOptions:
+    """`usual`: the change to be found where --resolve does not say it. Raises InputError."""
     min_effect = terminal.share(args.min_effect, "--min-effect") if args.min_effect is not None else None
-    difference = terminal.share(args.resolve, "--resolve") if args.resolve is not None else max(DIFFERENCE, 2 * (min_effect or 0.0))
+    difference = terminal.share(args.resolve, "--resolve") if args.resolve is not None else max(usual, 2 * (min_effect or 0.0))
     min_effect = difference / 4 if min_effect is None else min_effect
     most = units.parse(args.pairs, "")
     if not 0 < difference < 1:
@@ -76,7 +89,7 @@ def _options(args: argparse.Namespace) -> ab.AbOptions:
     if most != int(most) or most < PILOT:
         raise InputError(f"--pairs is a whole number of at least {PILOT}, not {args.pairs}")
     budget_s = units.parse(args.budget, "s") if args.budget else math.inf
-    return ab.AbOptions(difference, min_effect, budget_s, int(most), dict(terminal.pairs(args.label, "a label")))
+    return ab.AbOptions(difference, min_effect, budget_s, int(most), labels, order_seed=order_seed)
 
 
 def _how(args: argparse.Namespace) -> dict[str, object]:
@@ -92,7 +105,7 @@ def _how(args: argparse.Namespace) -> dict[str, object]:
     return how | {"read": read, "expression": args.metric, "better": args.better, "unit": args.unit or ""}
 
 
-class _Progress:
+class AbProgress:
     """One line a look on a log, one line rewritten on a terminal."""
 
     def __init__(self) -> None:

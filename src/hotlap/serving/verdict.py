@@ -81,15 +81,15 @@ def _state(serving: ServingRun, summary: ServingSummary, judged: ClientVerdict) 
     return "pass" if attained.low >= asked.attain else "fail" if attained.high < asked.attain else "inconclusive"
 
 
-def client(serving: ServingRun, summary: ServingSummary) -> ClientVerdict:
-    """Its own verdict on itself."""
+def client(serving: ServingRun, summary: ServingSummary, typical_s: float | None = None) -> ClientVerdict:
+    """Its own verdict on itself. `typical_s`: what its delays are held against; None: the median TTFT, or E2E of embeddings."""
     state, asked = serving.served.client, serving.served.asked
     if state is None:
         return ClientVerdict(flaws=["killed"])
     requests = [request for request in serving.requests if request.index >= asked.warm_up]
     lags = [request.lag_s for request in requests if request.lag_s is not None]
     process = arrivals.kept(asked.arrivals)
-    allowed_s = max(LATE_S, LATE_SHARE * _typical(summary))
+    allowed_s = max(LATE_S, LATE_SHARE * (_typical(summary) if typical_s is None else typical_s))
     lag_s = np.quantile(lags, (0.5, 0.9, 0.99, 1.0)).tolist() if lags else []
     cpu = state.cpu_s / state.wall_s if state.wall_s > 0 else 0.0
     distance, chance = _distance(process, requests)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as replace_record
 
 from draws import FULL, draws
 from hotlap.cli import main
@@ -278,6 +279,19 @@ def test_the_budget_holds_the_plan(turn_s: float, pairs: int, answers: str, home
     assert one.answer == answers
     if one.n_a < FEWEST:
         assert one.reason.startswith(f"{FEWEST} pairs are needed, there are {one.n_a}")
+
+
+def test_a_turn_without_a_value_costs_its_pair_and_no_answer(home: Path) -> None:
+    """Ten pairs are wanted before a look; three of them give none, so that thirteen are measured."""
+    steady = noisy(1.0, 0.001, 1)
+
+    def once(number: int) -> list[Samples]:
+        (samples,) = noisy(1.5, 0.001, number).once(number)
+        return [replace_record(samples, values=[], status="not_run", reason="disturbed") if number in (0, 4, 9) else samples]
+
+    done = ab.ab(steady, arms.Arm("y", steady.plan, steady.device, "host", once), ab.AbOptions(difference=0.1), home)
+    assert comparison(done).answer == "slower"
+    assert (comparison(done).n_a, len(bundles.load(done.runs[0]).samples)) == (PILOT, PILOT + 3)
 
 
 def test_compare_says_what_ab_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

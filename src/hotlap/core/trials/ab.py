@@ -1,8 +1,12 @@
-"""Two sides measured in turns, A B B A, until a group-sequential test may stop: how many pairs it takes is planned from a pilot."""
+"""Two sides measured in turns, A B B A, until a group-sequential test may stop: how many pairs it takes is planned from a pilot.
+
+A turn may give no value (a side that was disturbed, and says so): its pair is kept, and does not count.
+"""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -36,6 +40,7 @@ class AbOptions:
     most: int = 1000  # pairs
     labels: dict[str, object] = field(default_factory=dict)
     level: float = ALPHA  # chance that a case without a change is called one, over all looks
+    order_seed: int | None = None  # None: A B, B A, A B …; else each two pairs are A B, B A or B A, A B at random: drift cancels too
 
 
 @dataclass
@@ -88,8 +93,7 @@ def _in_turns(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener) 
     stop, number, most = Stop("interrupted"), 0, options.most
     try:
         for number in range(options.most):
-            order = (0, 1) if number % 2 == 0 else (1, 0)
-            for side in order:
+            for side in order(number, options.order_seed):
                 for samples in _turn(*sides[side], number):
                     writers[side][0].append(samples)
                     kept[side].append(samples)
@@ -98,7 +102,7 @@ def _in_turns(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener) 
                 most = fitting(elapsed_s, options)
             pairs = _pairs(a, b, kept, _asked(options, most))
             listen(number + 1, pairs)
-            if over := enough(pairs, number + 1, elapsed_s, (most, options)):
+            if over := enough(pairs, number + 1, elapsed_s, (most, options), whole(kept)):
                 stop = over
                 break
         else:
@@ -122,6 +126,20 @@ def _in_turns(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener) 
             writer.finish(replace(run, ended=ended, stops=[stop], turns=one))
     found = _pairs(a, b, kept, _asked(options, most), ended=True)
     return AbOutcome(found, (writers[0][0].path, writers[1][0].path), turns, stop)
+
+
+def order(number: int, seed: int | None) -> tuple[int, int]:
+    """Which side a pair begins with: the same number and seed give the same."""
+    turned = number % 2 == 1
+    if seed is not None and random.Random(f"{seed}/{number // 2}").random() < 0.5:
+        turned = not turned
+    return (1, 0) if turned else (0, 1)
+
+
+def whole(kept: tuple[list[Samples], list[Samples]]) -> int:
+    """Pairs of which both sides have a value in every case."""
+    lost = {samples.round for side in kept for samples in side if not samples.values}
+    return len({samples.round for samples in kept[0]} - lost)
 
 
 def _asked(options: AbOptions, most: int) -> SequentialOptions:
@@ -156,7 +174,7 @@ def _writer(arm: Arm, side: str, options: AbOptions, home: Path) -> tuple[bundle
     began = datetime.now(UTC)
     run = RunRecord(
         id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=arm.plan,
-        machine=fingerprint([arm.device]), target=arm.target, devices=[arm.device.key],
+        machine=fingerprint([arm.device]), target=arm.target, devices=[arm.device.key], seed=options.order_seed or 0,
         labels=labels.check({**options.labels, **arm.labels, "side": side}),
     )
     return bundles.Writer.create(run, home), run
@@ -172,10 +190,13 @@ def pair(a: Result, b: Result, asked: SequentialOptions, ended: bool = False) ->
     return AbPair(a, b, *sequential.trial(*aligned(a, b), asked, ended))
 
 
-def enough(pairs: Sequence[AbPair], count: int, elapsed_s: float, allowed: tuple[int, AbOptions]) -> Stop | None:
-    """Why no more pairs are measured; None while they are. `allowed`: the most pairs that there is time for, and what was asked."""
+def enough(
+    pairs: Sequence[AbPair], count: int, elapsed_s: float, allowed: tuple[int, AbOptions], counted: int | None = None
+) -> Stop | None:
+    """Why no more pairs are measured; None while they are. `allowed`: the most pairs that there is time for, and what was asked.
+    `counted`: those of the pairs that have values; None: all."""
     most, options = allowed
-    if count >= PILOT and not any(pair.open and pair.design for pair in pairs):
+    if (count if counted is None else counted) >= PILOT and not any(pair.open and pair.design for pair in pairs):
         if all(pair.decision and pair.decision.answer in ("larger", "smaller", "same") for pair in pairs):
             return Stop("precision")
         short = any(pair.design and not pair.design.enough and pair.design.pairs >= most for pair in pairs)

@@ -78,6 +78,11 @@ def _imported_label(params: Mapping[str, Any]) -> str:
     return " ".join([str(params.get("name", "")), *(given if isinstance(given, list) else [])])
 
 
+def _block_label(params: Mapping[str, Any]) -> str:
+    given = params.get("load", [])
+    return " ".join([str(params.get("metric", "")), *(given if isinstance(given, list) else [])])
+
+
 def _tool_label(params: Mapping[str, Any]) -> str:
     given = params.get("settings", [])
     settings = given if isinstance(given, list) else [given]
@@ -156,6 +161,18 @@ WORKLOADS = (
         unplanned="a plan cannot hold another program's numbers; run it by its tool file",
     ),
     Workload(
+        "reqblock", "a block of requests to a server of models: one number of it",
+        (
+            Param("metric", "str", "which number, as in ttft"),
+            Param("unit", "str", "of it", "s"),
+            Param("better", "str", "which way is better", "lower", choices=("lower", "higher")),
+            Param("load", "list", "NAME=value pairs: what is sent, the same to both sides of a comparison", []),
+        ),
+        "time", "s", "lower", _own,
+        source="file", label=_block_label,
+        unplanned="a plan cannot hold requests to a server; name the server in a configuration, and compare it with another",
+    ),
+    Workload(
         "kernel", "a user's own kernel, which another command keeps and makes plans of",
         (
             Param("name", "str", "its name among those kept"),
@@ -183,4 +200,4 @@ WORKLOADS = (
     ),
 )
 
-COMMAND, IMPORTED, TOOL, KERNEL, CALLABLE = WORKLOADS
+COMMAND, IMPORTED, TOOL, REQUESTS, KERNEL, CALLABLE = WORKLOADS

@@ -1,0 +1,71 @@
+"""hotlap serving ab A.toml B.toml"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from collections.abc import Sequence
+from typing import NoReturn
+
+from hotlap.cli import ab as core_ab
+from hotlap.cli import terminal
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.measure import signals
+from hotlap.core.show import words
+from hotlap.core.store import labels as labelled
+from hotlap.core.store import paths
+from hotlap.core.trials import ab
+from hotlap.serving import ab_blocks, ab_config, ab_live, cli_options
+
+DIFFERENCE = 0.05
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A.toml", help="a configuration: [server] with url, command or simulated, and [load]")
+    parser.add_argument("b", metavar="B.toml", help="the same of the server that is compared with it; [load] must be equal")
+    metrics = ", ".join(ab_blocks.METRICS)
+    parser.add_argument("--metric", default="", metavar="NAMES", help=f"of each block, as in ttft,tpot; of {metrics} (default: e2e)")
+    parser.add_argument("--resolve", metavar="SHARE", help="change to be found with 80 %% power (default: 5 %%, or twice --min-effect)")
+    parser.add_argument("--min-effect", metavar="SHARE", help="minimum change to report (threshold; default: a quarter of --resolve)")
+    parser.add_argument("--budget", metavar="TIME", help="end within this, as in '5 min', answered or not")
+    parser.add_argument("--pairs", default="200", metavar="N", help="no more pairs of blocks than this (default: 200)")
+    parser.add_argument("--one-at-a-time", action="store_true", help="start and end a server for each block, where both do not fit")
+    parser.add_argument("--seed", default="", metavar="N", help="of arrivals, prompts and the order of blocks (default: drawn, and kept)")
+    parser.add_argument("--this-server-is-mine", action="store_true", help="load servers that are not on this machine")
+    parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with every run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Loads both servers in blocks until the answer is sure; exit code 0 when B is not slower, 1 when it is, 3 when inconclusive."""
+    a, b = ab_config.pair(args.a, args.b, args.one_at_a_time)
+    metrics = _metrics(args.metric, a.load)
+    seed = cli_options.whole(args.seed, "--seed", 0) if args.seed else secrets.randbits(31)
+    labels = labelled.check({"ab": secrets.token_hex(3), **terminal.pairs(args.label, "a label")})  # ties the blocks to their comparison
+    asked = core_ab.options(args, dict(labels), DIFFERENCE, seed)
+    tally, live = ab_blocks.Tally(), ab_live.LiveOptions(paths.home(), seed, labels, metrics, args.one_at_a_time, args.this_server_is_mine)
+    with signals.caught(_interrupt), ab_live.source(a, b, live) as source:
+        trial = ab_blocks.BlockTrial(a.load, metrics, source, tally)
+        first, second = (ab_blocks.arm(side, one.name, trial) for side, one in (("A", a), ("B", b)))
+        done = ab.ab(first, second, asked, paths.home(), core_ab.AbProgress())
+    return core_ab.answer(done, asked, args, {"seed": seed, **tally.document()}, _lines(tally, a.load, seed), tally.spoilt)
+
+
+def _interrupt(_: int) -> NoReturn:
+    """Between blocks; during one its bench is told."""
+    raise KeyboardInterrupt
+
+
+def _metrics(text: str, load: ab_config.SideLoad) -> Sequence[str]:
+    names = list(dict.fromkeys(part.strip() for part in (text or "e2e").split(",")))
+    for name in names:
+        if name not in ab_blocks.METRICS:
+            raise InputError(f"--metric: no metric '{name}'; {nearest(name, ab_blocks.METRICS)}")
+        if load.api == "embeddings" and name in ("ttft", "tpot"):
+            raise InputError(f"--metric {name}: an embedding has no tokens of its own; take e2e or throughput")
+    return names
+
+
+def _lines(tally: ab_blocks.Tally, load: ab_config.SideLoad, seed: int) -> list[str]:
+    lost = f"; {words.counted(len(tally.lost), 'pair')} left out: the client was at fault" if tally.lost else ""
+    failed = ", ".join(f"{side} {count} of {tally.sent[side]}" for side, count in tally.failed.items())
+    return [f"blocks  of {load.requests} requests, seed {seed}; failed: {failed}{lost}"]
