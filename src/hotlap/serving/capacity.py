@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from hotlap.core.errors import InputError
 from hotlap.core.record import Record
@@ -20,7 +22,8 @@ from hotlap.core.stats import student
 from hotlap.serving import attainment_curve
 from hotlap.serving.attainment_curve import Curve, RateRun
 
-Measure = Callable[[float, int], Sequence[bool]]  # rate in 1/s, requests → whether each met its objectives, in order of due times
+# rate in 1/s, requests → whether each met its objectives, in order of due times; None: what measures was at fault, nothing is known
+Measure = Callable[[float, int], Sequence[bool] | None]
 
 LEAST_REQUESTS, LEAST_MISSES = 2000, 50  # of a search; misses that are expected at the wanted attainment
 FIRST_PART, NEXT_PART = 1 / 60, 1 / 12  # of the budget: runs that look around, runs that come closer
@@ -31,7 +34,13 @@ CLOSE = 1.35  # ratio of a good and a bad rate from which the curve takes over
 LOCATED = 0.5  # width of the interval from which long runs pay
 BELOW, ABOVE = 1.0, 0.7  # log odds of the rates that long runs visit, from the wanted share
 LONG_RUNS = 5
+FILLS = 4.0  # times what a request takes, in which a server fills
+LONGER, BESIDE = 3.0, 1.1  # times the requests, and the rate at most, of a bad run that a good one does not stand against
 LEAST_INFLATION = 10.0  # of the variance, where batches have not shown it
+
+
+class SearchEnded(Exception):  # noqa: N818 - no error: a measure says that the search is over
+    """What was visited counts."""
 
 
 class CapacityOptions(Record, frozen=True, kw_only=True):
@@ -66,6 +75,7 @@ class Capacity(Record, frozen=True, kw_only=True):
     pooled: bool  # the interval is of the curve through all runs; False: of single runs
     requests: int  # sent
     evidence: tuple[RateEvidence, ...]  # as visited
+    refused: tuple[float, ...] = ()  # rates of which nothing is known, for what measures was at fault
 
     @property
     def width(self) -> float:
@@ -76,11 +86,16 @@ class Capacity(Record, frozen=True, kw_only=True):
 
 
 @dataclass
-class _CapacitySearch:
+class CapacitySearch:
+    """A search under way."""
+
     measure: Measure
     options: CapacityOptions
     runs: list[RateRun] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
     sent: int = 0
+    ceiling: float = math.inf  # the highest rate that may still be measured soundly
+    least_s: float = 0.0  # that a run lasts, up to NEXT_PART: what measures knows how long an empty server takes to fill
 
     @property
     def left(self) -> int:
@@ -90,28 +105,66 @@ class _CapacitySearch:
     def miss(self) -> float:
         return 1 - self.options.attain
 
+    @property
+    def visited(self) -> int:
+        return len(self.runs) + len(self.refused)
+
     def visit(self, rate: float, requests: int) -> None:
-        rate, requests = min(rate, self.options.max_rate or math.inf), min(requests, self.left)
-        missed = ~checked(self.measure(rate, requests), rate, requests)
+        rate = min(rate, self.options.max_rate or math.inf, self.ceiling)
+        least = min(math.ceil(rate * self.least_s), round(self.options.requests * NEXT_PART))
+        requests = min(max(requests, least), self.left)
+        answer = self.measure(rate, requests)
         self.sent += requests
+        if answer is None:
+            self._refuse(rate)
+            return
+        missed = ~checked(answer, rate, requests)
         self.runs.append(RateRun(rate, missed[int(len(missed) * self.options.warm_up) :]))
+
+    def _refuse(self, rate: float) -> None:
+        """Halfway back to what went well; a fault below that is no matter of the rate."""
+        self.refused.append(rate)
+        sound = max((run.rate for run in self.runs), default=0.0)
+        if rate > sound:
+            self.ceiling = math.sqrt(rate * sound) if sound else rate / STEP
+
+    def took(self, usual_s: float) -> None:
+        """A request usually took so long at some rate, from beginning to end."""
+        self.least_s = min(FILLS * usual_s, self.least_s or math.inf)
 
     def bracket(self) -> tuple[float | None, float | None]:
         """The largest rate that may be good, the smallest that is clearly bad, by shares that rise with the rate."""
-        wanted = attainment_curve.log_odds(self.miss)
-        odds = [attainment_curve.log_odds(share) - wanted for share in attainment_curve.shares(self.runs)]
-        good = [run.rate for run, height in zip(self.runs, odds, strict=True) if height <= MAYBE]
-        bad = [run.rate for run, height in zip(self.runs, odds, strict=True) if height > CLEAR]
+        runs = self.standing
+        odds = [self._odds(share) for share in attainment_curve.shares(runs)]
+        good = [run.rate for run, height in zip(runs, odds, strict=True) if height <= MAYBE]
+        bad = [run.rate for run, height in zip(runs, odds, strict=True) if height > CLEAR]
         return max(good, default=None), min(bad, default=None)
+
+    def _odds(self, share: float) -> float:
+        """Log odds above the wanted share of misses."""
+        return attainment_curve.log_odds(share) - attainment_curve.log_odds(self.miss)
+
+    @property
+    def standing(self) -> list[RateRun]:
+        """Without short runs that were good where a much longer one was clearly bad: an empty server takes time to fill."""
+        bad = [run for run in self.runs if self._odds(run.share) > CLEAR]
+        return [
+            run for run in self.runs
+            if self._odds(run.share) > MAYBE
+            or not any(len(other.missed) >= LONGER * len(run.missed) and other.rate <= BESIDE * run.rate for other in bad)
+        ]  # fmt: skip
 
     def around(self) -> float | None:
         """The next rate while the place is not known; None when it is."""
         low, high = self.bracket()
+        runs = self.standing
+        if not runs:
+            return self.ceiling
         if low is None:
-            return min(run.rate for run in self.runs) / STEP
-        if high is None and low == self.options.max_rate:
+            return min(run.rate for run in runs) / STEP
+        if high is None and low >= min(self.options.max_rate or math.inf, self.ceiling / CLOSE):
             return None
-        pairs = zip(self.runs, attainment_curve.shares(self.runs), strict=True)
+        pairs = zip(runs, attainment_curve.shares(runs), strict=True)
         near = [run.rate for run, share in pairs if share > self.miss and run.rate < (high or math.inf)]
         if high is None:
             return max(low, *near, low) * (1.5 if near else STEP)
@@ -120,21 +173,21 @@ class _CapacitySearch:
 
     def curve(self) -> Curve | None:
         """Through all runs, its reference where it passes what is asked."""
-        low, high = self.bracket()
+        (low, high), runs = self.bracket(), self.standing
         if low is None:
             return None
         reference = math.sqrt(low * high) if high else low
         curve = None
         for _ in range(3):
-            curve = attainment_curve.fit(self.runs, self.miss, reference)
+            curve = attainment_curve.fit(runs, self.miss, reference)
             if curve is None:
                 return None
-            reference = min(max(curve.rate(curve.wanted), min(run.rate for run in self.runs)), high or math.inf)
+            reference = min(max(curve.rate(curve.wanted), min(run.rate for run in runs)), high or math.inf)
         return curve
 
     def closer(self, turn: int) -> tuple[float, int]:
         """The next rate and its requests, once the place is known."""
-        curve, rest = self.curve(), self.options.rates - len(self.runs)
+        curve, rest = self.curve(), self.options.rates - self.visited
         off = (-BELOW, ABOVE)[turn % 2]
         if curve is None or pooled(self.runs, self.options, self.sent).width > LOCATED:
             return self._within(curve, off), max(round(self.options.requests * NEXT_PART), self.left // max(rest, 1))
@@ -151,31 +204,43 @@ class _CapacitySearch:
                 return rate
         return math.sqrt((low or high or 1) * (high or low or 1))
 
+    def run(self) -> None:
+        """Visits rates until the budget is spent, the interval is narrow enough, or the measure ends it."""
+        with suppress(SearchEnded):
+            self._run()
+
+    def _run(self) -> None:
+        options, turn = self.options, 0
+        self.visit(options.start, round(options.requests * FIRST_PART))
+        while self.visited < options.rates - 3 and (rate := self.around()) is not None:
+            self.visit(rate, round(options.requests * FIRST_PART))
+        while self.left > 0 and self.visited < options.rates and self.runs:
+            rate, requests = self.closer(turn)
+            self.visit(rate, self.left if self.visited == options.rates - 1 else requests)
+            turn += 1
+            if options.width and self.answer().width <= options.width:
+                break
+
+    def answer(self) -> Capacity:
+        """By what was visited so far."""
+        return replace(pooled(self.runs, self.options, self.sent), refused=tuple(self.refused))
+
 
 def search(measure: Measure, options: CapacityOptions) -> Capacity:
     """Visits rates until the budget is spent or the interval is narrow enough. Raises InputError for options that cannot be, and for
     answers of `measure` that are not one truth value a request."""
     check(options)
-    state = _CapacitySearch(measure, options)
-    state.visit(options.start, round(options.requests * FIRST_PART))
-    while len(state.runs) < options.rates - 3 and (rate := state.around()) is not None:
-        state.visit(rate, round(options.requests * FIRST_PART))
-    turn = 0
-    while state.left > 0 and len(state.runs) < options.rates:
-        rate, requests = state.closer(turn)
-        state.visit(rate, state.left if len(state.runs) == options.rates - 1 else requests)
-        turn += 1
-        if options.width and pooled(state.runs, options, state.sent).width <= options.width:
-            break
-    return pooled(state.runs, options, state.sent)
+    state = CapacitySearch(measure, options)
+    state.run()
+    return state.answer()
 
 
 def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> Capacity:
     """What these runs show together; in any order, from any search."""
-    state = _CapacitySearch(lambda rate, requests: [], options, list(runs), sent)
-    curve = state.curve()
+    state = CapacitySearch(lambda rate, requests: [], options, list(runs), sent)
+    curve, standing = state.curve(), {run.rate for run in state.standing}
     evidence = tuple(_evidence(run, curve, options) for run in runs)
-    good = max((each.rate for each in evidence if each.low >= options.attain), default=None)
+    good = max((each.rate for each in evidence if each.low >= options.attain and each.rate in standing), default=None)
     bad = min((each.rate for each in evidence if each.high < options.attain), default=None)
     estimate = None
     if curve is not None:
