@@ -34,6 +34,7 @@ CLOSE = 1.35  # ratio of a good and a bad rate from which the curve takes over
 LOCATED = 0.5  # width of the interval from which long runs pay
 BELOW, ABOVE = 1.0, 0.7  # log odds of the rates that long runs visit, from the wanted share
 LONG_RUNS = 5
+WARM_UP = 300  # requests of a run's beginning that are left out at most, where a server is full by then
 FILLS = 4.0  # times what a request takes, in which a server fills
 LONGER, BESIDE = 3.0, 1.1  # times the requests, and the rate at most, of a bad run that a good one does not stand against
 LEAST_INFLATION = 10.0  # of the variance, where batches have not shown it
@@ -51,7 +52,7 @@ class CapacityOptions(Record, frozen=True, kw_only=True):
     max_rate: float | None = None  # never above it
     confidence: float = 0.95
     width: float = 0.0  # stop when (bad − good) ÷ estimate is at most this
-    warm_up: float = 0.1  # share of each run, from its beginning, that is left out
+    warm_up: float = 0.1  # share of each run, from its beginning, that is left out, up to WARM_UP requests
 
 
 class RateEvidence(Record, frozen=True, kw_only=True):
@@ -119,7 +120,8 @@ class CapacitySearch:
             self._refuse(rate)
             return
         missed = ~checked(answer, rate, requests)
-        self.runs.append(RateRun(rate, missed[int(len(missed) * self.options.warm_up) :]))
+        most = max(WARM_UP, math.ceil(rate * self.least_s))
+        self.runs.append(RateRun(rate, missed[min(int(len(missed) * self.options.warm_up), most) :]))
 
     def _refuse(self, rate: float) -> None:
         """Halfway back to what went well; a fault below that is no matter of the rate."""
