@@ -146,6 +146,14 @@ FEATURES: Mapping[str, Feature] = {
                 "load an OpenAI-compatible server: TTFT, TPOT, goodput", "hotlap.serving.cli",
                 "hotlap serving bench http://127.0.0.1:8000 --arrivals poisson:8",
             ),
+            "serving capacity": Verb(
+                "which rate a server holds: known good, known bad", "hotlap.serving.cli_capacity",
+                "hotlap serving capacity http://127.0.0.1:8000 --slo 'ttft<=450ms' --attain 90%",
+            ),
+            "serving frontier": Verb(
+                "throughput against interactivity over loads", "hotlap.serving.cli_frontier",
+                "hotlap serving frontier http://127.0.0.1:8000 --concurrency 1,2,4,8,16",
+            ),
             "serving simulate": Verb(
                 "an OpenAI server timed by the model, honest or with faults", "hotlap.serving.cli_simulate",
                 "hotlap serving simulate h200-sxm --model llama-3-8b",
@@ -155,8 +163,14 @@ FEATURES: Mapping[str, Feature] = {
                 "hotlap serving traffic show trace.csv",
             ),
         },
-        kinds={"serving": "hotlap.serving.show_kind"},
-        sections={"serving": "hotlap.serving.show_kind:SECTION"},
+        kinds={
+            "serving": "hotlap.serving.show_kind", "serving-capacity": "hotlap.serving.show_capacity",
+            "serving-frontier": "hotlap.serving.show_frontier",
+        },
+        sections={
+            "serving": "hotlap.serving.show_kind:SECTION", "serving-capacity": "hotlap.serving.show_capacity:SECTION",
+            "serving-frontier": "hotlap.serving.show_frontier:SECTION",
+        },
     ),
 }
 

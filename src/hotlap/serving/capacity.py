@@ -34,6 +34,7 @@ CLOSE = 1.35  # ratio of a good and a bad rate from which the curve takes over
 LOCATED = 0.5  # width of the interval from which long runs pay
 BELOW, ABOVE = 1.0, 0.7  # log odds of the rates that long runs visit, from the wanted share
 LONG_RUNS = 5
+MOST_REFUSED = 3  # rates in a row
 WARM_UP = 300  # requests of a run's beginning that are left out at most, where a server is full by then
 FILLS = 4.0  # times what a request takes, in which a server fills
 LONGER, BESIDE = 3.0, 1.1  # times the requests, and the rate at most, of a bad run that a good one does not stand against
@@ -95,6 +96,7 @@ class CapacitySearch:
     runs: list[RateRun] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
     sent: int = 0
+    in_a_row: int = 0  # refused
     ceiling: float = math.inf  # the highest rate that may still be measured soundly
     least_s: float = 0.0  # that a run lasts, up to NEXT_PART: what measures knows how long an empty server takes to fill
 
@@ -119,16 +121,21 @@ class CapacitySearch:
         if answer is None:
             self._refuse(rate)
             return
+        self.in_a_row = 0
         missed = ~checked(answer, rate, requests)
         most = max(WARM_UP, math.ceil(rate * self.least_s))
         self.runs.append(RateRun(rate, missed[min(int(len(missed) * self.options.warm_up), most) :]))
 
     def _refuse(self, rate: float) -> None:
-        """Halfway back to what went well; a fault below that is no matter of the rate."""
+        """Halfway back to what went well; below that it is no matter of the rate, unless it happens again. Raises SearchEnded where it
+        goes on."""
         self.refused.append(rate)
-        sound = max((run.rate for run in self.runs), default=0.0)
-        if rate > sound:
-            self.ceiling = math.sqrt(rate * sound) if sound else rate / STEP
+        self.in_a_row += 1
+        sound = max((run.rate for run in self.runs if run.rate < rate), default=0.0)
+        if self.in_a_row > 1 or all(run.rate < rate for run in self.runs):
+            self.ceiling = math.sqrt(rate * sound) if sound else rate / 2
+        if self.in_a_row >= MOST_REFUSED:
+            raise SearchEnded
 
     def took(self, usual_s: float) -> None:
         """A request usually took so long at some rate, from beginning to end."""
@@ -256,7 +263,7 @@ def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> 
 
 def _evidence(run: RateRun, curve: Curve | None, options: CapacityOptions) -> RateEvidence:
     """Wilson's interval on as many independent requests as the run is worth, shared among the search's rates (Bonferroni)."""
-    inflation = max(curve.inflation if curve else LEAST_INFLATION, LEAST_INFLATION)
+    inflation = float(max(curve.inflation if curve else LEAST_INFLATION, LEAST_INFLATION))
     n, met = len(run.missed), int((~run.missed).sum())
     z = student.quantile(1 - (1 - options.confidence) / 2 / options.rates, 1e6)
     worth, share = n / inflation, met / n

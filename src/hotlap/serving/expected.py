@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from itertools import islice
 
 import numpy as np
+from msgspec.structs import replace
 
 from hotlap.core import objectives
 from hotlap.core.objectives import Objective
 from hotlap.core.record import Record
-from hotlap.serving import arrivals, capacity, summary
+from hotlap.serving import arrivals, capacity, steady, summary
 from hotlap.serving.capacity import Capacity, CapacityOptions, CapacitySearch
 from hotlap.serving.record import ServingAsked
 from hotlap.serving.simulated.engine import BatchEngine, EngineJob
@@ -47,7 +48,7 @@ class ServerModel:
 
     def __init__(self, options: ServerOptions, asked: ServingAsked) -> None:
         self.options, self.asked = options, asked
-        self.server = SimulatedServer(ServerOptions(**{**{name: getattr(options, name) for name in options.__struct_fields__}, "faults": ()}))
+        self.server = SimulatedServer(replace(options, faults=()))
         self.output = 0 if asked.api == "embeddings" else asked.output_tokens
 
     def engine(self) -> BatchEngine:
@@ -90,6 +91,8 @@ class ServerModel:
         def measure(rate: float, requests: int) -> Sequence[bool]:
             every = self.play(process.format(f"{rate:.6g}"), requests, seed + found.visited)
             found.took(float(np.median([played.ended_s - played.due_s for played in every])))
+            if steady.outrun([played.due_s for played in every], [played.first_s for played in every]):
+                return [False] * len(every)
             return [played.good(limits) for played in every]
 
         least = max(LEAST, round(3 * capacity.LEAST_MISSES / min(attain, 1 - attain)))

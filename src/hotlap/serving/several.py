@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from hotlap.core.errors import MachineError, SchemaError, Unavailable
+from hotlap.core.errors import MachineError, Unavailable
 from hotlap.core.measure import runs
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.targets import host
@@ -24,9 +23,6 @@ from hotlap.serving.address import Address
 from hotlap.serving.record import ServingAsked
 from hotlap.serving.session import Listener, ServingOptions
 from hotlap.serving.verdict import ServingVerdict
-
-
-Shape = TypeVar("Shape")
 
 
 class SeveralEnded(Exception):  # noqa: N818 - no error: what was measured counts
@@ -51,6 +47,10 @@ class SeveralBenches:
     def left_s(self) -> float | None:
         return None if self.until_s is None else self.until_s - self.clock()
 
+    def interrupt(self) -> None:
+        """Ctrl-C came between two of them."""
+        self.stop = Stop("interrupted")
+
     def bench(self, arrivals: str, requests: int, warm_up: int = 0) -> ServingVerdict:
         """One more, with a salt and a seed of its own. Raises SeveralEnded where there is no more to measure; Unavailable and InputError
         of the first."""
@@ -67,7 +67,7 @@ class SeveralBenches:
         try:
             path = session.run(self.address, asked, changed(self.options, labels=self.labels), self.listen)
         except KeyboardInterrupt:
-            self.stop = Stop("interrupted")
+            self.interrupt()
             raise SeveralEnded from None
         except (Unavailable, MachineError) as error:
             if self.count == 1:
@@ -94,14 +94,3 @@ class SeveralBenches:
             files.write_whole(held.writer.path / file, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
             held.finish([self.stop])
             return held.writer.path
-
-
-def read(path: Path, file: str, shape: type[Shape]) -> Shape | None:
-    """What `keep` wrote; None where it is not there. Raises SchemaError."""
-    content = files.long(path, (file,)).get(file)
-    if content is None:
-        return None
-    try:
-        return msgspec.json.decode(content, type=shape)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise SchemaError(f"{path}/{file}: {error}") from None

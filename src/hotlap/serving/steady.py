@@ -18,6 +18,7 @@ POINTS = 192
 MIN_EFFECT = 0.5  # of a change of level: queues near capacity wander by less
 LEFT, GREW = 0.1, 1.5  # share of all requests under way at the end, and how many times those halfway: a queue that grows
 FEWEST = 50  # requests
+WAITING = 0.2  # share of all requests that wait at the end: then a server is outrun, whatever their objectives allow
 
 
 def under_way(requests: Sequence[Request], points: int = POINTS) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -45,6 +46,17 @@ def doubts(requests: Sequence[Request]) -> list[Notice]:
     levels = f"requests under way changed their level {counted(len(found), 'time')}"
     seen = f"{levels}; the longest steady part of the run is {_at(begin)} to {_at(end)} after its beginning"
     return [Notice("level_changed", seen, "leave the beginning out with --warm-up, or look what the server did then")]
+
+
+def outrun(due_s: Sequence[float], begun_s: Sequence[float | None]) -> bool:
+    """Whether more came than was served: of all requests, in the order in which they were due, a fifth and more had no first token (or no
+    answer) when the last was due, and it was not so halfway. None: it never had."""
+    due = np.asarray(due_s)
+    begun = np.sort([np.inf if time_s is None else time_s for time_s in begun_s])
+    if len(due) < FEWEST:
+        return False
+    halfway, left = (int(np.searchsorted(due, at, "right") - np.searchsorted(begun, at, "right")) for at in (due[len(due) // 2], due[-1]))
+    return left > WAITING * len(due) and left > GREW * halfway
 
 
 def _at(time_s: float) -> str:
