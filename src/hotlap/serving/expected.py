@@ -23,6 +23,7 @@ from hotlap.serving.simulated.options import ServerOptions
 TOKENS = 5_000_000
 LEAST, MOST = 6_000, 40_000  # requests of a search
 START = 4.0  # a second
+AGAIN_S = 0.001  # until a place of a closed loop asks again: by then the next step has begun
 
 
 class Played(Record, frozen=True, kw_only=True):
@@ -78,7 +79,7 @@ class ServerModel:
                     ended.append(job)
                     if more > 0:
                         more -= 1
-                        coming.append(now_s)
+                        coming.append(now_s + AGAIN_S)
         return [
             Played(due_s=job.arrived_s, first_s=job.first_s or 0.0, ended_s=job.ended_s or 0.0, tokens=job.emitted, stall_s=stalls[job])
             for job in sorted(ended, key=lambda job: (job.arrived_s, job.ended_s))
