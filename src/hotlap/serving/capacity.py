@@ -247,10 +247,9 @@ def search(measure: Measure, options: CapacityOptions) -> Capacity:
 def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> Capacity:
     """What these runs show together; in any order, from any search."""
     state = CapacitySearch(lambda rate, requests: [], options, list(runs), sent)
-    curve, standing = state.curve(), {run.rate for run in state.standing}
-    evidence = tuple(_evidence(run, curve, options) for run in runs)
-    good = max((each.rate for each in evidence if each.low >= options.attain and each.rate in standing), default=None)
-    bad = min((each.rate for each in evidence if each.high < options.attain), default=None)
+    curve = state.curve()
+    evidence = tuple(_evidence([run], curve, options) for run in runs)
+    good, bad = _shown(state.standing, curve, options), _shown(runs, curve, options, bad=True)
     estimate = None
     if curve is not None:
         low, high = curve.interval(options.confidence)
@@ -261,16 +260,29 @@ def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> 
     )  # fmt: skip
 
 
-def _evidence(run: RateRun, curve: Curve | None, options: CapacityOptions) -> RateEvidence:
-    """Wilson's interval on as many independent requests as the run is worth, shared among the search's rates (Bonferroni)."""
+def _shown(runs: Sequence[RateRun], curve: Curve | None, options: CapacityOptions, bad: bool = False) -> float | None:
+    """The largest rate shown to be good, or the smallest shown to be bad, by runs alone. Attainment falls with the rate, so what a run and
+    those above it show together holds for its own rate; and what it and those below it show, where they are bad."""
+    ordered = sorted(runs, key=lambda run: run.rate, reverse=bad)
+    shown = None
+    for place, run in enumerate(ordered):
+        pools = [_evidence(ordered[place:end], curve, options) for end in range(place + 1, len(ordered) + 1)]
+        if any(each.high < options.attain if bad else each.low >= options.attain for each in pools):
+            shown = run.rate
+    return shown
+
+
+def _evidence(runs: Sequence[RateRun], curve: Curve | None, options: CapacityOptions) -> RateEvidence:
+    """Wilson's interval on as many independent requests as the runs are worth, shared among the search's rates (Bonferroni). `rate`: of the
+    first."""
     inflation = float(max(curve.inflation if curve else LEAST_INFLATION, LEAST_INFLATION))
-    n, met = len(run.missed), int((~run.missed).sum())
+    n, met = sum(len(run.missed) for run in runs), sum(int((~run.missed).sum()) for run in runs)
     z = student.quantile(1 - (1 - options.confidence) / 2 / options.rates, 1e6)
     worth, share = n / inflation, met / n
     middle, half = (share + z * z / 2 / worth), z * math.sqrt(share * (1 - share) / worth + z * z / 4 / worth**2)
     scale = 1 + z * z / worth
     low, high = max(float(middle - half) / scale, 0.0), min(float(middle + half) / scale, 1.0)
-    return RateEvidence(rate=run.rate, requests=n, met=met, low=low, high=high)
+    return RateEvidence(rate=runs[0].rate, requests=n, met=met, low=low, high=high)
 
 
 def checked(answer: Any, rate: float, requests: int) -> np.ndarray[Any, np.dtype[np.bool_]]:

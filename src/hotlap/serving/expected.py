@@ -20,8 +20,8 @@ from hotlap.serving.simulated.http import SimulatedServer
 from hotlap.serving.simulated.memory import KVMemory
 from hotlap.serving.simulated.options import ServerOptions
 
-TOKENS = 5_000_000
-LEAST, MOST = 6_000, 40_000  # requests of a search
+TOKENS = 1_500_000  # of answers in a search: seconds of this process
+LEAST, MOST = 6_000, 20_000  # requests of a search
 START = 4.0  # a second
 AGAIN_S = 0.001  # until a place of a closed loop asks again: by then the next step has begun
 
