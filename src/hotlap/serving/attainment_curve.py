@@ -28,6 +28,7 @@ CURVES = np.array([(gamma, steep) for steep in STEEP for gamma in GAMMAS])
 CHANCES = 1 / (1 + CURVES[:, 0] / 6) / CURVES[:, 1] ** 3  # of each, before anything is seen: knees are rarer than slopes, cliffs far rarer
 RARE = 0.04  # more of it per log odds that the wanted misses are rarer than one in ten: fewer bursts, whose variance is itself unsure
 MARGIN, KNEE = 0.82, 16.0  # standard errors are × (margin + γ ÷ knee): past a knee a run from an empty queue is not steady for long
+FAR = 0.2  # of log odds below the wanted ones, off the logarithm of the error: that many misses would have been more, and surer
 BATCHES = 10  # of the longest run
 LEAST_BATCH = 100  # requests
 LEAST_EXCESS = 10.0  # × binomial variance, where no run is long enough for batches
@@ -232,6 +233,7 @@ def batch_variance(runs: Sequence[RateRun], information: Floats, slope: Floats, 
 def _standard(off: Floats, error: Floats) -> Floats:
     """Log odds beside the wanted ones in standard errors. Misses come in bursts, so their number is skewed like a gamma variable's: most
     runs read low, some far too high. Cube roots make that normal (Wilson and Hilferty, PNAS 17, 1931)."""
+    error = error * np.exp(np.clip(off, -40, 0) * FAR)
     return np.asarray((np.exp(np.clip(off, -40, 40) / 3) - 1 + error**2 / 9) * 3 / error)
 
 

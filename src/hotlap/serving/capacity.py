@@ -34,7 +34,7 @@ CLOSE = 1.35  # ratio of a good and a bad rate from which the curve takes over
 LOCATED = 0.5  # width of the interval from which long runs pay
 BELOW, ABOVE = 1.0, 0.7  # log odds of the rates that long runs visit, from the wanted share
 LONG_RUNS = 5
-MOST_REFUSED = 3  # rates in a row
+MOST_REFUSED = 3  # rates in a row; twice as many where others went well
 WARM_UP = 300  # requests of a run's beginning that are left out at most, where a server is full by then
 FILLS = 4.0  # times what a request takes, in which a server fills
 LONGER, BESIDE = 3.0, 1.1  # times the requests, and the rate at most, of a bad run that a good one does not stand against
@@ -134,7 +134,7 @@ class CapacitySearch:
         sound = max((run.rate for run in self.runs if run.rate < rate), default=0.0)
         if self.in_a_row > 1 or all(run.rate < rate for run in self.runs):
             self.ceiling = math.sqrt(rate * sound) if sound else rate / 2
-        if self.in_a_row >= MOST_REFUSED:
+        if self.in_a_row >= (2 * MOST_REFUSED if self.runs else MOST_REFUSED):
             raise SearchEnded
 
     def took(self, usual_s: float) -> None:
@@ -253,7 +253,10 @@ def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> 
     estimate = None
     if curve is not None:
         low, high = curve.interval(options.confidence)
-        good, bad, estimate = low or good, high or bad, curve.rate(curve.wanted)
+        rates, few, many = [run.rate for run in runs], min(run.share for run in runs), max(run.share for run in runs)
+        good = min(low, max(rates)) if low and few < state.miss else good  # beyond all runs a curve is a guess
+        bad = max(high, min(rates)) if high and many > state.miss else bad
+        estimate = curve.rate(curve.wanted) if few < state.miss < many else None
     return Capacity(
         attain=options.attain, confidence=options.confidence, known_good=good, known_bad=bad, estimate=estimate,
         pooled=curve is not None, requests=sent, evidence=evidence,
@@ -293,6 +296,11 @@ def checked(answer: Any, rate: float, requests: int) -> np.ndarray[Any, np.dtype
     return met
 
 
+def least_requests(attain: float) -> int:
+    """Of a search for this attainment."""
+    return max(LEAST_REQUESTS, math.ceil(LEAST_MISSES / min(attain, 1 - attain) - 1e-6))
+
+
 def check(options: CapacityOptions) -> None:
     """Raises InputError."""
     if not 0 < options.attain < 1:
@@ -309,6 +317,6 @@ def check(options: CapacityOptions) -> None:
         raise InputError(f"the warm-up is a share of each run, from 0 to under 0.9, not {options.warm_up:g}")
     if not options.width >= 0:
         raise InputError(f"the width to stop at is a share of the rate, 0 or more, not {options.width:g}")
-    least = max(LEAST_REQUESTS, math.ceil(LEAST_MISSES / min(options.attain, 1 - options.attain)))
+    least = least_requests(options.attain)
     if options.requests < least:
         raise InputError(f"{options.requests} requests cannot tell {options.attain:.4g} of attainment; give at least {least}")

@@ -163,8 +163,7 @@ def _attain(text: str) -> float:
 def _options(args: argparse.Namespace, attain: float, start: float) -> CapacityOptions:
     if not args.slo:
         raise InputError("capacity is the rate at which objectives are met: give --slo 'ttft<=450ms,tpot<=40ms'")
-    least = -(-capacity.LEAST_MISSES // min(attain, 1 - attain))
-    requests = cli_options.whole(args.requests, "--requests") if args.requests else int(max(REQUESTS, 3 * least))
+    requests = cli_options.whole(args.requests, "--requests") if args.requests else max(REQUESTS, 3 * capacity.least_requests(attain))
     most = min(units.parse(args.max_rate, "") if args.max_rate else arrivals.MOST_PER_S, arrivals.MOST_PER_S)
     first = units.parse(args.start.removesuffix("/s"), "") if args.start else min(start, most)
     options = CapacityOptions(
@@ -182,8 +181,12 @@ def _middle(expected: Capacity) -> float | None:
 def _warn(requests: int, rate: float) -> None:
     """How long a search takes that nobody bounded: each request has to come."""
     if requests / rate > LONG_S:
-        long, faster = (units.show(requests / each, "s") for each in (rate, 10 * rate))
+        long, faster = (_long(requests / each) for each in (rate, 10 * rate))
         print(
             f"hotlap: up to {requests} requests have to be sent: {long} at {units.round_to(rate)}/s, {faster} at {units.round_to(10 * rate)}/s; "
             "--for bounds the time, --requests the load", file=sys.stderr,
         )  # fmt: skip
+
+
+def _long(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"

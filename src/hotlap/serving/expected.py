@@ -96,7 +96,7 @@ class ServerModel:
                 return [False] * len(every)
             return [played.good(limits) for played in every]
 
-        least = max(LEAST, round(3 * capacity.LEAST_MISSES / min(attain, 1 - attain)))
+        least = max(LEAST, 3 * capacity.least_requests(attain))
         requests = max(least, min(MOST, TOKENS // max(self.output, 16)))
         found = CapacitySearch(measure, CapacityOptions(attain=attain, start=START, requests=requests))
         found.run()
