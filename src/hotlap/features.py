@@ -148,7 +148,7 @@ FEATURES: Mapping[str, Feature] = {
             ),
             "serving capacity": Verb(
                 "which rate a server holds: known good, known bad", "hotlap.serving.cli_capacity",
-                "hotlap serving capacity http://127.0.0.1:8000 --slo 'ttft<=450ms' --attain 90%",
+                "hotlap serving capacity http://127.0.0.1:8000 --slo 'ttft<=450ms'",
             ),
             "serving frontier": Verb(
                 "throughput against interactivity over loads", "hotlap.serving.cli_frontier",

@@ -41,8 +41,8 @@ LONGER, BESIDE = 3.0, 1.1  # times the requests, and the rate at most, of a bad 
 LEAST_INFLATION = 10.0  # of the variance, where batches have not shown it
 
 
-class SearchEnded(Exception):  # noqa: N818 - no error: a measure says that the search is over
-    """What was visited counts."""
+class SearchEnded(Exception):
+    """A measure says that the search is over; what was visited counts."""
 
 
 class CapacityOptions(Record, frozen=True, kw_only=True):
@@ -246,7 +246,7 @@ def search(measure: Measure, options: CapacityOptions) -> Capacity:
 
 def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> Capacity:
     """What these runs show together; in any order, from any search."""
-    state = CapacitySearch(lambda rate, requests: [], options, list(runs), sent)
+    state = CapacitySearch(lambda rate, requests: [], options, list(runs), sent=sent)
     curve = state.curve()
     evidence = tuple(_evidence([run], curve, options) for run in runs)
     good, bad = _shown(state.standing, curve, options), _shown(runs, curve, options, bad=True)

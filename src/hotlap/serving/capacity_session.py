@@ -58,7 +58,7 @@ class ServerSearch:
         stop = self.benches.stop
         return ServerCapacity(
             asked=self.benches.asked, arrivals=self.process.text, options=self.options, label=self.benches.id, rates=self.rates,
-            capacity=capacity, ended=stop.kind, detail=stop.detail, seconds=self.benches.clock() - self.benches.began_s,
+            capacity=capacity, ended=stop.kind, detail=stop.detail, seconds=self.benches.seconds,
             expected=expected, expected_of=expected_of,
         )  # fmt: skip
 

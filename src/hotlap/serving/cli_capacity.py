@@ -37,22 +37,25 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--attain", default="90 %", metavar="SHARE", help="of requests that has to meet the objectives (default: 90 %%)")
     parser.add_argument("--arrivals", default="poisson", metavar="PROCESS", help="poisson (default), constant, or gamma:SHAPE")
     parser.add_argument("--start", metavar="RATE", help="the first rate (default: 1 a second; half of what the model expects)")
-    parser.add_argument("--requests", metavar="N", help=f"of all rates together, at most (default: {REQUESTS}; 9 times the interval costs 81)")
+    parser.add_argument(
+        "--requests", metavar="N", help=f"of all rates together, at most (default: {REQUESTS}; half the interval costs four times as many)"
+    )
     parser.add_argument("--rates", default=str(RATES), metavar="N", help=f"at most (default: {RATES})")
-    parser.add_argument("--width", default=WIDTH, metavar="SHARE", help=f"of the interval, at which the search ends (default: {WIDTH.replace('%', '%%')})")
+    ends = f"of the interval, at which the search ends (default: {WIDTH.replace('%', '%%')})"
+    parser.add_argument("--width", default=WIDTH, metavar="SHARE", help=ends)
     parser.add_argument("--for", dest="seconds", metavar="TIME", help="end after this time; what is under way then is cut")
     add_model(parser)
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """What the server is, for the model beside what is measured; of a simulated one it is known."""
-    parser.add_argument("--gpu", default="", metavar="NAME", help="the server's, of the machine table: what the model expects stands beside")
+    parser.add_argument("--gpu", default="", metavar="NAME", help="the server's, of the machine table: the model stands beside")
     parser.add_argument("--network", default="", metavar="NAME", help="that it serves: a network, its TOML file, or a config.json")
     parser.add_argument("--tp", default="1", metavar="N", help="its tensor-parallel GPUs (default: 1)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Searches the rate that a server holds. Exit code 0 where it is known between which rates it lies, 3 where it is not, 130 interrupted."""
+    """Searches the rate that a server holds. Exit code 0 where it is known between which rates that lies, 3 where not, 130 interrupted."""
     process, asked = _process(args.arrivals), asked_of(args, f"{args.arrivals} at several rates")
     seconds = cli_options.time_s(args.seconds, "--for") if args.seconds else None
     labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
@@ -104,7 +107,8 @@ class SearchView:
         self.progress.end()
         shown = show_capacity.remark(visited) or f"{visited.met} of {visited.decided} met the objectives"
         bounds = " to ".join(units.round_to(bound) if bound is not None else "?" for bound in (known.known_good, known.known_bad))
-        print(f"hotlap: {units.round_to(visited.rate)}/s ({self.count} of at most {self.most}): {shown}; capacity {bounds}/s", file=sys.stderr)
+        rate = f"{units.round_to(visited.rate)}/s ({self.count} of at most {self.most})"
+        print(f"hotlap: {rate}: {shown}; capacity {bounds}/s", file=sys.stderr)
 
 
 def asked_of(args: argparse.Namespace, what: str) -> ServingAsked:
@@ -183,8 +187,8 @@ def _warn(requests: int, rate: float) -> None:
     if requests / rate > LONG_S:
         long, faster = (_long(requests / each) for each in (rate, 10 * rate))
         print(
-            f"hotlap: up to {requests} requests have to be sent: {long} at {units.round_to(rate)}/s, {faster} at {units.round_to(10 * rate)}/s; "
-            "--for bounds the time, --requests the load", file=sys.stderr,
+            f"hotlap: up to {requests} requests have to be sent: {long} at {units.round_to(rate)}/s, "
+            f"{faster} at {units.round_to(10 * rate)}/s; --for bounds the time, --requests the load", file=sys.stderr,
         )  # fmt: skip
 
 

@@ -29,9 +29,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rates", default="", metavar="LIST", help="in place of that: Poisson arrivals at these rates, as in 1,2,4")
     parser.add_argument("--rounds", default=str(ROUNDS), metavar="N", help=f"in each every load is measured once (default: {ROUNDS})")
     parser.add_argument(
-        "--requests", metavar="N", help="of each run (default: 4 for each that is sent at a time, at least 32); one a place before it warms up"
+        "--requests", metavar="N", help="of each run, after one a place to warm up (default: 4 a place, at least 32)"
     )
-    parser.add_argument("--gpus", default="", metavar="N", help="that serve: throughput is then of one (default: as the simulated server has)")
+    parser.add_argument("--gpus", default="", metavar="N", help="that serve: throughput is of one (default: those of a simulated server)")
     parser.add_argument("--for", dest="seconds", metavar="TIME", help="end after this time; what is under way then is cut")
     cli_capacity.add_model(parser)
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
             visits = frontier_session.visit(benches, settings, rounds, requests, gpus, view.visit)
         finally:
             view.progress.end()
-    kept = frontier_session.kept(benches, settings, rounds, gpus, visits, expected, model[0] if model else "")
+    kept = frontier_session.kept(benches, settings, gpus, visits, expected, model[0] if model else "")
     return _show(benches.keep(KIND, FILE, kept), args)
 
 

@@ -90,14 +90,14 @@ class ServerModel:
         limits = objectives.parse(self.asked.objectives, summary.METRICS)
 
         def measure(rate: float, requests: int) -> Sequence[bool]:
-            every = self.play(process.format(f"{rate:.6g}"), requests, seed + found.visited)
-            found.took(float(np.median([played.ended_s - played.due_s for played in every])))
+            every = self.play(process.format(f"{rate:.6g}"), requests, seed + search.visited)
+            search.took(float(np.median([played.ended_s - played.due_s for played in every])))
             if steady.outrun([played.due_s for played in every], [played.first_s for played in every]):
                 return [False] * len(every)
             return [played.good(limits) for played in every]
 
         least = max(LEAST, 3 * capacity.least_requests(attain))
         requests = max(least, min(MOST, TOKENS // max(self.output, 16)))
-        found = CapacitySearch(measure, CapacityOptions(attain=attain, start=START, requests=requests))
-        found.run()
-        return found.answer()
+        search = CapacitySearch(measure, CapacityOptions(attain=attain, start=START, requests=requests))
+        search.run()
+        return search.answer()

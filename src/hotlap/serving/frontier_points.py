@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from hotlap.core.analysis.frontier import Span, front
+from hotlap.core.analysis.frontier import FrontierSpan, front
 from hotlap.core.record import Record
 from hotlap.core.stats import student
 from hotlap.serving.record import Request, ServingAsked
@@ -23,7 +23,7 @@ BLOCKS, FEWEST, ROUNDS = 4, 3, 3  # of a run; blocks that a point needs; rounds 
 CONFIDENCE = 0.95
 
 
-class Known(Record, frozen=True, kw_only=True):
+class FrontierMean(Record, frozen=True, kw_only=True):
     """A mean with its interval."""
 
     value: float
@@ -31,8 +31,8 @@ class Known(Record, frozen=True, kw_only=True):
     high: float
 
     @property
-    def span(self) -> Span:
-        return Span(self.low, self.high)
+    def span(self) -> FrontierSpan:
+        return FrontierSpan(self.low, self.high)
 
 
 class FrontierBlock(Record, frozen=True, kw_only=True):
@@ -61,8 +61,8 @@ class ServingPoint(Record, frozen=True, kw_only=True):
 
     setting: str
     blocks: int
-    throughput: Known
-    interactivity: Known
+    throughput: FrontierMean
+    interactivity: FrontierMean
     front: bool = False
 
 
@@ -71,7 +71,6 @@ class ServerFrontier(Record, frozen=True, kw_only=True):
 
     asked: ServingAsked  # of each run, without its arrivals
     settings: list[str]
-    rounds: int
     gpus: int | None  # throughput is of one of them; None: of the server
     label: str  # value of the label `frontier` of its runs
     visits: list[FrontierVisit]  # as measured
@@ -94,17 +93,17 @@ def blocks(requests: Sequence[Request], warm_up: int, gpus: int | None = None) -
     tokens = np.array([request.output_tokens or 0 for request in counted], float)
     first = np.array([request.first_s or 0.0 for request in counted])
     last = np.array([max(request.last_s or 0.0, request.first_s or 0.0) for request in counted])
-    made = []
+    stretches = []
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         inside = (np.minimum(last, high) - np.maximum(first, low)).clip(0) / np.maximum(last - first, 1e-9)
         total = ((first >= low) & (first < high)).sum() + (inside * (tokens - 1)).sum()
         tpots = [value for request in after if low <= request.due_s < high and request.outcome == "ok" and (value := request.tpot_s)]
         if tpots and total:
-            made.append(FrontierBlock(throughput=float(total / (high - low) / (gpus or 1)), interactivity=float(1 / np.mean(tpots))))
-    return made
+            stretches.append(FrontierBlock(throughput=float(total / (high - low) / (gpus or 1)), interactivity=float(1 / np.mean(tpots))))
+    return stretches
 
 
-def mean(rounds: Sequence[Sequence[float]]) -> Known | None:
+def mean(rounds: Sequence[Sequence[float]]) -> FrontierMean | None:
     """Of blocks, by round, with Student's interval: of all blocks alike, or of the rounds' means where those scatter more. None of fewer
     than FEWEST blocks."""
     every = np.array([value for values in rounds for value in values])
@@ -115,17 +114,17 @@ def mean(rounds: Sequence[Sequence[float]]) -> Known | None:
     if len(means) >= ROUNDS and (between := float(means.var(ddof=1)) / len(means)) > variance:
         variance, freedom = between, len(means) - 1
     half = student.quantile(0.5 + CONFIDENCE / 2, freedom) * math.sqrt(variance)
-    return Known(value=value, low=max(value - half, 0.0), high=value + half)
+    return FrontierMean(value=value, low=max(value - half, 0.0), high=value + half)
 
 
 def points(settings: Sequence[str], visits: Sequence[FrontierVisit]) -> list[ServingPoint]:
     """Of each setting that has enough blocks of sound runs, and which are on the frontier."""
-    made = []
+    every = []
     for setting in settings:
         sound = [visit.blocks for visit in visits if visit.setting == setting and not visit.flaws]
         both = [mean([[getattr(block, axis) for block in some] for some in sound]) for axis in ("throughput", "interactivity")]
         if both[0] is not None and both[1] is not None:
             count = sum(map(len, sound))
-            made.append(ServingPoint(setting=setting, blocks=count, throughput=both[0], interactivity=both[1]))
-    kept = front([(point.throughput.span, point.interactivity.span) for point in made], ("most", "most"))
-    return [replace(point, front=on) for point, on in zip(made, kept, strict=True)]
+            every.append(ServingPoint(setting=setting, blocks=count, throughput=both[0], interactivity=both[1]))
+    kept = front([(point.throughput.span, point.interactivity.span) for point in every], ("most", "most"))
+    return [replace(point, front=on) for point, on in zip(every, kept, strict=True)]

@@ -28,7 +28,9 @@ def requests_of(setting: str, asked: int | None) -> tuple[int, int]:
     return count, max(process.concurrency, round(WARM_SHARE * count))
 
 
-def visit(benches: SeveralBenches, settings: Sequence[str], rounds: int, requests: int | None, gpus: int | None, listen: Listener) -> list[FrontierVisit]:
+def visit(
+    benches: SeveralBenches, settings: Sequence[str], rounds: int, requests: int | None, gpus: int | None, listen: Listener
+) -> list[FrontierVisit]:
     """All that was measured, however it ended."""
     order, visits = np.random.default_rng(benches.asked.seed), list[FrontierVisit]()
     try:
@@ -48,7 +50,8 @@ def visit(benches: SeveralBenches, settings: Sequence[str], rounds: int, request
 def _visit(judged: ServingVerdict, setting: str, number: int, warm_up: int, gpus: int | None) -> FrontierVisit:
     figures, attained = judged.summary, judged.summary.attainment
     return FrontierVisit(
-        setting=setting, round=number, run=judged.serving.run.id, requests=figures.due, failed=sum(figures.outcomes[name] for name in summary.BAD),
+        setting=setting, round=number, run=judged.serving.run.id, requests=figures.due,
+        failed=sum(figures.outcomes[name] for name in summary.BAD),
         blocks=frontier_points.blocks(judged.serving.requests, warm_up, gpus), met=attained.met if attained else 0,
         decided=attained.requests - attained.censored if attained else 0, flaws=list(judged.client.flaws),
     )  # fmt: skip
@@ -63,8 +66,8 @@ def expected(model: ServerModel, settings: Sequence[str], requests: int | None, 
         for number in range(frontier_points.ROUNDS):
             played = model.play(setting, MODEL_TIMES * count + warm_up, number)
             every = [
-                Request(index=place, due_s=one.due_s, first_s=one.first_s, last_s=one.ended_s, ended_s=one.ended_s, output_tokens=one.tokens)
-                for place, one in enumerate(played)
+                Request(index=place, due_s=p.due_s, first_s=p.first_s, last_s=p.ended_s, ended_s=p.ended_s, output_tokens=p.tokens)
+                for place, p in enumerate(played)
             ]
             visits.append(FrontierVisit(
                 setting=setting, round=number, run="", requests=len(every), failed=0, blocks=frontier_points.blocks(every, warm_up, gpus),
@@ -74,11 +77,11 @@ def expected(model: ServerModel, settings: Sequence[str], requests: int | None, 
 
 
 def kept(
-    benches: SeveralBenches, settings: Sequence[str], rounds: int, gpus: int | None, visits: Sequence[FrontierVisit],
+    benches: SeveralBenches, settings: Sequence[str], gpus: int | None, visits: Sequence[FrontierVisit],
     by_model: Sequence[ServingPoint] = (), expected_of: str = "",
 ) -> ServerFrontier:  # fmt: skip
     return ServerFrontier(
-        asked=benches.asked, settings=list(settings), rounds=rounds, gpus=gpus, label=benches.id, visits=list(visits),
+        asked=benches.asked, settings=list(settings), gpus=gpus, label=benches.id, visits=list(visits),
         points=frontier_points.points(settings, visits), ended=benches.stop.kind, detail=benches.stop.detail,
-        seconds=benches.clock() - benches.began_s, expected=list(by_model), expected_of=expected_of,
+        seconds=benches.seconds, expected=list(by_model), expected_of=expected_of,
     )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
 from dataclasses import replace as changed
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from hotlap.serving.session import Listener, ServingOptions
 from hotlap.serving.verdict import ServingVerdict
 
 
-class SeveralEnded(Exception):  # noqa: N818 - no error: what was measured counts
+class SeveralEnded(Exception):
     """Ctrl-C, the end of the time, or a server that answers no more."""
 
 
@@ -35,17 +34,22 @@ class SeveralBenches:
 
     def __init__(
         self, address: Address, asked: ServingAsked, options: ServingOptions, label: str, seconds: float | None = None,
-        listen: Listener = lambda _: None, clock: Callable[[], float] = time.monotonic,
+        listen: Listener = lambda _: None,
     ) -> None:  # fmt: skip
-        self.address, self.asked, self.options, self.listen, self.clock = address, asked, options, listen, clock
+        self.address, self.asked, self.options, self.listen = address, asked, options, listen
         self.id, self.count, self.stop = secrets.token_hex(4), 0, Stop("over")
         self.labels = {**options.labels, label: self.id}
-        self.began_s = clock()
+        self.began_s = time.monotonic()
         self.until_s = None if seconds is None else self.began_s + seconds
 
     @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.began_s
+
+    @property
     def left_s(self) -> float | None:
-        return None if self.until_s is None else self.until_s - self.clock()
+        return None if self.until_s is None else self.until_s - time.monotonic()
 
     def interrupt(self) -> None:
         """Ctrl-C came between two of them."""

@@ -49,8 +49,14 @@ def code(kept: ServerCapacity) -> int:
     """The exit code: 130 interrupted, 3 where one end is not known for another reason than the rate that was allowed."""
     if kept.ended == "interrupted":
         return 130
-    capped = kept.options.max_rate is not None and kept.capacity.known_good is not None and kept.capacity.known_good >= kept.options.max_rate / 1.02
-    return 0 if kept.capacity.known_good is not None and (kept.capacity.known_bad is not None or capped) else 3
+    c = kept.capacity
+    return 0 if c.known_good is not None and (c.known_bad is not None or _all_allowed(kept)) else 3
+
+
+def _all_allowed(kept: ServerCapacity) -> bool:
+    """Whether the greatest rate that was allowed is held."""
+    good, most = kept.capacity.known_good, kept.options.max_rate
+    return good is not None and most is not None and good >= most / 1.02
 
 
 def asked(kept: ServerCapacity) -> str:
@@ -75,7 +81,7 @@ def table(kept: ServerCapacity) -> Table:
         Column("met", [Cell(_share(visited.met / visited.decided) if visited.decided else "?") for visited in rates], right=True),
         Column("interval", [Cell(interval(visited)) for visited in rates]),
         Column("failed", [Cell(str(visited.failed) if visited.failed else "") for visited in rates], right=True),
-        Column("goodput", [Cell(f"{units.round_to(visited.goodput)}/s" if visited.goodput is not None else "?") for visited in rates], right=True),
+        Column("goodput", [Cell(_rate(visited.goodput)) for visited in rates], right=True),
         Column("", [Cell(remark(visited)) for visited in rates]),
         Column("run", [Cell(visited.run) for visited in rates]),
     ])  # fmt: skip
@@ -91,7 +97,7 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
     """What is said beside the table, the answer last."""
     pairs = [("sent", f"{kept.capacity.requests} requests at {len(kept.rates)} rates in {units.show(kept.seconds, 's')}")]
     if kept.ended in ENDED:
-        pairs.append(("ended", harmless(f"{ENDED[kept.ended]}{': ' if kept.detail else ''}{kept.detail}; what was measured until then counts")))
+        pairs.append(("ended", ending(kept.ended, kept.detail)))
     refused = [visited for visited in kept.rates if visited.flaws]
     if refused:
         rates = ", ".join(f"{units.round_to(visited.rate)}/s" for visited in refused)
@@ -102,19 +108,26 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
     return [*pairs, ("answer", answer(kept))]
 
 
+def ending(code: str, detail: str) -> str:
+    """Why it ended before its time."""
+    return harmless(f"{ENDED[code]}{': ' if detail else ''}{detail}; what was measured until then counts")
+
+
 def answer(kept: ServerCapacity) -> str:
     """In a sentence."""
     c, wanted = kept.capacity, units.percent(kept.options.attain)
     if not c.evidence:
-        return "inconclusive: the client: no rate was measured soundly" if any(visited.flaws for visited in kept.rates) else "nothing was measured"
+        flawed = any(visited.flaws for visited in kept.rates)
+        return "inconclusive: the client: no rate was measured soundly" if flawed else "nothing was measured"
     if c.known_good is not None and c.known_bad is not None:
         return f"it holds {units.round_to(c.known_good)}/s and does not hold {units.round_to(c.known_bad)}/s at {wanted}{_estimate(c)}"
     if c.known_good is not None:
-        allowed = kept.options.max_rate is not None and c.known_good >= kept.options.max_rate / 1.02
-        why = "that is all that --max-rate allows" if allowed else "no rate is shown to be too much; allow more requests, or a higher rate"
+        more = "no rate is shown to be too much; allow more requests, or a higher rate"
+        why = "that is all that --max-rate allows" if _all_allowed(kept) else more
         return f"it holds {units.round_to(c.known_good)}/s at {wanted}; {why}"
     if c.known_bad is not None:
-        return f"it does not hold {units.round_to(c.known_bad)}/s at {wanted}, and no lower rate is shown to be held{_estimate(c)}; allow more requests"
+        lower = f"no lower rate is shown to be held{_estimate(c)}; allow more requests"
+        return f"it does not hold {units.round_to(c.known_bad)}/s at {wanted}, and {lower}"
     return f"inconclusive: no rate is shown to be held or to be too much at {wanted}; allow more requests"
 
 
@@ -137,6 +150,10 @@ def _beside(kept: ServerCapacity) -> str:
     ends = (c.known_good or 0.0) / (model.known_bad or 1.0), (c.known_bad or 0.0) / (model.known_good or 1.0)
     agrees = "as expected" if ends[0] <= 1 <= ends[1] else "less than expected" if ends[1] < 1 else "more than expected"
     return f"; measured is {agrees}: {ends[0]:.2f} to {ends[1]:.2f} of it"
+
+
+def _rate(rate: float | None) -> str:
+    return "?" if rate is None else f"{units.round_to(rate)}/s"
 
 
 def _share(share: float) -> str:
@@ -163,20 +180,23 @@ def _chart(kept: ServerCapacity) -> str:
     every = [evidence.rate for evidence in c.evidence]
     if not every:
         return ""
-    axis = charts.log_axis([*every, *(bound for bound in (c.known_good, c.known_bad) if bound)], lambda v: f"{v:g}/s", "requests a second")
+    bounds = [bound for bound in (c.known_good, c.known_bad) if bound]
+    axis = charts.log_axis([*every, *bounds], lambda v: f"{v:g}/s", "requests a second")
     shares = charts.linear_axis(0.0, 1.0, lambda v: f"{v:.0%}", most=5)
     chart = charts.Chart(axis, shares, "attainment against the rate, each with its interval, and the bracket of the capacity", right=110.0)
     for bound, word in ((c.known_good, "held"), (c.known_bad, "not held")):
         if bound is not None:
             chart.line([(bound, 0.0), (bound, 1.0)], "bound")
-            chart.label((bound, 0.12 if word == "held" else 0.05), f"{word}: {units.round_to(bound)}/s", "above", "end" if word == "held" else "start")
+            height, anchor = (0.12, "end") if word == "held" else (0.05, "start")
+            chart.label((bound, height), f"{word}: {units.round_to(bound)}/s", "above", anchor)
     chart.line([(axis.low, kept.options.attain), (axis.high, kept.options.attain)], "s2")
     chart.label((axis.high, kept.options.attain), f"{units.percent(kept.options.attain)} asked", "beside")
     for evidence in c.evidence:
         chart.span(evidence.rate, evidence.low, evidence.high, "s0")
         shown = f"{units.round_to(evidence.rate)}/s: {_share(evidence.met / evidence.requests)} of {evidence.requests} met the objectives"
         chart.dot((evidence.rate, evidence.met / evidence.requests), "s0", shown)
-    return figure("Attainment against rate", " each rate by itself, sure at 95 % for all of them together; the bracket is by all together", chart)
+    about = " each rate by itself, sure at 95 % for all of them together; the bracket is by all together"
+    return figure("Attainment against rate", about, chart)
 
 
 SECTION = ReportSection("Capacity", "Capacity of the server", lambda report: "".join(map(section, report.of(KIND))))

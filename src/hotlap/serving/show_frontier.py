@@ -11,9 +11,8 @@ from hotlap.core.show.bands import figure
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, harmless, html
 from hotlap.core.store.bundle import Bundle
-from hotlap.serving import arrivals, reading, show
-from hotlap.serving.frontier_points import FILE, KIND, Known, ServerFrontier, ServingPoint
-from hotlap.serving.show_capacity import ENDED
+from hotlap.serving import arrivals, reading, show, show_capacity
+from hotlap.serving.frontier_points import FILE, KIND, FrontierMean, ServerFrontier, ServingPoint
 
 NO_GATE = "{run} is a frontier of a server, throughput against interactivity: hotlap show {run}"
 UNFINISHED = "not finished: it was killed"
@@ -61,7 +60,8 @@ def asked(kept: ServerFrontier) -> str:
     a = kept.asked
     lengths = f"{a.input_tokens} tokens in, {a.output_tokens} out"
     loads = "closed loops" if not arrivals.parse(kept.settings[0]).open else "Poisson arrivals"
-    return harmless(f"frontier of {a.model} at {a.url} by {a.api}: {loads}, in {kept.rounds} rounds, {lengths}, seed {a.seed}")
+    rounds = 1 + max((visit.round for visit in kept.visits), default=0)
+    return harmless(f"frontier of {a.model} at {a.url} by {a.api}: {loads}, in {rounds} rounds, {lengths}, seed {a.seed}")
 
 
 def unit(kept: ServerFrontier) -> str:
@@ -87,7 +87,7 @@ def table(kept: ServerFrontier) -> Table:
     return Table(columns)
 
 
-def known(figure_: Known) -> str:
+def known(figure_: FrontierMean) -> str:
     return f"{units.round_to(figure_.value)} [{units.round_to(figure_.low)}, {units.round_to(figure_.high)}]"
 
 
@@ -105,8 +105,8 @@ def facts(kept: ServerFrontier) -> list[tuple[str, str]]:
     """What is said beside the table, the answer last."""
     sent = sum(visit.requests for visit in kept.visits)
     pairs = [("sent", f"{sent} requests in {len(kept.visits)} runs, {units.show(kept.seconds, 's')}")]
-    if kept.ended in ENDED:
-        pairs.append(("ended", harmless(f"{ENDED[kept.ended]}{': ' if kept.detail else ''}{kept.detail}; what was measured until then counts")))
+    if kept.ended in show_capacity.ENDED:
+        pairs.append(("ended", show_capacity.ending(kept.ended, kept.detail)))
     failed = sum(visit.failed for visit in kept.visits)
     if failed:
         pairs.append(("failed", f"{failed} requests; their tokens are not counted"))
@@ -125,7 +125,8 @@ def answer(kept: ServerFrontier) -> str:
     missing = [name(setting) for setting in kept.settings if setting not in {point.setting for point in kept.points}]
     without = f"; no point at {', '.join(missing)}" if missing else ""
     if not kept.points:
-        return "inconclusive: the client: no run was sound" if any(visit.flaws for visit in kept.visits) else "no load has blocks enough for a point"
+        flawed = any(visit.flaws for visit in kept.visits)
+        return "inconclusive: the client: no run was sound" if flawed else "no load has blocks enough for a point"
     on = [name(point.setting) for point in kept.points if point.front]
     off = [name(point.setting) for point in kept.points if not point.front]
     beaten = f"surely beaten: {', '.join(off)}" if off else "none is surely beaten"
@@ -160,7 +161,8 @@ def _chart(kept: ServerFrontier) -> str:
         x, y = point.interactivity, point.throughput
         chart.span(x.value, y.low, y.high, "s0")
         chart.line([(x.low, y.value), (x.high, y.value)], "s0")
-        chart.dot((x.value, y.value), "s0" if point.front else "s1", f"{name(point.setting)}: {known(y)} {unit(kept)}, {known(x)} of a user")
+        shown = f"{name(point.setting)}: {known(y)} {unit(kept)}, {known(x)} of a user"
+        chart.dot((x.value, y.value), "s0" if point.front else "s1", shown)
         chart.label((x.value, y.value), name(point.setting), "beside")
     return figure("Throughput against interactivity", f" {unit(kept)}; points of another colour are surely beaten", chart)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from hotlap.core.analysis.frontier import FrontierPoint, Sense, Span, front, frontier
+from hotlap.core.analysis.frontier import FrontierPoint, FrontierSpan, Sense, front, frontier
 from hotlap.core.show import frontier as show
 
 
-def exact(*values: float) -> list[Span]:
-    return [Span(value, value) for value in values]
+def exact(*values: float) -> list[FrontierSpan]:
+    return [FrontierSpan(value, value) for value in values]
 
 
 def test_numbers_without_a_width_are_the_usual_front() -> None:
@@ -21,20 +21,20 @@ def test_numbers_without_a_width_are_the_usual_front() -> None:
 
 @pytest.mark.parametrize(("low", "high", "kept"), [(10.5, 11.5, False), (10.0, 11.5, False), (9.9, 11.5, True), (8.0, 20.0, True)])
 def test_a_point_is_beaten_only_where_intervals_separate(low: float, high: float, kept: bool) -> None:
-    better = [Span(1, 1.2), Span(9, 10)]
-    assert front([better, [Span(1.3, 1.4), Span(low, high)]], ("least", "least")) == [True, kept]
-    mirrored = [[Span(-span.high, -span.low) for span in point] for point in (better, [Span(1.3, 1.4), Span(low, high)])]
+    better = [FrontierSpan(1, 1.2), FrontierSpan(9, 10)]
+    assert front([better, [FrontierSpan(1.3, 1.4), FrontierSpan(low, high)]], ("least", "least")) == [True, kept]
+    mirrored = [[FrontierSpan(-span.high, -span.low) for span in point] for point in (better, [FrontierSpan(1.3, 1.4), FrontierSpan(low, high)])]
     senses: tuple[Sense, Sense] = ("most", "most")
     assert front(mirrored, senses) == [True, kept]
 
 
 def test_on_the_other_axis_too() -> None:
-    assert front([[Span(1, 2), Span(1, 2)], [Span(1.9, 3), Span(5, 6)]], ("least", "least")) == [True, True]
+    assert front([[FrontierSpan(1, 2), FrontierSpan(1, 2)], [FrontierSpan(1.9, 3), FrontierSpan(5, 6)]], ("least", "least")) == [True, True]
 
 
 def test_of_the_same_point_twice_the_first_counts() -> None:
     assert front([exact(1, 1), exact(1, 1), exact(2, 2)], ("least", "least")) == [True, False, False]
-    wide = [Span(1, 2), Span(1, 2)]
+    wide = [FrontierSpan(1, 2), FrontierSpan(1, 2)]
     assert front([wide, wide], ("least", "least")) == [True, True]  # the same interval is not the same number
 
 

@@ -17,26 +17,29 @@ from hotlap.core.units import percent
 Sense = Literal["least", "most"]  # which end of an axis is the better one
 
 
-class Span(NamedTuple):
+class FrontierSpan(NamedTuple):
     """A value as far as it is known; a number alone has no width."""
 
     low: float
     high: float
 
 
-def front(points: Sequence[Sequence[Span]], senses: Sequence[Sense]) -> list[bool]:
+def front(points: Sequence[Sequence[FrontierSpan]], senses: Sequence[Sense]) -> list[bool]:
     """Of each point, a span an axis, whether no other dominates it. One dominates another where it is surely as good on every axis, and
     better on one: what is known of the two must not overlap. Of points that are the same number everywhere the first counts."""
-    ranges = [[span if sense == "least" else Span(-span.high, -span.low) for span, sense in zip(point, senses, strict=True)] for point in points]
+    ranges = [
+        [span if sense == "least" else FrontierSpan(-span.high, -span.low) for span, sense in zip(point, senses, strict=True)]
+        for point in points
+    ]  # fmt: skip
     return [
-        not any(_dominates(other, one, before < place) for before, other in enumerate(ranges) if before != place)
-        for place, one in enumerate(ranges)
+        not any(_dominates(other, point, before < place) for before, other in enumerate(ranges) if before != place)
+        for place, point in enumerate(ranges)
     ]
 
 
-def _dominates(one: Sequence[Span], other: Sequence[Span], first: bool) -> bool:
+def _dominates(point: Sequence[FrontierSpan], other: Sequence[FrontierSpan], first: bool) -> bool:
     """Less is better here."""
-    pairs = list(zip(one, other, strict=True))
+    pairs = list(zip(point, other, strict=True))
     if any(a.high > b.low for a, b in pairs):
         return False
     return first or any(a.high < b.low for a, b in pairs)
@@ -60,10 +63,10 @@ class FrontierPoint(Record, frozen=True, kw_only=True):
         return self.joules / self.seconds
 
     @property
-    def spans(self) -> tuple[Span, Span]:
+    def spans(self) -> tuple[FrontierSpan, FrontierSpan]:
         """Time and energy."""
         low, high = (self.joules if bound is None else bound for bound in (self.low_j, self.high_j))
-        return Span(self.seconds, self.seconds), Span(low, high)
+        return FrontierSpan(self.seconds, self.seconds), FrontierSpan(low, high)
 
 
 class Frontier(Record, frozen=True, kw_only=True):
