@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hotlap.core.record import Machine, Plan, RunRecord
 from hotlap.serving import summary, verdict
 from hotlap.serving.address import Address
-from hotlap.serving.expected import ServerModel
+from hotlap.serving.capacity_expected import ServerModel
 from hotlap.serving.reading import ServingRun
 from hotlap.serving.record import ClientState, Request, Served, ServingAsked
 from hotlap.serving.session import ServingOptions

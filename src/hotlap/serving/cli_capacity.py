@@ -20,7 +20,7 @@ from hotlap.serving.address import Address
 from hotlap.serving.capacity import Capacity, CapacityOptions
 from hotlap.serving.capacity_record import FILE, KIND, LABEL, ArrivalsAsked, RateVisited
 from hotlap.serving.capacity_session import ServerSearch
-from hotlap.serving.expected import ServerModel
+from hotlap.serving.capacity_expected import ServerModel
 from hotlap.serving.record import ServingAsked
 from hotlap.serving.session import ServingOptions
 from hotlap.serving.several import SeveralBenches

@@ -8,7 +8,7 @@ import numpy as np
 
 from hotlap.core import objectives
 from hotlap.serving import arrivals, frontier_points, summary
-from hotlap.serving.expected import ServerModel
+from hotlap.serving.capacity_expected import ServerModel
 from hotlap.serving.frontier_points import FrontierVisit, ServerFrontier, ServingPoint
 from hotlap.serving.record import Request
 from hotlap.serving.several import SeveralBenches, SeveralEnded
