@@ -149,6 +149,14 @@ FEATURES: Mapping[str, Feature] = {
             "serving ab": Verb(
                 "two servers in blocks of requests, until it is sure", "hotlap.serving.cli_ab", "hotlap serving ab a.toml b.toml"
             ),
+            "serving capacity": Verb(
+                "which rate a server holds: known good, known bad", "hotlap.serving.cli_capacity",
+                "hotlap serving capacity http://127.0.0.1:8000 --slo 'ttft<=450ms'",
+            ),
+            "serving frontier": Verb(
+                "throughput against interactivity over loads", "hotlap.serving.cli_frontier",
+                "hotlap serving frontier http://127.0.0.1:8000 --concurrency 1,2,4,8,16",
+            ),
             "serving simulate": Verb(
                 "an OpenAI server timed by the model, honest or with faults", "hotlap.serving.cli_simulate",
                 "hotlap serving simulate h200-sxm --model llama-3-8b",
@@ -158,8 +166,14 @@ FEATURES: Mapping[str, Feature] = {
                 "hotlap serving traffic show trace.csv",
             ),
         },
-        kinds={"serving": "hotlap.serving.show_kind"},
-        sections={"serving": "hotlap.serving.show_kind:SECTION"},
+        kinds={
+            "serving": "hotlap.serving.show_kind", "serving-capacity": "hotlap.serving.show_capacity",
+            "serving-frontier": "hotlap.serving.show_frontier",
+        },
+        sections={
+            "serving": "hotlap.serving.show_kind:SECTION", "serving-capacity": "hotlap.serving.show_capacity:SECTION",
+            "serving-frontier": "hotlap.serving.show_frontier:SECTION",
+        },
     ),
 }
 

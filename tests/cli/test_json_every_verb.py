@@ -23,6 +23,7 @@ EXAMPLES = ROOT / "examples"
 ELSEWHERE = {  # verbs that take long or need more: the tests that hold their JSON against the same schema
     "history bisect": "tests/core/trials/test_bisect.py", "trace capture": "tests/traces/test_measure_capture.py",
     "serving bench": "tests/serving/test_serving_bench.py", "serving ab": "tests/serving/test_serving_ab.py",
+    "serving capacity": "tests/serving/test_capacity_verb.py", "serving frontier": "tests/serving/test_frontier_verb.py",
     "kernel compiled": "tests/kernels/test_compiled.py", "kernel opportunities": "tests/cli/test_cli_kernels.py",
 }  # fmt: skip
 # What stands beside the head, by command. {plan}, {slower}, {stress}: runs; {home}: a folder; {trace}: a file.

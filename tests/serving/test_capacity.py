@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hotlap.core.errors import InputError
 from hotlap.serving import attainment_curve
 from hotlap.serving.attainment_curve import RateRun, monotone
-from hotlap.serving.capacity import CapacityOptions, pooled, search
+from hotlap.serving.capacity import CapacityOptions, CapacitySearch, SearchEnded, pooled, search
 
 
 def queue(seed: int, within: float) -> Callable[[float, int], NDArray[np.bool_]]:
@@ -78,7 +78,7 @@ def test_searches_hold_the_capacity_within_their_budget() -> None:
         assert len(answer.evidence) <= 12
         held += (answer.known_good or 0) <= truth <= (answer.known_bad or math.inf)
         widths.append(answer.width)
-    assert held >= 18
+    assert held >= 17  # fewer have a chance of 2 % at 95 %
     assert float(np.median(widths)) < 0.2
 
 
@@ -137,3 +137,83 @@ def test_what_cannot_be_searched_is_refused(changed: dict[str, float], words: st
 def test_answers_that_are_none_are_refused(answer: object) -> None:
     with pytest.raises(InputError, match="true or false"):
         search(lambda rate, requests: answer, CapacityOptions(attain=0.9, start=1.0))  # type: ignore[arg-type, return-value]
+
+
+# ---------------------------------------------------------------- searches that are refused, ended, flattered
+
+
+def level(limit: float) -> Callable[[float, int], NDArray[np.bool_]]:
+    """Good up to a rate, bad above it."""
+    rng = np.random.default_rng(8)
+    return lambda rate, requests: rng.random(requests) < (0.99 if rate <= limit else 0.3)
+
+
+def test_a_rate_that_could_not_be_sent_says_nothing_and_the_search_goes_on_below() -> None:
+    asked: list[float] = []
+
+    def measure(rate: float, requests: int) -> NDArray[np.bool_] | None:
+        asked.append(rate)
+        return None if rate > 20 else level(1000)(rate, requests)
+
+    answer = search(measure, CapacityOptions(attain=0.9, start=4.0, requests=20_000))
+    assert answer.refused
+    assert all(rate > 20 for rate in answer.refused)
+    assert {evidence.rate for evidence in answer.evidence} == {rate for rate in asked if rate <= 20}
+    assert len(asked) <= 12
+    assert answer.known_bad is None
+    assert 4 <= (answer.known_good or 0) <= 20
+    assert asked[:4] == pytest.approx([4, 16, 64, 32])  # halfway back
+
+
+def test_a_search_ends_where_nothing_can_be_sent() -> None:
+    asked: list[float] = []
+
+    def measure(rate: float, requests: int) -> None:
+        asked.append(rate)
+
+    answer = search(measure, CapacityOptions(attain=0.9, start=8.0))
+    assert (asked, answer.refused) == ([8.0, 4.0, 2.0], (8.0, 4.0, 2.0))
+    assert (answer.evidence, answer.known_good, answer.known_bad) == ((), None, None)
+
+
+def test_what_was_visited_counts_when_a_search_is_ended() -> None:
+    calls = 0
+
+    def measure(rate: float, requests: int) -> NDArray[np.bool_]:
+        nonlocal calls
+        calls += 1
+        if calls > 5:
+            raise SearchEnded
+        return level(30)(rate, requests)
+
+    answer = search(measure, CapacityOptions(attain=0.9, start=10.0, requests=60_000))
+    assert len(answer.evidence) == 5
+    assert (answer.known_good or 0) <= 30 <= (answer.known_bad or math.inf)
+    assert answer.known_good is not None
+
+
+def test_a_short_run_of_an_empty_server_does_not_stand_against_a_long_one() -> None:
+    """A backlog of (rate − 10)·t: a run of a few requests is over before anybody waits."""
+
+    def measure(rate: float, requests: int) -> NDArray[np.bool_]:
+        waits = np.maximum(rate - 10, 0) / 10 * np.arange(requests) / rate
+        return np.asarray(waits <= 5.0)
+
+    answer = search(measure, CapacityOptions(attain=0.9, start=8.0, requests=4000))
+    flattered = [evidence for evidence in answer.evidence if evidence.rate > 11 and evidence.met == evidence.requests]
+    assert flattered  # or this test tests nothing
+    assert (answer.known_good or 0) < 10.5
+    assert answer.known_bad is not None
+
+
+def test_runs_last_as_long_as_a_server_takes_to_fill() -> None:
+    state = CapacitySearch(lambda rate, requests: level(1000)(rate, requests), CapacityOptions(attain=0.9, start=1.0))
+    state.took(2.0)
+    state.visit(50.0, 100)
+    state.visit(5.0, 100)
+    state.visit(10_000.0, 100)
+    kept = [len(run.missed) for run in state.runs]
+    assert state.sent == 400 + 100 + 5000  # 8 s at 50/s; enough already; no more than a twelfth of the budget
+    assert kept == [360, 90, 4500]
+    state.took(5.0)
+    assert state.least_s == 8.0  # the shortest usual time counts: a server that is too full takes longer

@@ -23,9 +23,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 GAMMAS = np.array([0.5, 1.5, 3.0, 6.0, 12.0, 24.0])
-CHANCES = 1 / (1 + GAMMAS / 6)  # of each, before anything is seen: knees are rarer than slopes
+STEEP = np.array([1.0, 8.0])  # times the usual slope: an engine whose places are all taken falls off a cliff
+CURVES = np.array([(gamma, steep) for steep in STEEP for gamma in GAMMAS])
+CHANCES = 1 / (1 + CURVES[:, 0] / 6) / CURVES[:, 1] ** 3  # of each, before anything is seen: knees are rarer than slopes, cliffs far rarer
 RARE = 0.04  # more of it per log odds that the wanted misses are rarer than one in ten: fewer bursts, whose variance is itself unsure
 MARGIN, KNEE = 0.82, 16.0  # standard errors are × (margin + γ ÷ knee): past a knee a run from an empty queue is not steady for long
+FAR = 0.2  # of log odds below the wanted ones, off the logarithm of the error: that many misses would have been more, and surer
 BATCHES = 10  # of the longest run
 LEAST_BATCH = 100  # requests
 LEAST_EXCESS = 10.0  # × binomial variance, where no run is long enough for batches
@@ -132,31 +135,33 @@ def fit(runs: Sequence[RateRun], miss: float, reference: float) -> Curve | None:
     requests = np.array([len(run.missed) for run in runs], dtype=float)
     x = np.log([run.rate for run in runs]) - math.log(reference)
     height = np.log((smooth := np.array(shares(runs))) / (1 - smooth))
-    designs = np.stack([np.stack([np.ones_like(x), basis(x, gamma)], axis=1) for gamma in GAMMAS])
+    designs = np.stack([np.stack([np.ones_like(x), basis(x, gamma)], axis=1) for gamma in CURVES[:, 0]])
+    usual = CURVES[:, 1] * SLOPE * math.log(1 / miss)
     excess, freedom, slope, steep = LEAST_EXCESS / (miss * (1 - miss)), 1.0, np.ones_like(x), 1.0
     for _ in range(TURNS):
         near = _near(height - wanted, share)
         if len({run.rate for run, part in zip(runs, near, strict=True) if part > 0}) < 2:
             return None
-        betas, inverse = _solve(designs, share, requests * near, height, excess * slope**2, SLOPE * math.log(1 / miss))
+        betas, inverse = _solve(designs, share, requests * near, height, excess * slope**2, usual)
         if not (rising := betas[:, 1] > 0).any():
             return None
         p = _share(_heights(designs, betas))
         variance = _variance(p, excess * slope**2)
         squares = near * requests * (share - p) ** 2 / variance
-        misfit = squares.sum(axis=1) + (near * np.log(variance)).sum(axis=1)
+        unusual = ((betas[:, 1] / usual - 1) / SPREAD) ** 2 + 2 * np.log(usual) - np.log(np.linalg.det(inverse))
+        misfit = squares.sum(axis=1) + (near * np.log(variance)).sum(axis=1) + unusual
         best = int(np.argmin(np.where(rising, misfit, np.inf)))
         spread = max(1.0, float(squares[best].sum()) / max(float(near.sum()) - 2, 1.0))  # more than chance
         weights = np.exp(-np.minimum((misfit - misfit[best]) / 2 / spread, 700)) * rising * CHANCES
         weights /= weights.sum()
         height = np.clip((weights[:, None] * _heights(designs, betas)).sum(axis=0), -HIGHEST, HIGHEST)
-        slopes = weights * betas[:, 1] @ np.exp(np.clip(np.outer(GAMMAS, x), -50, 12))
+        slopes = weights * betas[:, 1] @ np.exp(np.clip(np.outer(CURVES[:, 0], x), -50, 12))
         steep = float(weights @ betas[:, 1])
         slope = np.clip(slopes, steep / 30, steep * 30)
         excess, freedom = batch_variance(runs, _information(height), slope, near)
     if spread > APART:
         freedom = max(float(near.sum()) - 2, 2.0)
-    lines = zip(GAMMAS, betas, inverse * spread, weights, strict=True)
+    lines = zip(CURVES[:, 0], betas, inverse * spread, weights, strict=True)
     inflation = 1 + excess * steep**2 * miss * (1 - miss)
     return Curve(reference, wanted, tuple(GammaLine(g, b, v, float(w)) for g, b, v, w in lines if w > 0), freedom, inflation)
 
@@ -173,18 +178,20 @@ def _near(distance: Floats, share: Floats) -> Floats:
     return np.asarray(np.where((near < 0.05) | (share > SATURATED), 0.0, near))
 
 
-def _solve(designs: Floats, share: Floats, requests: Floats, height: Floats, excess: Floats, usual: float) -> tuple[Floats, Floats]:
+def _solve(designs: Floats, share: Floats, requests: Floats, height: Floats, excess: Floats, usual: Floats) -> tuple[Floats, Floats]:
     """Quasi-likelihood (Wedderburn, Biometrika 61, 1974) by scoring; of each γ its two coefficients and their covariance. Linear in the
     shares, so noisy ones do not pull the curve down as their logarithms would."""
     heights = np.broadcast_to(height, designs.shape[:2])
-    prior = np.diag([0.0, (usual * SPREAD) ** -2])
+    prior = np.zeros((len(usual), 2, 2))
+    prior[:, 1, 1] = (usual * SPREAD) ** -2
+    pull = np.stack([np.zeros_like(usual), prior[:, 1, 1] * usual], axis=1)
     for step in range(STEPS):
         p = _share(heights)
         weight = requests * (p * (1 - p)) ** 2 / _variance(p, excess)
         inverse = np.linalg.inv(np.einsum("gri,gr,grj->gij", designs, weight, designs) + prior)
         off = np.clip((share - p) / (p * (1 - p)), -1.5, 3)
         sums = np.einsum("grj,gr->gj", designs, weight * (heights + off * (1.0 if step % 3 else 0.6)))
-        betas = np.einsum("gij,gj->gi", inverse, sums + prior @ np.array([0.0, usual]))
+        betas = np.einsum("gij,gj->gi", inverse, sums + pull)
         heights = np.clip(_heights(designs, betas), -HIGHEST, HIGHEST)
     return betas, inverse
 
@@ -226,6 +233,7 @@ def batch_variance(runs: Sequence[RateRun], information: Floats, slope: Floats, 
 def _standard(off: Floats, error: Floats) -> Floats:
     """Log odds beside the wanted ones in standard errors. Misses come in bursts, so their number is skewed like a gamma variable's: most
     runs read low, some far too high. Cube roots make that normal (Wilson and Hilferty, PNAS 17, 1931)."""
+    error = error * np.exp(np.clip(off, -40, 0) * FAR)
     return np.asarray((np.exp(np.clip(off, -40, 40) / 3) - 1 + error**2 / 9) * 3 / error)
 
 

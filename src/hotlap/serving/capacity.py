@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from hotlap.core.errors import InputError
 from hotlap.core.record import Record
@@ -20,7 +22,8 @@ from hotlap.core.stats import student
 from hotlap.serving import attainment_curve
 from hotlap.serving.attainment_curve import Curve, RateRun
 
-Measure = Callable[[float, int], Sequence[bool]]  # rate in 1/s, requests → whether each met its objectives, in order of due times
+# rate in 1/s, requests → whether each met its objectives, in order of due times; None: what measures was at fault, nothing is known
+Measure = Callable[[float, int], Sequence[bool] | None]
 
 LEAST_REQUESTS, LEAST_MISSES = 2000, 50  # of a search; misses that are expected at the wanted attainment
 FIRST_PART, NEXT_PART = 1 / 60, 1 / 12  # of the budget: runs that look around, runs that come closer
@@ -31,7 +34,15 @@ CLOSE = 1.35  # ratio of a good and a bad rate from which the curve takes over
 LOCATED = 0.5  # width of the interval from which long runs pay
 BELOW, ABOVE = 1.0, 0.7  # log odds of the rates that long runs visit, from the wanted share
 LONG_RUNS = 5
+MOST_REFUSED = 3  # rates in a row; twice as many where others went well
+WARM_UP = 300  # requests of a run's beginning that are left out at most, where a server is full by then
+FILLS = 4.0  # times what a request takes, in which a server fills
+LONGER, BESIDE = 3.0, 1.1  # times the requests, and the rate at most, of a bad run that a good one does not stand against
 LEAST_INFLATION = 10.0  # of the variance, where batches have not shown it
+
+
+class SearchEnded(Exception):
+    """A measure says that the search is over; what was visited counts."""
 
 
 class CapacityOptions(Record, frozen=True, kw_only=True):
@@ -42,7 +53,7 @@ class CapacityOptions(Record, frozen=True, kw_only=True):
     max_rate: float | None = None  # never above it
     confidence: float = 0.95
     width: float = 0.0  # stop when (bad − good) ÷ estimate is at most this
-    warm_up: float = 0.1  # share of each run, from its beginning, that is left out
+    warm_up: float = 0.1  # share of each run, from its beginning, that is left out, up to WARM_UP requests
 
 
 class RateEvidence(Record, frozen=True, kw_only=True):
@@ -66,6 +77,7 @@ class Capacity(Record, frozen=True, kw_only=True):
     pooled: bool  # the interval is of the curve through all runs; False: of single runs
     requests: int  # sent
     evidence: tuple[RateEvidence, ...]  # as visited
+    refused: tuple[float, ...] = ()  # rates of which nothing is known, for what measures was at fault
 
     @property
     def width(self) -> float:
@@ -76,11 +88,17 @@ class Capacity(Record, frozen=True, kw_only=True):
 
 
 @dataclass
-class _CapacitySearch:
+class CapacitySearch:
+    """A search under way."""
+
     measure: Measure
     options: CapacityOptions
     runs: list[RateRun] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
     sent: int = 0
+    in_a_row: int = 0  # refused
+    ceiling: float = math.inf  # the highest rate that may still be measured soundly
+    least_s: float = 0.0  # that a run lasts, up to NEXT_PART: what measures knows how long an empty server takes to fill
 
     @property
     def left(self) -> int:
@@ -90,28 +108,72 @@ class _CapacitySearch:
     def miss(self) -> float:
         return 1 - self.options.attain
 
+    @property
+    def visited(self) -> int:
+        return len(self.runs) + len(self.refused)
+
     def visit(self, rate: float, requests: int) -> None:
-        rate, requests = min(rate, self.options.max_rate or math.inf), min(requests, self.left)
-        missed = ~checked(self.measure(rate, requests), rate, requests)
+        rate = min(rate, self.options.max_rate or math.inf, self.ceiling)
+        least = min(math.ceil(rate * self.least_s), round(self.options.requests * NEXT_PART))
+        requests = min(max(requests, least), self.left)
+        answer = self.measure(rate, requests)
         self.sent += requests
-        self.runs.append(RateRun(rate, missed[int(len(missed) * self.options.warm_up) :]))
+        if answer is None:
+            self._refuse(rate)
+            return
+        self.in_a_row = 0
+        missed = ~checked(answer, rate, requests)
+        most = max(WARM_UP, math.ceil(rate * self.least_s))
+        self.runs.append(RateRun(rate, missed[min(int(len(missed) * self.options.warm_up), most) :]))
+
+    def _refuse(self, rate: float) -> None:
+        """Halfway back to what went well; below that it is no matter of the rate, unless it happens again. Raises SearchEnded where it
+        goes on."""
+        self.refused.append(rate)
+        self.in_a_row += 1
+        sound = max((run.rate for run in self.runs if run.rate < rate), default=0.0)
+        if self.in_a_row > 1 or all(run.rate < rate for run in self.runs):
+            self.ceiling = math.sqrt(rate * sound) if sound else rate / 2
+        if self.in_a_row >= (2 * MOST_REFUSED if self.runs else MOST_REFUSED):
+            raise SearchEnded
+
+    def took(self, usual_s: float) -> None:
+        """A request usually took so long at some rate, from beginning to end."""
+        self.least_s = min(FILLS * usual_s, self.least_s or math.inf)
 
     def bracket(self) -> tuple[float | None, float | None]:
         """The largest rate that may be good, the smallest that is clearly bad, by shares that rise with the rate."""
-        wanted = attainment_curve.log_odds(self.miss)
-        odds = [attainment_curve.log_odds(share) - wanted for share in attainment_curve.shares(self.runs)]
-        good = [run.rate for run, height in zip(self.runs, odds, strict=True) if height <= MAYBE]
-        bad = [run.rate for run, height in zip(self.runs, odds, strict=True) if height > CLEAR]
+        runs = self.standing
+        odds = [self._odds(share) for share in attainment_curve.shares(runs)]
+        good = [run.rate for run, height in zip(runs, odds, strict=True) if height <= MAYBE]
+        bad = [run.rate for run, height in zip(runs, odds, strict=True) if height > CLEAR]
         return max(good, default=None), min(bad, default=None)
+
+    def _odds(self, share: float) -> float:
+        """Log odds above the wanted share of misses."""
+        return attainment_curve.log_odds(share) - attainment_curve.log_odds(self.miss)
+
+    @property
+    def standing(self) -> list[RateRun]:
+        """Without short runs that were good where a much longer one was clearly bad: an empty server takes time to fill."""
+        bad = [run for run in self.runs if self._odds(run.share) > CLEAR]
+        return [
+            run for run in self.runs
+            if self._odds(run.share) > MAYBE
+            or not any(len(other.missed) >= LONGER * len(run.missed) and other.rate <= BESIDE * run.rate for other in bad)
+        ]  # fmt: skip
 
     def around(self) -> float | None:
         """The next rate while the place is not known; None when it is."""
         low, high = self.bracket()
+        runs = self.standing
+        if not runs:
+            return self.ceiling
         if low is None:
-            return min(run.rate for run in self.runs) / STEP
-        if high is None and low == self.options.max_rate:
+            return min(run.rate for run in runs) / STEP
+        if high is None and low >= min(self.options.max_rate or math.inf, self.ceiling / CLOSE):
             return None
-        pairs = zip(self.runs, attainment_curve.shares(self.runs), strict=True)
+        pairs = zip(runs, attainment_curve.shares(runs), strict=True)
         near = [run.rate for run, share in pairs if share > self.miss and run.rate < (high or math.inf)]
         if high is None:
             return max(low, *near, low) * (1.5 if near else STEP)
@@ -120,21 +182,21 @@ class _CapacitySearch:
 
     def curve(self) -> Curve | None:
         """Through all runs, its reference where it passes what is asked."""
-        low, high = self.bracket()
+        (low, high), runs = self.bracket(), self.standing
         if low is None:
             return None
         reference = math.sqrt(low * high) if high else low
         curve = None
         for _ in range(3):
-            curve = attainment_curve.fit(self.runs, self.miss, reference)
+            curve = attainment_curve.fit(runs, self.miss, reference)
             if curve is None:
                 return None
-            reference = min(max(curve.rate(curve.wanted), min(run.rate for run in self.runs)), high or math.inf)
+            reference = min(max(curve.rate(curve.wanted), min(run.rate for run in runs)), high or math.inf)
         return curve
 
     def closer(self, turn: int) -> tuple[float, int]:
         """The next rate and its requests, once the place is known."""
-        curve, rest = self.curve(), self.options.rates - len(self.runs)
+        curve, rest = self.curve(), self.options.rates - self.visited
         off = (-BELOW, ABOVE)[turn % 2]
         if curve is None or pooled(self.runs, self.options, self.sent).width > LOCATED:
             return self._within(curve, off), max(round(self.options.requests * NEXT_PART), self.left // max(rest, 1))
@@ -151,52 +213,79 @@ class _CapacitySearch:
                 return rate
         return math.sqrt((low or high or 1) * (high or low or 1))
 
+    def run(self) -> None:
+        """Visits rates until the budget is spent, the interval is narrow enough, or the measure ends it."""
+        with suppress(SearchEnded):
+            self._run()
+
+    def _run(self) -> None:
+        options, turn = self.options, 0
+        self.visit(options.start, round(options.requests * FIRST_PART))
+        while self.visited < options.rates - 3 and (rate := self.around()) is not None:
+            self.visit(rate, round(options.requests * FIRST_PART))
+        while self.left > 0 and self.visited < options.rates and self.runs:
+            rate, requests = self.closer(turn)
+            self.visit(rate, self.left if self.visited == options.rates - 1 else requests)
+            turn += 1
+            if options.width and self.answer().width <= options.width:
+                break
+
+    def answer(self) -> Capacity:
+        """By what was visited so far."""
+        return replace(pooled(self.runs, self.options, self.sent), refused=tuple(self.refused))
+
 
 def search(measure: Measure, options: CapacityOptions) -> Capacity:
     """Visits rates until the budget is spent or the interval is narrow enough. Raises InputError for options that cannot be, and for
     answers of `measure` that are not one truth value a request."""
     check(options)
-    state = _CapacitySearch(measure, options)
-    state.visit(options.start, round(options.requests * FIRST_PART))
-    while len(state.runs) < options.rates - 3 and (rate := state.around()) is not None:
-        state.visit(rate, round(options.requests * FIRST_PART))
-    turn = 0
-    while state.left > 0 and len(state.runs) < options.rates:
-        rate, requests = state.closer(turn)
-        state.visit(rate, state.left if len(state.runs) == options.rates - 1 else requests)
-        turn += 1
-        if options.width and pooled(state.runs, options, state.sent).width <= options.width:
-            break
-    return pooled(state.runs, options, state.sent)
+    state = CapacitySearch(measure, options)
+    state.run()
+    return state.answer()
 
 
 def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> Capacity:
     """What these runs show together; in any order, from any search."""
-    state = _CapacitySearch(lambda rate, requests: [], options, list(runs), sent)
+    state = CapacitySearch(lambda rate, requests: [], options, list(runs), sent=sent)
     curve = state.curve()
-    evidence = tuple(_evidence(run, curve, options) for run in runs)
-    good = max((each.rate for each in evidence if each.low >= options.attain), default=None)
-    bad = min((each.rate for each in evidence if each.high < options.attain), default=None)
+    evidence = tuple(_evidence([run], curve, options) for run in runs)
+    good, bad = _shown(state.standing, curve, options), _shown(runs, curve, options, bad=True)
     estimate = None
     if curve is not None:
         low, high = curve.interval(options.confidence)
-        good, bad, estimate = low or good, high or bad, curve.rate(curve.wanted)
+        rates, few, many = [run.rate for run in runs], min(run.share for run in runs), max(run.share for run in runs)
+        good = min(low, max(rates)) if low and few < state.miss else good  # beyond all runs a curve is a guess
+        bad = max(high, min(rates)) if high and many > state.miss else bad
+        estimate = curve.rate(curve.wanted) if few < state.miss < many else None
     return Capacity(
         attain=options.attain, confidence=options.confidence, known_good=good, known_bad=bad, estimate=estimate,
         pooled=curve is not None, requests=sent, evidence=evidence,
     )  # fmt: skip
 
 
-def _evidence(run: RateRun, curve: Curve | None, options: CapacityOptions) -> RateEvidence:
-    """Wilson's interval on as many independent requests as the run is worth, shared among the search's rates (Bonferroni)."""
-    inflation = max(curve.inflation if curve else LEAST_INFLATION, LEAST_INFLATION)
-    n, met = len(run.missed), int((~run.missed).sum())
+def _shown(runs: Sequence[RateRun], curve: Curve | None, options: CapacityOptions, bad: bool = False) -> float | None:
+    """The largest rate shown to be good, or the smallest shown to be bad, by runs alone. Attainment falls with the rate, so what a run and
+    those above it show together holds for its own rate; and what it and those below it show, where they are bad."""
+    ordered = sorted(runs, key=lambda run: run.rate, reverse=bad)
+    shown = None
+    for place, run in enumerate(ordered):
+        pools = [_evidence(ordered[place:end], curve, options) for end in range(place + 1, len(ordered) + 1)]
+        if any(each.high < options.attain if bad else each.low >= options.attain for each in pools):
+            shown = run.rate
+    return shown
+
+
+def _evidence(runs: Sequence[RateRun], curve: Curve | None, options: CapacityOptions) -> RateEvidence:
+    """Wilson's interval on as many independent requests as the runs are worth, shared among the search's rates (Bonferroni). `rate`: of the
+    first."""
+    inflation = float(max(curve.inflation if curve else LEAST_INFLATION, LEAST_INFLATION))
+    n, met = sum(len(run.missed) for run in runs), sum(int((~run.missed).sum()) for run in runs)
     z = student.quantile(1 - (1 - options.confidence) / 2 / options.rates, 1e6)
     worth, share = n / inflation, met / n
     middle, half = (share + z * z / 2 / worth), z * math.sqrt(share * (1 - share) / worth + z * z / 4 / worth**2)
     scale = 1 + z * z / worth
     low, high = max(float(middle - half) / scale, 0.0), min(float(middle + half) / scale, 1.0)
-    return RateEvidence(rate=run.rate, requests=n, met=met, low=low, high=high)
+    return RateEvidence(rate=runs[0].rate, requests=n, met=met, low=low, high=high)
 
 
 def checked(answer: Any, rate: float, requests: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -205,6 +294,11 @@ def checked(answer: Any, rate: float, requests: int) -> np.ndarray[Any, np.dtype
     if met.ndim != 1 or met.dtype != np.bool_ or not 0 < len(met) <= requests:
         raise InputError(f"at {rate:g}/s {requests} requests were asked for; the answer must be true or false for each of 1 to {requests}")
     return met
+
+
+def least_requests(attain: float) -> int:
+    """Of a search for this attainment."""
+    return max(LEAST_REQUESTS, math.ceil(LEAST_MISSES / min(attain, 1 - attain) - 1e-6))
 
 
 def check(options: CapacityOptions) -> None:
@@ -223,6 +317,6 @@ def check(options: CapacityOptions) -> None:
         raise InputError(f"the warm-up is a share of each run, from 0 to under 0.9, not {options.warm_up:g}")
     if not options.width >= 0:
         raise InputError(f"the width to stop at is a share of the rate, 0 or more, not {options.width:g}")
-    least = max(LEAST_REQUESTS, math.ceil(LEAST_MISSES / min(options.attain, 1 - options.attain)))
+    least = least_requests(options.attain)
     if options.requests < least:
         raise InputError(f"{options.requests} requests cannot tell {options.attain:.4g} of attainment; give at least {least}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ from hotlap.serving import compacting
 from hotlap.serving.record import CHUNKS, FILE, PACKED, SESSION, TOKENS, Request, Served
 
 Floats = NDArray[np.float64]
+Content = TypeVar("Content")
 
 
 class ServingRun(NamedTuple):
@@ -59,3 +61,14 @@ def _chunks(requests: list[Request], gaps: bytes, tokens: bytes) -> tuple[dict[i
                 counted += size
         place += size
     return by_gaps, by_tokens
+
+
+def content(path: Path, file: str, shape: type[Content]) -> Content | None:
+    """What a bundle of several benches holds in its one file; None where it is not there. Raises SchemaError."""
+    data = files.long(path, (file,)).get(file)
+    if data is None:
+        return None
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{path}/{file}: {error}") from None

@@ -23,6 +23,7 @@ LEFT, GREW = 0.1, 1.5  # share of all requests under way at the end, and how man
 FEWEST = 50  # requests
 FEWEST_TURNS = 4  # of a closed loop, each place taken so often: else its first and last turn are half of it
 SLOW = 1.5  # times as long, of a start that is named
+WAITING = 0.2  # share of all requests that wait at the end: then a server is outrun, whatever their objectives allow
 
 
 class SteadyWindow(Record, frozen=True, kw_only=True):
@@ -145,6 +146,17 @@ def cold(start: ColdStart) -> Notice:
     """A slow start in words."""
     seen = f"the first {start.requests} requests, until {_at(start.until_s)}, took {start.ratio:.1f} times as long as those after them"
     return Notice("slow_start", seen, "the server was cold: leave them out with --warm-up, or look at the steady part alone")
+
+
+def outrun(due_s: Sequence[float], begun_s: Sequence[float | None]) -> bool:
+    """Whether more came than was served: of all requests, in the order in which they were due, a fifth and more had no first token (or no
+    answer) when the last was due, and it was not so halfway. None: it never had."""
+    due = np.asarray(due_s)
+    begun = np.sort([np.inf if time_s is None else time_s for time_s in begun_s])
+    if len(due) < FEWEST:
+        return False
+    halfway, left = (int(np.searchsorted(due, at, "right") - np.searchsorted(begun, at, "right")) for at in (due[len(due) // 2], due[-1]))
+    return left > WAITING * len(due) and left > GREW * halfway
 
 
 def _at(time_s: float) -> str:

@@ -11,7 +11,8 @@ from hotlap.core.show.table import Cell, Column
 
 def frontier(frontier: Frontier, width: int = 100, color: bool = False) -> str:
     lines = layout.fitted(_columns(frontier.points), width, ("ED²P", "EDP")).lines(color)
-    lines += ["", *layout.paragraph("", "◆ on the frontier: no other setting is as fast and takes less energy", width)]
+    sure = " by more than their bounds" if any(point.low_j is not None for point in frontier.points) else ""
+    lines += ["", *layout.paragraph("", f"◆ on the frontier: no other setting is as fast and takes less energy{sure}", width)]
     lines += layout.paragraph("best: ", " · ".join(f"{measure}: {name}" for measure, name in frontier.best.items()), width)
     for label, reason in frontier.unknown.items():
         lines += layout.paragraph(f"left out: {words.clean(label)}: ", reason, width)

@@ -1,0 +1,206 @@
+"""How searches for capacity are shown, on the terminal and as part of a page (`hotlap.core.show.kinds.Kind`)."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import Any
+
+from hotlap.core import units
+from hotlap.core.show import charts, layout
+from hotlap.core.show.bands import figure
+from hotlap.core.show.sections.base import ReportSection
+from hotlap.core.show.table import Cell, Column, Table, harmless, html
+from hotlap.core.store.bundle import Bundle
+from hotlap.serving import reading, show
+from hotlap.serving.capacity import Capacity
+from hotlap.serving.capacity_record import FILE, KIND, RateVisited, ServerCapacity
+
+NO_GATE = "{run} is a search for a server's capacity: hotlap show {run} says between which rates it lies"
+UNFINISHED = "not finished: it was killed"
+CASES = False
+NO_CASES = "a search for capacity has no cases to explain; hotlap show {run} says what each rate showed"
+METHOD = ""
+ENDED = {"budget": "the time was spent", "interrupted": "it was interrupted", "error": "the server failed"}
+
+
+def read(bundle: Bundle) -> ServerCapacity | None:
+    return reading.content(bundle.path, FILE, ServerCapacity)
+
+
+def text(kept: ServerCapacity, width: int, color: bool) -> str:
+    lines = layout.paragraph("", asked(kept), width)
+    if kept.rates:
+        lines += ["", *layout.fitted(table(kept).columns, width).lines(color), ""]
+    for label, what in facts(kept):
+        lines += layout.paragraph(f"{label:<10}", what, width)
+    return "\n".join(lines)
+
+
+def document(kept: ServerCapacity) -> dict[str, Any]:
+    return {"capacity": kept}
+
+
+def measured(kept: ServerCapacity) -> bool:
+    return bool(kept.capacity.evidence)
+
+
+def code(kept: ServerCapacity) -> int:
+    """The exit code: 130 interrupted, 3 where one end is not known for another reason than the rate that was allowed."""
+    if kept.ended == "interrupted":
+        return 130
+    c = kept.capacity
+    return 0 if c.known_good is not None and (c.known_bad is not None or _all_allowed(kept)) else 3
+
+
+def _all_allowed(kept: ServerCapacity) -> bool:
+    """Whether the greatest rate that was allowed is held."""
+    good, most = kept.capacity.known_good, kept.options.max_rate
+    return good is not None and most is not None and good >= most / 1.02
+
+
+def asked(kept: ServerCapacity) -> str:
+    a = kept.asked
+    lengths = f"{a.input_tokens} tokens in" + ("" if a.api == "embeddings" else f", {a.output_tokens} out")
+    wanted = f"{units.percent(kept.options.attain)} have to meet {a.objectives}"
+    return harmless(f"capacity of {a.model} at {a.url} by {a.api}: {kept.arrivals} arrivals, {lengths}, {wanted}, seed {a.seed}")
+
+
+def table(kept: ServerCapacity) -> Table:
+    """The rates, the lowest first."""
+    known = {evidence.rate: evidence for evidence in kept.capacity.evidence}
+    rates = sorted(kept.rates, key=lambda visited: (visited.rate, visited.run))
+
+    def interval(visited: RateVisited) -> str:
+        evidence = known.get(visited.rate)
+        return f"[{_share(evidence.low)}, {_share(evidence.high)}]" if evidence else "–"
+
+    return Table([
+        Column("rate", [Cell(f"{units.round_to(visited.rate)}/s", "bold", value=visited.rate) for visited in rates], right=True),
+        Column("requests", [Cell(str(visited.requests)) for visited in rates], right=True),
+        Column("met", [Cell(_share(visited.met / visited.decided) if visited.decided else "?") for visited in rates], right=True),
+        Column("interval", [Cell(interval(visited)) for visited in rates]),
+        Column("failed", [Cell(str(visited.failed) if visited.failed else "") for visited in rates], right=True),
+        Column("goodput", [Cell(_rate(visited.goodput)) for visited in rates], right=True),
+        Column("", [Cell(remark(visited)) for visited in rates]),
+        Column("run", [Cell(visited.run) for visited in rates]),
+    ])  # fmt: skip
+
+
+def remark(visited: RateVisited) -> str:
+    if visited.flaws:
+        return f"inconclusive: the client: {show.FLAWS.get(visited.flaws[0], visited.flaws[0])}"
+    return "more came than was served" if visited.outrun else ""
+
+
+def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
+    """What is said beside the table, the answer last."""
+    pairs = [("sent", f"{kept.capacity.requests} requests at {len(kept.rates)} rates in {units.show(kept.seconds, 's')}")]
+    if kept.ended in ENDED:
+        pairs.append(("ended", ending(kept.ended, kept.detail)))
+    refused = [visited for visited in kept.rates if visited.flaws]
+    if refused:
+        rates = ", ".join(f"{units.round_to(visited.rate)}/s" for visited in refused)
+        remedy = show.REMEDY.get(refused[0].flaws[0], "bench again")
+        pairs.append(("client", f"at {rates} it was at fault, so nothing is known of the server there: {remedy}"))
+    if kept.expected is not None:
+        pairs.append(("model", f"{_between(kept.expected)} is expected of {kept.expected_of}{_beside(kept)}"))
+    return [*pairs, ("answer", answer(kept))]
+
+
+def ending(code: str, detail: str) -> str:
+    """Why it ended before its time."""
+    return harmless(f"{ENDED[code]}{': ' if detail else ''}{detail}; what was measured until then counts")
+
+
+def answer(kept: ServerCapacity) -> str:
+    """In a sentence."""
+    c, wanted = kept.capacity, units.percent(kept.options.attain)
+    if not c.evidence:
+        flawed = any(visited.flaws for visited in kept.rates)
+        return "inconclusive: the client: no rate was measured soundly" if flawed else "nothing was measured"
+    if c.known_good is not None and c.known_bad is not None:
+        return f"it holds {units.round_to(c.known_good)}/s and does not hold {units.round_to(c.known_bad)}/s at {wanted}{_estimate(c)}"
+    if c.known_good is not None:
+        more = "no rate is shown to be too much; allow more requests, or a higher rate"
+        why = "that is all that --max-rate allows" if _all_allowed(kept) else more
+        return f"it holds {units.round_to(c.known_good)}/s at {wanted}; {why}"
+    if c.known_bad is not None:
+        lower = f"no lower rate is shown to be held{_estimate(c)}; allow more requests"
+        return f"it does not hold {units.round_to(c.known_bad)}/s at {wanted}, and {lower}"
+    return f"inconclusive: no rate is shown to be held or to be too much at {wanted}; allow more requests"
+
+
+def _estimate(c: Capacity) -> str:
+    inside = c.estimate is not None and (c.known_good or 0.0) <= c.estimate <= (c.known_bad or math.inf)
+    return f" (estimate {units.round_to(c.estimate)}/s)" if inside and c.estimate is not None else ""
+
+
+def _between(c: Capacity) -> str:
+    low, high = (units.round_to(bound) if bound is not None else "?" for bound in (c.known_good, c.known_bad))
+    return f"{low} to {high}/s"
+
+
+def _beside(kept: ServerCapacity) -> str:
+    """Measured against expected, where neither is empty."""
+    c, model = kept.capacity, kept.expected
+    assert model is not None
+    if None in (c.known_good, c.known_bad, model.known_good, model.known_bad):
+        return ""
+    ends = (c.known_good or 0.0) / (model.known_bad or 1.0), (c.known_bad or 0.0) / (model.known_good or 1.0)
+    agrees = "as expected" if ends[0] <= 1 <= ends[1] else "less than expected" if ends[1] < 1 else "more than expected"
+    return f"; measured is {agrees}: {ends[0]:.2f} to {ends[1]:.2f} of it"
+
+
+def _rate(rate: float | None) -> str:
+    return "?" if rate is None else f"{units.round_to(rate)}/s"
+
+
+def _share(share: float) -> str:
+    return f"{share * 100:.4g} %"
+
+
+# ---------------------------------------------------------------- the page
+
+
+def lead(kept: ServerCapacity) -> str:
+    return f'<p class="lead">{escape(answer(kept))}.</p><p>{escape(asked(kept))}.</p>'
+
+
+def section(kept: ServerCapacity) -> str:
+    """Attainment against rate, with what is said of it."""
+    if not kept.rates:
+        return "<p>No rate was measured.</p>"
+    words = "".join(f"<p>{escape(f'{label}: {what}')}</p>" for label, what in facts(kept))
+    return f'{words}{html(table(kept))}<div class="plots">{_chart(kept)}</div>'
+
+
+def _chart(kept: ServerCapacity) -> str:
+    c = kept.capacity
+    every = [evidence.rate for evidence in c.evidence]
+    if not every:
+        return ""
+    bounds = [bound for bound in (c.known_good, c.known_bad) if bound]
+    axis = charts.log_axis([*every, *bounds], lambda v: f"{v:g}/s", "requests a second")
+    shares = charts.linear_axis(0.0, 1.0, lambda v: f"{v:.0%}", most=5)
+    chart = charts.Chart(axis, shares, "attainment against the rate, each with its interval, and the bracket of the capacity", right=110.0)
+    for bound, word in ((c.known_good, "held"), (c.known_bad, "not held")):
+        if bound is not None:
+            chart.line([(bound, 0.0), (bound, 1.0)], "bound")
+            height, anchor = (0.12, "end") if word == "held" else (0.05, "start")
+            chart.label((bound, height), f"{word}: {units.round_to(bound)}/s", "above", anchor)
+    chart.line([(axis.low, kept.options.attain), (axis.high, kept.options.attain)], "s2")
+    chart.label((axis.high, kept.options.attain), f"{units.percent(kept.options.attain)} asked", "beside")
+    for evidence in c.evidence:
+        chart.span(evidence.rate, evidence.low, evidence.high, "s0")
+        shown = f"{units.round_to(evidence.rate)}/s: {_share(evidence.met / evidence.requests)} of {evidence.requests} met the objectives"
+        chart.dot((evidence.rate, evidence.met / evidence.requests), "s0", shown)
+    about = " each rate by itself, sure at 95 % for all of them together; the bracket is by all together"
+    return figure("Attainment against rate", about, chart)
+
+
+SECTION = ReportSection("Capacity", "Capacity of the server", lambda report: "".join(map(section, report.of(KIND))))
+
+
+def notices(_kept: ServerCapacity) -> str:
+    return ""

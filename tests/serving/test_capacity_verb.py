@@ -1,0 +1,282 @@
+"""hotlap serving capacity: what the model expects, what a search makes of benches, and the verb on a simulated server."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from tests.serving.played import PlayedBenches, asked, judged, model
+
+from hotlap.cli import main
+from hotlap.core.errors import InputError
+from hotlap.core.show.document import Document
+from hotlap.serving import capacity_session, cli_capacity, show_capacity, steady
+from hotlap.serving.address import Address
+from hotlap.serving.capacity import CapacityOptions, SearchEnded
+from hotlap.serving.capacity_record import ArrivalsAsked, RateVisited, ServerCapacity
+from hotlap.serving.capacity_session import ServerSearch
+from hotlap.serving.record import ClientState, Request
+
+POISSON = ArrivalsAsked("poisson")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "120")
+    return tmp_path
+
+
+# ---------------------------------------------------------------- the model
+
+
+def deterministic(load: float, within: float) -> float:
+    """Share of an M/D/1 queue's requests that wait at most so many times the service time (Erlang, 1909)."""
+    terms = range(math.floor(within) + 1)
+    return (1 - load) * math.fsum((-load * (within - j)) ** j / math.factorial(j) * math.exp(load * (within - j)) for j in terms)
+
+
+def test_one_place_at_a_time_is_an_m_d_1_queue() -> None:
+    what = asked("e2e<=1s", output_tokens=8)
+    server = model(what, "simulated:h200-sxm?model=llama-3-8b&batch=1")
+    service_s = server.play("constant:0.01", 1, 0)[0].ended_s
+    for load in (0.5, 0.8):
+        played = server.play(f"poisson:{load / service_s:.9g}", 20_000, 3)
+        waits = np.array([one.ended_s - one.due_s for one in played])[1000:] / service_s - 1
+        for within in (0.5, 2.0):
+            assert (waits <= within + 1e-9).mean() == pytest.approx(deterministic(load, within), abs=0.015)
+
+
+@pytest.mark.slow("a search with a thousand steps")
+def test_the_expected_capacity_holds_that_of_an_m_d_1_queue() -> None:
+    what = asked(output_tokens=2)
+    service_s = model(what, "simulated:h200-sxm?model=llama-3-8b&batch=1").play("constant:0.01", 1, 0)[0].ended_s
+    server = model(replace(what, objectives=f"e2e<={5 * service_s:.9f}s"), "simulated:h200-sxm?model=llama-3-8b&batch=1")
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        low, high = (low, (low + high) / 2) if deterministic((low + high) / 2, 4.0) < 0.9 else ((low + high) / 2, high)
+    found = server.capacity("poisson:{}", 0.9)
+    assert found.known_good is not None
+    assert found.known_bad is not None
+    assert found.known_good <= low / service_s <= found.known_bad < 1.3 * found.known_good
+
+
+def test_a_closed_loop_never_has_more_under_way() -> None:
+    played = model(asked(output_tokens=16)).play("closed:4", 60, 0)
+    assert len(played) == 60
+    events = sorted([(one.due_s, 1) for one in played] + [(one.ended_s, -1) for one in played])
+    under_way = np.cumsum([step for _, step in events])
+    assert under_way.max() == 4
+    assert [one.tokens for one in played] == [16] * 60
+    assert all(one.due_s < one.first_s < one.ended_s for one in played)
+
+
+# ---------------------------------------------------------------- a search over benches
+
+
+@pytest.mark.slow("searches of thousands of requests")
+def test_a_simulated_server_holds_what_the_model_expects() -> None:
+    """The benches have other seeds than the model's own search."""
+    server = model(asked())
+    expected = server.capacity(POISSON.form, 0.9)
+    heard: list[RateVisited] = []
+    search = ServerSearch(PlayedBenches(server), POISSON, CapacityOptions(attain=0.9, start=20, requests=10_000), lambda visited, _: heard.append(visited))
+    kept = search.kept(search.run(), expected, "llama-3-8b on h200-sxm")
+    c = kept.capacity
+    assert c.known_good is not None
+    assert c.known_bad is not None
+    assert expected.known_good is not None
+    assert expected.known_bad is not None
+    assert max(c.known_good, expected.known_good) <= min(c.known_bad, expected.known_bad)  # they overlap
+    assert c.known_bad < 1.4 * c.known_good
+    assert heard == kept.rates[:-1]
+    shown = show_capacity.text(kept, 120, False)
+    assert "measured is as expected" in shown
+    assert f"it holds {c.known_good:.1f}/s and does not hold {c.known_bad:.1f}/s at 90 %" in shown
+    assert show_capacity.code(kept) == 0
+    page = show_capacity.section(kept)
+    assert "Attainment against rate" in page
+    assert f"held: {c.known_good:.1f}/s" in page
+    assert page.count("<circle") == len(c.evidence)
+    assert msgspec.json.decode(msgspec.json.encode(kept), type=ServerCapacity) == kept
+
+
+def test_rates_of_a_client_at_fault_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    search = ServerSearch(
+        PlayedBenches(model(asked()), starved=30.0), POISSON, CapacityOptions(attain=0.9, start=8, requests=2000), lambda *_: None
+    )
+    kept = search.kept(search.run())
+    refused = [visited.rate for visited in kept.rates if visited.flaws]
+    assert refused
+    assert min(refused) >= 30
+    assert {evidence.rate for evidence in kept.capacity.evidence} == {visited.rate for visited in kept.rates} - set(refused)
+    assert kept.capacity.known_bad is None
+    assert show_capacity.code(kept) == 3
+    shown = show_capacity.text(kept, 160, False)
+    assert "inconclusive: the client: it got too little of a processor" in shown
+    assert "nothing is known of the server there" in shown
+
+
+def test_a_client_at_fault_everywhere_ends_it() -> None:
+    search = ServerSearch(PlayedBenches(model(asked()), starved=0.0), POISSON, CapacityOptions(attain=0.9, start=8), lambda *_: None)
+    kept = search.kept(search.run())
+    assert len(kept.rates) == 3
+    assert show_capacity.answer(kept) == "inconclusive: the client: no rate was measured soundly"
+    assert (show_capacity.code(kept), show_capacity.measured(kept)) == (3, False)
+
+
+def test_ctrl_c_keeps_what_was_measured() -> None:
+    search = ServerSearch(PlayedBenches(model(asked()), end_after=3), POISSON, CapacityOptions(attain=0.9, start=8, requests=6000), lambda *_: None)
+    kept = search.kept(search.run())
+    assert (len(kept.rates), kept.ended, show_capacity.code(kept)) == (3, "interrupted", 130)
+    assert [evidence.rate for evidence in kept.capacity.evidence] == [8, 32, 128]
+    assert kept.capacity.known_bad == 128
+    assert "it was interrupted; what was measured until then counts" in show_capacity.text(kept, 200, False)
+
+
+def test_refused_requests_are_missed() -> None:
+    search = ServerSearch(PlayedBenches(model(asked()), failed=50), POISSON, CapacityOptions(attain=0.9, start=4, requests=2000), lambda *_: None)
+    answer = search.measure(4.0, 100)
+    assert answer is not None
+    assert answer.count(False) == 50
+    assert (search.rates[0].failed, search.rates[0].met, search.rates[0].outrun) == (50, 50, False)
+
+
+def test_a_server_that_is_outrun_is_bad_however_patient_its_objectives() -> None:
+    search = ServerSearch(
+        PlayedBenches(model(asked("ttft<=10min"))), POISSON, CapacityOptions(attain=0.9, start=4, requests=6000), lambda *_: None
+    )
+    answer = search.measure(400.0, 400)
+    assert answer == [False] * 400
+    assert search.rates[0].outrun
+    assert search.measure(20.0, 400) == [True] * 400
+    assert not search.rates[1].outrun
+
+
+def test_who_waits_for_long_but_is_served_is_not_outrun() -> None:
+    due = np.arange(100) / 10
+    assert not steady.outrun(due.tolist(), (due + 1.5).tolist())  # fifteen wait at any time
+    assert steady.outrun(due.tolist(), (due * 1.6).tolist())  # three of eight wait at the end
+    assert not steady.outrun(due.tolist(), [None] * 10 + (due[10:] + 0.1).tolist())  # ten that never came, from the beginning on
+    assert not steady.outrun([0.0, 1.0], [None, None])
+
+
+def test_requests_that_the_end_cut_do_not_flatter() -> None:
+    assert capacity_session.marks([True, False, True]) == [True, False, True]
+    assert capacity_session.marks([True, False, True, None, True, None]) == [True, False, True]
+    assert capacity_session.marks([None, True, False]) == [True, False]
+    assert capacity_session.marks([None, None]) == []
+    cut = [Request(index=i, due_s=i / 10, sent_s=i / 10, ended_s=i / 10 + 0.1, outcome="censored") for i in range(5)]
+    search = ServerSearch(PlayedBenches(model(asked())), POISSON, CapacityOptions(attain=0.9, start=4, requests=2000), lambda *_: None)
+    search.benches.bench = lambda *_: judged(replace(asked(), arrivals="poisson:4"), cut, ClientState(wall_s=1, cpu_s=0.1))  # type: ignore[method-assign, assignment]
+    with pytest.raises(SearchEnded):
+        search.measure(4.0, 5)
+
+
+# ---------------------------------------------------------------- the verb
+
+SIMULATED = "simulated:h200-sxm?model=llama-3-8b&tp=1"
+SMALL = [SIMULATED, "--slo", "ttft<=5s", "--input", "16", "--output", "2", "--requests", "2000"]
+
+
+@pytest.mark.slow("loads a simulated server for some seconds")
+def test_a_search_is_printed_kept_and_shown_again(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ended by its time; a machine that is too busy for the client is said to be so."""
+    code = main(["serving", "capacity", *SMALL, "--start", "20", "--for", "6 s", "--label", "stage=try", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    msgspec.convert(answer, Document)
+    kept = msgspec.convert(answer["capacity"], ServerCapacity)
+    assert code == show_capacity.code(kept)
+    assert kept.rates[0].rate == 20
+    assert kept.expected is not None
+    assert kept.expected_of == "llama-3-8b on h200-sxm"
+    assert kept.ended in ("budget", "over")
+    assert main(["show", answer["run"]]) == (0 if kept.capacity.evidence else 3)
+    shown = capsys.readouterr().out
+    assert show_capacity.text(kept, 120, False) in shown
+    assert main(["list", f"search={kept.label}", "--json"]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert {run["id"] for run in runs} == {answer["run"], *(visited.run for visited in kept.rates)}
+    assert all(run["labels"]["stage"] == "try" for run in runs)
+    served = [json.loads((home / "runs" / visited.run / "serving.json").read_text())["asked"] for visited in kept.rates]
+    assert len({one["salt"] for one in served}) == len({one["seed"] for one in served}) == len(served)
+    assert main(["gate", answer["run"]]) == 2
+    assert "a search for a server's capacity" in capsys.readouterr().err
+    assert main(["report", answer["run"], "--out", str(home / "page.html")]) == 0
+    assert "Capacity of the server" in (home / "page.html").read_text()
+
+
+@pytest.mark.slow("a process that is interrupted under load")
+def test_ctrl_c_ends_the_verb_with_its_answer(home: Path) -> None:
+    command = [sys.executable, "-m", "hotlap", "serving", "capacity", *SMALL, "--start", "20"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        for line in process.stderr:
+            if "(1 of at most 12)" in line:
+                break
+        os.kill(process.pid, signal.SIGINT)
+        printed = process.stdout.read()
+        assert process.wait() == 130
+    assert "it was interrupted; what was measured until then counts" in printed
+    run = printed.rpartition("kept as ")[2].partition(";")[0]
+    kept = json.loads((home / "runs" / run / "capacity.json").read_text())
+    assert kept["ended"] == "interrupted"
+    assert kept["rates"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "told_so"),
+    [
+        ([SIMULATED], "give --slo"),
+        ([SIMULATED, "--slo", "ttft<=1s", "--attain", "100 %"], "below 100 %"),
+        ([SIMULATED, "--slo", "ttft<=1s", "--arrivals", "poisson:8"], "the rates are what is searched"),
+        ([SIMULATED, "--slo", "ttft<=1s", "--arrivals", "gamma"], "gamma:SHAPE"),
+        ([SIMULATED, "--slo", "ttft<=1s", "--arrivals", "gamma:0"], "the shape of gamma"),
+        ([SIMULATED, "--slo", "ttft<=1s", "--rates", "2"], "at least 4 rates"),
+        ([SIMULATED, "--slo", "ttft<=1s", "--requests", "100"], "give at least 2000"),
+        ([SIMULATED, "--slo", "ttft<=1s", "--attain", "99.9 %", "--requests", "9000"], "give at least 50000"),
+        ([SIMULATED, "--slo", "ttft<=1s", "--start", "9", "--max-rate", "4"], "above its greatest rate"),
+        ([SIMULATED, "--slo", "ttft<=1s", "--gpu", "h200-sxm"], "known of a simulated server"),
+        (["http://127.0.0.1:9", "--slo", "ttft<=1s", "--gpu", "h200-sxm"], "needs both --gpu and --network"),
+        (["http://127.0.0.1:9", "--slo", "ttft<=1s", "--gpu", "h2000", "--network", "llama-3-8b"], "no machine 'h2000'"),
+        (["http://192.0.2.1:8000", "--slo", "ttft<=1s"], "load goes to loopback alone"),
+        ([SIMULATED, "--slo", "tfft<=1s"], "ttft"),
+    ],
+)  # fmt: skip
+def test_what_was_asked_wrongly_is_one_line(argv: list[str], told_so: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serving", "capacity", *argv]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert told_so in err
+    assert err.count("\n") == 1
+
+
+def test_beyond_this_machine_a_search_needs_a_greatest_rate() -> None:
+    import argparse
+
+    away = Address("http", "gpu.example", 8000, "192.0.2.1", "/v1")
+    with pytest.raises(InputError, match="needs --max-rate"):
+        cli_capacity.bounded(argparse.Namespace(max_rate=None), away, "a search for capacity")
+    cli_capacity.bounded(argparse.Namespace(max_rate="8"), away, "a search for capacity")
+
+
+def test_a_dead_server_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serving", "capacity", "http://127.0.0.1:9", "--model", "m", "--slo", "ttft<=1s", "--max-rate", "20"]) == 3
+    assert "no server answers" in capsys.readouterr().err
+
+
+def test_what_takes_long_is_said_before_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    cli_capacity._warn(10_000, 1.0)
+    assert "up to 10000 requests have to be sent: 2.8 h at 1.00/s, 17 min at 10.0/s" in capsys.readouterr().err
+    cli_capacity._warn(10_000, 50.0)
+    assert capsys.readouterr().err == ""
