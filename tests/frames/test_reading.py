@@ -15,7 +15,7 @@ from hotlap.core.errors import InputError
 from hotlap.frames import capframex, keeping, mangohud, presentmon, reading, streams
 from hotlap.frames.record import RAW, FrameCapture, FramesAsked
 
-GOLD = Path(os.environ.get("HOTLAP_SHARED", "/nowhere")) / "data" / "frames"
+GOLD = Path(os.environ.get("HOTLAP_SHARED") or Path(__file__).resolve().parents[2].parent / "shared") / "data" / "frames"
 ASKED = FramesAsked()
 gold = pytest.mark.skipif(not GOLD.is_dir(), reason="HOTLAP_SHARED names no folder with data/frames, PresentMon's recorded cases")
 
@@ -52,7 +52,7 @@ def test_one_capture_in_three_sets_of_columns(name: str, tool: str, rows: int) -
     capture = only(GOLD / f"presentmon_case_0{name}.csv")
     assert (capture.kept.tool, len(capture.ticks["stream"]), len(capture.kept.streams)) == (tool, rows, 10)
     figures = {one.key: one for one in keeping.judge([capture], ASKED)}
-    assert list(figures)[0] == "dwm.exe"
+    assert next(iter(figures)) == "dwm.exe"
     assert figures["dwm.exe"].average_fps == pytest.approx(41.0, abs=0.2)  # each chain by itself: pooled they are none's rate
     assert sum(one.dropped or 0 for one in figures.values()) == {"PresentMon 1": 9}.get(tool, 8)
     assert (figures["dwm.exe"].animation is None) == (tool == "PresentMon 1")

@@ -22,8 +22,8 @@ from hotlap.core.record import IMPORTED, UNNAMED, Case, Device, Machine, Notice,
 from hotlap.core.store import chunks, files, labels, lines, paths
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import program
-from hotlap.frames import metrics, streams
-from hotlap.frames.record import FILE, MISSING, PACKED, ZIPPED, Captures, FrameCapture, FramesAsked, Ints, StreamFigures
+from hotlap.frames import deriving, metrics, streams
+from hotlap.frames.record import FILE, MISSING, PACKED, ZIPPED, CaptureKept, Captures, FrameCapture, FramesAsked, Ints, StreamFigures
 
 KIND = "frames"
 KEPT_LOWS = ("slowest frames", "slowest time")
@@ -43,9 +43,8 @@ def bring_in(captures: Sequence[FrameCapture], asked: FramesAsked, home: Path, m
     try:
         shutil.rmtree(beside, ignore_errors=True)
         beside.mkdir()
-        for number, capture in enumerate(captures):
-            _write(beside, number, capture.ticks)
-        whole = Captures(asked=asked, captures=[capture.kept for capture in captures])
+        kept = [_write(beside, number, capture) for number, capture in enumerate(captures)]
+        whole = Captures(asked=asked, captures=kept)
         (beside / FILE).write_bytes(msgspec.json.format(encode(whole), indent=2) + b"\n")
         (beside / files.SAMPLES).write_bytes(b"".join(lines.line(sample) for sample in samples))
         (beside / files.READINGS).write_bytes(b"")
@@ -129,11 +128,13 @@ def _digest(captures: Sequence[FrameCapture], asked: FramesAsked, marks: Mapping
 # ---------------------------------------------------------------- columns
 
 
-def _write(folder: Path, number: int, ticks: Mapping[str, Ints]) -> None:
+def _write(folder: Path, number: int, capture: FrameCapture) -> CaptureKept:
+    ticks, derived = deriving.without(capture.ticks, capture.kept.columns)
     if chunks.available():
         (folder / PACKED.format(number)).write_bytes(parquet(ticks))
     else:
         (folder / ZIPPED.format(number)).write_bytes(zipped(ticks))
+    return msgspec.structs.replace(capture.kept, derived=derived)
 
 
 def parquet(ticks: Mapping[str, Ints]) -> bytes:
@@ -170,13 +171,13 @@ def read(bundle: Bundle) -> tuple[Captures, list[FrameCapture]] | None:
         name = packed if packed in contents else simple
         if name not in contents:
             raise SchemaError(f"{bundle.path}: {packed} is missing; restore it from a copy, or read the capture anew")
-        captures.append(FrameCapture(kept, _unpacked(contents[name], name, f"{bundle.path}/{name}")))
+        captures.append(FrameCapture(kept, _unpacked(contents[name], kept, f"{bundle.path}/{name}")))
     return whole, captures
 
 
-def _unpacked(data: bytes, name: str, place: str) -> dict[str, Ints]:
+def _unpacked(data: bytes, kept: CaptureKept, place: str) -> dict[str, Ints]:
     try:
-        return of_parquet(data) if name.endswith("parquet") else of_zipped(data)
+        return deriving.complete(of_parquet(data) if place.endswith("parquet") else of_zipped(data), kept.derived)
     except Unavailable:
         raise Unavailable(f"{place} is Parquet, which needs pyarrow", chunks.REMEDY) from None
     except Exception as error:  # pyarrow and NumPy raise their own kinds for what is not theirs

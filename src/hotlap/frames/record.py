@@ -33,6 +33,16 @@ class ColumnKind(Record, frozen=True, kw_only=True):
     theirs: str  # its name in the file
 
 
+class DerivedColumn(Record, frozen=True, kw_only=True):
+    """`rule`: difference of two columns; shifted: another one and a constant; summed: the sums of another within each stream, from
+    `numbers` on. `like`: the column that is missing where this one is."""
+
+    rule: str
+    of: list[str]
+    numbers: list[int] = []
+    like: str = ""
+
+
 class StreamName(Record, frozen=True, kw_only=True):
     """One swap chain of one process. "": the file does not say."""
 
@@ -50,6 +60,7 @@ class CaptureKept(Record, frozen=True, kw_only=True):
     time_s: float  # UNIX: when it was taken, or its file was written
     timed_by: Literal["file", "name", "contents"]
     columns: dict[str, ColumnKind]
+    derived: dict[str, DerivedColumn] = {}  # columns that are not kept, since they follow from others; in the order of leaving out
     streams: list[StreamName]
     ignored: list[str] = []  # columns of the file that are not kept
     facts: dict[str, str] = {}  # gpu, cpu, resolution, driver … as the file says
