@@ -57,12 +57,11 @@ def _ms(value: float) -> str:
 
 
 def over_time(stream: Stream, hitches: Sequence[Hitch], captures: int) -> str:
-    """Least, median and longest frame time in as many stretches as a chart shows, and a dot at each hitch."""
+    """Least, median and longest frame time of as many stretches of frames as a chart shows, and a dot at each hitch."""
     times = stream.times_s
     ends = np.cumsum(times)
-    first = np.unique(np.searchsorted(ends, np.linspace(0, float(ends[-1]), BINS + 1)[:-1]))
-    parts = np.split(times, first[1:])
-    at = [float(ends[place]) for place in first]
+    parts = np.array_split(times, min(BINS, len(times)))
+    at = ends[np.cumsum([len(part) for part in parts]) - 1].tolist()
     axis = charts.linear_axis(0.0, float(ends[-1]), lambda v: f"{v:g} s")
     axis = charts.Axis(0.0, float(ends[-1]), axis.show, "", False, tuple(tick for tick in axis.ticks if tick <= float(ends[-1])))
     chart = charts.Chart(axis, charts.log_axis([float(times.min()), float(times.max())], _ms), "frame times over time", height=260.0)
@@ -78,9 +77,8 @@ def percentiles(streams: Sequence[Stream]) -> str:
     """Time that a share of the frames does not exceed, a line for each capture."""
     curves = [_curve(np.sort(stream.times_s)) for stream in streams]
     every = [value for curve in curves for _, value in curve]
-    places = (1.0, 0.5, 0.1, 0.01, 0.001, 0.0001)
-    axis = charts.Axis(0.0, 4.0, lambda v: f"{1 - 10**-v:.4%}".rstrip("0").rstrip(".").replace("%", "") + " %", "", False,
-                       tuple(float(-np.log10(place)) for place in places))
+    ticks = tuple(float(-np.log10(place)) for place in (0.5, 0.1, 0.01, 0.001, 0.0001))
+    axis = charts.Axis(0.0, 4.3, lambda v: f"{100 * (1 - 10**-v):.6g} %", "", False, ticks)
     chart = charts.Chart(axis, charts.log_axis([min(every), max(every)], _ms), "percentiles of frame times", height=260.0)
     for number, curve in enumerate(curves):
         chart.line(curve, "main" if number == 0 else "s1")
