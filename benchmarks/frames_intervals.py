@@ -92,13 +92,13 @@ class Coverage(NamedTuple):
 def measure(scenes: int, runs: int, frames: int, seed: int) -> list[Coverage]:
     random = np.random.default_rng(seed)
     many = captures(random, TRUTH_RUNS, frames)
-    found = []
     intervals: dict[tuple[str, str], list[tuple[float, float]]] = {}
     truths: dict[tuple[str, str], float] = {}
     for name, (metric, _) in METRICS.items():
         values = np.array([metric(times) for times in many])
         whole = metric(many[:: max(TRUTH_RUNS // 1000, 1)].ravel())
-        truths |= {(name, "over runs"): float(np.median(values)), (name, "bootstrap of runs"): float(values.mean()), (name, "over frames"): whole}
+        truths |= {(name, "over runs"): float(np.median(values)), (name, "bootstrap of runs"): float(values.mean())}
+        truths[name, "over frames"] = whole
     del many
     for _ in range(scenes):
         scene = captures(random, runs, frames)
@@ -112,11 +112,12 @@ def measure(scenes: int, runs: int, frames: int, seed: int) -> list[Coverage]:
             intervals.setdefault((name, "over runs"), []).append((summary.low, summary.high))
             intervals.setdefault((name, "bootstrap of runs"), []).append((float(low_end), float(high_end)))
             intervals.setdefault((name, "over frames"), []).append(by_frames(scene.ravel()))
+    rows = []
     for (name, kind), pairs in intervals.items():
         truth, ends = truths[name, kind], np.array(pairs)
         held = float(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean())
-        found.append(Coverage(name, kind, held, float(np.median(ends[:, 1] - ends[:, 0])) / truth))
-    return found
+        rows.append(Coverage(name, kind, held, float(np.median(ends[:, 1] - ends[:, 0])) / truth))
+    return rows
 
 
 def main() -> int:

@@ -111,8 +111,8 @@ def main() -> int:
     if args.json:
         print(json.dumps(row))
     else:
-        print(f"{row['found']} of {row['injected']} injected hitches found; {row['other_hitches']} others, the longest {row['longest_other_s']:.3f} s, "
-              f"of {row['frames']} frames (whatever else this machine did)")
+        others = f"{row['other_hitches']} others, the longest {row['longest_other_s']:.3f} s"
+        print(f"{row['found']} of {row['injected']} injected hitches found; {others}, of {row['frames']} frames, of whatever else ran")
     return 0
 
 

@@ -39,7 +39,8 @@ else:
     content = judged.read(bundle.load(path))
     assert content is not None and content.figures[0].frames
 size = sum(file.stat().st_size for file in path.glob("frames-*"))
-print(json.dumps({"cpu_s": time.process_time() - began, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "mb": size / 1e6}))
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"cpu_s": time.process_time() - began, "peak_mb": peak, "mb": size / 1e6}))
 """
 
 
@@ -55,8 +56,8 @@ def write(path: Path, count: int) -> None:
     latency, until = np.round(times * 0.1, 4), np.round(times * 1.5, 4)
     with path.open("w", encoding="utf-8-sig") as file:
         file.write(HEAD + "\n")
-        rows = zip(times, shown, times - cpu, until, starts * 1e4, times, cpu, times - cpu, latency, whole, busy, whole - busy, starts, strict=True)
-        for a, b, c, d, e, *rest in rows:
+        columns = (times, shown, times - cpu, until, starts * 1e4, times, cpu, times - cpu, latency, whole, busy, whole - busy, starts)
+        for a, b, c, d, e, *rest in zip(*columns, strict=True):
             file.write(f"{FIXED},{a:.4f},{b:.4f},{c:.4f},{d:.4f},{e:.0f},{','.join(f'{value:.4f}' for value in rest)}\n")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import draws
 import pytest
 
+import draws
 from benchmarks import frames_intervals
 
 

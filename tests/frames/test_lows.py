@@ -10,6 +10,7 @@ import pytest
 from tests.frames import simulated
 from tests.frames.simulated import Floats
 
+from benchmarks import frames_definitions
 from hotlap.frames import likes, lows, metrics
 
 
@@ -89,3 +90,8 @@ def test_a_low_of_fewer_than_ten_slow_frames_is_not_given() -> None:
     assert known["slowest frames", 0.001] is None
     assert metrics.percentile(times[::-1], 0.99) is not None
     assert metrics.percentile(times[::-1], 0.999) is None
+
+
+def test_the_picture_of_the_manual_is_that_of_the_definitions() -> None:
+    """`python benchmarks/frames_definitions.py` draws it anew."""
+    assert frames_definitions.OUT.read_text(encoding="utf-8") == frames_definitions.picture()

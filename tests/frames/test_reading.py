@@ -110,6 +110,17 @@ def test_a_byte_order_mark_gzip_and_decimal_commas_change_nothing(tmp_path: Path
         assert all(np.array_equal(wanted[column], ticks[column]) for column in wanted), name
 
 
+def test_times_that_are_dates_are_left_out(tmp_path: Path) -> None:
+    """PresentMon's --date_time writes them under the same heading."""
+    path = simulated.presentmon1(tmp_path / "a.csv", simulated.frames(1, 40))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    lines[1:] = [",".join([*cells[:7], "2026-11-2 10:05:06.000000001", *cells[8:]]) for cells in (line.split(",") for line in lines[1:])]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    capture = only(path)
+    assert "start" not in capture.ticks
+    assert len(capture.ticks["frame"]) == 40
+
+
 def test_missing_numbers_stay_missing(tmp_path: Path) -> None:
     times = simulated.frames(1, 40)
     until = times.copy()

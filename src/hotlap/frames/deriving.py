@@ -52,8 +52,8 @@ def without(ticks: Ticks, kinds: Mapping[str, ColumnKind]) -> tuple[dict[str, In
 def complete(ticks: Ticks, derived: Mapping[str, DerivedColumn]) -> dict[str, Ints]:
     """All columns again. Raises KeyError where one that is needed is missing."""
     whole = dict(ticks)
-    for name, column in reversed(derived.items()):
-        whole[name] = derive(column, whole)
+    for name in reversed(list(derived)):
+        whole[name] = derive(derived[name], whole)
     return whole
 
 

@@ -83,7 +83,7 @@ def _run(
             samples.append(Samples(case=case.id, device=device.key, round=figures.round, values=[value], unit=unit, method="program"))
     began_s = min(capture.kept.time_s for capture in captures)
     moment = datetime.fromtimestamp(began_s, UTC)
-    called = captures[0].kept.streams[0].process or captures[0].kept.file
+    called = judged[0].name.process or captures[0].kept.file
     software = {capture.kept.tool: capture.kept.layout for capture in captures}
     machine = Machine(host=UNNAMED, os=facts.get("os", ""), devices=[device], software={**software, **_drivers(facts)})
     began = moment.isoformat(timespec="milliseconds")
@@ -118,10 +118,11 @@ def of_stream(figures: StreamFigures) -> Iterable[tuple[Case, float]]:
 
 
 def _digest(captures: Sequence[FrameCapture], asked: FramesAsked, marks: Mapping[str, object]) -> str:
-    content = hashlib.sha256(encode([asked, sorted((name, str(value)) for name, value in marks.items())]))
+    content = hashlib.blake2b(encode([asked, sorted((name, str(value)) for name, value in marks.items())]))
     for capture in captures:
-        content.update(encode([capture.kept.tool, capture.kept.streams]))
-        content.update(capture.ticks["frame"].tobytes())
+        content.update(encode([capture.kept.tool, capture.kept.streams, capture.kept.columns]))
+        for ticks in capture.ticks.values():
+            content.update(np.ascontiguousarray(ticks).data)
     return content.hexdigest()[:6]
 
 
@@ -186,8 +187,9 @@ def _unpacked(data: bytes, kept: CaptureKept, place: str) -> dict[str, Ints]:
 
 def of_parquet(data: bytes) -> dict[str, Ints]:
     _, packing = chunks.arrow()
-    table = packing.read_table(io.BytesIO(data))
-    return {name: table.column(name).combine_chunks().fill_null(MISSING).to_numpy() for name in table.column_names}
+    file = packing.ParquetFile(io.BytesIO(data))
+    names = file.schema_arrow.names
+    return {name: file.read(columns=[name]).column(0).combine_chunks().fill_null(MISSING).to_numpy() for name in names}
 
 
 def of_zipped(data: bytes) -> dict[str, Ints]:

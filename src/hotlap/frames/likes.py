@@ -29,15 +29,15 @@ def presentmon(times: Floats) -> Numbers:
 def capframex(times: Floats) -> Numbers:
     """CXWorld/CapFrameX@59b14cf FrametimeStatisticProvider.cs GetFpsMetricValue, with one decimal."""
     slowest = np.sort(times)[::-1]
-    found = {"Max": 1000 / float(slowest[-1])}
+    rates = {"Max": 1000 / float(slowest[-1])}
     for name, p in (("P99", 0.99), ("P95", 0.95), ("Median", 0.5), ("P5", 0.05), ("P1", 0.01), ("P0.2", 0.002), ("P0.1", 0.001)):
-        found[name] = lows.median_unbiased_rates(slowest, p) or math.nan
-    found["Average"] = len(times) * 1000 / float(times.sum())
-    for word, rate in (("Average", lows.beyond_percentile), ("Integral", lows.integral)):
+        rates[name] = lows.median_unbiased_rates(slowest, p) or math.nan
+    rates["Average"] = len(times) * 1000 / float(times.sum())
+    for word, low in (("Average", lows.beyond_percentile), ("Integral", lows.integral)):
         for name, p in (("1%", 0.01), ("0.2%", 0.002), ("0.1%", 0.001)):
-            found[f"{name} Low {word}"] = rate(slowest, p) or math.nan
-    found["Min"] = 1000 / float(slowest[0])
-    return {name: f"{value:.1f}" for name, value in found.items()}
+            rates[f"{name} Low {word}"] = low(slowest, p) or math.nan
+    rates["Min"] = 1000 / float(slowest[0])
+    return {name: f"{value:.1f}" for name, value in rates.items()}
 
 
 def mangohud_old(times: Floats) -> Numbers:
@@ -74,11 +74,11 @@ def mangohud(times: Floats) -> Numbers:
 def rtss(times: Floats) -> Numbers:
     """RivaTuner Statistics Server and MSI Afterburner: lows by time, as CXWorld/CapFrameX@59b14cf says of them ("equivalent")."""
     slowest = np.sort(times)[::-1]
-    found = {
+    rates = {
         "Average": len(times) * 1000 / float(times.sum()), "Min": 1000 / float(slowest[0]), "Max": 1000 / float(slowest[-1]),
         "1% low": lows.integral(slowest, 0.01) or math.nan, "0.1% low": lows.integral(slowest, 0.001) or math.nan,
     }  # fmt: skip
-    return {name: f"{value:.1f}" for name, value in found.items()}
+    return {name: f"{value:.1f}" for name, value in rates.items()}
 
 
 LIKE: Mapping[str, Callable[[Floats], Numbers]] = {

@@ -73,6 +73,8 @@ def read(head: SheetHead) -> list[FrameCapture]:
     wanted = building.wanted(head, WANTED)
     if "frame" not in wanted:
         raise InputError(f"{head.path}: no column of frame times; valid: MsBetweenPresents, FrameTime, MsBetweenAppStart")
+    if "start" in wanted and not _is_number(head, wanted["start"][0]):
+        del wanted["start"]  # a date, as --date_time writes it
     grouped = {"stream": tuple(places[name] for name in KEY)}
     extra = {"type": "frametype", **{fact: name for name, fact in FACTS.items()}}
     grouped |= {what: (places[name],) for what, name in extra.items() if name in places}
@@ -88,6 +90,13 @@ def read(head: SheetHead) -> list[FrameCapture]:
     streams = [StreamName(process=process, pid=pid, chain=chain) for process, pid, chain in table.texts["stream"]]
     kept = replace(kept, streams=streams, notices=[*notices, *_doubts(table)])
     return [building.capture(table, kept, numbers, table.codes["stream"])]
+
+
+def _is_number(head: SheetHead, place: int) -> bool:
+    """Whether a column's first cell is one; without any it may be."""
+    rows = head.lines[head.place + 1 : head.place + 2]
+    cells = sheet.fields(rows[0], head.delimiter) if rows else []
+    return len(cells) <= place or cells[place].count(":") < 2
 
 
 def _no_type(numbers: dict[str, Floats]) -> Notice:

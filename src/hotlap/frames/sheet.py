@@ -152,7 +152,7 @@ def _number(sheet: Sheet, cell: str, name: str, row: int) -> float:
         return float(text)
     except ValueError:
         pass
-    if "," in text and (sheet.head.delimiter != "," or '"' in sheet.head.lines[-1]) and text.count(",") == 1 and "." not in text:
+    if text.count(",") == 1 and "." not in text:  # of a quoted cell, or between other delimiters
         try:
             return float(text.replace(",", "."))
         except ValueError:

@@ -31,7 +31,7 @@ def lines(judged: JudgedFrames, width: int, color: bool) -> list[str]:
     if not judged.figures:
         return ["no stream of the captures has two frames"]
     text = [*layout.paragraph("captures  ", files(judged), width), ""]
-    text += layout.fitted(table(judged).columns, width, ("p50", "dropped", "generated")).lines(color)
+    text += layout.fitted(table(judged).columns, width, ("generated", "dropped", "p50")).lines(color)
     if len(judged.keys) > STREAMS:
         text.append(f"and {len(judged.keys) - STREAMS} more with fewer frames; --process NAME shows those of one program")
     text.append("")
@@ -56,7 +56,7 @@ def files(judged: JudgedFrames) -> str:
 def table(judged: JudgedFrames) -> Table:
     """A row for each stream, numbers over captures."""
     keys = judged.keys[:STREAMS]
-    return Table([
+    columns = [
         Column("program", [Cell(key or "not said") for key in keys], wrap=True),
         Column("frames", [Cell(str(sum(one.frames for one in judged.of(key)))) for key in keys], right=True),
         Column("average fps", [_rate(judged.over(key, lambda one: one.average_fps)) for key in keys], right=True),
@@ -66,7 +66,8 @@ def table(judged: JudgedFrames) -> Table:
         Column("hitches", [Cell(str(sum(len(one.hitches) for one in judged.of(key)))) for key in keys], right=True),
         Column("dropped", [_count([one.dropped for one in judged.of(key)]) for key in keys], right=True),
         Column("generated", [_count([one.generated for one in judged.of(key)]) for key in keys], right=True),
-    ])  # fmt: skip
+    ]  # fmt: skip
+    return Table([column for column in columns if column.head == "program" or {cell.text for cell in column.cells} != {DASH}])
 
 
 def low(definition: str, share: float) -> Pick:

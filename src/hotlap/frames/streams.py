@@ -15,6 +15,10 @@ FORWARDS = ("frametime", "msbetweenappstart")  # columns of frame times that cou
 BESIDE = (
     "in_present", "cpu_busy", "gpu_busy", "compile_time", "compile_count", "gpu_clock", "vram", "rss",
 )  # fmt: skip
+USED = (
+    "frame", "skipped", "generated", "dropped", "display", "displayed", "until_displayed", "animation_time", "animation_error", "click",
+    *BESIDE,
+)  # fmt: skip
 Mask = NDArray[np.bool_]
 
 
@@ -41,7 +45,7 @@ def of(captures: Sequence[FrameCapture], asked: FramesAsked) -> list[Stream]:
 
 def _stream(capture: FrameCapture, number: int, place: int, named: tuple[StreamName, str], asked: FramesAsked) -> Stream | None:
     rows = capture.ticks[STREAM] == place
-    columns = {name: values for name in capture.ticks if name != STREAM and (values := capture.values(name, rows)) is not None}
+    columns = {name: values for name in USED if (values := capture.values(name, rows)) is not None}
     unit = SECONDS[capture.kept.columns["frame"].unit]
     frames = columns["frame"] * unit
     whole = frames[np.isfinite(frames) & (frames > 0)]
