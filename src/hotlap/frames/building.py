@@ -14,6 +14,7 @@ from hotlap.frames.record import STREAM, CaptureKept, ColumnKind, Floats, FrameC
 from hotlap.frames.sheet import Sheet, SheetHead
 
 EMPTY = "{path} has a heading and no frame; record again, for longer"
+MOST_TIME = 1e15  # of any unit: 30 years in µs
 LEAST = 2  # frames of a stream that is judged
 OWN = ("generated", "skipped")  # columns that readers make
 DELIMITERS = (",", ";", "\t")
@@ -84,10 +85,10 @@ def capture(table: Sheet, kept: CaptureKept, numbers: dict[str, Floats], codes: 
 
 def positive(table: Sheet, frames: Floats, between: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None) -> None:
     """Raises InputError for a frame time that is none. `between`: rows of generated frames, which may have 0."""
-    wrong = np.isinf(frames) | (frames < 0) | ((frames == 0) if between is None else (frames == 0) & ~between)
+    wrong = (frames > MOST_TIME) | (frames < 0) | ((frames == 0) if between is None else (frames == 0) & ~between)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        what = "negative" if frames[row] < 0 else "0" if frames[row] == 0 else "not finite"
+        what = "negative" if frames[row] < 0 else "0" if frames[row] == 0 else "longer than any"
         raise InputError(f"{table.line(row)}: a frame time that is {what}; the capture is broken there: give the part before or after it")
 
 

@@ -63,7 +63,7 @@ def low_rates(slowest: Floats) -> list[LowRate]:
 
 def moving_mean(times: Floats) -> Floats:
     """Of the last frames, at most round(10 · √mean in ms) of them. CXWorld/CapFrameX@59b14cf GetMovingAverage, SampleBasedMovingAverage."""
-    size = max(round(10 * math.sqrt(float(times.mean()) * 1000)), 1)
+    size = min(max(round(10 * math.sqrt(float(times.mean()) * 1000)), 1), len(times))
     sums = np.concatenate([[0.0], np.cumsum(times)])
     ends = np.arange(1, len(times) + 1)
     begins = np.maximum(ends - size, 0)
