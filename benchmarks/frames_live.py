@@ -65,8 +65,10 @@ def record(folder: Path, count: int, length_s: float, every_s: float) -> tuple[P
                 os.kill(program.pid, signal.SIGCONT)
                 time.sleep(max(every_s - (time.monotonic() - began[-1]), 0.0))
             deadline = time.monotonic() + lasts + 20
-            while not list(folder.glob("*_summary.csv")) and time.monotonic() < deadline:
-                time.sleep(0.2)
+            size, before = 0, -1  # the log is written beside the summary, by another thread
+            while (size == 0 or size != before) and time.monotonic() < deadline:
+                time.sleep(1.5)
+                size, before = sum(file.stat().st_size for file in folder.glob("vkcube*.csv")), size
         finally:
             program.terminate()
             program.wait()
