@@ -130,6 +130,13 @@ FEATURES: Mapping[str, Feature] = {
             "tool test": Verb("do tool files read their own samples", TOOL, "hotlap tool test", ("test",)),
         },
     ),
+    "frames": Feature(
+        verbs={
+            "frames": Verb("captures of games: frame times, lows by definition, hitches", "hotlap.frames.cli", "hotlap frames game.csv"),
+        },
+        kinds={"frames": "hotlap.frames.show_kind"},
+        sections={"frames": "hotlap.frames.show_kind:SECTION"},
+    ),
     "stress": Feature(
         verbs={
             "stress": Verb(

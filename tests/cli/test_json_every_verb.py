@@ -73,6 +73,7 @@ ANSWERS = {
     "kernel list": ["kernels"],
     "serving simulate h200-sxm --model llama-3-8b --for 1s": ["server"],
     "serving traffic show {home}/traffic.jsonl": ["traffic"],
+    "frames {home}/log.csv --like mangohud": ["run", "frames", "like"],
     "serving traffic scale {home}/traffic.jsonl --factor 2 --out {home}/twice.jsonl": ["before", "after", "out"],
     "tool list": ["tools"],
     "tool show echoed": ["tool"],
@@ -139,6 +140,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (home / "trace.json").write_text(json.dumps({"traceEvents": [kernel]}))
     (home / "tools").mkdir()
     (home / "tools" / "echoed.toml").write_text(TOOL)
+    log = "".join(f"100,10000,0,0,0,0,0,0,0,0,0,{n * 10_000_000}\n" for n in range(300))
+    (home / "log.csv").write_text(
+        "fps,frametime,cpu_load,gpu_load,cpu_temp,gpu_temp,gpu_core_clock,gpu_mem_clock,gpu_vram_used,gpu_power,ram_used,elapsed\n" + log
+    )
     (home / "traffic.jsonl").write_text("".join(f'{{"timestamp": {n * 100}, "input_length": 700, "output_length": 9}}\n' for n in range(40)))
     (home / "printed.txt").write_text("rate 5 MB/s\n")
     (home / "own.cl").write_text("__kernel void own(__global const float *x, __global float *y, uint columns) {}\n")

@@ -189,7 +189,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     @property
     def asked(self) -> MeasureOptions | None:
         """How it was to be measured; None where nobody asked: of imported numbers, and of commands of `bench`."""
-        return None if self.kind == IMPORTED or self.bench else self.plan.measure
+        return None if IMPORTED in (self.kind, self.target) or self.bench else self.plan.measure
 
     def stopped_by(self, kind: StopKind) -> bool:
         return any(stop.kind == kind for stop in self.stops)

@@ -1,0 +1,72 @@
+"""The picture of docs/frames.md: eight definitions of 1 % low on the same frames, of three captures.
+
+    python benchmarks/frames_definitions.py [--out docs/images/frames-definitions.svg]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.core.show import charts
+from hotlap.frames import lows
+
+ROOT = Path(__file__).resolve().parent.parent
+OUT = ROOT / "docs" / "images" / "frames-definitions.svg"
+STYLE = """
+svg { font: 12px system-ui, sans-serif; background: #fff; }
+text { fill: #24292f; } .tick, .axis { fill: #57606a; font-size: 11px; } .grid { stroke: #d0d7de; fill: none; }
+.dot { stroke: none; } .s0 { fill: #2361c4; } .s1 { fill: #b5471d; } .s2 { fill: #1a7f4b; } .name { font-weight: 600; }
+@media (prefers-color-scheme: dark) {
+  svg { background: #0d1117; } text { fill: #e6edf3; } .tick, .axis { fill: #9198a1; } .grid { stroke: #30363d; }
+  .s0 { fill: #79a7ff; } .s1 { fill: #f0955f; } .s2 { fill: #5fc78f; }
+}
+"""
+
+
+def captures() -> dict[str, NDArray[np.float64]]:
+    """Frame times in ms."""
+    random = np.random.default_rng(1)
+    frequent = 8.0 * np.exp(random.normal(0, 0.1, 20_000))
+    frequent[::97] *= random.uniform(2, 4, len(frequent[::97]))
+    rare = 8.0 * np.exp(random.normal(0, 0.1, 20_000))
+    rare[::4000] = 250.0
+    single = np.array([200.0, *[8.0] * 999])
+    return {"1000 frames, one of 200 ms": single, "a hitch in 97 frames": frequent, "5 stalls of 250 ms in 20,000": rare}
+
+
+def picture() -> str:
+    """An SVG that stands alone, in the colours that the reader prefers."""
+    slowest = {name: np.sort(times)[::-1] for name, times in captures().items()}
+    rates = {name: [one.rate(times, 0.01) or 0.0 for one in lows.DEFINITIONS.values()] for name, times in slowest.items()}
+    size = len(lows.DEFINITIONS)
+    axis = charts.log_axis([rate for some in rates.values() for rate in some], lambda v: f"{v:g} fps", "1 % low")
+    chart = charts.Chart(axis, charts.Axis(0.0, float(size) + 1, lambda _: ""), "eight definitions of 1 % low", 760.0, 440.0)
+    for number, (name, definition) in enumerate(lows.DEFINITIONS.items()):
+        height = size - number - 0.5
+        chart.label((axis.low, height + 0.3), f"{name}: {definition.formula} ({definition.used_by})", "name")
+        for place, some in enumerate(rates.values()):
+            chart.dot((some[number], height - 0.1), f"s{place}", f"{some[number]:.1f} fps", 5.0)
+    for place, name in enumerate(rates):
+        x = axis.low * (axis.high / axis.low) ** (0.34 * place)
+        chart.dot((x * 1.02, size + 0.75), f"s{place}", "", 5.0)
+        chart.label((x * 1.06, size + 0.65), name)
+    return chart.svg().replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace('">', f'"><style>{STYLE}</style>', 1) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="draws docs/images/frames-definitions.svg")
+    parser.add_argument("--out", type=Path, default=OUT)
+    args = parser.parse_args()
+    args.out.write_text(picture(), encoding="utf-8")
+    for name, times in captures().items():
+        slowest = np.sort(times)[::-1]
+        print(f"{name}: " + ", ".join(f"{key} {one.rate(slowest, 0.01):.1f}" for key, one in lows.DEFINITIONS.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

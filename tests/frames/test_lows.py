@@ -1,0 +1,97 @@
+"""The eight definitions of 1 % low against a second implementation; other tools' own numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tests.frames import simulated
+from tests.frames.simulated import Floats
+
+from benchmarks import frames_definitions
+from hotlap.frames import likes, lows, metrics
+
+
+def second(share: float) -> dict[str, Callable[[Floats], float]]:
+    """Written anew, from the formulas, by NumPy's own quantiles and plain loops."""
+
+    def integral(times: Floats) -> float:
+        passed, total = 0.0, math.fsum(times)
+        for time in sorted(times, reverse=True):
+            passed += time
+            if passed >= share * total:
+                return 1000 / time
+        raise AssertionError
+
+    def count(times: Floats) -> int:
+        return max(-(-round(len(times) * share * 1000) // 1000), 1)
+
+    return {
+        "percentile of times": lambda t: 1000 / np.quantile(t, 1 - share, method="linear"),
+        "percentile of rates": lambda t: np.quantile(1000 / t, share, method="linear"),
+        "median-unbiased": lambda t: np.quantile(1000 / t, share, method="median_unbiased"),
+        "beyond percentile": lambda t: 1000 / np.mean([x for x in t if x >= np.quantile(t, 1 - share, method="median_unbiased")]),
+        "slowest frames": lambda t: 1000 / np.mean(sorted(t)[-count(t):]),
+        "lowest rates": lambda t: np.mean(sorted(1000 / t)[: count(t)]),
+        "place in order": lambda t: 1000 / sorted(t, reverse=True)[int(len(t) * share - 1)],
+        "slowest time": integral,
+    }  # fmt: skip
+
+
+@pytest.mark.slow("200 captures by two implementations")
+def test_definitions_equal_a_second_implementation_to_the_last_printed_digit() -> None:
+    random = np.random.default_rng(5)
+    assert list(second(0.01)) == list(lows.DEFINITIONS)
+    compared = 0
+    for seed in range(200):
+        times = simulated.frames(seed, int(random.integers(100, 4000)), float(random.uniform(2, 40)), float(random.uniform(0.01, 0.4)))
+        times[random.integers(0, len(times), 5)] *= random.uniform(2, 20)
+        for share in metrics.SHARES if len(times) >= 1000 else (0.01,):
+            for name, other in second(share).items():
+                rate = lows.DEFINITIONS[name].rate(np.sort(times)[::-1], share)
+                assert rate is not None
+                assert f"{rate:.4f}" == f"{other(times):.4f}", (name, seed, share)
+                compared += 1
+    assert compared > 2500
+
+
+def test_a_single_hitch_of_a_thousand_frames_divides_the_definitions() -> None:
+    """Of 999 frames of 8 ms and one of 200 ms: from 5 to 125 fps."""
+    slowest = np.array([200.0, *[8.0] * 999])
+    rates = {name: one.rate(slowest, 0.01) for name, one in lows.DEFINITIONS.items()}
+    assert {name: round(rate or 0.0, 1) for name, rate in rates.items()} == {
+        "percentile of times": 125.0, "percentile of rates": 125.0, "median-unbiased": 125.0, "beyond percentile": 122.1,
+        "slowest frames": 36.8, "lowest rates": 113.0, "place in order": 125.0, "slowest time": 5.0,
+    }  # fmt: skip
+
+
+def test_each_tool_prints_the_numbers_of_its_own_definitions() -> None:
+    times = simulated.frames(1, 5000)
+    times[77] = 180.0
+    slowest = np.sort(times)[::-1]
+    assert likes.rtss(times)["1% low"] == f"{lows.integral(slowest, 0.01):.1f}"
+    assert likes.capframex(times)["1% Low Average"] == f"{lows.beyond_percentile(slowest, 0.01):.1f}"
+    assert likes.capframex(times)["P1"] == f"{np.quantile(1000 / times, 0.01, method='median_unbiased'):.1f}"
+    assert likes.presentmon(times)["FPS 1%"] == f"{1000 / np.quantile(times, 0.99):.2f}"
+    assert likes.mangohud(times)["1% Min FPS"] == f"{1000 / slowest[49]:.1f}"
+    assert float(likes.mangohud_old(times)["Average FPS"]) > float(likes.mangohud(times)["Average FPS"])  # a mean of rates is too high
+
+
+def test_a_tool_that_has_no_number_of_so_few_frames_prints_none() -> None:
+    assert likes.mangohud(simulated.frames(1, 50))["1% Min FPS"] == likes.NONE
+
+
+def test_a_low_of_fewer_than_ten_slow_frames_is_not_given() -> None:
+    times = np.sort(simulated.frames(3, 1500))[::-1] / 1000
+    known = {(low.definition, low.share): low.rate for low in metrics.low_rates(times)}
+    assert known["slowest frames", 0.01] is not None
+    assert known["slowest frames", 0.001] is None
+    assert metrics.percentile(times[::-1], 0.99) is not None
+    assert metrics.percentile(times[::-1], 0.999) is None
+
+
+def test_the_picture_of_the_manual_is_that_of_the_definitions() -> None:
+    """`python benchmarks/frames_definitions.py` draws it anew."""
+    assert frames_definitions.OUT.read_text(encoding="utf-8") == frames_definitions.picture()
