@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hotlap.api import Run, Timeline, changes, compare, findings, load, measure, predict, run
     from hotlap.traces.marking import marker
-    from hotlap.training.stepping import Steps as steps  # noqa: N813 - called as a function
+    from hotlap.training.stepping import MarkedSteps as steps  # noqa: N813 - called as a function
 
 __version__ = "0.2.0"
-__all__ = ["Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run", "step", "steps"]
+__all__ = [
+    "Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run", "step", "steps",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -24,7 +26,7 @@ def __getattr__(name: str) -> Any:
             globals()[name] = importlib.import_module("hotlap.traces.marking").marker
             return globals()[name]
         if name == "steps":
-            globals()[name] = importlib.import_module("hotlap.training.stepping").Steps
+            globals()[name] = importlib.import_module("hotlap.training.stepping").MarkedSteps
             return globals()[name]
 
         return getattr(importlib.import_module("hotlap.api"), name)
@@ -32,7 +34,7 @@ def __getattr__(name: str) -> Any:
 
 
 def step() -> None:
-    """A step of the program has ended: `hotlap trace capture` and `hotlap training run` count it. Without them it costs a look into a table."""
+    """A step of the program has ended: `hotlap trace capture` and `training run` count it. Without them it costs a look into a table."""
     if (recorder := sys.modules.get("hotlap_recorder")) is not None:
         recorder.step()
 

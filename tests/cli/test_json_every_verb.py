@@ -22,7 +22,7 @@ BUNDLES = ROOT / "tests" / "before" / "bundles" / "0.2"
 EXAMPLES = ROOT / "examples"
 ELSEWHERE = {  # verbs that take long or need more: the tests that hold their JSON against the same schema
     "history bisect": "tests/core/trials/test_bisect.py", "trace capture": "tests/traces/test_measure_capture.py",
-    "serving bench": "tests/serving/test_serving_bench.py",
+    "serving bench": "tests/serving/test_serving_bench.py", "training run": "tests/training/test_training_run.py",
     "kernel compiled": "tests/kernels/test_compiled.py", "kernel opportunities": "tests/cli/test_cli_kernels.py",
 }  # fmt: skip
 # What stands beside the head, by command. {plan}, {slower}, {stress}: runs; {home}: a folder; {trace}: a file.

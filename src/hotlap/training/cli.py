@@ -17,11 +17,11 @@ from hotlap.core.store import paths
 from hotlap.core.work.networks import steps as networks
 from hotlap.training import conventions, session, show, show_kind
 from hotlap.training.launching import Launch
-from hotlap.training.record import DataMode, TrainingAsked
+from hotlap.training.record import DataMode, ProgramKind, TrainingAsked
 
 STEPS, PROCESSES, MOST = "100", "6", 100_000
 DATA: tuple[DataMode, ...] = ("real", "frozen", "synthetic")
-WRONG = ("no_steps", "prompted", "program_failed")  # of the program: exit code 2 where nothing was measured
+WRONG = ("no_steps", "prompted", "program_failed")  # of the program
 BACKENDS = ("eager", "aot_eager", "inductor", "cudagraphs")
 
 
@@ -30,9 +30,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rest", nargs="*", metavar="ARGUMENT", help="of the program, after --; of a network widths: layers=2 hidden=256")
     parser.add_argument("--steps", default=STEPS, metavar="N", help=f"of each process; all: until the program ends (default: {STEPS})")
     parser.add_argument("--processes", default=PROCESSES, metavar="N", help=f"fresh ones, of each thing compared (default: {PROCESSES})")
-    parser.add_argument("--ranks", default="1", metavar="N", help="start so many at once, with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")
-    parser.add_argument("--data", default="", metavar="WHICH", help="real, frozen (its first batch again and again), both by default; of a network synthetic")
-    parser.add_argument("--compile", default="", metavar="MODES", help="in turns: off,own of a program; of a network off and torch.compile's modes or backends")
+    parser.add_argument("--ranks", default="1", metavar="N", help="start so many at once, told so as torchrun tells them")
+    parser.add_argument("--data", default="", metavar="WHICH", help="real, frozen (the first batch again and again); default both")
+    modes = "in turns: off,own; of a network off and torch.compile's modes and backends"
+    parser.add_argument("--compile", default="", metavar="MODES", help=modes)
     parser.add_argument("--against", default="", metavar="SCRIPT", help="another script, in turns with it")
     parser.add_argument("--limit", default="1 h", metavar="TIME", help="after which a process is ended (default: 1 h)")
     parser.add_argument("--wait", metavar="TIME", help="for a device that another run holds (default: refuse at once)")
@@ -40,9 +41,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measures a step: exit code 0 measured, 2 the program made none, 3 it cannot be said."""
+    """Measures a step: exit code 0 measured, 2 the program failed or made none; what was measured is kept."""
     asked = _asked(args)
-    view = ProgressView(sys.stderr)
+    view = LaunchView(sys.stderr)
     labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
     wait_s = units.parse(args.wait, "s") if args.wait else 0.0
     try:
@@ -58,8 +59,7 @@ def _show(path: Path, args: argparse.Namespace) -> int:
     assert shown is not None  # the session wrote it
     codes = [notice.code for notice in shown.summary.notices]
     interrupted = any(stop.kind == "interrupted" for stop in bundle.run.stops)
-    code = {"invalid": 3, "inconclusive": 3, "nothing": 2 if any(one in WRONG for one in codes) else 3}.get(shown.summary.state, 0)
-    code = 130 if interrupted else code
+    code = 130 if interrupted else 2 if any(one in WRONG for one in codes) else 3 if shown.summary.state == "nothing" else 0
     if shown.summary.state == "nothing":
         first = next((notice.text for notice in shown.summary.notices), "nothing was measured")
         print(f"hotlap: {args.program}: {first}; kept as {bundle.run.id}", file=sys.stderr)
@@ -87,13 +87,14 @@ def _asked(args: argparse.Namespace) -> TrainingAsked:
     ranks = _whole(args.ranks, "--ranks")
     return TrainingAsked(
         program=program, kind=kind, arguments=[] if kind == "network" else list(args.rest), parameters=parameters,
-        steps=0 if args.steps == "all" and kind != "network" else _whole(args.steps, "--steps"), processes=_whole(args.processes, "--processes"),
+        steps=0 if args.steps == "all" and kind != "network" else _whole(args.steps, "--steps"),
+        processes=_whole(args.processes, "--processes"),
         ranks=ranks, data=_data(str(args.data), bool(modes or args.against)), compile=modes, against=str(args.against),
         limit_s=_seconds(str(args.limit)),
     )  # fmt: skip
 
 
-def _kind(program: str) -> str:
+def _kind(program: str) -> ProgramKind:
     """What was given, by its form."""
     if program.endswith(".py") or "/" in program:
         return "script"
@@ -145,7 +146,7 @@ def _seconds(text: str) -> float:
     return value
 
 
-class ProgressView:
+class LaunchView:
     """Which process runs: a line that is rewritten on a terminal, a line each in a log."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -102,8 +102,8 @@ def _megatron(network: Network, context: int) -> float:
 
 
 def counted(network: Network, context: int, masked: bool = True) -> float:
-    """The products of a training step as core/work counts them, per token: grouped heads, windows, experts, the head; of attention the pairs
-    that the mask leaves, or all; scores that attention computes again are left out."""
+    """The products of a training step as core/work counts them, per token: grouped heads, windows, experts, the head; of attention the
+    pairs that the mask leaves, or all; scores that attention computes again are left out."""
     choice = steps.Choice("train", 1, context)
     total = 0.0
     for call in steps.step(network, choice):
@@ -130,9 +130,10 @@ FORMULAS: Mapping[str, Formula] = {
         "12·h²·L·((1 + groups/H + T/h)·H·Q/h + inner/h·(1.5 if gated) + V/(2·L·h))",
         "Megatron-LM, training.py, num_floating_point_operations; Narayanan et al., arXiv 2104.04473", _megatron,
     ),
-    "causal": Formula("6·(N − embeddings) + 3·L·H·(Q + values)·T", "MaxText since 2025 (pull request 1988): half of attention is masked", _causal),
-    "transformers": Formula("6·(N − embeddings)", "transformers, modeling_utils.py, floating_point_ops; Kaplan et al., arXiv 2001.08361",
-                            _hugging_face),
+    "causal": Formula("6·(N − embeddings) + 3·L·H·(Q + values)·T", "MaxText since 2025 (pull request 1988): half is masked", _causal),
+    "transformers": Formula(
+        "6·(N − embeddings)", "transformers, modeling_utils.py, floating_point_ops; Kaplan et al., arXiv 2001.08361", _hugging_face
+    ),
     "counted": Formula("each product of the step, masked pairs left out", "Hotlap's own count (docs/networks.md)", counted),
     "6N": Formula("6·N, N as the optimiser has it", "Kaplan et al., arXiv 2001.08361; attention left out", lambda *_: 0.0),
 }  # fmt: skip
@@ -142,7 +143,7 @@ def network_of(name: str, given: Mapping[str, str]) -> tuple[Network, int, int]:
     """A network with widths changed, its batch and its context. Raises InputError for what cannot be."""
     source = steps.find(name)
     if not isinstance(source, Network) or source.latent:
-        raise InputError(f"{name} cannot be built as a module yet; transformers without latent attention can, as llama-3-8b; measure a script")
+        raise InputError(f"{name} cannot be built as a module: transformers without latent attention can, as llama-3-8b; measure a script")
     changed: dict[str, int] = {}
     for key, text in given.items():
         if key not in (*WIDTHS, "batch", "context"):
@@ -154,7 +155,8 @@ def network_of(name: str, given: Mapping[str, str]) -> tuple[Network, int, int]:
         network = replace(network, kv_heads=max(min(network.kv_heads, network.heads), 1))
     if ("hidden" in changed or "heads" in changed) and "head_dim" not in changed:
         network = replace(network, head_dim=max(network.hidden // network.heads, 1))
-    network = replace(network, windowed_layers=min(network.windowed_layers, network.layers), dense_layers=min(network.dense_layers, network.layers))
+    most = network.layers
+    network = replace(network, windowed_layers=min(network.windowed_layers, most), dense_layers=min(network.dense_layers, most))
     if network.heads % network.kv_heads:
         raise InputError(f"{network.heads} heads cannot share {network.kv_heads} key-value heads; give kv_heads a divisor of heads")
     if network.topk > network.experts:

@@ -16,7 +16,7 @@ TYPES = {  # PyTorch's types → units of the machine table
 }  # fmt: skip
 
 
-class Share(Record, frozen=True, kw_only=True):
+class LimitShare(Record, frozen=True, kw_only=True):
     """Operations per second as a share of the dense peak. Above 1 it is `invalid`: the convention, the peak or the time is wrong."""
 
     name: str  # mfu or hfu
@@ -36,7 +36,8 @@ def peak(spec: Spec, unit: str) -> tuple[float, str] | None:
     if found is None or clock is None or not spec.compute_units:
         return None
     name, rate = found
-    return spec.compute_units * rate * clock, f"{spec.compute_units} units × {rate:g} a clock ({name}) × {clock / 1e9:.3g} GHz: {spec.source_of(name)}"
+    source = f"{spec.compute_units} units × {rate:g} a clock ({name}) × {clock / 1e9:.3g} GHz: {spec.source_of(name)}"
+    return spec.compute_units * rate * clock, source
 
 
 def seconds_at_peak(spec: Spec, flop: Mapping[str, float]) -> tuple[float, str] | str:
@@ -51,7 +52,7 @@ def seconds_at_peak(spec: Spec, flop: Mapping[str, float]) -> tuple[float, str] 
     return total, source
 
 
-def shares(run: TrainingRun, step_s: float | None) -> tuple[list[Share], str]:
+def shares(run: TrainingRun, step_s: float | None) -> tuple[list[LimitShare], str]:
     """Every convention that can be said, and why there is none."""
     if step_s is None:
         return [], "no step was timed"
@@ -72,17 +73,18 @@ def shares(run: TrainingRun, step_s: float | None) -> tuple[list[Share], str]:
         return [], fastest
     rate, source = sum(flop.values()) / fastest[0], fastest[1]
     lead = run.launches[0][0]
-    made = [("hfu", "counted", sum(flop.values()), "operations that PyTorch's FlopCounterMode saw in one step, recomputation included")]
+    counts = [("hfu", "counted", sum(flop.values()), "operations that PyTorch's FlopCounterMode saw in one step, recomputation included")]
     tokens = lead.steady.tokens
     if tokens:
-        made += [
-            ("mfu", name, value * tokens, conventions.FORMULAS[name].text) for name, value in conventions.of_run(run.trained.asked, lead.process).items()
-        ]  # fmt: skip
-    found = []
-    for name, convention, count, formula in made:
+        each = conventions.of_run(run.trained.asked, lead.process)
+        counts += [("mfu", name, value * tokens, conventions.FORMULAS[name].text) for name, value in each.items()]
+    efficiencies = []
+    for name, convention, count, formula in counts:
         share = count * ranks / step_s / rate
         state = "invalid" if share > 1 else "measured"
-        found.append(
-            Share(name=name, convention=convention, flop=count * ranks, share=share, state=state, peak=rate, source=source, formula=formula)
+        efficiencies.append(
+            LimitShare(
+                name=name, convention=convention, flop=count * ranks, share=share, state=state, peak=rate, source=source, formula=formula
+            )
         )
-    return found, ""
+    return efficiencies, ""

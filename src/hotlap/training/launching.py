@@ -114,14 +114,15 @@ def run(asked: TrainingAsked, launch: Launch, folder: Path, running: Running, wa
 
 def collected(folder: Path, launch: Launch, codes: Sequence[int], ended: str) -> list[TrainingProcess]:
     """What the processes of a launch left behind."""
-    found = []
+    processes = []
     for file in sorted(folder.glob(f"process-{launch.number}-*.json")):
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             one = msgspec.json.decode(file.read_bytes(), type=TrainingProcess)
-            found.append(replace(one, steps=_steps(folder / one.file)))
+            processes.append(replace(one, steps=_steps(folder / one.file)))
         with contextlib.suppress(OSError):
             file.unlink()
-    stepped = [one for one in found if one.steps] or [one for one in found if one.error.type or one.armed][:1] or found[:1]
+    failed = [process for process in processes if process.error.type or process.armed]
+    stepped = [process for process in processes if process.steps] or failed[:1] or processes[:1]
     stepped = stepped or [TrainingProcess(number=launch.number)]
     stepped.sort(key=lambda one: (one.rank, -one.steps, one.pid))
     more = {"ended": ended} if ended else {}

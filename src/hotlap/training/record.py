@@ -15,8 +15,9 @@ from hotlap.core.record import Notice, Record
 SESSION = "training.json"  # of a bundle: one Trained
 ROWS = "steps-*.bin"  # of a bundle: the steps of each process, appended as they end: COLUMNS as little-endian float64, NaN unknown
 PARTS = ("data_wait", "transfer", "forward", "backward", "optimiser", "exposed_communication")
-COLUMNS = ("index", "ended", "time", *PARTS, "tokens", "samples", "loss", "run_delay")
+COLUMNS = ("number", "ended", "time", *PARTS, "tokens", "samples", "loss", "run_delay")
 Floats = NDArray[np.float64]
+ProgramKind = Literal["script", "function", "network"]
 DataMode = Literal["real", "frozen", "synthetic"]
 EventKind = Literal["compile", "recompile", "capture", "allocator", "loss", "device"]
 
@@ -24,7 +25,7 @@ EventKind = Literal["compile", "recompile", "capture", "allocator", "loss", "dev
 class StepSample(NamedTuple):
     """One step, from the end of the one before to its own; the parts with `unexplained_s` sum to `time_s`. None: not seen."""
 
-    index: int  # from 1
+    number: int  # from 1
     ended_s: float  # of the process's clock
     time_s: float
     data_wait_s: float | None = None  # blocked in iter() and next() of a loader
@@ -73,6 +74,7 @@ class TrainingProcess(Record, frozen=True, kw_only=True):
     torch: str = ""
     device: str = "cpu"
     loaders: list[str] = []
+    workers: int = 0  # processes of loaders
     shapes: list[str] = []  # of batches, each once
     events: list[TrainingEvent] = []
     error: ProgramError = ProgramError()
@@ -89,7 +91,6 @@ class TrainingProcess(Record, frozen=True, kw_only=True):
     flop: dict[str, float] = {}  # of one step by type of result, counted in a launch of its own
     parameters: dict[str, int] = {}  # that the optimiser moves, by type
     threads: int | None = None
-    joules: float | None = None  # of the device over the launch, where a sensor says
 
     @property
     def file(self) -> str:
@@ -100,7 +101,7 @@ class TrainingAsked(Record, frozen=True, kw_only=True):
     """What `training run` was asked to measure."""
 
     program: str  # script.py, module:function or a network
-    kind: Literal["script", "function", "network"]
+    kind: ProgramKind
     arguments: list[str] = []
     parameters: dict[str, str] = {}  # of a network
     steps: int = 100  # of each process; 0: until the program ends
@@ -119,7 +120,6 @@ class Trained(Record, frozen=True, kw_only=True):
     arms: list[str] = []  # in the order of their turns
     processes: list[TrainingProcess] = []
     notices: list[Notice] = []
-    sensor: str = ""  # what joules are by; "": there is none
 
 
 def rows(data: bytes) -> Floats:
@@ -141,8 +141,8 @@ def unexplained(table: Floats) -> Floats:
 def samples(table: Floats) -> list[StepSample]:
     """Steps one by one."""
     rest = unexplained(table)
-    made = []
+    steps = []
     for row, unknown in zip(table, rest.tolist(), strict=True):
         known: list[Any] = [None if np.isnan(value) else float(value) for value in row]
-        made.append(StepSample(int(row[0]), float(row[1]), float(row[2]), *known[3:9], unknown, *known[9:13]))
-    return made
+        steps.append(StepSample(int(row[0]), float(row[1]), float(row[2]), *known[3:9], unknown, *known[9:13]))  # type: ignore[call-arg]
+    return steps

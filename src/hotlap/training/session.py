@@ -8,6 +8,7 @@ import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from pathlib import Path
 
 import msgspec
@@ -48,7 +49,7 @@ def check(asked: TrainingAsked) -> None:
         raise InputError("--against and --compile are two comparisons; ask for one at a time")
     if asked.kind != "network" and (odd := [mode for mode in asked.compile if mode not in ("off", "own")]):
         raise InputError(
-            f"--compile {odd[0]}: a program of yours compiles what it compiles; valid for it: off (Dynamo switched off) and own (as it is), "
+            f"--compile {odd[0]}: a program compiles what it compiles; valid for it: off (Dynamo switched off) and own (as it is), "
             "as in --compile off,own; a network takes the modes of torch.compile"
         )
     if asked.kind != "network" and "synthetic" in asked.data:
@@ -64,11 +65,7 @@ def turns(asked: TrainingAsked) -> list[Launch]:
     """Every launch, arms in turns A B, B A, …; of the arms `real` and `frozen` the second is left out where there is no loader."""
     arms = _arms(asked)
     order = [arms if turn % 2 == 0 else arms[::-1] for turn in range(asked.processes)]
-    return [replace_launch(arm, number) for number, arm in enumerate(arm for turn in order for arm in turn)]
-
-
-def replace_launch(arm: Launch, number: int) -> Launch:
-    return Launch(number, arm.arm, arm.data, arm.cache, arm.compile, arm.program, arm.count, arm.steps, arm.environment)
+    return [replaced(arm, number=number) for number, arm in enumerate(arm for turn in order for arm in turn)]
 
 
 def _arms(asked: TrainingAsked) -> list[Launch]:
@@ -88,7 +85,8 @@ def run(asked: TrainingAsked, options: TrainingOptions, listen: Listener = lambd
     arms = [one.arm for one in _arms(asked)]
     cases = {arm: CALLABLE.case({"name": f"a step of {_named(asked, arm)}"}) for arm in arms}
     plan = Plan(
-        name=Path(asked.program).name, about=shlex.join([asked.program, *asked.arguments]), cases=list({c.id: c for c in cases.values()}.values()),
+        name=Path(asked.program).name, about=shlex.join([asked.program, *asked.arguments]),
+        cases=list({case.id: case for case in cases.values()}.values()),
         source="hotlap training run", measure=MeasureOptions(rounds=asked.processes, readings_hz=READINGS_HZ),
     )  # fmt: skip
     record = runs.record(
@@ -168,7 +166,7 @@ class _Session:
         steps = max((one.steps for one in self.trained.processes if one.data == "real"), default=0)
         if launch.data != "frozen" or not steps:
             return launch
-        return Launch(launch.number, launch.arm, launch.data, launch.cache, launch.compile, launch.program, False, steps, launch.environment)
+        return replaced(launch, steps=steps)
 
     def _loader(self) -> bool:
         return any(one.loaders for one in self.trained.processes)
@@ -186,10 +184,10 @@ class _Session:
                 (self.folder / one.file).unlink()
         self.trained = replace(self.trained, processes=[*self.trained.processes, *(one for one in found if one.flop)])
 
-    def _keep(self, found: Sequence[TrainingProcess]) -> None:
-        self.trained = replace(self.trained, processes=[*self.trained.processes, *found])
+    def _keep(self, processes: Sequence[TrainingProcess]) -> None:
+        self.trained = replace(self.trained, processes=[*self.trained.processes, *processes])
         self._write()
-        lead = found[0]
+        lead = processes[0]
         file = self.folder / lead.file
         if not file.is_file():
             return
@@ -231,8 +229,8 @@ class _Session:
 def _with_cache(launch: Launch, folder: Path, cache: str) -> Launch:
     """Compiled code is kept apart from the user's: the first launch finds none, later ones find what it left."""
     folder.mkdir(exist_ok=True)
-    told = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
-    return Launch(launch.number, launch.arm, launch.data, cache, launch.compile, launch.program, launch.count, launch.steps, told)
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
+    return replaced(launch, cache=cache, environment=environment)
 
 
 def _sampler(devices: Sequence[Device]) -> Sampler | None:

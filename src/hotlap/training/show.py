@@ -9,7 +9,7 @@ from hotlap.core.show import layout
 from hotlap.core.show.table import Cell, Column, Table, harmless
 from hotlap.training.reading import TrainingRun
 from hotlap.training.record import TrainingAsked
-from hotlap.training.summary import ArmFigures, Estimate, LoaderStall, TrainingSummary
+from hotlap.training.summary import ArmFigures, LoaderStall, ProcessEstimate, TrainingSummary
 
 PARTS = {
     "data_wait": "data wait", "transfer": "transfer", "forward": "forward", "backward": "backward", "optimiser": "optimiser",
@@ -64,20 +64,20 @@ def table(arms: Sequence[ArmFigures]) -> Table:
     return Table(columns)
 
 
-def _time(one: Estimate | None) -> str:
-    return "–" if one is None else f"{units.show(one.value, 's')}{interval(one)}"
+def _time(estimate: ProcessEstimate | None) -> str:
+    return "–" if estimate is None else f"{units.show(estimate.value, 's')}{interval(estimate)}"
 
 
-def interval(one: Estimate) -> str:
+def interval(estimate: ProcessEstimate) -> str:
     """With the blank before it; its confidence where it is under 95 %."""
-    if one.low is None or one.high is None:
+    if estimate.low is None or estimate.high is None:
         return ""
-    less = f" ({units.percent(one.confidence)})" if one.confidence is not None and one.confidence < 0.9375 else ""
-    return f" [{units.show(one.low, 's')}, {units.show(one.high, 's')}]{less}"
+    less = f" ({units.percent(estimate.confidence)})" if estimate.confidence is not None and estimate.confidence < 0.9375 else ""
+    return f" [{units.show(estimate.low, 's')}, {units.show(estimate.high, 's')}]{less}"
 
 
-def _rate(one: Estimate | None) -> str:
-    return "–" if one is None else units.round_to(one.value)
+def _rate(estimate: ProcessEstimate | None) -> str:
+    return "–" if estimate is None else units.round_to(estimate.value)
 
 
 def _part(arm: ArmFigures, name: str) -> str:
@@ -101,13 +101,15 @@ def facts(run: TrainingRun, summary: TrainingSummary) -> list[str]:
     text += [f"compile {line}" for line in _compile(summary)]
     text += _first(summary)
     if summary.shares:
-        shown = ", ".join(f"{share.name.upper()} {share.convention} {units.percent(share.share)}{_bad(share.state)}" for share in summary.shares[:SHARES])
+        shown = ", ".join(
+            f"{share.name.upper()} {share.convention} {units.percent(share.share)}{_bad(share.state)}" for share in summary.shares[:SHARES]
+        )
         text.append(f"limit {shown}; of {units.show(summary.shares[0].peak, 'FLOP/s')} dense: {summary.shares[0].source}")
     elif summary.no_share:
         text.append(f"limit MFU and HFU unknown: {summary.no_share}")
-    joules = [arm for arm in summary.arms if arm.joules_token is not None]
+    joules = [f"{arm.name} {units.show(arm.joules_token, 'J')} per token" for arm in summary.arms if arm.joules_token is not None]
     if joules:
-        text.append("energy " + ", ".join(f"{arm.name} {arm.joules_token:.3g} J per token" for arm in joules))
+        text.append(f"energy {', '.join(joules)}")
     else:
         text.append("energy unknown: no sensor of power or energy on this device")
     return text
@@ -138,18 +140,19 @@ def _compared(first: str, second: str, answer: str, ratio: float | None, low: fl
 
 
 def _compile(summary: TrainingSummary) -> list[str]:
-    found = []
+    text = []
     for arm in summary.arms:
         if arm.compile_s:
             each = ", ".join(f"{units.show(seconds, 's')} {name}" for name, seconds in arm.compile_s.items())
-            found.append(f"{arm.name}: {each}")
-    for one in summary.break_even:
-        if one.steps is None:
-            found.append(f"{one.mode} never pays: its step is not shorter")
+            text.append(f"{arm.name}: {each}")
+    for mode in summary.break_even:
+        if mode.steps is None:
+            text.append(f"{mode.mode} never pays: its step is not shorter")
             continue
-        ends = f" [{one.low:,.0f}, {f'{one.high:,.0f}' if one.high else 'never'}]" if one.low is not None else ""
-        found.append(f"{one.mode} pays after {one.steps:,.0f} steps{ends}: {units.show(one.compile_s, 's')} ÷ {units.show(one.gain_s, 's')} a step")
-    return found
+        ends = f" [{mode.low:,.0f}, {f'{mode.high:,.0f}' if mode.high else 'never'}]" if mode.low is not None else ""
+        cost = f"{units.show(mode.compile_s, 's')} ÷ {units.show(mode.gain_s, 's')} a step"
+        text.append(f"{mode.mode} pays after {mode.steps:,.0f} steps{ends}: {cost}")
+    return text
 
 
 def _first(summary: TrainingSummary) -> list[str]:

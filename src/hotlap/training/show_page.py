@@ -44,8 +44,8 @@ def _over_steps(run: TrainingRun, arms: Sequence[ArmFigures]) -> str:
     drawn = []
     for kind, arm in zip(KINDS, arms, strict=False):
         points = [
-            (float(step), float(time)) for one in _leads(run, arm.name) for step, time in zip(one.table[:, 0], column(one.table, "time"), strict=True)
-            if time > 0
+            (float(step), float(time)) for one in _leads(run, arm.name)
+            for step, time in zip(one.table[:, 0], column(one.table, "time"), strict=True) if time > 0
         ]  # fmt: skip
         drawn.append((arm.name, kind, points[:: -(-len(points) // DRAWN) or 1]))
     every = [time for _, _, points in drawn for _, time in points]
@@ -53,7 +53,8 @@ def _over_steps(run: TrainingRun, arms: Sequence[ArmFigures]) -> str:
         return ""
     last = max(step for _, _, points in drawn for step, _ in points)
     axis = charts.linear_axis(0.0, max(last, 1.0), lambda v: f"{v:g}", "step")
-    chart = charts.Chart(axis, charts.log_axis(every, lambda v: units.show(v, "s", 2)), "time of a step over steps", height=260.0, right=64.0)
+    times = charts.log_axis(every, lambda v: units.show(v, "s", 2))
+    chart = charts.Chart(axis, times, "time of a step over steps", height=260.0, right=64.0)
     for name, kind, points in drawn:
         chart.dots(points, kind)
         if points:

@@ -6,6 +6,7 @@ changes early on; what comes before is kept as `warm`. What befalls it later is 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from hotlap.training.record import PARTS, Floats, TrainingEvent, TrainingProcess
 QUIET, QUIET_SHARE = 5, 0.1  # steps without an event that end the warm-up, at least, and as a share of all
 BLOCKS = 8  # means of stretches that are kept of a process, so that its spread is known
 FEW = 5  # steady steps below which a process says little
+DELAYED, DELAY_S = 0.02, 5e-5  # of a step: a thread that waited for a processor for longer was disturbed
+FEWEST_QUIET, QUIET_STEPS = 10, 0.1  # undisturbed steps, at least and as a share, that speak for all
 LEVEL = 0.05  # smallest change of level within a process that is told
 BOUND = ("compile", "recompile", "capture", "allocator")
 
@@ -29,8 +32,9 @@ class Level(NamedTuple):
 
 
 class SteadySteps(NamedTuple):
-    """Of one process. `step_s` is the mean wait for data (`undisturbed`) and the median of the rest: foreign interruptions of single steps are
-    not in it, late batches are. `mean_s` has all."""
+    """Of one process. `step_s` is the mean wait for data and the median of the rest, over steps in which the thread did not wait for a
+    processor where there are enough (a loader with processes of its own contends for them itself: then over all, waits `undisturbed`):
+    foreign interruptions are not in it, late batches are. `mean_s` has all."""
 
     first: int = 1  # steady from this step on
     steps: int = 0
@@ -63,7 +67,12 @@ def of_process(process: TrainingProcess, table: Floats) -> SteadySteps:
         return SteadySteps(first=first, compile_s=compile_s, inside=inside)
     wait = np.nan_to_num(column(window, "data_wait"))
     rest = column(window, "time") - wait
-    wait = undisturbed(wait, np.nan_to_num(column(window, "run_delay")))
+    delay = np.nan_to_num(column(window, "run_delay"))
+    quiet = np.flatnonzero(delay <= np.maximum(DELAYED * (wait + rest), DELAY_S))
+    if not process.workers and len(quiet) >= max(FEWEST_QUIET, QUIET_STEPS * len(wait)):
+        wait, rest = wait[quiet], rest[quiet]
+    else:
+        wait = undisturbed(wait, delay)
     parts = {name: float(np.nanmean(values)) for name in PARTS if not np.isnan(values := column(window, name)).all()}
     step_s = float(wait.mean() + np.median(rest))
     return SteadySteps(
@@ -92,7 +101,7 @@ def _first(events: list[TrainingEvent], count: int) -> int:
 def _settled(time: Floats, first: int) -> tuple[int, list[Level]]:
     """Changes of level: one in the first half of the window ends the warm-up, a later one is told."""
     window = time[first - 1 :]
-    levels = []
+    levels: list[Level] = []
     moved = first
     for one in changes(window, min_effect=LEVEL) if len(window) and window.min() > 0 else []:
         if one.index <= len(window) // 2 and one.ratio < 1:
@@ -111,5 +120,5 @@ def _blocks(wait: Floats, rest: Floats) -> list[float]:
     """Of stretches of steps the same as `step_s`; of few steps each by itself."""
     if len(wait) < 2 * BLOCKS:
         return [float(value) for value in wait + rest]
-    cut = [int(round(edge)) for edge in np.linspace(0, len(wait), BLOCKS + 1)]
-    return [float(wait[a:b].mean() + np.median(rest[a:b])) for a, b in zip(cut, cut[1:], strict=False)]
+    cut = np.linspace(0, len(wait), BLOCKS + 1).round().astype(int).tolist()
+    return [float(wait[a:b].mean() + np.median(rest[a:b])) for a, b in pairwise(cut)]

@@ -19,12 +19,12 @@ T = TypeVar("T")
 RECORDER = "hotlap_recorder"  # the module that measures, put there by whoever started the program
 
 
-class Steps:
+class MarkedSteps:
     """Marks where steps end. Under `hotlap training run` they are timed; under `hotlap trace capture` they are counted."""
 
     __slots__ = ()
 
-    def __enter__(self) -> Steps:
+    def __enter__(self) -> MarkedSteps:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -35,12 +35,12 @@ class Steps:
         recorder = sys.modules.get(RECORDER)
         if recorder is None:
             return
-        if (told_more := getattr(recorder, "step_of", None)) is not None:
-            told_more(tokens, samples)
+        if (step_of := getattr(recorder, "step_of", None)) is not None:
+            step_of(tokens, samples)
         else:
             recorder.step()
 
     def loader(self, batches: Iterable[T]) -> Iterable[T]:
         """The same batches; the time that is spent waiting for them is measured, and they can be frozen to the first."""
         wrap = getattr(sys.modules.get(RECORDER), "loader", None)
-        return batches if wrap is None else wrap(batches)  # type: ignore[no-any-return]
+        return batches if wrap is None else wrap(batches)

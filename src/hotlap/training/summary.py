@@ -13,17 +13,18 @@ from hotlap.core.stats.ratio import FEWEST, Ratio, ratio, verdict
 from hotlap.core.stats.student import quantile
 from hotlap.core.stats.summary import summarize
 from hotlap.core.units import percent
-from hotlap.training.efficiency import Share, shares
+from hotlap.training import joules
+from hotlap.training.efficiency import LimitShare, shares
 from hotlap.training.reading import MeasuredProcess, TrainingRun
 from hotlap.training.record import TrainingEvent
 from hotlap.training.steady import FEW
 
 MARGIN = 0.02  # smallest difference of two arms that counts
 DELAYED = 0.1  # share of the time that a process waited for a processor, from which its numbers are doubted
-CHANGED = 0.02
+BEFELL = {"recompile": "recompiled", "compile": "compiled", "capture": "captured a graph", "allocator": "the allocator tried again"}
 
 
-class Estimate(Record, frozen=True, kw_only=True):
+class ProcessEstimate(Record, frozen=True, kw_only=True):
     """A median over processes with its 95 % interval, None where there are too few of them."""
 
     value: float
@@ -40,10 +41,10 @@ class ArmFigures(Record, frozen=True, kw_only=True):
     processes: int
     steps: int  # steady ones, all processes
     warm: int  # steps before them, the most of any process
-    step_s: Estimate | None = None
+    step_s: ProcessEstimate | None = None
     mean_s: float | None = None  # with every interruption
-    tokens_s: Estimate | None = None  # per second
-    samples_s: Estimate | None = None
+    tokens_s: ProcessEstimate | None = None  # per second
+    samples_s: ProcessEstimate | None = None
     parts_s: dict[str, float] = {}  # means; with `unexplained` they sum to mean_s
     first_s: dict[str, float] = {}  # from the start of Python to the end of the first step; cold, warm
     compile_s: dict[str, float] = {}  # cold, warm
@@ -60,7 +61,7 @@ class LoaderStall(Record, frozen=True, kw_only=True):
     known: bool
     why: str = ""  # not known: no_loader, one_arm, few
     loader: str = ""
-    stall_s: Estimate | None = None
+    stall_s: ProcessEstimate | None = None
     waited_s: float | None = None  # in next(), with the loader as it is
     share: float | None = None  # of the step
 
@@ -94,7 +95,7 @@ class TrainingSummary(Record, frozen=True, kw_only=True):
     stall: LoaderStall | None = None
     comparisons: list[ArmComparison] = []
     break_even: list[BreakEven] = []
-    shares: list[Share] = []
+    shares: list[LimitShare] = []
     no_share: str = ""  # why there are none
     notices: list[Notice] = []
 
@@ -102,17 +103,17 @@ class TrainingSummary(Record, frozen=True, kw_only=True):
 def of(run: TrainingRun) -> TrainingSummary:
     arms = [arm for name in run.trained.arms if (arm := _arm(run, name)) is not None]
     measured = [arm for arm in arms if arm.step_s]
-    found, why = shares(run, measured[0].step_s.value if measured and measured[0].step_s else None)
+    efficiencies, why = shares(run, measured[0].step_s.value if measured and measured[0].step_s else None)
     notices = _notices(run, arms)
     doubts = {"recompiled", "few_steps", "level_changed", "loss_not_finite", "starved"}
     state = "nothing" if not measured else "measured"
     if measured and any(notice.code in doubts for notice in notices):
         state = "inconclusive"
-    if any(share.state == "invalid" for share in found):
+    if any(share.state == "invalid" for share in efficiencies):
         state = "invalid"
     return TrainingSummary(
         state=state, arms=arms, stall=_stall(run, measured), comparisons=_comparisons(run, measured), break_even=_break_even(run, measured),
-        shares=found, no_share=why, notices=notices,
+        shares=efficiencies, no_share=why, notices=notices,
     )  # fmt: skip
 
 
@@ -132,14 +133,16 @@ def _arm(run: TrainingRun, name: str) -> ArmFigures | None:
     rss = [one.process.rss_bytes for launch in mine for one in launch if one.process.rss_bytes]
     allocated = [one.process.allocated_bytes for launch in mine for one in launch if one.process.allocated_bytes]
     return ArmFigures(
-        name=name, processes=len(mine), steps=sum(one.steady.steps for one in leads), warm=max((one.steady.first - 1 for one in good), default=0),
+        name=name, processes=len(mine), steps=sum(one.steady.steps for one in leads),
+        warm=max((one.steady.first - 1 for one in good), default=0),
         step_s=estimate([one.steady.step_s for one in good if one.steady.step_s]),
         mean_s=float(np.mean([one.steady.mean_s for one in good if one.steady.mean_s])) if good else None,
         tokens_s=estimate([rate for launch in mine if (rate := _rate(launch, "tokens")) is not None]),
         samples_s=estimate([rate for launch in mine if (rate := _rate(launch, "samples")) is not None]),
         parts_s=_parts(good), first_s=_by_cache(leads, lambda one: one.process.first_s),
         compile_s=_by_cache(leads, lambda one: one.steady.compile_s), rss_bytes=max(rss, default=None),
-        allocated_bytes=max(allocated, default=None), run_delay=_delay(leads), inside=[event for one in leads for event in one.steady.inside],
+        allocated_bytes=max(allocated, default=None), run_delay=_delay(leads),
+        inside=[event for one in leads for event in one.steady.inside], joules_token=joules.per_token(run.bundle, mine),
     )  # fmt: skip
 
 
@@ -157,12 +160,12 @@ def _parts(good: Sequence[MeasuredProcess]) -> dict[str, float]:
 
 
 def _by_cache(leads: Sequence[MeasuredProcess], of: Callable[[MeasuredProcess], float]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    by_cache: dict[str, float] = {}
     for cache in ("cold", "warm"):
         values = [value for one in leads if one.process.cache == cache and (value := of(one)) > 0]
         if values:
-            found[cache] = float(np.median(values))
-    return found
+            by_cache[cache] = float(np.median(values))
+    return by_cache
 
 
 def _delay(leads: Sequence[MeasuredProcess]) -> float | None:
@@ -171,12 +174,12 @@ def _delay(leads: Sequence[MeasuredProcess]) -> float | None:
     return sum(delay for delay, _ in known) / sum(wall for _, wall in known) if known else None
 
 
-def estimate(values: Sequence[float]) -> Estimate | None:
+def estimate(values: Sequence[float]) -> ProcessEstimate | None:
     if not values:
         return None
     made = summarize(values)
     assert made.median is not None
-    return Estimate(value=made.median, low=made.low, high=made.high, n=len(values), confidence=made.confidence)
+    return ProcessEstimate(value=made.median, low=made.low, high=made.high, n=len(values), confidence=made.confidence)
 
 
 # ---------------------------------------------------------------- the loader, two arms, compilation
@@ -189,18 +192,18 @@ def pairs(run: TrainingRun, first: str, second: str) -> list[tuple[MeasuredProce
     ]
 
 
-def difference(pairs: Sequence[tuple[float, float]]) -> Estimate | None:
+def difference(pairs: Sequence[tuple[float, float]]) -> ProcessEstimate | None:
     """Of first less second: the median over pairs; its interval by order statistics from 6 pairs, below by Student's t."""
     apart = [a - b for a, b in pairs]
     if not apart:
         return None
     middle = float(np.median(apart))
-    if (found := order.interval(apart)) is not None and len(apart) >= 6:
-        return Estimate(value=middle, low=found[0], high=found[1], n=len(apart), confidence=found[2])
+    if (ends := order.interval(apart)) is not None and len(apart) >= 6:
+        return ProcessEstimate(value=middle, low=ends[0], high=ends[1], n=len(apart), confidence=ends[2])
     if len(apart) < FEWEST:
-        return Estimate(value=middle, n=len(apart))
+        return ProcessEstimate(value=middle, n=len(apart))
     mean, reach = float(np.mean(apart)), float(np.std(apart, ddof=1)) / math.sqrt(len(apart)) * quantile(0.975, len(apart) - 1)
-    return Estimate(value=mean, low=mean - reach, high=mean + reach, n=len(apart), confidence=0.95)
+    return ProcessEstimate(value=mean, low=mean - reach, high=mean + reach, n=len(apart), confidence=0.95)
 
 
 def _stall(run: TrainingRun, arms: Sequence[ArmFigures]) -> LoaderStall | None:
@@ -212,11 +215,11 @@ def _stall(run: TrainingRun, arms: Sequence[ArmFigures]) -> LoaderStall | None:
     if not loader:
         return LoaderStall(known=False, why="no_loader")
     both = pairs(run, "real", "frozen")
-    found = difference([(a.steady.step_s or 0.0, b.steady.step_s or 0.0) for a, b in both])
-    if found is None:
+    apart = difference([(a.steady.step_s or 0.0, b.steady.step_s or 0.0) for a, b in both])
+    if apart is None:
         return LoaderStall(known=False, why="one_arm", loader=loader, waited_s=waited)
     step = real.step_s.value if real and real.step_s else None
-    return LoaderStall(known=True, loader=loader, stall_s=found, waited_s=waited, share=found.value / step if step else None)
+    return LoaderStall(known=True, loader=loader, stall_s=apart, waited_s=waited, share=apart.value / step if step else None)
 
 
 def _comparisons(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[ArmComparison]:
@@ -229,17 +232,15 @@ def compared(both: Sequence[tuple[MeasuredProcess, MeasuredProcess]], first: str
     values = [(a.steady.step_s or 0.0, b.steady.step_s or 0.0) for a, b in both]
     if not values:
         return ArmComparison(first=first, second=second, answer="inconclusive")
-    found: Ratio = ratio([a for a, _ in values], [b for _, b in values], paired=True)
-    return ArmComparison(
-        first=first, second=second, answer=verdict(found, margin=MARGIN), ratio=found.ratio, low=found.low, high=found.high, mde=found.mde
-    )
+    r: Ratio = ratio([a for a, _ in values], [b for _, b in values], paired=True)
+    return ArmComparison(first=first, second=second, answer=verdict(r, margin=MARGIN), ratio=r.ratio, low=r.low, high=r.high, mde=r.mde)
 
 
 def _break_even(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[BreakEven]:
     """Against the arm that compiles nothing: compile time ÷ what a step gains."""
     if not any(arm.name == "off" for arm in arms):
         return []
-    found = []
+    paid = []
     for arm in arms:
         cost = arm.compile_s.get("cold")
         gain = difference([(a.steady.step_s or 0.0, b.steady.step_s or 0.0) for a, b in pairs(run, "off", arm.name)])
@@ -248,8 +249,8 @@ def _break_even(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[BreakEven]
         steps = cost / gain.value if gain.value > 0 else None
         low = cost / gain.high if gain.high and gain.high > 0 else None
         high = cost / gain.low if gain.low and gain.low > 0 else None
-        found.append(BreakEven(mode=arm.name, compile_s=cost, gain_s=gain.value, steps=steps, low=low, high=high))
-    return found
+        paid.append(BreakEven(mode=arm.name, compile_s=cost, gain_s=gain.value, steps=steps, low=low, high=high))
+    return paid
 
 
 # ---------------------------------------------------------------- doubts
@@ -261,28 +262,29 @@ def _notices(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[Notice]:
 
 def _ended(run: TrainingRun) -> list[Notice]:
     """Programs that did not do what was asked."""
-    asked, found = run.trained.asked, []
+    asked, notices = run.trained.asked, list[Notice]()
     for launch in run.launches:
-        one = launch[0].process
-        who = f"process {one.number + 1}"
-        if one.error.type == "EOFError":
-            seen = f"{who} asked for input at {one.error.where or 'a prompt'}, and there is none: standard input is empty"
-            found.append(Notice("prompted", seen, "give its answers as arguments, after --"))
-        elif one.error.type and one.error.type != "KeyboardInterrupt":
-            where = f"{one.error.where}: " if one.error.where else ""
-            seen = f"{who} failed after {_steps_said(one.steps)}: {where}{one.error.type}: {one.error.message}"
-            found.append(Notice("program_failed", seen, f"its output is in output-{one.number}.txt of the run"))
-        elif one.ended == "time":
-            found.append(Notice("program_late", f"{who} was ended after its time, {asked.limit_s:g} s", "give --limit more, or --steps fewer"))
-        elif one.exit_code and one.ended != "interrupted":
-            seen = f"{who} ended with {one.exit_code} after {_steps_said(one.steps)}"
-            found.append(Notice("program_failed", seen, f"its output is in output-{one.number}.txt of the run"))
-        elif asked.steps and 0 < one.steps < asked.steps and one.ended != "interrupted":
-            seen = f"{who} ended by itself after {one.steps} of {asked.steps} steps"
-            found.append(Notice("ended_early", seen, "let it run longer, or ask for --steps all"))
-        if found:
+        process = launch[0].process
+        who = f"process {process.number + 1}"
+        if process.error.type == "EOFError":
+            seen = f"{who} asked for input at {process.error.where or 'a prompt'}, and there is none: standard input is empty"
+            notices.append(Notice("prompted", seen, "give its answers as arguments, after --"))
+        elif process.error.type and process.error.type != "KeyboardInterrupt":
+            where = f"{process.error.where}: " if process.error.where else ""
+            seen = f"{who} failed after {_steps_said(process.steps)}: {where}{process.error.type}: {process.error.message}"
+            notices.append(Notice("program_failed", seen, f"its output is in output-{process.number}.txt of the run"))
+        elif process.ended == "time":
+            seen = f"{who} was ended after its time, {asked.limit_s:g} s"
+            notices.append(Notice("program_late", seen, "give --limit more, or --steps fewer"))
+        elif process.exit_code and process.ended != "interrupted":
+            seen = f"{who} ended with {process.exit_code} after {_steps_said(process.steps)}"
+            notices.append(Notice("program_failed", seen, f"its output is in output-{process.number}.txt of the run"))
+        elif asked.steps and 0 < process.steps < asked.steps and process.ended != "interrupted":
+            seen = f"{who} ended by itself after {process.steps} of {asked.steps} steps"
+            notices.append(Notice("ended_early", seen, "let it run longer, or ask for --steps all"))
+        if notices:
             break  # the others say the same
-    return found
+    return notices
 
 
 def _steps_said(steps: int) -> str:
@@ -295,31 +297,30 @@ def _steps(run: TrainingRun) -> list[Notice]:
     if leads and not any(one.process.steps for one in leads) and not any(one.process.error.type for one in leads):
         seen = "no step was made: no optimiser's step() after a backward(), and no t.step()"
         return [Notice("no_steps", seen, "mark the end of each step: with hotlap.steps() as t: … t.step()")]
-    found = []
+    notices = []
     few = [one for one in leads if one.process.steps and one.steady.steps < FEW]
     if few:
         seen = f"{len(few)} of {len(leads)} processes have fewer than {FEW} steady steps"
-        found.append(Notice("few_steps", seen, "let them make more: --steps"))
+        notices.append(Notice("few_steps", seen, "let them make more: --steps"))
     several = [launch for launch in run.launches if len(launch) > 1 and launch[0].process.world == 1]
     if several:
         seen = f"{len(several[0])} processes of the program made steps and are no ranks of each other: the one with most is shown"
-        found.append(Notice("several_stepped", seen, "name ranks by torch.distributed, or --ranks"))
-    return found
+        notices.append(Notice("several_stepped", seen, "name ranks by torch.distributed, or --ranks"))
+    return notices
 
 
 def _events(arms: Sequence[ArmFigures]) -> list[Notice]:
-    found = []
+    notices = []
     for arm in arms:
         inside = [one for one in arm.inside if one.kind == "recompile"] or arm.inside
         if inside:
-            one = inside[0]
-            what = {"recompile": "recompiled", "compile": "compiled", "capture": "captured a graph", "allocator": "the allocator tried again"}
-            guard = f", {one.detail}" if one.detail else ""
+            event = inside[0]
+            guard = f", {event.detail}" if event.detail else ""
             more = f" ({len(inside)} times in all)" if len(inside) > 1 else ""
-            seen = f"{arm.name}: {what.get(one.kind, one.kind)} at step {one.step}{guard}{more}"
-            action = "give it inputs of one shape, or mark what changes as dynamic" if one.kind == "recompile" else ""
-            found.append(Notice("recompiled", seen, action))
-    return found
+            seen = f"{arm.name}: {BEFELL.get(event.kind, event.kind)} at step {event.step}{guard}{more}"
+            action = "give it inputs of one shape, or mark what changes as dynamic" if event.kind == "recompile" else ""
+            notices.append(Notice("recompiled", seen, action))
+    return notices
 
 
 def _levels(run: TrainingRun) -> list[Notice]:
@@ -335,16 +336,16 @@ def _levels(run: TrainingRun) -> list[Notice]:
 
 def _batches(run: TrainingRun) -> list[Notice]:
     """Losses that are no numbers, and batches of several shapes."""
-    found = []
+    notices = []
     bad = next((event for launch in run.launches for event in launch[0].process.events if event.kind == "loss"), None)
     if bad is not None:
         seen = f"the loss is {bad.detail} from step {bad.step} on: the time stands, and nothing is learnt"
-        found.append(Notice("loss_not_finite", seen, "lower the learning rate, or look for what divides by zero"))
+        notices.append(Notice("loss_not_finite", seen, "lower the learning rate, or look for what divides by zero"))
     shapes = next((launch[0].process.shapes for launch in run.launches if len(launch[0].process.shapes) > 1), None)
     if shapes:
         seen = f"batches have {len(shapes)} shapes ({', '.join(shapes[:2])}, …): steps differ, and a frozen batch is the first of them"
-        found.append(Notice("batches_differ", seen, "rates are of what was really in them"))
-    return found
+        notices.append(Notice("batches_differ", seen, "rates are of what was really in them"))
+    return notices
 
 
 def _busy(arms: Sequence[ArmFigures]) -> list[Notice]:
