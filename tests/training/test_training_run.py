@@ -68,7 +68,7 @@ def latest(home: Path) -> ShownTraining:
 
 def codes(shown: ShownTraining) -> list[str]:
     """Without that of a busy machine, which is the machine's."""
-    return [notice.code for notice in shown.summary.notices if notice.code not in ("starved", "level_changed")]
+    return [notice.code for notice in shown.summary.notices if notice.code not in ("starved", "step_level_changed")]
 
 
 def run(*words: str) -> int:
@@ -143,7 +143,7 @@ def test_two_scripts_in_turns_have_cases_that_compare_knows(home: Path, capsys: 
     assert (compared.first, compared.second) == ("A", "B")
     assert compared.ratio is not None
     assert compared.ratio > 1.2
-    assert "larger" == compared.answer or compared.low is not None
+    assert compared.answer == "larger" or compared.low is not None
     assert {len(one.values) for one in shown.run.bundle.samples} == {11}
     assert sorted(one.round for one in shown.run.bundle.samples) == [0, 0, 1, 1, 2, 2, 3, 3]
 
@@ -246,7 +246,7 @@ def test_ctrl_c_keeps_what_was_measured(home: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nosuch.py"], "no script 'nosuch.py'"), (["nosuch"], "no script.py, no module:function, and no network"),
+        (["nosuch.py"], "no script 'nosuch.py'"), (["nosuch"], "no script.py, no module:function and no network"),
         (["a:b:c"], "no module:function"), (["llama-3-8b", "depth=2"], "no parameter 'depth'"), (["llama-3-8b", "deep"], "write name=value"),
         (["llama-3-8b", "--data", "real"], "made once"), (["llama-3-8b", "--compile", "fast"], "no mode 'fast'"),
         (["{script}", "--steps", "0"], "--steps is a whole number from 1"), (["{script}", "--data", "fresh"], "--data has no 'fresh'"),

@@ -107,8 +107,9 @@ def _kind(program: str) -> ProgramKind:
         return "script"
     try:
         networks.find(program)
-    except InputError as error:
-        raise InputError(f"'{program}' is no script.py, no module:function, and {str(error).removeprefix('there is ')}") from None
+    except InputError:
+        valid = nearest(program, networks.names())
+        raise InputError(f"'{program}' is no script.py, no module:function and no network; of networks {valid}") from None
     return "network"
 
 

@@ -105,7 +105,7 @@ def of(run: TrainingRun) -> TrainingSummary:
     measured = [arm for arm in arms if arm.step_s]
     efficiencies, why = shares(run, measured[0].step_s.value if measured and measured[0].step_s else None)
     notices = _notices(run, arms)
-    doubts = {"recompiled", "few_steps", "level_changed", "loss_not_finite", "starved"}
+    doubts = {"recompiled", "few_steps", "step_level_changed", "loss_not_finite", "starved"}
     state = "nothing" if not measured else "measured"
     if measured and any(notice.code in doubts for notice in notices):
         state = "inconclusive"
@@ -330,7 +330,7 @@ def _levels(run: TrainingRun) -> list[Notice]:
                 f"process {launch[0].process.number + 1}: from step {level.step} on a step took {level.after_s * 1e3:.3g} ms in place of "
                 f"{level.before_s * 1e3:.3g} ms"
             )
-            return [Notice("level_changed", seen, "look what changed there, or measure on a quiet machine")]
+            return [Notice("step_level_changed", seen, "look what changed there, or measure on a quiet machine")]
     return []
 
 

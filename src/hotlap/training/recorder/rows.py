@@ -373,8 +373,8 @@ def _threads() -> int | None:
 def _counting() -> Any:
     """PyTorch's counter of operations, by the type of what they make; None where this version has another."""
     try:
-        from torch.utils.flop_counter import FlopCounterMode
         from torch.backends.cuda import enable_flash_sdp
+        from torch.utils.flop_counter import FlopCounterMode
     except ImportError:
         return None
     if not sys.modules["torch"].cuda.is_initialized():
