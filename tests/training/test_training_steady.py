@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hotlap.training import steady
 from hotlap.training.record import COLUMNS, PARTS, Floats, TrainingEvent, TrainingProcess, column, rows, samples, unexplained
@@ -100,8 +101,17 @@ def test_a_wait_that_was_for_a_processor_is_not_the_loader_s() -> None:
     delays = [0.0] * 50
     delays[20] = 0.1
     times = [0.01 + wait for wait in waits]
-    assert of_process(process(), table(times, waits, delays)).step_s == pytest.approx(0.012)
-    assert of_process(process(), table(times, waits)).step_s == pytest.approx(0.012 + 0.1 / 49)
+    workers = replace(process(), workers=2)
+    assert of_process(workers, table(times, waits, delays)).step_s == pytest.approx(0.012)
+    assert of_process(workers, table(times, waits)).step_s == pytest.approx(0.012 + 0.1 / 49)
+
+
+def test_without_workers_a_wait_that_was_disturbed_in_every_step_is_put_right() -> None:
+    waits, delays = [0.007] * 50, [0.005] * 50  # a loader of 2 ms that wakes 5 ms late
+    busy = table([0.01 + wait for wait in waits], waits, delays)
+    busy[:, COLUMNS.index("wait_delay")] = 0.005
+    assert of_process(process(), busy).step_s == pytest.approx(0.012)
+    assert of_process(process(), busy).mean_s == pytest.approx(0.017)
 
 
 def test_few_steps_are_kept_one_by_one_and_many_as_blocks() -> None:

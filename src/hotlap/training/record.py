@@ -15,7 +15,7 @@ from hotlap.core.record import Notice, Record
 SESSION = "training.json"  # of a bundle: one Trained
 ROWS = "steps-*.bin"  # of a bundle: the steps of each process, appended as they end: COLUMNS as little-endian float64, NaN unknown
 PARTS = ("data_wait", "transfer", "forward", "backward", "optimiser", "exposed_communication")
-COLUMNS = ("number", "ended", "time", *PARTS, "tokens", "samples", "loss", "run_delay")
+COLUMNS = ("number", "ended", "time", *PARTS, "tokens", "samples", "loss", "run_delay", "wait_delay")
 Floats = NDArray[np.float64]
 ProgramKind = Literal["script", "function", "network"]
 DataMode = Literal["real", "frozen", "synthetic"]
@@ -39,6 +39,7 @@ class StepSample(NamedTuple):
     samples: float | None = None
     loss: float | None = None
     run_delay_s: float | None = None  # its thread was ready and waited for a processor
+    wait_delay_s: float | None = None  # the same within its wait for data
 
 
 class TrainingEvent(Record, frozen=True, kw_only=True):
@@ -144,5 +145,5 @@ def samples(table: Floats) -> list[StepSample]:
     steps = []
     for row, unknown in zip(table, rest.tolist(), strict=True):
         known: list[Any] = [None if np.isnan(value) else float(value) for value in row]
-        steps.append(StepSample(int(row[0]), float(row[1]), float(row[2]), *known[3:9], unknown, *known[9:13]))  # type: ignore[call-arg]
+        steps.append(StepSample(int(row[0]), float(row[1]), float(row[2]), *known[3:9], unknown, *known[9:14]))  # type: ignore[call-arg]
     return steps

@@ -32,9 +32,9 @@ class Level(NamedTuple):
 
 
 class SteadySteps(NamedTuple):
-    """Of one process. `step_s` is the mean wait for data and the median of the rest, over steps in which the thread did not wait for a
-    processor where there are enough (a loader with processes of its own contends for them itself: then over all, waits `undisturbed`):
-    foreign interruptions are not in it, late batches are. `mean_s` has all."""
+    """Of one process. `step_s` is the mean wait for data, without what of it was for a processor, and the median of the rest, over steps in
+    which the thread did not wait for a processor where there are enough. A loader with processes of its own contends for them itself:
+    then over all steps, waits `undisturbed`. So foreign interruptions are not in it, and late batches are. `mean_s` has all."""
 
     first: int = 1  # steady from this step on
     steps: int = 0
@@ -68,11 +68,13 @@ def of_process(process: TrainingProcess, table: Floats) -> SteadySteps:
     wait = np.nan_to_num(column(window, "data_wait"))
     rest = column(window, "time") - wait
     delay = np.nan_to_num(column(window, "run_delay"))
+    if process.workers:  # they contend for processors with the step, which is the loader's cost
+        wait = undisturbed(wait, delay)
+    else:
+        wait = np.maximum(wait - np.nan_to_num(column(window, "wait_delay")), 0.0)
     quiet = np.flatnonzero(delay <= np.maximum(DELAYED * (wait + rest), DELAY_S))
     if not process.workers and len(quiet) >= max(FEWEST_QUIET, QUIET_STEPS * len(wait)):
         wait, rest = wait[quiet], rest[quiet]
-    else:
-        wait = undisturbed(wait, delay)
     parts = {name: float(np.nanmean(values)) for name in PARTS if not np.isnan(values := column(window, name)).all()}
     step_s = float(wait.mean() + np.median(rest))
     return SteadySteps(

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from typing import Any
 
 PARTS = ("data_wait", "transfer", "forward", "backward", "optimiser", "communication", "rest")
-ROW = struct.Struct("<13d")  # as hotlap.training.record.COLUMNS
-MOST_STEPS = 500_000  # kept of a process: 52 MB
+ROW = struct.Struct("<14d")  # as hotlap.training.record.COLUMNS
+MOST_STEPS = 500_000  # kept of a process: 56 MB
 MOST_EVENTS, MOST_SHAPES = 200, 32
 LOSS_EVERY = 50  # steps between looks at a loss on a device, each of which waits for it
 ALLOCATOR_EVERY = 16
@@ -64,6 +64,8 @@ class StepRecorder:
         self.schedule: int | None = None  # the system's file of this thread
         self.delay_s: float | None = None
         self.delays_s = 0.0
+        self.waits_from: float | None = None  # delay of the thread when its present wait for data began
+        self.wait_delay_s = 0.0
         self.file: int | None = None
         self.armed, self.closed, self.enough = False, False, False
 
@@ -85,6 +87,8 @@ class StepRecorder:
             if not self.last:
                 self.last = self.edge = time.perf_counter()
             self.to(before)
+            if part == "data_wait":
+                self.waits_from = self._delay()
         self.stack.append(part)
         return True
 
@@ -93,6 +97,8 @@ class StepRecorder:
         if not self.stack:
             self.seen.add(part)
             self.to(part)
+            if part == "data_wait" and self.waits_from is not None and (now := self._delay()) is not None:
+                self.wait_delay_s += now - self.waits_from
 
     # ------------------------------------------------------------ steps
 
@@ -115,7 +121,7 @@ class StepRecorder:
         now = self.last
         self._row(now, tokens, samples)
         self.parts = dict.fromkeys(PARTS, 0.0)
-        self.backwards, self.samples, self.edge = 0, 0.0, now
+        self.backwards, self.samples, self.edge, self.wait_delay_s = 0, 0.0, now, 0.0
         if self.count == 1:
             self.first_s = now - self.born
         self._look()
@@ -140,6 +146,7 @@ class StepRecorder:
         row = [
             float(self.count), now, now - self.edge, *(self.parts[name] if name in seen else NAN for name in PARTS[:6]),
             NAN if tokens is None else float(tokens), NAN if samples is None else float(samples), NAN, self._delayed(),
+            self.wait_delay_s,
         ]  # fmt: skip
         if self.cuda is None:
             row[11] = self._loss()
@@ -154,19 +161,23 @@ class StepRecorder:
             while self.pending and (self.pending[0][0] and self.pending[0][0][-1][1].query()):
                 self._resolve()
 
-    def _delayed(self) -> float:
-        """Seconds of this step for which the thread was ready and waited for a processor."""
+    def _delay(self) -> float | None:
+        """Seconds for which this thread has been ready and waited for a processor; None where the system does not say."""
         if self.schedule is None:
             try:
                 self.schedule = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
             except OSError:
                 self.schedule = -1
         try:
-            now = int(os.pread(self.schedule, 64, 0).split()[1]) / 1e9
+            return int(os.pread(self.schedule, 64, 0).split()[1]) / 1e9
         except (OSError, ValueError, IndexError):
-            return NAN
+            return None
+
+    def _delayed(self) -> float:
+        """The same of this step alone."""
+        now = self._delay()
         before, self.delay_s = self.delay_s, now
-        if before is None:
+        if before is None or now is None:
             return NAN
         self.delays_s += now - before
         return now - before
