@@ -55,7 +55,7 @@ def command(asked: TrainingAsked, launch: Launch) -> list[str]:
 def environment(asked: TrainingAsked, launch: Launch, folder: Path, rank: int, port: int) -> dict[str, str]:
     steps = launch.steps or asked.steps
     told = {
-        "folder": str(folder), "data": launch.data, "steps": steps, "number": launch.number, "count": launch.count, "parent": os.getpid(),
+        "folder": str(folder), "data": launch.data, "steps": steps, "number": launch.number, "count": launch.count,
     }  # fmt: skip
     path = os.pathsep.join(filter(None, (str(RECORDER), os.environ.get("PYTHONPATH", ""))))
     extra = {"PYTHONPATH": path, "HOTLAP_TRAINING": msgspec.json.encode(told).decode(), **launch.environment}

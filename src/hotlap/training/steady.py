@@ -68,10 +68,8 @@ def of_process(process: TrainingProcess, table: Floats) -> SteadySteps:
     wait = np.nan_to_num(column(window, "data_wait"))
     rest = column(window, "time") - wait
     delay = np.nan_to_num(column(window, "run_delay"))
-    if process.workers:  # they contend for processors with the step, which is the loader's cost
-        wait = undisturbed(wait, delay)
-    else:
-        wait = np.maximum(wait - np.nan_to_num(column(window, "wait_delay")), 0.0)
+    own = np.maximum(wait - np.nan_to_num(column(window, "wait_delay")), 0.0)
+    wait = undisturbed(wait, delay) if process.workers else own  # workers contend with the step for processors: that is the loader's cost
     quiet = np.flatnonzero(delay <= np.maximum(DELAYED * (wait + rest), DELAY_S))
     if not process.workers and len(quiet) >= max(FEWEST_QUIET, QUIET_STEPS * len(wait)):
         wait, rest = wait[quiet], rest[quiet]

@@ -293,18 +293,18 @@ class StepRecorder:
         self.save()
 
     def save(self) -> None:
-        """Writes what is known so far, whole or not at all; of a process that never stepped, only where it was the program itself."""
+        """Writes what is known so far, whole or not at all."""
         known = {
             "pid": self.pid, "number": self.asked["number"], "rank": self._rank(), "world": self.world, "steps": self.count,
-            "source": self.source.partition(" ")[0], "armed": self.armed, "loaders": self.loaders, "workers": self.workers, "events": self.events,
-            "shapes": self.shapes,
+            "source": self.source.partition(" ")[0], "armed": self.armed, "loaders": self.loaders, "workers": self.workers,
+            "events": self.events, "shapes": self.shapes,
             "born_s": self.born, "first_s": self.first_s, "ended_s": self.last, "ended": self.ended, "error": self.error,
             "cpu_s": time.process_time(), "rss_bytes": _rss(), "flop": self.flop,
             "run_delay_s": None if self.delay_s is None else self.delays_s,
             "parameters": self.parameters, "threads": _threads(), "device": "cuda" if self.cuda is not None else "cpu",
             "allocated_bytes": int(self.cuda.max_memory_allocated()) if self.cuda is not None else None,
             "reserved_bytes": int(self.cuda.max_memory_reserved()) if self.cuda is not None else None,
-            "torch": str(getattr(sys.modules.get("torch"), "__version__", "")), "child": os.getppid() != self.asked["parent"],
+            "torch": str(getattr(sys.modules.get("torch"), "__version__", "")),
         }  # fmt: skip
         path = os.path.join(self.asked["folder"], f"process-{self.asked['number']}-{self.pid}.json")
         try:
