@@ -36,22 +36,21 @@ class Rows(Dataset):
     def __len__(self):
         return 10**6
     def __getitem__(self, place):
-        return torch.ones(64)
+        time.sleep(delay)
+        return rows
 
-def collate(rows):
-    time.sleep(delay)
-    return torch.stack(rows)
+rows = torch.ones(32, 64)
 
 model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 64))
 optimiser = torch.optim.AdamW(model.parameters())
-for batch in DataLoader(Rows(), batch_size=32, collate_fn=collate):
+for batch in DataLoader(Rows(), batch_size=None):
     optimiser.zero_grad()
     (model(batch) - batch).square().mean().backward()
     optimiser.step()
 """
 WINDOW, CHANGES = 30, 20  # steps of a window, and after how many its batch changes shape
 RECOMPILE = """
-import sys, torch
+import sys, hotlap, torch
 
 torch.set_num_threads(1)
 forced, clean, backend = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -65,6 +64,7 @@ for window in range(forced + clean):
         compiled(torch.ones(rows, 16)).sum().backward()
         optimiser.step()
         optimiser.zero_grad()
+        hotlap.step()
 """
 BUSY = """
 import hotlap

@@ -436,3 +436,24 @@ def test_a_network_with_modes_in_turns(home: Path) -> None:
     # 16 tokens, T·T pairs without the mask: products of attention 4·T·width, three times forward
     weights = 32 * (16 * 4 + 32) + 3 * 32 * 48 + 32 * 64
     assert sum(counted.values()) == 6 * 16 * weights + 3 * 4 * 16 * 16 * 32
+
+
+@torch
+@pytest.mark.slow("imports PyTorch")
+def test_of_several_optimisers_the_first_ends_a_step_until_it_steps_no_more(home: Path) -> None:
+    text = """
+        import torch
+        model = torch.nn.Linear(4, 1)
+        def step(optimiser):
+            model(torch.ones(2, 4)).sum().backward()
+            optimiser.step()
+        a, b = (torch.optim.SGD(model.parameters(), 0.1) for _ in range(2))
+        for _ in range(10):
+            step(a)
+            step(b)
+        for _ in range(10):
+            step(b)
+    """
+    assert run(script(home, text), "--processes", "1", "--data", "real") == 0
+    # ten of the first; of the second alone the fourth since, and all after it
+    assert latest(home).run.trained.processes[0].steps == 10 + 8

@@ -24,6 +24,7 @@ MOST_STEPS = 500_000  # kept of a process: 56 MB
 MOST_EVENTS, MOST_SHAPES = 200, 32
 LOSS_EVERY = 50  # steps between looks at a loss on a device, each of which waits for it
 ALLOCATOR_EVERY = 16
+OTHERS = 4  # steps of other optimisers in a row, after which the next of them is believed: the program has made a new one
 COUNTED_AFTER = 2  # steps before the one whose operations are counted
 NAN = math.nan
 
@@ -36,6 +37,7 @@ class StepRecorder:
         self.frozen = asked["data"] == "frozen"
         self.most = int(asked["steps"]) or MOST_STEPS
         self.count, self.source, self.backwards = 0, "", 0
+        self.others = 0  # steps of other optimisers since the last of the one that is believed
         self.thread = 0
         self.stack: list[str] = []
         self.born = time.perf_counter()
@@ -103,16 +105,21 @@ class StepRecorder:
     # ------------------------------------------------------------ steps
 
     def step(self, source: str, tokens: float | None = None, samples: float | None = None) -> None:
-        """A step has ended. The program's own word goes before an optimiser's, and the first optimiser before others."""
+        """A step has ended. The program's own word goes before an optimiser's, and the first optimiser before others while it steps."""
         if self.enough or self.closed:
             self._end_anyway()
             return
         if source != self.source:
-            if self.source == "program" or (self.source and source != "program"):
+            if self.source == "program":
                 return
-            if self.source:  # the program speaks for itself: this step is what it says, not what an optimiser said just before
+            if self.source and source != "program":
+                self.others += 1
+                if self.others < OTHERS:
+                    return
+            elif self.source:  # the program speaks for itself: this step is what it says, not what an optimiser said just before
                 self._restart()
             self.source = source
+        self.others = 0
         self.thread = self.thread or threading.get_ident()
         if not self.last:
             self.last = self.edge = self.born
