@@ -373,6 +373,7 @@ def test_a_loss_that_is_no_number_and_batches_of_several_shapes(home: Path) -> N
 def test_a_recompile_in_the_window_is_found_with_its_guard(home: Path) -> None:
     text = """
         import torch
+        torch._dynamo.reset()  # forgets callbacks that are registered
         model = torch.nn.Linear(4, 4)
         compiled = torch.compile(model, backend="eager")
         optimiser = torch.optim.SGD(model.parameters(), 0.1)

@@ -141,23 +141,25 @@ def _awaited(recorder: StepRecorder, original: Any) -> Any:
 
 
 def _arm_dynamo(module: Any) -> None:
-    """When compilation begins and ends, whatever asked for it."""
+    """When compilation begins and ends, whatever asked for it. Registered callbacks would not do: `torch._dynamo.reset()` forgets them."""
     recorder = RECORDER
-    if recorder is None or not hasattr(module, "callback_handler"):
+    handler: Any = getattr(module, "callback_handler", None)
+    if recorder is None or not hasattr(handler, "run_start_callbacks"):
         return
-    began = [0.0]
+    began, run_start, run_end = [0.0], handler.run_start_callbacks, handler.run_end_callbacks
 
     def start(args: Any) -> None:
         began[0] = time.perf_counter()
+        run_start(args)
 
     def end(args: Any) -> None:
+        run_end(args)
         seconds = time.perf_counter() - began[0]
         recorder.compiling += seconds
         trigger = str(getattr(getattr(args, "callback_trigger", None), "name", "")).lower()
         recorder.note("capture" if "cudagraph" in trigger else "compile", trigger, seconds, recorder.count + 1)
 
-    module.callback_handler.register_start_callback(start)
-    module.callback_handler.register_end_callback(end)
+    handler.run_start_callbacks, handler.run_end_callbacks = start, end
 
 
 ARMED: dict[str, Callable[[Any], None]] = {
