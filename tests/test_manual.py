@@ -71,7 +71,7 @@ def test_every_fault_of_the_simulator_is_described(capsys: pytest.CaptureFixture
 def test_the_public_names_are_these() -> None:
     """A change here needs a line in the changelog."""
     assert hotlap.__all__ == [
-        "Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run", "step",
+        "Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run", "step", "steps",
     ]  # fmt: skip
     text = (DOCS / "python.md").read_text(encoding="utf-8")
     for name in hotlap.__all__:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hotlap.api import Run, Timeline, changes, compare, findings, load, measure, predict, run
     from hotlap.traces.marking import marker
+    from hotlap.training.stepping import MarkedSteps as steps  # noqa: N813 - called as a function
 
 __version__ = "0.2.0"
-__all__ = ["Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run", "step"]
+__all__ = [
+    "Run", "Timeline", "__version__", "changes", "compare", "findings", "load", "marker", "measure", "predict", "run", "step", "steps",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -22,13 +25,16 @@ def __getattr__(name: str) -> Any:
         if name == "marker":  # used in loops of programs: found once, and without the rest of the interface
             globals()[name] = importlib.import_module("hotlap.traces.marking").marker
             return globals()[name]
+        if name == "steps":
+            globals()[name] = importlib.import_module("hotlap.training.stepping").MarkedSteps
+            return globals()[name]
 
         return getattr(importlib.import_module("hotlap.api"), name)
     raise AttributeError(f"module 'hotlap' has no attribute '{name}'")
 
 
 def step() -> None:
-    """A step of the program has ended: `hotlap trace capture` counts it. Without capture it costs a look into a table."""
+    """A step of the program has ended: `hotlap trace capture` and `training run` count it. Without them it costs a look into a table."""
     if (recorder := sys.modules.get("hotlap_recorder")) is not None:
         recorder.step()
 

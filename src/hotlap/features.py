@@ -182,6 +182,16 @@ FEATURES: Mapping[str, Feature] = {
             "serving-frontier": "hotlap.serving.show_frontier:SECTION",
         },
     ),
+    "training": Feature(
+        nouns={"training": Noun("a training step and inference engines, measured honestly", "run")},
+        verbs={
+            "training run": Verb(
+                "a step in fresh processes: time, parts, loader, compilation, MFU", "hotlap.training.cli", "hotlap training run train.py"
+            ),
+        },
+        kinds={"training": "hotlap.training.show_kind"},
+        sections={"training": "hotlap.training.show_kind:SECTION"},
+    ),
 }
 
 TABLE = {

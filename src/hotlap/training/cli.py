@@ -1,0 +1,168 @@
+"""hotlap training run PROGRAM"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from hotlap.cli import terminal
+from hotlap.core import units
+from hotlap.core.errors import InputError, nearest
+from hotlap.core.show import listing
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import labels as labelled
+from hotlap.core.store import paths
+from hotlap.core.work.networks import steps as networks
+from hotlap.training import conventions, session, show, show_kind
+from hotlap.training.launching import Launch
+from hotlap.training.record import DataMode, ProgramKind, TrainingAsked
+
+STEPS, PROCESSES, MOST = "100", "6", 100_000
+DATA: tuple[DataMode, ...] = ("real", "frozen", "synthetic")
+WRONG = ("no_steps", "prompted", "program_failed")  # of the program
+BACKENDS = ("eager", "aot_eager", "inductor", "cudagraphs")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("program", metavar="PROGRAM", help="script.py, module:function, or a network such as llama-3-8b")
+    parser.add_argument("rest", nargs="*", metavar="ARGUMENT", help="of the program, after --; of a network widths: layers=2 hidden=256")
+    parser.add_argument("--steps", default=STEPS, metavar="N", help=f"of each process; all: until the program ends (default: {STEPS})")
+    parser.add_argument("--processes", default=PROCESSES, metavar="N", help=f"fresh ones, of each thing compared (default: {PROCESSES})")
+    parser.add_argument("--ranks", default="1", metavar="N", help="start so many at once, told so as torchrun tells them")
+    parser.add_argument("--data", default="", metavar="WHICH", help="real, frozen (the first batch again and again); default both")
+    modes = "in turns: off,own; of a network off and torch.compile's modes and backends"
+    parser.add_argument("--compile", default="", metavar="MODES", help=modes)
+    parser.add_argument("--against", default="", metavar="SCRIPT", help="another script, in turns with it")
+    parser.add_argument("--limit", default="1 h", metavar="TIME", help="after which a process is ended (default: 1 h)")
+    parser.add_argument("--wait", metavar="TIME", help="for a device that another run holds (default: refuse at once)")
+    parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures a step: exit code 0 measured, 2 the program failed or made none; what was measured is kept."""
+    asked = _asked(args)
+    view = LaunchView(sys.stderr)
+    labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
+    wait_s = units.parse(args.wait, "s") if args.wait else 0.0
+    try:
+        path = session.run(asked, session.TrainingOptions(paths.home(), labels, wait_s), view)
+    finally:
+        view.end()
+    return _show(path, args)
+
+
+def _show(path: Path, args: argparse.Namespace) -> int:
+    bundle = bundles.load(path)
+    shown = show_kind.read(bundle)
+    assert shown is not None  # the session wrote it
+    codes = [notice.code for notice in shown.summary.notices]
+    interrupted = any(stop.kind == "interrupted" for stop in bundle.run.stops)
+    code = 130 if interrupted else 2 if any(one in WRONG for one in codes) else 3 if shown.summary.state == "nothing" else 0
+    if shown.summary.state == "nothing":
+        first = next((notice.text for notice in shown.summary.notices), "nothing was measured")
+        print(f"hotlap: {args.program}: {first}; kept as {bundle.run.id}", file=sys.stderr)
+        if not args.json:
+            return code
+    if args.json:
+        terminal.answer(args.json, {"run": bundle.run.id, **show_kind.document(shown)}, code=code, judged=False)
+    else:
+        print(listing.heading(bundle, []))
+        print("\n".join(show.lines(shown.run, shown.summary, terminal.width(), terminal.color())))
+        print(f"kept as {bundle.run.id}")
+    return code
+
+
+def _asked(args: argparse.Namespace) -> TrainingAsked:
+    kind, program = _kind(str(args.program)), str(args.program)
+    modes = [one.strip() for one in str(args.compile).split(",") if one.strip()]
+    parameters: dict[str, str] = {}
+    if kind == "network":
+        parameters = terminal.pairs(args.rest, "a width of a network")
+        conventions.network_of(program, parameters)
+        _modes(modes)
+    if len(set(modes)) < len(modes):
+        raise InputError(f"--compile {args.compile}: each mode once")
+    ranks = _whole(args.ranks, "--ranks")
+    return TrainingAsked(
+        program=program, kind=kind, arguments=[] if kind == "network" else list(args.rest), parameters=parameters,
+        steps=0 if args.steps == "all" and kind != "network" else _whole(args.steps, "--steps"),
+        processes=_whole(args.processes, "--processes"),
+        ranks=ranks, data=_data(str(args.data), bool(modes or args.against)), compile=modes, against=str(args.against),
+        limit_s=_seconds(str(args.limit)),
+    )  # fmt: skip
+
+
+def _kind(program: str) -> ProgramKind:
+    """What was given, by its form."""
+    if program.endswith(".py") or "/" in program:
+        return "script"
+    module, colon, function = program.partition(":")
+    if colon and module.replace(".", "").replace("_", "").isalnum() and function.replace(".", "").isidentifier():
+        return "function"
+    if colon:
+        raise InputError(f"'{program}' is no module:function; as in package.train:main")
+    if Path(program).is_file():
+        return "script"
+    try:
+        networks.find(program)
+    except InputError:
+        valid = nearest(program, networks.names())
+        raise InputError(f"'{program}' is no script.py, no module:function and no network; of networks {valid}") from None
+    return "network"
+
+
+def _modes(modes: list[str]) -> None:
+    from hotlap.training.network_program import INDUCTOR_MODES
+
+    valid = ("off", *INDUCTOR_MODES, *BACKENDS)
+    for mode in modes:
+        if mode not in valid:
+            raise InputError(f"--compile has no mode '{mode}'; {nearest(mode, valid)}")
+
+
+def _data(text: str, compared: bool) -> list[DataMode]:
+    """[]: real and frozen of a program, synthetic of a network; of two things compared the first only."""
+    asked = [one.strip() for one in text.split(",") if one.strip()]
+    for one in asked:
+        if one not in DATA:
+            raise InputError(f"--data has no '{one}'; {nearest(one, DATA)}")
+    if compared and len(asked) > 1:
+        raise InputError(f"--data {text} is a comparison, and --compile or --against another; ask for one at a time")
+    return [one for one in DATA if one in asked]
+
+
+def _whole(text: str, option: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST:
+        more = ", or all" if option == "--steps" else ""
+        raise InputError(f"{option} is a whole number from 1 to {MOST:,}{more}, not '{text}'")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    value = units.parse(text, "s")
+    if not value > 0:
+        raise InputError(f"--limit is a time above 0, not '{text}'")
+    return value
+
+
+class LaunchView:
+    """Which process runs: a line that is rewritten on a terminal, a line each in a log."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.live, self.drawn = stream, stream.isatty(), False
+
+    def __call__(self, launch: Launch, number: int, total: int) -> None:
+        text = "counting the operations of a step" if launch.count else f"process {number + 1} of {total}, {launch.arm}"
+        if self.live:
+            self.stream.write(f"\r\x1b[K{text[: terminal.width() - 1]}")
+            self.stream.flush()
+            self.drawn = True
+        elif number == 0 or launch.count:
+            self.stream.write(f"hotlap: {text}\n")
+
+    def end(self) -> None:
+        if self.drawn:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()

@@ -1,0 +1,156 @@
+"""One launch of the program: its processes under the recorder, bounded in time, without a terminal to ask."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from hotlap.core.errors import InputError
+from hotlap.training.record import COLUMNS, TrainingAsked, TrainingProcess
+
+OUTPUT_BYTES = 2**18  # kept of a program's output, its end
+GRACE_S = 5.0  # between asking a program to end and ending it
+RECORDER = Path(__file__).parent / "recorder"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One turn of one arm."""
+
+    number: int
+    arm: str
+    data: str = "real"
+    cache: str = ""
+    compile: str = ""  # a mode, "off", or "": as the program does
+    program: str = ""  # in place of the one asked for
+    count: bool = False  # count the operations of one step, and no times
+    steps: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def command(asked: TrainingAsked, launch: Launch) -> list[str]:
+    """What is run. Raises InputError for a script that is not there."""
+    program = launch.program or asked.program
+    if asked.kind == "function" and not program.endswith(".py"):
+        return [sys.executable, "-m", "hotlap.training.calling", program, *asked.arguments]
+    if asked.kind == "network":
+        parameters = [f"{name}={value}" for name, value in asked.parameters.items()]
+        return [sys.executable, "-m", "hotlap.training.network_program", program, launch.compile or "off", *parameters]
+    if not Path(program).is_file():
+        raise InputError(f"there is no script '{program}'; give a script.py, a module:function or a network such as llama-3-8b")
+    return [sys.executable, program, *asked.arguments]
+
+
+def environment(asked: TrainingAsked, launch: Launch, folder: Path, rank: int, port: int) -> dict[str, str]:
+    steps = launch.steps or asked.steps
+    told = {
+        "folder": str(folder), "data": launch.data, "steps": steps, "number": launch.number, "count": launch.count,
+    }  # fmt: skip
+    path = os.pathsep.join(filter(None, (str(RECORDER), os.environ.get("PYTHONPATH", ""))))
+    extra = {"PYTHONPATH": path, "HOTLAP_TRAINING": msgspec.json.encode(told).decode(), **launch.environment}
+    if launch.count or launch.compile == "off":
+        extra["TORCH_COMPILE_DISABLE"] = "1"
+    if asked.ranks > 1:
+        extra |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(asked.ranks), "LOCAL_WORLD_SIZE": str(asked.ranks)}
+        extra |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return {**os.environ, **extra}
+
+
+class Running:
+    """The processes of a launch; `end` may be called from a signal handler."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.interrupted = False
+
+    def end(self, number: int) -> None:
+        """The first time as Ctrl-C does, then firmer; only groups that this launch began."""
+        firmer = {1: signal.SIGINT, 2: signal.SIGTERM}.get(number, signal.SIGKILL)
+        for process in self.processes:
+            if process.poll() is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, firmer)
+
+
+def run(asked: TrainingAsked, launch: Launch, folder: Path, running: Running, wait: Callable[[], None]) -> list[TrainingProcess]:
+    """Runs it to its end and returns its processes that stepped, or the one that was begun where none did."""
+    argv, port = command(asked, launch), _free_port() if asked.ranks > 1 else 0
+    output = folder / f"output-{launch.number}.txt"
+    reason, tries = "", 0
+    with output.open("wb") as stream:
+        running.processes = [
+            subprocess.Popen(
+                argv, env=environment(asked, launch, folder, rank, port), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            for rank in range(asked.ranks)
+        ]  # fmt: skip
+        deadline = time.monotonic() + asked.limit_s
+        while any(process.poll() is None for process in running.processes):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                next(process for process in running.processes if process.poll() is None).wait(0.5)
+            wait()
+            failed = any(process.poll() not in (None, 0) for process in running.processes)
+            if time.monotonic() > deadline or (failed and not reason):  # ranks that wait for one that failed would wait for ever
+                reason = reason or ("failed" if failed else "time")
+                tries += 1
+                running.end(tries)
+                deadline = time.monotonic() + GRACE_S
+    _shorten(output)
+    codes = [process.returncode if process.returncode >= 0 else 128 - process.returncode for process in running.processes]
+    return collected(folder, launch, codes, "interrupted" if running.interrupted else "time" if reason == "time" else "")
+
+
+def collected(folder: Path, launch: Launch, codes: Sequence[int], ended: str) -> list[TrainingProcess]:
+    """What the processes of a launch left behind."""
+    processes = []
+    for file in sorted(folder.glob(f"process-{launch.number}-*.json")):
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            one = msgspec.json.decode(file.read_bytes(), type=TrainingProcess)
+            processes.append(replace(one, steps=_steps(folder / one.file)))
+        with contextlib.suppress(OSError):
+            file.unlink()
+    failed = [process for process in processes if process.error.type or process.armed]
+    stepped = [process for process in processes if process.steps] or failed[:1] or processes[:1]
+    stepped = stepped or [TrainingProcess(number=launch.number)]
+    stepped.sort(key=lambda one: (one.rank, -one.steps, one.pid))
+    more = {"ended": ended} if ended else {}
+    code = next((one for one in codes if one), 0)
+    return [
+        replace(one, number=launch.number, arm=launch.arm, data=launch.data, cache=launch.cache, exit_code=code, **more) for one in stepped
+    ]  # fmt: skip
+
+
+def _steps(file: Path) -> int:
+    """Rows that were kept: a process that was killed had no time to say how many."""
+    return file.stat().st_size // (8 * len(COLUMNS)) if file.is_file() else 0
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def _shorten(path: Path) -> None:
+    """The end of a long output."""
+    with contextlib.suppress(OSError):
+        size = path.stat().st_size
+        if size > OUTPUT_BYTES:
+            with path.open("rb") as file:
+                file.seek(size - OUTPUT_BYTES)
+                kept = file.read()
+            path.write_bytes(b"...\n" + kept)
+        elif not size:
+            path.unlink()

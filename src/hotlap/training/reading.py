@@ -1,0 +1,48 @@
+"""A bundle of training as it is read: its processes with their steps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from hotlap.core.errors import SchemaError
+from hotlap.core.store import files
+from hotlap.core.store.bundle import Bundle
+from hotlap.training.record import ROWS, SESSION, Floats, Trained, TrainingProcess, rows
+from hotlap.training.steady import SteadySteps, of_process
+
+
+class MeasuredProcess(NamedTuple):
+    """A process, its steps (shape (steps, columns)), and which of them are steady."""
+
+    process: TrainingProcess
+    table: Floats
+    steady: SteadySteps
+
+
+class TrainingRun(NamedTuple):
+    """`launches`: the ranks of each launch together, the leading one first; those that counted operations left out."""
+
+    bundle: Bundle
+    trained: Trained
+    launches: list[list[MeasuredProcess]]
+    counted: TrainingProcess | None
+
+
+def read(bundle: Bundle) -> TrainingRun | None:
+    """None where the run was killed before it said what it is. Raises SchemaError for files that are none of training."""
+    contents = files.long(bundle.path, (SESSION, ROWS))
+    if SESSION not in contents:
+        return None
+    try:
+        trained = msgspec.json.decode(contents[SESSION], type=Trained)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{bundle.path}/{SESSION}: {error}") from None
+    launches: dict[int, list[MeasuredProcess]] = {}
+    for process in trained.processes:
+        if process.arm != "count":
+            table = rows(contents.get(process.file, b""))
+            launches.setdefault(process.number, []).append(MeasuredProcess(process, table, of_process(process, table)))
+    counted = next((one for one in trained.processes if one.arm == "count" and one.flop), None)
+    return TrainingRun(bundle, trained, list(launches.values()), counted)

@@ -1,0 +1,246 @@
+"""Steps of a program in fresh processes, arms in turns, kept as a bundle whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from hotlap.core.errors import HotlapError, InputError, MachineError, SchemaError
+from hotlap.core.measure import runs, sensors, signals, targets
+from hotlap.core.measure.machine import busy
+from hotlap.core.measure.machine.machine import fingerprint
+from hotlap.core.measure.sensors import cpu_clock
+from hotlap.core.measure.sensors.sampler import Sampler
+from hotlap.core.measure.targets import host
+from hotlap.core.measure.targets.base import SystemClock
+from hotlap.core.record import METHOD, Case, Device, MeasureOptions, Plan, Samples, Stop, encode
+from hotlap.core.store import files, labels
+from hotlap.core.work.program import CALLABLE
+from hotlap.training import launching
+from hotlap.training.launching import Launch, Running
+from hotlap.training.record import SESSION, Trained, TrainingAsked, TrainingProcess, rows
+from hotlap.training.steady import of_process
+
+KIND = "training"
+READINGS_HZ = 10.0
+WARMED = 20  # steps of a launch that only counts
+Listener = Callable[[Launch, int, int], None]
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    home: Path
+    labels: Mapping[str, object] = field(default_factory=dict)
+    wait_s: float = 0.0  # for a device that another run holds
+
+
+def check(asked: TrainingAsked) -> None:
+    """Raises InputError for what cannot be measured as asked."""
+    if asked.against and asked.compile:
+        raise InputError("--against and --compile are two comparisons; ask for one at a time")
+    if asked.kind != "network" and (odd := [mode for mode in asked.compile if mode not in ("off", "own")]):
+        raise InputError(
+            f"--compile {odd[0]}: a program compiles what it compiles; valid for it: off (Dynamo switched off) and own (as it is), "
+            "as in --compile off,own; a network takes the modes of torch.compile"
+        )
+    if asked.kind != "network" and "synthetic" in asked.data:
+        raise InputError("--data synthetic is of a network; a program has its own data: leave it out, or --data frozen for its first batch")
+    if asked.kind == "network" and set(asked.data) - {"synthetic"}:
+        raise InputError("a network is measured with data that is made once: leave out --data, or give synthetic")
+    launching.command(asked, Launch(0, ""))
+    if asked.against:
+        launching.command(asked, Launch(0, "", program=asked.against))
+
+
+def turns(asked: TrainingAsked) -> list[Launch]:
+    """Every launch, arms in turns A B, B A, …; of the arms `real` and `frozen` the second is left out where there is no loader."""
+    arms = _arms(asked)
+    order = [arms if turn % 2 == 0 else arms[::-1] for turn in range(asked.processes)]
+    return [replaced(arm, number=number) for number, arm in enumerate(arm for turn in order for arm in turn)]
+
+
+def _arms(asked: TrainingAsked) -> list[Launch]:
+    data = asked.data[0] if asked.data else "synthetic" if asked.kind == "network" else "real"
+    if asked.against:
+        return [Launch(0, "A", data), Launch(0, "B", data, program=asked.against)]
+    if asked.compile:
+        return [Launch(0, mode, data, compile=mode) for mode in asked.compile]
+    modes = asked.data or (["synthetic"] if asked.kind == "network" else ["real", "frozen"])
+    return [Launch(0, mode, mode) for mode in modes]
+
+
+def run(asked: TrainingAsked, options: TrainingOptions, listen: Listener = lambda *_: None) -> Path:
+    """Measures, and returns the bundle's folder. Raises InputError before anything is run, MachineError where nothing can be kept."""
+    check(asked)
+    devices = _devices()
+    arms = [one.arm for one in _arms(asked)]
+    cases = {arm: CALLABLE.case({"name": f"a step of {_named(asked, arm)}"}) for arm in arms}
+    plan = Plan(
+        name=Path(asked.program).name, about=shlex.join([asked.program, *asked.arguments]),
+        cases=list({case.id: case for case in cases.values()}.values()),
+        source="hotlap training run", measure=MeasureOptions(rounds=asked.processes, readings_hz=READINGS_HZ),
+    )  # fmt: skip
+    record = runs.record(
+        plan, devices[0].target, devices[:1], fingerprint(devices[:1]), kind=KIND, method=METHOD,
+        labels=labels.check(dict(options.labels)), look=busy.look(devices[:1]),
+    )
+    with runs.begin(record, devices[:1], options.home, options.wait_s) as held:
+        return _Session(asked, held, cases, listen).measure()
+
+
+def _named(asked: TrainingAsked, arm: str) -> str:
+    """A/A has one case on both sides: arms of different data or modes have cases of their own."""
+    program = Path(asked.program).name if asked.kind == "script" else asked.program
+    more = [*(f"{name}={value}" for name, value in asked.parameters.items()), *asked.arguments]
+    name = shlex.join([program, *more])
+    return name if arm in ("real", "synthetic", "A") else f"{name}, {arm}"
+
+
+def _devices() -> list[Device]:
+    """The CUDA devices where there are any, else this host: the program may use what it likes."""
+    try:
+        return targets.find(targets.parse("cuda"))
+    except HotlapError:
+        return [host.describe()]
+
+
+class _Session:
+    """A run under way."""
+
+    def __init__(self, asked: TrainingAsked, held: runs.OpenRun, cases: Mapping[str, Case], listen: Listener) -> None:
+        self.asked, self.held, self.cases, self.listen = asked, held, cases, listen
+        self.folder, self.running = held.writer.path, Running()
+        self.trained = Trained(asked=asked, arms=list(cases))
+        self.sampler = _sampler(held.devices)
+        self.rounds: dict[str, int] = {}
+        self.clocks: list[float] = []
+
+    def measure(self) -> Path:
+        stop = Stop("error", "the program could not be run")
+        self._write()
+        try:
+            if self.sampler:
+                self.sampler.start()
+            with signals.caught(self._interrupt), tempfile.TemporaryDirectory(prefix="hotlap-training-") as caches:
+                stop = self._launches(Path(caches))
+        except OSError as error:
+            raise MachineError(f"steps cannot be kept: {error}; what there is lies in {self.folder}") from None
+        finally:
+            if self.sampler:
+                self.sampler.stop()
+                self._drain()
+            self._write()
+            self.held.finish([stop])
+        return self.folder
+
+    def _launches(self, caches: Path) -> Stop:
+        every = turns(self.asked)
+        used = set[str]()
+        for launch in every:
+            if launch.arm == "frozen" and self.trained.processes and not self._loader():
+                continue
+            cache = caches / (launch.arm or "only")
+            launch = _with_cache(launch, cache, "warm" if launch.arm in used else "cold")
+            used.add(launch.arm)
+            self.listen(launch, launch.number, len(every))
+            found = launching.run(self.asked, self._fitted(launch), self.folder, self.running, self._drain)
+            self._keep(found)
+            if self.running.interrupted:
+                return Stop("interrupted")
+            if found[0].exit_code or not found[0].steps:
+                return Stop("program_ended", str(found[0].exit_code or ""))
+        self._count(len(every), caches)
+        return Stop("interrupted") if self.running.interrupted else Stop("program_ended")
+
+    def _fitted(self, launch: Launch) -> Launch:
+        """A frozen loader without a length ends where the real one did."""
+        steps = max((one.steps for one in self.trained.processes if one.data == "real"), default=0)
+        if launch.data != "frozen" or not steps:
+            return launch
+        return replaced(launch, steps=steps)
+
+    def _loader(self) -> bool:
+        return any(one.loaders for one in self.trained.processes)
+
+    def _count(self, number: int, caches: Path) -> None:
+        """One more launch, for the operations of a step; its times are of no use."""
+        if not any(one.torch and one.steps > 4 for one in self.trained.processes):
+            return
+        first = self.trained.processes[0]
+        launch = Launch(number, "count", first.data, count=True, steps=WARMED, compile="off" if self.asked.kind == "network" else "")
+        self.listen(launch, number, number)
+        found = launching.run(self.asked, launch, self.folder, self.running, self._drain)
+        for one in found:
+            with contextlib.suppress(OSError):
+                (self.folder / one.file).unlink()
+        self.trained = replace(self.trained, processes=[*self.trained.processes, *(one for one in found if one.flop)])
+
+    def _keep(self, processes: Sequence[TrainingProcess]) -> None:
+        self.trained = replace(self.trained, processes=[*self.trained.processes, *processes])
+        self._write()
+        lead = processes[0]
+        file = self.folder / lead.file
+        if not file.is_file():
+            return
+        steady = of_process(lead, rows(file.read_bytes()))
+        if not steady.blocks_s:
+            return
+        number = self.rounds.get(lead.arm, 0)
+        self.rounds[lead.arm] = number + 1
+        self.held.writer.append(
+            Samples(
+                case=self.cases[lead.arm].id, device=self.held.devices[0].key, round=number, values=steady.blocks_s, method="program",
+                warmup_samples=steady.first - 1, began_s=steady.began_s, ended_s=steady.ended_s, clocks_hz=self._clock(),
+            )
+        )  # fmt: skip
+
+    def _clock(self) -> list[float]:
+        """Of the processor where it is the device, between launches."""
+        if self.held.devices[0].kind != "cpu":
+            return []
+        with contextlib.suppress(HotlapError, OSError):
+            seen = cpu_clock.of_cores(SystemClock(), sorted(os.sched_getaffinity(0))[:2])
+            return [seen] if seen else []
+        return []
+
+    def _drain(self) -> None:
+        if self.sampler:
+            self.held.writer.readings(self.sampler.drain())
+
+    def _interrupt(self, _: int) -> None:
+        """Ctrl-C goes to the program, which then keeps what it has; a second time it is firmer."""
+        number = 2 if self.running.interrupted else 1
+        self.running.interrupted = True
+        self.running.end(number)
+
+    def _write(self) -> None:
+        files.write_whole(self.folder / SESSION, msgspec.json.format(encode(self.trained), indent=2) + b"\n")
+
+
+def _with_cache(launch: Launch, folder: Path, cache: str) -> Launch:
+    """Compiled code is kept apart from the user's: the first launch finds none, later ones find what it left."""
+    folder.mkdir(exist_ok=True)
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
+    return replaced(launch, cache=cache, environment=environment)
+
+
+def _sampler(devices: Sequence[Device]) -> Sampler | None:
+    found = [source for device in devices for source in sensors.find(host.HostTarget(device))]
+    return Sampler(SystemClock(), found, 1 / READINGS_HZ) if found else None
+
+
+def trained(folder: Path) -> Trained:
+    """What a bundle's folder holds. Raises SchemaError."""
+    try:
+        return msgspec.json.decode((folder / SESSION).read_bytes(), type=Trained)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{folder / SESSION}: {error}") from None

@@ -1,0 +1,181 @@
+"""What a run of training prints, on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotlap.core import units
+from hotlap.core.show import layout
+from hotlap.core.show.table import Cell, Column, Table, harmless
+from hotlap.training.reading import TrainingRun
+from hotlap.training.record import TrainingAsked
+from hotlap.training.summary import ArmFigures, LoaderStall, ProcessEstimate, TrainingSummary
+
+PARTS = {
+    "data_wait": "data wait", "transfer": "transfer", "forward": "forward", "backward": "backward", "optimiser": "optimiser",
+    "exposed_communication": "communication", "unexplained": "unexplained",
+}  # fmt: skip
+UNKNOWN_STALL = {
+    "no_loader": "unknown: no PyTorch DataLoader was seen, nor t.loader(batches); wrap what gives the batches",
+    "one_arm": "unknown: only one of real and frozen was measured; give --data real,frozen",
+}
+SHARES, WIDE = 8, 10_000
+
+
+def lines(run: TrainingRun, summary: TrainingSummary, width: int, color: bool) -> list[str]:
+    """All of it: what was asked, times, parts, the loader, compilation, shares of the limit, doubts, the answer."""
+    text = [*layout.paragraph("", asked_text(run.trained.asked), width), ""]
+    measured = [arm for arm in summary.arms if arm.step_s]
+    if measured:
+        text += [*layout.fitted(table(measured).columns, width).lines(color), ""]
+    for line in facts(run, summary):
+        head, _, rest = line.partition(" ")
+        text += layout.paragraph(f"{head:<10}", rest, width)
+    for notice in summary.notices:
+        text += layout.paragraph("note      ", harmless(notice.text), width)
+    return [*text, *layout.paragraph("answer    ", answer(summary), width)]
+
+
+def asked_text(asked: TrainingAsked) -> str:
+    words = [asked.program, *asked.arguments, *(f"{name}={value}" for name, value in asked.parameters.items())]
+    steps = f"{asked.steps} steps" if asked.steps else "all its steps"
+    ranks = f" of {asked.ranks} ranks" if asked.ranks > 1 else ""
+    against = f", in turns with {asked.against}" if asked.against else ""
+    return harmless(f"{' '.join(words)}: {asked.processes} fresh processes{ranks} of {steps}{against}")
+
+
+def table(arms: Sequence[ArmFigures]) -> Table:
+    """An arm a line: step with its interval, rates, parts, memory."""
+    rates = [("tokens/s", "tokens_s"), ("samples/s", "samples_s")]
+    columns = [
+        Column("arm", [Cell(arm.name) for arm in arms]),
+        Column("step", [Cell(_time(arm.step_s)) for arm in arms], right=True),
+        *(
+            Column(title, [Cell(_rate(getattr(arm, name))) for arm in arms], right=True)
+            for title, name in rates if any(getattr(arm, name) for arm in arms)
+        ),
+        *(
+            Column(PARTS[name], [Cell(_part(arm, name)) for arm in arms], right=True)
+            for name in PARTS if any(name in arm.parts_s for arm in arms)
+        ),
+        Column("peak", [Cell(_memory(arm)) for arm in arms], right=True),
+        Column("steady", [Cell(f"{arm.steps} of {arm.steps + arm.warm * arm.processes}") for arm in arms], right=True),
+    ]  # fmt: skip
+    return Table(columns)
+
+
+def _time(estimate: ProcessEstimate | None) -> str:
+    return "–" if estimate is None else f"{units.show(estimate.value, 's')}{interval(estimate)}"
+
+
+def interval(estimate: ProcessEstimate) -> str:
+    """With the blank before it; its confidence where it is under 95 %."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    less = f" ({units.percent(estimate.confidence)})" if estimate.confidence is not None and estimate.confidence < 0.9375 else ""
+    return f" [{units.show(estimate.low, 's')}, {units.show(estimate.high, 's')}]{less}"
+
+
+def _rate(estimate: ProcessEstimate | None) -> str:
+    return "–" if estimate is None else units.round_to(estimate.value)
+
+
+def _part(arm: ArmFigures, name: str) -> str:
+    seconds = arm.parts_s.get(name)
+    return "–" if seconds is None else f"{units.show(seconds, 's', 2)}"
+
+
+def _memory(arm: ArmFigures) -> str:
+    if arm.allocated_bytes:
+        return f"{units.size(float(arm.allocated_bytes))} allocated"
+    return f"{arm.rss_bytes / 2**20:.0f} MiB" if arm.rss_bytes else "–"
+
+
+def facts(run: TrainingRun, summary: TrainingSummary) -> list[str]:
+    """A line each, its first word what it is about."""
+    text = []
+    if summary.stall is not None:
+        text.append(f"loader {stall_text(summary.stall)}")
+    for one in summary.comparisons:
+        text.append(f"compared {_compared(one.first, one.second, one.answer, one.ratio, one.low, one.high)}")
+    text += [f"compile {line}" for line in _compile(summary)]
+    text += _first(summary)
+    if summary.shares:
+        shown = ", ".join(
+            f"{share.name.upper()} {share.convention} {units.percent(share.share)}{_bad(share.state)}" for share in summary.shares[:SHARES]
+        )
+        text.append(f"limit {shown}; of {units.show(summary.shares[0].peak, 'FLOP/s')} dense: {summary.shares[0].source}")
+    elif summary.no_share:
+        text.append(f"limit MFU and HFU unknown: {summary.no_share}")
+    joules = [f"{arm.name} {units.show(arm.joules_token, 'J')} per token" for arm in summary.arms if arm.joules_token is not None]
+    if joules:
+        text.append(f"energy {', '.join(joules)}")
+    else:
+        text.append("energy unknown: no sensor of power or energy on this device")
+    return text
+
+
+def _bad(state: str) -> str:
+    return "" if state == "measured" else f" ({state}: above the limit)"
+
+
+def stall_text(stall: LoaderStall) -> str:
+    waited = f"; waited in next() {units.show(stall.waited_s, 's')}" if stall.waited_s is not None else ""
+    if not stall.known or stall.stall_s is None:
+        return f"{UNKNOWN_STALL[stall.why]}{waited}"
+    share = f", {units.percent(stall.share)} of the step" if stall.share is not None and stall.share > 0 else ""
+    n = stall.stall_s.n
+    return (
+        f"({stall.loader}) costs {units.show(stall.stall_s.value, 's')}{interval(stall.stall_s)} a step{share}: real − frozen over "
+        f"{n} pair{'' if n == 1 else 's'}{waited}"
+    )
+
+
+def _compared(first: str, second: str, answer: str, ratio: float | None, low: float | None, high: float | None) -> str:
+    words = {"larger": "takes longer than", "smaller": "is faster than", "same": "takes as long as", "inconclusive": "cannot be told from"}
+    if ratio is None:
+        return f"{second} {words[answer]} {first}"
+    ends = f" [{units.signed_percent(low - 1)}, {units.signed_percent(high - 1)}]" if low is not None and high is not None else ""
+    return f"{second} {words[answer]} {first}: {units.signed_percent(ratio - 1)}{ends} of a step"
+
+
+def _compile(summary: TrainingSummary) -> list[str]:
+    text = []
+    for arm in summary.arms:
+        if arm.compile_s:
+            each = ", ".join(f"{units.show(seconds, 's')} {name}" for name, seconds in arm.compile_s.items())
+            text.append(f"{arm.name}: {each}")
+    for mode in summary.break_even:
+        if mode.steps is None:
+            text.append(f"{mode.mode} never pays: its step is not shorter")
+            continue
+        ends = f" [{mode.low:,.0f}, {f'{mode.high:,.0f}' if mode.high else 'never'}]" if mode.low is not None else ""
+        cost = f"{units.show(mode.compile_s, 's')} ÷ {units.show(mode.gain_s, 's')} a step"
+        text.append(f"{mode.mode} pays after {mode.steps:,.0f} steps{ends}: {cost}")
+    return text
+
+
+def _first(summary: TrainingSummary) -> list[str]:
+    arm = next((one for one in summary.arms if one.first_s), None)
+    if arm is None:
+        return []
+    each = ", ".join(f"{units.show(seconds, 's')} {name}" for name, seconds in arm.first_s.items())
+    delay = f"; waited for a processor {units.percent(arm.run_delay)} of the time" if arm.run_delay is not None else ""
+    return [f"start {each} to the end of the first step{delay}"]
+
+
+def answer(summary: TrainingSummary) -> str:
+    """In a sentence: how fast, and what to do first."""
+    arm = next((one for one in summary.arms if one.step_s), None)
+    if arm is None or arm.step_s is None:
+        return "nothing was measured: see the notes"
+    rate = f", {_rate(arm.tokens_s)} tokens/s" if arm.tokens_s else f", {_rate(arm.samples_s)} samples/s" if arm.samples_s else ""
+    text = f"a step takes {_time(arm.step_s)}{rate}"
+    if summary.state == "invalid":
+        return f"invalid: {text}, which is more than the device can do: look at the convention, and whether steps wait for the device"
+    if summary.state == "inconclusive":
+        return f"inconclusive: {text}; see the notes"
+    stall = summary.stall
+    if stall and stall.known and stall.share and stall.stall_s and (stall.stall_s.low or 0) > 0 and stall.share > 0.05:
+        return f"{text}; {units.percent(stall.share)} of it waits for the loader: more workers first"
+    return text

@@ -1,0 +1,124 @@
+"""Which steps of a process are steady, and how long they take.
+
+A process warms up until steps go by in which nothing is compiled, captured or tried again by the allocator, and until its level no longer
+changes early on; what comes before is kept as `warm`. What befalls it later is in the window: the figure then stands with its doubt.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from hotlap.core.stats.changes import changes
+from hotlap.training.record import PARTS, Floats, TrainingEvent, TrainingProcess, column, unexplained
+
+QUIET, QUIET_SHARE = 5, 0.1  # steps without an event that end the warm-up, at least, and as a share of all
+BLOCKS = 8  # means of stretches that are kept of a process, so that its spread is known
+FEW = 5  # steady steps below which a process says little
+DELAYED, DELAY_S = 0.02, 5e-5  # of a step: a thread that waited for a processor for longer was disturbed
+FEWEST_QUIET, QUIET_STEPS = 10, 0.1  # undisturbed steps, at least and as a share, that speak for all
+LEVEL = 0.05  # smallest change of level within a process that is told
+BOUND = ("compile", "recompile", "capture", "allocator")
+
+
+class Level(NamedTuple):
+    """The time of a step changed for good."""
+
+    step: int
+    before_s: float
+    after_s: float
+
+
+class SteadySteps(NamedTuple):
+    """Of one process. `step_s` is the mean wait for data, without what of it was for a processor, and the median of the rest, over steps in
+    which the thread did not wait for a processor where there are enough. A loader with processes of its own contends for them itself:
+    then over all steps, waits `undisturbed`. So foreign interruptions are not in it, and late batches are. `mean_s` has all."""
+
+    first: int = 1  # steady from this step on
+    steps: int = 0
+    step_s: float | None = None
+    mean_s: float | None = None
+    parts_s: dict[str, float] = {}  # means; `unexplained` among them
+    wait_s: float | None = None  # for data, mean
+    tokens: float | None = None  # of a step, mean
+    samples: float | None = None
+    blocks_s: list[float] = []
+    inside: list[TrainingEvent] = []  # events within the window
+    levels: list[Level] = []
+    compile_s: float = 0.0  # spent compiling before it
+    began_s: float = 0.0
+    ended_s: float = 0.0
+
+
+def of_process(process: TrainingProcess, table: Floats) -> SteadySteps:
+    """`table`: its steps, as `record.rows` reads them."""
+    if not len(table):
+        return SteadySteps()
+    count = len(table)
+    first = _first(process.events, count)
+    time = column(table, "time")
+    first, levels = _settled(time, first)
+    window = table[first - 1 :]
+    inside = [one for one in process.events if one.kind in BOUND and one.step >= first]
+    compile_s = sum(one.seconds for one in process.events if one.kind in ("compile", "capture"))
+    if not len(window):
+        return SteadySteps(first=first, compile_s=compile_s, inside=inside)
+    wait = np.nan_to_num(column(window, "data_wait"))
+    rest = column(window, "time") - wait
+    delay = np.nan_to_num(column(window, "run_delay"))
+    own = np.maximum(wait - np.nan_to_num(column(window, "wait_delay")), 0.0)
+    wait = undisturbed(wait, delay) if process.workers else own  # workers contend with the step for processors: that is the loader's cost
+    quiet = np.flatnonzero(delay <= np.maximum(DELAYED * (wait + rest), DELAY_S))
+    if not process.workers and len(quiet) >= max(FEWEST_QUIET, QUIET_STEPS * len(wait)):
+        wait, rest = wait[quiet], rest[quiet]
+    parts = {name: float(np.nanmean(values)) for name in PARTS if not np.isnan(values := column(window, name)).all()}
+    step_s = float(wait.mean() + np.median(rest))
+    return SteadySteps(
+        first, len(window), step_s, float(column(window, "time").mean()),
+        {**parts, "unexplained": float(unexplained(window).mean())}, parts.get("data_wait"), _mean(window, "tokens"),
+        _mean(window, "samples"), _blocks(wait, rest), inside, levels, compile_s, float(window[0, 1] - window[0, 2]), float(window[-1, 1]),
+    )  # fmt: skip
+
+
+def undisturbed(wait: Floats, delay: Floats) -> Floats:
+    """Waits, without what a step waited for a processor beyond the usual wait: then other programs ran, not the loader."""
+    usual = float(np.median(wait))
+    return np.where(wait > usual, np.maximum(wait - delay, usual), wait)
+
+
+def _first(events: list[TrainingEvent], count: int) -> int:
+    """The first step after the first long enough stretch without events begins; never the very first step."""
+    quiet = max(QUIET, round(QUIET_SHARE * count))
+    bad = sorted({min(one.step, count) for one in events if one.kind in BOUND} | {1})
+    for step, after in zip(bad, [*bad[1:], count + 1], strict=True):
+        if after - step > quiet:
+            return step + 1
+    return min(bad[-1] + 1, count + 1)
+
+
+def _settled(time: Floats, first: int) -> tuple[int, list[Level]]:
+    """Changes of level: one in the first half of the window ends the warm-up, a later one is told."""
+    window = time[first - 1 :]
+    levels: list[Level] = []
+    moved = first
+    for one in changes(window, min_effect=LEVEL) if len(window) and window.min() > 0 else []:
+        if one.index <= len(window) // 2 and one.ratio < 1:
+            moved, levels = first + one.index, []
+        else:
+            levels.append(Level(first + one.index, float(one.before), float(one.after)))
+    return moved, levels
+
+
+def _mean(window: Floats, name: str) -> float | None:
+    values = column(window, name)
+    return None if np.isnan(values).all() else float(np.nansum(values) / len(values))
+
+
+def _blocks(wait: Floats, rest: Floats) -> list[float]:
+    """Of stretches of steps the same as `step_s`; of few steps each by itself."""
+    if len(wait) < 2 * BLOCKS:
+        return [float(value) for value in wait + rest]
+    cut = np.linspace(0, len(wait), BLOCKS + 1).round().astype(int).tolist()
+    return [float(wait[a:b].mean() + np.median(rest[a:b])) for a, b in pairwise(cut)]

@@ -1,0 +1,356 @@
+"""What steps took: per arm with an interval over processes, the loader's stall, what compilation costs, shares of the dense limit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from hotlap.core.record import Notice, Record
+from hotlap.core.stats import order
+from hotlap.core.stats.ratio import FEWEST, Ratio, ratio, verdict
+from hotlap.core.stats.student import quantile
+from hotlap.core.stats.summary import summarize
+from hotlap.core.units import percent
+from hotlap.training import joules
+from hotlap.training.efficiency import LimitShare, shares
+from hotlap.training.reading import MeasuredProcess, TrainingRun
+from hotlap.training.record import TrainingEvent
+from hotlap.training.steady import FEW
+
+MARGIN = 0.02  # smallest difference of two arms that counts
+DELAYED = 0.1  # share of the time that a process waited for a processor, from which its numbers are doubted
+BEFELL = {"recompile": "recompiled", "compile": "compiled", "capture": "captured a graph", "allocator": "the allocator tried again"}
+
+
+class ProcessEstimate(Record, frozen=True, kw_only=True):
+    """A median over processes with its 95 % interval, None where there are too few of them."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int = 1
+    confidence: float | None = None
+
+
+class ArmFigures(Record, frozen=True, kw_only=True):
+    """One of the things compared, or the only one. All per process, then over processes."""
+
+    name: str
+    processes: int
+    steps: int  # steady ones, all processes
+    warm: int  # steps before them, the most of any process
+    step_s: ProcessEstimate | None = None
+    mean_s: float | None = None  # with every interruption
+    tokens_s: ProcessEstimate | None = None  # per second
+    samples_s: ProcessEstimate | None = None
+    parts_s: dict[str, float] = {}  # means; with `unexplained` they sum to mean_s
+    first_s: dict[str, float] = {}  # from the start of Python to the end of the first step; cold, warm
+    compile_s: dict[str, float] = {}  # cold, warm
+    rss_bytes: int | None = None
+    allocated_bytes: int | None = None
+    run_delay: float | None = None  # share of the time
+    joules_token: float | None = None
+    inside: list[TrainingEvent] = []  # events within windows
+
+
+class LoaderStall(Record, frozen=True, kw_only=True):
+    """What the loader costs a step: with it, less with its first batch again and again, in turns."""
+
+    known: bool
+    why: str = ""  # not known: no_loader, one_arm, few
+    loader: str = ""
+    stall_s: ProcessEstimate | None = None
+    waited_s: float | None = None  # in next(), with the loader as it is
+    share: float | None = None  # of the step
+
+
+class BreakEven(Record, frozen=True, kw_only=True):
+    """Steps after which a mode has paid for its compilation; `steps` None: never, for it is not faster."""
+
+    mode: str
+    compile_s: float
+    gain_s: float  # of a step
+    steps: float | None = None
+    low: float | None = None
+    high: float | None = None  # None beside a `low`: perhaps never
+
+
+class ArmComparison(Record, frozen=True, kw_only=True):
+    """The second arm's step against the first's."""
+
+    first: str
+    second: str
+    answer: str  # larger, smaller, same, inconclusive
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    mde: float | None = None
+
+
+class TrainingSummary(Record, frozen=True, kw_only=True):
+    state: str  # measured, inconclusive, invalid, nothing
+    arms: list[ArmFigures] = []
+    stall: LoaderStall | None = None
+    comparisons: list[ArmComparison] = []
+    break_even: list[BreakEven] = []
+    shares: list[LimitShare] = []
+    no_share: str = ""  # why there are none
+    notices: list[Notice] = []
+
+
+def of(run: TrainingRun) -> TrainingSummary:
+    arms = [arm for name in run.trained.arms if (arm := _arm(run, name)) is not None]
+    measured = [arm for arm in arms if arm.step_s]
+    efficiencies, why = shares(run, measured[0].step_s.value if measured and measured[0].step_s else None)
+    notices = _notices(run, arms)
+    doubts = {"recompiled", "few_steps", "step_level_changed", "loss_not_finite", "starved"}
+    state = "nothing" if not measured else "measured"
+    if measured and any(notice.code in doubts for notice in notices):
+        state = "inconclusive"
+    if any(share.state == "invalid" for share in efficiencies):
+        state = "invalid"
+    return TrainingSummary(
+        state=state, arms=arms, stall=_stall(run, measured), comparisons=_comparisons(run, measured), break_even=_break_even(run, measured),
+        shares=efficiencies, no_share=why, notices=notices,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- arms
+
+
+def launches(run: TrainingRun, arm: str) -> list[list[MeasuredProcess]]:
+    return [launch for launch in run.launches if launch[0].process.arm == arm]
+
+
+def _arm(run: TrainingRun, name: str) -> ArmFigures | None:
+    mine = launches(run, name)
+    if not mine:
+        return None
+    leads = [launch[0] for launch in mine]
+    good = [one for one in leads if one.steady.step_s is not None]
+    rss = [one.process.rss_bytes for launch in mine for one in launch if one.process.rss_bytes]
+    allocated = [one.process.allocated_bytes for launch in mine for one in launch if one.process.allocated_bytes]
+    return ArmFigures(
+        name=name, processes=len(mine), steps=sum(one.steady.steps for one in leads),
+        warm=max((one.steady.first - 1 for one in good), default=0),
+        step_s=estimate([one.steady.step_s for one in good if one.steady.step_s]),
+        mean_s=float(np.mean([one.steady.mean_s for one in good if one.steady.mean_s])) if good else None,
+        tokens_s=estimate([rate for launch in mine if (rate := _rate(launch, "tokens")) is not None]),
+        samples_s=estimate([rate for launch in mine if (rate := _rate(launch, "samples")) is not None]),
+        parts_s=_parts(good), first_s=_by_cache(leads, lambda one: one.process.first_s),
+        compile_s=_by_cache(leads, lambda one: one.steady.compile_s), rss_bytes=max(rss, default=None),
+        allocated_bytes=max(allocated, default=None), run_delay=_delay(leads),
+        inside=[event for one in leads for event in one.steady.inside], joules_token=joules.per_token(run.bundle, mine),
+    )  # fmt: skip
+
+
+def _rate(launch: Sequence[MeasuredProcess], what: str) -> float | None:
+    """Units of all ranks together over the leading one's step; None where a rank does not say."""
+    ranks = launch if launch[0].process.world > 1 else launch[:1]
+    each = [getattr(one.steady, what) for one in ranks]
+    step_s = launch[0].steady.step_s
+    return None if step_s is None or any(one is None for one in each) else sum(each) / step_s
+
+
+def _parts(good: Sequence[MeasuredProcess]) -> dict[str, float]:
+    names = list(dict.fromkeys(name for one in good for name in one.steady.parts_s))
+    return {name: float(np.mean([one.steady.parts_s.get(name, 0.0) for one in good])) for name in names}
+
+
+def _by_cache(leads: Sequence[MeasuredProcess], of: Callable[[MeasuredProcess], float]) -> dict[str, float]:
+    by_cache: dict[str, float] = {}
+    for cache in ("cold", "warm"):
+        values = [value for one in leads if one.process.cache == cache and (value := of(one)) > 0]
+        if values:
+            by_cache[cache] = float(np.median(values))
+    return by_cache
+
+
+def _delay(leads: Sequence[MeasuredProcess]) -> float | None:
+    spent = [(one.process.run_delay_s, float(one.table[-1, 1] - one.table[0, 1])) for one in leads if len(one.table) > 1]
+    known = [(delay, wall) for delay, wall in spent if delay is not None and wall > 0]
+    return sum(delay for delay, _ in known) / sum(wall for _, wall in known) if known else None
+
+
+def estimate(values: Sequence[float]) -> ProcessEstimate | None:
+    if not values:
+        return None
+    made = summarize(values)
+    assert made.median is not None
+    return ProcessEstimate(value=made.median, low=made.low, high=made.high, n=len(values), confidence=made.confidence)
+
+
+# ---------------------------------------------------------------- the loader, two arms, compilation
+
+
+def pairs(run: TrainingRun, first: str, second: str) -> list[tuple[MeasuredProcess, MeasuredProcess]]:
+    """Neighbours in turns."""
+    return [
+        (a[0], b[0]) for a, b in zip(launches(run, first), launches(run, second), strict=False) if a[0].steady.step_s and b[0].steady.step_s
+    ]
+
+
+def difference(pairs: Sequence[tuple[float, float]]) -> ProcessEstimate | None:
+    """Of first less second: the median over pairs; its interval by order statistics from 6 pairs, below by Student's t."""
+    apart = [a - b for a, b in pairs]
+    if not apart:
+        return None
+    middle = float(np.median(apart))
+    if (ends := order.interval(apart)) is not None and len(apart) >= 6:
+        return ProcessEstimate(value=middle, low=ends[0], high=ends[1], n=len(apart), confidence=ends[2])
+    if len(apart) < FEWEST:
+        return ProcessEstimate(value=middle, n=len(apart))
+    mean, reach = float(np.mean(apart)), float(np.std(apart, ddof=1)) / math.sqrt(len(apart)) * quantile(0.975, len(apart) - 1)
+    return ProcessEstimate(value=mean, low=mean - reach, high=mean + reach, n=len(apart), confidence=0.95)
+
+
+def _stall(run: TrainingRun, arms: Sequence[ArmFigures]) -> LoaderStall | None:
+    if not arms or arms[0].name not in ("real", "frozen"):
+        return None
+    loader = next((name for launch in run.launches for name in launch[0].process.loaders), "")
+    real = next((arm for arm in arms if arm.name == "real"), None)
+    waited = real.parts_s.get("data_wait") if real else None
+    if not loader:
+        return LoaderStall(known=False, why="no_loader")
+    both = pairs(run, "real", "frozen")
+    apart = difference([(a.steady.step_s or 0.0, b.steady.step_s or 0.0) for a, b in both])
+    if apart is None:
+        return LoaderStall(known=False, why="one_arm", loader=loader, waited_s=waited)
+    step = real.step_s.value if real and real.step_s else None
+    return LoaderStall(known=True, loader=loader, stall_s=apart, waited_s=waited, share=apart.value / step if step else None)
+
+
+def _comparisons(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[ArmComparison]:
+    if len(arms) < 2 or arms[0].name in ("real", "frozen"):
+        return []
+    return [compared(pairs(run, arms[0].name, other.name), arms[0].name, other.name) for other in arms[1:]]
+
+
+def compared(both: Sequence[tuple[MeasuredProcess, MeasuredProcess]], first: str, second: str) -> ArmComparison:
+    values = [(a.steady.step_s or 0.0, b.steady.step_s or 0.0) for a, b in both]
+    if not values:
+        return ArmComparison(first=first, second=second, answer="inconclusive")
+    r: Ratio = ratio([a for a, _ in values], [b for _, b in values], paired=True)
+    return ArmComparison(first=first, second=second, answer=verdict(r, margin=MARGIN), ratio=r.ratio, low=r.low, high=r.high, mde=r.mde)
+
+
+def _break_even(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[BreakEven]:
+    """Against the arm that compiles nothing: compile time ÷ what a step gains."""
+    if not any(arm.name == "off" for arm in arms):
+        return []
+    paid = []
+    for arm in arms:
+        cost = arm.compile_s.get("cold")
+        gain = difference([(a.steady.step_s or 0.0, b.steady.step_s or 0.0) for a, b in pairs(run, "off", arm.name)])
+        if arm.name == "off" or cost is None or gain is None:
+            continue
+        steps = cost / gain.value if gain.value > 0 else None
+        low = cost / gain.high if gain.high and gain.high > 0 else None
+        high = cost / gain.low if gain.low and gain.low > 0 else None
+        paid.append(BreakEven(mode=arm.name, compile_s=cost, gain_s=gain.value, steps=steps, low=low, high=high))
+    return paid
+
+
+# ---------------------------------------------------------------- doubts
+
+
+def _notices(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[Notice]:
+    return [*_ended(run), *_steps(run), *_events(arms), *_levels(run), *_batches(run), *_busy(arms), *run.trained.notices]
+
+
+def _ended(run: TrainingRun) -> list[Notice]:
+    """Programs that did not do what was asked."""
+    asked, notices = run.trained.asked, list[Notice]()
+    for launch in run.launches:
+        process = launch[0].process
+        who = f"process {process.number + 1}"
+        if process.error.type == "EOFError":
+            seen = f"{who} asked for input at {process.error.where or 'a prompt'}, and there is none: standard input is empty"
+            notices.append(Notice("prompted", seen, "give its answers as arguments, after --"))
+        elif process.error.type and process.error.type != "KeyboardInterrupt":
+            where = f"{process.error.where}: " if process.error.where else ""
+            seen = f"{who} failed after {_steps_said(process.steps)}: {where}{process.error.type}: {process.error.message}"
+            notices.append(Notice("program_failed", seen, f"its output is in output-{process.number}.txt of the run"))
+        elif process.ended == "time":
+            seen = f"{who} was ended after its time, {asked.limit_s:g} s"
+            notices.append(Notice("program_late", seen, "give --limit more, or --steps fewer"))
+        elif process.exit_code and process.ended != "interrupted":
+            seen = f"{who} ended with {process.exit_code} after {_steps_said(process.steps)}"
+            notices.append(Notice("program_failed", seen, f"its output is in output-{process.number}.txt of the run"))
+        elif asked.steps and 0 < process.steps < asked.steps and process.ended != "interrupted":
+            seen = f"{who} ended by itself after {process.steps} of {asked.steps} steps"
+            notices.append(Notice("ended_early", seen, "let it run longer, or ask for --steps all"))
+        if notices:
+            break  # the others say the same
+    return notices
+
+
+def _steps_said(steps: int) -> str:
+    return f"{steps} step{'' if steps == 1 else 's'}"
+
+
+def _steps(run: TrainingRun) -> list[Notice]:
+    """Whether steps were made, and by how many processes."""
+    leads = [launch[0] for launch in run.launches]
+    if leads and not any(one.process.steps for one in leads) and not any(one.process.error.type for one in leads):
+        seen = "no step was made: no optimiser's step() after a backward(), and no t.step()"
+        return [Notice("no_steps", seen, "mark the end of each step: with hotlap.steps() as t: … t.step()")]
+    notices = []
+    few = [one for one in leads if one.process.steps and one.steady.steps < FEW]
+    if few:
+        seen = f"{len(few)} of {len(leads)} processes have fewer than {FEW} steady steps"
+        notices.append(Notice("few_steps", seen, "let them make more: --steps"))
+    several = [launch for launch in run.launches if len(launch) > 1 and launch[0].process.world == 1]
+    if several:
+        seen = f"{len(several[0])} processes of the program made steps and are no ranks of each other: the one with most is shown"
+        notices.append(Notice("several_stepped", seen, "name ranks by torch.distributed, or --ranks"))
+    return notices
+
+
+def _events(arms: Sequence[ArmFigures]) -> list[Notice]:
+    notices = []
+    for arm in arms:
+        inside = [one for one in arm.inside if one.kind == "recompile"] or arm.inside
+        if inside:
+            event = inside[0]
+            guard = f", {event.detail}" if event.detail else ""
+            more = f" ({len(inside)} times in all)" if len(inside) > 1 else ""
+            seen = f"{arm.name}: {BEFELL.get(event.kind, event.kind)} at step {event.step}{guard}{more}"
+            action = "give it inputs of one shape, or mark what changes as dynamic" if event.kind == "recompile" else ""
+            notices.append(Notice("recompiled", seen, action))
+    return notices
+
+
+def _levels(run: TrainingRun) -> list[Notice]:
+    for launch in run.launches:
+        for level in launch[0].steady.levels:
+            seen = (
+                f"process {launch[0].process.number + 1}: from step {level.step} on a step took {level.after_s * 1e3:.3g} ms in place of "
+                f"{level.before_s * 1e3:.3g} ms"
+            )
+            return [Notice("step_level_changed", seen, "look what changed there, or measure on a quiet machine")]
+    return []
+
+
+def _batches(run: TrainingRun) -> list[Notice]:
+    """Losses that are no numbers, and batches of several shapes."""
+    notices = []
+    bad = next((event for launch in run.launches for event in launch[0].process.events if event.kind == "loss"), None)
+    if bad is not None:
+        seen = f"the loss is {bad.detail} from step {bad.step} on: the time stands, and nothing is learnt"
+        notices.append(Notice("loss_not_finite", seen, "lower the learning rate, or look for what divides by zero"))
+    shapes = next((launch[0].process.shapes for launch in run.launches if len(launch[0].process.shapes) > 1), None)
+    if shapes:
+        seen = f"batches have {len(shapes)} shapes ({', '.join(shapes[:2])}, …): steps differ, and a frozen batch is the first of them"
+        notices.append(Notice("batches_differ", seen, "rates are of what was really in them"))
+    return notices
+
+
+def _busy(arms: Sequence[ArmFigures]) -> list[Notice]:
+    worst = max((arm.run_delay or 0.0 for arm in arms), default=0.0)
+    if worst < DELAYED:
+        return []
+    seen = f"the program waited for a processor {percent(worst)} of the time: the machine is busy"
+    return [Notice("starved", seen, "stop other programs, or take the numbers as limits")]
