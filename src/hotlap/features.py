@@ -139,6 +139,17 @@ FEATURES: Mapping[str, Feature] = {
         kinds={"stress": "hotlap.stress.show_kind"},
         sections={"stress": "hotlap.stress.show_kind:SECTION"},
     ),
+    "training": Feature(
+        nouns={"training": Noun("a training step and inference engines, measured honestly", "run")},
+        verbs={
+            "training infer": Verb(
+                "inference engines on one model, by MLPerf's scenarios", "hotlap.training.cli_infer",
+                "hotlap training infer net.onnx --scenario single,offline",
+            ),
+        },
+        kinds={"infer": "hotlap.training.infer_show"},
+        sections={"infer": "hotlap.training.infer_show:SECTION"},
+    ),
     "serving": Feature(
         nouns={"serving": Noun("requests to a server of models, from when they are due", "bench")},
         verbs={

@@ -1,0 +1,1 @@
+"""A training step and inference engines, measured honestly."""
