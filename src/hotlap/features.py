@@ -146,6 +146,10 @@ FEATURES: Mapping[str, Feature] = {
                 "inference engines on one model, by MLPerf's scenarios", "hotlap.training.cli_infer",
                 "hotlap training infer net.onnx --scenario single,offline",
             ),
+            "training memory": Verb(
+                "what a training step needs of memory, and what to switch first", "hotlap.training.cli_memory",
+                "hotlap training memory llama-3-8b --batch 4 --machine h100-sxm",
+            ),
         },
         kinds={"infer": "hotlap.training.infer_show"},
         sections={"infer": "hotlap.training.infer_show:SECTION"},
