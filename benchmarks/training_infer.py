@@ -17,7 +17,7 @@ import numpy as np
 
 from hotlap.training import loadgen_rules, official, scenarios
 from hotlap.training.loadgen_rules import RunRules, Scenario
-from hotlap.training.scenarios import Answer, Load
+from hotlap.training.scenarios import Answer, ScenarioLoad
 
 PERCENTILES = (0.9, 0.95, 0.97, 0.99, 0.999)
 MS = 1e-3
@@ -29,7 +29,7 @@ class System(NamedTuple):
     scenario: Scenario
     service_s: float
     rules: RunRules
-    load: Load
+    load: ScenarioLoad
     slow: float = 1.0
     slow_share: float = 0.0
 
@@ -41,7 +41,7 @@ def counts(most: int) -> int:
         shown = []
         for over in range(most + 1):
             rules = RunRules(scenario="server", min_s=0, min_queries=max(over, 1), percentile=percentile, bound_s=1e-9 if over else 1e3)
-            judged = official.run(lambda first, count: None, rules, Load(rate=1e6), max(over, 1))
+            judged = official.run(lambda first, count: None, rules, ScenarioLoad(rate=1e6), max(over, 1))
             ours = loadgen_rules.queries_needed(over, percentile)
             asked, differ = asked + 1, differ + (judged.needed != ours)
             if over in (0, 1, 5, 10, most):
@@ -59,16 +59,16 @@ def systems(seconds: float) -> list[System]:
             needed = loadgen_rules.queries_needed(1, percentile)
             service_s = min(seconds / (needed * share), 20 * MS)
             rules = RunRules(scenario="single", min_s=seconds, percentile=percentile)
-            every.append(System("single", service_s, rules, Load(rate=1 / service_s)))
+            every.append(System("single", service_s, rules, ScenarioLoad(rate=1 / service_s)))
             rules = RunRules(scenario="multi", min_s=seconds, percentile=percentile)
-            every.append(System("multi", service_s / 8, rules, Load(rate=8 / service_s)))
+            every.append(System("multi", service_s / 8, rules, ScenarioLoad(rate=8 / service_s)))
     for within, share in ((20 * MS, 0.0), (20 * MS, 0.002), (20 * MS, 0.05), (0.5 * MS, 0.0), (100 * MS, 0.02)):
         for rate in (300.0, 600.0):
             rules = RunRules(scenario="server", min_s=seconds, percentile=0.99, bound_s=within)
-            every.append(System("server", 1 * MS, rules, Load(rate=rate), 40.0, share))
+            every.append(System("server", 1 * MS, rules, ScenarioLoad(rate=rate), 40.0, share))
     for expected in (0.5, 1.5):  # of the samples that fill the time
         rules = RunRules(scenario="offline", min_s=seconds)
-        every.append(System("offline", 1 * MS, rules, Load(rate=1000 * expected)))
+        every.append(System("offline", 1 * MS, rules, ScenarioLoad(rate=1000 * expected)))
     return every
 
 
@@ -97,10 +97,12 @@ def validity(runs: int, seconds: float) -> int:
         measured = scenarios.run(answering(system, number + 1000), system.rules, load)
         again = loadgen_rules.judge(system.rules, measured.latencies_s, measured.issued_s)
         differ, apart, valid = differ + (ours.valid != judged.valid), apart + (again.valid != judged.valid), valid + judged.valid
-        asked = f"p{system.rules.percentile * 100:g}" + (f" within {system.rules.bound_s:g} s, {load.rate:g}/s" if system.rules.bound_s else "")
+        within = f" within {system.rules.bound_s:g} s, {load.rate:g}/s" if system.rules.bound_s else ""
+        asked = f"p{system.rules.percentile * 100:g}{within}"
         words = [{True: "VALID", False: "INVALID"}[one] for one in (judged.valid, ours.valid, again.valid)]
-        print(f"{system.scenario:<9} {asked:<32} {len(judged.measured.latencies_s):>7}  {words[0]:<8} {words[1]:<22} {words[2]}", flush=True)
-    print(f"{runs - differ} of {runs} runs judged as LoadGen does ({valid} VALID); our own generator's runs come to the same in {runs - apart}")
+        queries = len(judged.measured.latencies_s)
+        print(f"{system.scenario:<9} {asked:<32} {queries:>7}  {words[0]:<8} {words[1]:<22} {words[2]}", flush=True)
+    print(f"{runs - differ} of {runs} runs judged as LoadGen does ({valid} VALID); runs by our own generator: {runs - apart}")
     return differ
 
 

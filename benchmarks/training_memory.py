@@ -20,17 +20,18 @@ from typing import Any, NamedTuple
 from hotlap.core.work.networks import shape
 from hotlap.core.work.networks.shape import Network
 from hotlap.training import memory_formula, memory_step
-from hotlap.training.memory_record import Variant
+from hotlap.training.memory_record import TrainingVariant
 from hotlap.training.memory_step import MemoryJob
 
 WAYS = {
-    "adamw": Variant(), "sgd": Variant(optimizer="sgd"), "checkpointing": Variant(checkpointing=True), "autocast": Variant(autocast=True),
+    "adamw": TrainingVariant(), "sgd": TrainingVariant(optimizer="sgd"), "checkpointing": TrainingVariant(checkpointing=True),
+    "autocast": TrainingVariant(autocast=True),
 }  # fmt: skip
 MODULES = Path(__file__).with_name("training_modules.py")
 FUNCTIONS = ("perceptron", "convolutions", "residual", "recurrent", "embeddings", "mixer")  # without checkpointing of their own
 
 
-class Measured(NamedTuple):
+class PeakRow(NamedTuple):
     name: str
     way: str
     formula: int | None
@@ -38,9 +39,9 @@ class Measured(NamedTuple):
     real: int
 
 
-def transformers() -> dict[str, tuple[Network, Variant]]:
+def transformers() -> dict[str, tuple[Network, TrainingVariant]]:
     """Twenty: shapes of six families, made small."""
-    made = {}
+    small = {}
     for family, sizes in {
         "gpt-2": ((2, 128, 4, 1000, 8, 128), (4, 256, 8, 2000, 4, 128), (3, 384, 6, 500, 2, 256), (2, 192, 4, 8000, 4, 64)),
         "llama-3-8b": ((2, 256, 8, 2000, 4, 128), (4, 128, 4, 500, 8, 128), (2, 512, 8, 4000, 2, 64), (6, 192, 6, 1000, 4, 128)),
@@ -59,35 +60,35 @@ def transformers() -> dict[str, tuple[Network, Variant]]:
                 original, layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, head_dim=hidden // heads, inter=inter,
                 vocabulary=vocabulary, positions=min(original.positions, 256),
             )  # fmt: skip
-            made[f"{family} layers={layers} hidden={hidden} vocabulary={vocabulary}"] = net, Variant(batch=batch, context=context)
-    return made
+            small[f"{family} layers={layers} hidden={hidden} vocabulary={vocabulary}"] = net, TrainingVariant(batch=batch, context=context)
+    return small
 
 
-def measure(name: str, way: str, job: MemoryJob, formula: int | None) -> Measured:
+def measure(name: str, way: str, job: MemoryJob, formula: int | None) -> PeakRow:
     peaks = []
     for mode in ("fake", "real"):
         gc.collect()
         with contextlib.redirect_stdout(io.StringIO()):
             account: Any = (memory_step._fake if mode == "fake" else memory_step._real)(memory_job(job, mode))
         peaks.append(account.peak_bytes)
-    return Measured(name, way, formula, peaks[0], peaks[1])
+    return PeakRow(name, way, formula, peaks[0], peaks[1])
 
 
 def memory_job(job: MemoryJob, mode: Any) -> MemoryJob:
     return MemoryJob(mode=mode, steps=job.steps, network=job.network, function=job.function, variant=job.variant)
 
 
-def varied(way: str, sizes: Variant) -> Variant:
+def varied(way: str, sizes: TrainingVariant) -> TrainingVariant:
     kind = WAYS[way]
-    return Variant(
+    return TrainingVariant(
         optimizer=kind.optimizer, checkpointing=kind.checkpointing, autocast=kind.autocast, batch=sizes.batch, context=sizes.context
     )
 
 
-def line(one: Measured) -> str:
-    off = f"{one.fake / one.real - 1:+8.3%}"
-    by_hand = f"{one.formula / 2**20:9.2f} {one.formula / one.real - 1:+8.2%}" if one.formula else f"{'–':>9} {'–':>8}"
-    return f"{one.name:<48} {one.way:<14} {one.real / 2**20:9.2f} {one.fake / 2**20:9.2f} {off} {by_hand}"
+def line(row: PeakRow) -> str:
+    off = f"{row.fake / row.real - 1:+8.3%}"
+    by_hand = f"{row.formula / 2**20:9.2f} {row.formula / row.real - 1:+8.2%}" if row.formula else f"{'–':>9} {'–':>8}"
+    return f"{row.name:<48} {row.way:<14} {row.real / 2**20:9.2f} {row.fake / 2**20:9.2f} {off} {by_hand}"
 
 
 def main() -> int:
@@ -95,25 +96,29 @@ def main() -> int:
     parser.add_argument("--networks", type=int, default=26)
     parser.add_argument("--only", default="", help="networks whose name holds this")
     args = parser.parse_args()
-    began, results = time.perf_counter(), list[Measured]()
+    began, results = time.perf_counter(), list[PeakRow]()
     print(f"{'network':<48} {'way':<14} {'allocator':>9} {'fake':>9} {'off':>8} {'formula':>9} {'off':>8}   (MiB)")
-    jobs = [(name, net, sizes) for name, (net, sizes) in transformers().items()] + [(name, None, Variant(batch=16)) for name in FUNCTIONS]
+    jobs: list[tuple[str, Network | None, TrainingVariant]] = [(name, net, sizes) for name, (net, sizes) in transformers().items()]
+    jobs += [(name, None, TrainingVariant(batch=16)) for name in FUNCTIONS]
     for name, net, sizes in [job for job in jobs if args.only in job[0]][: args.networks]:
         for way in WAYS:
             variant = varied(way, sizes)
             if net is None:
                 if way == "checkpointing":
                     continue
-                one = measure(name, way, MemoryJob(mode="fake", function=f"{MODULES}:{name}", variant=variant), None)
+                row = measure(name, way, MemoryJob(mode="fake", function=f"{MODULES}:{name}", variant=variant), None)
             else:
                 given = {key: value for key, value in dataclasses.asdict(net).items() if key not in ("aliases", "remarks")}
                 formula = memory_formula.account(net, variant).peak_bytes
-                one = measure(name, way, MemoryJob(mode="fake", network=given, variant=variant), formula)
-            results.append(one)
-            print(line(one), flush=True)
-    fake = [abs(one.fake / one.real - 1) for one in results]
-    hand = [abs(one.formula / one.real - 1) for one in results if one.formula]
-    print(f"\nfake tensors: {len(fake)} peaks of {len({one.name for one in results})} networks: mean {sum(fake) / len(fake):.3%}, worst {max(fake):.3%}")
+                row = measure(name, way, MemoryJob(mode="fake", network=given, variant=variant), formula)
+            results.append(row)
+            print(line(row), flush=True)
+    fake = [abs(row.fake / row.real - 1) for row in results]
+    hand = [abs(row.formula / row.real - 1) for row in results if row.formula]
+    within = sum(off <= 0.01 for off in fake)
+    count = len({row.name for row in results})
+    shares = f"mean {sum(fake) / len(fake):.3%}, worst {max(fake):.3%}"
+    print(f"\nfake tensors: {within} of {len(fake)} peaks within 1 %, of {count} networks; {shares}")
     if hand:
         print(f"by formula:   {len(hand)} peaks: mean {sum(hand) / len(hand):.2%}, worst {max(hand):.2%}")
     print(f"in {time.perf_counter() - began:.0f} s")

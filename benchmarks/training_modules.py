@@ -3,6 +3,8 @@ module whose call gives the loss, and what it is called with."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -25,7 +27,7 @@ def _classes(batch: int) -> torch.Tensor:
 
 def perceptron(batch: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     sizes = (784, 512, 1024, 1024, 256)
-    layers = [layer for a, b in zip(sizes, sizes[1:], strict=False) for layer in (nn.Linear(a, b), nn.ReLU(), nn.Dropout(0.1))]
+    layers = [layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU(), nn.Dropout(0.1))]
     return _WithLoss(nn.Sequential(*layers, nn.Linear(256, 10))), (torch.randn(batch, 784), _classes(batch))
 
 
@@ -41,15 +43,16 @@ def convolutions(batch: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
 class _Residual(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.one, self.two = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.first, self.second = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.Conv2d(width, width, 3, padding=1, bias=False)
         self.norms = nn.ModuleList(nn.BatchNorm2d(width) for _ in range(2))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.relu(x + self.norms[1](self.two(functional.relu(self.norms[0](self.one(x))))))
+        return functional.relu(x + self.norms[1](self.second(functional.relu(self.norms[0](self.first(x))))))
 
 
 def residual(batch: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    net = nn.Sequential(nn.Conv2d(3, 48, 3, padding=1), *(_Residual(48) for _ in range(4)), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 10))
+    blocks = [_Residual(48) for _ in range(4)]
+    net = nn.Sequential(nn.Conv2d(3, 48, 3, padding=1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 10))
     return _WithLoss(net), (torch.randn(batch, 3, 32, 32), _classes(batch))
 
 
@@ -87,7 +90,8 @@ class _Mixer(nn.Module):
 
 
 def mixer(batch: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    net = nn.Sequential(nn.Conv2d(3, 128, 4, 4), nn.Flatten(2), _Transposed(), *(_Mixer(64, 128) for _ in range(4)), _Mean(), nn.Linear(128, 10))
+    blocks = [_Mixer(64, 128) for _ in range(4)]
+    net = nn.Sequential(nn.Conv2d(3, 128, 4, 4), nn.Flatten(2), _Transposed(), *blocks, _Mean(), nn.Linear(128, 10))
     return _WithLoss(net), (torch.randn(batch, 3, 32, 32), _classes(batch))
 
 

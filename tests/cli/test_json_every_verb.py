@@ -22,7 +22,8 @@ BUNDLES = ROOT / "tests" / "before" / "bundles" / "0.2"
 EXAMPLES = ROOT / "examples"
 ELSEWHERE = {  # verbs that take long or need more: the tests that hold their JSON against the same schema
     "history bisect": "tests/core/trials/test_bisect.py", "trace capture": "tests/traces/test_measure_capture.py",
-    "serving bench": "tests/serving/test_serving_bench.py",
+    "serving bench": "tests/serving/test_serving_bench.py", "training infer": "tests/training/test_infer.py",
+    "training memory": "tests/training/test_memory.py",
     "kernel compiled": "tests/kernels/test_compiled.py", "kernel opportunities": "tests/cli/test_cli_kernels.py",
 }  # fmt: skip
 # What stands beside the head, by command. {plan}, {slower}, {stress}: runs; {home}: a folder; {trace}: a file.

@@ -6,6 +6,7 @@ import argparse
 import os
 import secrets
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 
@@ -96,7 +97,8 @@ def asked_of(args: argparse.Namespace) -> InferAsked:
     return InferAsked(
         model=args.model, files=given, budgets=_budgets(args, names), scenarios=cast("tuple[Scenario, ...]", scenarios),
         generators=cast("tuple[Generator, ...]", generators), seconds=seconds, rounds=_whole(args.rounds, "--rounds", MOST_ROUNDS),
-        seed=_whole(args.seed, "--seed", 2**31 - 1, 0) if args.seed else secrets.randbits(31), min_queries=_whole(args.queries, "--queries"),
+        seed=_whole(args.seed, "--seed", 2**31 - 1, 0) if args.seed else secrets.randbits(31),
+        min_queries=_whole(args.queries, "--queries"),
         rate=rate, bound_s=bound_s, clients=_whole(args.clients, "--clients", 1000), batch=_whole(args.batch, "--batch", MOST_BATCH),
         shapes={name: _shape(text) for name, text in terminal.pairs(args.shape, "a shape").items()},
         values={name: units.parse(text, "") for name, text in terminal.pairs(args.value, "a value").items()},
@@ -104,8 +106,8 @@ def asked_of(args: argparse.Namespace) -> InferAsked:
     )  # fmt: skip
 
 
-def _names(text: str, valid: object, what: str, option: str) -> tuple[str, ...]:
-    known = tuple(valid)  # type: ignore[call-overload]
+def _names(text: str, valid: Iterable[str], what: str, option: str) -> tuple[str, ...]:
+    known = tuple(valid)
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     for name in names:
         if name not in known:

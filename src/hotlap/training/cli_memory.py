@@ -9,14 +9,14 @@ from hotlap.cli import terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError
 from hotlap.training import memory, memory_show
-from hotlap.training.memory_record import Variant
+from hotlap.training.memory_record import TrainingVariant
 
 MOST = {"--batch": 1_000_000, "--context": 10_000_000, "--steps": 1000, "--threads": 1024}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="WHAT", help="a network, script.py, or file.py:function(batch) → module, its inputs")
-    parser.add_argument("arguments", nargs="*", metavar="SIZE=N", help="of a network, as in layers=2 hidden=256; of a script after --: its own")
+    parser.add_argument("arguments", nargs="*", metavar="SIZE=N", help="of a network: layers=2 hidden=256; of a script, after --: its own")
     parser.add_argument("--batch", default="1", metavar="N", help="sequences, or samples of a function (default: 1)")
     parser.add_argument("--context", default="128", metavar="TOKENS", help="of a network (default: 128)")
     parser.add_argument("--optimizer", choices=("adamw", "sgd"), default="adamw", help="(default: adamw)")
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     limit_s = units.parse(args.limit, "s")
     if not 0 < limit_s <= 86400:
         raise InputError(f"--limit is a time above 0 and at most 24 h, not '{args.limit}'")
-    variant = Variant(
+    variant = TrainingVariant(
         optimizer=args.optimizer, checkpointing=args.checkpointing, autocast=args.autocast, batch=_whole(args.batch, "--batch"),
         context=_whole(args.context, "--context"),
     )  # fmt: skip

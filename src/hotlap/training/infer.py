@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -159,7 +160,7 @@ class _Engines:
         files.write_whole(self.folder / SESSION, msgspec.json.format(encode(self.inferred), indent=2) + b"\n")
 
 
-def _equal(a: Mapping[str, np.ndarray], b: Mapping[str, np.ndarray]) -> tuple[bool, float | None]:  # type: ignore[type-arg]
+def _equal(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[bool, float | None]:
     """Whether all answers agree within TOLERANCE, and the largest difference; None where they are not even of one shape."""
     if a.keys() != b.keys() or any(a[key].shape != b[key].shape for key in a):
         return False, None

@@ -21,7 +21,7 @@ from hotlap.training.loadgen_rules import Scenario
 BUSY = 0.5  # processors beyond its budget, from which an engine is named
 
 
-class Spread(Record, frozen=True, kw_only=True):
+class OverRounds(Record, frozen=True, kw_only=True):
     """The median over processes, and its 95 % interval; None with fewer than 6."""
 
     value: float
@@ -38,10 +38,10 @@ class InferRow(Record, frozen=True, kw_only=True):
     status: str
     reason: str = ""
     rounds: int = 0
-    p50_s: Spread | None = None
-    tail_s: Spread | None = None  # of the percentile of the scenario
+    p50_s: OverRounds | None = None
+    tail_s: OverRounds | None = None  # of the percentile of the scenario
     percentile: float = 0.99
-    samples_per_s: Spread | None = None
+    samples_per_s: OverRounds | None = None
     processors: float | None = None  # that were busy meanwhile: CPU time ÷ time, median
     valid: int = 0  # processes whose run kept MLPerf's rules, by ours
     official: int | None = None  # the same by LoadGen's own word
@@ -101,11 +101,11 @@ def of_round(done: InferRound, latencies: NDArray[np.float32]) -> NDArray[np.flo
     return latencies[done.place : done.place + done.queries].astype(np.float64)
 
 
-def _spread(values: list[float]) -> Spread | None:
+def _spread(values: list[float]) -> OverRounds | None:
     if not values:
         return None
     interval = order.interval(values)
-    return Spread(value=float(np.median(values)), low=interval[0] if interval else None, high=interval[1] if interval else None)
+    return OverRounds(value=float(np.median(values)), low=interval[0] if interval else None, high=interval[1] if interval else None)
 
 
 def _rows(inferred: Inferred, rounds: list[InferRound], latencies: NDArray[np.float32]) -> list[InferRow]:
@@ -165,8 +165,10 @@ def _versus(inferred: Inferred, rounds: list[InferRound], latencies: NDArray[np.
             first = next((state for state in known if cells[state.name]), None)
             for state in known:
                 if first and state is not first and cells[state.name]:
-                    compared = _against(first, state, cells[first.name], cells[state.name])
-                    pairs.append(Versus(scenario=scenario, generator=generator, engine=state.name, against=first.name, **compared))
+                    faster, refused = _against(first, state, cells[first.name], cells[state.name])
+                    pairs.append(Versus(
+                        scenario=scenario, generator=generator, engine=state.name, against=first.name, faster=faster, refused=refused,
+                    ))  # fmt: skip
     return pairs
 
 
@@ -177,12 +179,12 @@ def _values(
     return {done.round: headline(done, latencies) for done in every if len(of_round(done, latencies)) == done.queries > 0}
 
 
-def _against(first: EngineState, state: EngineState, a: dict[int, float], b: dict[int, float]) -> dict[str, Ratio | str | None]:
+def _against(first: EngineState, state: EngineState, a: dict[int, float], b: dict[int, float]) -> tuple[Ratio | None, str]:
     if first.budget != state.budget:
-        return {"refused": "budget"}
+        return None, "budget"
     if first.equal is False or state.equal is False:
-        return {"refused": "outputs"}
+        return None, "outputs"
     both = sorted(a.keys() & b.keys())
     if not both:
-        return {"refused": "rounds"}
-    return {"faster": ratio([b[n] for n in both], [a[n] for n in both], paired=True)}
+        return None, "rounds"
+    return ratio([b[n] for n in both], [a[n] for n in both], paired=True), ""

@@ -7,16 +7,24 @@ A process is the unit of replication: each engine is loaded anew in every round,
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from hotlap.core.record import Notice, Record
-from hotlap.training.loadgen_rules import Scenario, Validity
+from hotlap.training.loadgen_rules import RunValidity, Scenario
 
 SESSION = "infer.json"  # of a bundle: one Inferred
 ROUNDS = "infer.jsonl"  # of a bundle: one InferRound a line
 LATENCIES = "latencies.bin"  # of a bundle: f32 seconds, those of a round behind one another
 Generator = Literal["hotlap", "loadgen"]
 GENERATORS: tuple[Generator, ...] = ("hotlap", "loadgen")
+
+
+class ModelInput(NamedTuple):
+    """An input of a model. `shape`: None where the model leaves a size open."""
+
+    name: str
+    dtype: str  # NumPy's name
+    shape: tuple[int | None, ...]
 
 
 class Budget(Record, frozen=True, kw_only=True):
@@ -79,7 +87,7 @@ class InferRound(Record, frozen=True, kw_only=True, omit_defaults=True):
     wall_s: float = 0.0  # from the first query to the last answer
     issued_s: float = 0.0  # to when the last query was issued, or due
     cpu_s: float = 0.0  # of the process meanwhile
-    validity: Validity | None = None  # by our rules
+    validity: RunValidity | None = None  # by our rules
     official: bool | None = None  # what LoadGen itself said: VALID or INVALID
 
 

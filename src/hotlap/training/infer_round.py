@@ -18,10 +18,10 @@ import numpy as np
 from hotlap.core.record import Record, encode
 from hotlap.training import loadgen_rules, official, scenarios
 from hotlap.training.engines import ENGINES, PACKAGES
-from hotlap.training.engines.base import CannotLoad, LoadedModel, ModelInput, Samples
-from hotlap.training.infer_record import EngineState, Generator, InferAsked, InferRound
+from hotlap.training.engines.base import CannotLoad, InputSamples, LoadedModel
+from hotlap.training.infer_record import EngineState, Generator, InferAsked, InferRound, ModelInput
 from hotlap.training.loadgen_rules import RunRules, Scenario
-from hotlap.training.scenarios import Load, Measured
+from hotlap.training.scenarios import ScenarioLoad, ScenarioTimes
 
 WARM_S, WARM_MOST = 0.2, 200
 SPARE = 1.4  # samples of offline beyond those expected: a run that is too short is invalid
@@ -46,10 +46,10 @@ class Printed(Record, frozen=True, kw_only=True):
     done: InferRound | None = None
 
 
-class Answering:
+class AnsweringModel:
     """A loaded model and its samples: what both load generators call."""
 
-    def __init__(self, model: LoadedModel, samples: Samples) -> None:
+    def __init__(self, model: LoadedModel, samples: InputSamples) -> None:
         self.model, self.samples = model, samples
 
     def __call__(self, first: int, count: int) -> None:
@@ -102,12 +102,12 @@ def main() -> int:
     return 0
 
 
-def _loaded(job: InferJob) -> tuple[EngineState, Answering | None, float]:
+def _loaded(job: InferJob) -> tuple[EngineState, AnsweringModel | None, float]:
     asked, name = job.asked, job.engine
     try:
         model: LoadedModel = importlib.import_module(ENGINES[name]).load(asked.files[name], asked.budgets[name])
-        samples = Samples(model.inputs or _given(asked), asked.seed, asked.batch, asked.shapes, asked.values, asked.high)
-        answering = Answering(model, samples)
+        samples = InputSamples(model.inputs or _given(asked), asked.seed, asked.batch, asked.shapes, asked.values, asked.high)
+        answering = AnsweringModel(model, samples)
         first_s = answering.first_s()
     except ImportError as error:
         reason = f"its package is not installed ({error})"
@@ -132,10 +132,11 @@ def _size(scenario: Scenario, batch: int) -> int:
     return {"multi": loadgen_rules.PER_QUERY, "offline": batch}.get(scenario, 1)
 
 
-def _run(job: InferJob, answering: Answering, scenario: Scenario, generator: Generator, rate: float) -> InferRound:
+def _run(job: InferJob, answering: AnsweringModel, scenario: Scenario, generator: Generator, rate: float) -> InferRound:
     asked = job.asked
     kept = rules(asked, scenario)
-    load = Load(rate=(asked.rate or 1.0) if scenario == "server" else rate * (SPARE if scenario == "offline" else 1.0), clients=asked.clients, seed=asked.seed + job.round)
+    per_s = (asked.rate or 1.0) if scenario == "server" else rate * (SPARE if scenario == "offline" else 1.0)
+    load = ScenarioLoad(rate=per_s, clients=asked.clients, seed=asked.seed + job.round)
     cpu_s = time.process_time()
     official_valid = None
     try:
@@ -156,14 +157,14 @@ def _run(job: InferJob, answering: Answering, scenario: Scenario, generator: Gen
     )  # fmt: skip
 
 
-def _append(path: str, measured: Measured) -> int:
+def _append(path: str, measured: ScenarioTimes) -> int:
     with open(path, "ab") as file:
         place = file.tell() // 4
         file.write(np.asarray(measured.latencies_s, "<f4").tobytes())
     return place
 
 
-def _keep_outputs(answering: Answering, path: str) -> None:
+def _keep_outputs(answering: AnsweringModel, path: str) -> None:
     arrays: dict[str, Any] = {}
     for k, feed in enumerate(answering.samples.ones[:COMPARED]):
         for at, value in enumerate(answering.model.run(feed)):

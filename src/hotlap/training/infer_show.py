@@ -13,7 +13,7 @@ from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, harmless, html
 from hotlap.core.store.bundle import Bundle
 from hotlap.training import infer_reading
-from hotlap.training.infer_reading import BUSY, InferRead, InferRow, Spread, Versus
+from hotlap.training.infer_reading import BUSY, InferRead, InferRow, OverRounds, Versus
 from hotlap.training.infer_record import Budget, EngineState
 from hotlap.training.loadgen_rules import OFFLINE_SAMPLES, SCENARIOS, SUBMITTED_S
 
@@ -125,17 +125,17 @@ def _versus(versus: Versus | None) -> Cell:
     return Cell(f"{ratio.ratio:.2f} × [{ratio.low:.2f}, {ratio.high:.2f}]", style, value=ratio.ratio)
 
 
-def _interval(spread: Spread, unit: str) -> str:
+def _interval(spread: OverRounds, unit: str) -> str:
     if spread.low is None or spread.high is None or not spread.value:
         return ""
     return f" ± {units.round_to(max(spread.high - spread.value, spread.value - spread.low) / spread.value * 100, 2)} %{unit}"
 
 
-def _time(spread: Spread | None, name: str = "") -> Cell:
+def _time(spread: OverRounds | None, name: str = "") -> Cell:
     return Cell("–") if spread is None else Cell(f"{name}{units.show(spread.value, 's')}{_interval(spread, '')}", value=spread.value)
 
 
-def _rate(spread: Spread | None) -> Cell:
+def _rate(spread: OverRounds | None) -> Cell:
     return Cell("–") if spread is None else Cell(f"{units.round_to(spread.value)}{_interval(spread, '')}", value=spread.value)
 
 
@@ -164,27 +164,27 @@ def refused_text(versus: Versus) -> str:
 
 def doubts(judged: InferRead) -> list[str]:
     """What to know beside the table."""
-    found = []
+    doubted = []
     asked, states = judged.inferred.asked, {state.name: state for state in judged.inferred.engines}
     for row in judged.rows:
         state = states[row.engine]
         if row.processors is not None and state.budget and row.processors > state.budget.threads + BUSY:
-            found.append(
+            doubted.append(
                 f"{row.engine} kept {row.processors:.1f} processors busy in {row.scenario}, and may use {state.budget.threads}: "
                 "its number is not of its budget"
             )  # fmt: skip
     for row in judged.rows:
         if row.official is not None and row.official != row.valid:
-            found.append(f"{row.engine} in {row.scenario}: LoadGen calls {row.official} of {row.rounds} runs VALID, our rules {row.valid}")
+            doubted.append(f"{row.engine}, {row.scenario}: LoadGen calls {row.official} of {row.rounds} runs VALID, our rules {row.valid}")
     reasons = {(row.scenario, row.reason): "" for row in judged.rows if row.status == "not_run" and row.generator == "loadgen"}
     states_reasons = {state.reason for state in judged.inferred.engines}
-    found += [f"by LoadGen not run: {reason}" for _, reason in reasons if reason not in states_reasons]
+    doubted += [f"by LoadGen not run: {reason}" for _, reason in reasons if reason not in states_reasons]
     if any(one.faster and one.faster.low is None for one in judged.versus):
-        found.append("too few processes for an interval: give --rounds 6 or more")
+        doubted.append("too few processes for an interval: give --rounds 6 or more")
     if asked.seconds < SUBMITTED_S:
         long = f"{units.exact(SUBMITTED_S, 's')} a run, offline of {OFFLINE_SAMPLES:,} samples"
-        found.append(f"no submission: MLPerf asks for {long}; 'valid' is of the shorter run that was asked for")
-    return [*dict.fromkeys(found), *(notice.text for notice in judged.inferred.notices), *judged.torn]
+        doubted.append(f"no submission: MLPerf asks for {long}; 'valid' is of the shorter run that was asked for")
+    return [*dict.fromkeys(doubted), *(notice.text for notice in judged.inferred.notices), *judged.torn]
 
 
 def lead(judged: InferRead) -> str:
@@ -199,7 +199,8 @@ def answer_text(versus: Versus) -> str:
     if ratio is None or ratio.ratio is None or ratio.low is None or ratio.high is None:
         return refused_text(versus)
     word = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "not told apart"
-    return f"{versus.scenario}: {versus.engine} {word}, {ratio.ratio:.3g} times as fast as {versus.against} [{ratio.low:.3g}, {ratio.high:.3g}]"
+    times = f"{ratio.ratio:.3g} times as fast as {versus.against} [{ratio.low:.3g}, {ratio.high:.3g}]"
+    return f"{versus.scenario}: {versus.engine} {word}, {times}"
 
 
 def section(judged: InferRead) -> str:

@@ -38,7 +38,7 @@ class RunRules(Record, frozen=True, kw_only=True):
     bound_s: float | None = None  # of server: the latency that `percentile` of the queries has to keep
 
 
-class Validity(Record, frozen=True, kw_only=True):
+class RunValidity(Record, frozen=True, kw_only=True):
     """Which rules a run kept. None: the scenario has no such rule."""
 
     valid: bool
@@ -94,7 +94,7 @@ def discarded(queries: int, percentile: float) -> int | None:
     return low
 
 
-def judge(rules: RunRules, latencies_s: Sequence[float] | NDArray[np.float64], issued_s: float) -> Validity:
+def judge(rules: RunRules, latencies_s: Sequence[float] | NDArray[np.float64], issued_s: float) -> RunValidity:
     """Whether a run is valid. `latencies_s`: a value per query (of offline one alone: of all samples); `issued_s`: when the last query
     was issued, of server when it was due, of offline the whole time."""
     ordered = np.sort(np.asarray(latencies_s, float))
@@ -102,19 +102,19 @@ def judge(rules: RunRules, latencies_s: Sequence[float] | NDArray[np.float64], i
     duration = issued_s >= rules.min_s
     queries = n >= (1 if rules.scenario == "offline" else rules.min_queries)
     if rules.scenario in ("offline", "closed"):
-        return Validity(valid=duration and queries, duration=duration, queries=queries)
+        return RunValidity(valid=duration and queries, duration=duration, queries=queries)
     if rules.scenario == "server":
         bound_s = rules.bound_s if rules.bound_s is not None else math.inf
         over = n - int(np.searchsorted(ordered, bound_s, side="right"))
         needed = queries_needed(over, rules.percentile)
         performance = bool(n) and bool(ordered[int(n * rules.percentile)] <= bound_s)
         valid = duration and queries and performance and n >= needed
-        return Validity(
+        return RunValidity(
             valid=valid, duration=duration, queries=queries, performance=performance, early_stopping=n >= needed, over=over, needed=needed
         )
     left_out = discarded(n, rules.percentile)
     estimate = None if left_out is None else float(ordered[n - left_out])
-    return Validity(
+    return RunValidity(
         valid=duration and queries and left_out is not None, duration=duration, queries=queries, early_stopping=left_out is not None,
         needed=queries_needed(1, rules.percentile), estimate_s=estimate,
     )  # fmt: skip

@@ -17,10 +17,10 @@ from hotlap.core.model import machines
 from hotlap.core.work.networks import shape
 from hotlap.core.work.networks.shape import Network
 from hotlap.training import memory_formula
-from hotlap.training.memory_record import Fit, MemoryAccount, MemoryReport, Switch, Variant
-from hotlap.training.memory_step import Failed, MemoryJob
+from hotlap.training.memory_record import Fit, MemoryAccount, MemoryReport, Switch, TrainingVariant
+from hotlap.training.memory_step import MemoryJob, StepsFailed
 
-CLOSE = 0.9  # of a GPU's memory: from here on what is no tensor decides (a CUDA context takes about 0.5 GB, an allocator's fragments some %)
+CLOSE = 0.9  # of a GPU's memory: from here on a context (about 0.5 GB of CUDA), workspaces and fragments decide
 OF_FREE = 0.5  # of the memory that is free here, which a real step may take
 CHANGEABLE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "inter", "vocabulary", "positions")
 COSTS = {
@@ -34,7 +34,7 @@ class MemoryAsked(NamedTuple):
 
     target: str
     arguments: tuple[str, ...] = ()
-    variant: Variant = Variant()
+    variant: TrainingVariant = TrainingVariant()
     steps: int = 2
     machine: str = ""
     measure: bool = True
@@ -58,7 +58,7 @@ def report(asked: MemoryAsked, listen: Listener = lambda _: None) -> MemoryRepor
     fake = _run(job, asked.limit_s)
     _sort_in(fake, "fake tensors", accounts, failed)
     why_not = "" if asked.measure else "it was not asked for"
-    why_not = why_not or (f"fake tensors already failed: {fake.failed}" if isinstance(fake, Failed) and job.function else _too_large(accounts))
+    why_not = why_not or _too_large(accounts)
     if why_not:
         failed["allocator"] = why_not
     else:
@@ -102,7 +102,7 @@ def _network(asked: MemoryAsked) -> Network:
     return changed
 
 
-def _job(asked: MemoryAsked, network: Network | None, variant: Variant) -> MemoryJob:
+def _job(asked: MemoryAsked, network: Network | None, variant: TrainingVariant) -> MemoryJob:
     common: dict[str, Any] = {"mode": "fake", "steps": asked.steps, "variant": variant, "threads": asked.threads}
     if network:
         given = {name: value for name, value in dataclasses.asdict(network).items() if name not in ("aliases", "remarks")}
@@ -116,18 +116,20 @@ def _job(asked: MemoryAsked, network: Network | None, variant: Variant) -> Memor
     return MemoryJob(function=f"{path}:{function}", **common) if function else MemoryJob(script=path, arguments=asked.arguments, **common)
 
 
-def _run(job: MemoryJob, limit_s: float) -> MemoryAccount | Failed:
+def _run(job: MemoryJob, limit_s: float) -> MemoryAccount | StepsFailed:
     """A process of its own: what it allocates and patches ends with it."""
     with Process("hotlap.training.memory_step", job, limit_s, threading.Event()) as process:
         for line in process.lines():
             document = msgspec.json.decode(line)
-            return msgspec.convert(document, Failed if "failed" in document else MemoryAccount)
+            if "failed" in document:
+                return msgspec.convert(document, StepsFailed)
+            return msgspec.convert(document, MemoryAccount)
         process.process.poll()
-        return Failed(failed=f"the process {process.ending()}: {process.last_words()}")
+        return StepsFailed(failed=f"the process {process.ending()}: {process.last_words()}")
 
 
-def _sort_in(answer: MemoryAccount | Failed, how: str, accounts: list[MemoryAccount], failed: dict[str, str]) -> None:
-    if isinstance(answer, Failed):
+def _sort_in(answer: MemoryAccount | StepsFailed, how: str, accounts: list[MemoryAccount], failed: dict[str, str]) -> None:
+    if isinstance(answer, StepsFailed):
         failed[how] = f"{answer.where + ': ' if answer.where else ''}{answer.failed}"
     elif answer.steps == 0:
         failed[how] = f"no optimizer took a step ({answer.ended}): a step ends at an optimizer's step()"
@@ -163,7 +165,7 @@ def _fit(spec: Any, peak: int) -> Fit:
 
 
 def _switches(
-    asked: MemoryAsked, network: Network | None, variant: Variant, accounts: list[MemoryAccount], fit: Fit | None, listen: Listener
+    asked: MemoryAsked, network: Network | None, variant: TrainingVariant, accounts: list[MemoryAccount], fit: Fit | None, listen: Listener
 ) -> list[Switch]:
     """One change at a time, by formula where there is one and else by fake tensors, the one that saves most first."""
     how = "formula" if network else "fake tensors"
@@ -182,7 +184,7 @@ def _switches(
     return sorted(switches, key=lambda switch: -switch.saved_bytes)
 
 
-def _changes(variant: Variant, network: bool) -> Iterator[tuple[str, str, Variant]]:
+def _changes(variant: TrainingVariant, network: bool) -> Iterator[tuple[str, str, TrainingVariant]]:
     if network and not variant.checkpointing:
         yield "checkpointing", "checkpointing of each layer", replace(variant, checkpointing=True)
     if not variant.autocast:

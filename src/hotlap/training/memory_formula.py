@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hotlap.core.errors import InputError
 from hotlap.core.work.networks.shape import Network
-from hotlap.training.memory_record import MemoryAccount, Variant
+from hotlap.training.memory_record import MemoryAccount, TrainingVariant
 
 FP32, BF16, INT64 = 4, 2, 8
 
@@ -50,7 +50,7 @@ def parameters(network: Network) -> tuple[int, int, int]:
     return layer, rest, max(table, h * f, h * d)
 
 
-def account(network: Network, variant: Variant) -> MemoryAccount:
+def account(network: Network, variant: TrainingVariant) -> MemoryAccount:
     """The peak of the second step. Raises InputError for networks that are not counted."""
     supported(network)
     layer, rest, largest = parameters(network)
@@ -97,10 +97,10 @@ def kept(network: Network, sizes: Sizes) -> int:
     return statistics + stream + normed + attention + inner
 
 
-def _moments(network: Network, variant: Variant, count: int, largest: int) -> Iterator[Moment]:
+def _moments(network: Network, variant: TrainingVariant, count: int, largest: int) -> Iterator[Moment]:
     net, tokens = network, variant.batch * variant.context
     sizes = Sizes(net, tokens, BF16 if variant.autocast else FP32)
-    layer, rest, _ = parameters(net)
+    layer, *_ = parameters(net)
     whole = kept(net, sizes)
     each = sizes.wide(net.hidden) if variant.checkpointing else whole
     copies = BF16 * (net.layers * layer + net.vocabulary * net.hidden) if variant.autocast else 0  # of weights, until autocast ends

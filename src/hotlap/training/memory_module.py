@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from hotlap.core.work.networks.shape import Network
 
 
-class Attention(nn.Module):
+class Attention(nn.Module):  # type: ignore[misc]
     """Queries, keys and values, scaled dot products, a product behind them."""
 
     def __init__(self, net: Network) -> None:
@@ -47,7 +47,7 @@ def _rotated(x: Any, cos: Any, sin: Any) -> Any:
     return x * cos + torch.cat((-second, first), -1) * sin
 
 
-class Wide(nn.Module):
+class Wide(nn.Module):  # type: ignore[misc]
     """The two or three products of a layer's inner width."""
 
     def __init__(self, net: Network) -> None:
@@ -62,7 +62,7 @@ class Wide(nn.Module):
         return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
-class Layer(nn.Module):
+class Layer(nn.Module):  # type: ignore[misc]
     def __init__(self, net: Network) -> None:
         super().__init__()
         self.before, self.attention = nn.LayerNorm(net.hidden), Attention(net)
@@ -73,7 +73,7 @@ class Layer(nn.Module):
         return x + self.wide(self.between(x))
 
 
-class Transformer(nn.Module):
+class Transformer(nn.Module):  # type: ignore[misc]
     """Embedding, layers, norm, head and loss: `forward` returns the mean cross-entropy."""
 
     def __init__(self, net: Network, length: int, checkpointing: bool = False) -> None:

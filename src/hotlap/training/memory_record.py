@@ -34,7 +34,7 @@ class MemoryAccount(Record, frozen=True, kw_only=True):
     ended: str = ""  # why it was ended before all steps; "": it was not
 
 
-class Variant(Record, frozen=True, kw_only=True):
+class TrainingVariant(Record, frozen=True, kw_only=True):
     """How a network is trained."""
 
     optimizer: Literal["adamw", "sgd"] = "adamw"
@@ -72,7 +72,7 @@ class MemoryReport(Record, frozen=True, kw_only=True):
     """The peak of a step, as far as it is known. `failed`: method → why it has none."""
 
     target: str
-    variant: Variant | None = None  # None: a script, which has its own
+    variant: TrainingVariant | None = None  # None: a script, which has its own
     accounts: list[MemoryAccount] = []  # the most exact first: fake tensors, allocator, formula
     failed: dict[str, str] = {}
     fit: Fit | None = None

@@ -16,7 +16,7 @@ import msgspec
 
 from hotlap.core.record import Record, encode
 from hotlap.core.work.networks.shape import Network
-from hotlap.training.memory_record import MemoryAccount, Variant
+from hotlap.training.memory_record import MemoryAccount, TrainingVariant
 
 
 class MemoryJob(Record, frozen=True, kw_only=True):
@@ -28,11 +28,11 @@ class MemoryJob(Record, frozen=True, kw_only=True):
     function: str = ""
     script: str = ""
     arguments: tuple[str, ...] = ()
-    variant: Variant = Variant()
+    variant: TrainingVariant = TrainingVariant()
     threads: int = 1
 
 
-class Failed(Record, frozen=True, kw_only=True):
+class StepsFailed(Record, frozen=True, kw_only=True):
     """The program did not come to its steps. `where`: file:line."""
 
     failed: str
@@ -46,11 +46,11 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a program that asks gets an end of file
     own = os.getpid()
     try:
-        answer: MemoryAccount | Failed = _fake(job) if job.mode == "fake" else _real(job)
+        answer: MemoryAccount | StepsFailed = _fake(job) if job.mode == "fake" else _real(job)
     except ImportError as error:
-        answer = Failed(failed=f"{error}: pip install torch" if "torch" in str(error) else str(error))
+        answer = StepsFailed(failed=f"{error}: pip install torch" if "torch" in str(error) else str(error))
     except (Exception, SystemExit) as error:
-        answer = Failed(failed=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", where=_where(error, job))
+        answer = StepsFailed(failed=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", where=_where(error, job))
     if os.getpid() != own:  # the program forked
         os._exit(0)
     stdout.write(encode(answer) + b"\n")
@@ -196,29 +196,30 @@ def _made(job: MemoryJob) -> tuple[Any, tuple[Any, ...]]:
     if job.function:
         path, _, name = job.function.rpartition(":")
         spec = importlib.util.spec_from_file_location("hotlap_given", path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        made, inputs = getattr(module, name)(variant.batch)
-        return made, tuple(inputs)
-    network = Network(**{**job.network, "aliases": (), "remarks": ()})
-    made = memory_module.Transformer(network, variant.context, variant.checkpointing)
-    inputs = tuple(torch.randint(0, network.vocabulary, (variant.batch, variant.context)) for _ in range(2))
-    return made, inputs
+        network, inputs = getattr(module, name)(variant.batch)
+        return network, tuple(inputs)
+    shape = Network(**{**job.network, "aliases": (), "remarks": ()})
+    built = memory_module.Transformer(shape, variant.context, variant.checkpointing)
+    inputs = tuple(torch.randint(0, shape.vocabulary, (variant.batch, variant.context)) for _ in range(2))
+    return built, inputs
 
 
-def _train(job: MemoryJob, made: Any, inputs: tuple[Any, ...]) -> None:
+def _train(job: MemoryJob, module: Any, inputs: tuple[Any, ...]) -> None:
     """Steps as most scripts write them: gradients are freed before the forward pass."""
     import torch
 
     variant = job.variant
-    made.train()
+    module.train()
     kind = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[variant.optimizer]
-    optimizer = kind(made.parameters(), lr=1e-3, foreach=variant.foreach)
+    optimizer = kind(module.parameters(), lr=1e-3, foreach=variant.foreach)
     while True:
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", torch.bfloat16, enabled=variant.autocast):
-            loss = made(*inputs)
+            loss = module(*inputs)
         if not loss.requires_grad:
             raise ValueError("its loss has no gradient, so there is no backward pass")
         loss.backward()

@@ -60,7 +60,7 @@ class _Held:
         self.bytes, self.phase, self.op, self.where = size, phase, op, where
 
 
-class Tracker(TorchDispatchMode):
+class Tracker(TorchDispatchMode):  # type: ignore[misc]
     """Counts storages while it is entered. `phases`: follows the program's backward passes and optimizer steps too.
 
     A peak's account is taken when the first storage is freed after it, so that a rising total costs nothing.
@@ -96,7 +96,7 @@ class Tracker(TorchDispatchMode):
         except (NotImplementedError, RuntimeError):  # of sparse ones
             return
         key = storage._cdata
-        if key in self.refs and self.refs[key]() is storage:
+        if key in self.refs and self.refs[key]() is storage and storage is not None:
             self._resized(key, storage.nbytes())
             return
         size = storage.nbytes()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hotlap.training.loadgen_rules import RunRules
-from hotlap.training.scenarios import Answer, Load, Measured
+from hotlap.training.scenarios import Answer, ScenarioLoad, ScenarioTimes
 
 SCENARIOS = {"single": "SingleStream", "multi": "MultiStream", "offline": "Offline", "server": "Server"}
 POOL = 16  # samples that LoadGen draws from
@@ -21,7 +21,7 @@ _SAMPLE = re.compile(r'"Sample","cat":"default","ph":"b".*?"ts":([0-9.]+),.*?"qu
 class Judged(NamedTuple):
     """A run by LoadGen. `needed`: queries in all that its early stopping asks for, where it says so."""
 
-    measured: Measured
+    measured: ScenarioTimes
     valid: bool
     needed: int | None
     summary: str
@@ -39,7 +39,7 @@ def version() -> str:
         return ""
 
 
-def settings(rules: RunRules, load: Load) -> Any:
+def settings(rules: RunRules, load: ScenarioLoad) -> Any:
     """LoadGen's own, for a run by these rules."""
     import mlperf_loadgen as loadgen
 
@@ -62,7 +62,7 @@ def settings(rules: RunRules, load: Load) -> Any:
     return asked
 
 
-def run(answer: Answer, rules: RunRules, load: Load, most_queries: int = 0) -> Judged:
+def run(answer: Answer, rules: RunRules, load: ScenarioLoad, most_queries: int = 0) -> Judged:
     """One scenario. Queries of server are answered by a thread of ours, as by our own generator; all others where LoadGen issues them."""
     import mlperf_loadgen as loadgen
 
@@ -117,7 +117,7 @@ def _read(folder: Path, rules: RunRules, counts: list[int]) -> Judged:
     latencies = [latency_s for _, latency_s in queries]
     more = _NEEDED.search(summary)
     needed = None if more is None else int(more[1]) + counts[0] if more[1] else int(more[2])
-    return Judged(Measured(latencies, counts[1], ended_s - first_s, issued_s), "Result is : VALID" in summary, needed, summary)
+    return Judged(ScenarioTimes(latencies, counts[1], ended_s - first_s, issued_s), "Result is : VALID" in summary, needed, summary)
 
 
 def _queries(trace: str) -> list[tuple[float, float]]:

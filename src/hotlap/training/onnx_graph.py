@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.training.engines.base import ModelInput
+from hotlap.training.infer_record import ModelInput
 
 Array = NDArray[Any]
 DTYPES = {  # TensorProto.DataType

@@ -19,7 +19,7 @@ MOST_QUERIES = 2_000_000
 Answer = Callable[[int, int], None]  # first sample, how many: returns once all are answered
 
 
-class Measured(NamedTuple):
+class ScenarioTimes(NamedTuple):
     """What a scenario took. `issued_s`: to when the last query was issued, or due; of offline the whole time."""
 
     latencies_s: list[float]
@@ -28,7 +28,7 @@ class Measured(NamedTuple):
     issued_s: float
 
 
-class Load(NamedTuple):
+class ScenarioLoad(NamedTuple):
     """What a scenario needs beside its rules."""
 
     rate: float = 1.0  # of server: queries a second; of offline: samples a second that are expected
@@ -36,7 +36,7 @@ class Load(NamedTuple):
     seed: int = 0
 
 
-def run(answer: Answer, rules: RunRules, load: Load) -> Measured:
+def run(answer: Answer, rules: RunRules, load: ScenarioLoad) -> ScenarioTimes:
     """One scenario, to its end."""
     if rules.scenario == "offline":
         return _offline(answer, rules, load)
@@ -47,15 +47,15 @@ def run(answer: Answer, rules: RunRules, load: Load) -> Measured:
     return _one_by_one(answer, rules, PER_QUERY if rules.scenario == "multi" else 1)
 
 
-def _one_by_one(answer: Answer, rules: RunRules, size: int) -> Measured:
+def _one_by_one(answer: Answer, rules: RunRules, size: int) -> ScenarioTimes:
     latencies, began = list[float](), time.perf_counter()
     now = issued = began
-    while len(latencies) < MOST_QUERIES and (now - began < rules.min_s or len(latencies) < rules.min_queries or issued - began < rules.min_s):
+    while len(latencies) < MOST_QUERIES and (issued - began < rules.min_s or len(latencies) < rules.min_queries):
         issued = now
         answer(len(latencies) * size, size)
         now = time.perf_counter()
         latencies.append(now - issued)
-    return Measured(latencies, len(latencies) * size, now - began, issued - began)
+    return ScenarioTimes(latencies, len(latencies) * size, now - began, issued - began)
 
 
 def offline_samples(rules: RunRules, rate: float) -> int:
@@ -63,14 +63,14 @@ def offline_samples(rules: RunRules, rate: float) -> int:
     return min(max(rules.min_queries, int(1.1 * rules.min_s * rate), 1), MOST_QUERIES)
 
 
-def _offline(answer: Answer, rules: RunRules, load: Load) -> Measured:
+def _offline(answer: Answer, rules: RunRules, load: ScenarioLoad) -> ScenarioTimes:
     samples, began = offline_samples(rules, load.rate), time.perf_counter()
     answer(0, samples)
     wall_s = time.perf_counter() - began
-    return Measured([wall_s], samples, wall_s, wall_s)
+    return ScenarioTimes([wall_s], samples, wall_s, wall_s)
 
 
-def due_times(rules: RunRules, load: Load) -> list[float]:
+def due_times(rules: RunRules, load: ScenarioLoad) -> list[float]:
     """Poisson arrivals until the least time has passed and there are enough. The same seed gives the same."""
     random, passed, due = np.random.default_rng(load.seed), 0.0, list[float]()
     while len(due) < MOST_QUERIES and (passed < rules.min_s or len(due) < rules.min_queries):
@@ -79,7 +79,7 @@ def due_times(rules: RunRules, load: Load) -> list[float]:
     return due
 
 
-def _server(answer: Answer, rules: RunRules, load: Load) -> Measured:
+def _server(answer: Answer, rules: RunRules, load: ScenarioLoad) -> ScenarioTimes:
     """A thread sends each query when it is due, another answers them in turn: what waits, waits in the queue and in its latency."""
     due_s, waiting = due_times(rules, load), queue.SimpleQueue[int]()
     ended, broken = [0.0] * len(due_s), list[BaseException]()
@@ -107,10 +107,10 @@ def _server(answer: Answer, rules: RunRules, load: Load) -> Measured:
     if broken:
         raise broken[0]
     latencies = [end - began - at_s for end, at_s in zip(ended, due_s, strict=True)]
-    return Measured(latencies, len(due_s), max(ended) - began, due_s[-1])
+    return ScenarioTimes(latencies, len(due_s), max(ended) - began, due_s[-1])
 
 
-def _closed(answer: Answer, rules: RunRules, load: Load) -> Measured:
+def _closed(answer: Answer, rules: RunRules, load: ScenarioLoad) -> ScenarioTimes:
     """The clients share one engine: a query waits until it is free, as callers of one session do."""
     lock, latencies, broken = threading.Lock(), list[float](), list[BaseException]()
     began = time.perf_counter()
@@ -134,4 +134,4 @@ def _closed(answer: Answer, rules: RunRules, load: Load) -> Measured:
     if broken:
         raise broken[0]
     wall_s = time.perf_counter() - began
-    return Measured(latencies, len(latencies), wall_s, wall_s)
+    return ScenarioTimes(latencies, len(latencies), wall_s, wall_s)

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotlap.training.infer_record import Budget
+from hotlap.training.infer_record import Budget, ModelInput
 
 Array = NDArray[Any]
-
-
-class ModelInput(NamedTuple):
-    """An input of a model. `shape`: None where the model leaves a size open."""
-
-    name: str
-    dtype: str  # NumPy's name
-    shape: tuple[int | None, ...]
 
 
 class CannotLoad(Exception):
@@ -40,14 +32,14 @@ class LoadedModel(Protocol):
         """The outputs of one batch, in the model's order."""
 
 
-class Engine(Protocol):
+class EngineModule(Protocol):
     """A module of an engine."""
 
     def load(self, path: str, budget: Budget) -> LoadedModel:
         """Raises CannotLoad; ImportError where the package is missing."""
 
 
-class Samples:
+class InputSamples:
     """Inputs that are drawn once, from a seed that all engines have in common: 16 samples, and their batches.
 
     `batch`: samples at once; 1 where an input of the model has no open first size that could hold more.

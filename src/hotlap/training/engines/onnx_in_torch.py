@@ -179,8 +179,10 @@ def _pad(functional: Any, node: Node, x: Any, pads: Any, value: Any) -> Any:
     return functional.pad(x, listed, mode=mode)
 
 
-def _lstm(torch: Any, node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None, c: Any = None) -> Any:
+def _lstm(torch: Any, node: Node, *given: Any) -> Any:
     """One direction. Gates stand as input, output, forget, cell in ONNX, as input, forget, cell, output in PyTorch."""
+    every: list[Any] = [*given, *[None] * (7 - len(given))]
+    x, w, r, b, lengths, h, c = every
     if node.attributes.get("direction", "forward") != "forward" or lengths is not None or node.attributes.get("layout", 0):
         raise NoOperator("LSTM backwards, with lengths or with another layout")
     size = r.shape[-1]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hotlap.training.engines.base import Array, CannotLoad, ModelInput
-from hotlap.training.infer_record import Budget
+from hotlap.training.engines.base import Array, CannotLoad
+from hotlap.training.infer_record import Budget, ModelInput
 
 DTYPES = {
     "float": "float32", "double": "float64", "float16": "float16", "int64": "int64", "int32": "int32", "int16": "int16", "int8": "int8",

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hotlap.training.engines.base import Array, CannotLoad, ModelInput
-from hotlap.training.infer_record import Budget
+from hotlap.training.engines.base import Array, CannotLoad
+from hotlap.training.infer_record import Budget, ModelInput
 
 PRECISIONS = {"fp32": "f32", "bf16": "bf16"}
 

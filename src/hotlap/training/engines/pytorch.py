@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hotlap.training import onnx_graph
 from hotlap.training.engines import onnx_in_torch
-from hotlap.training.engines.base import Array, CannotLoad, ModelInput
-from hotlap.training.infer_record import Budget
+from hotlap.training.engines.base import Array, CannotLoad
+from hotlap.training.infer_record import Budget, ModelInput
 
 
 def load(path: str, budget: Budget) -> PyTorchModel:
@@ -36,10 +37,8 @@ class PyTorchModel:
         self.budget = Budget(threads=torch.get_num_threads(), spin=budget.spin, precision=budget.precision)
         self.order = [given.name for given in inputs]
         if hasattr(module, "eval"):
-            try:
+            with suppress(NotImplementedError):  # an exported program is of one mode
                 module.eval()
-            except NotImplementedError:  # an exported program is of one mode
-                pass
 
     def run(self, feed: Mapping[str, Array]) -> list[Array]:
         torch = self.torch
