@@ -119,7 +119,7 @@ def _moments(network: Network, variant: TrainingVariant, count: int, largest: in
         here = whole - each if variant.checkpointing else 0
         come = (net.layers - left) * layer * FP32 + table + net.hidden * 2 * FP32
         gone = copies * left // net.layers if not variant.checkpointing else copies
-        yield Moment("backward", left * each + here + gone, come, temporaries)
+        yield Moment("backward", left * each + gone, come, here + temporaries)
     yield Moment("backward", 0, FP32 * count - (0 if net.tied else table), table + sizes.wide(net.hidden))
     roots = FP32 * count if variant.foreach else 2 * FP32 * largest  # of the second moments: all at once, or a tensor's and its quotient
     yield Moment("optimizer", 0, FP32 * count, roots if variant.optimizer == "adamw" else 0)
