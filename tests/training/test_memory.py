@@ -65,11 +65,11 @@ def test_the_formula_knows_where_the_peak_is() -> None:
     loss = memory_formula.account(network, TrainingVariant(batch=16, context=64))
     assert (loss.phase, loss.parts["temporaries"]) == ("backward", 2 * 16 * 64 * 5000 * 4)
     update = memory_formula.account(network, TrainingVariant(batch=1, context=8))
-    assert (update.phase, update.parts["temporaries"]) == ("optimizer", 2 * 5000 * 64 * 4)
-    assert update.parts["optimizer"] == 2 * update.parts["parameters"] == 2 * update.parts["gradients"]
+    assert (update.phase, update.parts["temporaries"]) == ("update", 2 * 5000 * 64 * 4)
+    assert update.parts["moments"] == 2 * update.parts["parameters"] == 2 * update.parts["gradients"]
     every = memory_formula.account(network, TrainingVariant(batch=1, context=8, foreach=True))
     assert every.parts["temporaries"] == every.parts["parameters"]
-    assert memory_formula.account(network, TrainingVariant(optimizer="sgd", batch=1, context=8)).parts["optimizer"] == 0
+    assert memory_formula.account(network, TrainingVariant(optimizer="sgd", batch=1, context=8)).parts["moments"] == 0
 
 
 def job(variant: TrainingVariant, *sizes: str) -> tuple[memory_step.MemoryJob, MemoryAccount]:
@@ -92,9 +92,9 @@ def test_fake_tensors_are_the_allocator_s_count(way: str) -> None:
     assert real.steps == fake.steps == 2
     assert fake.peak_bytes == pytest.approx(real.peak_bytes, rel=0.01)
     assert formula.peak_bytes == pytest.approx(real.peak_bytes, rel=0.05)
-    assert fake.phase == formula.phase == ("optimizer" if way == "foreach" else "backward")
+    assert fake.phase == formula.phase == ("update" if way == "foreach" else "backward")
     assert sum(fake.parts.values()) == fake.peak_bytes
-    for kind in ("parameters", "optimizer", "activations"):
+    for kind in ("parameters", "moments", "activations"):
         assert fake.parts.get(kind, 0) == pytest.approx(formula.parts[kind], rel=0.05, abs=8192)
 
 
@@ -137,10 +137,10 @@ def test_a_script_runs_as_given_and_its_lines_own_the_peak(tmp_path: Path, capsy
     assert fake.peak_bytes == pytest.approx(by(report, "allocator").peak_bytes, rel=0.01)
     weights = (16 * 64 + 64 + 64 * 4 + 4) * 4
     assert fake.parts["parameters"] == weights
-    assert fake.parts["optimizer"] == 2 * weights + 4 * 4  # moments, and a step count of each tensor
+    assert fake.parts["moments"] == 2 * weights + 4 * 4  # moments, and a step count of each tensor
     places = {line.kind: line.where for line in fake.lines}
     assert places["parameters"] == f"{path}:3 <module>"
-    assert places["optimizer"] == f"{path}:11 <module>"
+    assert places["moments"] == f"{path}:11 <module>"
     assert "train.py:3 <module>" in "\n".join(memory_show.lines(report, 160, False))
 
 

@@ -196,7 +196,7 @@ def usage(words: Sequence[str] = ()) -> str:
     return "\n".join([
         "hotlap: what an accelerator really delivers, how far that is from what it could", "deliver, and why", "",
         "start here", *start, "", *groups, "",
-        "hotlap VERB --help says more. Words that have verbs of their own, which the word", f"alone lists: {nouns}.",
+        "hotlap VERB --help says more. These words alone list verbs of their own:", f"{nouns}.",
         "hotlap completion bash|zsh|fish: completion for your shell.",
         "A RUN is an id or its beginning, 'latest', label=value, a time or a path.",
         f"Runs are kept under HOTLAP_HOME. Version {hotlap.__version__}.",

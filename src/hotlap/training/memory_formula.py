@@ -62,7 +62,7 @@ def account(network: Network, variant: TrainingVariant) -> MemoryAccount:
     given = 2 * variant.batch * variant.context * INT64 + rotation
     peak = max(_moments(network, variant, count, largest), key=lambda one: one.activations + one.gradients + one.temporaries)
     parts = {
-        "parameters": held, "optimizer": state, "inputs": given, "activations": peak.activations, "gradients": peak.gradients,
+        "parameters": held, "moments": state, "inputs": given, "activations": peak.activations, "gradients": peak.gradients,
         "temporaries": peak.temporaries,
     }  # fmt: skip
     return MemoryAccount(how="formula", peak_bytes=sum(parts.values()), parts=parts, phase=peak.phase, steps=2)
@@ -122,7 +122,7 @@ def _moments(network: Network, variant: TrainingVariant, count: int, largest: in
         yield Moment("backward", left * each + gone, come, here + temporaries)
     yield Moment("backward", 0, FP32 * count - (0 if net.tied else table), table + sizes.wide(net.hidden))
     roots = FP32 * count if variant.foreach else 2 * FP32 * largest  # of the second moments: all at once, or a tensor's and its quotient
-    yield Moment("optimizer", 0, FP32 * count, roots if variant.optimizer == "adamw" else 0)
+    yield Moment("update", 0, FP32 * count, roots if variant.optimizer == "adamw" else 0)
 
 
 def _layer_temporaries(network: Network, sizes: Sizes) -> int:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from hotlap.core.record import Record
 
-KINDS = ("parameters", "gradients", "optimizer", "activations", "temporaries", "inputs")  # inputs: buffers of modules
+KINDS = ("parameters", "gradients", "moments", "activations", "temporaries", "inputs")  # inputs: buffers of modules
 How = Literal["formula", "fake tensors", "allocator"]
 
 
@@ -28,7 +28,7 @@ class MemoryAccount(Record, frozen=True, kw_only=True):
     peak_bytes: int
     parts: dict[str, int] = {}
     unexplained: int = 0
-    phase: str = ""  # in which the peak was: forward, backward, optimizer
+    phase: str = ""  # in which the peak was: forward, backward, update
     steps: int = 0  # that were seen
     lines: list[OwnedLine] = []  # the largest first
     ended: str = ""  # why it was ended before all steps; "": it was not

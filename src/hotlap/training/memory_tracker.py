@@ -165,7 +165,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
             for state in optimizer.state.values():
                 for value in state.values():
                     if isinstance(value, torch.Tensor):
-                        known[value.untyped_storage()._cdata] = "optimizer"
+                        known[value.untyped_storage()._cdata] = "moments"
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     known[parameter.untyped_storage()._cdata] = "parameters"
@@ -181,7 +181,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
 
     def before_step(self, optimizer: Any, *_: Any) -> None:
         self.optimizers.add(optimizer)
-        self.phase = "optimizer"
+        self.phase = "update"
 
     def after_step(self, *_: Any) -> None:
         self.look()
