@@ -198,7 +198,7 @@ def test_what_does_not_fit_is_predicted_and_not_measured(capsys: pytest.CaptureF
 
 
 def test_a_network_that_is_no_transformer_of_ours_is_refused() -> None:
-    with pytest.raises(InputError, match="latent attention|experts"):
+    with pytest.raises(InputError, match=r"latent attention|experts"):
         memory_formula.account(shape.load("deepseek-v3"), TrainingVariant())
 
 
