@@ -189,7 +189,7 @@ def doubts(judged: InferRead) -> list[str]:
 
 def lead(judged: InferRead) -> str:
     """The fastest engine of the first scenario, and what was asked."""
-    answer = next(filter(None, map(answer_text, judged.versus)), "Measured; there is nothing to compare")
+    answer = next(filter(None, map(answer_text, judged.versus)), "Measured; too few engines or processes to compare")
     return f'<p class="lead">{escape(answer)}.</p><p>{escape(asked_text(judged))}.</p>'
 
 
