@@ -146,6 +146,24 @@ FEATURES: Mapping[str, Feature] = {
         kinds={"stress": "hotlap.stress.show_kind"},
         sections={"stress": "hotlap.stress.show_kind:SECTION"},
     ),
+    "training": Feature(
+        nouns={"training": Noun("a training step and inference engines, measured honestly", "run")},
+        verbs={
+            "training run": Verb(
+                "a step in fresh processes: time, parts, loader, compilation, MFU", "hotlap.training.cli", "hotlap training run train.py"
+            ),
+            "training infer": Verb(
+                "inference engines on one model, by MLPerf's scenarios", "hotlap.training.cli_infer",
+                "hotlap training infer net.onnx --scenario single,offline",
+            ),
+            "training memory": Verb(
+                "what a training step needs of memory, and what to switch first", "hotlap.training.cli_memory",
+                "hotlap training memory llama-3-8b --batch 4 --machine h100-sxm",
+            ),
+        },
+        kinds={"training": "hotlap.training.show_kind", "infer": "hotlap.training.infer_show"},
+        sections={"training": "hotlap.training.show_kind:SECTION", "infer": "hotlap.training.infer_show:SECTION"},
+    ),
     "serving": Feature(
         nouns={"serving": Noun("requests to a server of models, from when they are due", "bench")},
         verbs={
@@ -181,16 +199,6 @@ FEATURES: Mapping[str, Feature] = {
             "serving": "hotlap.serving.show_kind:SECTION", "serving-capacity": "hotlap.serving.show_capacity:SECTION",
             "serving-frontier": "hotlap.serving.show_frontier:SECTION",
         },
-    ),
-    "training": Feature(
-        nouns={"training": Noun("a training step and inference engines, measured honestly", "run")},
-        verbs={
-            "training run": Verb(
-                "a step in fresh processes: time, parts, loader, compilation, MFU", "hotlap.training.cli", "hotlap training run train.py"
-            ),
-        },
-        kinds={"training": "hotlap.training.show_kind"},
-        sections={"training": "hotlap.training.show_kind:SECTION"},
     ),
 }
 

@@ -1,0 +1,69 @@
+"""hotlap training memory NETWORK | script.py | file.py:function"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from hotlap.cli import terminal
+from hotlap.core import units
+from hotlap.core.errors import InputError
+from hotlap.training import memory, memory_show
+from hotlap.training.memory_record import TrainingVariant
+
+MOST = {"--batch": 1_000_000, "--context": 10_000_000, "--steps": 1000, "--threads": 1024}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="WHAT", help="a network, script.py, or file.py:function(batch) → module, its inputs")
+    parser.add_argument("arguments", nargs="*", metavar="SIZE=N", help="of a network: layers=2 hidden=256; of a script, after --: its own")
+    parser.add_argument("--batch", default="1", metavar="N", help="sequences, or samples of a function (default: 1)")
+    parser.add_argument("--context", default="128", metavar="TOKENS", help="of a network (default: 128)")
+    parser.add_argument("--optimizer", choices=("adamw", "sgd"), default="adamw", help="(default: adamw)")
+    parser.add_argument("--checkpointing", action="store_true", help="of each layer of a network")
+    parser.add_argument("--autocast", action="store_true", help="products in bf16")
+    parser.add_argument("--steps", default="2", metavar="N", help="optimizer steps to take (default: 2, since the first makes the state)")
+    parser.add_argument("--machine", default="", metavar="NAME", help="does it fit on this GPU of the machine table")
+    parser.add_argument("--predict", action="store_true", help="do not take real steps beside")
+    parser.add_argument("--limit", default="10 min", metavar="TIME", help="for each method (default: 10 min)")
+    parser.add_argument("--threads", default="1", metavar="N", help="of real steps (default: 1)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Says what a step needs: exit code 0, 1 where it does not fit on --machine, 3 where that is too close to say, or the program failed
+    before its steps were over."""
+    limit_s = units.parse(args.limit, "s")
+    if not 0 < limit_s <= 86400:
+        raise InputError(f"--limit is a time above 0 and at most 24 h, not '{args.limit}'")
+    variant = TrainingVariant(
+        optimizer=args.optimizer, checkpointing=args.checkpointing, autocast=args.autocast, batch=_whole(args.batch, "--batch"),
+        context=_whole(args.context, "--context"),
+    )  # fmt: skip
+    asked = memory.MemoryAsked(
+        target=args.target, arguments=tuple(args.arguments), variant=variant, steps=_whole(args.steps, "--steps"), machine=args.machine,
+        measure=not args.predict, limit_s=limit_s, threads=_whole(args.threads, "--threads"),
+    )  # fmt: skip
+    if args.checkpointing and ".py" in args.target:
+        raise InputError("--checkpointing is of a network's layers; in code of your own, call torch.utils.checkpoint there")
+    report = memory.report(asked, _listener() if sys.stderr.isatty() else lambda _: None)
+    code = 0 if report.fit is None else {"fits": 0, "too close": 3, "does not fit": 1}[report.fit.state]
+    code = code or (3 if report.accounts[0].ended else 0)
+    if args.json:
+        terminal.answer(args.json, {"memory": report}, code=code, judged=report.fit is not None)
+    else:
+        print("\n".join(memory_show.lines(report, terminal.width(), terminal.color())))
+    return code
+
+
+def _listener() -> memory.Listener:
+    def show(text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text[: terminal.width() - 1]}\r")
+        sys.stderr.flush()
+
+    return show
+
+
+def _whole(text: str, option: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST[option]:
+        raise InputError(f"{option} is a whole number from 1 to {MOST[option]}, not '{text}'")
+    return int(text)

@@ -1,0 +1,195 @@
+"""What a training step needs of memory: by formula, by fake tensors, and by the allocator; whether that fits, and what to switch first."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from hotlap.core.errors import InputError, MachineError, nearest
+from hotlap.core.measure.supervisor import Process
+from hotlap.core.model import machines
+from hotlap.core.work.networks import shape
+from hotlap.core.work.networks.shape import Network
+from hotlap.training import memory_formula
+from hotlap.training.memory_record import Fit, MemoryAccount, MemoryReport, Switch, TrainingVariant
+from hotlap.training.memory_step import MemoryJob, StepsFailed
+
+CLOSE = 0.9  # of a GPU's memory: from here on a context (about 0.5 GB of CUDA), workspaces and fragments decide
+OF_FREE = 0.5  # of the memory that is free here, which a real step may take
+CHANGEABLE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "inter", "vocabulary", "positions")
+COSTS = {
+    "checkpointing": "a third more computing: activations are made again", "autocast": "products in bf16",
+    "sgd": "no moments: another optimizer, other results", "batch": "more steps, or gradients added up over them",
+}  # fmt: skip
+
+
+class MemoryAsked(NamedTuple):
+    """What to look at. `arguments`: of a script; of a network its changed sizes."""
+
+    target: str
+    arguments: tuple[str, ...] = ()
+    variant: TrainingVariant = TrainingVariant()
+    steps: int = 2
+    machine: str = ""
+    measure: bool = True
+    limit_s: float = 600.0
+    threads: int = 1
+
+
+Listener = Callable[[str], None]
+
+
+def report(asked: MemoryAsked, listen: Listener = lambda _: None) -> MemoryReport:
+    """Raises InputError for what is no network, script or function, and for one that does not come to its steps."""
+    spec = machines.load(asked.machine) if asked.machine else None
+    variant = replace(asked.variant, foreach=spec is not None)
+    network = None if _is_code(asked.target) else _network(asked)
+    job = _job(asked, network, variant)
+    accounts, failed = list[MemoryAccount](), dict[str, str]()
+    if network:
+        accounts.append(memory_formula.account(network, variant))
+    listen("by fake tensors")
+    fake = _run(job, asked.limit_s)
+    _sort_in(fake, "fake tensors", accounts, failed)
+    why_not = "" if asked.measure else "it was not asked for"
+    why_not = why_not or _too_large(accounts)
+    if why_not:
+        failed["allocator"] = why_not
+    else:
+        listen("by the allocator")
+        _sort_in(_run(msgspec.structs.replace(job, mode="real"), asked.limit_s), "allocator", accounts, failed)
+    if not accounts:
+        raise InputError(f"{asked.target}: {next(iter(failed.values()))}")
+    order = {"fake tensors": 0, "allocator": 1, "formula": 2}
+    accounts.sort(key=lambda account: order[account.how])
+    fit = _fit(spec, accounts[0].peak_bytes) if spec else None
+    switches = _switches(asked, network, variant, accounts, fit, listen)
+    return MemoryReport(
+        target=asked.target, variant=None if job.script else variant, accounts=accounts, failed=failed, fit=fit, switches=switches
+    )
+
+
+def _is_code(target: str) -> bool:
+    return target.endswith(".py") or ".py:" in target
+
+
+def _network(asked: MemoryAsked) -> Network:
+    network = shape.load(asked.target)
+    changes: dict[str, int] = {}
+    for text in asked.arguments:
+        name, _, value = text.partition("=")
+        if name not in CHANGEABLE:
+            raise InputError(f"'{text}': a network's sizes are changed as in layers=2; {nearest(name, CHANGEABLE)}")
+        if not value.isdecimal() or not 1 <= int(value) <= 10**7:
+            raise InputError(f"'{text}': {name} is a whole number from 1 to 10^7")
+        changes[name] = int(value)
+    changed = dataclasses.replace(network, **changes)  # type: ignore[arg-type]
+    if "head_dim" not in changes and changed.heads * changed.head_dim != changed.hidden and ("hidden" in changes or "heads" in changes):
+        changed = dataclasses.replace(changed, head_dim=max(changed.hidden // changed.heads // 2 * 2, 2))
+    if changed.kv_heads > changed.heads or changed.heads % changed.kv_heads:
+        kv_heads = max(size for size in range(1, min(changed.kv_heads, changed.heads) + 1) if changed.heads % size == 0)
+        changed = dataclasses.replace(changed, kv_heads=kv_heads)
+    memory_formula.supported(changed)
+    longest = changed.longest or changed.positions
+    if longest and asked.variant.context > longest:
+        raise InputError(f"{asked.target} takes at most {longest} tokens at once: give --context {longest} or fewer")
+    return changed
+
+
+def _job(asked: MemoryAsked, network: Network | None, variant: TrainingVariant) -> MemoryJob:
+    common: dict[str, Any] = {"mode": "fake", "steps": asked.steps, "variant": variant, "threads": asked.threads}
+    if network:
+        given = {name: value for name, value in dataclasses.asdict(network).items() if name not in ("aliases", "remarks")}
+        return MemoryJob(network=given, **common)
+    path, _, function = asked.target.partition(".py:") if ".py:" in asked.target else (asked.target, "", "")
+    path = f"{path}.py" if function else path
+    if not Path(path).is_file():
+        raise InputError(f"'{path}' is no file; give a script, file.py:function, or a network: {', '.join(shape.names()[:6])} …")
+    if function and asked.arguments:
+        raise InputError(f"{asked.target} takes no arguments, not '{asked.arguments[0]}': its batch is --batch")
+    return MemoryJob(function=f"{path}:{function}", **common) if function else MemoryJob(script=path, arguments=asked.arguments, **common)
+
+
+def _run(job: MemoryJob, limit_s: float) -> MemoryAccount | StepsFailed:
+    """A process of its own: what it allocates and patches ends with it."""
+    with Process("hotlap.training.memory_step", job, limit_s, threading.Event()) as process:
+        for line in process.lines():
+            document = msgspec.json.decode(line)
+            if "failed" in document:
+                return msgspec.convert(document, StepsFailed)
+            return msgspec.convert(document, MemoryAccount)
+        process.process.poll()
+        return StepsFailed(failed=f"the process {process.ending()}: {process.last_words()}")
+
+
+def _sort_in(answer: MemoryAccount | StepsFailed, how: str, accounts: list[MemoryAccount], failed: dict[str, str]) -> None:
+    if isinstance(answer, StepsFailed):
+        failed[how] = f"{answer.where + ': ' if answer.where else ''}{answer.failed}"
+    elif answer.steps == 0:
+        failed[how] = f"no optimizer took a step ({answer.ended}): a step ends at an optimizer's step()"
+    else:
+        accounts.append(answer)
+
+
+def _too_large(accounts: list[MemoryAccount]) -> str:
+    """Why a real step is not taken here; "" where it may be."""
+    free = _free_bytes()
+    needed = max((account.peak_bytes for account in accounts), default=0)
+    if free is None or needed <= OF_FREE * free:
+        return ""
+    return f"it needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free here, of which half may be taken"
+
+
+def _free_bytes() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _fit(spec: Any, peak: int) -> Fit:
+    if not spec.memory_bytes:
+        raise MachineError(f"of {spec.slug} no memory size is known")
+    share = peak / spec.memory_bytes
+    state: Any = "fits" if share < CLOSE else "too close" if share <= 1 else "does not fit"
+    return Fit(machine=spec.slug, memory_bytes=spec.memory_bytes, state=state)
+
+
+def _switches(
+    asked: MemoryAsked, network: Network | None, variant: TrainingVariant, accounts: list[MemoryAccount], fit: Fit | None, listen: Listener
+) -> list[Switch]:
+    """One change at a time, by formula where there is one and else by fake tensors, the one that saves most first."""
+    how = "formula" if network else "fake tensors"
+    now = next((account.peak_bytes for account in accounts if account.how == how), None)
+    if now is None or not (network or ".py:" in asked.target):
+        return []
+    switches = []
+    for key, what, changed in _changes(variant, network is not None):
+        listen(what)
+        other = memory_formula.account(network, changed) if network else _run(_job(asked, None, changed), asked.limit_s)
+        if isinstance(other, MemoryAccount) and other.peak_bytes < now:
+            fits = _fit(machines.load(fit.machine), other.peak_bytes).state if fit else ""
+            switches.append(
+                Switch(what=what, peak_bytes=other.peak_bytes, saved_bytes=now - other.peak_bytes, cost=COSTS[key], fits=fits)
+            )
+    return sorted(switches, key=lambda switch: -switch.saved_bytes)
+
+
+def _changes(variant: TrainingVariant, network: bool) -> Iterator[tuple[str, str, TrainingVariant]]:
+    if network and not variant.checkpointing:
+        yield "checkpointing", "checkpointing of each layer", replace(variant, checkpointing=True)
+    if not variant.autocast:
+        yield "autocast", "bf16 autocast", replace(variant, autocast=True)
+    if variant.optimizer != "sgd":
+        yield "sgd", "SGD instead of AdamW", replace(variant, optimizer="sgd")
+    if variant.batch > 1:
+        yield "batch", f"batch {variant.batch // 2}", replace(variant, batch=variant.batch // 2)

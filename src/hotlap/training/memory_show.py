@@ -1,0 +1,108 @@
+"""What `training memory` prints."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hotlap.core import units
+from hotlap.core.show import layout
+from hotlap.core.show.table import Cell, Column, Table, harmless
+from hotlap.training.memory_record import KINDS, MemoryAccount, MemoryReport
+
+SHOWN = 6
+SPARE = "what is no tensor (context, workspaces, fragments) comes on top"
+
+
+def lines(report: MemoryReport, width: int, color: bool) -> list[str]:
+    """The answer first, then each method, the lines that own the peak, and what to switch."""
+    first = report.accounts[0]
+    text = [*layout.paragraph("peak      ", answer(report), width), ""]
+    text += [*layout.fitted(table(report.accounts).columns, width).lines(color), ""]
+    for account in report.accounts:
+        if account.ended:
+            text += layout.paragraph("note      ", harmless(f"{account.how}: {account.ended}"), width)
+    for how, why in report.failed.items():
+        text += layout.paragraph("note      ", harmless(f"{how}: not run: {why}"), width)
+    if first.lines:
+        text += ["", *layout.fitted(owners(first).columns, width).lines(color)]
+    if report.switches:
+        text += ["", *layout.fitted(switches(report).columns, width).lines(color)]
+    return text
+
+
+def answer(report: MemoryReport) -> str:
+    """How much, how, and whether it fits."""
+    first = report.accounts[0]
+    how = {"formula": "by formula", "fake tensors": "by fake tensors, exact for what operators return", "allocator": "by the allocator"}
+    text = f"{size(first.peak_bytes)} of tensors in the {first.phase or 'step'} phase ({how[first.how]})"
+    text += f": {report.target}" + (f", {report.variant.name}" if report.variant else "")
+    if report.fit:
+        text += f". {report.fit.machine} ({size(report.fit.memory_bytes)}): {report.fit.state}; {SPARE}"
+    return harmless(text)
+
+
+def size(bytes_: float) -> str:
+    """In binary units: memory is sold and allocated in them."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if bytes_ < 1024 or unit == "TiB":
+            return f"{units.round_to(bytes_, 4) if unit != 'B' else int(bytes_)} {unit}"
+        bytes_ /= 1024
+    raise AssertionError
+
+
+def table(accounts: list[MemoryAccount]) -> Table:
+    """A row per method, its parts, and how far it is from the allocator's own count."""
+    measured = next((account.peak_bytes for account in accounts if account.how == "allocator"), None)
+    kinds = [kind for kind in KINDS if any(account.parts.get(kind) for account in accounts)]
+    return Table([
+        Column("by", [Cell(account.how) for account in accounts], names=True),
+        Column("peak", [Cell(size(account.peak_bytes), value=account.peak_bytes) for account in accounts], right=True),
+        Column("off", [_off(account, measured) for account in accounts], right=True),
+        *(Column(kind, [_part(account, kind) for account in accounts], right=True) for kind in kinds),
+    ])  # fmt: skip
+
+
+def _off(account: MemoryAccount, measured: int | None) -> Cell:
+    if not measured or account.how == "allocator":
+        return Cell("–")
+    return Cell(f"{account.peak_bytes / measured - 1:+.2%}".replace("%", " %"), value=account.peak_bytes / measured - 1)
+
+
+def _part(account: MemoryAccount, kind: str) -> Cell:
+    value = account.parts.get(kind)
+    return Cell("–") if value is None else Cell(size(value), value=value)
+
+
+def owners(account: MemoryAccount) -> Table:
+    """Which lines hold the peak."""
+    shown = account.lines[:SHOWN]
+    return Table([
+        Column("held at the peak", [Cell(size(line.bytes), value=line.bytes) for line in shown], right=True),
+        Column("share", [Cell(units.percent(line.bytes / account.peak_bytes)) for line in shown], right=True),
+        Column("kind", [Cell(line.kind) for line in shown]),
+        Column("by", [Cell(_short(line.where)) for line in shown], wrap=True),
+        Column("operator", [Cell(f"{line.op} ({line.tensors})") for line in shown], wrap=True),
+    ])  # fmt: skip
+
+
+def _short(where: str) -> str:
+    """Relative to here, or the file's name alone."""
+    path, _, rest = where.rpartition(":")
+    if not path:
+        return where or "–"
+    relative = os.path.relpath(path)
+    return f"{relative if not relative.startswith('..') else Path(path).name}:{rest}"
+
+
+def switches(report: MemoryReport) -> Table:
+    """What to switch first."""
+    every = report.switches
+    columns = [
+        Column("switch first", [Cell(one.what) for one in every], names=True),
+        Column("peak", [Cell(size(one.peak_bytes), value=one.peak_bytes) for one in every], right=True),
+        Column("saves", [Cell(size(one.saved_bytes), value=one.saved_bytes) for one in every], right=True),
+    ]
+    if report.fit:
+        columns.append(Column(report.fit.machine, [Cell(one.fits, "good" if one.fits == "fits" else "warn") for one in every]))
+    return Table([*columns, Column("costs", [Cell(one.cost) for one in every], wrap=True)])

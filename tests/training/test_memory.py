@@ -1,0 +1,209 @@
+"""hotlap training memory: fake tensors and the formula against the allocator's own count; scripts, functions and networks; what is asked wrongly."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hotlap.cli import main
+from hotlap.core.errors import InputError
+from hotlap.core.show.document import Document
+from hotlap.core.work.networks import shape
+from hotlap.training import memory, memory_formula, memory_show, memory_step
+from hotlap.training.memory import MemoryAsked
+from hotlap.training.memory_record import MemoryAccount, MemoryReport, TrainingVariant
+
+torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install torch")
+SMALL = ("layers=2", "hidden=64", "heads=4", "inter=128", "vocabulary=200")
+PRINTED = Path(__file__).parents[2] / "benchmarks" / "printed" / "training_memory.txt"
+SCRIPT = """import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 4))
+data = torch.utils.data.TensorDataset(torch.randn(64, 16), torch.randint(0, 4, (64,)))
+optimizer = torch.optim.{optimizer}(model.parameters(), lr=1e-3)
+for step, (x, y) in enumerate(torch.utils.data.DataLoader(data, batch_size=8)):
+    {inside}
+    loss = nn.functional.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    assert loss.item() == loss.item()
+"""
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def script(folder: Path, inside: str = "pass", optimizer: str = "AdamW") -> Path:
+    path = folder / "train.py"
+    path.write_text(SCRIPT.format(inside=inside, optimizer=optimizer))
+    return path
+
+
+def by(report: MemoryReport, how: str) -> MemoryAccount:
+    return next(account for account in report.accounts if account.how == how)
+
+
+def test_parameters_are_those_that_are_published() -> None:
+    for name in ("llama-3-8b", "gpt-2", "mistral-7b"):
+        network = shape.load(name)
+        layer, rest, _ = memory_formula.parameters(network)
+        places = 0 if network.rotary else network.positions * network.hidden
+        assert network.layers * layer + rest + places == pytest.approx(network.parameters, rel=0.01)
+
+
+def test_the_formula_knows_where_the_peak_is() -> None:
+    """Of a wide vocabulary at the loss, of few tokens in the optimizer: there the state and the square roots of the largest tensor count."""
+    network = dataclasses.replace(shape.load("llama-3-8b"), layers=2, hidden=64, heads=4, kv_heads=2, head_dim=16, inter=128, vocabulary=5000)
+    loss = memory_formula.account(network, TrainingVariant(batch=16, context=64))
+    assert (loss.phase, loss.parts["temporaries"]) == ("backward", 2 * 16 * 64 * 5000 * 4)
+    update = memory_formula.account(network, TrainingVariant(batch=1, context=8))
+    assert (update.phase, update.parts["temporaries"]) == ("update", 2 * 5000 * 64 * 4)
+    assert update.parts["moments"] == 2 * update.parts["parameters"] == 2 * update.parts["gradients"]
+    every = memory_formula.account(network, TrainingVariant(batch=1, context=8, foreach=True))
+    assert every.parts["temporaries"] == every.parts["parameters"]
+    assert memory_formula.account(network, TrainingVariant(optimizer="sgd", batch=1, context=8)).parts["moments"] == 0
+
+
+def job(variant: TrainingVariant, *sizes: str) -> tuple[memory_step.MemoryJob, MemoryAccount]:
+    """A network's fake steps, and its account by formula."""
+    asked = MemoryAsked("llama-3-8b", sizes, variant)
+    network = memory._network(asked)
+    return memory._job(asked, network, variant), memory_formula.account(network, variant)
+
+
+@torch
+@pytest.mark.slow("two steps of PyTorch, on fake tensors and on real ones")
+@pytest.mark.parametrize("way", ["adamw", "sgd", "checkpointing", "autocast", "foreach"])
+def test_fake_tensors_are_the_allocator_s_count(way: str) -> None:
+    variant = TrainingVariant(
+        optimizer="sgd" if way == "sgd" else "adamw", checkpointing=way == "checkpointing", autocast=way == "autocast",
+        batch=1 if way == "foreach" else 4, context=8 if way == "foreach" else 64, foreach=way == "foreach",
+    )  # fmt: skip
+    asked, formula = job(variant, *SMALL)
+    fake, real = memory_step._fake(asked), memory_step._real(asked)
+    assert real.steps == fake.steps == 2
+    assert fake.peak_bytes == pytest.approx(real.peak_bytes, rel=0.01)
+    assert formula.peak_bytes == pytest.approx(real.peak_bytes, rel=0.05)
+    assert fake.phase == formula.phase == ("update" if way == "foreach" else "backward")
+    assert sum(fake.parts.values()) == fake.peak_bytes
+    for kind in ("parameters", "moments", "activations"):
+        assert fake.parts.get(kind, 0) == pytest.approx(formula.parts[kind], rel=0.05, abs=8192)
+
+
+@torch
+@pytest.mark.slow("two steps of PyTorch, on fake tensors and on real ones")
+@pytest.mark.parametrize("name", ["perceptron", "residual"])
+def test_other_networks_are_functions_of_the_batch(name: str) -> None:
+    """`residual`: what oneDNN's convolutions hold inside, which their results do not show, is counted."""
+    modules = Path(__file__).parents[2] / "benchmarks" / "training_modules.py"
+    asked = memory_step.MemoryJob(mode="fake", function=f"{modules}:{name}", variant=TrainingVariant(batch=16))
+    assert memory_step._fake(asked).peak_bytes == pytest.approx(memory_step._real(asked).peak_bytes, rel=0.01)
+
+
+def test_what_to_switch_is_ordered_by_what_it_saves() -> None:
+    variant = TrainingVariant(batch=8, context=128)
+    asked = MemoryAsked("llama-3-8b", SMALL, variant, machine="a10")
+    network = memory._network(asked)
+    now = memory_formula.account(network, variant)
+    fit = memory._fit(memory.machines.load("a10"), now.peak_bytes)
+    switches = memory._switches(asked, network, variant, [now], fit, lambda _: None)
+    assert {one.what for one in switches} == {"checkpointing of each layer", "bf16 autocast", "SGD instead of AdamW", "batch 4"}
+    assert [one.saved_bytes for one in switches] == sorted((one.saved_bytes for one in switches), reverse=True)
+    assert all(one.peak_bytes + one.saved_bytes == now.peak_bytes and one.fits == "fits" for one in switches)
+
+
+def test_nearly_full_is_too_close_to_say() -> None:
+    card = memory.machines.load("a10")
+    assert card.memory_bytes
+    states = [memory._fit(card, int(card.memory_bytes * share)).state for share in (0.89, 0.91, 1.0, 1.01)]
+    assert states == ["fits", "too close", "too close", "does not fit"]
+
+
+@torch
+@pytest.mark.slow("starts PyTorch twice")
+def test_a_script_runs_as_given_and_its_lines_own_the_peak(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a loader, and a loss that is read as a number."""
+    path = script(tmp_path)
+    report = memory.report(MemoryAsked(str(path)))
+    fake = by(report, "fake tensors")
+    assert fake.peak_bytes == pytest.approx(by(report, "allocator").peak_bytes, rel=0.01)
+    weights = (16 * 64 + 64 + 64 * 4 + 4) * 4
+    assert fake.parts["parameters"] == weights
+    assert fake.parts["moments"] == 2 * weights + 4 * 4  # moments, and a step count of each tensor
+    places = {line.kind: line.where for line in fake.lines}
+    assert places["parameters"] == f"{path}:3 <module>"
+    assert places["moments"] == f"{path}:11 <module>"
+    assert "train.py:3 <module>" in "\n".join(memory_show.lines(report, 160, False))
+
+
+@torch
+@pytest.mark.slow("starts PyTorch for each")
+@pytest.mark.parametrize(
+    ("inside", "code", "words"),
+    [("input('go on? ')", 2, "train.py:7: EOFError"), ("1 / (step - 1)", 3, "it failed in step 2: ZeroDivisionError"),
+     ("break", 2, "no optimizer took a step"), ("__import__('os').fork()", 0, "by fake tensors")],
+)  # fmt: skip
+def test_a_script_that_goes_wrong_is_said_in_a_line(inside: str, code: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["training", "memory", str(script(tmp_path, inside)), "--predict"]) == code
+    out, err = capsys.readouterr()
+    assert words in (err if code == 2 else out)
+    assert code != 2 or (out == "" and err.count("\n") == 1)
+
+
+@torch
+def test_a_network_without_a_backward_pass(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\nclass Net(torch.nn.Linear):\n    def forward(self, x):\n        return super().forward(x).detach().sum()\n"
+        "def make(batch):\n    return Net(3, 2), (torch.ones(batch, 3),)\n"
+    )
+    with pytest.raises(ValueError, match="its loss has no gradient"):
+        memory_step._fake(memory_step.MemoryJob(mode="fake", function=f"{tmp_path / 'net.py'}:make"))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [(["lama-3-8b"], "did you mean 'llama-3-8b'"), (["llama-3-8b", "layer=2"], "did you mean 'layers'"), (["llama-3-8b", "layers=two"], "whole number"),
+     (["mixtral-8x7b"], "has experts"), (["nothing.py"], "is no file"), (["nothing.py:make"], "is no file"), (["llama-3-8b", "--batch", "0"], "--batch"),
+     (["gpt-2", "--context", "4096"], "at most 1024 tokens"), (["llama-3-8b", "--machine", "h1000"], "h1000"), (["gpt-2", "--limit", "0s"], "--limit")],
+)  # fmt: skip
+def test_what_is_asked_wrongly_is_one_line(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["training", "memory", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert why in error
+
+
+@torch
+@pytest.mark.slow("starts PyTorch")
+def test_what_does_not_fit_is_predicted_and_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """10 · 10⁹ parameters on a card of 80 GiB."""
+    sizes = ["layers=4", "vocabulary=1000000"]
+    assert main(["training", "memory", "llama-3-8b", *sizes, "--batch", "1", "--machine", "h100-sxm", "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    msgspec.convert(answer, Document)
+    report = msgspec.convert(answer["memory"], MemoryReport)
+    assert report.fit is not None
+    assert report.fit.state == "does not fit"
+    assert report.failed["allocator"].startswith("it needs ")
+    assert [account.how for account in report.accounts] == ["fake tensors", "formula"]
+    assert report.accounts[0].peak_bytes == pytest.approx(report.accounts[1].peak_bytes, rel=0.01)
+
+
+def test_a_network_that_is_no_transformer_of_ours_is_refused() -> None:
+    with pytest.raises(InputError, match=r"latent attention|experts"):
+        memory_formula.account(shape.load("deepseek-v3"), TrainingVariant())
+
+
+def test_the_printed_figures_are_those_of_the_manual() -> None:
+    text = PRINTED.read_text()
+    assert "peaks within 1 %" in text
+    off = float(text.partition("by formula:")[2].partition("mean ")[2].partition("%")[0])
+    assert off <= 5
