@@ -15,6 +15,7 @@ from hotlap.core.units import percent
 
 SHOWN = 10  # devices that are named on a terminal
 ROOM = 24  # characters for names of outliers in a table of cases
+SEEN = 0.01  # of the median, that an end may be off without a word
 CASES = 8  # cases in the table on a terminal
 WHY: Mapping[fleets.Code, str] = {
     "slow": "slower in all", "slow_case": "slower in some", "tail": "slow samples", "slight": "slightly slower", "fast": "faster",
@@ -186,7 +187,7 @@ def _outliers(names: Sequence[str]) -> str:
 
 def sure(judged: FleetVerdict) -> list[str]:
     """What would have been named, how often a healthy fleet has a device named, and what could not be judged."""
-    texts = [text for text in [interrupted(judged)] if text]
+    texts = [text for text in (interrupted(judged), _differ(judged)) if text]
     for model, reach in judged.reach.items():
         known = [case.reach for case in judged.cases if case.model == model and case.reach is not None]
         if reach is None or not known:
@@ -200,6 +201,14 @@ def sure(judged: FleetVerdict) -> list[str]:
     notices = {notice.code: (case, notice) for case in judged.cases for notice in case.notices}
     texts += [f"{words.clean(case.label)}: {notice.text}" for case, notice in notices.values()]
     return texts
+
+
+def _differ(judged: FleetVerdict) -> str:
+    """What the column says, where a case has an end that it does not hold: an outlier, or noise."""
+    known = [(case, *case.ends) for case in judged.cases if case.spread is not None]
+    if not any(max(middle - low, high - middle) > max(2 * (case.spread or 0.0), SEEN) * middle for case, low, middle, high in known):
+        return ""
+    return "differ: how far healthy devices are apart, without outliers and noise, so min and max may lie farther off"
 
 
 def _of(model: str) -> str:
