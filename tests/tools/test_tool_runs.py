@@ -219,3 +219,30 @@ def test_an_interrupt_keeps_what_was_measured(home: Path) -> None:
     assert kept.samples
     assert [stop.kind for stop in kept.run.stops] == ["interrupted"]
     assert "5.00 GB/s" in out
+
+
+def test_it_says_what_it_executes_and_how_far_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(home)
+    assert main(["tool", "run", "echoed", "--rounds", "3", "--alone", "--wait", "5 min"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "echoed: 3 executions, at most 20.0 s each, 60.0 s in all"
+    assert sum(line.startswith("1 of 3 executions, echoed: ") for line in lines) == 1
+
+
+def test_a_busy_machine_is_named_as_by_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from hotlap.core.record import Look
+    from hotlap.tools.cli import _Progress
+
+    _Progress(1).looked(Look(seconds=1.0, others_share=0.9, cores=8))
+    assert capsys.readouterr().err.startswith("hotlap: the machine is busy: ")
+
+
+def test_a_budget_ends_after_the_round_that_fits(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(home, line="sleep 0.4; echo rate {rate} GB/s", more='like = "stream op=copy size=1MiB"\nfactor = 2.0')
+    code, said = answer(capsys, "tool", "run", "echoed", "--rounds", "1000", "--budget", "2 s", "--wait", "5 min")
+    (path,) = (home / "runs").iterdir()
+    kept = bundles.load(path)
+    assert (code, len(said["cases"]), [stop.kind for stop in kept.run.stops]) == (0, 1, ["budget"])
+    assert 1 <= len(kept.samples) <= 5
+    assert main(["tool", "run", "echoed", "--budget", "0 s"]) == 2
+    assert "--budget is a time above 0, as in '2 min', not 0 s" in capsys.readouterr().err

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shlex
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from msgspec import structs
 
 from hotlap.cli import cases, terminal
 from hotlap.cli import run as running_plans
-from hotlap.cli.progress import Progress
+from hotlap.cli.progress import LOG_S, Progress
 from hotlap.core import plan as plans
 from hotlap.core import units, work
 from hotlap.core.analysis import rows as tables
@@ -23,8 +25,9 @@ from hotlap.core.measure import session as measuring
 from hotlap.core.measure.tools import finding, reading, running, toolfile
 from hotlap.core.measure.tools.reading import ToolOutput
 from hotlap.core.measure.tools.toolfile import QUANTITIES, ToolFile
-from hotlap.core.record import Plan
+from hotlap.core.record import Look, Plan
 from hotlap.core.show import document, shape
+from hotlap.core.show.busy import warning
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths
 from hotlap.tools import beside, files, session, show, testing
@@ -33,6 +36,7 @@ from hotlap.tools.session import ToolJob, ToolOptions
 VERBS = ("list", "show", "run", "read", "test")
 ROUND_S = 0.5  # of a case of ours in one round
 MOST_ROUNDS = 1000
+LEAST_S = 5.0  # that our own case takes
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +44,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=VERBS, help=about)
     parser.add_argument("items", nargs="*", metavar="NAME|KEY=VALUE", help="tools, or a quantity as memory; run: parameters; read: files")
     parser.add_argument("--rounds", default="6", metavar="N", help="run: executions of each tool, rounds of Hotlap's case (default: 6)")
+    about = "run: no round begins that would pass it, as in '2 min'; the first one always does"
+    parser.add_argument("--budget", metavar="TIME", help=about)
     parser.add_argument("--alone", action="store_true", help="run: without Hotlap's own case that means the same")
     parser.add_argument("--prefix", metavar="WORDS", help="run: in front of every command, as 'adb shell' or 'ssh node7': it runs there")
     parser.add_argument("--target", default="", help="run: whose limit and sensors stand beside the numbers, as in hotlap run")
@@ -149,8 +155,12 @@ def _output(tool: ToolFile, given: Sequence[Path]) -> ToolOutput:
 def _run(args: argparse.Namespace, home: Path) -> int:
     jobs = _jobs(args.items, home, shlex.split(args.prefix or ""))
     rounds = _rounds(args.rounds)
-    options = ToolOptions(rounds, args.target, args.device, terminal.pairs(args.label, "a label"), home=home, wait_s=_wait_s(args))
-    progress = _Progress(rounds * len(jobs))
+    progress, limit_s = _Progress(rounds * len(jobs)), _limit_s(args.budget)
+    options = ToolOptions(
+        rounds, args.target, args.device, terminal.pairs(args.label, "a label"), home=home, wait_s=_wait_s(args), limit_s=limit_s,
+        looked=progress.looked,
+    )  # fmt: skip
+    progress.begin(jobs, rounds)
     try:
         path = session.run(jobs, options, progress)
     finally:
@@ -160,7 +170,11 @@ def _run(args: argparse.Namespace, home: Path) -> int:
     if interrupted:
         print(f"hotlap: interrupted; everything measured is kept: hotlap show {measured[0].run.id}", file=sys.stderr)
     elif not args.alone and (plan := _ours(jobs, measured[0], rounds)):
-        measured.append(bundles.load(_measure_ours(plan, args, home)))
+        left_s = limit_s - progress.elapsed_s()
+        if left_s < LEAST_S:
+            print("hotlap: the budget leaves no time for Hotlap's own case; a longer --budget measures it too", file=sys.stderr)
+        else:
+            measured.append(bundles.load(_measure_ours(plan, args, home, left_s)))
     analysed = [(bundle, tables.rows(bundle)) for bundle in measured]
     code = 130 if interrupted else cases.code(analysed[:1])
     if args.json == shape.SHAPE:
@@ -236,6 +250,13 @@ def _wait_s(args: argparse.Namespace) -> float:
     return units.parse(args.wait or 0.0, "s")
 
 
+def _limit_s(text: str | None) -> float:
+    limit_s = math.inf if text is None else units.parse(text, "s")
+    if limit_s <= 0:
+        raise InputError(f"--budget is a time above 0, as in '2 min', not {text}")
+    return limit_s
+
+
 def _ours(jobs: Sequence[ToolJob], measured: bundles.Bundle, rounds: int) -> Plan | None:
     """Our own cases that mean what the tools' numbers mean; None where there is none, or no number."""
     texts = dict.fromkeys(
@@ -249,9 +270,10 @@ def _ours(jobs: Sequence[ToolJob], measured: bundles.Bundle, rounds: int) -> Pla
     return plans.override(plan, {"rounds": rounds, "rounds_max": rounds, "round_time": ROUND_S * len(wanted)})
 
 
-def _measure_ours(plan: Plan, args: argparse.Namespace, home: Path) -> Path:
+def _measure_ours(plan: Plan, args: argparse.Namespace, home: Path, left_s: float) -> Path:
     options = measuring.SessionOptions(
         target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home, wait_s=_wait_s(args),
+        limit_s=left_s,
     )  # fmt: skip
     progress = Progress(sys.stderr)
     try:
@@ -261,20 +283,51 @@ def _measure_ours(plan: Plan, args: argparse.Namespace, home: Path) -> Path:
 
 
 class _Progress:
-    """One line that is rewritten on a terminal, and a line for what gave no number."""
+    """One line that is rewritten on a terminal, one an execution in a log (at most one in 5 s), and one for what gave no number."""
 
     def __init__(self, count: int) -> None:
         self.count, self.done, self.live = count, 0, sys.stderr.isatty()
         self.reasons: set[tuple[str, str]] = set()
+        self.began_s = self.last_s = time.monotonic()
+        self.logged_s = self.began_s - LOG_S
+
+    def begin(self, jobs: Sequence[ToolJob], rounds: int) -> None:
+        """What is going to be executed, and how long each may take."""
+        here = [job for job in jobs if not job.place.missing and job.tool.run]
+        if here:
+            print(f"{show.planned([(job.tool, job.settings) for job in here], rounds)}", file=sys.stderr)
+
+    def looked(self, look: Look) -> None:
+        """Says that the machine is busy."""
+        if busy_with := warning(look):
+            print(f"hotlap: {busy_with}", file=sys.stderr)
+        self.began_s = self.last_s = time.monotonic()
+        self._draw("")
 
     def __call__(self, job: ToolJob, number: int, refused: str) -> None:
         self.done += 1
+        now_s = time.monotonic()
         if refused and (job.tool.name, refused) not in self.reasons:
             self.reasons.add((job.tool.name, refused))
             self.end()
             print(f"hotlap: {job.tool.name}: {refused}", file=sys.stderr)
+        if not self.live and now_s - self.logged_s >= LOG_S:
+            self.logged_s = now_s
+            print(f"{self.done} of {self.count} executions, {job.tool.name}: {now_s - self.last_s:.1f} s{self._left()}", file=sys.stderr)
+        self.last_s = now_s
+        self._draw(f"{self._left()}  {job.tool.name}")
+
+    def elapsed_s(self) -> float:
+        """Seconds since the first execution began."""
+        return time.monotonic() - self.began_s
+
+    def _left(self) -> str:
+        left_s = self.elapsed_s() / max(self.done, 1) * (self.count - self.done)
+        return f", about {units.show(round(left_s), 's', 2)} left" if left_s >= 1 else ""
+
+    def _draw(self, text: str) -> None:
         if self.live:
-            sys.stderr.write(f"\r\x1b[K{self.done} of {self.count} executions  {job.tool.name}")
+            sys.stderr.write(f"\r\x1b[K{self.done} of {self.count} executions{text}")
             sys.stderr.flush()
 
     def end(self) -> None:

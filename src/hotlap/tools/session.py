@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +23,7 @@ from hotlap.core.measure.tools.finding import FoundTool
 from hotlap.core.measure.tools.reading import ToolReading, ToolValue
 from hotlap.core.measure.tools.toolfile import ToolFile
 from hotlap.core.plan import of_programs
-from hotlap.core.record import METHOD, Case, Device, Notice, Plan, Samples, Stop
+from hotlap.core.record import METHOD, Case, Device, Look, Notice, Plan, Samples, Stop
 from hotlap.core.store import labels
 from hotlap.core.work.program import TOOL
 
@@ -39,6 +41,8 @@ class ToolOptions:
     readings_hz: float = 10.0
     home: Path = Path()
     wait_s: float = 0.0  # for a device that another run holds
+    limit_s: float = math.inf  # no round begins that would pass it, but the first
+    looked: Callable[[Look], None] = lambda _: None  # is told what a look at the machine showed, before anything is executed
 
 
 @dataclass(frozen=True)
@@ -62,9 +66,11 @@ def run(jobs: Sequence[ToolJob], options: ToolOptions, listen: Listener = lambda
     machine = fingerprint([target.device])
     machine = replace(machine, software={**machine.software, **software})
     terms = {"terms": ", ".join(dict.fromkeys(job.tool.terms for job in jobs if job.tool.terms))}
+    look = busy.look([target.device])
+    options.looked(look)
     record = runs.record(
         plan, options.target or "host", [target.device], machine, method=METHOD,
-        labels=labels.check({**({} if not terms["terms"] else terms), **options.labels}), look=busy.look([target.device]),
+        labels=labels.check({**({} if not terms["terms"] else terms), **options.labels}), look=look,
     )
     with runs.begin(record, [target.device], options.home, options.wait_s) as held:
         return _Session(held, target, jobs, options, listen).measure()
@@ -97,11 +103,7 @@ class _Session:
             sampler.start()
         try:
             with signals.caught(self._interrupt):
-                for number in range(self.options.rounds):
-                    for job in self.jobs if number % 2 == 0 else list(reversed(self.jobs)):
-                        if self.stopping:
-                            raise KeyboardInterrupt
-                        self._once(job, number, sampler, device)
+                stop = self._rounds(sampler, device)
         except KeyboardInterrupt:
             stop = Stop("interrupted")
         finally:
@@ -111,6 +113,20 @@ class _Session:
             missing = sensors.missing(self.target) if sampler else {}
             self.held.finish([stop], plan=plan, sensors_missing=missing, sampler_share=sampler.share if sampler else None)
         return self.held.writer.path
+
+    def _rounds(self, sampler: Sampler | None, device: Device) -> Stop:
+        """All rounds, or those that end within the limit if each takes as long as the longest so far."""
+        began_s, longest_s = time.monotonic(), 0.0
+        for number in range(self.options.rounds):
+            round_s = time.monotonic()
+            if number and round_s - began_s + longest_s > self.options.limit_s:
+                return Stop("budget")
+            for job in self.jobs if number % 2 == 0 else list(reversed(self.jobs)):
+                if self.stopping:
+                    raise KeyboardInterrupt
+                self._once(job, number, sampler, device)
+            longest_s = max(longest_s, time.monotonic() - round_s)
+        return Stop("rounds_max")
 
     def _interrupt(self, _: int) -> None:
         self.stopping = True

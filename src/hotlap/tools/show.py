@@ -8,7 +8,7 @@ from hotlap.core import units
 from hotlap.core.measure.tools import finding
 from hotlap.core.measure.tools.finding import FoundTool
 from hotlap.core.measure.tools.reading import ToolReading, ToolValue
-from hotlap.core.measure.tools.toolfile import QUANTITIES, TERMS, ToolFile
+from hotlap.core.measure.tools.toolfile import QUANTITIES, TERMS, ToolFile, seconds
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.tools.beside import OURS, BesideRow, Quantity
@@ -33,6 +33,15 @@ def listed(pairs: Sequence[tuple[ToolFile, FoundTool]], width: int, color: bool)
     count = f"{here} of {words.counted(len(ordered), 'tool')} can be run here; the results of all but those not seen can be read"
     others = "no: hotlap tool show NAME says where it comes from"
     return "\n".join([*layout.fitted(columns, width, ("what",)).lines(color), "", *layout.paragraph("", f"{count}; {others}", width), NEXT])
+
+
+def planned(pairs: Sequence[tuple[ToolFile, Mapping[str, str]]], rounds: int) -> str:
+    """What is going to be executed, how often, and how long that may take by the limits of the tools' files."""
+    limits_s = [seconds(tool.run.timeout, settings) for tool, settings in pairs if tool.run]
+    names = words.some([tool.name for tool, _ in pairs], 4)
+    each = f"at most {units.show(max(limits_s), 's', 3)}" + (" each" if rounds * len(pairs) > 1 else "")
+    whole = f", {units.show(rounds * sum(limits_s), 's', 3)} in all" if rounds * len(pairs) > 1 else ""
+    return f"{names}: {words.counted(rounds * len(pairs), 'execution')}, {each}{whole}"
 
 
 def _here(tool: ToolFile, place: FoundTool) -> Cell:

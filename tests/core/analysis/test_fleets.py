@@ -11,7 +11,7 @@ from msgspec import structs
 
 from hotlap.cli import main
 from hotlap.core.analysis import fleets
-from hotlap.core.record import Case, Device, Machine, Plan, RunRecord, Samples
+from hotlap.core.record import Case, Device, Machine, Plan, RunRecord, Samples, Stop
 from hotlap.core.show import fleet as shown
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import program
@@ -177,3 +177,33 @@ def test_a_device_slow_in_one_case_of_three_is_not_slower_in_all_and_the_case_is
     assert (lone.code, [case.label for case in lone.off], shown.why(lone)) == ("slow_case", ["case1"], "slower in case1")
     assert (whole.code, shown.why(whole)) == ("slow", "slower in all")
     assert "slower in case1" in shown.verdict(found, 120)
+
+
+def test_an_interrupted_run_says_how_many_of_its_devices_have_numbers_and_how_it_goes_on() -> None:
+    """Devices that were not reached, and one with fewer rounds, are not taken for whole ones."""
+    cases = [program.IMPORTED.case({"name": f"case{c}", "unit": "B/s", "better": "higher"}) for c in range(3)]
+    devices = [Device(target="t", index=n, name="H200", kind="gpu", uuid=f"GPU-{n:02}") for n in range(12)]
+    run = RunRecord(
+        id="run1", began="2026-11-01T00:00:00", ended="2026-11-01T00:09:00", kind="imported", hotlap="0", plan=Plan(name="p", cases=cases), target="t",
+        machine=Machine(host="one", devices=devices), devices=[one.key for one in devices], stops=[Stop("interrupted")],
+    )  # fmt: skip
+    source = np.random.default_rng(3)
+    samples = [
+        Samples(case=case.id, device=one.key, round=k, values=[float(100 * np.exp(source.normal(0, 0.001)))])
+        for one in devices[:10] for case in cases for k in range(3 if one.index < 9 else 2)
+    ]  # fmt: skip
+    judged = fleets.judge([Bundle(run, Path("run1"), samples)])
+    printed = shown.verdict(judged, 120)
+    assert printed.startswith("10 of 12 devices measured (H200), 3 cases, up to 3 rounds each")
+    assert "the run was interrupted; hotlap run --resume run1 measures the rest" in printed
+    assert [one.missing for one in judged.devices if one.missing] == [["no case was measured"]] * 2
+    assert printed.count("no case was measured") >= 1
+    whole = structs.replace(run, stops=[Stop("rounds_max")])
+    assert "interrupted" not in shown.verdict(fleets.judge([Bundle(whole, Path("run1"), samples)]), 120)
+
+
+def test_a_table_with_an_end_far_off_says_what_differ_leaves_out() -> None:
+    values = np.full((12, 2, 6), 100.0) * np.exp(np.random.default_rng(5).normal(0, 0.0005, (12, 2, 6)))
+    assert "without outliers and noise" not in shown.verdict(fleets.judge(bundles(values)), 200)
+    values[3] *= 0.95
+    assert "differ: how far healthy devices are apart, without outliers and noise" in shown.verdict(fleets.judge(bundles(values)), 200)

@@ -15,6 +15,7 @@ from hotlap.core.analysis.fleet import AgainstFleet
 from hotlap.core.analysis.reference import AgainstBaseline
 from hotlap.core.errors import InputError, SchemaError
 from hotlap.core.record import Baseline, Row, Verdict
+from hotlap.core.show import listing
 from hotlap.core.store import baselines
 from hotlap.core.store.bundle import Bundle
 
@@ -182,3 +183,25 @@ def test_bad_baselines_are_answered(tmp_path: Path) -> None:
     path.write_text(path.read_text()[:-50])
     with pytest.raises(SchemaError, match="save it again"):
         baselines.load("normal", tmp_path)
+
+
+@pytest.mark.parametrize(("new", "sign"), [([210.0, 230, 301, 301, 240, 310], "-"), ([400.0, 430, 300, 301, 560, 480], "+")])
+def test_a_noisy_case_says_what_the_medians_tell_where_the_estimate_is_another(new: list[float], sign: str) -> None:
+    learnt = baselines.learn("n", [make({"chase": [0.361, 0.365, 0.350, 0.450, 0.300, 0.480]}, day=0)])
+    bundle = make({"chase": [value / 1000 for value in new]}, day=1)
+    (row,) = tables.rows(bundle)
+    verdict = AgainstBaseline(learnt, bundle.run.machine).judge([row])[0]
+    assert verdict.state == "inconclusive"
+    found = re.search(r"; ([+-])\S+ % is estimated from all rounds \(medians ([+-]\S+) %\)", verdict.reason)
+    assert found, verdict.reason
+    assert found[1] == sign
+    assert float(found[2]) == pytest.approx(100 * (float(np.median(new)) / 363 - 1), abs=1)
+
+
+def test_a_baseline_that_is_too_noisy_says_what_it_finds() -> None:
+    noisy = baselines.learn("n", [make({"chase": [0.361, 0.365, 0.350, 0.450, 0.300, 0.480]}, day=0)])
+    printed = " ".join(listing.baseline(noisy).split())
+    found = re.search(r"noisy: a gate against it finds at best losses above (\d+) % of \S", printed)
+    assert found, printed
+    assert 10 < int(found[1]) < 60
+    assert "noisy: a gate" not in listing.baseline(NORMAL)

@@ -96,3 +96,9 @@ def test_a_node_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytest
     found = simulated_nodes.run(PLAN, simulated_nodes.each(options), lambda _: None)
     assert [failure.split(":")[0] for failure in found.failures] == ["node0", "node1"]
     assert all("has fallen off the bus" in failure for failure in found.failures)
+
+
+def test_nodes_that_were_interrupted_say_how_the_rest_is_measured() -> None:
+    sentence = simulated_nodes.left(131, 200, "nodes=x1")
+    assert "131 of 200 nodes that were measured are kept: hotlap list nodes=x1" in sentence
+    assert "the same command with --label nodes=x1 measures all 200 again" in sentence

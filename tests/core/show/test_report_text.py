@@ -307,3 +307,13 @@ def test_long_names_go_on_at_their_joints_and_columns_share_the_room() -> None:
 )
 def test_bar(share: float | None, kind: str, drawn: str) -> None:
     assert layout.bar(share, kind, 10) == drawn
+
+
+def test_a_case_that_several_devices_did_not_run_is_named_once(cpu: Kept) -> None:
+    first, second = [row for row in cpu[1] if row.verdict.state == "not_run"][:2]
+    others = [replace(first, device=f"GPU-{n}") for n in range(3)]
+    rows = [*others, *(replace(second, device=f"GPU-{n}") for n in range(3))]
+    said = " ".join(text.table(rows, 200).splitlines()[-1].split())
+    assert said.startswith(f"not run {first.label} and {second.label} on 3 devices: ")
+    said = " ".join(text.table(rows[:-1], 200).splitlines()[-1].split())
+    assert said.startswith(f"not run {first.label} on 3 devices and {second.label} on 2 devices: ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hotlap.core.record import Reference, Result, Verdict
 from hotlap.core.units import BASE_UNITS, round_to, show, signed_percent
 
@@ -26,17 +28,18 @@ def from_to(result: Result, values: tuple[float | None, float | None], verdict: 
         return ""
     before, after = (quantity(value, result.unit) for value in values)
     size = sized(result, verdict.ratio, verdict.low, verdict.high)
-    return f"{subject(result)} {before} → {after}{_of_medians(values, verdict, result.better)}, {size}"
+    return f"{subject(result)} {before} → {after}{of_medians(values, verdict, result.better)}, {size}"
 
 
-def _of_medians(values: tuple[float | None, float | None], verdict: Verdict, better: str) -> str:
-    """B ÷ A − 1 of the two values where `another`, as in `compare`; else ""."""
+def of_medians(values: tuple[float | None, float | None], verdict: Verdict, better: str, apart: float = math.inf) -> str:
+    """B ÷ A − 1 of the two values where `another`, as in `compare`, or off by more than `apart`; else ""."""
     before, after = values
     if not before or after is None or not verdict.ratio or not verdict.low or not verdict.high:
         return ""
     by_hand, estimate = after / before - 1, change(verdict.ratio, better)
     text, width = signed_percent(by_hand), abs(change(verdict.high, better) - change(verdict.low, better))
-    return f" (medians {text})" if another(by_hand, estimate, width) and text != signed_percent(estimate) else ""
+    differs = another(by_hand, estimate, width) or abs(by_hand - estimate) > apart
+    return f" (medians {text})" if differs and text != signed_percent(estimate) else ""
 
 
 def another(by_hand: float, estimate: float, width: float) -> bool:

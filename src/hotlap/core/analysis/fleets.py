@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -106,6 +106,13 @@ class FleetVerdict:
     reach: dict[str, float | None]
     rounds: int  # usual number in a case
     runs: int
+    fewest: int | None = None  # rounds of a case that has some
+    interrupted: list[str] = field(default_factory=list)  # runs that can be resumed
+
+    @property
+    def measured(self) -> int:
+        """Devices with a number in at least one case."""
+        return sum(any(f"{one.host} {one.device}" in case.values for case in self.cases) for one in self.devices)
 
     @property
     def exit_code(self) -> int:
@@ -154,13 +161,15 @@ def of_runs(runs: Iterable[tuple[Bundle, Sequence[Row]]]) -> FleetVerdict:
 
 def _of_runs(runs: Iterable[tuple[Bundle, Sequence[Result]]], min_effect: float) -> FleetVerdict:
     members: dict[tuple[str, str], _Member] = {}
-    count = 0
+    count, stopped = 0, list[str]()
     for bundle, results in sorted(runs, key=lambda pair: pair[0].run.began):
         count += 1
         stand_in.refuse([bundle.run], "a fleet")
+        stopped += [bundle.run.id] * bundle.run.stopped_by("interrupted")
         for member in _members(bundle, results):
             members[member.key, member.model] = member
-    return _judged(list(members.values()), min_effect, count)
+    judged = _judged(list(members.values()), min_effect, count)
+    return replace(judged, interrupted=[run for run in stopped if any(device.run == run for device in judged.devices)])
 
 
 def of_rows(rows: Sequence[Row], min_effect: float = MIN_EFFECT) -> FleetVerdict:
@@ -185,7 +194,8 @@ def _judged(members: Sequence[_Member], min_effect: float, runs: int) -> FleetVe
         reach[model] = least
     devices.sort(key=_badness)
     counted = [len(result.values) for member in members for result in member.results if result.values]
-    return FleetVerdict(_state(devices), devices, cases, min_effect, reach, int(statistics.median(counted)) if counted else 0, runs)
+    rounds = int(statistics.median(counted)) if counted else 0
+    return FleetVerdict(_state(devices), devices, cases, min_effect, reach, rounds, runs, min(counted, default=None))
 
 
 def _members(bundle: Bundle, results: Sequence[Result]) -> list[_Member]:
@@ -289,6 +299,8 @@ def _device(
     measured = {result.case.id for result in member.results if _usable(result)}
     missing = [f"{work.label(r.case)}: {r.reason}" for r in member.results if r.status == "not_run" and r.case.id in ids]
     missing += ["a case that others measured is not in its run"] * bool(ids - measured - {r.case.id for r in member.results})
+    if missing and not any(r.rounds for r in member.results):
+        missing = ["no case was measured"]
     worse = sorted((case for case in off if case.size < 0 or case.tail), key=lambda case: case.size)
     state, code = _verdict(whole, worse, min_effect)
     if code == "slow" and worse and not wide:

@@ -205,8 +205,31 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
     change = f"{changes.subject(result)} {shift} against the {held.label}"
     if seen > NOISIEST:
         reason = advised(f"too noisy to gate: only {change} or worse would be seen", "; more rounds, or a quieter machine", result)
-        return replace(verdict, state="inconclusive", reason=reason)
-    return replace(verdict, reason=f"{change} would have been seen")
+        return replace(verdict, state="inconclusive", reason=f"{reason}{_beside(held, verdict, min_effect)}")
+    return replace(verdict, reason=f"{change} would have been seen{_beside(held, verdict, min_effect)}")
+
+
+def _beside(held: ReferenceRatio, verdict: Verdict, min_effect: float) -> str:
+    """What the medians in the row say, where that is another change than the estimate by more than what counts; else ""."""
+    better = held.row.result.better
+    medians = changes.of_medians((held.reference, held.row.summary.median), verdict, better, min_effect)
+    return f"; {signed_percent(changes.change(math.exp(held.log_ratio), better))} is estimated from all rounds{medians}" if medians else ""
+
+
+def finds(reference: Reference) -> float | None:
+    """The smallest loss that a gate against what is kept of a case shows, as a share, if the next run is as noisy; None where too few
+    rounds are kept to say."""
+    runs = list(reference.runs.values())
+    rounds = [value for values in runs for value in values]
+    if not rounds or min(rounds) <= 0:
+        return None
+    if len(runs) >= FEWEST_RUNS:
+        logs = [math.log(statistics.median(values)) for values in runs]
+        return 1 - math.exp(-quantile(0.975, len(logs) - 1) * _spread(logs) * math.sqrt(1 + 1 / len(logs)))
+    estimate = ratio(rounds, runs[-1])
+    if estimate.ratio is None or estimate.low is None or estimate.high is None:
+        return None
+    return 1 - min(estimate.low / estimate.ratio, estimate.ratio / estimate.high)
 
 
 def titled(name: str) -> str:

@@ -75,5 +75,12 @@ def run(plan: Plan, nodes: Sequence[session.SessionOptions], ended: Callable[[in
         supervisor.together(serve, range(len(workers)), lambda: ended(len(paths) + len(failures)))
     selector = f"{LABEL}={nodes[0].labels[LABEL]}"
     if workers[0].stop.is_set():
-        raise Interrupted(f"interrupted; the {len(paths)} nodes that were measured are kept: hotlap list {selector}")
+        raise Interrupted(left(len(paths), len(nodes), selector))
     return NodeRuns([paths[number] for number in sorted(paths)], selector, [failures[number] for number in sorted(failures)])
+
+
+def left(done: int, nodes: int, selector: str) -> str:
+    """What is kept of nodes that were interrupted, and how the rest is measured."""
+    kept = f"interrupted; the {done} of {nodes} nodes that were measured are kept: hotlap list {selector}"
+    again = f"the same command with --label {selector} measures all {nodes} again, and of each device the last run counts"
+    return f"{kept}; the rest cannot be resumed together: {again}"

@@ -15,6 +15,7 @@ from hotlap.core.units import percent
 
 SHOWN = 10  # devices that are named on a terminal
 ROOM = 24  # characters for names of outliers in a table of cases
+SEEN = 0.01  # of the median, that an end may be off without a word
 CASES = 8  # cases in the table on a terminal
 WHY: Mapping[fleets.Code, str] = {
     "slow": "slower in all", "slow_case": "slower in some", "tail": "slow samples", "slight": "slightly slower", "fast": "faster",
@@ -65,11 +66,28 @@ def folded(judged: FleetVerdict, width: int, color: bool, least: int = CASES) ->
 
 
 def summary(judged: FleetVerdict) -> str:
-    """How many devices, of which models, cases and rounds."""
+    """How many devices, of which models, cases and rounds; of an interrupted run how many of its devices."""
     models = ", ".join(words.clean(model) for model in judged.reach)
-    counts = (len(judged.devices), "device"), (len({case.case for case in judged.cases}), "case"), (judged.rounds, "round")
-    devices, cases, rounds = (words.counted(count, thing) for count, thing in counts)
-    return f"{devices} ({models}), {cases}, {rounds} each"
+    counts = (len(judged.devices), "device"), (len({case.case for case in judged.cases}), "case")
+    devices, cases = (words.counted(count, thing) for count, thing in counts)
+    if judged.measured < len(judged.devices):
+        devices = f"{judged.measured} of {devices} measured"
+    return f"{devices} ({models}), {cases}, {rounds(judged)}"
+
+
+def rounds(judged: FleetVerdict) -> str:
+    """How many rounds a case has."""
+    uneven = judged.fewest is not None and judged.fewest < judged.rounds
+    return f"{'up to ' if uneven else ''}{words.counted(judged.rounds, 'round')} each"
+
+
+def interrupted(judged: FleetVerdict) -> str:
+    """How runs that were interrupted are gone on with; "" for none."""
+    runs = [words.clean(run) for run in judged.interrupted]
+    if not runs:
+        return ""
+    which = "the run was interrupted" if judged.runs == 1 else f"{words.counted(len(runs), 'run')} of {judged.runs} interrupted"
+    return f"{which}; hotlap run --resume {runs[0]} measures the rest{' of one' if len(runs) > 1 else ''}"
 
 
 def tally(judged: FleetVerdict) -> str:
@@ -169,7 +187,7 @@ def _outliers(names: Sequence[str]) -> str:
 
 def sure(judged: FleetVerdict) -> list[str]:
     """What would have been named, how often a healthy fleet has a device named, and what could not be judged."""
-    texts = []
+    texts = [text for text in (interrupted(judged), _differ(judged)) if text]
     for model, reach in judged.reach.items():
         known = [case.reach for case in judged.cases if case.model == model and case.reach is not None]
         if reach is None or not known:
@@ -183,6 +201,14 @@ def sure(judged: FleetVerdict) -> list[str]:
     notices = {notice.code: (case, notice) for case in judged.cases for notice in case.notices}
     texts += [f"{words.clean(case.label)}: {notice.text}" for case, notice in notices.values()]
     return texts
+
+
+def _differ(judged: FleetVerdict) -> str:
+    """What the column says, where a case has an end that it does not hold: an outlier, or noise."""
+    known = [(case, *case.ends) for case in judged.cases if case.spread is not None]
+    if not any(max(middle - low, high - middle) > max(2 * (case.spread or 0.0), SEEN) * middle for case, low, middle, high in known):
+        return ""
+    return "differ: how far healthy devices are apart, without outliers and noise, so min and max may lie farther off"
 
 
 def _of(model: str) -> str:

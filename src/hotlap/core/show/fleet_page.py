@@ -58,7 +58,7 @@ def _top(judged: FleetVerdict) -> str:
     spoken = list(dict.fromkeys(names[device.host, device.device] for device in bad + other))
     listed = f"<p>{table.text(words.some(spoken, 8))}</p>" if spoken else ""
     runs, ids = fleet.counted_runs(judged), len({case.case for case in judged.cases})
-    size = f"{runs}, {words.counted(ids, 'case')}, {words.counted(judged.rounds, 'round')} each"
+    size = f"{runs}, {words.counted(ids, 'case')}, {fleet.rounds(judged)}"
     above = f'<p class="sub">{size}</p><p class="sub">{table.text(_measured(judged))}</p>'
     return f'{above}<p class="lead">{state} {table.text("; ".join(lines))}.</p>{listed}'
 

@@ -17,6 +17,7 @@ from hotlap.core.units import percent
 SPARE = ("± 95 %", "threshold")  # columns that go first where there is no room
 FOLDED = 8  # devices that pass and are listed; of more than fleets.MANY devices also those that do not
 WHOLE = 16  # lines of a reason: it wraps, and what is usual is not cut off
+LONG = 60  # characters of a source that is not repeated
 SHOWN = 30  # cases that did not pass, where there are several devices
 ORDER: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass", "measured", "not_run")
 NOT_PASSED = ORDER[:4]
@@ -200,11 +201,29 @@ def change(row: Row) -> str:
 
 
 def _reasons(rows: Sequence[Row], width: int) -> list[str]:
-    """Each reason once, with the cases it is of; a number that differs between them is said as its range."""
-    given = (row for row in rows if row.verdict.reason)
+    """Each reason once, with the cases it is of; a number that differs between them is said as its range. A long source that several
+    reasons name stands once below."""
+    given = [row for row in rows if row.verdict.reason]
+    groups = words.alike(given, lambda row: row.verdict.reason, lambda row: row.verdict.state)
+    sources = _sources(given, [reason for _, reason in groups])
     lines: list[str] = []
-    for group, said in words.alike(given, lambda row: row.verdict.reason, lambda row: row.verdict.state):
-        first = f"  {verdict(group[0]):<13} "
+    for group, reason in groups:
+        for source, mark in sources.items():
+            reason = reason.replace(source, mark)
         names = words.some(list(dict.fromkeys(row.label for row in group)))
-        lines += layout.paragraph(first, f"{names}: {words.clean(said)}", width, most=WHOLE)
+        lines += layout.paragraph(f"  {verdict(group[0]):<13} ", f"{names}: {words.clean(reason)}", width, most=WHOLE)
+    for source, mark in sources.items():
+        lines += layout.paragraph(f"  {mark:<13} ", words.clean(source), width, most=WHOLE)
     return lines
+
+
+def _sources(rows: Sequence[Row], reasons: Sequence[str]) -> dict[str, str]:
+    """Long sources of limits that several reasons name, the longest first as one may hold another, each with its mark: ``[1]``."""
+    known = {term.source for row in rows if row.gap.limit for term in row.gap.limit.provenance if len(term.source) >= LONG}
+    several: list[str] = []
+    left = list(reasons)
+    for source in sorted(known, key=lambda source: (-len(source), source)):
+        if sum(source in reason for reason in left) > 1:
+            several.append(source)
+            left = [reason.replace(source, "") for reason in left]
+    return {source: f"[{number}]" for number, source in enumerate(several, 1)}

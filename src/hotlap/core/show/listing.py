@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from hotlap.core.analysis import fleets
+from hotlap.core.analysis import fleets, reference
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, Row, RunRecord, Stop, StopKind
 from hotlap.core.show import kinds, layout, words
@@ -232,7 +232,22 @@ def baseline(baseline: Baseline, width: int = 100, color: bool = False) -> str:
     if few:
         advice = f"{few} of {len(refs)} have fewer than 4 runs: their run-to-run variation is unknown; add runs with --add"
         lines += ["", *layout.paragraph("", advice, width)]
+    if noisy := _noisy(refs):
+        lines += ["", *layout.paragraph("", noisy, width)]
     return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width))])
+
+
+def _noisy(refs: Sequence[Reference]) -> str:
+    """Which cases can hardly gate, and what is found of them at all; "" where none is so noisy."""
+    seen: dict[str, float] = {}
+    for one in refs:
+        if (share := reference.finds(one) or 0.0) > reference.NOISIEST:
+            seen[label(one.case)] = max(share, seen.get(label(one.case), 0.0))
+    if not seen:
+        return ""
+    worst = f"{'' if len(seen) == 1 else 'up to '}{percent(max(seen.values()), 2)}"
+    few = words.some(list(seen))
+    return f"noisy: a gate against it finds at best losses above {worst} of {few}; more rounds, or a quieter machine, and save it anew"
 
 
 def _each(refs: Sequence[Reference], gates: Mapping[str, str]) -> list[Column]:
@@ -283,8 +298,8 @@ def _gates(refs: Sequence[Reference]) -> dict[str, str]:
     return {case: repeatability.gauge(values).may_gate(TOLERANCE) for case, values in cases.items()}
 
 
-def _normal(reference: Reference, medians: Sequence[float]) -> str:
-    return words.quantity(statistics.median(medians), reference.unit)
+def _normal(of: Reference, medians: Sequence[float]) -> str:
+    return words.quantity(statistics.median(medians), of.unit)
 
 
 # ---------------------------------------------------------------- the machine table

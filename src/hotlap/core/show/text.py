@@ -74,8 +74,9 @@ def _fleet_of_runs(
     rows = [row for _, own in runs for row in own]
     shown = [row for row in rows if row.verdict.state != "not_run"]
     head = layout.painted(f"{fleet.summary(judged)}; {fleet.counted_runs(judged)}", "bold", color)
-    devices = len({(bundle.run.machine.host, row.device) for bundle, own in runs for row in own})
-    below = [*_tally(rows, color, devices), *_doubts(shown, asked, width, color, most), *_not_run(rows, asked, width, color)]
+    places = [f"{bundle.run.machine.host} {row.device}" for bundle, own in runs for row in own]
+    below = [*_tally(rows, color, len(set(places))), *_doubts(shown, asked, width, color, most)]
+    below += _not_run(rows, asked, width, color, places)
     return "\n".join([*_banner(shown, width, color), head, *fleet.folded(judged, width, color), "", *below])
 
 
@@ -167,14 +168,22 @@ def _named(name: str, sentence: str, style: str, width: int, color: bool) -> lis
     return [layout.painted(first, style, color) + pieces[0][len(first) :], *pieces[1:]]
 
 
-def _not_run(rows: Sequence[Row], run: str, width: int, color: bool) -> list[str]:
-    """What was not measured, in one line."""
-    without = [row for row in rows if row.verdict.state == "not_run"]
+def _not_run(rows: Sequence[Row], run: str, width: int, color: bool, places: Sequence[str] = ()) -> list[str]:
+    """What was not measured, in one line: each case once, of several devices with how many. `places`: of each row, where its key is not
+    the whole name of a device."""
+    on = places or [row.device for row in rows]
+    without = [(row, place) for row, place in zip(rows, on, strict=True) if row.verdict.state == "not_run"]
     if not without:
         return []
-    reasons = list(dict.fromkeys(row.verdict.reason for row in without))
+    reasons = list(dict.fromkeys(row.verdict.reason for row, _ in without))
     why = words.clean(reasons[0]) if len(reasons) == 1 else f"for {len(reasons)} reasons: hotlap explain {run}".rstrip()
-    return _named("not run", f"{words.some([row.label for row in without])}: {why}", "dim", width, color)
+    by: dict[str, set[str]] = {}
+    for row, place in without:
+        by.setdefault(row.label, set()).add(place)
+    counts = [f" on {words.counted(len(own), 'device')}" if len(set(on)) > 1 else "" for own in by.values()]
+    alike = len(set(counts)) == 1
+    names = words.some([label if alike else label + count for label, count in zip(by, counts, strict=True)])
+    return _named("not run", f"{names}{counts[0] if alike else ''}: {why}", "dim", width, color)
 
 
 def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | None) -> list[str]:
