@@ -427,3 +427,11 @@ def test_a_network_that_is_gone_is_said_and_the_rest_is_shown() -> None:
     judged = verdict.of(serving._replace(served=replace(serving.served, on=replace(H200, network="no-such"))), summary.of(serving))
     assert judged.expected is None
     assert codes(judged.summary) == {"not_expected"}
+
+
+def test_the_last_of_a_few_that_were_looked_at_long_bounds_nothing_above() -> None:
+    """One was looked at for long enough to end; 19 were cut sooner: the curve falls to 0 there, and says nothing of what is above."""
+    values = quantiles.quantile([0.3, *[0.1] * 18, 0.8], 0.9, [False, *[True] * 18, False])
+    assert values.value == 0.8
+    assert values.high is None
+    assert values.low is not None

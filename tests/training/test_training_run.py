@@ -144,7 +144,7 @@ def test_two_scripts_in_turns_have_cases_that_compare_knows(home: Path, capsys: 
     assert compared.ratio is not None
     assert compared.ratio > 1.2
     assert compared.answer == "larger" or compared.low is not None
-    assert {len(one.values) for one in shown.run.bundle.samples} == {11}
+    assert all(8 <= len(one.values) <= 11 for one in shown.run.bundle.samples)  # 12 steps, the first is warm; a busy machine has more warm ones
     assert sorted(one.round for one in shown.run.bundle.samples) == [0, 0, 1, 1, 2, 2, 3, 3]
 
 

@@ -90,6 +90,9 @@ def _kaplan_meier(x: NDArray[np.float64], censored: NDArray[np.bool_], p: float)
         loss = len(x) / max(effective((x <= value) & ~censored), 1.0)
         spread = Z * np.sqrt(variance * loss) / np.abs(np.log(surviving))
         bounds = [np.where(surviving > 0, surviving ** np.exp(sign * spread), 0.0) for sign in (1, -1)]
+    if not surviving[-1]:  # all of the last few at risk ended: what a longer look would have shown is not known (exact binomial bound)
+        before = bounds[1][-2] if len(times) > 1 else 1.0
+        bounds[1][-1] = before * (1 - 0.025 ** (1 / at_risk[-1]))
     low, high = (times[np.argmax(bound <= 1 - p)] if (bound <= 1 - p).any() else math.inf for bound in bounds)
     return Quantile(p, _finite(value), _finite(low), _finite(high))
 
