@@ -131,7 +131,7 @@ def simulated(requests: int, output: int = 32) -> list[Request]:
         return list(ab_live.read(place, ["e2e"]).requests)
 
 
-def live(metric: str, output: int) -> dict[str, Any]:
+def live(metric: str, output: int) -> str:
     """The verb, with a simulated server and the same one behind the proxy."""
     with starting.started(options.parse(f"simulated:{SERVER}")) as server, tempfile.TemporaryDirectory() as home:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -148,8 +148,8 @@ def live(metric: str, output: int) -> dict[str, Any]:
             sys.exit(f"serving_ab: {ran.stderr}")
         document = json.loads(ran.stdout)
     entry = document["cases"][0]
-    return {"answer": entry["state"], "change": None if entry["value"] is None else 1 / entry["value"] - 1, "sent": document["sent"]["B"],
-            "left_out": len(document["left_out"])}  # fmt: skip
+    change = "no change known" if entry["value"] is None else f"{1 / entry['value'] - 1:+.1%}"
+    return f"{entry['state']}, {change}, {document['sent']['B']} requests on side B, {len(document['left_out'])} pairs left out"
 
 
 def main() -> None:
