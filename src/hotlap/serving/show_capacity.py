@@ -75,10 +75,17 @@ def table(kept: ServerCapacity) -> Table:
         evidence = known.get(visited.rate)
         return f"[{_share(evidence.low)}, {_share(evidence.high)}]" if evidence else "–"
 
+    def met(visited: RateVisited) -> str:
+        """Without the warm-up, as the interval; of a rate that counts for nothing, of all that were decided."""
+        evidence = known.get(visited.rate)
+        if evidence:
+            return _share(evidence.met / evidence.requests)
+        return _share(visited.met / visited.decided) if visited.decided else "?"
+
     return Table([
         Column("rate", [Cell(f"{units.round_to(visited.rate)}/s", "bold", value=visited.rate) for visited in rates], right=True),
         Column("requests", [Cell(str(visited.requests)) for visited in rates], right=True),
-        Column("met", [Cell(_share(visited.met / visited.decided) if visited.decided else "?") for visited in rates], right=True),
+        Column("met", [Cell(met(visited)) for visited in rates], right=True),
         Column("interval", [Cell(interval(visited)) for visited in rates]),
         Column("failed", [Cell(str(visited.failed) if visited.failed else "") for visited in rates], right=True),
         Column("goodput", [Cell(_rate(visited.goodput)) for visited in rates], right=True),
@@ -157,7 +164,7 @@ def _rate(rate: float | None) -> str:
 
 
 def _share(share: float) -> str:
-    return f"{share * 100:.4g} %"
+    return f"{round(share * 100, 2):.4g} %"
 
 
 # ---------------------------------------------------------------- the page
