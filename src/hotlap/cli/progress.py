@@ -177,7 +177,8 @@ class Progress:
             return f", {self._slower(self.expected.low_s)}about {_time(low_s)} left"
         if high_s <= 0.5:
             return ""
-        return f", {self._slower(self.expected.high_s)}at most {_time(high_s)} left" + ("" if self.disturbed else " if no other program runs")
+        alone = "" if self.disturbed else " if no other program runs"
+        return f", {self._slower(self.expected.high_s)}at most {_time(high_s)} left{alone}"
 
     def _slower(self, end_s: float) -> str:
         """That a run which ends then takes longer than was said at its start; "" where it does not."""

@@ -276,7 +276,8 @@ def _wrong(wrong: Sequence[Mismatch], findings: Findings, budgets: Budgets) -> N
     split = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     where = f"the first {first.kind} in {first.unit}, {first.place}: expected {first.expected}, got {first.got}"
     what = f"{len(wrong)} wrong result{'s' * (len(wrong) != 1)}: {split}; {where}"
-    findings.add(f"wrong results ({first.kind})", what, action="take the device out of service; repeat on another slot to tell card from host")
+    action = "take the device out of service; repeat on another slot to tell card from host"
+    findings.add(f"wrong results ({first.kind})", what, action=action)
 
 
 def _events(events: Sequence[Happened], findings: Findings, reaction: str) -> None:
