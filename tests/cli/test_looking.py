@@ -207,6 +207,30 @@ def test_the_time_left_follows_from_the_rounds_that_are_done() -> None:
     assert left == ["about 80 s left", "about 50 s left", "about 40 s left", "about 20 s left", "about 11 s left", *(f"at most {left} if no other program runs" for left in ("20 s left", "14 s left"))]
 
 
+def test_a_time_left_beyond_what_was_said_at_the_start_is_called_slower() -> None:
+    """Said: at least 60 s, and up to about 3 min. A round that takes 40 s makes it more; one of 10 s does not."""
+    for seconds, says in ((40.0, "slower than expected: at most 3 min left"), (10.0, "at most 2 min left")):
+        stream, clock = io.StringIO(), Clock()
+        shown = progress.Progress(stream)
+        shown.clock = clock  # type: ignore[assignment]
+        shown.begin(plan(6, 30, budget_s=80.0), "opencl", busy=True)
+        clock.seconds = seconds
+        shown(CPU, 0, RoundDone(seconds=seconds))
+        first, line = stream.getvalue().splitlines()
+        assert first.startswith("at least 60 s, and up to about 3 min")
+        assert line.partition("s, ")[2] == says
+
+
+@pytest.mark.parametrize(("kind", "lines"), [("cpu", 0), ("gpu", 1)])
+def test_that_the_machine_is_busy_is_said_once_of_each_kind(
+    kind: str, lines: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy_look = Look(seconds=1.0, cores=2, load=2.0, kind="cpu")
+    monkeypatch.setattr(busy, "look", lambda devices, seconds: busy_look)
+    assert looking._looked([CPU], [replace(busy_look, kind=kind)]) == busy_look
+    assert capsys.readouterr().err.count("the machine is busy") == lines
+
+
 def test_rounds_that_are_measured_again_are_told_from_good_ones_and_the_time_left_allows_for_them() -> None:
     stream, clock = io.StringIO(), Clock()
     shown = progress.Progress(stream)

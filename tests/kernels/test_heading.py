@@ -333,7 +333,7 @@ def test_a_kernel_that_is_a_workload_of_its_own_runs_where_its_kind_does(folder:
     body = "{ int i = get_global_id(0); if (i < n) out[i] = 2 * x[i]; }"
     (folder / "scale.cl").write_text(SCALE + f"__kernel void scale(__global const float *x, __global float *out, int n) {body}\n")
     assert main(["kernel", "add", "scale.cl"]) == 0
-    capsys.readouterr()
+    assert "a workload of its own with 1 parameter, revision" in capsys.readouterr().out
     assert main(["kernel", "run", "scale", "--rounds", "1", "--json"]) in (0, 3)
     assert [run["target"] for run in json.loads(capsys.readouterr().out)["runs"]] == ["opencl"]
 

@@ -23,7 +23,7 @@ from hotlap.stress import show as stress
 from hotlap.stress import show_page as stress_page
 from hotlap.stress import verdict as judging
 from hotlap.stress.cli import View
-from hotlap.stress.record import Line, Phase, Profile, Tick
+from hotlap.stress.record import Line, Mismatch, Phase, Profile, Tick
 
 PROFILE = Profile(
     name="burn", about="products, link, and pauses", seconds=600.0,
@@ -93,6 +93,25 @@ def test_of_many_devices_those_that_fail_are_named_and_come_first(
     assert "simulated:0 … simulated:4 5 × NVIDIA H200" in out
     assert re.search(r"simulated:4 +pass +(1 min 5\d s|2 min)", out)
     assert len(out.splitlines()) < 80
+
+
+def test_wrong_results_are_counted_by_kind_and_the_permanent_ones_come_first(run: Path) -> None:
+    """Where one of 26 came again, and not the first: it is named, and every one of them is kept for --json."""
+    bundle, lines = bundles.load(run), judged(run).lines
+    key = bundle.run.machine.devices[0].key
+    wrong = [
+        Mismatch(device=key, time_s=float(n), unit="atomics", place=f"cell {n}", expected="0x0", got="0x1", bits=[0], by="repeat",
+                 kind="permanent" if n == 23 else "transient")
+        for n in range(26)
+    ]  # fmt: skip
+    verdict = judging.judge(bundle.run, [*(x for x in lines if not isinstance(x, Mismatch)), *wrong], bundle.readings, folder=run)
+    (device,) = verdict.devices
+    (finding,) = (one for one in device.findings if one.title.startswith("wrong results"))
+    assert finding.title == "wrong results (permanent)"
+    assert finding.detail == "26 wrong results: 1 permanent, 25 transient; the first permanent in atomics, cell 23: expected 0x0, got 0x1"
+    assert [one.place for one in device.wrong] == ["cell 23", *(f"cell {n}" for n in range(26) if n != 23)]
+    page = stress_page._wrong(device)
+    assert (page.count("<tr>"), "and 6 more" in page) == (21, True)
 
 
 def test_operations_of_integers_are_no_flop() -> None:

@@ -28,17 +28,18 @@ def add(parser: argparse.ArgumentParser, of: str = "") -> None:
     parser.add_argument("--wait-quiet", nargs="?", const="5 min", metavar="TIME", help=idle)
 
 
-def before(plan: Plan, options: session.SessionOptions, wait: str | None) -> session.SessionOptions:
+def before(plan: Plan, options: session.SessionOptions, wait: str | None, earlier: Sequence[Look] = ()) -> session.SessionOptions:
     """The options with the target that was chosen and what a look showed; what is busy is said on standard error.
 
     A simulated target is not looked at: nothing disturbs it. `wait`: longest time until the machine is idle, as text; None: do not wait.
+    `earlier`: looks of just before, whose warning is not said again of the same kind of device.
     """
     patience_s = _patience(wait)
     began_s = time.monotonic()
     spec, devices = session.places(plan, options)
     if spec.name == "simulated":
         return options
-    look = _looked(devices) if wait is None else quiet(devices, patience_s)
+    look = _looked(devices, earlier) if wait is None else quiet(devices, patience_s)
     waited_s = 0.0 if wait is not None else time.monotonic() - began_s  # the budget is of measuring, not of waiting
     return replace(options, target=spec.text, look=look, limit_s=max(options.limit_s - waited_s, 0.0))
 
@@ -54,9 +55,10 @@ def _patience(wait: str | None) -> float:
     return patience_s
 
 
-def _looked(devices: Sequence[Device]) -> Look:
+def _looked(devices: Sequence[Device], earlier: Sequence[Look]) -> Look:
     look = busy.look(devices, LOOK_S)
-    if busy_with := warning(look):
+    said = any(one.kind == look.kind and warning(one) for one in earlier)
+    if not said and (busy_with := warning(look)):
         _say(f"{busy_with}; --wait-quiet '5 min' waits until it is idle")
     return look
 

@@ -17,6 +17,7 @@ from hotlap.core.store.fold import FEWEST_GOOD, bad
 
 BAR = 20  # characters
 START_S = 2.0  # of a round's process: its target, its sensors
+BEYOND = 1.1  # times what was said at the start: what rounding hides is not said
 LOG_S = 5.0  # between two lines of rounds in a log
 
 
@@ -75,6 +76,7 @@ class Progress:
         self.began_s = self.logged_s = self.clock.now()
         self.limit_s = math.inf
         self.expected: ExpectedTime | None = None
+        self.promised: ExpectedTime | None = None  # at the start
         self.rounds_s = 0.0
         self.good: dict[tuple[str, str], int] = {}  # rounds by device and case that count
         self.bad: dict[tuple[str, str], int] = {}  # and those that were disturbed or failed
@@ -95,6 +97,7 @@ class Progress:
         self.began_s = self.clock.now()
         self.logged_s = self.began_s - LOG_S
         self.expected = expected(plan, target, limit_s, busy, START_S * max(len(sides), 1)) if target else None
+        self.promised = self.expected
         if not self.expected or not tells:
             return
         counts = [len(one.cases) for one in sides or [plan]]
@@ -171,10 +174,18 @@ class Progress:
             return ""
         low_s, high_s, _ = (max(end_s - (now_s - self.began_s), 0.0) for end_s in self.expected)
         if low_s > 0.5 and not self.disturbed:
-            return f", about {_time(low_s)} left"
+            return f", {self._slower(self.expected.low_s)}about {_time(low_s)} left"
         if high_s <= 0.5:
             return ""
-        return f", at most {_time(high_s)} left" + ("" if self.disturbed else " if no other program runs")
+        alone = "" if self.disturbed else " if no other program runs"
+        return f", {self._slower(self.expected.high_s)}at most {_time(high_s)} left{alone}"
+
+    def _slower(self, end_s: float) -> str:
+        """That a run which ends then takes longer than was said at its start; "" where it does not."""
+        if self.promised is None:
+            return ""
+        most_s = self.promised.disturbed_s if self.disturbed else self.promised.high_s
+        return "slower than expected: " if end_s > BEYOND * most_s else ""
 
     def _good(self, device: Device, done: int) -> int:
         """Good rounds of the case of its last round that has the fewest; `done` where nobody told of its cases."""

@@ -45,7 +45,7 @@ class DeviceVerdict:
     dtypes: dict[str, float] = field(default_factory=dict)  # share of flips that the checksum alone sees
     rates: list[Rate] = field(default_factory=list)  # by kind of unit
     reached: str = ""  # whether the power limit was, in words
-    wrong: list[Mismatch] = field(default_factory=list)
+    wrong: list[Mismatch] = field(default_factory=list)  # the permanent ones first, in order of time
     goal: str = ""  # how well a set point was held, in words
 
 
@@ -199,7 +199,7 @@ def span(seconds: float) -> str:
 def _device(run: RunRecord, key: str, lines: Sequence[Line], all_shown: Mapping[str, Columns], how: tuple[Budgets, Codes]) -> DeviceVerdict:
     (budgets, codes), shown = how, all_shown[key]
     ticks = [x for x in lines if isinstance(x, Tick)]
-    wrong = [x for x in lines if isinstance(x, Mismatch)]
+    wrong = sorted((x for x in lines if isinstance(x, Mismatch)), key=lambda x: x.kind != "permanent")
     events = [x for x in lines if isinstance(x, Happened)]
     device = next((d for d in run.machine.devices if d.key == key), None)
     spec = limits.spec_for(device, run.machine) if device else None
@@ -238,7 +238,7 @@ def _device(run: RunRecord, key: str, lines: Sequence[Line], all_shown: Mapping[
     causes = list(dict.fromkeys(collected.failed or collected.open))
     findings = _once([one for _, one in collected.findings])
     counted = list(symptoms.counted(shown))
-    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.text, wrong[:20], goal)
+    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.text, wrong, goal)
 
 
 def _ending(stop: Stop) -> str:
@@ -268,12 +268,16 @@ def _figures(ticks: Sequence[Tick], shown: Columns) -> dict[str, float]:
 
 
 def _wrong(wrong: Sequence[Mismatch], findings: Findings, budgets: Budgets) -> None:
+    """`wrong`: the permanent ones first."""
     if len(wrong) <= budgets.errors:
         return
     first = wrong[0]
-    kinds = "permanent" if any(x.kind == "permanent" for x in wrong) else "transient"
-    what = f"{len(wrong)} wrong results; the first in {first.unit}, {first.place}: expected {first.expected}, got {first.got}"
-    findings.add(f"wrong results ({kinds})", what, action="take the device out of service; repeat on another slot to tell card from host")
+    counts = {kind: sum(x.kind == kind for x in wrong) for kind in ("permanent", "transient")}
+    split = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    where = f"the first {first.kind} in {first.unit}, {first.place}: expected {first.expected}, got {first.got}"
+    what = f"{len(wrong)} wrong result{'s' * (len(wrong) != 1)}: {split}; {where}"
+    action = "take the device out of service; repeat on another slot to tell card from host"
+    findings.add(f"wrong results ({first.kind})", what, action=action)
 
 
 def _events(events: Sequence[Happened], findings: Findings, reaction: str) -> None:

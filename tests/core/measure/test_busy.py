@@ -178,3 +178,8 @@ def test_a_look_survives_its_bundle() -> None:
 
     found = Look(seconds=1.0, cores=2, others_share=0.5, busiest=[RunningProcess(name="x", pid=1, cores=1.0)], missing={"a": "b"})
     assert msgspec.json.decode(encode(found), type=Look) == found
+
+
+@pytest.mark.parametrize(("load", "times"), [(4.0, "3.0 ×"), (40.0, "10 ×")])
+def test_a_guess_has_two_digits_at_most(load: float, times: str) -> None:
+    assert f"expect times {times} as long" in warning(Look(seconds=1.0, cores=2, load=load))

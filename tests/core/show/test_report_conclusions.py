@@ -155,6 +155,18 @@ def test_too_few_rounds_that_nothing_disturbed_want_a_quiet_machine() -> None:
     assert found.action == notices.QUIET
 
 
+def test_a_single_round_that_is_left_out_is_one() -> None:
+    rows = sample.rows(sample.bundle(sample.CPU, sample.CPU_CASES, rounds=3), sample.CPU_CASES)
+    (found,) = (one for one in notices.find([replace(row, result=replace(row.result, left_out=[3])) for row in rows]) if one.code == "few_rounds")
+    assert "; 1 other is left out: programs ran beside it, or" in found.seen
+
+
+def test_of_timers_that_differ_what_to_type_is_said() -> None:
+    action = notices.KINDS["timers"].action
+    assert "--wait-quiet '5 min'" in action
+    assert "longer call" not in action
+
+
 def test_every_notice_of_a_number_has_something_to_do() -> None:
     named = codes.texts()[codes.OF_NUMBERS]
     assert named

@@ -20,8 +20,8 @@ _EDGES = np.array(EDGES_S)
 WIDE = (0.4, 2.5)  # measured ÷ expected where nothing like it was ever measured: assumed, and said so
 FITTED = ("a100-sxm-80gb", "h100-sxm", "h200-sxm", "b200", "l40s")
 ARCHITECTURES = ("Ampere GA100", "Hopper", "Blackwell")  # of those whose memory, links and limits other boards share
-KNOWN = {  # how sure: by which residuals, in words
-    "fitted": "fitted to measurements on this machine", "generation": "fitted to measurements on other machines of its architecture",
+KNOWN = {  # how sure: by which residuals, in words; `name` as the machine table has it
+    "fitted": "fitted to measurements on {name}", "generation": "fitted to measurements on other machines of its architecture",
     "spec": "published figures of the machine only: fitted to other architectures",
 }  # fmt: skip
 
@@ -40,7 +40,7 @@ def level(spec: Spec) -> IntervalLevel:
     if spec.original is not None:
         return IntervalLevel("spec", f"what-if hardware: {', '.join(spec.edits)} of {spec.table_slug} edited; {KNOWN['spec']}")
     if spec.slug in FITTED:
-        return IntervalLevel(f"fitted {spec.slug}", KNOWN["fitted"])
+        return IntervalLevel(f"fitted {spec.slug}", KNOWN["fitted"].format(name=spec.name))
     key = "generation" if spec.architecture in ARCHITECTURES else "spec"
     return IntervalLevel(key, KNOWN[key])
 

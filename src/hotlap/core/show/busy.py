@@ -29,7 +29,8 @@ def fitness(look: Look, governor: str) -> list[str]:
 def _off(noise: float) -> str:
     if noise <= 1:
         return f"expect ± {round(noise, 1) * 100:.0f} % or worse"
-    return f"expect times {1 + noise:.1f} × as long as on an idle machine, or worse"
+    times = 1 + noise
+    return f"expect times {times:.{0 if times >= 9.95 else 1}f} × as long as on an idle machine, or worse"
 
 
 def _who(look: Look) -> list[str]:

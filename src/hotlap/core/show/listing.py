@@ -230,7 +230,8 @@ def baseline(baseline: Baseline, width: int = 100, color: bool = False) -> str:
     reading = f"usable as gate: whether runs repeat well enough to judge within a tolerance of {percent(TOLERANCE)} (gauge R&R, AIAG)"
     lines = [f"{baseline.name}, saved {baseline.saved.replace('T', ' ')[:16]} UTC", *layout.fitted(columns, width).lines(color)]
     if few:
-        advice = f"{few} of {len(refs)} have fewer than 4 runs: their run-to-run variation is unknown; add runs with --add"
+        which = "it has" if len(refs) == 1 else f"{few} of {len(refs)} {'has' if few == 1 else 'have'}"
+        advice = f"{which} fewer than 4 runs: {'its' if few == 1 else 'their'} run-to-run variation is unknown; add runs with --add"
         lines += ["", *layout.paragraph("", advice, width)]
     if noisy := _noisy(refs):
         lines += ["", *layout.paragraph("", noisy, width)]

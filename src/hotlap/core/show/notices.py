@@ -42,7 +42,9 @@ KINDS = {  # the most important first
     "wrong_result": NoticeKind("wrong result", "do not use the number: kernel, driver or device computes wrong values", "error"),
     "tampered": NoticeKind("tampered", "do not use the number: the program interferes with its own timing", "error"),
     "timers": NoticeKind(
-        "timers differ", "do not use the number: compare the device's timer with the wall clock over a longer call", "error"
+        "timers differ",
+        "do not use the number: run it again on an idle machine (--wait-quiet '5 min'), and with more work a call (a larger size); "
+        "where the timers still differ, the device's timer is wrong", "error",
     ),
     "beats_bound": NoticeKind("beats bound", "do not use the number: the timer, the counted work or the bound is wrong", "error"),
     "invalid": NoticeKind("", "do not use the number", "error"),  # of 0.1, which kept no cause
@@ -272,8 +274,9 @@ def _aggregate(rows: Sequence[Row]) -> str:
 
 def _few(rows: Sequence[Row]) -> str:
     gone = [len(row.result.left_out) for row in rows if row.result.left_out]
-    why = f"programs ran beside them, or the timers disagreed, and with {FEWEST_GOOD} good ones only those count"
-    left_out = f"; {span(gone, str)} others are left out: {why}" if gone else ""
+    single = bool(gone) and max(gone) == 1
+    why = f"programs ran beside {'it' if single else 'them'}, or the timers disagreed, and with {FEWEST_GOOD} good ones only those count"
+    left_out = f"; {span(gone, str)} {'other is' if single else 'others are'} left out: {why}" if gone else ""
     return f"{span([row.summary.rounds for row in rows], str)} of the {FEWEST} rounds that a 95 % interval needs{left_out}"
 
 

@@ -147,7 +147,10 @@ def _measured(parts: Sequence[TargetHalf], name: str, args: argparse.Namespace) 
         if len(parts) == 1:
             begun = running.begun(parts[0].plan, asked[0], args.wait_quiet, listeners[0])
             return [bundles.load(session.run(*begun, listeners[0]))]
-        looked = [looking.before(half.plan, one, args.wait_quiet) for half, one in zip(parts, asked, strict=True)]
+        looked: list[session.SessionOptions] = []
+        for half, options in zip(parts, asked, strict=True):
+            earlier = [before.look for before in looked if before.look]
+            looked.append(looking.before(half.plan, options, args.wait_quiet, earlier))
         found = interleaved.run(_begun(parts, looked, listeners))
     finally:
         for one in listeners:

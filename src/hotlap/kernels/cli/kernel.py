@@ -102,7 +102,9 @@ def _add(path: Path, as_json: int, home: Path) -> int:
     if as_json:
         terminal.answer(as_json, kernel, "kernel")
         return 0
-    what = f"implements {kernel.workload}" if kernel.workload else f"a workload of its own with {len(kernel.settings)} parameters"
+    count = len(kernel.settings)
+    its_own = f"a workload of its own with {count} parameter{'' if count == 1 else 's'}"
+    what = f"implements {kernel.workload}" if kernel.workload else its_own
     again = "" if len(kernel.revisions) == 1 else f"; {len(kernel.revisions)} revisions are kept"
     print(f"{kernel.name}: {what}, revision {kernel.revision}{again}")
     if before != kernel.file:

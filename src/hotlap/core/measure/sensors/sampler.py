@@ -87,7 +87,7 @@ class Sampler:
             return []
         what = f"{self.late} of {self.sweeps} sweeps over the sensors took longer than their period of {self.period_s * 1e3:.3g} ms"
         seen = f"{what}, the longest {self.longest_s * 1e3:.3g} ms: readings are fewer than asked"
-        return [Notice("few_readings", seen, "ask for a lower rate with readings")]
+        return [Notice("few_readings", seen)]
 
     def _sweep(self) -> None:
         began, began_s = self.clock.now(), time.perf_counter()
