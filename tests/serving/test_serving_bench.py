@@ -22,6 +22,7 @@ from tests.serving.sse_server import MODEL, SseServer, serving
 from benchmarks.serving_client import hold
 from hotlap.cli import main
 from hotlap.core.errors import SchemaError
+from hotlap.core.record import Stop
 from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
 from hotlap.serving import address, compacting, reading, session, show_kind
@@ -85,6 +86,7 @@ def test_tokens_are_those_that_the_server_counts(home: Path) -> None:
     with serving(service_s=0.004) as server:
         assert bench(server, *FEW) == 0
     judged = latest(home)
+    assert judged.serving.run.stops == [Stop("rounds_max")]  # by its count, not by its time
     assert len(judged.serving.requests) == 12
     for request in judged.serving.requests:
         assert (request.outcome, request.output_tokens, request.chunks, request.finish) == ("ok", 4, 4, "length")
@@ -238,6 +240,7 @@ def test_the_end_of_the_time_cuts_what_is_under_way(home: Path) -> None:
     assert judged.summary.attainment.censored == outcomes["censored"]  # whether they would have met it is not known
     e2e = next(one for one in judged.summary.latencies if one.name == "E2E")
     assert (e2e.count, e2e.cut) == (20, outcomes["censored"])
+    assert judged.serving.run.stops == [Stop("over")]
     assert e2e.quantiles[1].high is None  # fewer than 90 % ended
 
 

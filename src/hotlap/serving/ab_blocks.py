@@ -101,7 +101,7 @@ def case(metric: str, load: SideLoad) -> Case:
 
 
 def own(requests: Sequence[Request], metrics: Sequence[str]) -> float:
-    """What the client's delays are held against: the median TTFT where that is compared, else E2E; 0 where there is none."""
+    """What the client's delays are compared with: the median TTFT where that is compared, else E2E; 0 where there is none."""
     values = [one for request in requests if (one := request.ttft_s if "ttft" in metrics else request.e2e_s) is not None]
     return statistics.median(values) if values else 0.0
 

@@ -35,7 +35,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--trace", metavar="FILE", help="replay recorded traffic: its times, lengths and shared prefixes")
     parser.add_argument("--requests", metavar="N", help="end after so many, each waited for")
-    parser.add_argument("--for", dest="seconds", metavar="TIME", help="end after this time; what is under way then is cut (default: 60 s)")
+    parser.add_argument(
+        "--for", dest="seconds", metavar="TIME", help="end after this time; what is under way is cut (default: 60 s; none with --requests)"
+    )
     parser.add_argument("--attain", metavar="SHARE", help="of requests that has to meet the objectives, as in '99 %%'")
     parser.add_argument("--gpu", metavar="GPU", help="what serves, of 'hotlap model machines': the model's expectation stands beside")
     parser.add_argument("--network", metavar="NAME", help="with --gpu: what it serves, as in hotlap predict net (default: --model)")

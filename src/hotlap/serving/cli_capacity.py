@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from pathlib import Path
 
 from hotlap.cli import terminal
 from hotlap.core import objectives, units
 from hotlap.core.errors import InputError
-from hotlap.core.show import listing
-from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
 from hotlap.serving import address as addresses
@@ -79,21 +76,7 @@ def run(args: argparse.Namespace) -> int:
         finally:
             view.progress.end()
     kept = search.kept(answer, expected, model[0] if model else "")
-    return _show(benches.keep(KIND, FILE, kept), args)
-
-
-def _show(path: Path, args: argparse.Namespace) -> int:
-    bundle = bundles.load(path)
-    kept = show_capacity.read(bundle)
-    assert kept is not None  # it was written just now
-    code = show_capacity.code(kept)
-    if args.json:
-        terminal.answer(args.json, {"run": bundle.run.id, **show_capacity.document(kept)}, code=code)
-    else:
-        print(listing.heading(bundle, []))
-        print(show_capacity.text(kept, terminal.width(), terminal.color()))
-        print(f"kept as {bundle.run.id}; its rates: hotlap list {LABEL}={kept.label}")
-    return code
+    return cli_options.answer(benches.keep(KIND, FILE, kept), args, show_capacity, f"its rates: hotlap list {LABEL}={kept.label}")
 
 
 class SearchView:

@@ -6,11 +6,15 @@ import argparse
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import TextIO
 
 from hotlap.cli import terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError
+from hotlap.core.show import listing
+from hotlap.core.store import bundle as bundles
 from hotlap.serving import address as addresses
 from hotlap.serving import arrivals, summary
 from hotlap.serving.generator import LoadProgress
@@ -85,6 +89,20 @@ def key(args: argparse.Namespace) -> str:
     if name and not (os.environ[name].isascii() and os.environ[name].isprintable()):
         raise InputError(f"--api-key-env {name}: its value is not printable ASCII, which a header cannot hold")
     return name
+
+
+def answer(path: Path, args: argparse.Namespace, shown: ModuleType, more: str) -> int:
+    """Prints what was kept of several benches, and its exit code. `shown`: the module that reads and shows it; `more`: what stands last."""
+    bundle = bundles.load(path)
+    kept = shown.read(bundle)
+    code: int = shown.code(kept)
+    if args.json:
+        terminal.answer(args.json, {"run": bundle.run.id, **shown.document(kept)}, code=code)
+    else:
+        print(listing.heading(bundle, []))
+        print(shown.text(kept, terminal.width(), terminal.color()))
+        print(f"kept as {bundle.run.id}; {more}")
+    return code
 
 
 class ProgressView:

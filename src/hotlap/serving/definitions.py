@@ -1,4 +1,4 @@
-"""The same requests by another tool's definitions, so that its numbers can be held against ours.
+"""The same requests by another tool's definitions, so that its numbers can be compared with ours.
 
 vLLM's client (`vllm bench serve`, 0.32: vllm/benchmarks/serve.py, calculate_metrics) counts from when a request was sent, whatever it
 waited in the client before; its E2E ends with the last chunk; its ITL is the gap between two chunks, however many tokens they have; its

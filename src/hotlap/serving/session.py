@@ -87,7 +87,8 @@ class _Bench:
         try:
             with signals.caught(self._interrupt):
                 status = self._load()
-            stop = Stop("interrupted") if self.interrupted else Stop("over") if status == 0 else stop
+            whole = Stop("rounds_max" if self.served.asked.seconds is None else "over")
+            stop = Stop("interrupted") if self.interrupted else whole if status == 0 else stop
             after = scraped.read(probe.get(self.job.address, "/metrics", self.headers)) if before and status == 0 else {}
             self.served = replace(self.served, server=scraped.grown(before, after))
         except (MachineError, OSError) as error:

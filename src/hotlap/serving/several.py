@@ -37,7 +37,7 @@ class SeveralBenches:
         listen: Listener = lambda _: None,
     ) -> None:  # fmt: skip
         self.address, self.asked, self.options, self.listen = address, asked, options, listen
-        self.id, self.count, self.stop = secrets.token_hex(4), 0, Stop("over")
+        self.id, self.count, self.stop = secrets.token_hex(4), 0, Stop("rounds_max")
         self.labels = {**options.labels, label: self.id}
         self.began_s = time.monotonic()
         self.until_s = None if seconds is None else self.began_s + seconds
@@ -59,7 +59,7 @@ class SeveralBenches:
         """One more, with a salt and a seed of its own. Raises SeveralEnded where there is no more to measure; Unavailable and InputError
         of the first."""
         left_s = self.left_s
-        if self.stop.kind != "over":
+        if self.stop.kind != "rounds_max":
             raise SeveralEnded
         if left_s is not None and left_s <= 0:
             self.stop = Stop("budget")

@@ -82,7 +82,7 @@ def _state(serving: ServingRun, summary: ServingSummary, judged: ClientVerdict) 
 
 
 def client(serving: ServingRun, summary: ServingSummary, typical_s: float | None = None) -> ClientVerdict:
-    """Its own verdict on itself. `typical_s`: what its delays are held against; None: the median TTFT, or E2E of embeddings."""
+    """Its own verdict on itself. `typical_s`: what its delays are compared with; None: the median TTFT, or E2E of embeddings."""
     state, asked = serving.served.client, serving.served.asked
     if state is None:
         return ClientVerdict(flaws=["killed"])

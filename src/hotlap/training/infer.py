@@ -85,7 +85,7 @@ class _Engines:
             with signals.caught(lambda _: self.stop.set()), tempfile.TemporaryDirectory(prefix="hotlap-infer-") as work:
                 for number in range(self.inferred.asked.rounds):
                     self._round(number, Path(work))
-            stop = Stop("interrupted") if self.stop.is_set() else Stop("over")
+            stop = Stop("interrupted") if self.stop.is_set() else Stop("rounds_max")
         except (MachineError, OSError) as error:
             stop = Stop("error", str(error))
         finally:

@@ -198,7 +198,7 @@ def answer_text(versus: Versus) -> str:
     ratio = versus.faster
     if ratio is None or ratio.ratio is None or ratio.low is None or ratio.high is None:
         return refused_text(versus)
-    word = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "not told apart"
+    word = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "inconclusive"
     times = f"{ratio.ratio:.3g} times as fast as {versus.against} [{ratio.low:.3g}, {ratio.high:.3g}]"
     return f"{versus.scenario}: {versus.engine} {word}, {times}"
 

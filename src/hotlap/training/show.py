@@ -132,7 +132,7 @@ def stall_text(stall: LoaderStall) -> str:
 
 
 def _compared(first: str, second: str, answer: str, ratio: float | None, low: float | None, high: float | None) -> str:
-    words = {"larger": "takes longer than", "smaller": "is faster than", "same": "takes as long as", "inconclusive": "cannot be told from"}
+    words = {"larger": "takes longer than", "smaller": "is faster than", "same": "takes as long as", "inconclusive": "inconclusive against"}
     if ratio is None:
         return f"{second} {words[answer]} {first}"
     ends = f" [{units.signed_percent(low - 1)}, {units.signed_percent(high - 1)}]" if low is not None and high is not None else ""

@@ -21,7 +21,7 @@ import pytest
 from msgspec.structs import replace
 from simulated_client import CHAT, EMBED, MODEL, SMALL, TEXT, Answer, ask, get, lines, metrics, post, served, stream
 
-from hotlap.core.errors import HotlapError, InputError, MachineError, Unavailable
+from hotlap.core.errors import HotlapError, InputError, MachineError
 from hotlap.serving.simulated.facts import ServerFacts
 from hotlap.serving.simulated.options import encode, parse
 from hotlap.serving.simulated.starting import end, started
@@ -259,7 +259,7 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
 def test_it_ends_after_its_time_and_says_why_it_does_not_start() -> None:
     with started(replace(SMALL, for_s=0.05)) as server:
         assert server.process.wait(30) == 0
-    with pytest.raises(Unavailable, match="did not start; there is no network 'llama-9'"), started(replace(SMALL, model="llama-9")):
+    with pytest.raises(InputError, match="there is no network 'llama-9'"), started(replace(SMALL, model="llama-9")):
         pass
 
 

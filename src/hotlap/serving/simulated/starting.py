@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 
 import msgspec
 
-from hotlap.core.errors import Unavailable
+from hotlap.core.errors import InputError, Unavailable
 from hotlap.serving.simulated import options as asked
 from hotlap.serving.simulated.facts import ServerFacts
 from hotlap.serving.simulated.options import ServerOptions
@@ -32,8 +32,8 @@ class Started(NamedTuple):
 
 @contextmanager
 def started(options: ServerOptions) -> Iterator[Started]:
-    """It listens inside, and is ended at the end; Ctrl-C does not reach it. Raises Unavailable with what it printed where it does not
-    come up."""
+    """It listens inside, and is ended at the end; Ctrl-C does not reach it. Raises InputError for options that the
+    server refuses, Unavailable with what it printed where it does not come up."""
     with tempfile.TemporaryFile() as errors:
         command = [sys.executable, "-m", "hotlap.serving.simulated", asked.encode(options), str(os.getpid())]
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
@@ -42,10 +42,11 @@ def started(options: ServerOptions) -> Iterator[Started]:
             assert process.stdout is not None
             line = _line(process.stdout)
             if not line:
-                process.kill()
-                process.wait()
+                code = _ended(process)
                 errors.seek(0)
                 lines = errors.read().decode(errors="replace").strip().splitlines()
+                if lines and code == InputError.exit_code:
+                    raise InputError(lines[-1])
                 raise Unavailable("the simulated server did not start", lines[-1] if lines else f"no word of it in {START_S:.0f} s")
             yield Started(msgspec.json.decode(line, type=ServerFacts), process)
         finally:
@@ -65,14 +66,20 @@ def _line(pipe: IO[bytes]) -> bytes:
     return text if text.endswith(b"\n") else b""
 
 
-def end(process: subprocess.Popen[bytes]) -> int:
-    """By SIGTERM, by SIGKILL where that does nothing; its exit code."""
-    process.terminate()
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """The exit code of a server that says no more; it is killed where it does not end."""
     try:
         return process.wait(END_S)
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+def end(process: subprocess.Popen[bytes]) -> int:
+    """By SIGTERM, by SIGKILL where that does nothing; its exit code."""
+    process.terminate()
+    try:
+        return _ended(process)
     finally:
         if process.stdout is not None:
             process.stdout.close()
