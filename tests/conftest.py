@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ _own = left_behind.folder()  # of this process; also where test_docs runs the do
 
 def pytest_configure() -> None:
     """Tests beside each other (pytest-xdist: a process each) share no runs and wait for no one's devices, and none has a terminal."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for a job in the background: what the tests start would never hear Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ["COLUMNS"] = "100"  # where there is no terminal; pytest-xdist says 80 to its processes
     os.environ["HOTLAP_HOME"] = str(_own / "home")
     os.environ["HOTLAP_LOCKS"] = str(_own / "locks")

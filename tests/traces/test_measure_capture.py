@@ -141,10 +141,8 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path: Path, train: Path) -> None:
     ready = tmp_path / "ready"
     train.write_text(TRAIN.replace("for _ in", "for number in").replace("    optimizer.zero_grad()\n", f"    optimizer.zero_grad()\n    number == 30 and open({str(ready)!r}, 'w').close()\n"))
     argv = [sys.executable, "-m", "hotlap", "trace", "capture", "--warmup", "1", "--steps", "100000", "--", sys.executable, str(train), "1000000", "0", "0.01"]
-    # A suite that runs in the background has SIGINT ignored, and its children would inherit that.
     process = subprocess.Popen(
         argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     until = time.monotonic() + 120
     while time.monotonic() < until and not ready.exists():

@@ -152,9 +152,7 @@ def test_no_difference_in_a_repository(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def start(project: Project, *more: str) -> subprocess.Popen[str]:
-    # What a shell puts in the background ignores Ctrl-C, and so would its children: these must hear it wherever the tests run.
-    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from hotlap import cli; sys.exit(cli.main(sys.argv[1:]))"
-    return subprocess.Popen([sys.executable, "-c", code, *project.words(*more)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, "-m", "hotlap", *project.words(*more)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def kept(home: Path) -> list[dict[str, object]]:

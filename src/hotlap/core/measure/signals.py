@@ -30,8 +30,8 @@ def caught(handle: Callable[[int], None]) -> Iterator[None]:
 @contextmanager
 def held_back() -> Iterator[None]:
     """Ctrl-C and SIGTERM wait until the end of this, so that what it does is done whole; for a moment, never for a measurement."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    try:
+    waiting: list[int] = []  # a mask would not do: it is the thread's, and another thread takes the signal
+    with caught(waiting.append):
         yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    for number in waiting:
+        signal.raise_signal(number)
