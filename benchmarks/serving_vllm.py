@@ -162,7 +162,7 @@ def usual(figures: Figures, vllm: Vllm, url: str, requests: int) -> list[Serving
     look(figures, f"chat closed:4 {few}", runs[-1])
     rate = max(round((runs[-1].summary.rate_ok or 2.0) / 2), 1)
     poisson = f"poisson:{rate}"
-    for api, arrivals, count in (("chat", poisson, few), ("completions", poisson, few), ("completions", "closed:4", requests)):
+    for api, arrivals, count in (("chat", poisson, few), ("completions", "closed:4", few), ("completions", poisson, requests)):
         runs.append(bench(vllm, url, arrivals=arrivals, requests=count, api=api, warm_up=20))
         look(figures, f"{api} {arrivals} {count}", runs[-1])
     print(f"kept for A/A comparisons: {runs[-1].serving.run.id}")
@@ -263,6 +263,26 @@ def queue(figures: Figures, vllm: Vllm, url: str, requests: int) -> None:
             figures.say("above capacity", f"p99 {whole[2] / printed[2]:.1f} times what it prints", whole[2] > 2 * printed[2])
 
 
+def capacity(figures: Figures, vllm: Vllm, url: str) -> None:
+    """The rate that it holds, one request at a time; below what it answers one after another."""
+    alone = bench(vllm, url, arrivals="closed:1", requests=400).summary.rate_ok or 1.0
+    command = [
+        sys.executable, "-m", "hotlap", "serving", "capacity", url, "--model", NAME, "--api", "completions", "--input", str(INPUT),
+        "--output", str(OUTPUT), "--ignore-eos", "--slo", "e2e<=100ms", "--attain", "90 %", "--start", f"{alone / 4:.0f}",
+        "--max-rate", f"{alone * 2:.0f}", "--requests", "12000", "--seed", "1", "--json",
+    ]  # fmt: skip
+    environment = {**os.environ, "HOTLAP_HOME": str(vllm.keep), "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if not done.stdout:
+        figures.say("capacity", done.stderr.strip(), False)
+        return
+    answer = json.loads(done.stdout)
+    subprocess.run([sys.executable, "-m", "hotlap", "show", answer["run"]], env=environment, check=False)
+    known = answer["capacity"]["capacity"]
+    good, bad = known["known_good"], known["known_bad"]
+    figures.say("capacity", f"[{good}, {bad}]/s at 90 %; one after another {alone:.4g}/s", done.returncode == 0 and good < bad <= alone * 1.05)
+
+
 def by_their_client(vllm: Vllm, url: str, rate: int, requests: int) -> dict[str, Any]:
     result = vllm.keep / "their_client.json"
     vllm.side(
@@ -288,7 +308,7 @@ def main() -> int:
     parser.add_argument("--model", required=True, type=Path)
     parser.add_argument("--keep", required=True, type=Path)
     parser.add_argument("--requests", type=int, default=3000, help="of the run kept for A/A comparisons (default: 3000)")
-    parser.add_argument("--only", choices=("served", "queue"), help="`served` with `numbers`, or `queue`")
+    parser.add_argument("--only", choices=("served", "queue", "capacity"), help="`served` with `numbers`, `queue` or `capacity`")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server is ended then too
     (args.keep / "home").mkdir(parents=True, exist_ok=True)
@@ -298,14 +318,17 @@ def main() -> int:
     done = subprocess.run([vllm.python, "-c", code], capture_output=True, text=True, env=vllm.environment, check=True)
     machine = f"Python {platform.python_version()}; {cpu()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     print(f"{done.stdout.strip().splitlines()[-1]}, {machine}", flush=True)
-    if args.only != "queue":
+    if args.only in (None, "served"):
         with served(vllm, 16) as url:
             runs = usual(figures, vllm, url, args.requests)
             cache(figures, vllm, url)
         numbers(figures, vllm, runs)
     if args.only != "served":
         with served(vllm, 1) as url:
-            queue(figures, vllm, url, args.requests // 5)
+            if args.only != "capacity":
+                queue(figures, vllm, url, args.requests // 5)
+            if args.only != "queue":
+                capacity(figures, vllm, url)
     print(f"{figures.failed} of the figures above do not hold" if figures.failed else "all figures hold")
     return 1 if figures.failed else 0
 

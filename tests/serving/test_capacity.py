@@ -165,6 +165,21 @@ def test_a_rate_that_could_not_be_sent_says_nothing_and_the_search_goes_on_below
     assert asked[:4] == pytest.approx([4, 16, 64, 32])  # halfway back
 
 
+def test_after_a_rate_that_could_not_be_sent_it_comes_closer_to_that_again() -> None:
+    """Refused once, far above what holds: an end is found all the same, and no rate is visited all the time."""
+    asked: list[float] = []
+
+    def measure(rate: float, requests: int) -> NDArray[np.bool_] | None:
+        asked.append(rate)
+        return None if len(asked) == 2 else level(70)(rate, requests)
+
+    answer = search(measure, CapacityOptions(attain=0.9, start=21.0, requests=12_000, max_rate=168))
+    assert asked[:3] == pytest.approx([21, 84, 42])
+    assert answer.known_bad is not None
+    assert 55 <= (answer.known_good or 0) <= 70 <= answer.known_bad <= 84
+    assert max(asked.count(rate) for rate in asked) <= 3
+
+
 def test_a_search_ends_where_nothing_can_be_sent() -> None:
     asked: list[float] = []
 

@@ -34,6 +34,8 @@ CLOSE = 1.35  # ratio of a good and a bad rate from which the curve takes over
 LOCATED = 0.5  # width of the interval from which long runs pay
 BELOW, ABOVE = 1.0, 0.7  # log odds of the rates that long runs visit, from the wanted share
 LONG_RUNS = 5
+FAR = 1 / 3  # of the wanted share of misses: below it nothing was seen of where attainment falls
+RISE = 1.05  # ratio of the highest rate that may still be measured and the highest good one, from which it is worth a run
 MOST_REFUSED = 3  # rates in a row; twice as many where others went well
 WARM_UP = 300  # requests of a run's beginning that are left out at most, where a server is full by then
 FILLS = 4.0  # times what a request takes, in which a server fills
@@ -122,6 +124,7 @@ class CapacitySearch:
             self._refuse(rate)
             return
         self.in_a_row = 0
+        self._rise(rate)
         missed = ~checked(answer, rate, requests)
         most = max(WARM_UP, math.ceil(rate * self.least_s))
         self.runs.append(RateRun(rate, missed[min(int(len(missed) * self.options.warm_up), most) :]))
@@ -136,6 +139,14 @@ class CapacitySearch:
             self.ceiling = math.sqrt(rate * sound) if sound else rate / 2
         if self.in_a_row >= (2 * MOST_REFUSED if self.runs else MOST_REFUSED):
             raise SearchEnded
+
+    def _rise(self, rate: float) -> None:
+        """At the highest rate that was still allowed it went well: halfway up to what did not; and there once more, where that was once."""
+        above = sorted(refused for refused in self.refused if refused > rate)
+        if rate < self.ceiling * (1 - 1e-9) or not above:
+            return
+        once = len(above) == 1 or above[1] > above[0] * RISE
+        self.ceiling = above[0] if once and above[0] <= rate * RISE**2 else math.sqrt(rate * above[0])
 
     def took(self, usual_s: float) -> None:
         """A request usually took so long at some rate, from beginning to end."""
@@ -211,6 +222,8 @@ class CapacitySearch:
             rate = min(max(curve.rate(curve.wanted + off), 0.8 * middle), 1.15 * middle)
             if high is None or rate < high:
                 return rate
+        if low and high is None and RISE * low < self.ceiling < math.inf:
+            return self.ceiling
         return math.sqrt((low or high or 1) * (high or low or 1))
 
     def run(self) -> None:
@@ -247,7 +260,8 @@ def search(measure: Measure, options: CapacityOptions) -> Capacity:
 def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> Capacity:
     """What these runs show together; in any order, from any search."""
     state = CapacitySearch(lambda rate, requests: [], options, list(runs), sent=sent)
-    curve = state.curve()
+    seen = max((run.share for run in runs), default=0.0) >= FAR * state.miss
+    curve = state.curve() if seen else None  # where hardly any were missed it and its inflation are guesses
     evidence = tuple(_evidence([run], curve, options) for run in runs)
     good, bad = _shown(state.standing, curve, options), _shown(runs, curve, options, bad=True)
     estimate = None
