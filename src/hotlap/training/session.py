@@ -25,7 +25,8 @@ from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import METHOD, Case, Device, MeasureOptions, Plan, Samples, Stop, encode
 from hotlap.core.store import files, labels
 from hotlap.core.work.program import CALLABLE
-from hotlap.training import launching
+from hotlap.training import expected, launching
+from hotlap.training.expected_record import ExpectedStep
 from hotlap.training.launching import Launch, Running
 from hotlap.training.record import SESSION, Trained, TrainingAsked, TrainingProcess, rows
 from hotlap.training.steady import of_process
@@ -94,7 +95,7 @@ def run(asked: TrainingAsked, options: TrainingOptions, listen: Listener = lambd
         labels=labels.check(dict(options.labels)), look=busy.look(devices[:1]),
     )
     with runs.begin(record, devices[:1], options.home, options.wait_s) as held:
-        return _Session(asked, held, cases, listen).measure()
+        return _Session(asked, held, cases, listen, options.home).measure()
 
 
 def _named(asked: TrainingAsked, arm: str) -> str:
@@ -113,13 +114,18 @@ def _devices() -> list[Device]:
         return [host.describe()]
 
 
+def _expected(asked: TrainingAsked, device: Device, home: Path) -> list[ExpectedStep]:
+    """Of a network's step, before it is measured."""
+    return [expected.of(asked, device, home)] if asked.kind == "network" else []
+
+
 class _Session:
     """A run under way."""
 
-    def __init__(self, asked: TrainingAsked, held: runs.OpenRun, cases: Mapping[str, Case], listen: Listener) -> None:
+    def __init__(self, asked: TrainingAsked, held: runs.OpenRun, cases: Mapping[str, Case], listen: Listener, home: Path) -> None:
         self.asked, self.held, self.cases, self.listen = asked, held, cases, listen
         self.folder, self.running = held.writer.path, Running()
-        self.trained = Trained(asked=asked, arms=list(cases))
+        self.trained = Trained(asked=asked, arms=list(cases), expected=_expected(asked, held.devices[0], home))
         self.sampler = _sampler(held.devices)
         self.rounds: dict[str, int] = {}
         self.clocks: list[float] = []

@@ -13,8 +13,10 @@ from hotlap.core.stats.ratio import FEWEST, Ratio, ratio, verdict
 from hotlap.core.stats.student import quantile
 from hotlap.core.stats.summary import summarize
 from hotlap.core.units import percent
-from hotlap.training import joules
+from hotlap.training import expected_gap, joules
 from hotlap.training.efficiency import LimitShare, shares
+from hotlap.training.expected_gap import ExpectedGap
+from hotlap.training.expected_record import ExpectedStep
 from hotlap.training.reading import MeasuredProcess, TrainingRun
 from hotlap.training.record import TrainingEvent
 from hotlap.training.steady import FEW
@@ -97,12 +99,15 @@ class TrainingSummary(Record, frozen=True, kw_only=True):
     break_even: list[BreakEven] = []
     shares: list[LimitShare] = []
     no_share: str = ""  # why there are none
+    expected: ExpectedStep | None = None  # of the first arm, by the model
+    gap: ExpectedGap | None = None  # of its measured step to that
     notices: list[Notice] = []
 
 
 def of(run: TrainingRun) -> TrainingSummary:
     arms = [arm for name in run.trained.arms if (arm := _arm(run, name)) is not None]
     measured = [arm for arm in arms if arm.step_s]
+    expected = run.trained.expected[0] if run.trained.expected else None
     efficiencies, why = shares(run, measured[0].step_s.value if measured and measured[0].step_s else None)
     notices = _notices(run, arms)
     doubts = {"recompiled", "few_steps", "step_level_changed", "loss_not_finite", "starved"}
@@ -113,8 +118,15 @@ def of(run: TrainingRun) -> TrainingSummary:
         state = "invalid"
     return TrainingSummary(
         state=state, arms=arms, stall=_stall(run, measured), comparisons=_comparisons(run, measured), break_even=_break_even(run, measured),
-        shares=efficiencies, no_share=why, notices=notices,
+        shares=efficiencies, no_share=why, notices=notices, expected=expected, gap=gap_of(measured[0], expected) if measured else None,
     )  # fmt: skip
+
+
+def gap_of(arm: ArmFigures, expected: ExpectedStep | None) -> ExpectedGap | None:
+    """None where nothing is expected of an arm, or nothing was measured."""
+    if expected is None or arm.step_s is None:
+        return None
+    return expected_gap.of(expected, arm.step_s.value, arm.step_s.low, arm.step_s.high, arm.parts_s)
 
 
 # ---------------------------------------------------------------- arms

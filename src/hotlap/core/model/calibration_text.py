@@ -49,8 +49,9 @@ def read(text: str, file: str) -> Calibration:
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}; this Hotlap reads {SCHEMA}")
         head = {key: _text(data, key) for key in HEAD}
-        families = {name: _learnt(one, f"family.{name}") for name, one in _table(data, "family").items()}
-        facts = {name: _factor(one, f"measured.{name}") for name, one in data.get("measured", {}).items()}
+        learnt = {} if "family" not in data and data.get("measured") else _table(data, "family")
+        families = {name: _learnt(one, f"family.{name}") for name, one in learnt.items()}
+        facts = {name: _factor(one, f"measured.{name}", positive=True) for name, one in data.get("measured", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise SchemaError(
