@@ -113,6 +113,8 @@ class TrainingAsked(Record, frozen=True, kw_only=True):
     compile: list[str] = []  # modes in turns; []: as the program does
     against: str = ""  # another script, in turns with it
     limit_s: float = 3600.0  # of one process
+    vary: str = ""  # what each arm has its own value of: batch, of a network; NAME of the environment; --name of the program
+    values: list[int] = []  # [] unless something is varied
 
 
 class Trained(Record, frozen=True, kw_only=True):

@@ -98,7 +98,7 @@ def times(calibration: Calibration) -> ProcessorTimes:
         if factor is call:
             continue
         rate = _amount(workload, params) / max(factor.value - call.value, 0.05 * factor.value)
-        for key in _keys(workload, params):
+        for key in _own_keys(workload, params):
             kernels.setdefault(key, []).append(_Measured(_where(workload, params), rate))
         spread.append(math.log(factor.high / factor.low) / 2)
     noise = float(np.median(spread)) if spread else 0.0
@@ -126,15 +126,20 @@ def _family(workload: str) -> str:
     return of_model.get(known.model) or {"tables": "tables", "optimizer": "updates"}.get(known.operator, "passes")
 
 
-def _keys(workload: str, params: Params) -> list[tuple[str, ...]]:
+def _own_keys(workload: str, params: Params) -> list[tuple[str, ...]]:
     """What divides the kernels of a workload, the narrowest first; each is of one type."""
-    model, dtype = traits(workload).model, str(params.get("dtype", ""))
-    by: dict[str, list[tuple[str, ...]]] = {
-        "product": [(workload, dtype, str(params.get("layout"))), (workload, dtype)],
-        "attention": [(workload, dtype, str(params.get("op")), str(params.get("mask"))), (workload, dtype, str(params.get("op")))],
-    }
-    plain = [(workload, dtype, "add")] if workload == POINTWISE.name else []  # operations that were not measured pass as an addition does
-    return by.get(model, [(workload, dtype, str(params.get("op", ""))), *plain, (workload, dtype)])
+    model, dtype, op = traits(workload).model, str(params.get("dtype", "")), str(params.get("op", ""))
+    if model == "product":
+        return [(workload, dtype, str(params.get("layout"))), (workload, dtype)]
+    if model == "attention":
+        return [(workload, dtype, op, str(params.get("mask"))), (workload, dtype, op)]
+    return [(workload, dtype, op), (workload, dtype)]
+
+
+def _keys(workload: str, params: Params) -> list[tuple[str, ...]]:
+    """By which a kernel is looked for: operations that were not measured pass as an addition does."""
+    first, *wider = _own_keys(workload, params)
+    return [first, *([(*first[:2], "add")] if workload == POINTWISE.name else []), *wider]
 
 
 def _amount(workload: str, params: Params) -> float:
