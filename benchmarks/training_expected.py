@@ -26,8 +26,10 @@ NETWORKS = {
     "decoder": ("llama-3-8b", "layers=2 hidden=512 heads=8 kv_heads=4 inter=1408 vocabulary=8192 context=256 batch=4"),
     "encoder": ("minilm-l6", "context=128 batch=4"),
     "tied decoder": ("gpt-2", "layers=3 hidden=512 heads=8 inter=2048 vocabulary=16384 context=256 batch=2"),
-    "experts": ("mixtral-8x7b", "layers=2 hidden=384 heads=6 kv_heads=2 expert_inter=768 experts=4 topk=2 vocabulary=4096 context=256 batch=2"),
-}
+    "experts": (
+        "mixtral-8x7b", "layers=2 hidden=384 heads=6 kv_heads=2 expert_inter=768 experts=4 topk=2 vocabulary=4096 context=256 batch=2",
+    ),
+}  # fmt: skip
 ASKED, HELD = 0.35, 2 / 3
 
 

@@ -6,33 +6,18 @@ import math
 
 import pytest
 
-from hotlap.core import plan, work
+from exact_processor import BYTES_S, CALL_S, FLOP_S, swept
 from hotlap.core.errors import InputError
 from hotlap.core.model import calibration_text, processor, sweep
 from hotlap.core.model.calibration import Calibration, Factor
 from hotlap.core.record import Device
-from hotlap.core.work import traits
 from hotlap.core.work.compute import GEMM
 from hotlap.core.work.layers import GROUPED_GEMM, OPTIMIZER
 from hotlap.core.work.network import POINTWISE
 
-FLOP_S, BYTES_S, CALL_S = 1e11, 2e10, 1e-6
-
-
-def exact() -> Calibration:
-    """Of a processor with one rate of arithmetic and one of memory."""
-    facts = {}
-    for case in plan.load("calibrate-cpu").cases:
-        counted = work.find(case.workload).work(case.params)
-        multiplies = traits(case.workload).model in ("product", "attention")
-        seconds = CALL_S + (counted.total_operations / FLOP_S if multiplies else counted.memory_bytes / BYTES_S)
-        seconds = CALL_S if case.params.get("elements") == 1 else seconds
-        facts[processor.fact_name(case.workload, case.params)] = Factor(seconds, seconds * 0.98, seconds * 1.02)
-    return Calibration("cpu", "torch:0", "A processor", "torch 2", "torch", "2026-11-25", "r", {}, facts)
-
 
 def test_a_product_takes_its_operations_at_the_measured_rate_wherever_it_lies() -> None:
-    times = processor.times(exact())
+    times = processor.times(swept())
     assert times.products < 1e-9  # products say the same of each other
     for m, n, k in ((64, 256, 256), (100, 700, 900), (4096, 8192, 4096)):
         for layout in ("nt", "tn", "nn"):
@@ -43,7 +28,7 @@ def test_a_product_takes_its_operations_at_the_measured_rate_wherever_it_lies() 
 
 
 def test_passes_and_updates_take_their_bytes_and_others_pass_as_an_addition_does() -> None:
-    times = processor.times(exact())
+    times = processor.times(swept())
     for elements in (1000, 300_000, 10**8):
         added = times.time(POINTWISE.name, {"op": "add", "elements": elements, "dtype": "fp32"})
         assert added.seconds == pytest.approx(CALL_S + 12.0 * elements / BYTES_S)
@@ -54,24 +39,24 @@ def test_passes_and_updates_take_their_bytes_and_others_pass_as_an_addition_does
 
 
 def test_groups_are_products_one_after_another() -> None:
-    one = processor.times(exact()).time(GROUPED_GEMM.name, {"groups": 4, "m": 256, "n": 512, "k": 128, "dtype": "fp32"})
+    one = processor.times(swept()).time(GROUPED_GEMM.name, {"groups": 4, "m": 256, "n": 512, "k": 128, "dtype": "fp32"})
     assert one.seconds == pytest.approx(4 * (CALL_S + 2.0 * 64 * 512 * 128 / FLOP_S))
     assert one.call_s == pytest.approx(4 * CALL_S)
 
 
 def test_between_two_sizes_the_rate_goes_evenly_in_logarithms() -> None:
-    facts = dict(exact().facts)
+    facts = dict(swept().facts)
     slow = processor.fact_name(POINTWISE.name, {"op": "add", "elements": 4194304, "dtype": "fp32"})
     seconds = CALL_S + 12.0 * 4194304 / (BYTES_S / 4)  # beyond the caches: a quarter of the rate
     facts[slow] = Factor(seconds, seconds, seconds)
-    one = exact()
+    one = swept()
     times = processor.times(Calibration(one.machine, one.device, one.name, one.driver, one.target, one.date, one.run, {}, facts))
     between = times.time(POINTWISE.name, {"op": "add", "elements": 1048576, "dtype": "fp32"})  # half-way from 262144 in logarithms
     assert between.seconds == pytest.approx(CALL_S + 12.0 * 1048576 / (BYTES_S / 2))
 
 
 def test_other_types_and_kernels_that_were_not_measured_are_refused() -> None:
-    times = processor.times(exact())
+    times = processor.times(swept())
     with pytest.raises(InputError, match="no kernel like gemm bf16"):
         times.time(GEMM.name, {"m": 8, "n": 8, "k": 8, "dtype": "bf16"})
     with pytest.raises(InputError, match="of no processor"):
@@ -79,7 +64,7 @@ def test_other_types_and_kernels_that_were_not_measured_are_refused() -> None:
 
 
 def test_it_is_kept_as_text_and_read_back() -> None:
-    one = exact()
+    one = swept()
     again = calibration_text.read(calibration_text.write(one), "cpu.toml")
     assert (again.machine, again.families, set(again.facts)) == ("cpu", {}, set(one.facts))
     before, after = (processor.times(each).time(GEMM.name, {"m": 99, "n": 333, "k": 777, "dtype": "fp32"}) for each in (one, again))
