@@ -121,16 +121,16 @@ def _kernels(network: Network, batch: int, context: int, price: Price) -> list[S
 def _in_fp32(call: Call, price: Price) -> list[Call]:
     """A call in the module's type; attention that no kernel is known of in it as its products."""
     has = {param.name for param in work.find(call.workload).params}
-    one = replace(call, params={**call.params, **{name: DTYPE for name in ("dtype", "kv_dtype") if name in has}})
+    typed = replace(call, params={**call.params, **{name: DTYPE for name in ("dtype", "kv_dtype") if name in has}})
     if traits(call.workload).model != "attention":
-        return [one]
+        return [typed]
     try:
-        price(one.workload, one.params)
+        price(typed.workload, typed.params)
     except InputError:
-        p = one.params
+        p = typed.params
         products = {"m": p["query"], "n": p["kv"] or p["query"], "k": p["head_dim"], "batch": p["batch"] * p["heads"], "dtype": DTYPE}
-        return [Call(one.name, one.group, GEMM.name, products, one.times * PRODUCTS_OF[str(p.get("op", "forward"))])]
-    return [one]
+        return [Call(typed.name, typed.group, GEMM.name, products, typed.times * PRODUCTS_OF[str(p.get("op", "forward"))])]
+    return [typed]
 
 
 def _tables(network: Network, price: Price) -> list[StepKernel]:
@@ -144,14 +144,14 @@ def _tables(network: Network, price: Price) -> list[StepKernel]:
 
 def _updates(network: Network, price: Price) -> list[StepKernel]:
     """AdamW as PyTorch runs it on a processor: a loop over tensors, several passes over each one's state."""
-    found = []
+    updated = []
     for elements, count in tensors(network).items():
-        one = price(OPTIMIZER.name, {"op": "adamw", "elements": elements, "dtype": DTYPE})
+        fused = price(OPTIMIZER.name, {"op": "adamw", "elements": elements, "dtype": DTYPE})
         longer = LOOP_ARRAYS / FUSED_ARRAYS
-        call_s = LOOP_OPERATIONS * one.call_s
-        seconds, low_s, high_s = (call_s + longer * max(each - one.call_s, 0.0) for each in (one.seconds, one.low_s, one.high_s))
-        found.append(StepKernel("optimiser", KernelTime(one.family, seconds, call_s, low_s, high_s), count))
-    return found
+        call_s = LOOP_OPERATIONS * fused.call_s
+        seconds, low_s, high_s = (call_s + longer * max(each - fused.call_s, 0.0) for each in (fused.seconds, fused.low_s, fused.high_s))
+        updated.append(StepKernel("optimiser", KernelTime(fused.family, seconds, call_s, low_s, high_s), count))
+    return updated
 
 
 def _update(network: Network, price: Price) -> list[StepKernel]:

@@ -176,15 +176,15 @@ class _Session:
             launch = _with_cache(launch, cache, "warm" if launch.arm in used else "cold")
             used.add(launch.arm)
             self.listen(launch, launch.number, len(every))
-            found = launching.run(self.asked, self._fitted(launch), self.folder, self.running, self._drain)
-            self._keep(found)
+            launched = launching.run(self.asked, self._fitted(launch), self.folder, self.running, self._drain)
+            self._keep(launched)
             if self.running.interrupted:
                 return Stop("interrupted")
-            failed = bool(found[0].exit_code or not found[0].steps)
+            failed = bool(launched[0].exit_code or not launched[0].steps)
             if failed and self.asked.vary:
                 self.lost.add(launch.arm)  # the other values are measured on
             elif failed:
-                return Stop("program_ended", str(found[0].exit_code or ""))
+                return Stop("program_ended", str(launched[0].exit_code or ""))
         if not self.asked.vary:
             self._count(len(every), caches)
         return Stop("interrupted") if self.running.interrupted else Stop("program_ended")
