@@ -66,6 +66,26 @@ def test_twice_the_batch_takes_twice_the_passes_and_the_same_update(home: Path) 
     assert work[1] == pytest.approx(2 * work[0], rel=0.02)  # tables are read in part again
 
 
+def test_tensors_too_large_to_be_kept_take_memory_anew_in_each_step(tmp_path: Path) -> None:
+    calibrations.save(processor.NAME, calibration_text.write(swept(fresh_s=0.016)), tmp_path)
+    small, large = (expected.of(asked(vocabulary=words), CPU, tmp_path) for words in (256, 131_072))
+    assert small.named_s("fresh memory") == 0  # its logits are of 64 KiB
+    table = 131_072 * 64 * 4  # 32 MiB, as are the logits of 64 tokens
+    assert large.named_s("fresh memory") == pytest.approx((2 + 2 + 2 + 4) * table * 0.016 / 2**26, rel=1e-3)
+    assert large.seconds is not None
+    assert small.high_s is not None
+    assert small.seconds is not None
+    bare = expected.of(asked(), CPU, _bare(tmp_path))
+    assert bare.high_s is not None
+    assert small.high_s > bare.high_s  # perhaps all activations are taken anew
+
+
+def _bare(folder: Path) -> Path:
+    home = folder / "bare"
+    calibrations.save(processor.NAME, calibration_text.write(swept()), home)
+    return home
+
+
 @pytest.mark.parametrize("program", ["gpt-2", "minilm-l6", "mixtral-8x7b", "qwen3-8b"])
 def test_every_kind_of_transformer_has_an_expectation(home: Path, program: str) -> None:
     more = {"experts": 4, "topk": 2, "expert_inter": 48} if program == "mixtral-8x7b" else {}

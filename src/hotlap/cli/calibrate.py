@@ -13,7 +13,8 @@ from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core.errors import HotlapError, InputError, MachineError
 from hotlap.core.measure import session, targets
-from hotlap.core.model import calibration_text, kept, limits, machines, sweep
+from hotlap.core.measure.machine import fresh_memory
+from hotlap.core.model import calibration_text, kept, limits, machines, processor, sweep
 from hotlap.core.model.calibration import Calibration
 from hotlap.core.model.predict import predict
 from hotlap.core.record import Device, Limit, Result
@@ -106,7 +107,8 @@ def _learn(bundle: bundles.Bundle, args: argparse.Namespace, home: Path) -> int:
     results = [one for one in select.results(bundle) if one.device == device.key]
     if sweep.is_processor(device):
         _some(results, bundle, device)
-        return _processor(sweep.calibrate_processor(results, device, bundle.run.id, bundle.run.began[:10]), args, home)
+        fresh_s = () if args.source else fresh_memory.seconds(processor.FRESH_BYTES)  # of this machine, now
+        return _processor(sweep.calibrate_processor(results, device, bundle.run.id, bundle.run.began[:10], fresh_s), args, home)
     clocks = [hz for result in results for one in result.rounds for hz in one.clocks_hz]
     spec = sweep.machine_of(limits.spec_for(device, bundle.run.machine, clocks), device)
     _some(results, bundle, device)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from hotlap.core import work
 from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.model import kept, machines, processor
+from hotlap.core.model.calibration import Factor
 from hotlap.core.model.expect import expect
 from hotlap.core.model.processor import KernelTime
 from hotlap.core.record import Device
@@ -42,6 +43,9 @@ ROTARY = "angles of rotary positions are computed anew in each layer"
 REPEATED = "keys and values are copied for the heads that share them"
 EXPERTS = "tokens are shared out evenly over experts; gathering them is counted as one pass"
 MODULE = "Python and autograd between the calls"
+KEPT_BYTES = 2**25  # larger ones the C library gives back at once: glibc, mallopt(3), the most of M_MMAP_THRESHOLD on 64 bits
+FRESH = "fresh memory"
+LOGITS = {"forward": 2, "backward": 2}  # so large: logits and their log softmax; the gradients of both
 Price = Callable[[str, Mapping[str, Any]], KernelTime]
 
 
@@ -86,6 +90,7 @@ def _on_processor(network: Network, batch: int, context: int, device: Device, ho
         raise _NotCalibrated(f"the calibration is of another processor, {calibration.name}, and this is {device.name}")
     times = processor.times(calibration)
     kernels = [*_kernels(network, batch, context, times.time), *_tables(network, times.time), *_updates(network, times.time)]
+    kernels += _fresh(network, batch * context, times.fresh_s)
     return _step(network, kernels, arm, device.name, f"its kernels alone, measured by themselves ({calibration.date})", [MODULE])
 
 
@@ -140,6 +145,31 @@ def _tables(network: Network, price: Price) -> list[StepKernel]:
     if network.tied:
         filled.append(price(POINTWISE.name, {"op": "add", "elements": network.vocabulary * network.hidden, "dtype": DTYPE}))
     return [StepKernel("backward", one._replace(family="tables")) for one in filled]
+
+
+def _fresh(network: Network, tokens: int, byte_s: Factor | None) -> list[StepKernel]:
+    """Memory that each step takes anew, which kernels that are measured alone do not: what is too large to be kept. At most all that
+    the forward pass leaves for the backward pass, and all gradients, too."""
+    if byte_s is None:
+        return []
+    logits, tables = 4 * tokens * network.vocabulary, 4 * network.vocabulary * network.hidden
+    large = {section: count * logits if logits >= KEPT_BYTES else 0 for section, count in LOGITS.items()}
+    if tables >= KEPT_BYTES:  # gradients of the table and of the head, and two temporaries of the update of each
+        large["backward"] += 2 * tables
+    large["optimiser"] = (2 if network.tied else 4) * tables if tables >= KEPT_BYTES else 0
+    every = {"forward": 4 * tokens * _activations(network), "backward": 4 * conventions.parameters(network), "optimiser": 0}
+    sections: tuple[Section, ...] = ("forward", "backward", "optimiser")
+    return [
+        StepKernel(one, KernelTime(FRESH, at * byte_s.value, 0.0, 0.5 * at * byte_s.low, (at + every[one]) * byte_s.high))
+        for one in sections for at in (large[one],)
+    ]  # fmt: skip
+
+
+def _activations(network: Network) -> int:
+    """Elements that a token leaves behind, about: of each layer two norms, queries to values, attention's, and the inner width."""
+    inter = network.topk * network.expert_inter if network.experts else network.inter
+    inner = (4 if network.gated else 2) * inter
+    return network.layers * (6 * network.hidden + (network.heads + 2 * network.kv_heads) * network.head_dim + inner)
 
 
 def _updates(network: Network, price: Price) -> list[StepKernel]:
@@ -216,7 +246,7 @@ def _step(network: Network, kernels: Sequence[StepKernel], arm: str, on: str, wo
     return ExpectedStep(
         arm=arm, seconds=seconds, low_s=low_s, high_s=high_s,
         parts=[ExpectedPart(section=section, name=name, seconds=each) for (section, name), each in parts.items() if each > 0],
-        calls=sum(one.times for one in kernels), on=on, words=words, remarks=[*more, *remarks, EAGER],
+        calls=sum(one.times for one in kernels if one.time.call_s), on=on, words=words, remarks=[*more, *remarks, EAGER],
     )  # fmt: skip
 
 

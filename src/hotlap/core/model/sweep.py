@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
 
@@ -50,12 +51,15 @@ def _swept(cases: Sequence[Case]) -> CalibrationSweep:
     return CalibrationSweep(parts, np.array([dtype for _, dtype, _ in cases], dtype=str), np.array([seconds for _, _, seconds in cases]))
 
 
-def calibrate_processor(results: Sequence[Result], device: Device, run: str, date: str) -> Calibration:
-    """What kernels take on a processor, as measured. Raises InputError where the smallest operation or a product is missing."""
+def calibrate_processor(results: Sequence[Result], device: Device, run: str, date: str, fresh_s: Sequence[float] = ()) -> Calibration:
+    """What kernels take on a processor, as measured; `fresh_s`: and processor.FRESH_BYTES of memory that are taken anew. Raises
+    InputError where the smallest operation is missing."""
     facts = {
         processor.fact_name(one.case.workload, one.case.params): measured
         for one in results if (measured := calibration.fact(one)) is not None
     }  # fmt: skip
+    if fresh_s:
+        facts[processor.FRESH] = Factor(median(fresh_s), min(fresh_s), max(fresh_s))
     found = Calibration(
         machine=processor.NAME, device=device.key, name=device.name, driver=device.driver, target=device.target, date=date, run=run,
         families={}, facts=facts,
