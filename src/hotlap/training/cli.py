@@ -42,15 +42,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures a step: exit code 0 measured, 2 the program failed or made none; what was measured is kept."""
-    asked = _asked(args)
+    return _show(measured(_asked(args), args), args)
+
+
+def measured(asked: TrainingAsked, args: argparse.Namespace) -> Path:
+    """The bundle's folder; progress on standard error."""
     view = LaunchView(sys.stderr)
     labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
     wait_s = units.parse(args.wait, "s") if args.wait else 0.0
     try:
-        path = session.run(asked, session.TrainingOptions(paths.home(), labels, wait_s), view)
+        return session.run(asked, session.TrainingOptions(paths.home(), labels, wait_s), view)
     finally:
         view.end()
-    return _show(path, args)
 
 
 def _show(path: Path, args: argparse.Namespace) -> int:

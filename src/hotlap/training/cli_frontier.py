@@ -6,13 +6,10 @@ import argparse
 import sys
 
 from hotlap.cli import terminal
-from hotlap.core import units
 from hotlap.core.errors import InputError
 from hotlap.core.show import listing
 from hotlap.core.store import bundle as bundles
-from hotlap.core.store import labels as labelled
-from hotlap.core.store import paths
-from hotlap.training import cli, conventions, frontier_show, session
+from hotlap.training import cli, conventions, frontier_show
 from hotlap.training.record import ProgramKind, TrainingAsked
 
 BATCHES, STEPS, LARGEST = "1,2,4,8", "40", 2**20
@@ -33,15 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures each value in turns. Exit code 0 where each has a point or ran out of memory, 2 none, 3 some failed, 130 interrupted."""
-    asked = asked_of(args)
-    view = cli.LaunchView(sys.stderr)
-    labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
-    wait_s = units.parse(args.wait, "s") if args.wait else 0.0
-    try:
-        path = session.run(asked, session.TrainingOptions(paths.home(), labels, wait_s), view)
-    finally:
-        view.end()
-    bundle = bundles.load(path)
+    bundle = bundles.load(cli.measured(asked_of(args), args))
     kept = frontier_show.read(bundle)
     assert kept is not None  # the session wrote it
     code = frontier_show.code(kept)

@@ -24,7 +24,7 @@ from hotlap.core.work import traits
 from hotlap.core.work.compute import GEMM
 from hotlap.core.work.layers import OPTIMIZER
 from hotlap.core.work.network import POINTWISE
-from hotlap.core.work.networks import steps
+from hotlap.core.work.networks import replicas, steps
 from hotlap.core.work.networks.calls import Call
 from hotlap.core.work.networks.shape import Network
 from hotlap.training import conventions
@@ -45,6 +45,7 @@ EXPERTS = "tokens are shared out evenly over experts; gathering them is counted 
 MODULE = "Python and autograd between the calls"
 KEPT_BYTES = 2**25  # larger ones the C library gives back at once: glibc, mallopt(3), the most of M_MMAP_THRESHOLD on 64 bits
 FRESH = "fresh memory"
+NOT_FRESH = f"memory that is taken anew: this calibration is of a run that was kept; {CALIBRATE} measures it"
 LOGITS = {"forward": 2, "backward": 2}  # so large: logits and their log softmax; the gradients of both
 Price = Callable[[str, Mapping[str, Any]], KernelTime]
 
@@ -91,7 +92,8 @@ def _on_processor(network: Network, batch: int, context: int, device: Device, ho
     times = processor.times(calibration)
     kernels = [*_kernels(network, batch, context, times.time), *_tables(network, times.time), *_updates(network, times.time)]
     kernels += _fresh(network, batch * context, times.fresh_s)
-    return _step(network, kernels, arm, device.name, f"its kernels alone, measured by themselves ({calibration.date})", [MODULE])
+    remarks = [MODULE] if times.fresh_s else [NOT_FRESH, MODULE]
+    return _step(network, kernels, arm, device.name, f"its kernels alone, measured by themselves ({calibration.date})", remarks)
 
 
 def _on_gpu(network: Network, batch: int, context: int, device: Device, home: Path, arm: str) -> ExpectedStep:
@@ -118,7 +120,7 @@ def _kernels(network: Network, batch: int, context: int, price: Price) -> list[S
     found = []
     for call in steps.step(network, steps.Choice("train", batch, context, micro_batch=batch)):
         section: Section = "backward" if call.group == "backward" else "forward"
-        if call.group not in ("optimizer", "communication"):
+        if call.group not in replicas.ONCE_A_STEP:
             found += [StepKernel(section, price(one.workload, one.params), one.times) for one in _in_fp32(call, price)]
     return found
 

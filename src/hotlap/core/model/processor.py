@@ -23,13 +23,14 @@ from hotlap.core.errors import InputError
 from hotlap.core.model.calibration import Calibration, Factor
 from hotlap.core.work import traits
 from hotlap.core.work.compute import GEMM
-from hotlap.core.work.network import POINTWISE
+from hotlap.core.work.layers import OPTIMIZER
 
 NAME = "cpu"  # of the calibration of the processor
 FAMILIES = ("products", "attention", "passes", "tables", "updates")
 ASSUMED = {"products": 0.15, "attention": 0.25, "passes": 0.30, "tables": 0.50, "updates": 0.30}
 # ^ the least that a time may be off, 90 %, of logarithm: assumed; products: or what they are off where each is expected by the others
 Z90 = 1.645
+UPDATES = traits(OPTIMIZER.name).operator
 SMALLEST = 1.0  # elements of the smallest operation
 FRESH_BYTES = 2**26  # that are taken anew at a time
 FRESH = "fresh memory, 64 MiB"  # what that takes, in a calibration
@@ -102,7 +103,7 @@ def times(calibration: Calibration) -> ProcessorTimes:
     """From what a sweep measured. Raises InputError for a calibration that is of no processor."""
     known = {name: (parsed, factor) for name, factor in calibration.facts.items() if (parsed := _parsed(name)) is not None}
     call = next(
-        (one for (workload, params), one in known.values() if workload == POINTWISE.name and params["elements"] == SMALLEST), None
+        (one for (workload, params), one in known.values() if _elementwise(workload) and params["elements"] == SMALLEST), None
     )  # fmt: skip
     if call is None or calibration.machine != NAME:
         raise InputError(f"the calibration '{calibration.machine}' has no smallest operation: it is of no processor")
@@ -142,7 +143,11 @@ def _parsed(name: str) -> tuple[str, dict[str, Any]] | None:
 def _family(workload: str) -> str:
     known = traits(workload)
     of_model = {"product": "products", "attention": "attention"}
-    return of_model.get(known.model) or {"tables": "tables", "optimizer": "updates"}.get(known.operator, "passes")
+    return of_model.get(known.model) or {"tables": "tables", UPDATES: "updates"}.get(known.operator, "passes")
+
+
+def _elementwise(workload: str) -> bool:
+    return traits(workload).traffic == "elements"
 
 
 def _own_keys(workload: str, params: Params) -> list[tuple[str, ...]]:
@@ -156,7 +161,7 @@ def _own_keys(workload: str, params: Params) -> list[tuple[str, ...]]:
 def _keys(workload: str, params: Params) -> list[tuple[str, ...]]:
     """By which a kernel is looked for: operations that were not measured pass as an addition does."""
     first, *wider = _own_keys(workload, params)
-    return [first, *([(*first[:2], "add")] if workload == POINTWISE.name else []), *wider]
+    return [first, *([(*first[:2], "add")] if _elementwise(workload) else []), *wider]
 
 
 def _amount(workload: str, params: Params) -> float:

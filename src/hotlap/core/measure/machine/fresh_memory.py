@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import mmap
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hotlap.core.measure import near
 from hotlap.core.measure.targets.base import SystemClock
 
 ROUNDS = 9
@@ -16,7 +16,7 @@ ROUNDS = 9
 
 def seconds(size: int) -> list[float]:
     """Of so many bytes whose pages are touched once, by a thread on each processor, each round anew."""
-    clock, spent, threads = SystemClock(), [], _processors()
+    clock, spent, threads = SystemClock(), [], near.processors()
     with ThreadPoolExecutor(threads) as pool:
         for _ in range(ROUNDS):
             with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as taken:
@@ -26,10 +26,6 @@ def seconds(size: int) -> list[float]:
                 spent.append(clock.now() - began)
                 parts.clear()
     return spent
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _touch(pages: NDArray[np.uint8]) -> None:
