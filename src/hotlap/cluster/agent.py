@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 VERSION = 1
@@ -42,7 +43,7 @@ def frame(session: bytes, message: dict[str, Any], body: bytes = b"") -> bytes:
     head = json.dumps(message, separators=(",", ":")).encode()
     payload = struct.pack(">I", len(head)) + head + body
     if len(payload) > MOST_BYTES:
-        raise FrameError("a frame of %d bytes; %d is the most" % (len(payload), MOST_BYTES))
+        raise FrameError(f"a frame of {len(payload)} bytes; {MOST_BYTES} is the most")
     return HEAD.pack(MAGIC, session, len(payload), hashlib.sha256(payload).digest()) + payload
 
 
@@ -56,7 +57,7 @@ class FrameReader:
     def feed(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
         """The frames that are whole with this. Raises FrameError for one that is too long or no message; at most a frame is held."""
         self._buffer += data
-        frames = []
+        frames: list[tuple[dict[str, Any], bytes]] = []
         while True:
             place = self._buffer.find(self._begin)
             if place < 0:
@@ -67,7 +68,7 @@ class FrameReader:
                 return frames
             _, _, size, digest = HEAD.unpack_from(self._buffer)
             if size > MOST_BYTES:
-                raise FrameError("a frame of %d bytes; %d is the most" % (size, MOST_BYTES))
+                raise FrameError(f"a frame of {size} bytes; {MOST_BYTES} is the most")
             if len(self._buffer) < HEAD.size + size:
                 return frames
             payload = bytes(self._buffer[HEAD.size : HEAD.size + size])
@@ -88,7 +89,7 @@ def _message(payload: bytes) -> tuple[dict[str, Any], bytes]:
         (size,) = struct.unpack_from(">I", payload)
         message = json.loads(payload[4 : 4 + size])
     except (ValueError, struct.error, RecursionError) as error:
-        raise FrameError("a frame without a message: %s" % error) from None
+        raise FrameError(f"a frame without a message: {error}") from None
     if not isinstance(message, dict):
         raise FrameError("a frame whose message is no object")
     return message, payload[4 + size :]
@@ -104,7 +105,7 @@ def marked(mark: str) -> tuple[list[int], int]:
         if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
-            with open("/proc/%s/environ" % name, "rb") as file:
+            with open(f"/proc/{name}/environ", "rb") as file:
                 names = file.read().split(b"\0")
         except PermissionError:
             hidden += 1
@@ -134,10 +135,8 @@ def sweep(mark: str, grace_s: float = GRACE_S) -> tuple[int, list[int], int]:
 
 def _signal(pids: list[int], number: int) -> None:
     for pid in pids:
-        try:
+        with suppress(OSError):
             os.kill(pid, number)
-        except OSError:
-            pass
 
 
 # ---------------------------------------------------------------- facts of a member
@@ -157,7 +156,7 @@ def facts(root: str = "") -> dict[str, Any]:
         "macs": [mac for mac in macs if mac.strip("0:")], "serial": next((one for one in serials if _serial(one)), ""),
         "gpus": sorted(filter(None, gpus)), "cpu": _line(root + "/proc/cpuinfo", "model name"), "cores": os.cpu_count() or 0,
         "product": _text(root + "/sys/class/dmi/id/product_name"),
-        "python": "%d.%d.%d" % sys.version_info[:3], "kernel": os.uname().release, "pid": os.getpid(), "user": os.getuid(),
+        "python": ".".join(map(str, sys.version_info[:3])), "kernel": os.uname().release, "pid": os.getpid(), "user": os.getuid(),
     }  # fmt: skip
 
 
@@ -205,10 +204,10 @@ def work_folder() -> str:
             os.unlink(os.path.join(folder, "probe"))
             return folder
         except OSError as error:
-            reasons.append("%s: %s" % (place, error.strerror))
+            reasons.append(f"{place}: {error.strerror}")
             if folder:
                 shutil.rmtree(folder, ignore_errors=True)
-    raise OSError("no folder can be written (%s)" % "; ".join(reasons))
+    raise OSError(f"no folder can be written ({'; '.join(reasons)})")
 
 
 # ---------------------------------------------------------------- the agent
@@ -243,8 +242,8 @@ class Agent:
         guard = _guard(self.mark, self.folder, self.sink)
         try:
             disk = shutil.disk_usage(self.folder)
-            told = dict(facts(self.root), swept=swept, folder=self.folder, free_bytes=disk.free, time_s=time.time() + self.offset_s)
-            self.send(dict({"is": "hello", "version": VERSION}, **told))
+            about = dict(facts(self.root), swept=swept, folder=self.folder, free_bytes=disk.free, time_s=time.time() + self.offset_s)
+            self.send(dict({"is": "hello", "version": VERSION}, **about))
             while True:
                 message, _ = self._next()
                 if message["do"] == "end":
@@ -307,7 +306,7 @@ class _Step:
 
     def __init__(self, agent: Agent, task: dict[str, Any]) -> None:
         self.agent, self.task, self.at = agent, task, {"step": task["step"], "attempt": task["attempt"]}
-        self.folder = os.path.join(agent.folder, "%d-%d" % (task["step"], task["attempt"]))
+        self.folder = os.path.join(agent.folder, f"{task['step']}-{task['attempt']}")
         self.rounds: list[dict[str, float]] = []
         self.sizes = {"stdout": 0, "stderr": 0}
         self.timed_out = self.stopped = False
@@ -323,8 +322,8 @@ class _Step:
                     file.write(content)
             there = hotlap_version(self.task["argv"][0]) if self.task["need"] else ""
             if there != self.task["need"]:
-                here = "Hotlap %s is there" % there if there else "no Hotlap is there"
-                self.agent.send(dict(self.at, **{"is": "refused", "why": "%s, %s is needed" % (here, self.task["need"])}))
+                here = f"Hotlap {there} is there" if there else "no Hotlap is there"
+                self.agent.send(dict(self.at, **{"is": "refused", "why": f"{here}, {self.task['need']} is needed"}))
                 return
             self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))
             deadline_s = began_s + self.task["timeout_s"] if self.task["timeout_s"] else None
@@ -334,14 +333,14 @@ class _Step:
                     break
             self._hand_over(code, time.monotonic() - began_s)
         except OSError as error:
-            self._done(code, time.monotonic() - began_s, 0, "", "%s: %s" % (error.filename or "the member", error.strerror))
+            self._done(code, time.monotonic() - began_s, 0, "", f"{error.filename or 'the member'}: {error.strerror}")
         finally:
             self.agent.at = {}
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _round(self, deadline_s: float | None) -> int:
         environment = dict(os.environ, **self.task["env"])
-        environment[MARK] = "%s/%d/%d" % (self.agent.mark, self.task["step"], self.task["attempt"])
+        environment[MARK] = f"{self.agent.mark}/{self.task['step']}/{self.task['attempt']}"
         environment["HOTLAP_HOME"] = os.path.join(self.folder, "home")
         began_s = time.monotonic()
         try:
@@ -350,7 +349,7 @@ class _Step:
                 cwd=self.folder, env=environment, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            self.failed = "'%s' cannot be run: %s" % ((self.task["wrap"] + self.task["argv"])[0], error.strerror)
+            self.failed = f"'{(self.task['wrap'] + self.task['argv'])[0]}' cannot be run: {error.strerror}"
             return 127
         try:
             self._follow(child, deadline_s)
@@ -414,7 +413,7 @@ class _Step:
     def _hand_over(self, code: int, seconds: float) -> None:
         """What the step leaves, packed, in parts."""
         path = os.path.join(self.folder, "bundle.zip")
-        pack(path, self._result(code, seconds), os.path.join(self.folder, "home", "runs"))
+        pack(path, {"code": code, "seconds": seconds, "rounds": self.rounds}, os.path.join(self.folder, "home", "runs"))
         whole, at = hashlib.sha256(), 0
         with open(path, "rb") as file:
             while True:
@@ -427,14 +426,10 @@ class _Step:
                 self.agent.look([], 0.0)
         self._done(code, seconds, at, whole.hexdigest(), self.failed)
 
-    def _result(self, code: int, seconds: float) -> dict[str, Any]:
-        return {"code": code, "seconds": seconds, "rounds": self.rounds, "member": self.agent.mark.partition("/")[2]}
-
     def _done(self, code: int, seconds: float, size: int, digest: str, why: str) -> None:
         dropped = {name: size - MOST_OUTPUT_BYTES for name, size in self.sizes.items() if size > MOST_OUTPUT_BYTES}
-        about = {"code": code, "seconds": seconds, "size": size, "digest": digest, "why": why, "dropped": dropped}
-        ended = {"is": "done", "timed_out": self.timed_out, "stopped": self.stopped}
-        self.agent.send(dict(self.at, **ended, **about))
+        ended = {"is": "done", "timed_out": self.timed_out, "stopped": self.stopped, "dropped": dropped, "why": why}
+        self.agent.send(dict(self.at, code=code, seconds=seconds, size=size, digest=digest, **ended))
 
 
 def pack(path: str, result: dict[str, Any], runs: str) -> None:

@@ -61,10 +61,10 @@ def seconds(text: str, option: str) -> float:
     """A time above 0; "" is 0, none. Raises InputError."""
     if not text:
         return 0.0
-    found = units.parse(text, "s")
-    if not 0 < found < float("inf"):
+    time_s = units.parse(text, "s")
+    if not 0 < time_s < float("inf"):
         raise InputError(f"{option} is a time above 0, as in '10 min', not '{text}'")
-    return found
+    return time_s
 
 
 def steps(args: argparse.Namespace) -> list[StepRecord]:
@@ -75,19 +75,19 @@ def steps(args: argparse.Namespace) -> list[StepRecord]:
         raise InputError("what is to be run? give plans, stress, node inspect or node audit, or a command after --, as in -- hostname")
     if args.rounds is not None and args.rounds < 1:
         raise InputError(f"--rounds is a number from 1 on, not {args.rounds}")
-    found = [_command(command, args)] if command else []
+    chosen_steps = [_command(command, args)] if command else []
     while words:
         word = words.pop(0)
         if word == "node" and words:
             word = words.pop(0)
-        found.append(_verb(word) if word in VERBS else _plan(word, args))
+        chosen_steps.append(_verb(word) if word in VERBS else _plan(word, args))
     timeout_s, wrap = seconds(args.timeout, "--timeout"), shlex.split(args.wrap)
     return [
         StepRecord(
             number=number, name=folders.step_name(step.name), gather=step.gather, argv=step.argv, label=step.label, files=step.files,
             rounds=step.rounds, timeout_s=timeout_s, wrap=wrap,
         )
-        for number, step in enumerate(found, 1)
+        for number, step in enumerate(chosen_steps, 1)
     ]  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def _looked(campaign: Campaign) -> list[dict[str, Any]]:
         (Path(place) / "nonce").write_text(nonce)
         with kept.held():
             for begin in range(0, len(members), session.FANOUT):
-                conductor = controller.Controller(kept, launcher)
+                conductor = controller.ClusterController(kept, launcher)
                 conductor.open(members[begin : begin + session.FANOUT])
                 conductor.probe(str(Path(place) / "nonce"), campaign.python)
                 rows += [_row(link, nonce) for link in conductor.links.values()]
@@ -58,7 +58,7 @@ def _looked(campaign: Campaign) -> list[dict[str, Any]]:
     return rows
 
 
-def _row(link: controller.Link, nonce: str) -> dict[str, Any]:
+def _row(link: controller.AgentLink, nonce: str) -> dict[str, Any]:
     facts, identity, probed = link.member.facts, link.member.identity, link.probed or {}
     doubts = []
     if abs(facts.get("clock_off_s", 0.0)) > CLOCK_S:

@@ -17,4 +17,4 @@ def run(args: argparse.Namespace) -> int:
     with kept.held():
         fanin.reconcile(kept)
         session.collect(kept)
-    return cli_run.said(args, kept)
+    return cli_run.answered(args, kept)

@@ -45,16 +45,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of(kept: CampaignFolder, state: MemberState) -> list[dict[str, object]]:
-    base = {"member": state.member, "step": kept.step(state.step).name}
+    base: dict[str, object] = {"member": state.member, "step": kept.step(state.step).name}
     if not state.attempt:
         return [{**base, "attempt": 0, "state": state.state, "why": state.why, **dict.fromkeys(OUTPUTS, "")}]
-    found = []
+    logs: list[dict[str, object]] = []
     for attempt in range(1, state.attempt + 1):
         last = attempt == state.attempt
         folder = kept.attempt(state.step, state.member, attempt)
         texts = {name: _end(folder / name) for name in OUTPUTS}
-        found.append({**base, "attempt": attempt, "state": state.state if last else "earlier", "why": state.why if last else "", **texts})
-    return found
+        logs.append({**base, "attempt": attempt, "state": state.state if last else "earlier", "why": state.why if last else "", **texts})
+    return logs
 
 
 def _end(path: object) -> str:

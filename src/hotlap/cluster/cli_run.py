@@ -19,7 +19,7 @@ INTERRUPTED = 130
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    what = "plans, 'stress', 'node inspect', 'node audit', each a step; or a command after --, in which {index}, {member} and {members} are filled in"
+    what = "plans, 'stress', 'node inspect', 'node audit', each a step; or a command after --, with {index}, {member}, {members} filled in"
     parser.add_argument("what", nargs="*", metavar="PLAN", help=what)
     parser.add_argument("--command", default="", help=argparse.SUPPRESS)
     asked.add_members(parser)
@@ -50,18 +50,18 @@ def measured(args: argparse.Namespace, kept: CampaignFolder, fanout: int, again:
     """Runs what lacks a result, and says what there is."""
     steps = {step.number: step.name for step in kept.campaign.steps}
     members = len(kept.members())
-    view = live.View(members * len(steps), members, steps)
+    view = live.ClusterView(members * len(steps), members, steps)
     try:
         interrupted = session.measure(kept, view.tell, fanout, again)
     finally:
         view.end()
-    code = said(args, kept)
+    code = answered(args, kept)
     if interrupted:
         print(f"hotlap: interrupted; what came is kept: hotlap cluster resume {kept.campaign.id} goes on", file=sys.stderr)
     return INTERRUPTED if interrupted else code
 
 
-def said(args: argparse.Namespace, kept: CampaignFolder) -> int:
+def answered(args: argparse.Namespace, kept: CampaignFolder) -> int:
     """The one table, or the JSON of it."""
     bundle = bundles.load(kept.path, readings=False)
     shown = show_kind.read(bundle)
@@ -78,18 +78,16 @@ def said(args: argparse.Namespace, kept: CampaignFolder) -> int:
 
 def _dry(args: argparse.Namespace, campaign: Campaign) -> int:
     members = session.launcher_of(campaign).members()
-    plain = [
-        {"step": step.name, "command": [*step.wrap, *folder.command(step, campaign.python, members[0], len(members))], "needs": _needs(step.argv)}
-        for step in campaign.steps
-    ]
+    commands = {step.name: [*step.wrap, *folder.command(step, campaign.python, members[0], len(members))] for step in campaign.steps}
+    plain = [{"step": step.name, "command": commands[step.name], "needs": _needs(step.argv)} for step in campaign.steps]
     if args.json:
         terminal.answer(args.json, {"members": [member.name for member in members], "steps": plain, "python": campaign.python})
         return 0
     names = [member.name for member in members]
     print(f"{len(names)} members by {campaign.launcher}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}")
     print(f"agent   {campaign.python} -I -S, sent on its standard input; nothing is installed")
-    for one in plain:
-        print(f"step    {one['step']} on {names[0]}: {shlex.join(one['command'])}{one['needs']}")
+    for step in campaign.steps:
+        print(f"step    {step.name} on {names[0]}: {shlex.join(commands[step.name])}{_needs(step.argv)}")
     return 0
 
 

@@ -62,7 +62,7 @@ def _sweep(kept: CampaignFolder) -> tuple[dict[str, str], int]:
     unseen, swept = dict[str, str](), 0
     with kept.held():
         for begin in range(0, len(members), session.FANOUT):
-            conductor = controller.Controller(kept, launcher, again=True)
+            conductor = controller.ClusterController(kept, launcher, again=True)
             conductor.open(members[begin : begin + session.FANOUT])
             for name, link in conductor.links.items():
                 if link.gone:

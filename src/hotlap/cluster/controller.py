@@ -21,9 +21,9 @@ import msgspec
 
 from hotlap.cluster import agent, states
 from hotlap.cluster.folder import CampaignFolder, command
-from hotlap.cluster.launch.base import Launcher, last_line
+from hotlap.cluster.launch.base import AgentLauncher, last_line
 from hotlap.cluster.receiving import Attempt
-from hotlap.cluster.record import Event, Identity, Member, State, StepRecord
+from hotlap.cluster.record import Identity, Member, MemberEvent, State, StepRecord
 from hotlap.core.errors import MachineError
 
 CONNECT_S = 90.0  # until an agent says hello
@@ -32,11 +32,11 @@ END_S = 5.0  # for agents to end in peace
 MOST_NOISE_BYTES = 64 << 20  # of banners and the like, from one member
 ERRORS_BYTES = 16 << 10  # of standard error that are remembered
 TURN_S = 0.25
-Tell = Callable[[Event], None]
+Tell = Callable[[MemberEvent], None]
 
 
 @dataclass
-class Link:
+class AgentLink:
     """The way to one member's agent. `gone`: why there is none any more."""
 
     member: Member
@@ -54,12 +54,12 @@ class Link:
     probed: dict[str, Any] | None = None
 
 
-class Controller:
+class ClusterController:
     """Of the members that are given, with their agents. `tell` hears every event. Not for several threads."""
 
-    def __init__(self, folder: CampaignFolder, launcher: Launcher, tell: Tell = lambda event: None, again: bool = False) -> None:
+    def __init__(self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False) -> None:
         self.folder, self.launcher, self.tell, self.again = folder, launcher, tell, again
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, AgentLink] = {}
         self.interrupted = False
         self._selector = selectors.DefaultSelector()
         self._looked_s = 0.0
@@ -90,7 +90,7 @@ class Controller:
             if link.gone:
                 state, why = link.gone
                 kept: State = state if state == "refused" else "never started"
-                self._record(member.name, step.number, 0, "never started", kept, why)
+                self._record(link, step.number, 0, to=kept, why=why)
             elif link.ready:
                 self._begin(link, step)
         while any(link.attempt for link in self.links.values()) and not self.interrupted:
@@ -134,7 +134,7 @@ class Controller:
             "session": session.hex(), "campaign": self.folder.campaign.id, "member": member.name, "again": self.again,
             "beat_s": self.folder.campaign.beat_s, **_seam(member),
         }  # fmt: skip
-        link = Link(member, self.launcher.start(member), agent.FrameReader(session))
+        link = AgentLink(member, self.launcher.start(member), agent.FrameReader(session))
         self.links[member.name] = link
         for stream, take in ((link.process.stdout, self._take), (link.process.stderr, self._errors)):
             assert stream is not None
@@ -145,7 +145,7 @@ class Controller:
         link.outbox += agent.greeting(settings)
         self._flush(link)
 
-    def _begin(self, link: Link, step: StepRecord) -> None:
+    def _begin(self, link: AgentLink, step: StepRecord) -> None:
         place = step.number, link.member.name
         number = self._attempts[place] = self._attempts.get(place, 0) + 1
         argv = command(step, self.folder.campaign.python, link.member, self._count)
@@ -158,7 +158,7 @@ class Controller:
         }  # fmt: skip
         path = self.folder.begin_attempt(step.number, link.member.name, number, task)
         link.attempt, link.silent = Attempt(step.number, number, path), False
-        self._record(link.member.name, step.number, number, "never started", "running")
+        self._record(link, step.number, number, to="running")
         self._send(link, task)
 
     # ------------------------------------------------------------ one turn
@@ -174,7 +174,7 @@ class Controller:
             if not link.gone:
                 self._look(link, now)
 
-    def _look(self, link: Link, now: float) -> None:
+    def _look(self, link: AgentLink, now: float) -> None:
         """Who is silent, and who is late."""
         attempt, quiet_s = link.attempt, now - link.heard_s
         if attempt is None or not link.ready:
@@ -186,12 +186,12 @@ class Controller:
             self._lose(link, "never started", "its agent did not answer")
         elif quiet_s > silent_s and not link.silent:
             link.silent = True
-            self._record(link.member.name, attempt.step, attempt.number, "running", "silent", f"no beat for {quiet_s:.0f} s")
+            self._record(link, attempt.step, attempt.number, was="running", to="silent", why=f"no beat for {quiet_s:.0f} s")
         elif quiet_s > 2 * silent_s:
             link.attempt = None  # its last state stays: silent
             self._lose(link, "never started", "its agent fell silent in an earlier step")
 
-    def _take(self, link: Link) -> None:
+    def _take(self, link: AgentLink) -> None:
         data = _read(link.process.stdout)
         if data is None:
             return
@@ -207,7 +207,7 @@ class Controller:
         except (agent.FrameError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             self._refuse(link, f"it sent what no agent sends: {str(error)[:200] or type(error).__name__}")
 
-    def _errors(self, link: Link) -> None:
+    def _errors(self, link: AgentLink) -> None:
         data = _read(link.process.stderr)
         if data == b"":
             with suppress(KeyError, ValueError):
@@ -215,7 +215,7 @@ class Controller:
         if data:
             link.errors = (link.errors + data)[-ERRORS_BYTES:]
 
-    def _ended(self, link: Link) -> None:
+    def _ended(self, link: AgentLink) -> None:
         """The way to the agent is closed."""
         with suppress(subprocess.TimeoutExpired):
             link.process.wait(2.0)
@@ -226,14 +226,14 @@ class Controller:
             self._lose(link, *self.launcher.failure(-1 if code is None else code, errors))
             return
         why = f"its agent was killed by signal {-code}" if code is not None and code < 0 else "the way to its agent was lost"
-        said = last_line(errors)
+        ending = last_line(errors)
         if link.attempt:
-            self._end_attempt(link, "died", f"{why}: {said}" if said else why)
+            self._end_attempt(link, "died", f"{why}: {ending}" if ending else why)
         self._lose(link, "never started", f"{why} before the step")
 
     # ------------------------------------------------------------ what agents say
 
-    def _message(self, link: Link, message: dict[str, Any], body: bytes) -> None:
+    def _message(self, link: AgentLink, message: dict[str, Any], body: bytes) -> None:
         kind, number, attempt = message["is"], int(message["n"]), link.attempt
         lost = number - link.number - 1
         link.number, link.heard_s = number, time.monotonic()
@@ -241,7 +241,7 @@ class Controller:
             attempt.lost += lost
         if link.silent and attempt:
             link.silent = False
-            self._record(link.member.name, attempt.step, attempt.number, "silent", "running", "its beat came again")
+            self._record(link, attempt.step, attempt.number, was="silent", to="running", why="its beat came again")
         if kind == "hello":
             self._hello(link, message)
         elif kind == "probed":
@@ -252,7 +252,7 @@ class Controller:
             attempt.beat()
             self._of_attempt(link, attempt, kind, message, body)
 
-    def _of_attempt(self, link: Link, attempt: Attempt, kind: str, message: Mapping[str, Any], body: bytes) -> None:
+    def _of_attempt(self, link: AgentLink, attempt: Attempt, kind: str, message: Mapping[str, Any], body: bytes) -> None:
         try:
             if kind == "started":
                 attempt.start(float(message["time_s"]))
@@ -270,25 +270,25 @@ class Controller:
                 f"what was collected is kept in {self.folder.path}: make room, then hotlap cluster resume {self.folder.path.name}",
             ) from None
 
-    def _done(self, link: Link, attempt: Attempt, message: Mapping[str, Any]) -> None:
+    def _done(self, link: AgentLink, attempt: Attempt, message: Mapping[str, Any]) -> None:
         code, seconds, why = int(message["code"]), float(message["seconds"]), str(message["why"])[:300]
         step = self.folder.step(attempt.step)
         if message["timed_out"]:
-            self._end_attempt(link, "timed out", f"after {step.timeout_s:g} s", code, seconds)
+            self._end_attempt(link, "timed out", f"after {step.timeout_s:g} s", code=code, seconds=seconds)
         elif message["stopped"]:
-            self._end_attempt(link, "died", "interrupted", code, seconds)
+            self._end_attempt(link, "died", "interrupted", code=code, seconds=seconds)
         elif why:
-            self._end_attempt(link, "died", why, code, seconds)
+            self._end_attempt(link, "died", why, code=code, seconds=seconds)
         elif not attempt.whole(str(message["digest"]), int(message["size"])):
             came = f"{attempt.size} of {int(message['size'])} bytes of its bundle came, {attempt.lost} frames were lost"
-            self._end_attempt(link, "truncated", came, code, seconds)
+            self._end_attempt(link, "truncated", came, code=code, seconds=seconds)
         elif code and (step.argv[0] != "hotlap" or code != 1):  # 1 is a verdict
-            self._end_attempt(link, "died", _exit(code, attempt), code, seconds)
+            self._end_attempt(link, "died", _exit(code, attempt), code=code, seconds=seconds)
         else:
             attempt.done(code, seconds)
-            self._end_attempt(link, "measured", "", code, seconds, attempt.digest)
+            self._end_attempt(link, "measured", "", code=code, seconds=seconds, evidence=attempt.digest)
 
-    def _hello(self, link: Link, message: Mapping[str, Any]) -> None:
+    def _hello(self, link: AgentLink, message: Mapping[str, Any]) -> None:
         if message["version"] != agent.VERSION:
             self._refuse(link, f"its agent is of version {message['version']}")
             return
@@ -316,35 +316,29 @@ class Controller:
 
     # ------------------------------------------------------------ ends
 
-    def _end_attempt(
-        self, link: Link, state: State, why: str, code: int | None = None, seconds: float | None = None, evidence: str = ""
-    ) -> None:
+    def _end_attempt(self, link: AgentLink, state: State, why: str, **more: Any) -> None:
+        """`more`: code, seconds and evidence, where the program ended."""
         attempt, link.attempt = link.attempt, None
         assert attempt is not None
         was: State = "silent" if link.silent else "running"
-        self._record(link.member.name, attempt.step, attempt.number, was, state, why, code, seconds, evidence)
+        self._record(link, attempt.step, attempt.number, was=was, to=state, why=why, **more)
 
-    def _record(
-        self, member: str, step: int, attempt: int, was: State, to: State, why: str = "", code: int | None = None,
-        seconds: float | None = None, evidence: str = "",
-    ) -> None:
-        event = Event(
-            time_s=time.time(), member=member, step=step, attempt=attempt, was=was, to=to, why=why, evidence=evidence, code=code,
-            seconds=seconds,
-        )
+    def _record(self, link: AgentLink, step: int, attempt: int, **more: Any) -> None:
+        """`more`: the other fields of the event."""
+        event = MemberEvent(time_s=time.time(), member=link.member.name, step=step, attempt=attempt, **more)
         self.folder.append(event)
         self.tell(event)
 
-    def _refuse(self, link: Link, why: str) -> None:
+    def _refuse(self, link: AgentLink, why: str) -> None:
         if link.attempt:
             self._end_attempt(link, "refused", why)
         self._lose(link, "refused", why)
 
-    def _lose(self, link: Link, state: State, why: str) -> None:
+    def _lose(self, link: AgentLink, state: State, why: str) -> None:
         link.gone = link.gone or (state, why)
         self._drop(link)
 
-    def _drop(self, link: Link) -> None:
+    def _drop(self, link: AgentLink) -> None:
         """Closes the way to an agent, and ends what is left of it."""
         for stream in (link.process.stdin, link.process.stdout, link.process.stderr):
             with suppress(KeyError, ValueError, OSError):
@@ -359,11 +353,11 @@ class Controller:
 
     # ------------------------------------------------------------ sending
 
-    def _send(self, link: Link, message: Mapping[str, Any]) -> None:
+    def _send(self, link: AgentLink, message: Mapping[str, Any]) -> None:
         link.outbox += agent.frame(link.reader.session, dict(message))
         self._flush(link)
 
-    def _flush(self, link: Link) -> None:
+    def _flush(self, link: AgentLink) -> None:
         """What the pipe takes now; the rest when it takes more."""
         stream = link.process.stdin
         assert stream is not None
@@ -380,7 +374,9 @@ class Controller:
             self._selector.unregister(stream)
 
 
-def run(controller: Controller, members: Sequence[Member], steps: Sequence[StepRecord], wanted: Mapping[int, set[str]], fanout: int) -> None:
+def run(
+    controller: ClusterController, members: Sequence[Member], steps: Sequence[StepRecord], wanted: Mapping[int, set[str]], fanout: int,
+) -> None:
     """All steps on the members that want them, `fanout` members at a time, each with one agent from its first step to its last."""
     for begin in range(0, len(members), fanout):
         wave = members[begin : begin + fanout]
@@ -406,10 +402,10 @@ def _read(stream: Any) -> bytes | None:
 
 def _exit(code: int, attempt: Attempt) -> str:
     ended = f"signal {-code}" if code < 0 else f"exit status {code}"
-    said = ""
+    ending = ""
     with suppress(OSError):
-        said = last_line((attempt.path / "stderr").read_bytes()[-4096:].decode(errors="replace"))
-    return f"{ended}: {said}" if said else ended
+        ending = last_line((attempt.path / "stderr").read_bytes()[-4096:].decode(errors="replace"))
+    return f"{ended}: {ending}" if ending else ended
 
 
 def _seam(member: Member) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from typing import Any
 import msgspec
 
 from hotlap.cluster import folder as folders
+from hotlap.cluster import states
 from hotlap.cluster.folder import CampaignFolder
-from hotlap.cluster.record import Done, Event, Member, MemberState, StepRecord
+from hotlap.cluster.record import AttemptDone, Member, MemberEvent, MemberState, StepRecord
 from hotlap.core.errors import MachineError
 from hotlap.core.record import Case, Device, Plan, RunRecord, Samples, Stop, encode
 from hotlap.core.store import bundle as bundles
@@ -104,12 +105,13 @@ class _Whole:
         self.cases: dict[str, Case] = {}
         self.devices: dict[str, Device] = {}
         self.lines = self.refuted = 0
-        self._samples, self._run, self._result = (msgspec.json.Decoder(kind) for kind in (Samples, _MemberRun, _Result))
+        self._samples, self._run = msgspec.json.Decoder(Samples), msgspec.json.Decoder(_MemberRun)
+        self._result = msgspec.json.Decoder(_Result)
 
-    def of_member(self, member: Member, states: Sequence[MemberState]) -> Iterator[bytes]:
+    def of_member(self, member: Member, kept: Sequence[MemberState]) -> Iterator[bytes]:
         """Its lines of samples.jsonl. Rounds of one case in several steps go on counting."""
         after: dict[tuple[str, str], int] = {}
-        for state in states:
+        for state in kept:
             if state.state != "measured":
                 continue
             step = self.steps[state.step]
@@ -178,7 +180,7 @@ class _Whole:
     def _refute(self, state: MemberState, why: str) -> None:
         self.refuted += 1
         self.folder.append(
-            Event(
+            MemberEvent(
                 time_s=time.time(), member=state.member, step=state.step, attempt=state.attempt, was="measured", to="truncated",
                 by="collect", why=why, evidence=state.evidence,
             )
@@ -210,7 +212,7 @@ def _serial(member: Member) -> str:
 def _whole(attempt: Path, evidence: str) -> bytes | Path:
     """bundle.zip, whose digest is that of done.json and of the event. Raises Unreadable."""
     try:
-        done = msgspec.json.decode((attempt / folders.DONE).read_bytes(), type=Done)
+        done = msgspec.json.decode((attempt / folders.DONE).read_bytes(), type=AttemptDone)
         large = (attempt / folders.BUNDLE).stat().st_size > (64 << 20)
         if large:
             with open(attempt / folders.BUNDLE, "rb") as file:
@@ -229,7 +231,7 @@ def _whole(attempt: Path, evidence: str) -> bytes | Path:
 
 def contained(content: bytes | Path) -> dict[str, bytes]:
     """The files of LIMITS that a bundle holds. Raises Unreadable for one beyond its limit, and for what is no zip."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content) as archive:
             inside = {info.filename: info for info in archive.infolist()}
@@ -240,10 +242,10 @@ def contained(content: bytes | Path) -> dict[str, bytes]:
                     data = file.read(limit + 1)  # what the zip says of its size is not believed
                 if len(data) > limit:
                     raise Unreadable(f"{name} in its bundle is larger than {limit >> 20} MiB unpacked")
-                found[name] = data
+                contents[name] = data
     except _BROKEN as error:
         raise Unreadable(f"its bundle is no zip that can be read: {str(error)[:200]}") from None
-    return found
+    return contents
 
 
 def _whole_lines(data: bytes) -> bytes:
@@ -260,16 +262,15 @@ def _some(path: Path, limit: int) -> bytes:
 
 
 def reconcile(folder: CampaignFolder) -> None:
-    """What a controller that was killed left open: a result whose event is missing is recorded, anything else has died; the folder is held."""
-    from hotlap.cluster import states
-
+    """What a controller that was killed left open: a result without its event is recorded, all else has died; the folder is held."""
     for (step, member), event in states.open_attempts(folder.events()).items():
         attempt = folder.attempt(step, member, event.attempt)
-        base: dict[str, Any] = {"time_s": time.time(), "member": member, "step": step, "attempt": event.attempt, "was": event.to, "by": "resume"}
+        base: dict[str, Any] = {"time_s": time.time(), "member": member, "step": step, "attempt": event.attempt, "was": event.to}
+        base["by"] = "resume"
         if folder.result(step, member, event.attempt):
-            done = msgspec.json.decode((attempt / folders.DONE).read_bytes(), type=Done)
-            folder.append(Event(**base, to="measured", evidence=done.digest, code=done.code, seconds=done.seconds))
+            done = msgspec.json.decode((attempt / folders.DONE).read_bytes(), type=AttemptDone)
+            folder.append(MemberEvent(**base, to="measured", evidence=done.digest, code=done.code, seconds=done.seconds))
         elif event.to == "silent":
-            folder.append(Event(**base, to="died", why="it was silent when the campaign went on"))
+            folder.append(MemberEvent(**base, to="died", why="it was silent when the campaign went on"))
         else:
-            folder.append(Event(**base, to="died", why="its controller ended before it"))
+            folder.append(MemberEvent(**base, to="died", why="its controller ended before it"))

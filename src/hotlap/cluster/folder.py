@@ -16,9 +16,8 @@ import hashlib
 import json
 import os
 import re
-import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,7 +28,7 @@ import msgspec
 
 import hotlap
 from hotlap.cluster import states
-from hotlap.cluster.record import KIND, Campaign, Done, Event, Member, MemberState, StepRecord
+from hotlap.cluster.record import KIND, AttemptDone, Campaign, Member, MemberEvent, MemberState, StepRecord
 from hotlap.core.errors import Busy, InputError, MachineError, SchemaError
 from hotlap.core.record import Machine, Plan, RunRecord, encode
 from hotlap.core.store import bundle as bundles
@@ -66,9 +65,9 @@ class CampaignFolder:
         known = {one.name: one for one in lines.read(_bytes(self.path / MEMBERS), Member, f"{self.path}/{MEMBERS}").records}
         return sorted(known.values(), key=lambda one: one.index)
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[MemberEvent]:
         """In their order; a torn last line is left out."""
-        return lines.read(_bytes(self.path / EVENTS), Event, f"{self.path}/{EVENTS}").records
+        return lines.read(_bytes(self.path / EVENTS), MemberEvent, f"{self.path}/{EVENTS}").records
 
     def states(self, now_s: float) -> list[MemberState]:
         """Of every step and member, by the pure function of `states`; only attempts that are open are looked for on the disk."""
@@ -77,7 +76,7 @@ class CampaignFolder:
         steps = [step.number for step in self.campaign.steps]
         return states.derive(self.members(), steps, events, beats, now_s, self.campaign.silent_s)
 
-    def _beat_s(self, event: Event) -> float:
+    def _beat_s(self, event: MemberEvent) -> float:
         with suppress(OSError):
             return (self.attempt(event.step, event.member, event.attempt) / BEAT).stat().st_mtime
         return event.time_s
@@ -93,7 +92,7 @@ class CampaignFolder:
         """bundle.zip where its digest is that of done.json, else None."""
         folder = self.attempt(step, member, attempt)
         try:
-            done = msgspec.json.decode((folder / DONE).read_bytes(), type=Done)
+            done = msgspec.json.decode((folder / DONE).read_bytes(), type=AttemptDone)
             with open(folder / BUNDLE, "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except (OSError, msgspec.MsgspecError):
@@ -116,7 +115,7 @@ class CampaignFolder:
             file.write(encode(LockedBy(os.getpid(), os.uname().nodename, _user(), f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")))
             self._log, self._members = Log(self.path / EVENTS), Log(self.path / MEMBERS)
             try:
-                self._log.mend(Event)
+                self._log.mend(MemberEvent)
                 self._members.mend(Member)
                 yield
             finally:
@@ -130,7 +129,7 @@ class CampaignFolder:
             return msgspec.json.decode((self.path / LOCK).read_bytes(), type=LockedBy)
         return None
 
-    def append(self, event: Event) -> None:
+    def append(self, event: MemberEvent) -> None:
         assert self._log is not None
         self._written(self._log, event)
 
@@ -138,7 +137,7 @@ class CampaignFolder:
         assert self._members is not None
         self._written(self._members, member)
 
-    def _written(self, log: Log, record: Event | Member) -> None:
+    def _written(self, log: Log, record: MemberEvent | Member) -> None:
         try:
             log.append(encode(record) + b"\n")
         except OSError as error:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import TextIO
 
-from hotlap.cluster.record import STATES, Event, State
+from hotlap.cluster.record import STATES, MemberEvent, State
 from hotlap.core.show import words
 from hotlap.core.units import show
 
@@ -15,7 +15,7 @@ EACH = 64  # members, up to which each has a line of its own
 DRAWN_S = 0.2
 
 
-class View:
+class ClusterView:
     """`total`: members × steps."""
 
     def __init__(self, total: int, members: int, steps: dict[int, str], out: TextIO = sys.stderr) -> None:
@@ -24,7 +24,7 @@ class View:
         self._states: dict[tuple[int, str], State] = {}
         self._drawn_s, self._width = 0.0, 0
 
-    def tell(self, event: Event) -> None:
+    def tell(self, event: MemberEvent) -> None:
         self._states[event.step, event.member] = event.to
         if event.to not in ("running", "measured") or (self.each and event.to == "measured") or event.was == "silent":
             took = f" after {show(event.seconds, 's')}" if event.seconds is not None else ""

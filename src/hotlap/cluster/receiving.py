@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.cluster import agent, folder
-from hotlap.cluster.record import Done
+from hotlap.cluster.record import AttemptDone
 
 
 @dataclass
@@ -69,8 +69,8 @@ class Attempt:
         """Whether all of the bundle came."""
         return not self.lost and size == self.size and digest == self.digest
 
-    def done(self, code: int, seconds: float) -> Done:
+    def done(self, code: int, seconds: float) -> AttemptDone:
         """The result exists from here on. Raises OSError."""
-        done = Done(digest=self.digest, size=self.size, code=code, seconds=seconds)
+        done = AttemptDone(digest=self.digest, size=self.size, code=code, seconds=seconds)
         folder.written(self.path / folder.DONE, done)
         return done

@@ -75,7 +75,7 @@ class Campaign(Record, frozen=True, kw_only=True):
     steps: list[StepRecord]
 
 
-class Event(Record, frozen=True, kw_only=True):
+class MemberEvent(Record, frozen=True, kw_only=True):
     """A line of events.jsonl: append-only."""
 
     time_s: float  # the controller's clock, UNIX
@@ -91,7 +91,7 @@ class Event(Record, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-class Done(Record, frozen=True, kw_only=True):
+class AttemptDone(Record, frozen=True, kw_only=True):
     """done.json: written last, by rename. A result exists only with it."""
 
     digest: str

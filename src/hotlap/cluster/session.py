@@ -9,26 +9,26 @@ from contextlib import suppress
 
 from hotlap.cluster import controller, fanin
 from hotlap.cluster.folder import CampaignFolder
-from hotlap.cluster.launch.base import Launcher
+from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.launch.local import LocalLauncher
 from hotlap.cluster.launch.ssh import SshLauncher
-from hotlap.cluster.record import Campaign, Event, MemberState
+from hotlap.cluster.record import Campaign, MemberEvent, MemberState
 from hotlap.core.errors import InputError, SchemaError
 from hotlap.core.measure import signals
 
 FANOUT = 256  # agents at a time
 
 
-def launcher_of(campaign: Campaign) -> Launcher:
+def launcher_of(campaign: Campaign) -> AgentLauncher:
     """The launcher that a campaign was begun with. Raises SchemaError for one that this Hotlap does not have."""
     if campaign.launcher == "local":
         return LocalLauncher(int(campaign.options["count"]), campaign.python)
     if campaign.launcher == "ssh":
         return SshLauncher(str(campaign.options["hosts"]), campaign.python, str(campaign.options.get("config", "")))
-    raise SchemaError(f"the campaign {campaign.id} was begun by '{campaign.launcher}', which this Hotlap does not have; install its version")
+    raise SchemaError(f"the campaign {campaign.id} was begun by '{campaign.launcher}', which this Hotlap lacks; install its version")
 
 
-def measure(folder: CampaignFolder, tell: Callable[[Event], None], fanout: int = FANOUT, again: bool = False) -> bool:
+def measure(folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int = FANOUT, again: bool = False) -> bool:
     """Every step on every member without a result, then `fanin.collect`; whether it was interrupted. Ctrl-C keeps what came.
 
     Raises Busy where another controls the campaign.
@@ -42,7 +42,7 @@ def measure(folder: CampaignFolder, tell: Callable[[Event], None], fanout: int =
         lacking = _lacking(folder.states(0.0))
         members = [member for member in folder.members() if any(member.name in names for names in lacking.values())]
         steps = [step for step in folder.campaign.steps if lacking.get(step.number)]
-        conductor = controller.Controller(folder, launcher_of(folder.campaign), tell, again)
+        conductor = controller.ClusterController(folder, launcher_of(folder.campaign), tell, again)
 
         def stop(_number: int) -> None:
             if conductor.interrupted:

@@ -1,4 +1,4 @@
-"""What is said of a campaign: where its members are, what they measured, which stand out, and which have no result, and why."""
+"""What is text of a campaign: where its members are, what they measured, which stand out, and which have no result, and why."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class CampaignShown:
 
 def lines(shown: CampaignShown, width: int, color: bool) -> list[str]:
     """The one table, and what is missing."""
-    said = [summary(shown, color)]
+    text = [summary(shown, color)]
     if shown.fleet and shown.fleet.cases:
         rows = results(shown.fleet)
-        said += ["", *layout.fitted(rows.columns, width).lines(color)] if len(rows) <= MOST_ROWS else []
-        said += fleet.folded(shown.fleet, width, color)
-    said += coded(shown)
-    said += missing(shown, width, color)
-    return said
+        text += ["", *layout.fitted(rows.columns, width).lines(color)] if len(rows) <= MOST_ROWS else []
+        text += fleet.folded(shown.fleet, width, color)
+    text += coded(shown)
+    text += missing(shown, width, color)
+    return text
 
 
 def summary(shown: CampaignShown, color: bool = False) -> str:

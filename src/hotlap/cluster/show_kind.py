@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from hotlap.cluster import folder, show, states
-from hotlap.cluster.record import Event, Member
+from hotlap.cluster.record import Member, MemberEvent
 from hotlap.cluster.show import CampaignShown
 from hotlap.core.analysis import fleets
 from hotlap.core.show.sections.base import ReportSection
@@ -35,7 +35,7 @@ def read(bundle: Bundle) -> CampaignShown | None:
     campaign = folder.parsed(contents[folder.CAMPAIGN].decode(errors="replace"), f"{bundle.path}/{folder.CAMPAIGN}")
     known = {one.name: one for one in lines.read(contents.get(folder.MEMBERS, b""), Member, folder.MEMBERS).records}
     members = sorted(known.values(), key=lambda one: one.index)
-    events = lines.read(contents.get(folder.EVENTS, b""), Event, folder.EVENTS).records
+    events = lines.read(contents.get(folder.EVENTS, b""), MemberEvent, folder.EVENTS).records
     derived = states.derive(members, [step.number for step in campaign.steps], events, {}, time.time(), campaign.silent_s)
     return CampaignShown(campaign, members, derived, judged)
 
@@ -68,8 +68,8 @@ def _section(content: CampaignShown) -> str:
     parts = [html(show.results(content.fleet), sort="results")] if content.fleet and content.fleet.cases else []
     if lost:
         columns = [
-            Column("without a result", [Cell(state.member) for state in lost], names=True), Column("state", [Cell(state.state) for state in lost]),
-            Column("why", [Cell(state.why) for state in lost]),
+            Column("without a result", [Cell(state.member) for state in lost], names=True),
+            Column("state", [Cell(state.state) for state in lost]), Column("why", [Cell(state.why) for state in lost]),
         ]  # fmt: skip
         parts.append(html(Table(columns)))
     return "".join(parts)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hotlap.cluster.record import ENDED, Event, Member, MemberState
+from hotlap.cluster.record import ENDED, Member, MemberEvent, MemberState
 
 Place = tuple[int, str]
 """Step and member."""
 
 
-def last(events: Iterable[Event]) -> dict[Place, Event]:
+def last(events: Iterable[MemberEvent]) -> dict[Place, MemberEvent]:
     """The event that decides, of each step and member: a result is never undone by a later attempt, but by what refutes it."""
-    decided: dict[Place, Event] = {}
+    decided: dict[Place, MemberEvent] = {}
     for event in events:
         place = event.step, event.member
         before = decided.get(place)
@@ -22,7 +22,7 @@ def last(events: Iterable[Event]) -> dict[Place, Event]:
 
 
 def derive(
-    members: Sequence[Member], steps: Sequence[int], events: Iterable[Event], beats: Mapping[Place, float], now_s: float, silent_s: float,
+    members: Sequence[Member], steps: Sequence[int], events: Iterable[MemberEvent], beats: Mapping[Place, float], now_s: float, silent_s: float,
 ) -> list[MemberState]:
     """`beats`: when each attempt that is open was last heard of, UNIX; one without is as old as its start."""
     decided, states = last(events), []
@@ -46,12 +46,12 @@ def derive(
     return states
 
 
-def open_attempts(events: Iterable[Event]) -> dict[Place, Event]:
+def open_attempts(events: Iterable[MemberEvent]) -> dict[Place, MemberEvent]:
     """Attempts that were begun and of which no end is recorded."""
     return {place: event for place, event in last(events).items() if event.to not in ENDED and event.attempt}
 
 
-def attempts(events: Iterable[Event]) -> dict[Place, int]:
+def attempts(events: Iterable[MemberEvent]) -> dict[Place, int]:
     """The highest attempt of each place."""
     highest: dict[Place, int] = {}
     for event in events:

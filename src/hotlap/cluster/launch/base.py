@@ -8,10 +8,12 @@ from typing import Protocol
 from hotlap.cluster.record import Member, State
 
 
-class Launcher(Protocol):
+class AgentLauncher(Protocol):
     """`members` by name and address; `start` gives a process whose pipes lead to the agent; `stop` ends what it left."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """As --dry-run and campaign.toml say it."""
 
     def members(self) -> list[Member]:
         """Raises InputError for a list that is wrong."""
