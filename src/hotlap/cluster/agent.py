@@ -292,9 +292,9 @@ class Agent:
 
 
 def hotlap_version(python: str) -> str:
-    """Of the package that this Python imports; "" where there is none."""
+    """Of the package that this Python imports, with what it needs; "" where there is none."""
     try:
-        code = "import hotlap; print(hotlap.__version__)"
+        code = "import hotlap, hotlap.core.record; print(hotlap.__version__)"
         found = subprocess.run([python, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
     except (OSError, subprocess.SubprocessError):
         return ""
@@ -322,7 +322,7 @@ class _Step:
                     file.write(content)
             there = hotlap_version(self.task["argv"][0]) if self.task["need"] else ""
             if there != self.task["need"]:
-                here = f"Hotlap {there} is there" if there else "no Hotlap is there"
+                here = f"Hotlap {there} is there" if there else "no Hotlap that works is there"
                 self.agent.send(dict(self.at, **{"is": "refused", "why": f"{here}, {self.task['need']} is needed"}))
                 return
             self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))

@@ -14,6 +14,7 @@ from hotlap.cluster.folder import CampaignFolder
 from hotlap.core.errors import MachineError
 
 PATIENCE_S = 20.0
+HIDDEN = "processes of others"  # which this user cannot have started
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,15 +29,15 @@ def run(args: argparse.Namespace) -> int:
     if owner:
         _end(kept, owner)
     unseen, swept = _sweep(kept)
+    code = 3 if unseen.keys() - {HIDDEN} else 0
     if args.json:
-        found = {"run": kept.campaign.id, "ended": owner, "processes": swept, "unseen": unseen}
-        terminal.answer(args.json, found, code=3 if unseen else 0)
-        return 3 if unseen else 0
+        terminal.answer(args.json, {"run": kept.campaign.id, "ended": owner, "processes": swept, "unseen": unseen}, code=code)
+        return code
     print(f"the controller was process {owner.pid}: ended" if owner else "nobody controlled the campaign")
     print(f"{swept} processes of it were left on its members, and were ended")
     for name, why in unseen.items():
         print(f"could not be looked at: {name}: {why}")
-    return 3 if unseen else 0
+    return code
 
 
 def _end(kept: CampaignFolder, owner: folder.LockedBy) -> None:
@@ -58,7 +59,7 @@ def _sweep(kept: CampaignFolder) -> tuple[dict[str, str], int]:
     if launcher.name == "local":
         count, left, hidden = agent.sweep(kept.campaign.id)
         unseen = {f"process {pid}": "it does not end" for pid in left}
-        return unseen | ({f"{hidden} processes": "of other users"} if hidden else {}), count
+        return unseen | ({HIDDEN: f"{hidden} of this machine"} if hidden else {}), count
     unseen, swept = dict[str, str](), 0
     with kept.held():
         for begin in range(0, len(members), session.FANOUT):

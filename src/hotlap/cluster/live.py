@@ -18,9 +18,9 @@ DRAWN_S = 0.2
 class ClusterView:
     """`total`: members × steps."""
 
-    def __init__(self, total: int, members: int, steps: dict[int, str], out: TextIO = sys.stderr) -> None:
-        self.total, self.steps, self.out = total, steps, out
-        self.each, self.redrawn = members <= EACH, out.isatty()
+    def __init__(self, total: int, members: int, steps: dict[int, str], out: TextIO | None = None) -> None:
+        self.total, self.steps, self.out = total, steps, out or sys.stderr
+        self.each, self.redrawn = members <= EACH, self.out.isatty()
         self._states: dict[tuple[int, str], State] = {}
         self._drawn_s, self._width = 0.0, 0
 

@@ -63,8 +63,8 @@ def summary(shown: CampaignShown, color: bool = False) -> str:
 
 def results(judged: FleetVerdict) -> Table:
     """A row per node and case: its value, and how far it is from the median of all."""
-    called = fleet.called(judged)
-    names = {f"{host} {device}": name for (host, device), name in called.items()}
+    short = words.short([device.device for device in judged.devices])
+    names = {f"{device.host} {device.device}": short[device.device] for device in judged.devices}
     off = {(f"{device.host} {device.device}", case.case): case for device in judged.devices for case in device.off}
     slow = {f"{device.host} {device.device}" for device in judged.devices if device.code == "slow"}
     nodes, cases, values, apart, marks = list[Cell](), list[Cell](), list[Cell](), list[Cell](), list[Cell]()

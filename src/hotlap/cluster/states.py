@@ -22,7 +22,8 @@ def last(events: Iterable[MemberEvent]) -> dict[Place, MemberEvent]:
 
 
 def derive(
-    members: Sequence[Member], steps: Sequence[int], events: Iterable[MemberEvent], beats: Mapping[Place, float], now_s: float, silent_s: float,
+    members: Sequence[Member], steps: Sequence[int], events: Iterable[MemberEvent], beats: Mapping[Place, float], now_s: float,
+    silent_s: float,
 ) -> list[MemberState]:
     """`beats`: when each attempt that is open was last heard of, UNIX; one without is as old as its start."""
     decided, states = last(events), []
