@@ -99,8 +99,8 @@ def recorded(home: Path, count: int) -> folder.CampaignFolder:
         attempt.mkdir(parents=True)
         (attempt / folder.BUNDLE).write_bytes(content)
         (attempt / folder.DONE).write_bytes(done)
-        more = {"member": member.name, "step": 1, "attempt": 1}
-        events += [MemberEvent(time_s=1.0, to="running", **more), MemberEvent(time_s=2.0, was="running", to="measured", evidence=digest, **more)]
+        began = MemberEvent(time_s=1.0, member=member.name, step=1, attempt=1, to="running")
+        events += [began, msgspec.structs.replace(began, time_s=2.0, was="running", to="measured", evidence=digest)]
     (kept.path / folder.EVENTS).write_bytes(b"".join(encode(event) + b"\n" for event in events))
     return kept
 

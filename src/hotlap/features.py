@@ -216,8 +216,8 @@ FEATURES: Mapping[str, Feature] = {
             "cluster resume": Verb("run what has no result yet", "hotlap.cluster.cli_resume", "hotlap cluster resume"),
             "cluster stop": Verb("end a campaign, and what it left on members", "hotlap.cluster.cli_stop", "hotlap cluster stop"),
         },
-        kinds={"cluster": "hotlap.cluster.show_kind"},
-        sections={"cluster": "hotlap.cluster.show_kind:SECTION"},
+        kinds={"campaign": "hotlap.cluster.show_kind"},
+        sections={"campaign": "hotlap.cluster.show_kind:SECTION"},
     ),
 }
 

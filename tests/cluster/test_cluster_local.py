@@ -12,14 +12,14 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pytest
 
 from hotlap.cli import main
 from hotlap.cluster import agent, folder
 from hotlap.cluster.folder import CampaignFolder
-from hotlap.core.show import document
+from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
 
 WAIT_S = 60.0
@@ -75,14 +75,8 @@ def test_json_of_verbs(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
         answer = json.loads(capsys.readouterr().out)
         assert keys <= answer.keys(), words
         checked.append((words[0], set(answer)))
-        _valid(answer, document.Document)
+        msgspec.convert(answer, Document)
     assert len(checked) == 8
-
-
-def _valid(answer: Any, kind: type) -> None:
-    import msgspec
-
-    msgspec.convert(answer, kind)
 
 
 def test_ends_of_every_kind_are_told_apart(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,7 +201,7 @@ def test_a_campaign_is_a_run(home: Path, tmp_path: Path, capsys: pytest.CaptureF
     capsys.readouterr()
     assert main(["show", "side=a"]) == 0
     assert "9 members (slots of one machine) by local: 9 measured" in capsys.readouterr().out
-    assert main(["list", "kind=cluster"]) == 0
+    assert main(["list", "kind=campaign"]) == 0
     assert capsys.readouterr().out.count("small") == 2
     assert main(["compare", "side=a", "side=b", "--json"]) == 0
     (case,) = json.loads(capsys.readouterr().out)["cases"]

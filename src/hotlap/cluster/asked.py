@@ -139,8 +139,8 @@ def chosen(selector: str) -> CampaignFolder:
     """The campaign that a selector names; "": the newest. Raises InputError."""
     home = paths.home()
     if not selector:
-        return folders.load(select.entries(["kind=cluster"], home)[-1].path)
+        return folders.load(select.entries(["kind=campaign"], home)[-1].path)
     entries = select.entries([selector], home)
     if len(entries) != 1:
-        raise InputError(f"'{selector}' names {len(entries)} runs; give the id of one campaign: hotlap list kind=cluster")
+        raise InputError(f"'{selector}' names {len(entries)} runs; give the id of one campaign: hotlap list kind=campaign")
     return folders.load(entries[0].path)

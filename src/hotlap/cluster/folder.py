@@ -185,7 +185,7 @@ def load(path: Path) -> CampaignFolder:
     try:
         text = (path / CAMPAIGN).read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise InputError(f"'{path}' is no campaign: it has no {CAMPAIGN}; hotlap list kind=cluster lists those that are kept") from None
+        raise InputError(f"'{path}' is no campaign: it has no {CAMPAIGN}; hotlap list kind=campaign lists those that are kept") from None
     except NotADirectoryError:
         raise InputError(f"'{path}' is a zip of a campaign; unpack it to go on with it, or show it as it is") from None
     except OSError as error:

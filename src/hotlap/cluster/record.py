@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from hotlap.core.record import Record
 
-KIND = "cluster"
+KIND = "campaign"
 State = Literal["never started", "running", "silent", "died", "timed out", "truncated", "refused", "measured"]
 STATES: tuple[State, ...] = ("measured", "running", "silent", "died", "timed out", "truncated", "refused", "never started")
 WITHOUT_RESULT = STATES[1:]

@@ -18,7 +18,7 @@ from hotlap.core.store import files, lines
 from hotlap.core.store.bundle import Bundle
 
 NO_GATE = ""
-UNFINISHED = "members lack a result: hotlap cluster resume goes on"
+UNFINISHED = "not finished: members lack a result, hotlap cluster resume goes on"
 CASES = True
 NO_CASES = ""
 METHOD = ""
@@ -75,7 +75,7 @@ def _section(content: CampaignShown) -> str:
     return "".join(parts)
 
 
-SECTION = ReportSection("Members", "Members of the campaign", lambda report: "".join(map(_section, report.of("cluster"))))
+SECTION = ReportSection("Members", "Members of the campaign", lambda report: "".join(map(_section, report.of("campaign"))))
 
 
 def notices(content: CampaignShown) -> str:
