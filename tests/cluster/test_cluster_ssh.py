@@ -16,6 +16,7 @@ import pytest
 
 from hotlap.cli import main
 from hotlap.cluster import folder
+from hotlap.core.store import bundle as bundles
 
 SSHD = shutil.which("sshd") or next((path for path in ("/usr/sbin/sshd",) if Path(path).exists()), None)
 client = pytest.mark.skipif(not shutil.which("ssh"), reason="there is no ssh here: apt install openssh-client")
@@ -67,8 +68,8 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
     hosts = {"n1": own, "n2": own, "changed": other, "nokey": own}
     (keys / "known_hosts").write_text("".join(f"{name} ssh-ed25519 {key}\n" for name, key in hosts.items()))
     (keys / "config").write_text(
-        f"Host nokey\n  IdentityFile {keys}/other\nHost *\n  HostName 127.0.0.1\n  Port {port}\n  User {getpass.getuser()}\n"
-        f"  IdentityFile {keys}/user\n  IdentitiesOnly yes\n  IdentityAgent none\n  UserKnownHostsFile {keys}/known_hosts\n"
+        f"Host nokey\n  IdentityFile {keys}/other\nHost * !nokey\n  IdentityFile {keys}/user\nHost *\n  HostName 127.0.0.1\n  Port {port}\n  User {getpass.getuser()}\n"
+        f"  IdentitiesOnly yes\n  IdentityAgent none\n  UserKnownHostsFile {keys}/known_hosts\n"
         "  GlobalKnownHostsFile /dev/null\n" + "".join(f"Host {name}\n  HostKeyAlias {name}\n" for name in (*hosts, "stranger"))
     )
     Path("/run/sshd").mkdir(exist_ok=True) if os.getuid() == 0 else None
@@ -115,3 +116,36 @@ def test_one_machine_under_two_names_and_no_python(home: Path, daemon: Path) -> 
     state, reason = states(home)["n1"]
     assert state == "refused"
     assert "name another by --python" in reason
+
+
+PLAN = """schema = 1
+name = "small"
+[measure]
+rounds = 2
+rounds_max = 2
+round_time = "0.1 s"
+[[case]]
+workload = "chase"
+size = "1 MiB"
+"""
+
+
+@client
+@server
+@pytest.mark.slow("an sshd, connections, and two campaigns")
+def test_the_same_campaign_locally_and_by_ssh(home: Path, daemon: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two members whose index is the seed: the numbers are equal. Each has a machine-id of its own, through the agent's seam."""
+    (tmp_path / "small.toml").write_text(PLAN)
+    for name in ("n1", "n2"):
+        (tmp_path / "root" / name / "etc").mkdir(parents=True)
+        (tmp_path / "root" / name / "etc" / "machine-id").write_text(f"id-of-{name}\n")
+    monkeypatch.setenv("HOTLAP_AGENT_ROOT", f"{tmp_path}/root/{{member}}")
+    plan = [str(tmp_path / "small.toml"), "--target", "simulated:h200-sxm?noise=0.01&seed={index}"]
+    kept = []
+    for members in (["--local", "2"], ["--hosts", "n[1-2]", "--ssh-config", str(daemon), "--python", sys.executable]):
+        assert main(["cluster", "run", *plan, *members]) == 0
+        kept.append(bundles.load(max((home / "runs").iterdir())))
+    local, ssh = ([(one.case, one.round, one.values) for one in bundle.samples] for bundle in kept)
+    assert local == ssh
+    assert len(local) == 4
+    assert local[0][2] != local[2][2]
