@@ -210,6 +210,25 @@ FEATURES: Mapping[str, Feature] = {
             "serving-frontier": "hotlap.serving.show_frontier:SECTION",
         },
     ),
+    "cluster": Feature(
+        nouns={"cluster": Noun("one measurement on many machines, in one table", "run")},
+        verbs={
+            "cluster run": Verb(
+                "plans, stress, facts or a command on many machines", "hotlap.cluster.cli_run",
+                "hotlap cluster run quick --hosts 'n[01-16]'",
+            ),
+            "cluster check": Verb(
+                "before: reach, versions, clocks, disk, return path", "hotlap.cluster.cli_check", "hotlap cluster check --hosts 'n[01-16]'"
+            ),
+            "cluster status": Verb("where each member of a campaign is now", "hotlap.cluster.cli_status", "hotlap cluster status"),
+            "cluster logs": Verb("what the programs of members printed", "hotlap.cluster.cli_logs", "hotlap cluster logs n07"),
+            "cluster collect": Verb("rebuild a campaign's table from its bundles", "hotlap.cluster.cli_collect", "hotlap cluster collect"),
+            "cluster resume": Verb("run what has no result yet", "hotlap.cluster.cli_resume", "hotlap cluster resume"),
+            "cluster stop": Verb("end a campaign, and what it left on members", "hotlap.cluster.cli_stop", "hotlap cluster stop"),
+        },
+        kinds={"campaign": "hotlap.cluster.show_kind"},
+        sections={"campaign": "hotlap.cluster.show_kind:SECTION"},
+    ),
 }
 
 TABLE = {
