@@ -156,6 +156,10 @@ FEATURES: Mapping[str, Feature] = {
                 "batch against throughput, step time, memory and energy", "hotlap.training.cli_frontier",
                 "hotlap training frontier minilm-l6 context=128 --batch 1,2,4,8",
             ),
+            "training converge": Verb(
+                "time to quality by MLPerf's rule, of logs or programs", "hotlap.training.cli_converge",
+                "hotlap training converge reference/ mine/",
+            ),
             "training infer": Verb(
                 "inference engines on one model, by MLPerf's scenarios", "hotlap.training.cli_infer",
                 "hotlap training infer net.onnx --scenario single,offline",
@@ -167,11 +171,11 @@ FEATURES: Mapping[str, Feature] = {
         },
         kinds={
             "training": "hotlap.training.show_kind", "training-frontier": "hotlap.training.frontier_show",
-            "infer": "hotlap.training.infer_show",
+            "infer": "hotlap.training.infer_show", "converge": "hotlap.training.converge_show",
         },
         sections={
             "training": "hotlap.training.show_kind:SECTION", "training-frontier": "hotlap.training.frontier_show:SECTION",
-            "infer": "hotlap.training.infer_show:SECTION",
+            "infer": "hotlap.training.infer_show:SECTION", "converge": "hotlap.training.converge_show:SECTION",
         },
     ),
     "serving": Feature(

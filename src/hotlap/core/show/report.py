@@ -63,8 +63,8 @@ def _labels(bundle: Bundle) -> str:
 def _title(report: Report) -> str:
     runs = [bundle.run for bundle, _ in report.runs]
     if len(runs) == 1:
-        names = ", ".join(dict.fromkeys(d.name for d in listing.measured(runs[0])))
-        return f"{names} on {runs[0].machine.host}"
+        names = ", ".join(dict.fromkeys(d.name for d in listing.measured(runs[0]))) or runs[0].plan.name
+        return names if runs[0].machine.host == "unknown" else f"{names} on {runs[0].machine.host}"
     return f"{len(runs)} runs: {words.some([side.name for side in report.sides], 4)}"
 
 
