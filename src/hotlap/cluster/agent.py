@@ -24,12 +24,12 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from hotlap.cluster import unpacking
+from hotlap.cluster import member_zips
 from hotlap.cluster.member_facts import facts, hotlap_version, text, work_folder
-from hotlap.cluster.unpacking import UnfitError
+from hotlap.cluster.member_zips import UnfitError, pack
 
 VERSION = 2
-SOURCES = ("member_facts", "unpacking", "agent")  # beside this file, in the order in which they are sent
+SOURCES = ("member_facts", "member_zips", "agent")  # beside this file, in the order in which they are sent
 MAGIC = b"HLF1"
 HEAD = struct.Struct(">4s16sI32s")  # magic, session, length of what follows, its SHA-256
 MOST_BYTES = 1 << 20  # of a frame
@@ -282,11 +282,11 @@ class _Step:
         offered = self._answer("offer", deadline_s)[0]["files"]
         if not offered:
             raise UnfitError(lack)
-        files = unpacking.chosen(offered)
-        self.path = unpacking.cache(files, self.agent.folder)
+        files = member_zips.chosen(offered)
+        self.path = member_zips.cache(files, self.agent.folder)
         if not os.path.isdir(self.path):
             paths = [self._fetched(file, deadline_s) for file in files]
-            unpacking.unpack(paths, self.path)
+            member_zips.unpack(paths, self.path)
         there, why = hotlap_version(python, self.path)
         if there != need:
             raise UnfitError(f"{lack}; it was sent, and does not work: {why or there}")
@@ -395,7 +395,7 @@ class _Step:
     def _hand_over(self, code: int, seconds: float) -> None:
         """What the step leaves, packed: into the folder that is shared, where it is and will take it, else in parts."""
         path = os.path.join(self.folder, "bundle.zip")
-        pack(path, {"code": code, "seconds": seconds, "rounds": self.rounds}, os.path.join(self.folder, "home", "runs"))
+        pack(path, {"code": code, "seconds": seconds, "rounds": self.rounds}, os.path.join(self.folder, "home", "runs"), MOST_BUNDLE_BYTES)
         if self.task["shared"] and os.path.getsize(path) > SHARED_BYTES and self._share(path, code, seconds):
             return
         whole, at = hashlib.sha256(), 0
@@ -431,23 +431,6 @@ class _Step:
         dropped = {name: size - MOST_OUTPUT_BYTES for name, size in self.sizes.items() if size > MOST_OUTPUT_BYTES}
         ended = {"is": "done", "timed_out": self.timed_out, "stopped": self.stopped, "dropped": dropped, "why": why, "by": by}
         self.agent.send(dict(self.at, code=code, seconds=seconds, size=size, digest=digest, **ended))
-
-
-def pack(path: str, result: dict[str, Any], runs: str) -> None:
-    """bundle.zip: result.json, and the run that the step kept under `run/`, where it kept one."""
-    import zipfile
-
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr("result.json", json.dumps(result))
-        kept = sorted(name for name in (os.listdir(runs) if os.path.isdir(runs) else []) if not name.startswith("."))
-        if not kept:
-            return
-        folder, total = os.path.join(runs, kept[-1]), 0
-        for name in sorted(os.listdir(folder)):
-            file = os.path.join(folder, name)
-            total += os.path.getsize(file)
-            if os.path.isfile(file) and not os.path.islink(file) and total <= MOST_BUNDLE_BYTES:
-                archive.write(file, "run/" + name)
 
 
 def _guard(mark: str, folder: str, sink: int) -> int:
