@@ -1,5 +1,5 @@
-"""Zips on a member: what a step leaves is packed; of the wheels that the controller offers those that fit are unpacked. Sent with the agent,
-so it needs the standard library only, of Python 3.9 or later.
+"""Zips on a member: what a step leaves is packed; of the wheels that the controller offers those that fit are unpacked. Sent with the
+agent, so it needs the standard library only, of Python 3.9 or later.
 
 Names and tags of wheels are those of the binary distribution format (packaging.python.org, PEP 427, 425, 600).
 """
