@@ -236,7 +236,9 @@ class ClusterController:
         why = f"its agent was killed by signal {-code}" if code is not None and code < 0 else "the way to its agent was lost"
         ending = last_line(errors)
         if link.attempt:
-            self._end_attempt(link, "died", f"{why}: {ending}" if ending else why)
+            state: State = "died" if link.attempt.started else "never started"
+            when = "" if link.attempt.started else " before the step"
+            self._end_attempt(link, state, f"{why}{when}{f': {ending}' if ending else ''}")
         self._lose(link, "never started", f"{why} before the step")
 
     # ------------------------------------------------------------ what agents say
