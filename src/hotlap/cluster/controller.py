@@ -153,7 +153,7 @@ class ClusterController:
 
     def _begin(self, link: AgentLink, step: StepRecord) -> None:
         place = step.number, link.member.name
-        number = self._attempts[place] = self._attempts.get(place, 0) + 1
+        number = self._attempts[place] = self.folder.next_attempt(*place, self._attempts.get(place, 0))
         argv = command(step, self.folder.campaign.python, link.member, self._count)
         task = {
             "do": "step", "step": step.number, "attempt": number, "argv": argv, "wrap": step.wrap, "files": step.files,
