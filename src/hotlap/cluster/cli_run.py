@@ -53,7 +53,7 @@ def measured(args: argparse.Namespace, kept: CampaignFolder, fanout: int, again:
     members = len(kept.members())
     view = live.ClusterView(members * len(steps), members, steps)
     try:
-        interrupted = session.measure(kept, view.tell, fanout, again)
+        interrupted = session.measure(kept, view.tell, fanout, again, tick=view.draw)
     finally:
         view.end()
     code = answered(args, kept)

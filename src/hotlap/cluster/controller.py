@@ -57,14 +57,14 @@ class AgentLink:
 
 
 class ClusterController:
-    """Of the members that are given, with their agents. `tell` hears every event; `parcel` is what members without Hotlap are sent. Not for
-    several threads."""
+    """Of the members that are given, with their agents. `tell` hears every event, `tick` is called while it waits; `parcel` is what members
+    without Hotlap are sent. Not for several threads."""
 
     def __init__(
         self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False,
-        parcel: Parcel | None = None,
+        parcel: Parcel | None = None, tick: Callable[[], None] = lambda: None,
     ) -> None:
-        self.folder, self.launcher, self.tell, self.again, self.parcel = folder, launcher, tell, again, parcel
+        self.folder, self.launcher, self.tell, self.again, self.parcel, self.tick = folder, launcher, tell, again, parcel, tick
         self.links: dict[str, AgentLink] = {}
         self.interrupted = False
         self._selector = selectors.DefaultSelector()
@@ -178,6 +178,7 @@ class ClusterController:
         if now - self._looked_s < TURN_S:
             return
         self._looked_s = now
+        self.tick()
         for link in self.links.values():
             if not link.gone:
                 self._look(link, now)

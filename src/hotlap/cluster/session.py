@@ -29,10 +29,12 @@ def launcher_of(campaign: Campaign) -> AgentLauncher:
 
 def measure(
     folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int, again: bool = False, launcher: AgentLauncher | None = None,
+    tick: Callable[[], None] = lambda: None,
 ) -> bool:
     """Every step on every member without a result, then `fanin.collect`; whether it was interrupted. Ctrl-C keeps what came.
 
-    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given. Raises Busy where another controls it.
+    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given; `tick` is called while it
+    waits. Raises Busy where another controls it.
     """
     _files(fanout)
     with folder.held():
@@ -42,7 +44,7 @@ def measure(
         members = [member for member in folder.members() if any(member.name in names for names in lacking.values())]
         steps = [step for step in folder.campaign.steps if lacking.get(step.number)]
         parcel = Parcel(folder.campaign.wheels)
-        conductor = controller.ClusterController(folder, launcher or launcher_of(folder.campaign), tell, again, parcel)
+        conductor = controller.ClusterController(folder, launcher or launcher_of(folder.campaign), tell, again, parcel, tick)
 
         def stop(_number: int) -> None:
             if conductor.interrupted:
