@@ -320,3 +320,14 @@ def test_the_environment_tells_a_program_who_it_is(home: Path, capsys: pytest.Ca
     main(["cluster", "logs", "slot01"])
     assert "slot01 1 2" in capsys.readouterr().out
     assert os.environ.get(agent.MARK) is None
+
+
+def test_the_page_of_many_members_shows_them_together(home: Path, tmp_path: Path) -> None:
+    target = "simulated:h200-sxm?noise=0.01&seed={index}"
+    assert main(["cluster", "run", "latency", "--local", "9", "--target", target, "--rounds", "6"]) == 0
+    assert main(["report", "latest", "--out", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "9 members (slots of one machine) by local: 9 measured" in page
+    assert "What stands out" in page
+    assert "Members of the campaign" in page
+    assert "What to do" not in page  # which is of a single device
