@@ -88,17 +88,19 @@ def lines(rows: list[dict[str, Any]], width: int, color: bool) -> list[str]:
             if not row["refused"] and usual[name] and row[name] != usual[name][0][0]
         ]  # fmt: skip
         notes.append(row["refused"] or "; ".join([*row["doubts"], *odd]))
+    clocks = ["" if row["clock_off_s"] is None else f"{round(row['clock_off_s'], 1) + 0.0:+.1f} s" for row in rows]
     columns = [
         Column("member", [Cell(words.clean(row["member"]), "bold") for row in rows]),
         Column("", [Cell(row["state"], "good" if row["state"] == "ready" else "bad") for row in rows]),
         Column("python", [Cell(words.clean(row["python"])) for row in rows]),
         Column("hotlap", [Cell(words.clean(row["hotlap"])) for row in rows]),
         Column("GPUs", [Cell("" if row["gpus"] is None else str(row["gpus"])) for row in rows], right=True),
-        Column("clock", [Cell("" if row["clock_off_s"] is None else f"{row['clock_off_s']:+.1f} s") for row in rows], right=True),
+        Column("clock", [Cell(clock) for clock in clocks], right=True),
         Column("free", [Cell("" if row["free_bytes"] is None else f"{row['free_bytes'] / 1e9:.0f} GB") for row in rows], right=True),
         Column("doubts", [Cell(words.clean(note)) for note in notes], wrap=True),
     ]
     shared = sum(row["return_path"] == "folder" for row in rows)
-    also = f"; {words.counted(shared, 'member')} see this machine's folder of runs and write bundles above 1 MiB there" if shared else ""
+    whose = f"; {words.counted(shared, 'member')} can write bundles above 1 MiB straight into this machine's folder of runs"
+    also = whose if shared else ""
     back = f"results come back through the pipe of the launcher{also}"
     return [*layout.fitted(columns, width).lines(color), "", *layout.paragraph("", back, width)]
