@@ -379,7 +379,12 @@ class ClusterController:
         self._flush(link)
 
     def _offer(self, link: AgentLink) -> None:
-        """What Hotlap on a member that lacks it can be made of."""
+        """What Hotlap on a member that lacks it can be made of. Raises FrameError where it was offered before: what waits is held
+        here."""
+        assert link.attempt
+        if link.attempt.offered:
+            raise agent.FrameError("it lacks Hotlap twice in a step")
+        link.attempt.offered = True
         files = self.parcel.files() if self.parcel else []
         self._send(link, {"do": "offer", "files": [file.offered for file in files]})
 
