@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from hotlap.cli import main
-from hotlap.cluster import agent, folder
+from hotlap.cluster import agent, controller, folder
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
@@ -105,6 +105,17 @@ def test_what_has_no_result_is_run_again_and_nothing_else(home: Path, tmp_path: 
     attempts = newest(home).path / "steps" / "0001-sh" / "slot01"
     assert sorted(path.name for path in attempts.iterdir()) == ["1", "2"]
     assert not (attempts / "1" / "done.json").exists()
+
+
+def test_an_attempt_that_was_made_and_not_recorded_is_left_out(home: Path, tmp_path: Path) -> None:
+    """A controller that is killed between the two leaves a folder without an event; what is in it is not overwritten."""
+    assert shell(f"test {{index}} != 1 || test -e {tmp_path}/again") == 3
+    (tmp_path / "again").touch()
+    kept = newest(home)
+    (kept.attempt(1, "slot01", 2)).mkdir()
+    assert main(["cluster", "resume"]) == 0
+    assert found(home)["slot01"] == ("measured", 3)
+    assert list(kept.attempt(1, "slot01", 2).iterdir()) == []
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "missing", "no done"])
@@ -244,7 +255,10 @@ def test_a_campaign_can_be_zipped_and_rebuilt_from_its_parts(home: Path, tmp_pat
         (["run", "--hosts", "n[1-", "--", "true"], "lacks a ]"), (["run", "sleep", "--local", "2"], "a command stands after --"),
         (["run", "--local", "2", "--timeout", "-1 s", "--", "true"], "--timeout is a time above 0"),
         (["run", "--local", "2", "--rounds", "0", "--", "true"], "--rounds is a number"),
-        (["run", "--local", "2", "--fanout", "0", "--", "true"], "--fanout is a number"), (["logs", "n1"], "no run"),
+        (["run", "--local", "2", "--fanout", "0", "--", "true"], "--fanout is a number"), (["logs", "n1"], "no campaign"),
+        (["status"], "no campaign is kept yet"),
+        (["run", "--local", "2", "--wheels", "/nowhere", "--", "true"], "it takes a folder of wheels"),
+        (["run", "--local", "2", "--wheels", "/proc/self/fd", "--", "true"], "no wheel is in it"),
         (["run", "--local", "2", "--wrap", "'", "--", "true"], "--wrap ': no closing quotation"),
         (["run", "--local", "2", "--python", "/nowhere", "--", "true"], "--python /nowhere: no such program"),
         (["run", "--hosts", "n1", "--ssh-config", "/nowhere", "--", "true"], "no file"), (["resume", "nothing"], "no run"),
@@ -256,6 +270,20 @@ def test_what_cannot_be_done_is_said_in_a_line(words: list[str], said: str, home
     lines = capsys.readouterr().err.splitlines()
     assert said in lines[-1]
     assert "Traceback" not in "".join(lines)
+
+
+@pytest.mark.parametrize(("seam", "value", "way"), [("", "", "folder"), ("PROBE", "unseen", "pipe"), ("SHARED", "no/folder", "pipe")])
+def test_a_large_bundle_comes_by_the_shared_folder_where_the_member_sees_and_can_write_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, seam: str, value: str, way: str
+) -> None:
+    if seam:
+        monkeypatch.setattr(controller, seam, value)
+    assert shell("mkdir -p $HOTLAP_HOME/runs/r; test {index} = 1 || head -c 2000000 /dev/urandom > $HOTLAP_HOME/runs/r/big", members=2) == 0
+    done = [json.loads((newest(home).attempt(1, f"slot0{n}", 1) / "done.json").read_bytes()) for n in range(2)]
+    assert [(each["by"], each["size"] > 2_000_000) for each in done] == [(way, True), ("pipe", False)]
+    assert all(newest(home).result(1, f"slot0{n}", 1) for n in range(2))
+    assert not list(home.rglob("shared.zip"))
+    assert not list(home.rglob("probe"))
 
 
 def test_dry_run_runs_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,12 +306,6 @@ def test_members_that_do_not_fit_are_refused_with_the_reason(
     assert main(["cluster", "run", "--local", "2", "--gpus", "8", "--", "true"]) == 3
     assert {name: state for name, (state, _) in found(home).items()} == {"slot00": "measured", "slot01": "refused"}
     assert why(home, "slot01") == "7 of 8 GPUs are there"
-
-
-def test_a_member_without_this_hotlap_is_refused(home: Path) -> None:
-    assert main(["cluster", "run", "node", "inspect", "--local", "1", "--python", "/usr/bin/python3"]) == 3
-    assert found(home)["slot00"][0] == "refused"
-    assert "is needed" in why(home, "slot00")
 
 
 def test_few_members_are_not_judged_and_nothing_is_promised_of_them(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
-"""The agent: what runs on a member. This file alone is sent there, so it needs the standard library only, of Python 3.9 or later (`-I -S`).
+"""The agent: what runs on a member. The files of SOURCES alone are sent there, so they need the standard library only, of Python 3.9 or
+later (`-I -S`).
 
-It is started once for a member, with the source and the settings on its standard input, and takes steps from there as frames; answers go
+It is started once for a member, with these files and the settings on its standard input, and takes steps from there as frames; answers go
 back on standard output. Neither a login banner nor what programs print can corrupt them: a frame begins with a magic number and with the
 session's own 16 random bytes, and has a length and a SHA-256. The controller imports the same functions, so that there is one grammar.
 
@@ -23,11 +24,17 @@ import time
 from contextlib import suppress
 from typing import Any
 
-VERSION = 1
+from hotlap.cluster import member_zips
+from hotlap.cluster.member_facts import facts, hotlap_version, text, work_folder
+from hotlap.cluster.member_zips import UnfitError, pack
+
+VERSION = 2
+SOURCES = ("member_facts", "member_zips", "agent")  # beside this file, in the order in which they are sent
 MAGIC = b"HLF1"
 HEAD = struct.Struct(">4s16sI32s")  # magic, session, length of what follows, its SHA-256
 MOST_BYTES = 1 << 20  # of a frame
 PART_BYTES = 1 << 18  # of a file, in one frame
+SHARED_BYTES = 1 << 20  # of a bundle, from which on a folder that member and controller share is the way back
 MOST_OUTPUT_BYTES = 64 << 20  # of one stream of one step; what is beyond is dropped, and counted
 MOST_BUNDLE_BYTES = 1 << 30
 MARK = "HOTLAP_CLUSTER_MARK"
@@ -139,87 +146,17 @@ def _signal(pids: list[int], number: int) -> None:
             os.kill(pid, number)
 
 
-# ---------------------------------------------------------------- facts of a member
-
-
-def facts(root: str = "") -> dict[str, Any]:
-    """Which machine this is. `root`: where /etc, /sys and /proc of it are, for containers and tests."""
-    gpus = [_line(path, "GPU UUID") for path in _under(root, "/proc/driver/nvidia/gpus", "information")]
-    gpus += ["AMD-" + _text(path) for path in _under(root, "/sys/class/drm", "device/unique_id") if _text(path)]
-    macs = sorted(
-        _text(path) for path in _under(root, "/sys/class/net", "address")
-        if os.path.exists(os.path.join(os.path.dirname(path), "device")) or root
-    )
-    serials = [_text(root + "/sys/class/dmi/id/" + name) for name in ("product_serial", "chassis_serial", "board_serial")]
-    return {
-        "host": os.uname().nodename, "machine_id": _text(root + "/etc/machine-id"),
-        "macs": [mac for mac in macs if mac.strip("0:")], "serial": next((one for one in serials if _serial(one)), ""),
-        "gpus": sorted(filter(None, gpus)), "cpu": _line(root + "/proc/cpuinfo", "model name"), "cores": os.cpu_count() or 0,
-        "product": _text(root + "/sys/class/dmi/id/product_name"),
-        "python": ".".join(map(str, sys.version_info[:3])), "kernel": os.uname().release, "pid": os.getpid(), "user": os.getuid(),
-    }  # fmt: skip
-
-
-def _serial(text: str) -> bool:
-    """Whether it tells machines apart: makers also write these."""
-    return text.casefold() not in ("", "none", "0", "default string", "to be filled by o.e.m.", "not specified", "system serial number")
-
-
-def _under(root: str, folder: str, name: str) -> list[str]:
-    try:
-        return [os.path.join(root + folder, entry, name) for entry in sorted(os.listdir(root + folder))]
-    except OSError:
-        return []
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, errors="replace") as file:
-            return file.read(4096).strip()
-    except OSError:
-        return ""
-
-
-def _line(path: str, key: str) -> str:
-    for line in _text(path).splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == key:
-            return value.strip()
-    return ""
-
-
-def work_folder() -> str:
-    """A new folder that really takes data: /tmp may be full, and a home read-only. Raises OSError saying what is wrong with each."""
-    import tempfile
-
-    reasons = []
-    for place in dict.fromkeys([os.environ.get("TMPDIR", ""), "/tmp", "/var/tmp", "/dev/shm", os.environ.get("HOME", "")]):
-        if not place:
-            continue
-        folder = ""
-        try:
-            folder = tempfile.mkdtemp(prefix="hotlap-agent-", dir=place)
-            with open(os.path.join(folder, "probe"), "wb") as file:
-                file.write(bytes(1 << 16))
-            os.unlink(os.path.join(folder, "probe"))
-            return folder
-        except OSError as error:
-            reasons.append(f"{place}: {error.strerror}")
-            if folder:
-                shutil.rmtree(folder, ignore_errors=True)
-    raise OSError(f"no folder can be written ({'; '.join(reasons)})")
-
-
 # ---------------------------------------------------------------- the agent
 
 
 class Agent:
-    """One member's. `settings`: session (hex), campaign, member, beat_s; root, again (a campaign that goes on), clock_off_s."""
+    """One member's. `settings`: session (hex), campaign, member, beat_s; probe (a file of the controller's), root, again (a campaign that
+    goes on), clock_off_s."""
 
     def __init__(self, settings: dict[str, Any], source: int, sink: int) -> None:
         self.session, self.mark = bytes.fromhex(settings["session"]), settings["campaign"] + "/" + settings["member"]
         self.beat_s, self.root, self.offset_s = settings["beat_s"], settings.get("root", ""), settings.get("clock_off_s", 0.0)
-        self.again, self.ran = settings.get("again", False), False
+        self.again, self.ran, self.probe = settings.get("again", False), False, settings.get("probe", "")
         self.source, self.sink, self.reader = source, sink, FrameReader(self.session)
         self.waiting: list[tuple[dict[str, Any], bytes]] = []
         self.folder, self.sent, self.next_beat_s, self.at = "", 0, 0.0, {}  # type: ignore[var-annotated]
@@ -243,7 +180,7 @@ class Agent:
         try:
             disk = shutil.disk_usage(self.folder)
             about = dict(facts(self.root), swept=swept, folder=self.folder, free_bytes=disk.free, time_s=time.time() + self.offset_s)
-            self.send(dict({"is": "hello", "version": VERSION}, **about))
+            self.send(dict({"is": "hello", "version": VERSION, "probe": text(self.probe)[:64]}, **about))
             while True:
                 message, _ = self._next()
                 if message["do"] == "end":
@@ -263,7 +200,7 @@ class Agent:
             self.ran = True
             _Step(self, message).run()
         elif message["do"] == "probe":
-            self.send({"is": "probed", "hotlap": hotlap_version(message["python"]), "nonce": _text(message["path"])[:64]})
+            self.send({"is": "probed", "hotlap": hotlap_version(message["python"])[0]})
 
     def _next(self) -> tuple[dict[str, Any], bytes]:
         while not self.waiting:
@@ -291,14 +228,8 @@ class Agent:
         return bool(stops)
 
 
-def hotlap_version(python: str) -> str:
-    """Of the package that this Python imports, with what it needs; "" where there is none."""
-    try:
-        code = "import hotlap, hotlap.core.record; print(hotlap.__version__)"
-        found = subprocess.run([python, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return found.stdout.decode(errors="replace").strip() if found.returncode == 0 else ""
+class _EndedError(Exception):
+    """The step is over before its program began."""
 
 
 class _Step:
@@ -310,7 +241,7 @@ class _Step:
         self.rounds: list[dict[str, float]] = []
         self.sizes = {"stdout": 0, "stderr": 0}
         self.timed_out = self.stopped = False
-        self.failed = ""
+        self.failed = self.path = ""  # why there is nothing, and where Hotlap is, if it was sent
 
     def run(self) -> None:
         self.agent.at = self.at
@@ -320,28 +251,79 @@ class _Step:
             for name, content in self.task["files"].items():
                 with open(os.path.join(self.folder, os.path.basename(name)), "w") as file:
                     file.write(content)
-            there = hotlap_version(self.task["argv"][0]) if self.task["need"] else ""
-            if there != self.task["need"]:
-                here = f"Hotlap {there} is there" if there else "no Hotlap that works is there"
-                self.agent.send(dict(self.at, **{"is": "refused", "why": f"{here}, {self.task['need']} is needed"}))
-                return
-            self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))
             deadline_s = began_s + self.task["timeout_s"] if self.task["timeout_s"] else None
+            self._fit(deadline_s)
+            self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))
             for _ in range(self.task["rounds"]):
                 code = self._round(deadline_s)
                 if code or self.timed_out or self.stopped:
                     break
             self._hand_over(code, time.monotonic() - began_s)
+        except UnfitError as error:
+            self.agent.send(dict(self.at, **{"is": "refused", "why": str(error)}))
+        except _EndedError:
+            self._done(code, time.monotonic() - began_s, 0, "", "")
         except OSError as error:
             self._done(code, time.monotonic() - began_s, 0, "", f"{error.filename or 'the member'}: {error.strerror}")
         finally:
             self.agent.at = {}
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    # ------------------------------------------------------------ Hotlap, where it is needed and not there
+
+    def _fit(self, deadline_s: float | None) -> None:
+        """Raises UnfitError where the version that is needed is neither there nor can be sent."""
+        need, python = self.task["need"], self.task["argv"][0]
+        there, why = hotlap_version(python) if need else ("", "")
+        if there == need:
+            return
+        lack = f"Hotlap {there} is there, {need} is needed" if there else f"no Hotlap that works is there, {need} is needed"
+        self.agent.send(dict(self.at, **{"is": "lacks"}))
+        offered = self._answer("offer", deadline_s)[0]["files"]
+        if not offered:
+            raise UnfitError(lack)
+        files = member_zips.chosen(offered)
+        self.path = member_zips.cache(files, self.agent.folder)
+        if not os.path.isdir(self.path):
+            paths = [self._fetched(file, deadline_s) for file in files]
+            member_zips.unpack(paths, self.path)
+        there, why = hotlap_version(python, self.path)
+        if there != need:
+            raise UnfitError(f"{lack}; it was sent, and does not work: {why or there}")
+
+    def _fetched(self, file: dict[str, Any], deadline_s: float | None) -> str:
+        """A wheel of the controller's, by its digest."""
+        path, whole = os.path.join(self.folder, os.path.basename(file["name"])), hashlib.sha256()
+        self.agent.send(dict(self.at, **{"is": "want", "digest": file["digest"]}))
+        with open(path, "wb") as out:
+            while out.tell() < file["size"]:
+                body = self._answer("part", deadline_s)[1]
+                whole.update(body)
+                out.write(body)
+        if whole.hexdigest() != file["digest"]:
+            raise UnfitError(f"{file['name']} did not come as it was sent")
+        return path
+
+    def _answer(self, kind: str, deadline_s: float | None) -> tuple[dict[str, Any], bytes]:
+        """The controller's next message of a kind. Raises _EndedError where the step ends before."""
+        while True:
+            self.stopped = self.agent.stopped()
+            self.timed_out = bool(deadline_s) and time.monotonic() >= (deadline_s or 0.0)
+            if self.stopped or self.timed_out:
+                raise _EndedError
+            for place, item in enumerate(self.agent.waiting):
+                if item[0]["do"] == kind:
+                    return self.agent.waiting.pop(place)
+            self.agent.look([], 0.5)
+
+    # ------------------------------------------------------------ the program
+
     def _round(self, deadline_s: float | None) -> int:
         environment = dict(os.environ, **self.task["env"])
         environment[MARK] = f"{self.agent.mark}/{self.task['step']}/{self.task['attempt']}"
         environment["HOTLAP_HOME"] = os.path.join(self.folder, "home")
+        if self.path:
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [self.path, os.environ.get("PYTHONPATH", "")]))
         began_s = time.monotonic()
         try:
             child = subprocess.Popen(
@@ -411,9 +393,11 @@ class _Step:
             self.agent.send(dict(self.at, **{"is": "output", "stream": name}), data[:room])
 
     def _hand_over(self, code: int, seconds: float) -> None:
-        """What the step leaves, packed, in parts."""
+        """What the step leaves, packed: into the folder that is shared, where it is and will take it, else in parts."""
         path = os.path.join(self.folder, "bundle.zip")
-        pack(path, {"code": code, "seconds": seconds, "rounds": self.rounds}, os.path.join(self.folder, "home", "runs"))
+        pack(path, {"code": code, "seconds": seconds, "rounds": self.rounds}, os.path.join(self.folder, "home", "runs"), MOST_BUNDLE_BYTES)
+        if self.task["shared"] and os.path.getsize(path) > SHARED_BYTES and self._share(path, code, seconds):
+            return
         whole, at = hashlib.sha256(), 0
         with open(path, "rb") as file:
             while True:
@@ -426,27 +410,27 @@ class _Step:
                 self.agent.look([], 0.0)
         self._done(code, seconds, at, whole.hexdigest(), self.failed)
 
-    def _done(self, code: int, seconds: float, size: int, digest: str, why: str) -> None:
+    def _share(self, path: str, code: int, seconds: float) -> bool:
+        whole, place = hashlib.sha256(), self.task["shared"]
+        try:
+            with open(path, "rb") as file, open(place, "xb") as out:
+                for data in iter(lambda: file.read(PART_BYTES), b""):
+                    whole.update(data)
+                    out.write(data)
+                    self.agent.look([], 0.0)
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.unlink(place)
+            return False
+        self._done(code, seconds, os.path.getsize(path), whole.hexdigest(), self.failed, by="folder")
+        return True
+
+    def _done(self, code: int, seconds: float, size: int, digest: str, why: str, by: str = "pipe") -> None:
         dropped = {name: size - MOST_OUTPUT_BYTES for name, size in self.sizes.items() if size > MOST_OUTPUT_BYTES}
-        ended = {"is": "done", "timed_out": self.timed_out, "stopped": self.stopped, "dropped": dropped, "why": why}
+        ended = {"is": "done", "timed_out": self.timed_out, "stopped": self.stopped, "dropped": dropped, "why": why, "by": by}
         self.agent.send(dict(self.at, code=code, seconds=seconds, size=size, digest=digest, **ended))
-
-
-def pack(path: str, result: dict[str, Any], runs: str) -> None:
-    """bundle.zip: result.json, and the run that the step kept under `run/`, where it kept one."""
-    import zipfile
-
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr("result.json", json.dumps(result))
-        kept = sorted(name for name in (os.listdir(runs) if os.path.isdir(runs) else []) if not name.startswith("."))
-        if not kept:
-            return
-        folder, total = os.path.join(runs, kept[-1]), 0
-        for name in sorted(os.listdir(folder)):
-            file = os.path.join(folder, name)
-            total += os.path.getsize(file)
-            if os.path.isfile(file) and not os.path.islink(file) and total <= MOST_BUNDLE_BYTES:
-                archive.write(file, "run/" + name)
 
 
 def _guard(mark: str, folder: str, sink: int) -> int:
@@ -479,21 +463,33 @@ def main(settings: dict[str, Any]) -> None:
 
 
 BOOTSTRAP = (
-    "import sys,json\n"
+    "import sys,json,types\n"
     "if sys.version_info<(3,9):\n"
-    " sys.stderr.write('hotlap-agent: Python %d.%d is there, 3.9 or later is needed\\n'%sys.version_info[:2]);sys.exit(43)\n"
-    "f=open(0,'rb',0,closefd=False);s=json.loads(f.readline());b=b''\n"
-    "while len(b)<s['size']:\n"
-    " p=f.read(s['size']-len(b))\n"
-    " if not p:sys.exit(44)\n"
-    " b+=p\n"
-    "g={'__name__':'hotlap_agent'};exec(compile(b,'hotlap-agent','exec'),g);g['main'](s)\n"
+    " sys.stderr.write('hotlap-agent: Python %d.%d is there, 3.9 or later is needed\\n'%tuple(sys.version_info[:2]));sys.exit(43)\n"
+    "f=open(0,'rb',0,closefd=False);s=json.loads(f.readline())\n"
+    "for n,z in [['hotlap',0],['hotlap.cluster',0]]+s['sources']:\n"
+    " b=b''\n"
+    " while len(b)<z:\n"
+    "  p=f.read(z-len(b))\n"
+    "  if not p:sys.exit(44)\n"
+    "  b+=p\n"
+    " m=sys.modules[n]=types.ModuleType(n);exec(compile(b,n,'exec'),m.__dict__)\n"
+    "m.main(s)\n"
 )
-"""What `python -I -S -c` runs on the member: reads a line of settings and this file, and begins. No apostrophe may be doubled."""
+"""What `python -I -S -c` runs on the member: reads a line of settings and the files of SOURCES, and begins. No apostrophe is doubled."""
+
+
+def sources() -> dict[str, bytes]:
+    """The files of SOURCES by the names of their modules."""
+    contents = {}
+    for name in SOURCES:
+        with open(os.path.join(os.path.dirname(__file__), name + ".py"), "rb") as file:
+            contents["hotlap.cluster." + name] = file.read()
+    return contents
 
 
 def greeting(settings: dict[str, Any]) -> bytes:
-    """What the controller sends first: the settings and this file."""
-    with open(__file__, "rb") as file:
-        source = file.read()
-    return json.dumps(dict(settings, size=len(source))).encode() + b"\n" + source
+    """What the controller sends first: the settings and the agent's files."""
+    sent = sources()
+    head = dict(settings, sources=[[name, len(source)] for name, source in sent.items()])
+    return json.dumps(head).encode() + b"\n" + b"".join(sent.values())

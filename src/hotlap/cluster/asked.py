@@ -12,7 +12,7 @@ from pathlib import Path
 
 import hotlap
 from hotlap.cluster import folder as folders
-from hotlap.cluster import hosts
+from hotlap.cluster import hosts, parcel
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import Campaign, StepRecord
 from hotlap.core import units
@@ -106,6 +106,11 @@ def steps(args: argparse.Namespace) -> list[StepRecord]:
     ]  # fmt: skip
 
 
+def wheels(folder: str) -> str:
+    """The folder of --wheels. Raises InputError for one that has none."""
+    return str(Path(folder).absolute()) if parcel.given(folder) else ""
+
+
 def wrapping(text: str) -> list[str]:
     """The words of --wrap. Raises InputError."""
     try:
@@ -154,7 +159,7 @@ def campaign(args: argparse.Namespace) -> Campaign:
     named, began = folders.new_id()
     return Campaign(
         id=named, hotlap=hotlap.__version__, began=began, launcher=name, options=options, python=python, silent_s=silent_s,
-        beat_s=min(2.0, silent_s / 5), gpus=args.gpus, steps=asked,
+        beat_s=min(2.0, silent_s / 5), gpus=args.gpus, steps=asked, wheels=wheels(args.wheels),
     )  # fmt: skip
 
 
@@ -162,7 +167,11 @@ def chosen(selector: str) -> CampaignFolder:
     """The campaign that a selector names; "": the newest. Raises InputError."""
     home = paths.home()
     if not selector:
-        return folders.load(select.entries(["kind=campaign"], home)[-1].path)
+        try:
+            kept = select.entries(["kind=campaign"], home)
+        except InputError:
+            raise InputError("no campaign is kept yet; hotlap cluster run --local 3 -- hostname would begin one") from None
+        return folders.load(kept[-1].path)
     entries = select.entries([selector], home)
     if len(entries) != 1:
         raise InputError(f"'{selector}' names {len(entries)} runs; give the id of one campaign: hotlap list kind=campaign")

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
 from hotlap.cluster import agent, states
-from hotlap.cluster.folder import CampaignFolder, command
+from hotlap.cluster.folder import PROBE, SHARED, CampaignFolder, command
 from hotlap.cluster.launch.base import AgentLauncher, last_line
+from hotlap.cluster.parcel import Parcel
 from hotlap.cluster.receiving import Attempt
 from hotlap.cluster.record import Identity, Member, MemberEvent, State, StepRecord
 from hotlap.core.errors import MachineError
@@ -51,14 +52,19 @@ class AgentLink:
     silent: bool = False
     number: int = 0  # of its last frame
     attempt: Attempt | None = None
+    wheel: IO[bytes] | None = None  # that is being sent
     probed: dict[str, Any] | None = None
 
 
 class ClusterController:
-    """Of the members that are given, with their agents. `tell` hears every event. Not for several threads."""
+    """Of the members that are given, with their agents. `tell` hears every event, `tick` is called while it waits; `parcel` is what members
+    without Hotlap are sent. Not for several threads."""
 
-    def __init__(self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False) -> None:
-        self.folder, self.launcher, self.tell, self.again = folder, launcher, tell, again
+    def __init__(
+        self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False,
+        parcel: Parcel | None = None, tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.folder, self.launcher, self.tell, self.again, self.parcel, self.tick = folder, launcher, tell, again, parcel, tick
         self.links: dict[str, AgentLink] = {}
         self.interrupted = False
         self._selector = selectors.DefaultSelector()
@@ -96,11 +102,11 @@ class ClusterController:
         while any(link.attempt for link in self.links.values()) and not self.interrupted:
             self._turn()
 
-    def probe(self, path: str, python: str) -> None:
-        """Asks the agents for the version of Hotlap there, and what stands in a file of this machine: whether folders are shared."""
+    def probe(self, python: str) -> None:
+        """Asks the agents for the version of Hotlap there."""
         for link in self.links.values():
             if link.ready and not link.gone:
-                self._send(link, {"do": "probe", "path": path, "python": python})
+                self._send(link, {"do": "probe", "python": python})
         deadline = time.monotonic() + CONNECT_S
         while any(link.ready and not link.gone and link.probed is None for link in self.links.values()) and time.monotonic() < deadline:
             self._turn()
@@ -132,7 +138,7 @@ class ClusterController:
         session = secrets.token_bytes(16)
         settings = {
             "session": session.hex(), "campaign": self.folder.campaign.id, "member": member.name, "again": self.again,
-            "beat_s": self.folder.campaign.beat_s, **_seam(member),
+            "beat_s": self.folder.campaign.beat_s, "probe": str(self.folder.path.absolute() / PROBE), **_seam(member),
         }  # fmt: skip
         link = AgentLink(member, self.launcher.start(member), agent.FrameReader(session))
         self.links[member.name] = link
@@ -147,7 +153,7 @@ class ClusterController:
 
     def _begin(self, link: AgentLink, step: StepRecord) -> None:
         place = step.number, link.member.name
-        number = self._attempts[place] = self._attempts.get(place, 0) + 1
+        number = self._attempts[place] = self.folder.next_attempt(*place, self._attempts.get(place, 0))
         argv = command(step, self.folder.campaign.python, link.member, self._count)
         task = {
             "do": "step", "step": step.number, "attempt": number, "argv": argv, "wrap": step.wrap, "files": step.files,
@@ -156,6 +162,8 @@ class ClusterController:
             },
             "rounds": step.rounds, "timeout_s": step.timeout_s, "need": self.folder.campaign.hotlap if step.argv[0] == "hotlap" else "",
         }  # fmt: skip
+        shared = self.folder.attempt(step.number, link.member.name, number).absolute() / SHARED
+        task["shared"] = str(shared) if link.member.facts.get("shared_folder") else ""
         path = self.folder.begin_attempt(step.number, link.member.name, number, task)
         link.attempt, link.silent = Attempt(step.number, number, path), False
         self._record(link, step.number, number, to="running")
@@ -170,6 +178,7 @@ class ClusterController:
         if now - self._looked_s < TURN_S:
             return
         self._looked_s = now
+        self.tick()
         for link in self.links.values():
             if not link.gone:
                 self._look(link, now)
@@ -228,7 +237,9 @@ class ClusterController:
         why = f"its agent was killed by signal {-code}" if code is not None and code < 0 else "the way to its agent was lost"
         ending = last_line(errors)
         if link.attempt:
-            self._end_attempt(link, "died", f"{why}: {ending}" if ending else why)
+            state: State = "died" if link.attempt.started else "never started"
+            when = "" if link.attempt.started else " before the step"
+            self._end_attempt(link, state, f"{why}{when}{f': {ending}' if ending else ''}")
         self._lose(link, "never started", f"{why} before the step")
 
     # ------------------------------------------------------------ what agents say
@@ -245,7 +256,7 @@ class ClusterController:
         if kind == "hello":
             self._hello(link, message)
         elif kind == "probed":
-            link.probed = {"hotlap": str(message["hotlap"])[:40], "nonce": str(message["nonce"])}
+            link.probed = {"hotlap": str(message["hotlap"])[:40]}
         elif kind == "refused" and "step" not in message:
             self._refuse(link, str(message["why"])[:300])
         elif attempt and message.get("step", attempt.step) == attempt.step and message.get("attempt", attempt.number) == attempt.number:
@@ -260,6 +271,10 @@ class ClusterController:
                 attempt.output(str(message["stream"]), body)
             elif kind == "part":
                 attempt.part(int(message["from"]), body)
+            elif kind == "lacks":
+                self._offer(link)
+            elif kind == "want":
+                self._supply(link, str(message["digest"]))
             elif kind == "refused":
                 self._end_attempt(link, "refused", str(message["why"])[:300])
             elif kind == "done":
@@ -273,6 +288,8 @@ class ClusterController:
     def _done(self, link: AgentLink, attempt: Attempt, message: Mapping[str, Any]) -> None:
         code, seconds, why = int(message["code"]), float(message["seconds"]), str(message["why"])[:300]
         step = self.folder.step(attempt.step)
+        if message["by"] == "folder":
+            attempt.shared()
         if message["timed_out"]:
             self._end_attempt(link, "timed out", f"after {step.timeout_s:g} s", code=code, seconds=seconds)
         elif message["stopped"]:
@@ -298,7 +315,8 @@ class ClusterController:
             serial=str(message["serial"])[:200], machine_id=str(message["machine_id"])[:200],
             macs=[str(mac)[:40] for mac in message["macs"][:64]], gpus=[str(gpu)[:80] for gpu in message["gpus"][:256]],
         )  # fmt: skip
-        known = {**text, **numbers, "clock_off_s": round(float(message["time_s"]) - time.time(), 3)}
+        shared = bool(self.folder.nonce) and str(message["probe"]) == self.folder.nonce
+        known = {**text, **numbers, "shared_folder": shared, "clock_off_s": round(float(message["time_s"]) - time.time(), 3)}
         link.member = msgspec.structs.replace(link.member, identity=identity, facts=known)
         self.folder.put(link.member)
         if why := self._unfit(link.member, identity):
@@ -343,6 +361,9 @@ class ClusterController:
         for stream in (link.process.stdin, link.process.stdout, link.process.stderr):
             with suppress(KeyError, ValueError, OSError):
                 self._selector.unregister(stream)  # type: ignore[arg-type]
+        if link.wheel:
+            link.wheel.close()
+            link.wheel = None
         if link.process.stdin and not link.process.stdin.closed:
             link.process.stdin.close()
         if not link.ended or link.process.poll() is None:
@@ -357,12 +378,41 @@ class ClusterController:
         link.outbox += agent.frame(link.reader.session, dict(message))
         self._flush(link)
 
+    def _offer(self, link: AgentLink) -> None:
+        """What Hotlap on a member that lacks it can be made of. Raises FrameError where it was offered before: what waits is held
+        here."""
+        assert link.attempt
+        if link.attempt.offered:
+            raise agent.FrameError("it lacks Hotlap twice in a step")
+        link.attempt.offered = True
+        files = self.parcel.files() if self.parcel else []
+        self._send(link, {"do": "offer", "files": [file.offered for file in files]})
+
+    def _supply(self, link: AgentLink, digest: str) -> None:
+        """Sends a wheel that was offered, in parts, as fast as the pipe takes them. Raises FrameError for another."""
+        path = next((file.path for file in (self.parcel.files() if self.parcel else []) if file.digest == digest), None)
+        if path is None or link.wheel:
+            raise agent.FrameError("it wants what was not offered")
+        link.wheel = open(path, "rb")  # noqa: SIM115 - closed at its end, or with the link
+        self._flush(link)
+
+    def _more(self, link: AgentLink) -> bool:
+        """Whether there is something to send: the next part of a wheel where all else has gone."""
+        if not link.outbox and link.wheel:
+            data = link.wheel.read(agent.PART_BYTES)
+            if data:
+                link.outbox += agent.frame(link.reader.session, {"do": "part"}, data)
+            else:
+                link.wheel.close()
+                link.wheel = None
+        return bool(link.outbox)
+
     def _flush(self, link: AgentLink) -> None:
         """What the pipe takes now; the rest when it takes more."""
         stream = link.process.stdin
         assert stream is not None
         try:
-            while link.outbox:
+            while self._more(link):
                 del link.outbox[: os.write(stream.fileno(), link.outbox[: 1 << 16])]
         except BlockingIOError:
             with suppress(KeyError):

@@ -13,7 +13,6 @@ KIND = "campaign"
 State = Literal["never started", "running", "silent", "died", "timed out", "truncated", "refused", "measured"]
 STATES: tuple[State, ...] = ("measured", "running", "silent", "died", "timed out", "truncated", "refused", "never started")
 WITHOUT_RESULT = STATES[1:]
-ENDED: tuple[State, ...] = ("measured", "died", "timed out", "truncated", "refused")
 Gather = Literal["command", "run", "facts"]
 
 
@@ -71,6 +70,7 @@ class Campaign(Record, frozen=True, kw_only=True):
     python: str
     beat_s: float = 2.0
     silent_s: float = 20.0
+    wheels: str = ""  # a folder of them, for members without Hotlap; beside those that are made here
     gpus: int = 0  # that each member must have; 0: as many as it has
     steps: list[StepRecord]
 
@@ -98,6 +98,7 @@ class AttemptDone(Record, frozen=True, kw_only=True):
     size: int
     code: int
     seconds: float
+    by: str = "pipe"  # the way on which it came; folder: the member wrote it here itself
 
 
 class MemberState(Record, frozen=True, kw_only=True):
