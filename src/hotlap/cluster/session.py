@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 
 from hotlap.cluster import controller, fanin
-from hotlap.cluster.folder import CampaignFolder
+from hotlap.cluster.folder import WHEELS, CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.launch.local import LocalLauncher
 from hotlap.cluster.launch.ssh import SshLauncher
@@ -43,7 +43,7 @@ def measure(
         lacking = _lacking(folder.states(0.0))
         members = [member for member in folder.members() if any(member.name in names for names in lacking.values())]
         steps = [step for step in folder.campaign.steps if lacking.get(step.number)]
-        parcel = Parcel(folder.campaign.wheels)
+        parcel = Parcel(folder.path / WHEELS, folder.campaign.wheels)
         conductor = controller.ClusterController(folder, launcher or launcher_of(folder.campaign), tell, again, parcel, tick)
 
         def stop(_number: int) -> None:
