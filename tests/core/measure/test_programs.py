@@ -140,7 +140,8 @@ def test_a_program_that_fails_says_why_and_the_others_are_measured() -> None:
 def test_the_budget_holds_and_an_interval_comes_of_it(home: Path) -> None:
     plan = Plan(name="programs", cases=[program("sleep 0.3")], measure=plans.of_programs(1))
     found = hotlap.load(session.run(plan, session.SessionOptions(home=home, limit_s=60.0), lambda *_: None))
-    assert 6 <= found.rows[0].summary.rounds <= 201  # where all are disturbed, none is better than the others
+    assert 6 <= len(found.samples) <= 201
+    assert 1 <= found.rows[0].summary.rounds <= len(found.samples)  # rounds beside others' load are left out while there are better ones
     assert found.rows[0].summary.low is not None
     few = hotlap.load(session.run(plan, session.SessionOptions(home=home, limit_s=0.01), lambda *_: None))
     assert (len(few.samples), few.bundle.run.stops) == (1, [Stop("budget")])
