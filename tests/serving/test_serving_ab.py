@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -274,6 +274,34 @@ def test_a_signal_ends_the_servers_and_keeps_what_there_is(home: Path) -> None:
     for port in ports:
         with socket.create_server(("127.0.0.1", port)):  # both are free again
             pass
+
+
+def test_where_it_is_killed_the_servers_end_too(home: Path) -> None:
+    ports = free_port(), free_port()
+    files = configured(a=command(ports[0], 0.02), b=command(ports[1], 0.02))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    process = subprocess.Popen([sys.executable, "-m", "hotlap", "serving", "ab", *files], env=environment, stderr=subprocess.DEVNULL)
+    try:
+        assert eventually(lambda: list((home / "home" / "runs").glob("*/run.json")))  # servers answer before there is a run
+    finally:
+        process.kill()
+        process.wait()
+    assert eventually(lambda: all(free(port) for port in ports))
+
+
+def eventually(holds: Callable[[], object]) -> bool:
+    until_s = time.monotonic() + 60
+    while not holds() and time.monotonic() < until_s:
+        time.sleep(0.05)
+    return bool(holds())
+
+
+def free(port: int) -> bool:
+    try:
+        with socket.create_server(("127.0.0.1", port)):
+            return True
+    except OSError:
+        return False
 
 
 def until_sure(files: list[str], capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,6 +21,13 @@ from hotlap.serving.simulated import options as simulated
 from hotlap.serving.simulated import starting
 
 END_S, WAIT_S = 20.0, 0.2
+GUARD = """
+import os, signal, sys, time
+if not sys.stdin.buffer.read():
+    os.killpg(int(sys.argv[1]), signal.SIGTERM)
+    time.sleep(5)
+    os.killpg(int(sys.argv[1]), signal.SIGKILL)
+"""
 WORDS_KEPT = 4096  # bytes of its last output that a message is made of
 
 
@@ -40,10 +48,22 @@ def running(server: ServerSide, is_mine: bool) -> Iterator[tuple[Address, str]]:
     with tempfile.TemporaryFile() as output:
         process = _start(server, output)
         try:
-            _wait(process, address, server, output)
-            yield address, server.model
+            with _guarded(process):
+                _wait(process, address, server, output)
+                yield address, server.model
         finally:
             _end(process)
+
+
+@contextmanager
+def _guarded(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Where Hotlap is killed, a process beside it ends the server with all that it started."""
+    argv = [sys.executable, "-I", "-S", "-c", GUARD, str(process.pid)]
+    guard = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        guard.communicate(b"done")
 
 
 def _start(server: ServerSide, output: IO[bytes]) -> subprocess.Popen[bytes]:
