@@ -183,6 +183,8 @@ def test_it_is_shown_and_reported_and_refused_by_a_gate(home: Path, capsys: pyte
         ("import nosuchmodule", 2, 0, r"failed after 0 steps: train.py:1: ModuleNotFoundError"),
         ("import os, signal, hotlap\nfor _ in range(9):\n    hotlap.step()\nos.kill(os.getpid(), signal.SIGKILL)", 2, 9,
          r"ended with 137 after 9 steps"),
+        ("import hotlap, atexit\natexit.register(print, 'end')\nwith hotlap.steps() as t:\n    for b in t.loader(iter([])):\n        t.step()", 2, 0,
+         r"no step was made"),
     ],
 )  # fmt: skip
 def test_each_gets_one_clear_line_and_keeps_what_was_measured(
@@ -252,6 +254,8 @@ def test_ctrl_c_keeps_what_was_measured(home: Path) -> None:
         (["{script}", "--steps", "0"], "--steps is a whole number from 1"), (["{script}", "--data", "fresh"], "--data has no 'fresh'"),
         (["{script}", "--data", "synthetic"], "is of a network"), (["{script}", "--compile", "default"], "off (Dynamo switched off) and own"),
         (["{script}", "--compile", "off", "--against", "{script}"], "two comparisons"), (["{script}", "--against", "no.py"], "no script 'no.py'"),
+        (["llama-3-8b", "--ranks", "2"], "2 ranks need 2 sequences at least, one each, and batch=1: give batch=2"),
+        (["llama-3-8b", "dtype=bf17"], "no parameter 'dtype'"), (["{script}", "--ranks", "0"], "--ranks is a whole number from 1"),
         (["{script}", "--limit", "-1 s"], "above 0"), (["{script}", "--compile", "off,off"], "each mode once"),
     ],
 )  # fmt: skip
@@ -390,6 +394,50 @@ def test_a_recompile_in_the_window_is_found_with_its_guard(home: Path) -> None:
     assert "expected 4, actual 5" in note.seen
     assert shown.summary.state == "inconclusive"
     assert shown.summary.arms[0].compile_s["cold"] > 0
+
+
+@torch
+@pytest.mark.slow("imports PyTorch in two programs")
+@pytest.mark.parametrize(
+    ("inside", "words"),
+    [("", "no step was made: no optimiser's step() after a backward()"), ("loss.detach().backward()", "train.py:5: RuntimeError: element 0 of tensors")],
+)  # fmt: skip
+def test_a_network_without_a_backward_pass(home: Path, capsys: pytest.CaptureFixture[str], inside: str, words: str) -> None:
+    text = f"""
+        import torch
+        model = torch.nn.Linear(4, 4)
+        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(9):
+            loss = model(torch.ones(2, 4)).sum(); {inside}
+            optimiser.step()
+    """
+    assert run(script(home, text.replace("\n        ", "\n").lstrip()), "--processes", "2") == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert sum("train.py" in line and not line.startswith("hotlap: process") for line in error.splitlines()) == 1
+
+
+@torch
+@pytest.mark.slow("two ranks of PyTorch on gloo")
+def test_a_rank_without_tokens_is_named_and_a_network_s_batch_is_split(home: Path) -> None:
+    text = """
+        import torch, torch.distributed as dist, hotlap
+        dist.init_process_group("gloo")
+        with hotlap.steps() as t:
+            for _ in range(12):
+                dist.all_reduce(torch.ones(1))
+                t.step(tokens=1 - dist.get_rank())
+        dist.destroy_process_group()
+    """
+    assert run(script(home, text), "--processes", "1", "--ranks", "2", "--data", "real") == 0
+    notes = [notice.seen for notice in latest(home).summary.notices if notice.code == "idle_rank"]
+    assert notes == ["rank 1 has no tokens: a step has 1 on 2 ranks"]
+    small = ["layers=1", "hidden=32", "heads=2", "kv_heads=1", "inter=48", "vocabulary=64", "context=16", "batch=3"]
+    assert run("llama-3-8b", *small, "--ranks", "2", "--processes", "1", "--steps", "8") == 0
+    shown = latest(home)
+    assert [(one.process.world, column(one.table, "tokens")[0]) for one in shown.run.launches[0]] == [(2, 32.0), (2, 16.0)]
+    assert "several_stepped" not in codes(shown)
+    assert shown.run.launches[0][0].process.reduced_s is not None
 
 
 @torch

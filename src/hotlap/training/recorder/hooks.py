@@ -214,10 +214,15 @@ def _forked() -> None:
         RECORDER.source = ""
 
 
+def _is_own(filename: str) -> bool:
+    """Whether it is of the program: no package, none of these hooks, no code without a file."""
+    return "site-packages" not in filename and not filename.startswith("<") and os.path.dirname(filename) != os.path.dirname(__file__)
+
+
 def _failed(before: Callable[..., Any], kind: type[BaseException], error: BaseException, trace: Any) -> None:
     """The exception that ends the program, and its innermost line outside of packages."""
     if RECORDER is not None and RECORDER.pid == os.getpid():
-        where = [one for one in traceback.extract_tb(trace) if "site-packages" not in one.filename and not one.filename.startswith("<")]
+        where = [one for one in traceback.extract_tb(trace) if _is_own(one.filename)]
         at = f"{os.path.basename(where[-1].filename)}:{where[-1].lineno}" if where else ""
         RECORDER.error = {"type": kind.__name__, "message": str(error).partition("\n")[0][:300], "where": at}
     before(kind, error, trace)
