@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import pickle
+import types
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +105,34 @@ def test_fake_tensors_are_the_allocator_s_count(way: str) -> None:
 
 @torch
 @pytest.mark.slow("two steps of PyTorch, on fake tensors and on real ones")
-@pytest.mark.parametrize("name", ["perceptron", "residual"])
+@pytest.mark.parametrize("name", ["perceptron", "residual", "convolutions", "convolutions autocast"])
 def test_other_networks_are_functions_of_the_batch(name: str) -> None:
-    """`residual`: what oneDNN's convolutions hold inside, which their results do not show, is counted."""
+    """What oneDNN's convolutions hold inside, which their results do not show, is counted."""
+    name, _, autocast = name.partition(" ")
     modules = Path(__file__).parents[2] / "benchmarks" / "training_modules.py"
-    asked = memory_step.MemoryJob(mode="fake", function=f"{modules}:{name}", variant=TrainingVariant(batch=16))
+    variant = TrainingVariant(batch=16, autocast=bool(autocast))
+    asked = memory_step.MemoryJob(mode="fake", function=f"{modules}:{name}", variant=variant)
     assert memory_step._fake(asked).peak_bytes == pytest.approx(memory_step._real(asked).peak_bytes, rel=0.01)
+
+
+def test_what_an_operator_holds_inside_at_the_peak_is_named() -> None:
+    """A product that takes 40 bytes of its own, and 10 for its result, on top of 100."""
+    def event(name: str, start: int, took: int = 0, size: int = 0) -> Any:
+        return types.SimpleNamespace(
+            name=lambda: name, start_ns=lambda: start, duration_ns=lambda: took, nbytes=lambda: size, device_type=lambda: "DeviceType.CPU"
+        )
+
+    events = [
+        event("[memory]", 1, size=100), event("aten::linear", 2, 10), event("aten::mm", 3, 6), event("[memory]", 4, size=10),
+        event("[memory]", 5, size=40), event("[memory]", 6, size=-40), event("aten::t", 7, 1), event("[memory]", 20, size=-110),
+    ]  # fmt: skip
+    assert memory_step._recorded(events) == (150, "aten::mm", 40)
+    fake = MemoryAccount(how="fake tensors", peak_bytes=110, parts={"activations": 110}, phase="backward", steps=2)
+    real = MemoryAccount(how="allocator", peak_bytes=150, steps=2, operator="aten::mm", inside_bytes=40)
+    (doubt,) = memory_show.doubts(MemoryReport(target="x.py", accounts=[fake, real]))
+    assert doubt.startswith("fake tensors are 27 % off the allocator's count: at its peak aten::mm held 40 B inside")
+    close = MemoryAccount(how="allocator", peak_bytes=111, steps=2)
+    assert memory_show.doubts(MemoryReport(target="x.py", accounts=[fake, close])) == []
 
 
 def test_what_to_switch_is_ordered_by_what_it_saves() -> None:

@@ -35,6 +35,8 @@ class MemoryAccount(Record, frozen=True, kw_only=True):
     steps: int = 0  # that were seen
     lines: list[OwnedLine] = []  # the largest first
     ended: str = ""  # why it was ended before all steps; "": it was not
+    operator: str = ""  # of the allocator: the innermost one that ran at the peak
+    inside_bytes: int = 0  # of the allocator: what it had freed when it returned, which no tensor shows
     reserved_bytes: int | None = None  # of a snapshot: the most that the allocator had from the driver
     device: int | None = None  # of a snapshot: the one with the highest peak
     refused_bytes: int | None = None  # of a snapshot: what was asked for last and not there

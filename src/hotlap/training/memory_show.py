@@ -11,6 +11,7 @@ from hotlap.core.show.table import Cell, Column, Table, harmless
 from hotlap.training.memory_record import IN_SNAPSHOT, KINDS, MemoryAccount, MemoryReport
 
 SHOWN = 6
+EXACT = 0.01
 CACHED = 1.2  # times what tensors held
 EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lets less of it lie unused"
 SPARE = "what is no tensor (context, workspaces, fragments) comes on top"
@@ -34,6 +35,7 @@ def doubts(report: MemoryReport) -> list[str]:
     """Methods that were ended or did not run, and what a snapshot says beside its peak."""
     doubtful = [f"{account.how}: {account.ended}" for account in report.accounts if account.ended]
     doubtful += [f"{how}: not run: {why}" for how, why in report.failed.items()]
+    doubtful += _inside(report)
     for account in report.accounts:
         if account.refused_bytes is not None:
             free = "" if account.free_bytes is None else f", {size(account.free_bytes)} were free on the device"
@@ -43,6 +45,18 @@ def doubts(report: MemoryReport) -> list[str]:
             more = size(account.reserved_bytes - account.peak_bytes)
             doubtful.append(f"the allocator had {more} more from the driver than tensors held at the peak: {EXPANDABLE}")
     return [harmless(doubt) for doubt in doubtful]
+
+
+def _inside(report: MemoryReport) -> list[str]:
+    """Why fake tensors are not what the allocator counted."""
+    by = {account.how: account for account in report.accounts}
+    fake, real = by.get("fake tensors"), by.get("allocator")
+    if fake is None or real is None or abs(fake.peak_bytes / real.peak_bytes - 1) <= EXACT:
+        return []
+    off = f"fake tensors are {units.percent(abs(fake.peak_bytes / real.peak_bytes - 1))} off the allocator's count"
+    if not real.inside_bytes:
+        return [off]
+    return [f"{off}: at its peak {real.operator} held {size(real.inside_bytes)} inside, its library's own, which depends on the processor"]
 
 
 def answer(report: MemoryReport) -> str:

@@ -64,7 +64,7 @@ class SnapshotSegment(Record, frozen=True, kw_only=True, forbid_unknown_fields=F
 class SnapshotEntry(Record, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """One action of the allocator. `frames`: the innermost first; entries share them."""
 
-    action: str
+    did: str = msgspec.field(name="action")
     addr: int | None = None
     size: int = 0
     device_free: int | None = None
@@ -150,7 +150,7 @@ def _of_device(snapshot: MemorySnapshot, device: int) -> MemoryAccount:
     ends = dict(_blocks(segments))
     peak, at = _peak(trace, ends)
     live = _live(trace, ends, at)
-    oom = next((entry for entry in reversed(trace) if entry.action == "oom"), None)
+    oom = next((entry for entry in reversed(trace) if entry.did == "oom"), None)
     parts: Counter[str] = Counter()
     lines: dict[tuple[str, str], list[Any]] = {}
     stacks = any(block.frames for block in live)
@@ -190,7 +190,7 @@ def _peak(trace: Sequence[SnapshotEntry], ends: Mapping[int, _Live]) -> tuple[in
     peak, at = total, len(trace)
     for place in range(len(trace) - 1, -1, -1):
         entry = trace[place]
-        total += entry.size if entry.action == "free_requested" else -entry.size if entry.action == "alloc" else 0
+        total += entry.size if entry.did == "free_requested" else -entry.size if entry.did == "alloc" else 0
         if total > peak:
             peak, at = total, place
     return peak, at
@@ -200,9 +200,9 @@ def _wanted(trace: Sequence[SnapshotEntry], ends: Mapping[int, _Live]) -> int | 
     """What tensors held when a request failed, with that request; of several the most. None: none failed."""
     total, wanted = sum(block.bytes for block in ends.values()), None
     for entry in reversed(trace):
-        if entry.action == "oom":
+        if entry.did == "oom":
             wanted = max(wanted or 0, total + entry.size)
-        total += entry.size if entry.action == "free_requested" else -entry.size if entry.action == "alloc" else 0
+        total += entry.size if entry.did == "free_requested" else -entry.size if entry.did == "alloc" else 0
     return wanted
 
 
@@ -211,16 +211,16 @@ def _live(trace: Sequence[SnapshotEntry], ends: Mapping[int, _Live], at: int) ->
     live = dict(ends)
     for place in range(len(trace) - 1, at - 1, -1):
         entry = trace[place]
-        if entry.addr is not None and entry.action == "free_requested":
+        if entry.addr is not None and entry.did == "free_requested":
             live[entry.addr] = _Live(entry.size, (), False)
-        elif entry.addr is not None and entry.action == "alloc":
+        elif entry.addr is not None and entry.did == "alloc":
             live.pop(entry.addr, None)
     left = set(live)
     for place in range(at - 1, -1, -1):
         entry = trace[place]
         if not left:
             break
-        if entry.action == "alloc" and entry.addr in left:
+        if entry.did == "alloc" and entry.addr in left:
             left.discard(entry.addr)
             live[entry.addr] = live[entry.addr]._replace(frames=entry.frames, known=True)
     return list(live.values())
@@ -230,7 +230,7 @@ def _reserved(trace: Sequence[SnapshotEntry], segments: Sequence[SnapshotSegment
     """The most that the allocator had from the driver."""
     total = most = sum(segment.total_size for segment in segments)
     for entry in reversed(trace):
-        total += entry.size if entry.action in SHRINKS else -entry.size if entry.action in GROWS else 0
+        total += entry.size if entry.did in SHRINKS else -entry.size if entry.did in GROWS else 0
         most = max(most, total)
     return most
 
