@@ -90,7 +90,7 @@ def table(accounts: list[MemoryAccount]) -> Table:
     return Table([
         Column("by", [Cell(account.how) for account in accounts], names=True),
         Column("peak", [Cell(size(account.peak_bytes), value=account.peak_bytes) for account in accounts], right=True),
-        Column("off", [_off(account, measured) for account in accounts], right=True),
+        *([Column("off", [_off(account, measured) for account in accounts], right=True)] if measured else []),
         *(Column(kind, [_part(account, kind) for account in accounts], right=True) for kind in kinds),
         *([Column("reserved", [_reserved(account) for account in accounts], right=True)] if any(map(_is_recorded, accounts)) else []),
     ])  # fmt: skip
