@@ -38,6 +38,10 @@ def measured(home: Path, text: str, *more: str) -> ShownTraining:
     path = home / "train.py"
     path.write_text(textwrap.dedent(text))
     assert main(["training", "run", str(path), "--processes", "1", "--data", "real", *more]) == 0
+    return latest(home)
+
+
+def latest(home: Path) -> ShownTraining:
     shown = show_kind.read(bundles.load(max((home / "home" / "runs").iterdir())))
     assert shown is not None
     return shown
@@ -188,3 +192,56 @@ def test_waiting_for_work_of_one_s_own_is_communication(home: Path) -> None:
     """, "--ranks", "2")  # fmt: skip
     first = next(process for process in shown.run.launches[0] if process.process.rank == 0)
     assert np.median(column(first.table, "exposed_communication")) > 0.015
+
+
+# ---------------------------------------------------------------- what is asked of them wrongly
+
+
+@torch
+@pytest.mark.slow("imports PyTorch in two programs")
+@pytest.mark.parametrize(
+    ("inside", "words"),
+    [("", "no step was made: no optimiser's step() after a backward()"), ("loss.detach().backward()", "train.py:5: RuntimeError: element 0 of tensors")],
+)  # fmt: skip
+def test_a_network_without_a_backward_pass(home: Path, capsys: pytest.CaptureFixture[str], inside: str, words: str) -> None:
+    text = f"""
+        import torch
+        model = torch.nn.Linear(4, 4)
+        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(9):
+            loss = model(torch.ones(2, 4)).sum(); {inside}
+            optimiser.step()
+    """
+    path = home / "train.py"
+    path.write_text(textwrap.dedent(text).lstrip())
+    assert main(["training", "run", str(path), "--processes", "2"]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert sum("train.py" in line and not line.startswith("hotlap: process") for line in error.splitlines()) == 1
+
+
+@torch
+@pytest.mark.slow("two ranks of PyTorch on gloo")
+def test_a_rank_without_tokens_is_named(home: Path) -> None:
+    shown = measured(home, """
+        import torch, torch.distributed as dist, hotlap
+        dist.init_process_group("gloo")
+        with hotlap.steps() as t:
+            for _ in range(12):
+                dist.all_reduce(torch.ones(1))
+                t.step(tokens=1 - dist.get_rank())
+        dist.destroy_process_group()
+    """, "--ranks", "2")  # fmt: skip
+    notes = [notice.seen for notice in shown.summary.notices if notice.code == "idle_rank"]
+    assert notes == ["rank 1 has no tokens: a step has 1 on 2 ranks"]
+
+
+@torch
+@pytest.mark.slow("two ranks of PyTorch on gloo")
+def test_a_network_s_batch_is_split_over_ranks(home: Path) -> None:
+    small = ["layers=1", "hidden=32", "heads=2", "kv_heads=1", "inter=48", "vocabulary=64", "context=16", "batch=3"]
+    assert main(["training", "run", "llama-3-8b", *small, "--ranks", "2", "--processes", "1", "--steps", "8"]) == 0
+    shown = latest(home)
+    assert [(one.process.world, column(one.table, "tokens")[0]) for one in shown.run.launches[0]] == [(2, 32.0), (2, 16.0)]
+    assert not [notice for notice in shown.summary.notices if notice.code == "several_stepped"]
+    assert shown.run.launches[0][0].process.reduced_s is not None

@@ -397,50 +397,6 @@ def test_a_recompile_in_the_window_is_found_with_its_guard(home: Path) -> None:
 
 
 @torch
-@pytest.mark.slow("imports PyTorch in two programs")
-@pytest.mark.parametrize(
-    ("inside", "words"),
-    [("", "no step was made: no optimiser's step() after a backward()"), ("loss.detach().backward()", "train.py:5: RuntimeError: element 0 of tensors")],
-)  # fmt: skip
-def test_a_network_without_a_backward_pass(home: Path, capsys: pytest.CaptureFixture[str], inside: str, words: str) -> None:
-    text = f"""
-        import torch
-        model = torch.nn.Linear(4, 4)
-        optimiser = torch.optim.SGD(model.parameters(), 0.1)
-        for _ in range(9):
-            loss = model(torch.ones(2, 4)).sum(); {inside}
-            optimiser.step()
-    """
-    assert run(script(home, text.replace("\n        ", "\n").lstrip()), "--processes", "2") == 2
-    error = capsys.readouterr().err
-    assert words in error
-    assert sum("train.py" in line and not line.startswith("hotlap: process") for line in error.splitlines()) == 1
-
-
-@torch
-@pytest.mark.slow("two ranks of PyTorch on gloo")
-def test_a_rank_without_tokens_is_named_and_a_network_s_batch_is_split(home: Path) -> None:
-    text = """
-        import torch, torch.distributed as dist, hotlap
-        dist.init_process_group("gloo")
-        with hotlap.steps() as t:
-            for _ in range(12):
-                dist.all_reduce(torch.ones(1))
-                t.step(tokens=1 - dist.get_rank())
-        dist.destroy_process_group()
-    """
-    assert run(script(home, text), "--processes", "1", "--ranks", "2", "--data", "real") == 0
-    notes = [notice.seen for notice in latest(home).summary.notices if notice.code == "idle_rank"]
-    assert notes == ["rank 1 has no tokens: a step has 1 on 2 ranks"]
-    small = ["layers=1", "hidden=32", "heads=2", "kv_heads=1", "inter=48", "vocabulary=64", "context=16", "batch=3"]
-    assert run("llama-3-8b", *small, "--ranks", "2", "--processes", "1", "--steps", "8") == 0
-    shown = latest(home)
-    assert [(one.process.world, column(one.table, "tokens")[0]) for one in shown.run.launches[0]] == [(2, 32.0), (2, 16.0)]
-    assert "several_stepped" not in codes(shown)
-    assert shown.run.launches[0][0].process.reduced_s is not None
-
-
-@torch
 @pytest.mark.slow("two ranks of PyTorch on gloo")
 def test_two_ranks_count_as_one_program(home: Path) -> None:
     text = """

@@ -32,7 +32,7 @@ class Reducers:
         original = kind.__init__
 
         @functools.wraps(original)
-        def made(instance: Any, *args: Any, **kwargs: Any) -> None:
+        def init(instance: Any, *args: Any, **kwargs: Any) -> None:
             original(instance, *args, **kwargs)
             try:
                 if instance.device_type == "cpu":
@@ -41,7 +41,7 @@ class Reducers:
             except Exception:  # another version of PyTorch: the wait stays within the backward pass
                 return
 
-        kind.__init__ = made
+        kind.__init__ = init
 
     def after_backward(self) -> float:
         """Seconds that the backward pass which ended waited for communication alone."""

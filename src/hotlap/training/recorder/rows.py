@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hotlap.training.recorder.reducers import Reducers
+from hotlap.training.recorder.transfers import arm_transfers
 
 PARTS = ("data_wait", "transfer", "forward", "backward", "optimiser", "communication", "rest")
 ROW = struct.Struct("<14d")  # as hotlap.training.record.COLUMNS
@@ -204,8 +205,6 @@ class StepRecorder:
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         if cuda is not None and cuda.is_initialized():
             self.cuda, self.opened, self.marks = cuda, _event(cuda), []
-            from hotlap.training.recorder.transfers import arm_transfers  # imports this module
-
             arm_transfers(self, sys.modules["torch"])
 
     def _resolve(self) -> None:

@@ -10,11 +10,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from hotlap.training.recorder.rows import StepRecorder
 
-
-def arm_transfers(recorder: StepRecorder, torch: Any, kind: str = "cuda") -> None:
-    """`kind`: the type of device, as PyTorch names it."""
+def arm_transfers(recorder: Any, torch: Any, kind: str = "cuda") -> None:
+    """`recorder`: a StepRecorder; `kind`: the type of device, as PyTorch names it."""
     tensor = torch.Tensor
     if getattr(tensor.to, "_hotlap", False):
         return
@@ -37,7 +35,7 @@ def _is_host(given: tuple[Any, ...], named: dict[str, Any]) -> bool:
     return bool(getattr(given[0] if given else named.get("src"), "is_cpu", False))
 
 
-def _timed(recorder: StepRecorder, original: Any, crosses: Callable[[Any, tuple[Any, ...], dict[str, Any]], bool]) -> Any:
+def _timed(recorder: Any, original: Any, crosses: Callable[[Any, tuple[Any, ...], dict[str, Any]], bool]) -> Any:
     @functools.wraps(original)
     def transferred(self: Any, *args: Any, **kwargs: Any) -> Any:
         if recorder.stack or recorder.closed or not crosses(self, args, kwargs):
