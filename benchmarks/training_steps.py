@@ -125,7 +125,7 @@ def measured(folder: Path, name: str, text: str, **asked: object) -> show_kind.S
     script = folder / f"{name}.py"
     script.write_text(textwrap.dedent(text))
     wanted = replace(TrainingAsked(program=str(script), kind="script", data=["real"]), **asked)
-    path = session.run(wanted, session.TrainingOptions(folder / "home"))
+    path = session.run(wanted, session.TrainingOptions(folder / "home", wait_s=600.0))
     shown = show_kind.read(bundles.load(path, readings=False))
     assert shown is not None
     return shown
