@@ -94,7 +94,7 @@ def validity(runs: int, seconds: float) -> int:
         load = system.load._replace(seed=number)
         judged = official.run(answering(system, number), system.rules, load)
         ours = loadgen_rules.judge(system.rules, judged.measured.latencies_s, judged.measured.issued_s)
-        measured = scenarios.run(answering(system, number + 1000), system.rules, load)
+        measured = scenarios.run(answering(system, number), system.rules, load)  # the same queries are slow
         again = loadgen_rules.judge(system.rules, measured.latencies_s, measured.issued_s)
         differ, apart, valid = differ + (ours.valid != judged.valid), apart + (again.valid != judged.valid), valid + judged.valid
         within = f" within {system.rules.bound_s:g} s, {load.rate:g}/s" if system.rules.bound_s else ""

@@ -4,6 +4,7 @@
     python benchmarks/training_steps.py recompile [--windows 100] [--clean 200] [--backend eager]   # needs PyTorch
     python benchmarks/training_steps.py aa [--pairs 200] [--processes 6] [--planted 40]
     python benchmarks/training_steps.py flop                                              # needs PyTorch
+    python benchmarks/training_steps.py exposed [--delays 5,10,20,40] [--processes 2]     # needs PyTorch
 
 Timings are of this machine as it is; the time for which programs waited for a processor is printed beside.
 """
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 from hotlap.core.store import bundle as bundles
 from hotlap.core.work.networks import shape
 from hotlap.training import conventions, session, show_kind, summary
-from hotlap.training.record import TrainingAsked
+from hotlap.training.record import TrainingAsked, column
 from hotlap.training.steady import of_process
 
 LOADER = """
@@ -66,6 +67,42 @@ for window in range(forced + clean):
         optimiser.zero_grad()
         hotlap.step()
 """
+HIDES = 0.015  # seconds that the backward pass goes on after the first bucket is sent
+EXPOSED = """
+import sys, threading, time, torch, torch.distributed as dist, hotlap
+
+torch.set_num_threads(1)
+delay, hides = float(sys.argv[1]), {hides}
+dist.init_process_group("gloo")
+
+class Two(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+    def forward(self, x):
+        between = self.first(x)
+        between.register_hook(lambda gradient: time.sleep(hides))
+        return self.second(between)
+
+def slow_link(state, bucket):
+    future, buffer = torch.futures.Future(), bucket.buffer()
+    reduced = dist.all_reduce(buffer, async_op=True).get_future()
+    def answered(_):
+        if bucket.is_last():
+            future.set_result(buffer)
+        else:
+            threading.Timer(delay, lambda: future.set_result(buffer)).start()
+    reduced.then(answered)
+    return future
+
+model = torch.nn.parallel.DistributedDataParallel(Two(), bucket_cap_mb=0.001)
+model.register_comm_hook(None, slow_link)
+with hotlap.steps() as t:
+    for _ in range(60):
+        model(torch.ones(8, 64)).sum().backward()
+        t.step(tokens=8)
+dist.destroy_process_group()
+"""
 BUSY = """
 import hotlap
 
@@ -88,7 +125,7 @@ def measured(folder: Path, name: str, text: str, **asked: object) -> show_kind.S
     script = folder / f"{name}.py"
     script.write_text(textwrap.dedent(text))
     wanted = replace(TrainingAsked(program=str(script), kind="script", data=["real"]), **asked)
-    path = session.run(wanted, session.TrainingOptions(folder / "home"))
+    path = session.run(wanted, session.TrainingOptions(folder / "home", wait_s=600.0))
     shown = show_kind.read(bundles.load(path, readings=False))
     assert shown is not None
     return shown
@@ -115,7 +152,7 @@ def loader(args: argparse.Namespace, folder: Path) -> None:
 
 def recompile(args: argparse.Namespace, folder: Path) -> None:
     """Windows of 30 steps cut out of long processes: in some the batch changes its shape after 20 of them."""
-    each = 10
+    each = min(10, max(args.windows, args.clean))  # processes
     forced, clean = -(-args.windows // each), -(-args.clean // each)
     text = RECOMPILE.replace("{window}", str(WINDOW)).replace("{changes}", str(CHANGES))
     shown = measured(folder, "recompile", text, arguments=[str(forced), str(clean), args.backend], steps=0, processes=each, limit_s=1800.0)
@@ -192,10 +229,29 @@ def flop(args: argparse.Namespace, folder: Path) -> None:
     print(f"torchtitan's formula to the digit: {right} of {every}; count within 0.5 %: {near} of {every}")
 
 
+def exposed(args: argparse.Namespace, folder: Path) -> None:
+    """Two ranks on gloo whose first bucket's reduction takes so much longer, while the backward pass goes on for HIDES."""
+    print(f"the backward pass goes on for {HIDES * 1e3:.0f} ms after the first of two buckets is sent; medians of steps of both ranks")
+    print("delay     expected  exposed             off       share of the reduction  run delay")
+    for delay in [float(one) / 1e3 for one in args.delays.split(",")]:
+        text = EXPOSED.replace("{hides}", str(HIDES))
+        shown = measured(folder, "exposed", text, arguments=[str(delay)], steps=60, processes=args.processes, ranks=2)
+        ranks = [one for launch in shown.run.launches for one in launch]
+        each = [float(np.median(column(one.table, "exposed_communication")[10:])) for one in ranks]
+        shares = [(one.process.reduced_exposed_s or 0.0) / (one.process.reduced_s or 1.0) for one in ranks]
+        wanted, value = max(delay - HIDES, 0.0), float(np.median(each))
+        busy = max(arm.run_delay or 0.0 for arm in shown.summary.arms)
+        ends = f"[{min(each) * 1e3:5.2f}, {max(each) * 1e3:5.2f}]"
+        print(
+            f"{delay * 1e3:4.0f} ms  {wanted * 1e3:5.1f} ms  {value * 1e3:6.2f} ms {ends:15}  {(value - wanted) * 1e3:+6.2f} ms  "
+            f"{np.median(shares):6.1%}                  {busy:6.1%}", flush=True,
+        )  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("loader", "recompile", "aa", "flop"))
-    parser.add_argument("--delays", default="2,5,10,20,50")
+    parser.add_argument("what", choices=("loader", "recompile", "aa", "flop", "exposed"))
+    parser.add_argument("--delays", default="")
     parser.add_argument("--processes", type=int, default=6)
     parser.add_argument("--windows", type=int, default=100)
     parser.add_argument("--clean", type=int, default=200)
@@ -203,8 +259,9 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--planted", type=int, default=40)
     args = parser.parse_args()
+    args.delays = args.delays or ("5,10,20,40" if args.what == "exposed" else "2,5,10,20,50")
     with tempfile.TemporaryDirectory(prefix="hotlap-steps-") as folder:
-        {"loader": loader, "recompile": recompile, "aa": aa, "flop": flop}[args.what](args, Path(folder))
+        {"loader": loader, "recompile": recompile, "aa": aa, "flop": flop, "exposed": exposed}[args.what](args, Path(folder))
 
 
 if __name__ == "__main__":

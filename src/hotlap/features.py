@@ -172,10 +172,12 @@ FEATURES: Mapping[str, Feature] = {
         kinds={
             "training": "hotlap.training.show_kind", "training-frontier": "hotlap.training.frontier_show",
             "infer": "hotlap.training.infer_show", "converge": "hotlap.training.converge_show",
+            "training-memory": "hotlap.training.memory_kind",
         },
         sections={
             "training": "hotlap.training.show_kind:SECTION", "training-frontier": "hotlap.training.frontier_show:SECTION",
             "infer": "hotlap.training.infer_show:SECTION", "converge": "hotlap.training.converge_show:SECTION",
+            "training-memory": "hotlap.training.memory_kind:SECTION",
         },
     ),
     "serving": Feature(

@@ -180,7 +180,7 @@ def test_an_engine_that_cannot_load_a_model_is_not_run(home: Path, capsys: pytes
     [(["nowhere.onnx"], "is no file"), (["{net}", "--engine", "onnxrun"], "did you mean 'onnxruntime'"), (["{net}", "--scenario", "singel"], "'single'"),
      (["{net}", "--scenario", "server"], "needs --rate"), (["{net}", "--for", "0 s"], "--for"), (["{net}", "--threads", "0"], "--threads"),
      (["{net}", "--threads", "tensorrt=1"], "not asked for"), (["{net}", "--file", "torch=x.pt", "--engine", "openvino"], "not asked for"),
-     (["{net}", "--shape", "x=a,b"], "--shape"), (["{net}", "--rounds", "many"], "--rounds"), (["{net}", "--by", "mine"], "'mine' is not a load generator")],
+     (["{net}", "--shape", "x=a,b"], "--shape"), (["{net}", "--precision", "bf17"], "did you mean 'bf16'"), (["{net}", "--rounds", "many"], "--rounds"), (["{net}", "--by", "mine"], "'mine' is not a load generator")],
 )  # fmt: skip
 def test_what_is_asked_wrongly_is_one_line(words: list[str], words_of_it: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = onnx_files.perceptron(home / "net.onnx")

@@ -183,6 +183,8 @@ def test_it_is_shown_and_reported_and_refused_by_a_gate(home: Path, capsys: pyte
         ("import nosuchmodule", 2, 0, r"failed after 0 steps: train.py:1: ModuleNotFoundError"),
         ("import os, signal, hotlap\nfor _ in range(9):\n    hotlap.step()\nos.kill(os.getpid(), signal.SIGKILL)", 2, 9,
          r"ended with 137 after 9 steps"),
+        ("import hotlap, atexit\natexit.register(print, 'end')\nwith hotlap.steps() as t:\n    for b in t.loader(iter([])):\n        t.step()", 2, 0,
+         r"no step was made"),
     ],
 )  # fmt: skip
 def test_each_gets_one_clear_line_and_keeps_what_was_measured(
@@ -252,6 +254,8 @@ def test_ctrl_c_keeps_what_was_measured(home: Path) -> None:
         (["{script}", "--steps", "0"], "--steps is a whole number from 1"), (["{script}", "--data", "fresh"], "--data has no 'fresh'"),
         (["{script}", "--data", "synthetic"], "is of a network"), (["{script}", "--compile", "default"], "off (Dynamo switched off) and own"),
         (["{script}", "--compile", "off", "--against", "{script}"], "two comparisons"), (["{script}", "--against", "no.py"], "no script 'no.py'"),
+        (["llama-3-8b", "--ranks", "2"], "2 ranks need 2 sequences at least, one each, and batch=1: give batch=2"),
+        (["llama-3-8b", "dtype=bf17"], "no parameter 'dtype'"), (["{script}", "--ranks", "0"], "--ranks is a whole number from 1"),
         (["{script}", "--limit", "-1 s"], "above 0"), (["{script}", "--compile", "off,off"], "each mode once"),
     ],
 )  # fmt: skip

@@ -83,8 +83,11 @@ def _asked(args: argparse.Namespace) -> TrainingAsked:
     parameters: dict[str, str] = {}
     if kind == "network":
         parameters = terminal.pairs(args.rest, "a width of a network")
-        conventions.network_of(program, parameters)
+        batch = conventions.network_of(program, parameters)[1]
         _modes(modes)
+        if (ranks := whole(args.ranks, "--ranks")) > batch:
+            needed = f"{ranks} ranks need {ranks} sequences at least, one each, and batch={batch}"
+            raise InputError(f"{needed}: give batch={ranks}, or --ranks fewer")
     if len(set(modes)) < len(modes):
         raise InputError(f"--compile {args.compile}: each mode once")
     ranks = whole(args.ranks, "--ranks")

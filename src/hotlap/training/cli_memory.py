@@ -1,4 +1,4 @@
-"""hotlap training memory NETWORK | script.py | file.py:function"""
+"""hotlap training memory NETWORK | script.py | file.py:function | snapshot.pickle"""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import sys
 from hotlap.cli import terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError
-from hotlap.training import memory, memory_show
+from hotlap.core.show import listing
+from hotlap.core.store import bundle as bundles
+from hotlap.core.store import labels as labelled
+from hotlap.core.store import paths
+from hotlap.training import memory, memory_keep, memory_kind
 from hotlap.training.memory_record import TrainingVariant
 
 MOST = {"--batch": 1_000_000, "--context": 10_000_000, "--steps": 1000, "--threads": 1024}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="WHAT", help="a network, script.py, or file.py:function(batch) → module, its inputs")
+    parser.add_argument("target", metavar="WHAT", help="a network, script.py, file.py:function(batch) → module, its inputs, or a snapshot")
     parser.add_argument("arguments", nargs="*", metavar="SIZE=N", help="of a network: layers=2 hidden=256; of a script, after --: its own")
     parser.add_argument("--batch", default="1", metavar="N", help="sequences, or samples of a function (default: 1)")
     parser.add_argument("--context", default="128", metavar="TOKENS", help="of a network (default: 128)")
@@ -27,6 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--predict", action="store_true", help="do not take real steps beside")
     parser.add_argument("--limit", default="10 min", metavar="TIME", help="for each method (default: 10 min)")
     parser.add_argument("--threads", default="1", metavar="N", help="of real steps (default: 1)")
+    parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,13 +50,17 @@ def run(args: argparse.Namespace) -> int:
     )  # fmt: skip
     if args.checkpointing and ".py" in args.target:
         raise InputError("--checkpointing is of a network's layers; in code of your own, call torch.utils.checkpoint there")
+    labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
     report = memory.report(asked, _listener() if sys.stderr.isatty() else lambda _: None)
+    bundle = bundles.load(memory_keep.keep(report, labels, paths.home()))
     code = 0 if report.fit is None else {"fits": 0, "too close": 3, "does not fit": 1}[report.fit.state]
     code = code or (3 if report.accounts[0].ended else 0)
     if args.json:
-        terminal.answer(args.json, {"memory": report}, code=code, judged=report.fit is not None)
+        terminal.answer(args.json, {"run": bundle.run.id, **memory_kind.document(report)}, code=code, judged=report.fit is not None)
     else:
-        print("\n".join(memory_show.lines(report, terminal.width(), terminal.color())))
+        print(listing.heading(bundle))
+        print(memory_kind.text(report, terminal.width(), terminal.color()))
+        print(f"kept as {bundle.run.id}")
     return code
 
 

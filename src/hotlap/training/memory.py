@@ -16,7 +16,7 @@ from hotlap.core.measure.supervisor import Process
 from hotlap.core.model import machines
 from hotlap.core.work.networks import shape
 from hotlap.core.work.networks.shape import Network
-from hotlap.training import memory_formula
+from hotlap.training import memory_formula, memory_snapshot
 from hotlap.training.memory_record import Fit, MemoryAccount, MemoryReport, Switch, TrainingVariant
 from hotlap.training.memory_step import MemoryJob, StepsFailed
 
@@ -48,6 +48,8 @@ Listener = Callable[[str], None]
 def report(asked: MemoryAsked, listen: Listener = lambda _: None) -> MemoryReport:
     """Raises InputError for what is no network, script or function, and for one that does not come to its steps."""
     spec = machines.load(asked.machine) if asked.machine else None
+    if memory_snapshot.is_snapshot(asked.target):
+        return _of_snapshot(asked, spec)
     variant = replace(asked.variant, foreach=spec is not None)
     network = None if _is_code(asked.target) else _network(asked)
     job = _job(asked, network, variant)
@@ -71,8 +73,41 @@ def report(asked: MemoryAsked, listen: Listener = lambda _: None) -> MemoryRepor
     fit = _fit(spec, accounts[0].peak_bytes) if spec else None
     switches = _switches(asked, network, variant, accounts, fit, listen)
     return MemoryReport(
-        target=asked.target, variant=None if job.script else variant, accounts=accounts, failed=failed, fit=fit, switches=switches
-    )
+        target=asked.target, arguments=list(asked.arguments), variant=None if job.script else variant, accounts=accounts, failed=failed,
+        fit=fit, switches=switches,
+    )  # fmt: skip
+
+
+def _of_snapshot(asked: MemoryAsked, spec: Any) -> MemoryReport:
+    """What a recorded history says; nothing runs. Raises InputError for a file that is no snapshot."""
+    if asked.arguments:
+        raise InputError(f"'{asked.arguments[0]}': a snapshot takes no sizes and no arguments, it is of a step that was")
+    snapshot, sha256 = memory_snapshot.read(Path(asked.target))
+    account = memory_snapshot.account(snapshot)
+    fit = _fit(spec, _whole(account)) if spec else None
+    return MemoryReport(target=asked.target, sha256=sha256, accounts=[account], fit=fit, switches=_at_most(account, fit))
+
+
+def _whole(account: MemoryAccount) -> int:
+    return max(account.peak_bytes, account.wanted_bytes or 0)
+
+
+def _at_most(account: MemoryAccount, fit: Fit | None) -> list[Switch]:
+    """What a snapshot's kinds allow at most: which optimizer and which types it was of, it does not say."""
+    parts, whole = account.parts, _whole(account)
+    activations = parts.get("activations", 0)
+    saved = {
+        ("checkpointing", "checkpointing of its blocks"): activations, ("sgd", "an optimizer without moments"): parts.get("moments", 0),
+        ("batch", "half the batch"): (activations + parts.get("temporaries", 0)) // 2, ("autocast", "bf16 autocast"): activations // 2,
+    }  # fmt: skip
+    switches = [
+        Switch(
+            what=what, peak_bytes=whole - bytes_, saved_bytes=bytes_, cost=COSTS[key], at_most=True,
+            fits=_fit(machines.load(fit.machine), whole - bytes_).state if fit else "",
+        )
+        for (key, what), bytes_ in saved.items() if bytes_
+    ]  # fmt: skip
+    return sorted(switches, key=lambda switch: -switch.saved_bytes)
 
 
 def _is_code(target: str) -> bool:

@@ -6,8 +6,11 @@ from typing import Literal
 
 from hotlap.core.record import Record
 
+KIND = "training-memory"
+MEMORY = "memory.json"  # of a bundle: one MemoryReport
 KINDS = ("parameters", "gradients", "moments", "activations", "temporaries", "inputs")  # inputs: buffers of modules
-How = Literal["formula", "fake tensors", "allocator"]
+IN_SNAPSHOT = ("held", "gradients", "moments", "activations", "temporaries", "unknown")  # held: made elsewhere, there to the end
+How = Literal["formula", "fake tensors", "allocator", "snapshot"]
 
 
 class OwnedLine(Record, frozen=True, kw_only=True):
@@ -32,6 +35,13 @@ class MemoryAccount(Record, frozen=True, kw_only=True):
     steps: int = 0  # that were seen
     lines: list[OwnedLine] = []  # the largest first
     ended: str = ""  # why it was ended before all steps; "": it was not
+    operator: str = ""  # of the allocator: the innermost one that ran at the peak
+    inside_bytes: int = 0  # of the allocator: what it had freed when it returned, which no tensor shows
+    reserved_bytes: int | None = None  # of a snapshot: the most that the allocator had from the driver
+    device: int | None = None  # of a snapshot: the one with the highest peak
+    refused_bytes: int | None = None  # of a snapshot: what was asked for last and not there
+    free_bytes: int | None = None  # of a snapshot: what the device had then
+    wanted_bytes: int | None = None  # of a snapshot: the most that tensors held when a request failed, with that request
 
 
 class TrainingVariant(Record, frozen=True, kw_only=True):
@@ -66,14 +76,17 @@ class Switch(Record, frozen=True, kw_only=True):
     saved_bytes: int
     cost: str
     fits: str = ""
+    at_most: bool = False  # it saves that much at most
 
 
 class MemoryReport(Record, frozen=True, kw_only=True):
     """The peak of a step, as far as it is known. `failed`: method → why it has none."""
 
     target: str
-    variant: TrainingVariant | None = None  # None: a script, which has its own
-    accounts: list[MemoryAccount] = []  # the most exact first: fake tensors, allocator, formula
+    arguments: list[str] = []  # of a script; of a network its changed sizes
+    sha256: str = ""  # of a snapshot's file
+    variant: TrainingVariant | None = None  # None: a script or a snapshot, which has its own
+    accounts: list[MemoryAccount] = []  # the most exact first: fake tensors, allocator, formula; or a snapshot alone
     failed: dict[str, str] = {}
     fit: Fit | None = None
     switches: list[Switch] = []  # the one that saves most first

@@ -161,12 +161,29 @@ def _real(job: MemoryJob) -> MemoryAccount:
                 ended = _failed(error, count, job)
     finally:
         hook.remove()
-    total = peak = 0
-    for event in profiled.profiler.kineto_results.events():
+    peak, operator, inside = _recorded(profiled.profiler.kineto_results.events())
+    return MemoryAccount(how="allocator", peak_bytes=peak, steps=count, ended=ended, operator=operator, inside_bytes=inside)
+
+
+def _recorded(events: Any) -> tuple[int, str, int]:
+    """The most bytes, the innermost operator that ran then, and how much of that it had freed when it returned."""
+    total = peak = at_ns = 0
+    after = list[tuple[int, int]]()  # when, and how much there was then
+    for event in events:
         if event.name() == "[memory]" and str(event.device_type()).endswith("CPU"):
             total += event.nbytes()
-            peak = max(peak, total)
-    return MemoryAccount(how="allocator", peak_bytes=peak, steps=count, ended=ended)
+            after.append((event.start_ns(), total))
+            if total > peak:
+                peak, at_ns = total, event.start_ns()
+    running = [
+        (event.start_ns(), event.start_ns() + event.duration_ns(), event.name())
+        for event in events
+        if event.name().startswith("aten::") and event.start_ns() <= at_ns <= event.start_ns() + event.duration_ns()
+    ]
+    if not running:
+        return peak, "", 0
+    _, end_ns, name = max(running)
+    return peak, str(name), peak - [held for time_ns, held in after if time_ns <= end_ns][-1]
 
 
 def _work(job: MemoryJob) -> Callable[[], None]:

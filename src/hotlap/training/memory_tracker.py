@@ -28,11 +28,13 @@ def _convolution(args: Any, result: Any) -> int:
 
 
 def _convolution_backward(args: Any, result: Any) -> int:
-    """The same of the gradient's input, and then of both operands of the weights' gradient, beside the first result."""
+    """The same of the gradient's input, and then of both operands of the weights' gradient, beside the first result. One of 16 bits
+    is added up in fp32 first; what oneDNN takes beside that, some 10 KB, depends on the processor."""
     grad, given, weight, first = args[0], args[1], args[2], _bytes(result[0])
     if not _on_onednn(grad):
         return 0
-    return max(_bytes(grad) + _bytes(weight) + first, 2 * first, first + _bytes(grad) + _bytes(given) + 2 * _bytes(weight))
+    sums = 4 * weight.numel() if weight.element_size() == 2 else 0
+    return max(_bytes(grad) + _bytes(weight) + first, 2 * first, first + _bytes(grad) + _bytes(given) + _bytes(weight) + sums)
 
 
 def _on_onednn(tensor: Any) -> bool:

@@ -6,6 +6,7 @@ the network's kernels, not for what it learns.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -16,7 +17,7 @@ INDUCTOR_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no
 
 
 def main(argv: list[str]) -> None:
-    """Trains until whoever measures ends it."""
+    """Trains until whoever measures ends it; of several ranks each its share of the batch, by DistributedDataParallel."""
     import torch
 
     from hotlap.training.network_module import NetworkModule
@@ -26,6 +27,9 @@ def main(argv: list[str]) -> None:
     torch.manual_seed(1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model: Any = NetworkModule(network).to(device)
+    rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    if ranks > 1:
+        model, batch = _of_ranks(model, device), batch // ranks + (rank < batch % ranks)
     optimiser = torch.optim.AdamW(model.parameters(), 1e-4)
     run: Any = model
     if mode != "off":
@@ -39,6 +43,16 @@ def main(argv: list[str]) -> None:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
             steps.step(tokens=batch * context, samples=batch)
+
+
+def _of_ranks(model: Any, device: str) -> Any:
+    import torch
+
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
+        model = model.to("cuda")
+    torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+    return torch.nn.parallel.DistributedDataParallel(model)
 
 
 if __name__ == "__main__":

@@ -30,11 +30,11 @@ class StepSample(NamedTuple):
     ended_s: float  # of the process's clock
     time_s: float
     data_wait_s: float | None = None  # blocked in iter() and next() of a loader
-    transfer_s: float | None = None
+    transfer_s: float | None = None  # from the host to the device, on the program's own stream
     forward_s: float | None = None  # from the batch to the backward pass
     backward_s: float | None = None
     optimiser_s: float | None = None
-    exposed_communication_s: float | None = None  # in collectives that the program waits for, outside the backward pass
+    exposed_communication_s: float | None = None  # in collectives that the program waits for; of DDP, what its backward pass waits for
     unexplained_s: float = 0.0
     tokens: float | None = None
     samples: float | None = None
@@ -93,6 +93,8 @@ class TrainingProcess(Record, frozen=True, kw_only=True):
     flop: dict[str, float] = {}  # of one step by type of result, counted in a launch of its own
     parameters: dict[str, int] = {}  # that the optimiser moves, by type
     threads: int | None = None
+    reduced_s: float | None = None  # that DistributedDataParallel's communication takes in a backward pass, median
+    reduced_exposed_s: float | None = None  # of that: what the backward pass waits for when its own work is done
 
     @property
     def file(self) -> str:

@@ -65,6 +65,18 @@ def table(arms: Sequence[ArmFigures]) -> Table:
     return Table(columns)
 
 
+def _reduced(run: TrainingRun) -> list[str]:
+    """How much of DDP's communication hides behind the backward pass, of the process in the middle."""
+    leads = [launch[0].process for launch in run.launches]
+    known = sorted(
+        (one.reduced_exposed_s / one.reduced_s, one.reduced_s) for one in leads if one.reduced_s and one.reduced_exposed_s is not None
+    )  # fmt: skip
+    if not known:
+        return []
+    share, seconds = known[len(known) // 2]
+    return [f"DDP reduces for {units.show(seconds, 's')} of a backward pass, of which {units.percent(share)} is exposed (communication)"]
+
+
 def _time(estimate: ProcessEstimate | None) -> str:
     return "–" if estimate is None else f"{units.show(estimate.value, 's')}{interval(estimate)}"
 
@@ -101,6 +113,7 @@ def facts(run: TrainingRun, summary: TrainingSummary) -> list[str]:
         text.append(f"loader {stall_text(summary.stall)}")
     for one in summary.comparisons:
         text.append(f"compared {_compared(one.first, one.second, one.answer, one.ratio, one.low, one.high)}")
+    text += _reduced(run)
     text += [f"compile {line}" for line in _compile(summary)]
     text += _first(summary)
     if summary.shares:

@@ -366,7 +366,20 @@ def _batches(run: TrainingRun) -> list[Notice]:
     if shapes:
         seen = f"batches have {len(shapes)} shapes ({', '.join(shapes[:2])}, …): steps differ, and a frozen batch is the first of them"
         notices.append(Notice("batches_differ", seen, "rates are of what was really in them"))
-    return notices
+    return [*notices, *_idle(run)]
+
+
+def _idle(run: TrainingRun) -> list[Notice]:
+    """Ranks that have nothing to do."""
+    for what in ("tokens", "samples"):
+        for launch in run.launches:
+            each = [getattr(one.steady, what) for one in launch] if launch[0].process.world > 1 else []
+            idle = [one.process.rank for one, count in zip(launch, each, strict=False) if count == 0]
+            if idle:
+                total = sum(count or 0 for count in each)
+                seen = f"rank {idle[0]} has no {what}: a step has {total:g} on {len(each)} ranks"
+                return [Notice("idle_rank", seen, "give a step more, or start fewer ranks")]
+    return []
 
 
 def _busy(arms: Sequence[ArmFigures]) -> list[Notice]:

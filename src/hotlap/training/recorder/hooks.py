@@ -102,6 +102,8 @@ def _arm_backward(module: Any) -> None:
         finally:
             if counted:
                 recorder.leave()
+                if recorder.reducers.known and not recorder.stack:
+                    recorder.moved("backward", "communication", recorder.reducers.after_backward())
 
     module.backward = backward
 
@@ -117,7 +119,7 @@ COLLECTIVES = (
 
 
 def _arm_distributed(module: Any) -> None:
-    """Collectives that the program itself waits for; those within a backward pass belong to it."""
+    """Collectives that the program itself waits for, at once or by `work.wait()`; those within a backward pass belong to it."""
     recorder = RECORDER
     if recorder is None:
         return
@@ -125,6 +127,14 @@ def _arm_distributed(module: Any) -> None:
         original = getattr(module, name, None)
         if original is not None:
             setattr(module, name, _awaited(recorder, original))
+    work = getattr(module, "Work", None)
+    if work is not None:
+        work.wait = _awaited(recorder, work.wait)
+
+
+def _arm_reducers(module: Any) -> None:
+    if RECORDER is not None:
+        RECORDER.reducers.arm(module)
 
 
 def _awaited(recorder: StepRecorder, original: Any) -> Any:
@@ -165,6 +175,7 @@ def _arm_dynamo(module: Any) -> None:
 ARMED: dict[str, Callable[[Any], None]] = {
     "torch.optim.optimizer": _arm_optimisers, "torch.autograd": _arm_backward, "torch.utils.data.dataloader": _arm_loader,
     "torch._dynamo.callback": _arm_dynamo, "torch.distributed": _arm_distributed,
+    "torch.nn.parallel.distributed": _arm_reducers,
 }  # fmt: skip
 
 
@@ -203,10 +214,15 @@ def _forked() -> None:
         RECORDER.source = ""
 
 
+def _is_own(filename: str) -> bool:
+    """Whether it is of the program: no package, none of these hooks, no code without a file."""
+    return "site-packages" not in filename and not filename.startswith("<") and os.path.dirname(filename) != os.path.dirname(__file__)
+
+
 def _failed(before: Callable[..., Any], kind: type[BaseException], error: BaseException, trace: Any) -> None:
     """The exception that ends the program, and its innermost line outside of packages."""
     if RECORDER is not None and RECORDER.pid == os.getpid():
-        where = [one for one in traceback.extract_tb(trace) if "site-packages" not in one.filename and not one.filename.startswith("<")]
+        where = [one for one in traceback.extract_tb(trace) if _is_own(one.filename)]
         at = f"{os.path.basename(where[-1].filename)}:{where[-1].lineno}" if where else ""
         RECORDER.error = {"type": kind.__name__, "message": str(error).partition("\n")[0][:300], "where": at}
     before(kind, error, trace)

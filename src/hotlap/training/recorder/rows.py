@@ -18,6 +18,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from hotlap.training.recorder.reducers import Reducers
+from hotlap.training.recorder.transfers import arm_transfers
+
 PARTS = ("data_wait", "transfer", "forward", "backward", "optimiser", "communication", "rest")
 ROW = struct.Struct("<14d")  # as hotlap.training.record.COLUMNS
 MOST_STEPS = 500_000  # kept of a process: 56 MB
@@ -62,6 +65,7 @@ class StepRecorder:
         self.flop: dict[str, float] = {}
         self.counter: Any = None
         self.parameters: dict[str, int] = {}
+        self.reducers = Reducers()
         self.world, self.first_s = 1, 0.0
         self.schedule: int | None = None  # the system's file of this thread
         self.delay_s: float | None = None
@@ -101,6 +105,14 @@ class StepRecorder:
             self.to(part)
             if part == "data_wait" and self.waits_from is not None and (now := self._delay()) is not None:
                 self.wait_delay_s += now - self.waits_from
+
+    def moved(self, part: str, to: str, seconds: float) -> None:
+        """So much of a part's time in this step belongs to another; by the process's clock alone."""
+        if seconds and self.cuda is None:
+            seconds = min(seconds, self.parts[part])
+            self.parts[part] -= seconds
+            self.parts[to] += seconds
+            self.seen.add(to)
 
     # ------------------------------------------------------------ steps
 
@@ -193,6 +205,7 @@ class StepRecorder:
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         if cuda is not None and cuda.is_initialized():
             self.cuda, self.opened, self.marks = cuda, _event(cuda), []
+            arm_transfers(self, sys.modules["torch"])
 
     def _resolve(self) -> None:
         """Times of a step on the device, between the events that were recorded as it was enqueued."""
@@ -311,6 +324,7 @@ class StepRecorder:
             "parameters": self.parameters, "threads": _threads(), "device": "cuda" if self.cuda is not None else "cpu",
             "allocated_bytes": int(self.cuda.max_memory_allocated()) if self.cuda is not None else None,
             "reserved_bytes": int(self.cuda.max_memory_reserved()) if self.cuda is not None else None,
+            **self.reducers.medians(),
             "torch": str(getattr(sys.modules.get("torch"), "__version__", "")),
         }  # fmt: skip
         path = os.path.join(self.asked["folder"], f"process-{self.asked['number']}-{self.pid}.json")
