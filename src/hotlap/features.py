@@ -152,6 +152,10 @@ FEATURES: Mapping[str, Feature] = {
             "training run": Verb(
                 "a step in fresh processes: time, parts, loader, compilation, MFU", "hotlap.training.cli", "hotlap training run train.py"
             ),
+            "training frontier": Verb(
+                "batch against throughput, step time, memory and energy", "hotlap.training.cli_frontier",
+                "hotlap training frontier minilm-l6 context=128 --batch 1,2,4,8",
+            ),
             "training infer": Verb(
                 "inference engines on one model, by MLPerf's scenarios", "hotlap.training.cli_infer",
                 "hotlap training infer net.onnx --scenario single,offline",
@@ -161,8 +165,14 @@ FEATURES: Mapping[str, Feature] = {
                 "hotlap training memory llama-3-8b --batch 4 --machine h100-sxm",
             ),
         },
-        kinds={"training": "hotlap.training.show_kind", "infer": "hotlap.training.infer_show"},
-        sections={"training": "hotlap.training.show_kind:SECTION", "infer": "hotlap.training.infer_show:SECTION"},
+        kinds={
+            "training": "hotlap.training.show_kind", "training-frontier": "hotlap.training.frontier_show",
+            "infer": "hotlap.training.infer_show",
+        },
+        sections={
+            "training": "hotlap.training.show_kind:SECTION", "training-frontier": "hotlap.training.frontier_show:SECTION",
+            "infer": "hotlap.training.infer_show:SECTION",
+        },
     ),
     "serving": Feature(
         nouns={"serving": Noun("requests to a server of models, from when they are due", "bench")},
