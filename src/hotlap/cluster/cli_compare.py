@@ -21,7 +21,7 @@ SHOWN = 8  # members that are named
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("side", nargs=2, metavar="CAMPAIGN", help="two campaigns, as any run is named: the second is compared with the first")
+    parser.add_argument("side", nargs=2, metavar="CAMPAIGN", help="two campaigns, as runs are named: the second against the first")
     parser.add_argument("--min-effect", metavar="SHARE", help="minimum change to report (threshold; default: 2 %%)")
     parser.add_argument("--assume-stable", action="store_true", help="allow for no drift between campaigns measured one after the other")
 

@@ -93,26 +93,26 @@ def compared(a: CampaignSide, b: CampaignSide, min_effect: float, home: Path, st
     between: InBetween | None = None
     if drift.one_after_the_other(*runs):
         past = {} if stable else drift.kept(*runs, home)
-        between = (lambda *_: (None, Allowance(basis="stable"))) if stable else (lambda one, _: drift.between(*runs, one.case, past))
+        between = (lambda *_: (None, Allowance(basis="stable"))) if stable else (lambda side, _: drift.between(*runs, side.case, past))
     differences = differing.differences(a.kept, b.kept, runs)
     groups = [_group(model, (left[model], right[model]), (a, b), min_effect, between, differences) for model in models]
     return ComparedCampaigns(groups, differences, _alone(a, b, left, right, models))
 
 
-def _models(name: str, found: Mapping[str, object]) -> str:
-    return f"{name} measured {', '.join(found) or 'nothing'}"
+def _models(name: str, by_model: Mapping[str, object]) -> str:
+    return f"{name} measured {', '.join(by_model) or 'nothing'}"
 
 
 def _by_model(side: CampaignSide) -> dict[str, dict[str, list[tuple[str, Result]]]]:
     """Results by model and case, each with its member."""
     devices = {device.key: device for device in side.bundle.run.machine.devices}
-    found: dict[str, dict[str, list[tuple[str, Result]]]] = {}
+    by_model: dict[str, dict[str, list[tuple[str, Result]]]] = {}
     for result in select.results(side.bundle):
         device = devices[result.device]
         member = device.uuid.partition("/")[0]
         if result.values and result.status == "measured":
-            found.setdefault(device.model or device.name, {}).setdefault(result.case.id, []).append((member, result))
-    return found
+            by_model.setdefault(device.model or device.name, {}).setdefault(result.case.id, []).append((member, result))
+    return by_model
 
 
 def _group(
@@ -142,7 +142,8 @@ def _cases(
     campaigns: tuple[CampaignSide, CampaignSide],
 ) -> list[tuple[str, str]]:  # fmt: skip
     """Ids of what is compared with what: the same case, and commands of the same place, as those of two configurations differ."""
-    plans = [[case for case in campaign.bundle.run.plan.cases if case.id in side] for campaign, side in zip(campaigns, results, strict=True)]
+    both = zip(campaigns, results, strict=True)
+    plans = [[case for case in campaign.bundle.run.plan.cases if case.id in side] for campaign, side in both]
     ours, theirs = ({case.id for case in plan} for plan in plans)
     sides = zip(plans, (theirs, ours), strict=True)
     only = [[case.id for case in plan if case.id not in other and _command(case)] for plan, other in sides]
@@ -211,11 +212,11 @@ def _alone(
     a: CampaignSide, b: CampaignSide, left: Mapping[str, object], right: Mapping[str, object], models: Sequence[str]
 ) -> dict[str, list[str]]:
     """Who is on one side only, and who has no result."""
-    found: dict[str, list[str]] = {}
+    alone: dict[str, list[str]] = {}
     others = (b.who.values(), a.who.values())
     for name, side, other, there in zip("AB", (a, b), others, (left, right), strict=True):
         lost = {state.member for state in side.kept.states(0.0) if state.state != "measured"}
-        found[f"in {name} alone"] = [member for member, own in side.who.items() if own not in other]
-        found[f"without a result in {name}"] = sorted(lost)
-        found[f"models of {name} alone"] = [model for model in there if model not in models]
-    return {what: who for what, who in found.items() if who}
+        alone[f"in {name} alone"] = [member for member, own in side.who.items() if own not in other]
+        alone[f"without a result in {name}"] = sorted(lost)
+        alone[f"models of {name} alone"] = [model for model in there if model not in models]
+    return {what: who for what, who in alone.items() if who}

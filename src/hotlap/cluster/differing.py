@@ -92,8 +92,9 @@ def _difference(name: str, a: str, b: str, matters: Literal["yes", "no", "unknow
     return Difference(name=name, a=a, b=b, matters=matters, moves=[])
 
 
-def _short(one: Difference) -> Difference:
-    return msgspec.structs.replace(one, a=_some(one.a.split(", ")), b=_some(one.b.split(", ")))
+def _short(difference: Difference) -> Difference:
+    ours, theirs = (_some(side.split(", ")) for side in (difference.a, difference.b))
+    return msgspec.structs.replace(difference, a=ours, b=theirs)
 
 
 def _some(values: Sequence[str], joint: str = ", ") -> str:
