@@ -244,12 +244,15 @@ def test_a_campaign_can_be_zipped_and_rebuilt_from_its_parts(home: Path, tmp_pat
         (["run", "--hosts", "n[1-", "--", "true"], "lacks a ]"), (["run", "sleep", "--local", "2"], "a command stands after --"),
         (["run", "--local", "2", "--timeout", "-1 s", "--", "true"], "--timeout is a time above 0"),
         (["run", "--local", "2", "--rounds", "0", "--", "true"], "--rounds is a number"),
-        (["run", "--local", "2", "--fanout", "0", "--", "true"], "--fanout"), (["logs", "n1"], "no run"),
+        (["run", "--local", "2", "--fanout", "0", "--", "true"], "--fanout is a number"), (["logs", "n1"], "no run"),
+        (["run", "--local", "2", "--wrap", "'", "--", "true"], "--wrap ': no closing quotation"),
+        (["run", "--local", "2", "--python", "/nowhere", "--", "true"], "--python /nowhere: no such program"),
         (["run", "--hosts", "n1", "--ssh-config", "/nowhere", "--", "true"], "no file"), (["resume", "nothing"], "no run"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_said_in_a_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_done_is_said_in_a_line(words: list[str], said: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", *words]) == 2
+    assert not (home / "runs").exists()
     lines = capsys.readouterr().err.splitlines()
     assert said in lines[-1]
     assert "Traceback" not in "".join(lines)
@@ -281,6 +284,14 @@ def test_a_member_without_this_hotlap_is_refused(home: Path) -> None:
     assert main(["cluster", "run", "node", "inspect", "--local", "1", "--python", "/usr/bin/python3"]) == 3
     assert found(home)["slot00"][0] == "refused"
     assert "is needed" in why(home, "slot00")
+
+
+def test_few_members_are_not_judged_and_nothing_is_promised_of_them(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert shell("true", members=2) == 0
+    out = capsys.readouterr().out
+    assert "2 devices, 5 are needed" in out
+    assert "--model" not in out
+    assert "of 100 fleets" not in out
 
 
 def test_the_environment_tells_a_program_who_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from hotlap.core.plan import write
 from hotlap.core.store import paths, select
 
 VERBS = {"stress": "run", "inspect": "facts", "audit": "command"}  # steps of Hotlap beside plans, and what they leave
+FANOUT = 256  # agents at a time
 LOCAL_WAIT = "1 h"  # slots of one machine measure one after the other
 
 
@@ -42,11 +44,24 @@ def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
     if args.local is not None:
         if args.ssh_config:
             raise InputError("--ssh-config goes with --hosts; leave it out")
+        if args.python and not shutil.which(args.python):
+            raise InputError(f"--python {args.python}: no such program is on this machine; leave it out for this one")
         return "local", {"count": args.local}, args.python or sys.executable
     if args.ssh_config and not Path(args.ssh_config).is_file():
         raise InputError(f"there is no file '{args.ssh_config}'; --ssh-config takes a configuration of ssh")
     config = str(Path(args.ssh_config).absolute()) if args.ssh_config else ""
     return "ssh", {"hosts": ",".join(hosts.parse(args.hosts)), "config": config}, args.python or "python3"
+
+
+def add_fanout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fanout", default=str(FANOUT), metavar="N", help=f"members at a time (default: {FANOUT})")
+
+
+def fanout(args: argparse.Namespace) -> int:
+    """Members at a time. Raises InputError."""
+    if not args.fanout.isdecimal() or int(args.fanout) < 1:
+        raise InputError(f"--fanout is a number of members from 1 on, not '{args.fanout}'")
+    return int(args.fanout)
 
 
 def rewritten(words: Sequence[str]) -> list[str]:
@@ -81,7 +96,7 @@ def steps(args: argparse.Namespace) -> list[StepRecord]:
         if word == "node" and words:
             word = words.pop(0)
         chosen_steps.append(_verb(word) if word in VERBS else _plan(word, args))
-    timeout_s, wrap = seconds(args.timeout, "--timeout"), shlex.split(args.wrap)
+    timeout_s, wrap = seconds(args.timeout, "--timeout"), wrapping(args.wrap)
     return [
         StepRecord(
             number=number, name=folders.step_name(step.name), gather=step.gather, argv=step.argv, label=step.label, files=step.files,
@@ -89,6 +104,14 @@ def steps(args: argparse.Namespace) -> list[StepRecord]:
         )
         for number, step in enumerate(chosen_steps, 1)
     ]  # fmt: skip
+
+
+def wrapping(text: str) -> list[str]:
+    """The words of --wrap. Raises InputError."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"--wrap {text}: {str(error).lower()}; write it as in a shell, as in 'srun --container-image=NAME'") from None
 
 
 def _command(words: list[str], args: argparse.Namespace) -> StepRecord:

@@ -49,9 +49,9 @@ def _looked(campaign: Campaign) -> list[dict[str, Any]]:
         nonce = secrets.token_hex(16)
         (Path(place) / "nonce").write_text(nonce)
         with kept.held():
-            for begin in range(0, len(members), session.FANOUT):
+            for begin in range(0, len(members), asked.FANOUT):
                 conductor = controller.ClusterController(kept, launcher)
-                conductor.open(members[begin : begin + session.FANOUT])
+                conductor.open(members[begin : begin + asked.FANOUT])
                 conductor.probe(str(Path(place) / "nonce"), campaign.python)
                 rows += [_row(link, nonce) for link in conductor.links.values()]
                 conductor.close()
@@ -73,7 +73,7 @@ def _row(link: controller.AgentLink, nonce: str) -> dict[str, Any]:
         "state": link.gone[0] if link.gone else "ready", "host": facts.get("host", ""), "identity": identity.key if identity else "",
         "python": facts.get("python", ""), "hotlap": probed.get("hotlap", ""), "gpus": len(identity.gpus) if identity else None,
         "clock_off_s": facts.get("clock_off_s"), "free_bytes": facts.get("free_bytes"),
-        "return_path": "shared folder, not used: the launcher's pipe" if probed.get("nonce") == nonce else "the launcher's pipe",
+        "return_path": "pipe", "shared_folder": probed.get("nonce") == nonce,
         "doubts": doubts, "product": facts.get("product", ""), "cpu": facts.get("cpu", ""),
     }  # fmt: skip
 
@@ -98,6 +98,7 @@ def lines(rows: list[dict[str, Any]], width: int, color: bool) -> list[str]:
         Column("free", [Cell("" if row["free_bytes"] is None else f"{row['free_bytes'] / 1e9:.0f} GB") for row in rows], right=True),
         Column("doubts", [Cell(words.clean(note)) for note in notes], wrap=True),
     ]
-    paths = Counter(row["return_path"] for row in rows if not row["refused"])
-    back = [f"results come back by {path} ({words.counted(count, 'member')})" for path, count in paths.items()]
-    return [*layout.fitted(columns, width).lines(color), "", *back]
+    shared = sum(row["shared_folder"] for row in rows)
+    also = f"; {words.counted(shared, 'member')} can read this machine's temporary folder, which is not used" if shared else ""
+    back = f"results come back through the pipe of the launcher{also}"
+    return [*layout.fitted(columns, width).lines(color), "", *layout.paragraph("", back, width)]

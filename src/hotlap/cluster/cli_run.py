@@ -29,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", default="", metavar="TIME", help="longest time of a step on a member (default: none)")
     parser.add_argument("--silent", default="20 s", metavar="TIME", help="without a beat for so long a member is silent (default: 20 s)")
     parser.add_argument("--wrap", default="", metavar="COMMAND", help="stands before what is run, as in 'srun --container-image=…'")
-    parser.add_argument("--fanout", type=int, default=session.FANOUT, metavar="N", help="members at a time (default: 256)")
+    asked.add_fanout(parser)
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the campaign")
     parser.add_argument("--dry-run", action="store_true", help="say what would be run where, and run nothing")
 
@@ -37,13 +37,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit code 0 all measured, 1 a verdict failed, 3 some member has no result, 130 interrupted."""
     marks = labelled.check(dict(terminal.pairs(args.label, "a label")))
-    campaign = asked.campaign(args)
+    campaign, fanout = asked.campaign(args), asked.fanout(args)
     members = session.launcher_of(campaign).members()
     if args.dry_run:
         return _dry(args, campaign)
     kept = folder.create(paths.home(), campaign, members, marks, args.target or campaign.launcher)
     print(f"hotlap: campaign {campaign.id}, {len(members)} members by {campaign.launcher}", file=sys.stderr)
-    return measured(args, kept, args.fanout)
+    return measured(args, kept, fanout)
 
 
 def measured(args: argparse.Namespace, kept: CampaignFolder, fanout: int, again: bool = False) -> int:

@@ -62,9 +62,9 @@ def _sweep(kept: CampaignFolder) -> tuple[dict[str, str], int]:
         return unseen | ({HIDDEN: f"{hidden} of this machine"} if hidden else {}), count
     unseen, swept = dict[str, str](), 0
     with kept.held():
-        for begin in range(0, len(members), session.FANOUT):
+        for begin in range(0, len(members), asked.FANOUT):
             conductor = controller.ClusterController(kept, launcher, again=True)
-            conductor.open(members[begin : begin + session.FANOUT])
+            conductor.open(members[begin : begin + asked.FANOUT])
             for name, link in conductor.links.items():
                 if link.gone:
                     unseen[name] = link.gone[1]

@@ -13,10 +13,8 @@ from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.launch.local import LocalLauncher
 from hotlap.cluster.launch.ssh import SshLauncher
 from hotlap.cluster.record import Campaign, MemberEvent, MemberState
-from hotlap.core.errors import InputError, SchemaError
+from hotlap.core.errors import SchemaError
 from hotlap.core.measure import signals
-
-FANOUT = 256  # agents at a time
 
 
 def launcher_of(campaign: Campaign) -> AgentLauncher:
@@ -28,13 +26,11 @@ def launcher_of(campaign: Campaign) -> AgentLauncher:
     raise SchemaError(f"the campaign {campaign.id} was begun by '{campaign.launcher}', which this Hotlap lacks; install its version")
 
 
-def measure(folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int = FANOUT, again: bool = False) -> bool:
+def measure(folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int, again: bool = False) -> bool:
     """Every step on every member without a result, then `fanin.collect`; whether it was interrupted. Ctrl-C keeps what came.
 
-    Raises Busy where another controls the campaign.
+    `fanout`: members at a time, from 1. Raises Busy where another controls the campaign.
     """
-    if fanout < 1:
-        raise InputError(f"--fanout is a number of members from 1 on, not {fanout}")
     _files(fanout)
     with folder.held():
         if again:
