@@ -16,6 +16,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -291,6 +292,19 @@ class Agent:
         return bool(stops)
 
 
+def own_address() -> str:
+    """Of this machine as others reach it: where ssh was answered, else what its name means, else its name."""
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    if len(connection) == 4:
+        return connection[2]
+    name = os.uname().nodename
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        return name
+    return name if address.startswith("127.") else address
+
+
 def hotlap_version(python: str) -> str:
     """Of the package that this Python imports, with what it needs; "" where there is none."""
     try:
@@ -327,8 +341,10 @@ class _Step:
                 return
             self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))
             deadline_s = began_s + self.task["timeout_s"] if self.task["timeout_s"] else None
-            for _ in range(self.task["rounds"]):
-                code = self._round(deadline_s)
+            for number in range(self.task["rounds"]):
+                if self.task.get("gang"):
+                    self._wait_for_round(number, deadline_s)
+                code = self._round(deadline_s) if not self.timed_out and not self.stopped else code
                 if code or self.timed_out or self.stopped:
                     break
             self._hand_over(code, time.monotonic() - began_s)
@@ -337,6 +353,21 @@ class _Step:
         finally:
             self.agent.at = {}
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _wait_for_round(self, number: int, deadline_s: float | None) -> None:
+        """Holds a port, says so, and waits for the controller's message with the rendezvous of the round, or for the step's end."""
+        with socket.socket() as held:
+            held.bind(("127.0.0.1" if self.task["gang"] == "local" else "", 0))
+            self.agent.send(dict(self.at, **{"is": "ready", "round": number, "port": held.getsockname()[1], "address": own_address()}))
+            while not self.stopped and not self.timed_out:
+                asked = [message for message, _ in self.agent.waiting if message["do"] == "round"]
+                if asked:
+                    self.agent.waiting = [item for item in self.agent.waiting if item[0]["do"] != "round"]
+                    self.task["env"].update(asked[-1]["env"])
+                    return
+                self.agent.look([], 0.5)
+                self.stopped = self.agent.stopped() or self.stopped
+                self.timed_out = bool(deadline_s) and time.monotonic() >= (deadline_s or 0.0)
 
     def _round(self, deadline_s: float | None) -> int:
         environment = dict(os.environ, **self.task["env"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import hotlap
 from hotlap.cluster import folder as folders
-from hotlap.cluster import hosts
+from hotlap.cluster import gang, hosts
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import Campaign, StepRecord
 from hotlap.core import units
@@ -96,11 +96,12 @@ def steps(args: argparse.Namespace) -> list[StepRecord]:
         if word == "node" and words:
             word = words.pop(0)
         chosen_steps.append(_verb(word) if word in VERBS else _plan(word, args))
-    timeout_s, wrap = seconds(args.timeout, "--timeout"), wrapping(args.wrap)
+    timeout_s = seconds(args.timeout, "--timeout") or (gang.TIMEOUT_S if args.gang else 0.0)
+    wrap = wrapping(args.wrap)
     return [
         StepRecord(
             number=number, name=folders.step_name(step.name), gather=step.gather, argv=step.argv, label=step.label, files=step.files,
-            rounds=step.rounds, timeout_s=timeout_s, wrap=wrap,
+            rounds=step.rounds, timeout_s=timeout_s, wrap=wrap, gang=args.gang,
         )
         for number, step in enumerate(chosen_steps, 1)
     ]  # fmt: skip

@@ -7,7 +7,7 @@ import shlex
 import sys
 
 from hotlap.cli import terminal
-from hotlap.cluster import asked, folder, live, session, show, show_kind
+from hotlap.cluster import asked, folder, gang, live, session, show, show_kind
 from hotlap.cluster.asked import rewritten as rewritten
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import Campaign
@@ -28,6 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budget", default="", metavar="TIME", help="of plans, as in hotlap run")
     parser.add_argument("--timeout", default="", metavar="TIME", help="longest time of a step on a member (default: none)")
     parser.add_argument("--silent", default="20 s", metavar="TIME", help="without a beat for so long a member is silent (default: 20 s)")
+    parser.add_argument("--gang", type=int, default=0, metavar="N", help="N members at once that need one another (MASTER_ADDR, RANK)")
     parser.add_argument("--wrap", default="", metavar="COMMAND", help="stands before what is run, as in 'srun --container-image=…'")
     asked.add_fanout(parser)
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the campaign")
@@ -39,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     marks = labelled.check(dict(terminal.pairs(args.label, "a label")))
     campaign, fanout = asked.campaign(args), asked.fanout(args)
     members = session.launcher_of(campaign).members()
+    if args.gang:
+        gang.gangs(members, args.gang, False)  # so that a wrong number leaves no campaign
     if args.dry_run:
         return _dry(args, campaign)
     kept = folder.create(paths.home(), campaign, members, marks, args.target or campaign.launcher)

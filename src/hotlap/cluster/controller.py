@@ -21,6 +21,7 @@ import msgspec
 
 from hotlap.cluster import agent, states
 from hotlap.cluster.folder import CampaignFolder, command
+from hotlap.cluster.gang import Gang, GangEnd, gangs
 from hotlap.cluster.launch.base import AgentLauncher, last_line
 from hotlap.cluster.receiving import Attempt
 from hotlap.cluster.record import Identity, Member, MemberEvent, State, StepRecord
@@ -66,6 +67,7 @@ class ClusterController:
         self._machines: dict[str, str] = {}  # Identity.key → member
         self._attempts = states.attempts(folder.events())
         self._count = len(folder.members())
+        self._gangs: dict[str, Gang] = {}  # of the step that runs, by member
 
     # ------------------------------------------------------------ the parts of a campaign
 
@@ -84,13 +86,18 @@ class ClusterController:
 
     def step(self, step: StepRecord, members: Iterable[Member]) -> None:
         """One step on these members, to its end; those without an agent have no result, with the reason."""
-        chosen = [member for member in members if not self.interrupted]
+        chosen = [] if self.interrupted else list(members)
+        made = gangs(chosen, step.gang, self.launcher.name == "local") if step.gang and chosen else []
+        self._gangs = {name: gang for gang in made for name in gang.names}
         for member in chosen:
             link = self.links[member.name]
+            lost = next((name for name in self._gangs[member.name].names if self.links[name].gone), "") if made else ""
             if link.gone:
                 state, why = link.gone
                 kept: State = state if state == "refused" else "never started"
                 self._record(link, step.number, 0, to=kept, why=why)
+            elif lost and (missing := self.links[lost].gone):
+                self._record(link, step.number, 0, to="never started", why=f"its gang lacks {lost}: {missing[1]}"[:300])
             elif link.ready:
                 self._begin(link, step)
         while any(link.attempt for link in self.links.values()) and not self.interrupted:
@@ -107,6 +114,7 @@ class ClusterController:
 
     def close(self) -> None:
         """Ends what runs and the agents, and waits for them; what is not done by then is ended by force."""
+        self._gangs.clear()  # what ends from here on ends by itself
         for link in self.links.values():
             if link.attempt and not link.gone:
                 self._send(link, {"do": "stop"})
@@ -154,6 +162,7 @@ class ClusterController:
             "env": {
                 "HOTLAP_MEMBER": link.member.name, "HOTLAP_MEMBER_INDEX": str(link.member.index), "HOTLAP_MEMBERS": str(self._count),
             },
+            "gang": ("local" if self._gangs[link.member.name].local else "hosts") if step.gang else "",
             "rounds": step.rounds, "timeout_s": step.timeout_s, "need": self.folder.campaign.hotlap if step.argv[0] == "hotlap" else "",
         }  # fmt: skip
         path = self.folder.begin_attempt(step.number, link.member.name, number, task)
@@ -173,11 +182,14 @@ class ClusterController:
         for link in self.links.values():
             if not link.gone:
                 self._look(link, now)
+        for gang in {id(gang): gang for gang in self._gangs.values()}.values():
+            self._end_gang(gang, now)
 
     def _look(self, link: AgentLink, now: float) -> None:
         """Who is silent, and who is late."""
         attempt, quiet_s = link.attempt, now - link.heard_s
-        if attempt is None or not link.ready:
+        gang = self._gangs.get(link.member.name)
+        if attempt is None or not link.ready or (gang and link.member.name in gang.ends):
             return
         silent_s = self.folder.campaign.silent_s
         timeout_s = self.folder.step(attempt.step).timeout_s
@@ -188,6 +200,8 @@ class ClusterController:
             link.silent = True
             self._record(link, attempt.step, attempt.number, was="running", to="silent", why=f"no beat for {quiet_s:.0f} s")
         elif quiet_s > 2 * silent_s:
+            if link.member.name in self._gangs:
+                self._end_attempt(link, "silent", f"no beat for {quiet_s:.0f} s")
             link.attempt = None  # its last state stays: silent
             self._lose(link, "never started", "its agent fell silent in an earlier step")
 
@@ -260,6 +274,8 @@ class ClusterController:
                 attempt.output(str(message["stream"]), body)
             elif kind == "part":
                 attempt.part(int(message["from"]), body)
+            elif kind == "ready" and link.member.name in self._gangs:
+                self._begin_round(link, message)
             elif kind == "refused":
                 self._end_attempt(link, "refused", str(message["why"])[:300])
             elif kind == "done":
@@ -285,7 +301,6 @@ class ClusterController:
         elif code and (step.argv[0] != "hotlap" or code != 1):  # 1 is a verdict
             self._end_attempt(link, "died", _exit(code, attempt), code=code, seconds=seconds)
         else:
-            attempt.done(code, seconds)
             self._end_attempt(link, "measured", "", code=code, seconds=seconds, evidence=attempt.digest)
 
     def _hello(self, link: AgentLink, message: Mapping[str, Any]) -> None:
@@ -316,10 +331,46 @@ class ClusterController:
 
     # ------------------------------------------------------------ ends
 
+    def _begin_round(self, link: AgentLink, message: Mapping[str, Any]) -> None:
+        """A member of a gang is ready; the last of them begins the round."""
+        gang = self._gangs[link.member.name]
+        number, port, address = int(message["round"]), int(message["port"]), str(message["address"])[:200]
+        for name, environment in zip(gang.names, gang.take(link.member.name, number, port, address), strict=False):
+            self._send(self.links[name], {"do": "round", "env": environment})
+
+    def _end_gang(self, gang: Gang, now: float) -> None:
+        """Members of a gang in which one has failed are asked to end, then ended."""
+        due = gang.due(now)
+        for name in gang.names if due else ():
+            link = self.links[name]
+            if name not in gang.ends and link.attempt and due == "stop":
+                self._send(link, {"do": "stop"})
+            elif name not in gang.ends and link.attempt:
+                self._end_attempt(link, "died", "it did not end with its gang")
+                self._lose(link, "never started", "it did not end with its gang in an earlier step")
+        gang.stopping = gang.stopping or bool(due)
+
     def _end_attempt(self, link: AgentLink, state: State, why: str, **more: Any) -> None:
-        """`more`: code, seconds and evidence, where the program ended."""
+        """`more`: code, seconds and evidence, where the program ended. Of a gang only the last end is recorded, with all others."""
+        gang = self._gangs.get(link.member.name)
+        if gang is None:
+            self._record_end(link, state, why, more)
+            return
+        assert link.attempt is not None
+        at_s = more.get("seconds", time.monotonic() - link.attempt.began_s)
+        gang.end(link.member.name, GangEnd(state, why, at_s, more))
+        if gang.whole:
+            for name, ended in gang.outcome().items():
+                self._gangs.pop(name)
+                if self.links[name].attempt:
+                    self._record_end(self.links[name], ended.state, ended.why, ended.more)
+
+    def _record_end(self, link: AgentLink, state: State, why: str, more: Mapping[str, Any]) -> None:
+        """A result exists from here on; every other end is recorded alone."""
         attempt, link.attempt = link.attempt, None
         assert attempt is not None
+        if state == "measured":
+            attempt.done(more["code"], more["seconds"])
         was: State = "silent" if link.silent else "running"
         self._record(link, attempt.step, attempt.number, was=was, to=state, why=why, **more)
 

@@ -35,9 +35,10 @@ def measure(folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout:
     with folder.held():
         if again:
             fanin.reconcile(folder)
-        lacking = _lacking(folder.states(0.0))
+        lacking = _lacking(folder)
         members = [member for member in folder.members() if any(member.name in names for names in lacking.values())]
         steps = [step for step in folder.campaign.steps if lacking.get(step.number)]
+        gang = max((step.gang for step in steps), default=0) or 1
         conductor = controller.ClusterController(folder, launcher_of(folder.campaign), tell, again)
 
         def stop(_number: int) -> None:
@@ -47,7 +48,7 @@ def measure(folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout:
             print("hotlap: ending the members' programs; once more: at once", file=sys.stderr)
 
         with signals.caught(stop):
-            controller.run(conductor, members, steps, lacking, fanout)
+            controller.run(conductor, members, steps, lacking, max(fanout - fanout % gang, gang))
         collect(folder)
     return conductor.interrupted
 
@@ -58,11 +59,15 @@ def collect(folder: CampaignFolder) -> list[MemberState]:
     return fanin.collect(folder, "" if missing else "rounds_max")
 
 
-def _lacking(states: list[MemberState]) -> dict[int, set[str]]:
+def _lacking(folder: CampaignFolder) -> dict[int, set[str]]:
+    """Members without a result by step, a gang as a whole."""
     lacking: dict[int, set[str]] = {}
-    for state in states:
+    names, gang = [member.name for member in folder.members()], {step.number: step.gang or 1 for step in folder.campaign.steps}
+    for state in folder.states(0.0):
         if state.state != "measured":
-            lacking.setdefault(state.step, set()).add(state.member)
+            begin = names.index(state.member) // gang[state.step] * gang[state.step] if gang[state.step] > 1 else 0
+            theirs = names[begin : begin + gang[state.step]] if gang[state.step] > 1 else [state.member]
+            lacking.setdefault(state.step, set()).update(theirs)
     return lacking
 
 
