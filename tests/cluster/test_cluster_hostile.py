@@ -14,24 +14,23 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.cluster import agent, controller, fanin, folder
+from hotlap.cluster import controller, fanin, folder
 from hotlap.cluster.launch.base import popen
 from hotlap.cluster.launch.local import LocalLauncher
 from hotlap.cluster.record import Campaign, Member, MemberState, StepRecord
 
-PREFACE = f"""
+PREFACE = """
 import sys, json, os, time, hashlib
-sys.path.insert(0, {str(Path(agent.__file__).parent)!r})
-import agent
-f = open(0, 'rb', 0, closefd=False); s = json.loads(f.readline()); n = s['size']
+from hotlap.cluster import agent
+f = open(0, 'rb', 0, closefd=False); s = json.loads(f.readline()); n = sum(size for _, size in s['sources'])
 while n: n -= len(f.read(n))
 session = bytes.fromhex(s['session']); count = 0
 def send(message, body=b''):
     global count
     count += 1
     os.write(1, agent.frame(session, dict(message, n=count), body))
-HELLO = dict(agent.facts(), **{{'is': 'hello', 'version': 1, 'swept': 0, 'folder': '/tmp', 'free_bytes': 1, 'time_s': time.time()}})
-AT = {{'step': 1, 'attempt': 1}}
+HELLO = dict(agent.facts(), **{'is': 'hello', 'version': agent.VERSION, 'swept': 0, 'folder': '/tmp', 'free_bytes': 1, 'time_s': time.time()})
+AT = {'step': 1, 'attempt': 1}
 """
 WAIT = "f.read(65536)\n"  # the step
 

@@ -245,6 +245,8 @@ def test_a_campaign_can_be_zipped_and_rebuilt_from_its_parts(home: Path, tmp_pat
         (["run", "--local", "2", "--timeout", "-1 s", "--", "true"], "--timeout is a time above 0"),
         (["run", "--local", "2", "--rounds", "0", "--", "true"], "--rounds is a number"),
         (["run", "--local", "2", "--fanout", "0", "--", "true"], "--fanout is a number"), (["logs", "n1"], "no run"),
+        (["run", "--local", "2", "--wheels", "/nowhere", "--", "true"], "it takes a folder of wheels"),
+        (["run", "--local", "2", "--wheels", "/proc/self/fd", "--", "true"], "no wheel is in it"),
         (["run", "--local", "2", "--wrap", "'", "--", "true"], "--wrap ': no closing quotation"),
         (["run", "--local", "2", "--python", "/nowhere", "--", "true"], "--python /nowhere: no such program"),
         (["run", "--hosts", "n1", "--ssh-config", "/nowhere", "--", "true"], "no file"), (["resume", "nothing"], "no run"),
@@ -278,12 +280,6 @@ def test_members_that_do_not_fit_are_refused_with_the_reason(
     assert main(["cluster", "run", "--local", "2", "--gpus", "8", "--", "true"]) == 3
     assert {name: state for name, (state, _) in found(home).items()} == {"slot00": "measured", "slot01": "refused"}
     assert why(home, "slot01") == "7 of 8 GPUs are there"
-
-
-def test_a_member_without_this_hotlap_is_refused(home: Path) -> None:
-    assert main(["cluster", "run", "node", "inspect", "--local", "1", "--python", "/usr/bin/python3"]) == 3
-    assert found(home)["slot00"][0] == "refused"
-    assert "is needed" in why(home, "slot00")
 
 
 def test_few_members_are_not_judged_and_nothing_is_promised_of_them(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
-"""The agent: what runs on a member. This file alone is sent there, so it needs the standard library only, of Python 3.9 or later (`-I -S`).
+"""The agent: what runs on a member. The files of SOURCES alone are sent there, so they need the standard library only, of Python 3.9 or
+later (`-I -S`).
 
-It is started once for a member, with the source and the settings on its standard input, and takes steps from there as frames; answers go
+It is started once for a member, with these files and the settings on its standard input, and takes steps from there as frames; answers go
 back on standard output. Neither a login banner nor what programs print can corrupt them: a frame begins with a magic number and with the
 session's own 16 random bytes, and has a length and a SHA-256. The controller imports the same functions, so that there is one grammar.
 
@@ -24,7 +25,12 @@ import time
 from contextlib import suppress
 from typing import Any
 
-VERSION = 1
+from hotlap.cluster import unpacking
+from hotlap.cluster.member_facts import facts, hotlap_version, text, work_folder
+from hotlap.cluster.unpacking import UnfitError
+
+VERSION = 2
+SOURCES = ("member_facts", "unpacking", "agent")  # beside this file, in the order in which they are sent
 MAGIC = b"HLF1"
 HEAD = struct.Struct(">4s16sI32s")  # magic, session, length of what follows, its SHA-256
 MOST_BYTES = 1 << 20  # of a frame
@@ -140,77 +146,6 @@ def _signal(pids: list[int], number: int) -> None:
             os.kill(pid, number)
 
 
-# ---------------------------------------------------------------- facts of a member
-
-
-def facts(root: str = "") -> dict[str, Any]:
-    """Which machine this is. `root`: where /etc, /sys and /proc of it are, for containers and tests."""
-    gpus = [_line(path, "GPU UUID") for path in _under(root, "/proc/driver/nvidia/gpus", "information")]
-    gpus += ["AMD-" + _text(path) for path in _under(root, "/sys/class/drm", "device/unique_id") if _text(path)]
-    macs = sorted(
-        _text(path) for path in _under(root, "/sys/class/net", "address")
-        if os.path.exists(os.path.join(os.path.dirname(path), "device")) or root
-    )
-    serials = [_text(root + "/sys/class/dmi/id/" + name) for name in ("product_serial", "chassis_serial", "board_serial")]
-    return {
-        "host": os.uname().nodename, "machine_id": _text(root + "/etc/machine-id"),
-        "macs": [mac for mac in macs if mac.strip("0:")], "serial": next((one for one in serials if _serial(one)), ""),
-        "gpus": sorted(filter(None, gpus)), "cpu": _line(root + "/proc/cpuinfo", "model name"), "cores": os.cpu_count() or 0,
-        "product": _text(root + "/sys/class/dmi/id/product_name"),
-        "python": ".".join(map(str, sys.version_info[:3])), "kernel": os.uname().release, "pid": os.getpid(), "user": os.getuid(),
-    }  # fmt: skip
-
-
-def _serial(text: str) -> bool:
-    """Whether it tells machines apart: makers also write these."""
-    return text.casefold() not in ("", "none", "0", "default string", "to be filled by o.e.m.", "not specified", "system serial number")
-
-
-def _under(root: str, folder: str, name: str) -> list[str]:
-    try:
-        return [os.path.join(root + folder, entry, name) for entry in sorted(os.listdir(root + folder))]
-    except OSError:
-        return []
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, errors="replace") as file:
-            return file.read(4096).strip()
-    except OSError:
-        return ""
-
-
-def _line(path: str, key: str) -> str:
-    for line in _text(path).splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == key:
-            return value.strip()
-    return ""
-
-
-def work_folder() -> str:
-    """A new folder that really takes data: /tmp may be full, and a home read-only. Raises OSError saying what is wrong with each."""
-    import tempfile
-
-    reasons = []
-    for place in dict.fromkeys([os.environ.get("TMPDIR", ""), "/tmp", "/var/tmp", "/dev/shm", os.environ.get("HOME", "")]):
-        if not place:
-            continue
-        folder = ""
-        try:
-            folder = tempfile.mkdtemp(prefix="hotlap-agent-", dir=place)
-            with open(os.path.join(folder, "probe"), "wb") as file:
-                file.write(bytes(1 << 16))
-            os.unlink(os.path.join(folder, "probe"))
-            return folder
-        except OSError as error:
-            reasons.append(f"{place}: {error.strerror}")
-            if folder:
-                shutil.rmtree(folder, ignore_errors=True)
-    raise OSError(f"no folder can be written ({'; '.join(reasons)})")
-
-
 # ---------------------------------------------------------------- the agent
 
 
@@ -264,7 +199,7 @@ class Agent:
             self.ran = True
             _Step(self, message).run()
         elif message["do"] == "probe":
-            self.send({"is": "probed", "hotlap": hotlap_version(message["python"]), "nonce": _text(message["path"])[:64]})
+            self.send({"is": "probed", "hotlap": hotlap_version(message["python"])[0], "nonce": text(message["path"])[:64]})
 
     def _next(self) -> tuple[dict[str, Any], bytes]:
         while not self.waiting:
@@ -305,14 +240,8 @@ def own_address() -> str:
     return name if address.startswith("127.") else address
 
 
-def hotlap_version(python: str) -> str:
-    """Of the package that this Python imports, with what it needs; "" where there is none."""
-    try:
-        code = "import hotlap, hotlap.core.record; print(hotlap.__version__)"
-        found = subprocess.run([python, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return found.stdout.decode(errors="replace").strip() if found.returncode == 0 else ""
+class _EndedError(Exception):
+    """The step is over before its program began."""
 
 
 class _Step:
@@ -324,7 +253,7 @@ class _Step:
         self.rounds: list[dict[str, float]] = []
         self.sizes = {"stdout": 0, "stderr": 0}
         self.timed_out = self.stopped = False
-        self.failed = ""
+        self.failed = self.path = ""  # why there is nothing, and where Hotlap is, if it was sent
 
     def run(self) -> None:
         self.agent.at = self.at
@@ -334,45 +263,89 @@ class _Step:
             for name, content in self.task["files"].items():
                 with open(os.path.join(self.folder, os.path.basename(name)), "w") as file:
                     file.write(content)
-            there = hotlap_version(self.task["argv"][0]) if self.task["need"] else ""
-            if there != self.task["need"]:
-                here = f"Hotlap {there} is there" if there else "no Hotlap that works is there"
-                self.agent.send(dict(self.at, **{"is": "refused", "why": f"{here}, {self.task['need']} is needed"}))
-                return
-            self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))
             deadline_s = began_s + self.task["timeout_s"] if self.task["timeout_s"] else None
+            self._fit(deadline_s)
+            self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))
             for number in range(self.task["rounds"]):
                 if self.task.get("gang"):
-                    self._wait_for_round(number, deadline_s)
-                code = self._round(deadline_s) if not self.timed_out and not self.stopped else code
+                    self._meet(number, deadline_s)
+                code = self._round(deadline_s)
                 if code or self.timed_out or self.stopped:
                     break
             self._hand_over(code, time.monotonic() - began_s)
+        except UnfitError as error:
+            self.agent.send(dict(self.at, **{"is": "refused", "why": str(error)}))
+        except _EndedError:
+            self._done(code, time.monotonic() - began_s, 0, "", "")
         except OSError as error:
             self._done(code, time.monotonic() - began_s, 0, "", f"{error.filename or 'the member'}: {error.strerror}")
         finally:
             self.agent.at = {}
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _wait_for_round(self, number: int, deadline_s: float | None) -> None:
-        """Holds a port, says so, and waits for the controller's message with the rendezvous of the round, or for the step's end."""
+    # ------------------------------------------------------------ Hotlap, where it is needed and not there
+
+    def _fit(self, deadline_s: float | None) -> None:
+        """Raises UnfitError where the version that is needed is neither there nor can be sent."""
+        need, python = self.task["need"], self.task["argv"][0]
+        there, why = hotlap_version(python) if need else ("", "")
+        if there == need:
+            return
+        lack = f"Hotlap {there} is there, {need} is needed" if there else f"no Hotlap that works is there, {need} is needed"
+        self.agent.send(dict(self.at, **{"is": "lacks"}))
+        offered = self._answer("offer", deadline_s)[0]["files"]
+        if not offered:
+            raise UnfitError(lack)
+        files = unpacking.chosen(offered)
+        self.path = unpacking.cache(files, self.agent.folder)
+        if not os.path.isdir(self.path):
+            paths = [self._fetched(file, deadline_s) for file in files]
+            unpacking.unpack(paths, self.path)
+        there, why = hotlap_version(python, self.path)
+        if there != need:
+            raise UnfitError(f"{lack}; it was sent, and does not work: {why or there}")
+
+    def _fetched(self, file: dict[str, Any], deadline_s: float | None) -> str:
+        """A wheel of the controller's, by its digest."""
+        path, whole = os.path.join(self.folder, os.path.basename(file["name"])), hashlib.sha256()
+        self.agent.send(dict(self.at, **{"is": "want", "digest": file["digest"]}))
+        with open(path, "wb") as out:
+            while out.tell() < file["size"]:
+                body = self._answer("part", deadline_s)[1]
+                whole.update(body)
+                out.write(body)
+        if whole.hexdigest() != file["digest"]:
+            raise UnfitError(f"{file['name']} did not come as it was sent")
+        return path
+
+    def _answer(self, kind: str, deadline_s: float | None) -> tuple[dict[str, Any], bytes]:
+        """The controller's next message of a kind. Raises _EndedError where the step ends before."""
+        while True:
+            self.stopped = self.agent.stopped()
+            self.timed_out = bool(deadline_s) and time.monotonic() >= (deadline_s or 0.0)
+            if self.stopped or self.timed_out:
+                raise _EndedError
+            for place, item in enumerate(self.agent.waiting):
+                if item[0]["do"] == kind:
+                    return self.agent.waiting.pop(place)
+            self.agent.look([], 0.5)
+
+    # ------------------------------------------------------------ the program
+
+    def _meet(self, number: int, deadline_s: float | None) -> None:
+        """Holds a port, says so, and takes the rendezvous of the round, which comes when all of the gang are ready."""
         with socket.socket() as held:
             held.bind(("127.0.0.1" if self.task["gang"] == "local" else "", 0))
             self.agent.send(dict(self.at, **{"is": "ready", "round": number, "port": held.getsockname()[1], "address": own_address()}))
-            while not self.stopped and not self.timed_out:
-                asked = [message for message, _ in self.agent.waiting if message["do"] == "round"]
-                if asked:
-                    self.agent.waiting = [item for item in self.agent.waiting if item[0]["do"] != "round"]
-                    self.task["env"].update(asked[-1]["env"])
-                    return
-                self.agent.look([], 0.5)
-                self.stopped = self.agent.stopped() or self.stopped
-                self.timed_out = bool(deadline_s) and time.monotonic() >= (deadline_s or 0.0)
+            self.task["env"].update(self._answer("round", deadline_s)[0]["env"])
+
 
     def _round(self, deadline_s: float | None) -> int:
         environment = dict(os.environ, **self.task["env"])
         environment[MARK] = f"{self.agent.mark}/{self.task['step']}/{self.task['attempt']}"
         environment["HOTLAP_HOME"] = os.path.join(self.folder, "home")
+        if self.path:
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [self.path, os.environ.get("PYTHONPATH", "")]))
         began_s = time.monotonic()
         try:
             child = subprocess.Popen(
@@ -510,21 +483,33 @@ def main(settings: dict[str, Any]) -> None:
 
 
 BOOTSTRAP = (
-    "import sys,json\n"
+    "import sys,json,types\n"
     "if sys.version_info<(3,9):\n"
-    " sys.stderr.write('hotlap-agent: Python %d.%d is there, 3.9 or later is needed\\n'%sys.version_info[:2]);sys.exit(43)\n"
-    "f=open(0,'rb',0,closefd=False);s=json.loads(f.readline());b=b''\n"
-    "while len(b)<s['size']:\n"
-    " p=f.read(s['size']-len(b))\n"
-    " if not p:sys.exit(44)\n"
-    " b+=p\n"
-    "g={'__name__':'hotlap_agent'};exec(compile(b,'hotlap-agent','exec'),g);g['main'](s)\n"
+    " sys.stderr.write('hotlap-agent: Python %d.%d is there, 3.9 or later is needed\\n'%tuple(sys.version_info[:2]));sys.exit(43)\n"
+    "f=open(0,'rb',0,closefd=False);s=json.loads(f.readline())\n"
+    "for n,z in [['hotlap',0],['hotlap.cluster',0]]+s['sources']:\n"
+    " b=b''\n"
+    " while len(b)<z:\n"
+    "  p=f.read(z-len(b))\n"
+    "  if not p:sys.exit(44)\n"
+    "  b+=p\n"
+    " m=sys.modules[n]=types.ModuleType(n);exec(compile(b,n,'exec'),m.__dict__)\n"
+    "m.main(s)\n"
 )
-"""What `python -I -S -c` runs on the member: reads a line of settings and this file, and begins. No apostrophe may be doubled."""
+"""What `python -I -S -c` runs on the member: reads a line of settings and the files of SOURCES, and begins. No apostrophe is doubled."""
+
+
+def sources() -> dict[str, bytes]:
+    """The files of SOURCES by the names of their modules."""
+    contents = {}
+    for name in SOURCES:
+        with open(os.path.join(os.path.dirname(__file__), name + ".py"), "rb") as file:
+            contents["hotlap.cluster." + name] = file.read()
+    return contents
 
 
 def greeting(settings: dict[str, Any]) -> bytes:
-    """What the controller sends first: the settings and this file."""
-    with open(__file__, "rb") as file:
-        source = file.read()
-    return json.dumps(dict(settings, size=len(source))).encode() + b"\n" + source
+    """What the controller sends first: the settings and the agent's files."""
+    sent = sources()
+    head = dict(settings, sources=[[name, len(source)] for name, source in sent.items()])
+    return json.dumps(head).encode() + b"\n" + b"".join(sent.values())

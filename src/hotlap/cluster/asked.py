@@ -12,7 +12,7 @@ from pathlib import Path
 
 import hotlap
 from hotlap.cluster import folder as folders
-from hotlap.cluster import gang, hosts
+from hotlap.cluster import gang, hosts, parcel
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import Campaign, StepRecord
 from hotlap.core import units
@@ -107,6 +107,11 @@ def steps(args: argparse.Namespace) -> list[StepRecord]:
     ]  # fmt: skip
 
 
+def wheels(folder: str) -> str:
+    """The folder of --wheels. Raises InputError for one that has none."""
+    return str(Path(folder).absolute()) if parcel.given(folder) else ""
+
+
 def wrapping(text: str) -> list[str]:
     """The words of --wrap. Raises InputError."""
     try:
@@ -155,7 +160,7 @@ def campaign(args: argparse.Namespace) -> Campaign:
     named, began = folders.new_id()
     return Campaign(
         id=named, hotlap=hotlap.__version__, began=began, launcher=name, options=options, python=python, silent_s=silent_s,
-        beat_s=min(2.0, silent_s / 5), gpus=args.gpus, steps=asked,
+        beat_s=min(2.0, silent_s / 5), gpus=args.gpus, steps=asked, wheels=wheels(args.wheels),
     )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def _row(link: controller.AgentLink, nonce: str) -> dict[str, Any]:
         doubts.append(f"{facts['free_bytes'] / 1e6:.0f} MB are free in {facts['folder']}")
     if link.ready and probed.get("hotlap", "") != hotlap.__version__:
         there = f"Hotlap {probed['hotlap']} is there" if probed.get("hotlap") else "no Hotlap is there"
-        doubts.append(f"{there}: commands run, plans need {hotlap.__version__}")
+        doubts.append(f"{there}: {hotlap.__version__} is sent for plans")
     return {
         "member": link.member.name, "refused": "" if link.ready and not link.gone else (link.gone or ("", "no answer"))[1],
         "state": link.gone[0] if link.gone else "ready", "host": facts.get("host", ""), "identity": identity.key if identity else "",

@@ -30,6 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--silent", default="20 s", metavar="TIME", help="without a beat for so long a member is silent (default: 20 s)")
     parser.add_argument("--gang", type=int, default=0, metavar="N", help="N members at once that need one another (MASTER_ADDR, RANK)")
     parser.add_argument("--wrap", default="", metavar="COMMAND", help="stands before what is run, as in 'srun --container-image=…'")
+    parser.add_argument("--wheels", default="", metavar="FOLDER", help="of NumPy and msgspec, for members with another Python or system")
     asked.add_fanout(parser)
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the campaign")
     parser.add_argument("--dry-run", action="store_true", help="say what would be run where, and run nothing")
@@ -95,6 +96,6 @@ def _dry(args: argparse.Namespace, campaign: Campaign) -> int:
 
 
 def _needs(argv: list[str]) -> str:
-    return " (needs this version of Hotlap there)" if argv[0] == "hotlap" else ""
+    return " (Hotlap is sent where this version is not there)" if argv[0] == "hotlap" else ""
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -23,6 +23,7 @@ from hotlap.cluster import agent, states
 from hotlap.cluster.folder import CampaignFolder, command
 from hotlap.cluster.gang import Gang, GangEnd, gangs
 from hotlap.cluster.launch.base import AgentLauncher, last_line
+from hotlap.cluster.parcel import Parcel
 from hotlap.cluster.receiving import Attempt
 from hotlap.cluster.record import Identity, Member, MemberEvent, State, StepRecord
 from hotlap.core.errors import MachineError
@@ -52,14 +53,19 @@ class AgentLink:
     silent: bool = False
     number: int = 0  # of its last frame
     attempt: Attempt | None = None
+    wheel: IO[bytes] | None = None  # that is being sent
     probed: dict[str, Any] | None = None
 
 
 class ClusterController:
-    """Of the members that are given, with their agents. `tell` hears every event. Not for several threads."""
+    """Of the members that are given, with their agents. `tell` hears every event; `parcel` is what members without Hotlap are sent. Not for
+    several threads."""
 
-    def __init__(self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False) -> None:
-        self.folder, self.launcher, self.tell, self.again = folder, launcher, tell, again
+    def __init__(
+        self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False,
+        parcel: Parcel | None = None,
+    ) -> None:
+        self.folder, self.launcher, self.tell, self.again, self.parcel = folder, launcher, tell, again, parcel
         self.links: dict[str, AgentLink] = {}
         self.interrupted = False
         self._selector = selectors.DefaultSelector()
@@ -276,6 +282,10 @@ class ClusterController:
                 attempt.part(int(message["from"]), body)
             elif kind == "ready" and link.member.name in self._gangs:
                 self._begin_round(link, message)
+            elif kind == "lacks":
+                self._offer(link)
+            elif kind == "want":
+                self._supply(link, str(message["digest"]))
             elif kind == "refused":
                 self._end_attempt(link, "refused", str(message["why"])[:300])
             elif kind == "done":
@@ -394,6 +404,9 @@ class ClusterController:
         for stream in (link.process.stdin, link.process.stdout, link.process.stderr):
             with suppress(KeyError, ValueError, OSError):
                 self._selector.unregister(stream)  # type: ignore[arg-type]
+        if link.wheel:
+            link.wheel.close()
+            link.wheel = None
         if link.process.stdin and not link.process.stdin.closed:
             link.process.stdin.close()
         if not link.ended or link.process.poll() is None:
@@ -408,12 +421,36 @@ class ClusterController:
         link.outbox += agent.frame(link.reader.session, dict(message))
         self._flush(link)
 
+    def _offer(self, link: AgentLink) -> None:
+        """What Hotlap on a member that lacks it can be made of."""
+        files = self.parcel.files() if self.parcel else []
+        self._send(link, {"do": "offer", "files": [file.offered for file in files]})
+
+    def _supply(self, link: AgentLink, digest: str) -> None:
+        """Sends a wheel that was offered, in parts, as fast as the pipe takes them. Raises FrameError for another."""
+        path = next((file.path for file in (self.parcel.files() if self.parcel else []) if file.digest == digest), None)
+        if path is None or link.wheel:
+            raise agent.FrameError("it wants what was not offered")
+        link.wheel = open(path, "rb")  # noqa: SIM115 - closed at its end, or with the link
+        self._flush(link)
+
+    def _more(self, link: AgentLink) -> bool:
+        """Whether there is something to send: the next part of a wheel where all else has gone."""
+        if not link.outbox and link.wheel:
+            data = link.wheel.read(agent.PART_BYTES)
+            if data:
+                link.outbox += agent.frame(link.reader.session, {"do": "part"}, data)
+            else:
+                link.wheel.close()
+                link.wheel = None
+        return bool(link.outbox)
+
     def _flush(self, link: AgentLink) -> None:
         """What the pipe takes now; the rest when it takes more."""
         stream = link.process.stdin
         assert stream is not None
         try:
-            while link.outbox:
+            while self._more(link):
                 del link.outbox[: os.write(stream.fileno(), link.outbox[: 1 << 16])]
         except BlockingIOError:
             with suppress(KeyError):

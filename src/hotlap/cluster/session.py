@@ -5,13 +5,14 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from hotlap.cluster import controller, fanin
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.launch.local import LocalLauncher
 from hotlap.cluster.launch.ssh import SshLauncher
+from hotlap.cluster.parcel import Parcel
 from hotlap.cluster.record import Campaign, MemberEvent, MemberState
 from hotlap.core.errors import SchemaError
 from hotlap.core.measure import signals
@@ -26,10 +27,12 @@ def launcher_of(campaign: Campaign) -> AgentLauncher:
     raise SchemaError(f"the campaign {campaign.id} was begun by '{campaign.launcher}', which this Hotlap lacks; install its version")
 
 
-def measure(folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int, again: bool = False) -> bool:
+def measure(
+    folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int, again: bool = False, launcher: AgentLauncher | None = None,
+) -> bool:
     """Every step on every member without a result, then `fanin.collect`; whether it was interrupted. Ctrl-C keeps what came.
 
-    `fanout`: members at a time, from 1. Raises Busy where another controls the campaign.
+    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given. Raises Busy where another controls it.
     """
     _files(fanout)
     with folder.held():
@@ -39,7 +42,8 @@ def measure(folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout:
         members = [member for member in folder.members() if any(member.name in names for names in lacking.values())]
         steps = [step for step in folder.campaign.steps if lacking.get(step.number)]
         gang = max((step.gang for step in steps), default=0) or 1
-        conductor = controller.ClusterController(folder, launcher_of(folder.campaign), tell, again)
+        parcel = Parcel(folder.campaign.wheels)
+        conductor = controller.ClusterController(folder, launcher or launcher_of(folder.campaign), tell, again, parcel)
 
         def stop(_number: int) -> None:
             if conductor.interrupted:
@@ -47,7 +51,7 @@ def measure(folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout:
             conductor.interrupted = True
             print("hotlap: ending the members' programs; once more: at once", file=sys.stderr)
 
-        with signals.caught(stop):
+        with signals.caught(stop), closing(parcel):
             controller.run(conductor, members, steps, lacking, max(fanout - fanout % gang, gang))
         collect(folder)
     return conductor.interrupted
@@ -63,11 +67,12 @@ def _lacking(folder: CampaignFolder) -> dict[int, set[str]]:
     """Members without a result by step, a gang as a whole."""
     lacking: dict[int, set[str]] = {}
     names, gang = [member.name for member in folder.members()], {step.number: step.gang or 1 for step in folder.campaign.steps}
+    places = {name: place for place, name in enumerate(names)}
     for state in folder.states(0.0):
         if state.state != "measured":
-            begin = names.index(state.member) // gang[state.step] * gang[state.step] if gang[state.step] > 1 else 0
-            theirs = names[begin : begin + gang[state.step]] if gang[state.step] > 1 else [state.member]
-            lacking.setdefault(state.step, set()).update(theirs)
+            size = gang[state.step]
+            begin = places[state.member] // size * size
+            lacking.setdefault(state.step, set()).update(names[begin : begin + size])
     return lacking
 
 
