@@ -227,9 +227,9 @@ class Agent:
         return bool(stops)
 
 
-def own_address() -> str:
+def own_address(by_ssh: bool) -> str:
     """Of this machine as others reach it: where ssh was answered, else what its name means, else its name."""
-    connection = os.environ.get("SSH_CONNECTION", "").split()
+    connection = os.environ.get("SSH_CONNECTION", "").split() if by_ssh else []  # of a login elsewhere, where a scheduler passes it on
     if len(connection) == 4:
         return connection[2]
     name = os.uname().nodename
@@ -335,8 +335,10 @@ class _Step:
     def _meet(self, number: int, deadline_s: float | None) -> None:
         """Holds a port, says so, and takes the rendezvous of the round, which comes when all of the gang are ready."""
         with socket.socket() as held:
-            held.bind(("127.0.0.1" if self.task["gang"] == "local" else "", 0))
-            self.agent.send(dict(self.at, **{"is": "ready", "round": number, "port": held.getsockname()[1], "address": own_address()}))
+            kind = self.task["gang"]
+            held.bind(("127.0.0.1" if kind == "local" else "", 0))
+            place = {"port": held.getsockname()[1], "address": own_address(kind == "ssh")}
+            self.agent.send(dict(self.at, **{"is": "ready", "round": number}, **place))
             self.task["env"].update(self._answer("round", deadline_s)[0]["env"])
 
 

@@ -30,6 +30,8 @@ def add_members(parser: argparse.ArgumentParser) -> None:
     """Which members, and how they are reached."""
     parser.add_argument("--hosts", metavar="NAMES|FILE", help="members by ssh: n[001-128,200], names with commas, or a file of names")
     parser.add_argument("--local", type=int, metavar="N", help="N members that are slots of this machine")
+    parser.add_argument("--slurm", metavar="OPTIONS", help="members by Slurm: options of sbatch, as in '-p gpu -N 16 --exclusive'")
+    parser.add_argument("--queue", default="1 h", metavar="TIME", help="longest wait for a job to start (default: 1 h)")
     parser.add_argument("--ssh-config", default="", metavar="FILE", help="for ssh's -F, in place of your own configuration")
     parser.add_argument("--python", default="", metavar="PATH", help="Python 3.9 or later on the members; for plans with Hotlap in it")
     parser.add_argument("--gpus", type=int, default=0, metavar="N", help="refuse members with more or fewer GPUs")
@@ -37,8 +39,8 @@ def add_members(parser: argparse.ArgumentParser) -> None:
 
 def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
     """The launcher's name, its options as they are kept, and the Python. Raises InputError."""
-    if (args.hosts is None) == (args.local is None):
-        raise InputError("which members? give either --hosts 'n[01-16]' or --local N")
+    if sum(given is not None for given in (args.hosts, args.local, args.slurm)) != 1:
+        raise InputError("which members? give one of --hosts 'n[01-16]', --local N, --slurm 'OPTIONS'")
     if args.gpus < 0:
         raise InputError(f"--gpus is a number from 1 on, not {args.gpus}")
     if args.local is not None:
@@ -47,6 +49,11 @@ def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
         if args.python and not shutil.which(args.python):
             raise InputError(f"--python {args.python}: no such program is on this machine; leave it out for this one")
         return "local", {"count": args.local}, args.python or sys.executable
+    if args.slurm is not None:
+        if args.ssh_config:
+            raise InputError("--ssh-config goes with --hosts; leave it out")
+        given = {"options": words(args.slurm, "--slurm", "-p gpu -N 16"), "queue_s": seconds(args.queue, "--queue")}
+        return "slurm", given, args.python or "python3"
     if args.ssh_config and not Path(args.ssh_config).is_file():
         raise InputError(f"there is no file '{args.ssh_config}'; --ssh-config takes a configuration of ssh")
     config = str(Path(args.ssh_config).absolute()) if args.ssh_config else ""
@@ -114,10 +121,15 @@ def wheels(folder: str) -> str:
 
 def wrapping(text: str) -> list[str]:
     """The words of --wrap. Raises InputError."""
+    return words(text, "--wrap", "srun --container-image=NAME")
+
+
+def words(text: str, option: str, example: str) -> list[str]:
+    """Of an option whose value is words of a shell. Raises InputError."""
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise InputError(f"--wrap {text}: {str(error).lower()}; write it as in a shell, as in 'srun --container-image=NAME'") from None
+        raise InputError(f"{option} {text}: {str(error).lower()}; write it as in a shell, as in '{example}'") from None
 
 
 def _command(words: list[str], args: argparse.Namespace) -> StepRecord:

@@ -12,6 +12,7 @@ from typing import Any
 import hotlap
 from hotlap.cli import terminal
 from hotlap.cluster import asked, controller, folder, session
+from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.record import Campaign
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
@@ -32,7 +33,11 @@ def run(args: argparse.Namespace) -> int:
     campaign = Campaign(
         id=named, hotlap=hotlap.__version__, began=began, launcher=name, options=options, python=python, gpus=args.gpus, steps=[],
     )
-    rows = _looked(campaign)
+    launcher = session.launcher_of(campaign)
+    try:
+        rows = _looked(campaign, launcher)
+    finally:
+        launcher.release()
     code = 3 if any(row["refused"] for row in rows) else 0
     if args.json:
         terminal.answer(args.json, {"members": rows}, code=code)
@@ -41,8 +46,7 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _looked(campaign: Campaign) -> list[dict[str, Any]]:
-    launcher = session.launcher_of(campaign)
+def _looked(campaign: Campaign, launcher: AgentLauncher) -> list[dict[str, Any]]:
     members, rows = launcher.members(), list[dict[str, Any]]()
     with tempfile.TemporaryDirectory(prefix="hotlap-check-") as place:
         kept = folder.create(Path(place), campaign, members, {}, campaign.launcher)

@@ -168,7 +168,7 @@ class ClusterController:
             "env": {
                 "HOTLAP_MEMBER": link.member.name, "HOTLAP_MEMBER_INDEX": str(link.member.index), "HOTLAP_MEMBERS": str(self._count),
             },
-            "gang": ("local" if self._gangs[link.member.name].local else "hosts") if step.gang else "",
+            "gang": self.launcher.name if step.gang else "",
             "rounds": step.rounds, "timeout_s": step.timeout_s, "need": self.folder.campaign.hotlap if step.argv[0] == "hotlap" else "",
         }  # fmt: skip
         path = self.folder.begin_attempt(step.number, link.member.name, number, task)
@@ -246,7 +246,7 @@ class ClusterController:
             self._lose(link, *self.launcher.failure(-1 if code is None else code, errors))
             return
         why = f"its agent was killed by signal {-code}" if code is not None and code < 0 else "the way to its agent was lost"
-        ending = last_line(errors)
+        ending = self.launcher.ending(errors)
         if link.attempt:
             self._end_attempt(link, "died", f"{why}: {ending}" if ending else why)
         self._lose(link, "never started", f"{why} before the step")

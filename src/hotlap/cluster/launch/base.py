@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from typing import Protocol
 
 from hotlap.cluster.record import Member, State
@@ -15,8 +16,25 @@ class AgentLauncher(Protocol):
     def name(self) -> str:
         """As --dry-run and campaign.toml say it."""
 
+    @property
+    def planned(self) -> str:
+        """What is asked for before members are known, as --dry-run says it; "" where they are known at once."""
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """What `resume` and `stop` need of it beside its options: the number of a job."""
+
     def members(self) -> list[Member]:
-        """Raises InputError for a list that is wrong."""
+        """Raises InputError for a list that is wrong. Waits for a job, where there is one."""
+
+    def prepare(self, members: Sequence[Member]) -> None:
+        """Makes sure of what these members stand on. Raises MachineError where that cannot be had."""
+
+    def ending(self, errors: str) -> str:
+        """Why the way to an agent was lost, by the end of its standard error or by what became of a job; "" where nobody says."""
+
+    def release(self) -> None:
+        """Gives back what was asked for; more than once does no harm."""
 
     def start(self, member: Member) -> subprocess.Popen[bytes]:
         """Raises MachineError where the launcher itself cannot run."""
@@ -29,6 +47,25 @@ class AgentLauncher(Protocol):
 
     def failure(self, code: int, errors: str) -> tuple[State, str]:
         """Why an agent never said hello, from the exit status of the process and the end of its standard error."""
+
+
+class AtOnce:
+    """Of launchers whose members are there without asking anybody for them."""
+
+    planned = ""
+
+    @property
+    def kept(self) -> dict[str, str]:
+        return {}
+
+    def prepare(self, members: Sequence[Member]) -> None:
+        """They are there."""
+
+    def ending(self, errors: str) -> str:
+        return last_line(errors)
+
+    def release(self) -> None:
+        """There is nothing."""
 
 
 def popen(argv: list[str], environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:

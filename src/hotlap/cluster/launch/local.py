@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hotlap.cluster import agent
-from hotlap.cluster.launch.base import last_line, popen
+from hotlap.cluster.launch.base import AtOnce, last_line, popen
 from hotlap.cluster.record import Member, State
 from hotlap.core.errors import InputError, MachineError
 
@@ -15,7 +15,7 @@ MOST = 4096
 
 
 @dataclass(frozen=True)
-class LocalLauncher:
+class LocalLauncher(AtOnce):
     """`count` slots."""
 
     count: int

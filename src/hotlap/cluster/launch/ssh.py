@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hotlap.cluster import agent, hosts
-from hotlap.cluster.launch.base import last_line, popen
+from hotlap.cluster.launch.base import AtOnce, last_line, popen
 from hotlap.cluster.record import Member, State
 from hotlap.core.errors import MachineError, Unavailable
 
@@ -34,7 +34,7 @@ SAID: tuple[tuple[str, State, str], ...] = (
 
 
 @dataclass(frozen=True)
-class SshLauncher:
+class SshLauncher(AtOnce):
     """`hosts` as `hosts.parse` takes them, `config` a file for ssh's -F or ""."""
 
     hosts: str
