@@ -29,7 +29,7 @@ def send(message, body=b''):
     global count
     count += 1
     os.write(1, agent.frame(session, dict(message, n=count), body))
-HELLO = dict(agent.facts(), **{'is': 'hello', 'version': agent.VERSION, 'swept': 0, 'folder': '/tmp', 'free_bytes': 1, 'time_s': time.time()})
+HELLO = dict(agent.facts(), **{'is': 'hello', 'version': agent.VERSION, 'swept': 0, 'folder': '/tmp', 'free_bytes': 1, 'probe': '', 'time_s': time.time()})
 AT = {'step': 1, 'attempt': 1}
 """
 WAIT = "f.read(65536)\n"  # the step
@@ -58,7 +58,11 @@ def states_of(tmp_path: Path, script: str) -> tuple[folder.CampaignFolder, dict[
     return kept, {state.member: state for state in kept.states(time.time())}
 
 
-DONE = "send(dict(AT, **{'is': 'done', 'code': 0, 'seconds': 1, 'why': '', 'timed_out': False, 'stopped': False, 'size': %s, 'digest': %s}))\n"
+DONE = "send(dict(AT, **{'is': 'done', 'code': 0, 'seconds': 1, 'why': '', 'timed_out': False, 'stopped': False, 'by': 'pipe', 'size': %s, 'digest': %s}))\n"
+
+
+FOLDER = DONE.replace("'pipe'", "'folder'") % ("7", "'00'")
+PLACE = "place = os.path.dirname(s['probe']) + '/steps/0001-true/slot01/1/shared.zip'\n"
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,9 @@ DONE = "send(dict(AT, **{'is': 'done', 'code': 0, 'seconds': 1, 'why': '', 'time
         (f"send(HELLO); {WAIT}" + DONE % ("7", "'00'") + "time.sleep(9)", "truncated", "0 of 7 bytes"),
         (f"send(HELLO); {WAIT}send(dict(AT, **{{'is': 'part', 'from': 0}}), b'no zip')\n"
          + DONE % ("6", "hashlib.sha256(b'no zip').hexdigest()") + "time.sleep(9)", "truncated", "no zip that can be read"),
+        (f"send(HELLO); {WAIT}{PLACE}os.symlink('/etc/hostname', place)\n" + FOLDER + "time.sleep(9)", "refused", "is no file"),
+        (f"send(HELLO); {WAIT}{PLACE}os.mkfifo(place)\n" + FOLDER + "time.sleep(9)", "refused", "no file of a size that an agent writes"),
+        (f"send(HELLO); {WAIT}" + FOLDER + "time.sleep(9)", "truncated", "0 of 7 bytes"),
     ],
 )  # fmt: skip
 def test_a_hostile_member_harms_itself_alone(tmp_path: Path, script: str, state: str, why: str) -> None:
@@ -82,7 +89,8 @@ def test_a_hostile_member_harms_itself_alone(tmp_path: Path, script: str, state:
     assert states["slot00"].state == "measured"
     assert states["slot01"].state == state
     assert why in states["slot01"].why
-    allowed = {"task.json", "started.json", "beat", "stdout", "stderr", "bundle.zip", "done.json"}
+    allowed = {"shared.zip"} if "no file" in why else set()
+    allowed |= {"task.json", "started.json", "beat", "stdout", "stderr", "bundle.zip", "done.json"}
     assert {path.name for path in kept.path.glob("steps/*/slot01/*/*")} <= allowed
     assert not list(tmp_path.rglob("x"))
 

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from hotlap.cli import main
-from hotlap.cluster import agent, folder
+from hotlap.cluster import agent, controller, folder
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
@@ -239,7 +239,7 @@ def test_a_campaign_can_be_zipped_and_rebuilt_from_its_parts(home: Path, tmp_pat
     ("words", "said"),
     [
         (["run", "--", "true"], "which members?"), (["run", "--local", "2"], "what is to be run?"),
-        (["run", "--local", "2", "--hosts", "n1", "--", "true"], "either --hosts"), (["run", "--local", "0", "--", "true"], "from 1 to"),
+        (["run", "--local", "2", "--hosts", "n1", "--", "true"], "one of --hosts"), (["run", "--local", "0", "--", "true"], "from 1 to"),
         (["run", "--hosts", "", "--", "true"], "names no host"), (["run", "--hosts", "a,a", "--", "true"], "stands twice"),
         (["run", "--hosts", "n[1-", "--", "true"], "lacks a ]"), (["run", "sleep", "--local", "2"], "a command stands after --"),
         (["run", "--local", "2", "--timeout", "-1 s", "--", "true"], "--timeout is a time above 0"),
@@ -258,6 +258,20 @@ def test_what_cannot_be_done_is_said_in_a_line(words: list[str], said: str, home
     lines = capsys.readouterr().err.splitlines()
     assert said in lines[-1]
     assert "Traceback" not in "".join(lines)
+
+
+@pytest.mark.parametrize(("seam", "value", "way"), [("", "", "folder"), ("PROBE", "unseen", "pipe"), ("SHARED", "no/folder", "pipe")])
+def test_a_large_bundle_comes_by_the_shared_folder_where_the_member_sees_and_can_write_it(
+    home: Path, monkeypatch: pytest.MonkeyPatch, seam: str, value: str, way: str
+) -> None:
+    if seam:
+        monkeypatch.setattr(controller, seam, value)
+    assert shell("mkdir -p $HOTLAP_HOME/runs/r; test {index} = 1 || head -c 2000000 /dev/urandom > $HOTLAP_HOME/runs/r/big", members=2) == 0
+    done = [json.loads((newest(home).attempt(1, f"slot0{n}", 1) / "done.json").read_bytes()) for n in range(2)]
+    assert [(each["by"], each["size"] > 2_000_000) for each in done] == [(way, True), ("pipe", False)]
+    assert all(newest(home).result(1, f"slot0{n}", 1) for n in range(2))
+    assert not list(home.rglob("shared.zip"))
+    assert not list(home.rglob("probe"))
 
 
 def test_dry_run_runs_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import hotlap
 from hotlap.cli import main
-from hotlap.cluster import folder, parcel, unpacking
+from hotlap.cluster import folder, member_zips, parcel
 from hotlap.cluster.record import MemberState
 from hotlap.core.store import bundle as bundles
 
@@ -95,26 +95,26 @@ GLIBC = (2, 36)
     ],
 )  # fmt: skip
 def test_which_wheels_fit(name: str, fits: bool) -> None:
-    assert bool(unpacking.suits(name, (3, 11), "x86_64", GLIBC)) == fits
+    assert bool(member_zips.suits(name, (3, 11), "x86_64", GLIBC)) == fits
 
 
 def test_which_wheels_fit_as_packaging_has_it() -> None:
     """Every tag that packaging accepts here fits, and the order of two tags is never the other way round between its own and general ones."""
     tags = pytest.importorskip("packaging.tags")
-    machine, glibc, version = os.uname().machine, unpacking.c_library(), sys.version_info[:2]
+    machine, glibc, version = os.uname().machine, member_zips.c_library(), sys.version_info[:2]
     accepted = [tag for tag in tags.sys_tags() if "linux" in tag.platform or tag.platform == "any"]
-    unlike = [str(tag) for tag in accepted if not unpacking.suits(f"x-1-{tag}.whl", version, machine, glibc)]
+    unlike = [str(tag) for tag in accepted if not member_zips.suits(f"x-1-{tag}.whl", version, machine, glibc)]
     assert [tag for tag in unlike if not tag.startswith(("pp", "cp")) and "-none-" in tag] == []
     assert [tag for tag in unlike if tag.startswith(f"cp{version[0]}{version[1]}-")] == []
 
 
 def test_an_old_python_is_refused_and_a_wheel_that_is_lacking_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     only = [{"name": "numpy-2-cp99-cp99-win32.whl", "needed": True, "digest": "", "size": 0}]
-    with pytest.raises(unpacking.UnfitError, match=r"no wheel of numpy .* put one into a folder for --wheels"):
-        unpacking.chosen(only)
-    monkeypatch.setattr(unpacking.sys, "version_info", (3, 9, 2))
-    with pytest.raises(unpacking.UnfitError, match=r"Python 3.9 is there, plans need 3.11: name another by --python"):
-        unpacking.chosen([])
+    with pytest.raises(member_zips.UnfitError, match=r"no wheel of numpy .* put one into a folder for --wheels"):
+        member_zips.chosen(only)
+    monkeypatch.setattr(member_zips.sys, "version_info", (3, 9, 2))
+    with pytest.raises(member_zips.UnfitError, match=r"Python 3.9 is there, plans need 3.11: name another by --python"):
+        member_zips.chosen([])
 
 
 def test_names_within_a_wheel_lead_nowhere_and_data_is_put_in_its_place(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_names_within_a_wheel_lead_nowhere_and_data_is_put_in_its_place(tmp_path
     with zipfile.ZipFile(tmp_path / "x-1-py3-none-any.whl", "w") as archive:
         archive.writestr("../../evil", "x")
         archive.writestr("x-1.data/purelib/x/__init__.py", "y = 1\n")
-    unpacking.unpack([str(tmp_path / "x-1-py3-none-any.whl")], str(tmp_path / "in" / "env"))
+    member_zips.unpack([str(tmp_path / "x-1-py3-none-any.whl")], str(tmp_path / "in" / "env"))
     assert (tmp_path / "in" / "env" / "x" / "__init__.py").read_text() == "y = 1\n"
     assert not (tmp_path / "evil").exists()
     assert not (tmp_path.parent / "evil").exists()

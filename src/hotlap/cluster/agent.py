@@ -25,20 +25,23 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from hotlap.cluster import unpacking
-from hotlap.cluster.member_facts import facts, hotlap_version, text, work_folder
-from hotlap.cluster.unpacking import UnfitError
+from hotlap.cluster import member_zips
+from hotlap.cluster.member_facts import facts, hotlap_version, own_address, text, work_folder
+from hotlap.cluster.member_marks import GRACE_S as GRACE_S
+from hotlap.cluster.member_marks import MARK as MARK
+from hotlap.cluster.member_marks import marked as marked
+from hotlap.cluster.member_marks import sweep as sweep
+from hotlap.cluster.member_zips import UnfitError, pack
 
 VERSION = 2
-SOURCES = ("member_facts", "unpacking", "agent")  # beside this file, in the order in which they are sent
+SOURCES = ("member_facts", "member_marks", "member_zips", "agent")  # beside this file, in the order in which they are sent
 MAGIC = b"HLF1"
 HEAD = struct.Struct(">4s16sI32s")  # magic, session, length of what follows, its SHA-256
 MOST_BYTES = 1 << 20  # of a frame
 PART_BYTES = 1 << 18  # of a file, in one frame
+SHARED_BYTES = 1 << 20  # of a bundle, from which on a folder that member and controller share is the way back
 MOST_OUTPUT_BYTES = 64 << 20  # of one stream of one step; what is beyond is dropped, and counted
 MOST_BUNDLE_BYTES = 1 << 30
-MARK = "HOTLAP_CLUSTER_MARK"
-GRACE_S = 2.0  # between SIGTERM and SIGKILL
 
 
 class FrameError(Exception):
@@ -102,60 +105,17 @@ def _message(payload: bytes) -> tuple[dict[str, Any], bytes]:
     return message, payload[4 + size :]
 
 
-# ---------------------------------------------------------------- processes by their mark
-
-
-def marked(mark: str) -> tuple[list[int], int]:
-    """Processes whose environment has this mark, or one that begins with it and a slash; and how many could not be looked at."""
-    wanted, pids, hidden = (MARK + "=" + mark).encode(), [], 0
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                names = file.read().split(b"\0")
-        except PermissionError:
-            hidden += 1
-            continue
-        except OSError:
-            continue
-        if any(item == wanted or item.startswith(wanted + b"/") for item in names):
-            pids.append(int(name))
-    return pids, hidden
-
-
-def sweep(mark: str, grace_s: float = GRACE_S) -> tuple[int, list[int], int]:
-    """Ends them: how many were there, which are left, and how many processes could not be looked at."""
-    before, _ = marked(mark)
-    everyone, deadline = set(before), time.monotonic() + grace_s
-    _signal(before, signal.SIGTERM)
-    _signal(before, signal.SIGCONT)
-    while True:
-        pids, hidden = marked(mark)
-        everyone.update(pids)
-        if not pids or time.monotonic() > deadline + GRACE_S:
-            return len(everyone), pids, hidden
-        if time.monotonic() > deadline:
-            _signal(pids, signal.SIGKILL)
-        time.sleep(0.02)
-
-
-def _signal(pids: list[int], number: int) -> None:
-    for pid in pids:
-        with suppress(OSError):
-            os.kill(pid, number)
-
-
 # ---------------------------------------------------------------- the agent
 
 
 class Agent:
-    """One member's. `settings`: session (hex), campaign, member, beat_s; root, again (a campaign that goes on), clock_off_s."""
+    """One member's. `settings`: session (hex), campaign, member, beat_s; probe (a file of the controller's), root, again (a campaign that
+    goes on), clock_off_s."""
 
     def __init__(self, settings: dict[str, Any], source: int, sink: int) -> None:
         self.session, self.mark = bytes.fromhex(settings["session"]), settings["campaign"] + "/" + settings["member"]
         self.beat_s, self.root, self.offset_s = settings["beat_s"], settings.get("root", ""), settings.get("clock_off_s", 0.0)
-        self.again, self.ran = settings.get("again", False), False
+        self.again, self.ran, self.probe = settings.get("again", False), False, settings.get("probe", "")
         self.source, self.sink, self.reader = source, sink, FrameReader(self.session)
         self.waiting: list[tuple[dict[str, Any], bytes]] = []
         self.folder, self.sent, self.next_beat_s, self.at = "", 0, 0.0, {}  # type: ignore[var-annotated]
@@ -179,7 +139,7 @@ class Agent:
         try:
             disk = shutil.disk_usage(self.folder)
             about = dict(facts(self.root), swept=swept, folder=self.folder, free_bytes=disk.free, time_s=time.time() + self.offset_s)
-            self.send(dict({"is": "hello", "version": VERSION}, **about))
+            self.send(dict({"is": "hello", "version": VERSION, "probe": text(self.probe)[:64]}, **about))
             while True:
                 message, _ = self._next()
                 if message["do"] == "end":
@@ -199,7 +159,7 @@ class Agent:
             self.ran = True
             _Step(self, message).run()
         elif message["do"] == "probe":
-            self.send({"is": "probed", "hotlap": hotlap_version(message["python"])[0], "nonce": text(message["path"])[:64]})
+            self.send({"is": "probed", "hotlap": hotlap_version(message["python"])[0]})
 
     def _next(self) -> tuple[dict[str, Any], bytes]:
         while not self.waiting:
@@ -225,19 +185,6 @@ class Agent:
         stops = [message for message, _ in self.waiting if message["do"] in ("stop", "end")]
         self.waiting = [item for item in self.waiting if item[0]["do"] != "stop"]
         return bool(stops)
-
-
-def own_address(by_ssh: bool) -> str:
-    """Of this machine as others reach it: where ssh was answered, else what its name means, else its name."""
-    connection = os.environ.get("SSH_CONNECTION", "").split() if by_ssh else []  # of a login elsewhere, where a scheduler passes it on
-    if len(connection) == 4:
-        return connection[2]
-    name = os.uname().nodename
-    try:
-        address = socket.gethostbyname(name)
-    except OSError:
-        return name
-    return name if address.startswith("127.") else address
 
 
 class _EndedError(Exception):
@@ -296,11 +243,11 @@ class _Step:
         offered = self._answer("offer", deadline_s)[0]["files"]
         if not offered:
             raise UnfitError(lack)
-        files = unpacking.chosen(offered)
-        self.path = unpacking.cache(files, self.agent.folder)
+        files = member_zips.chosen(offered)
+        self.path = member_zips.cache(files, self.agent.folder)
         if not os.path.isdir(self.path):
             paths = [self._fetched(file, deadline_s) for file in files]
-            unpacking.unpack(paths, self.path)
+            member_zips.unpack(paths, self.path)
         there, why = hotlap_version(python, self.path)
         if there != need:
             raise UnfitError(f"{lack}; it was sent, and does not work: {why or there}")
@@ -417,9 +364,11 @@ class _Step:
             self.agent.send(dict(self.at, **{"is": "output", "stream": name}), data[:room])
 
     def _hand_over(self, code: int, seconds: float) -> None:
-        """What the step leaves, packed, in parts."""
+        """What the step leaves, packed: into the folder that is shared, where it is and will take it, else in parts."""
         path = os.path.join(self.folder, "bundle.zip")
-        pack(path, {"code": code, "seconds": seconds, "rounds": self.rounds}, os.path.join(self.folder, "home", "runs"))
+        pack(path, {"code": code, "seconds": seconds, "rounds": self.rounds}, os.path.join(self.folder, "home", "runs"), MOST_BUNDLE_BYTES)
+        if self.task["shared"] and os.path.getsize(path) > SHARED_BYTES and self._share(path, code, seconds):
+            return
         whole, at = hashlib.sha256(), 0
         with open(path, "rb") as file:
             while True:
@@ -432,27 +381,27 @@ class _Step:
                 self.agent.look([], 0.0)
         self._done(code, seconds, at, whole.hexdigest(), self.failed)
 
-    def _done(self, code: int, seconds: float, size: int, digest: str, why: str) -> None:
+    def _share(self, path: str, code: int, seconds: float) -> bool:
+        whole, place = hashlib.sha256(), self.task["shared"]
+        try:
+            with open(path, "rb") as file, open(place, "xb") as out:
+                for data in iter(lambda: file.read(PART_BYTES), b""):
+                    whole.update(data)
+                    out.write(data)
+                    self.agent.look([], 0.0)
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.unlink(place)
+            return False
+        self._done(code, seconds, os.path.getsize(path), whole.hexdigest(), self.failed, by="folder")
+        return True
+
+    def _done(self, code: int, seconds: float, size: int, digest: str, why: str, by: str = "pipe") -> None:
         dropped = {name: size - MOST_OUTPUT_BYTES for name, size in self.sizes.items() if size > MOST_OUTPUT_BYTES}
-        ended = {"is": "done", "timed_out": self.timed_out, "stopped": self.stopped, "dropped": dropped, "why": why}
+        ended = {"is": "done", "timed_out": self.timed_out, "stopped": self.stopped, "dropped": dropped, "why": why, "by": by}
         self.agent.send(dict(self.at, code=code, seconds=seconds, size=size, digest=digest, **ended))
-
-
-def pack(path: str, result: dict[str, Any], runs: str) -> None:
-    """bundle.zip: result.json, and the run that the step kept under `run/`, where it kept one."""
-    import zipfile
-
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr("result.json", json.dumps(result))
-        kept = sorted(name for name in (os.listdir(runs) if os.path.isdir(runs) else []) if not name.startswith("."))
-        if not kept:
-            return
-        folder, total = os.path.join(runs, kept[-1]), 0
-        for name in sorted(os.listdir(folder)):
-            file = os.path.join(folder, name)
-            total += os.path.getsize(file)
-            if os.path.isfile(file) and not os.path.islink(file) and total <= MOST_BUNDLE_BYTES:
-                archive.write(file, "run/" + name)
 
 
 def _guard(mark: str, folder: str, sink: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import secrets
+import os
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -16,6 +16,7 @@ from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.record import Campaign
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
+from hotlap.core.store import paths
 from hotlap.core.units import show
 
 CLOCK_S = 2.0  # by which a clock may be off before it is said
@@ -48,21 +49,20 @@ def run(args: argparse.Namespace) -> int:
 
 def _looked(campaign: Campaign, launcher: AgentLauncher) -> list[dict[str, Any]]:
     members, rows = launcher.members(), list[dict[str, Any]]()
-    with tempfile.TemporaryDirectory(prefix="hotlap-check-") as place:
+    home = paths.home()
+    with tempfile.TemporaryDirectory(prefix=".hotlap-check-", dir=home if os.access(home, os.W_OK) else None) as place:
         kept = folder.create(Path(place), campaign, members, {}, campaign.launcher)
-        nonce = secrets.token_hex(16)
-        (Path(place) / "nonce").write_text(nonce)
         with kept.held():
             for begin in range(0, len(members), asked.FANOUT):
                 conductor = controller.ClusterController(kept, launcher)
                 conductor.open(members[begin : begin + asked.FANOUT])
-                conductor.probe(str(Path(place) / "nonce"), campaign.python)
-                rows += [_row(link, nonce) for link in conductor.links.values()]
+                conductor.probe(campaign.python)
+                rows += [_row(link) for link in conductor.links.values()]
                 conductor.close()
     return rows
 
 
-def _row(link: controller.AgentLink, nonce: str) -> dict[str, Any]:
+def _row(link: controller.AgentLink) -> dict[str, Any]:
     facts, identity, probed = link.member.facts, link.member.identity, link.probed or {}
     doubts = []
     if abs(facts.get("clock_off_s", 0.0)) > CLOCK_S:
@@ -77,7 +77,7 @@ def _row(link: controller.AgentLink, nonce: str) -> dict[str, Any]:
         "state": link.gone[0] if link.gone else "ready", "host": facts.get("host", ""), "identity": identity.key if identity else "",
         "python": facts.get("python", ""), "hotlap": probed.get("hotlap", ""), "gpus": len(identity.gpus) if identity else None,
         "clock_off_s": facts.get("clock_off_s"), "free_bytes": facts.get("free_bytes"),
-        "return_path": "pipe", "shared_folder": probed.get("nonce") == nonce,
+        "return_path": "folder" if facts.get("shared_folder") else "pipe",
         "doubts": doubts, "product": facts.get("product", ""), "cpu": facts.get("cpu", ""),
     }  # fmt: skip
 
@@ -102,7 +102,7 @@ def lines(rows: list[dict[str, Any]], width: int, color: bool) -> list[str]:
         Column("free", [Cell("" if row["free_bytes"] is None else f"{row['free_bytes'] / 1e9:.0f} GB") for row in rows], right=True),
         Column("doubts", [Cell(words.clean(note)) for note in notes], wrap=True),
     ]
-    shared = sum(row["shared_folder"] for row in rows)
-    also = f"; {words.counted(shared, 'member')} can read this machine's temporary folder, which is not used" if shared else ""
+    shared = sum(row["return_path"] == "folder" for row in rows)
+    also = f"; {words.counted(shared, 'member')} see this machine's folder of runs and write bundles above 1 MiB there" if shared else ""
     back = f"results come back through the pipe of the launcher{also}"
     return [*layout.fitted(columns, width).lines(color), "", *layout.paragraph("", back, width)]

@@ -20,9 +20,9 @@ from typing import IO, Any
 import msgspec
 
 from hotlap.cluster import agent, states
-from hotlap.cluster.folder import CampaignFolder, command
+from hotlap.cluster.folder import PROBE, SHARED, CampaignFolder, command
 from hotlap.cluster.gang import Gang, GangEnd, gangs
-from hotlap.cluster.launch.base import AgentLauncher, last_line
+from hotlap.cluster.launch.base import AgentLauncher, seam
 from hotlap.cluster.parcel import Parcel
 from hotlap.cluster.receiving import Attempt
 from hotlap.cluster.record import Identity, Member, MemberEvent, State, StepRecord
@@ -109,11 +109,11 @@ class ClusterController:
         while any(link.attempt for link in self.links.values()) and not self.interrupted:
             self._turn()
 
-    def probe(self, path: str, python: str) -> None:
-        """Asks the agents for the version of Hotlap there, and what stands in a file of this machine: whether folders are shared."""
+    def probe(self, python: str) -> None:
+        """Asks the agents for the version of Hotlap there."""
         for link in self.links.values():
             if link.ready and not link.gone:
-                self._send(link, {"do": "probe", "path": path, "python": python})
+                self._send(link, {"do": "probe", "python": python})
         deadline = time.monotonic() + CONNECT_S
         while any(link.ready and not link.gone and link.probed is None for link in self.links.values()) and time.monotonic() < deadline:
             self._turn()
@@ -146,7 +146,7 @@ class ClusterController:
         session = secrets.token_bytes(16)
         settings = {
             "session": session.hex(), "campaign": self.folder.campaign.id, "member": member.name, "again": self.again,
-            "beat_s": self.folder.campaign.beat_s, **_seam(member),
+            "beat_s": self.folder.campaign.beat_s, "probe": str(self.folder.path.absolute() / PROBE), **seam(member),
         }  # fmt: skip
         link = AgentLink(member, self.launcher.start(member), agent.FrameReader(session))
         self.links[member.name] = link
@@ -171,6 +171,8 @@ class ClusterController:
             "gang": self.launcher.name if step.gang else "",
             "rounds": step.rounds, "timeout_s": step.timeout_s, "need": self.folder.campaign.hotlap if step.argv[0] == "hotlap" else "",
         }  # fmt: skip
+        shared = self.folder.attempt(step.number, link.member.name, number).absolute() / SHARED
+        task["shared"] = str(shared) if link.member.facts.get("shared_folder") else ""
         path = self.folder.begin_attempt(step.number, link.member.name, number, task)
         link.attempt, link.silent = Attempt(step.number, number, path), False
         self._record(link, step.number, number, to="running")
@@ -265,7 +267,7 @@ class ClusterController:
         if kind == "hello":
             self._hello(link, message)
         elif kind == "probed":
-            link.probed = {"hotlap": str(message["hotlap"])[:40], "nonce": str(message["nonce"])}
+            link.probed = {"hotlap": str(message["hotlap"])[:40]}
         elif kind == "refused" and "step" not in message:
             self._refuse(link, str(message["why"])[:300])
         elif attempt and message.get("step", attempt.step) == attempt.step and message.get("attempt", attempt.number) == attempt.number:
@@ -299,6 +301,8 @@ class ClusterController:
     def _done(self, link: AgentLink, attempt: Attempt, message: Mapping[str, Any]) -> None:
         code, seconds, why = int(message["code"]), float(message["seconds"]), str(message["why"])[:300]
         step = self.folder.step(attempt.step)
+        if message["by"] == "folder":
+            attempt.shared()
         if message["timed_out"]:
             self._end_attempt(link, "timed out", f"after {step.timeout_s:g} s", code=code, seconds=seconds)
         elif message["stopped"]:
@@ -309,7 +313,7 @@ class ClusterController:
             came = f"{attempt.size} of {int(message['size'])} bytes of its bundle came, {attempt.lost} frames were lost"
             self._end_attempt(link, "truncated", came, code=code, seconds=seconds)
         elif code and (step.argv[0] != "hotlap" or code != 1):  # 1 is a verdict
-            self._end_attempt(link, "died", _exit(code, attempt), code=code, seconds=seconds)
+            self._end_attempt(link, "died", attempt.ending(code), code=code, seconds=seconds)
         else:
             self._end_attempt(link, "measured", "", code=code, seconds=seconds, evidence=attempt.digest)
 
@@ -323,7 +327,8 @@ class ClusterController:
             serial=str(message["serial"])[:200], machine_id=str(message["machine_id"])[:200],
             macs=[str(mac)[:40] for mac in message["macs"][:64]], gpus=[str(gpu)[:80] for gpu in message["gpus"][:256]],
         )  # fmt: skip
-        known = {**text, **numbers, "clock_off_s": round(float(message["time_s"]) - time.time(), 3)}
+        shared = bool(self.folder.nonce) and str(message["probe"]) == self.folder.nonce
+        known = {**text, **numbers, "shared_folder": shared, "clock_off_s": round(float(message["time_s"]) - time.time(), 3)}
         link.member = msgspec.structs.replace(link.member, identity=identity, facts=known)
         self.folder.put(link.member)
         if why := self._unfit(link.member, identity):
@@ -487,17 +492,3 @@ def _read(stream: Any) -> bytes | None:
     except (OSError, ValueError):
         return b""
 
-
-def _exit(code: int, attempt: Attempt) -> str:
-    ended = f"signal {-code}" if code < 0 else f"exit status {code}"
-    ending = ""
-    with suppress(OSError):
-        ending = last_line((attempt.path / "stderr").read_bytes()[-4096:].decode(errors="replace"))
-    return f"{ended}: {ending}" if ending else ended
-
-
-def _seam(member: Member) -> dict[str, Any]:
-    """Where the agent reads what identifies its machine: HOTLAP_AGENT_ROOT, in which {member} stands for the name; for containers, and for
-    tests."""
-    root = os.environ.get("HOTLAP_AGENT_ROOT", "")
-    return {"root": root.replace("{member}", member.name)} if root else {}

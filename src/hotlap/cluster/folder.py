@@ -4,7 +4,7 @@
     members.jsonl                         who: the last line of a name counts
     events.jsonl                          what happened, append-only
     steps/0001-NAME/MEMBER/ATTEMPT/       task.json started.json beat stdout stderr bundle.zip done.json
-    lock                                  who controls it now
+    lock, probe                           who controls it now; what a member sees where it shares this folder
 
 A result exists only with its done.json, which holds the digest of bundle.zip and is written last, by rename.
 """
@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -38,6 +39,7 @@ from hotlap.core.store.log import Log
 CAMPAIGN, MEMBERS, EVENTS, LOCK, FACTS = "campaign.toml", "members.jsonl", "events.jsonl", "lock", "facts"
 TASK, STARTED, BEAT, BUNDLE, DONE = "task.json", "started.json", "beat", "bundle.zip", "done.json"
 OUTPUTS = ("stdout", "stderr")
+PROBE, SHARED = "probe", "shared.zip"  # the latter is what a member itself wrote, until its digest is known
 
 
 class LockedBy(msgspec.Struct, frozen=True):
@@ -55,6 +57,7 @@ class CampaignFolder:
 
     path: Path
     campaign: Campaign
+    nonce: str = ""  # what stands in `probe` while it is held
     _log: Log | None = field(default=None, repr=False)
     _members: Log | None = field(default=None, repr=False)
 
@@ -115,12 +118,16 @@ class CampaignFolder:
             file.write(encode(LockedBy(os.getpid(), os.uname().nodename, _user(), f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")))
             self._log, self._members = Log(self.path / EVENTS), Log(self.path / MEMBERS)
             try:
+                self._put_probe()
                 self._log.mend(MemberEvent)
                 self._members.mend(Member)
                 yield
             finally:
                 self._log.close()
                 self._members.close()
+                self.nonce = ""
+                with suppress(OSError):
+                    (self.path / PROBE).unlink()
                 self._log = self._members = None
 
     def owner(self) -> LockedBy | None:
@@ -128,6 +135,13 @@ class CampaignFolder:
         with suppress(OSError, msgspec.MsgspecError):
             return msgspec.json.decode((self.path / LOCK).read_bytes(), type=LockedBy)
         return None
+
+    def _put_probe(self) -> None:
+        self.nonce = secrets.token_hex(16)
+        try:
+            (self.path / PROBE).write_text(self.nonce)
+        except OSError:  # a full disk: nobody shares it then
+            self.nonce = ""
 
     def append(self, event: MemberEvent) -> None:
         assert self._log is not None

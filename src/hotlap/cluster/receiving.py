@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.cluster import agent, folder
+from hotlap.cluster.launch.base import last_line
 from hotlap.cluster.record import AttemptDone
 
 
@@ -26,6 +28,7 @@ class Attempt:
     lost: int = 0
     size: int = 0
     beaten_s: float = 0.0
+    by: str = "pipe"
     _digest: Any = field(default_factory=hashlib.sha256)
     _outputs: dict[str, int] = field(default_factory=dict)
 
@@ -61,6 +64,29 @@ class Attempt:
         with open(self.path / folder.BUNDLE, "ab") as file:
             file.write(data)
 
+    def shared(self) -> None:
+        """Takes the bundle that the member itself wrote into this folder, if it is there. Raises FrameError for what is no file of its."""
+        path = self.path / folder.SHARED
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise agent.FrameError(f"its bundle in the shared folder is no file: {error.strerror}") from None
+        with open(descriptor, "rb") as file:
+            about = os.fstat(descriptor)
+            if not stat.S_ISREG(about.st_mode) or about.st_size > agent.MOST_BUNDLE_BYTES:
+                raise agent.FrameError("its bundle in the shared folder is no file of a size that an agent writes")
+            self._digest, self.size, self.by = hashlib.file_digest(file, "sha256"), about.st_size, "folder"
+        os.replace(path, self.path / folder.BUNDLE)
+
+    def ending(self, code: int) -> str:
+        """How the program ended, with the last it said."""
+        ended, ending = f"signal {-code}" if code < 0 else f"exit status {code}", ""
+        with suppress(OSError):
+            ending = last_line((self.path / folder.OUTPUTS[1]).read_bytes()[-4096:].decode(errors="replace"))
+        return f"{ended}: {ending}" if ending else ended
+
     @property
     def digest(self) -> str:
         return str(self._digest.hexdigest())
@@ -71,6 +97,6 @@ class Attempt:
 
     def done(self, code: int, seconds: float) -> AttemptDone:
         """The result exists from here on. Raises OSError."""
-        done = AttemptDone(digest=self.digest, size=self.size, code=code, seconds=seconds)
+        done = AttemptDone(digest=self.digest, size=self.size, code=code, seconds=seconds, by=self.by)
         folder.written(self.path / folder.DONE, done)
         return done

@@ -100,6 +100,7 @@ class AttemptDone(Record, frozen=True, kw_only=True):
     size: int
     code: int
     seconds: float
+    by: str = "pipe"  # the way on which it came; folder: the member wrote it here itself
 
 
 class MemberState(Record, frozen=True, kw_only=True):

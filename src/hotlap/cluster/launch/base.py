@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from typing import Protocol
@@ -72,6 +73,13 @@ def popen(argv: list[str], environment: dict[str, str] | None = None) -> subproc
     """With pipes, in a session of its own, so that Ctrl-C in the terminal reaches the controller alone."""
     pipe = subprocess.PIPE
     return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0, env=environment)
+
+
+def seam(member: Member) -> dict[str, str]:
+    """Where the agent reads what identifies its machine: HOTLAP_AGENT_ROOT, in which {member} stands for the name; for containers, and for
+    tests."""
+    root = os.environ.get("HOTLAP_AGENT_ROOT", "")
+    return {"root": root.replace("{member}", member.name)} if root else {}
 
 
 def last_line(errors: str) -> str:

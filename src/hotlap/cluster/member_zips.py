@@ -1,5 +1,5 @@
-"""What an agent does with the wheels that its controller offers: chooses those that fit its Python, and unpacks them. Sent with the agent,
-so it needs the standard library only, of Python 3.9 or later.
+"""Zips on a member: what a step leaves is packed; of the wheels that the controller offers those that fit are unpacked. Sent with the
+agent, so it needs the standard library only, of Python 3.9 or later.
 
 Names and tags of wheels are those of the binary distribution format (packaging.python.org, PEP 427, 425, 600).
 """
@@ -7,6 +7,7 @@ Names and tags of wheels are those of the binary distribution format (packaging.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -135,3 +136,18 @@ def unpack(wheels: list[str], folder: str) -> None:
                 raise
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def pack(path: str, result: dict[str, Any], runs: str, limit: int) -> None:
+    """bundle.zip: result.json, and the run that the step kept under `run/`, where it kept one; of files at most `limit` bytes."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("result.json", json.dumps(result))
+        kept = sorted(name for name in (os.listdir(runs) if os.path.isdir(runs) else []) if not name.startswith("."))
+        if not kept:
+            return
+        folder, total = os.path.join(runs, kept[-1]), 0
+        for name in sorted(os.listdir(folder)):
+            file = os.path.join(folder, name)
+            total += os.path.getsize(file)
+            if os.path.isfile(file) and not os.path.islink(file) and total <= limit:
+                archive.write(file, "run/" + name)
