@@ -14,6 +14,7 @@ import hotlap
 from hotlap.cluster import folder as folders
 from hotlap.cluster import gang, hosts, parcel
 from hotlap.cluster.folder import CampaignFolder
+from hotlap.cluster.launch import mpi
 from hotlap.cluster.record import Campaign, StepRecord
 from hotlap.core import units
 from hotlap.core.errors import InputError, PlanError
@@ -31,27 +32,41 @@ def add_members(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hosts", metavar="NAMES|FILE", help="members by ssh: n[001-128,200], names with commas, or a file of names")
     parser.add_argument("--local", type=int, metavar="N", help="N members that are slots of this machine")
     parser.add_argument("--slurm", metavar="OPTIONS", help="members by Slurm: options of sbatch, as in '-p gpu -N 16 --exclusive'")
-    parser.add_argument("--queue", default="1 h", metavar="TIME", help="longest wait for a job to start (default: 1 h)")
+    parser.add_argument("--queue", default="1 h", metavar="TIME", help="longest wait for a job to start, or for ranks (default: 1 h)")
+    add_ranks(parser)
     parser.add_argument("--ssh-config", default="", metavar="FILE", help="for ssh's -F, in place of your own configuration")
     parser.add_argument("--python", default="", metavar="PATH", help="Python 3.9 or later on the members; for plans with Hotlap in it")
     parser.add_argument("--gpus", type=int, default=0, metavar="N", help="refuse members with more or fewer GPUs")
 
 
+def add_ranks(parser: argparse.ArgumentParser) -> None:
+    """Of verbs that mpirun and torchrun can start."""
+    parser.add_argument("--mpi", action="store_true", help="members are the ranks that mpirun, srun or torchrun started this as")
+    parser.add_argument("--meet", default="", metavar="HOST:PORT", help="where rank 0 listens, for ranks on several machines")
+
+
+def joined(args: argparse.Namespace) -> None:
+    """A rank other than 0 becomes an agent, and does not return. Raises InputError, MachineError."""
+    if args.mpi and (rank := mpi.own()).number:
+        mpi.serve(rank, args.meet, seconds(getattr(args, "queue", "") or "1 h", "--queue"))
+
+
 def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
     """The launcher's name, its options as they are kept, and the Python. Raises InputError."""
-    if sum(given is not None for given in (args.hosts, args.local, args.slurm)) != 1:
-        raise InputError("which members? give one of --hosts 'n[01-16]', --local N, --slurm 'OPTIONS'")
+    if sum(given is not None for given in (args.hosts, args.local, args.slurm, args.mpi or None)) != 1:
+        raise InputError("which members? give one of --hosts 'n[01-16]', --local N, --slurm 'OPTIONS', --mpi")
     if args.gpus < 0:
         raise InputError(f"--gpus is a number from 1 on, not {args.gpus}")
+    if args.ssh_config and args.hosts is None:
+        raise InputError("--ssh-config goes with --hosts; leave it out")
     if args.local is not None:
-        if args.ssh_config:
-            raise InputError("--ssh-config goes with --hosts; leave it out")
         if args.python and not shutil.which(args.python):
             raise InputError(f"--python {args.python}: no such program is on this machine; leave it out for this one")
         return "local", {"count": args.local}, args.python or sys.executable
+    if args.mpi:
+        mpi.own()
+        return "mpi", {"meet": args.meet, "wait_s": seconds(args.queue, "--queue")}, args.python or sys.executable
     if args.slurm is not None:
-        if args.ssh_config:
-            raise InputError("--ssh-config goes with --hosts; leave it out")
         given = {"options": words(args.slurm, "--slurm", "-p gpu -N 16"), "queue_s": seconds(args.queue, "--queue")}
         return "slurm", given, args.python or "python3"
     if args.ssh_config and not Path(args.ssh_config).is_file():

@@ -29,6 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Whether members can be reached, and what differs: Python, Hotlap, clock, disk, GPUs, return path. Exit code 3 where one cannot."""
+    asked.joined(args)
     name, options, python = asked.launcher(args)
     named, began = folder.new_id()
     campaign = Campaign(

@@ -10,6 +10,7 @@ from hotlap.cli import terminal
 from hotlap.cluster import asked, folder, gang, live, session, show, show_kind
 from hotlap.cluster.asked import rewritten as rewritten
 from hotlap.cluster.folder import CampaignFolder
+from hotlap.cluster.launch import mpi
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.record import Campaign, Member
 from hotlap.core.store import bundle as bundles
@@ -39,6 +40,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 0 all measured, 1 a verdict failed, 3 some member has no result, 130 interrupted."""
+    if args.dry_run and args.mpi and mpi.own().number:
+        return 0  # rank 0 says it
+    asked.joined(args)
     marks = labelled.check(dict(terminal.pairs(args.label, "a label")))
     campaign, fanout = asked.campaign(args), asked.fanout(args)
     launcher = session.launcher_of(campaign)

@@ -22,7 +22,7 @@ import msgspec
 from hotlap.cluster import agent, states
 from hotlap.cluster.folder import PROBE, SHARED, CampaignFolder, command
 from hotlap.cluster.gang import Gang, GangEnd, gangs
-from hotlap.cluster.launch.base import AgentLauncher, seam
+from hotlap.cluster.launch.base import AgentLauncher, AgentProcess, seam
 from hotlap.cluster.parcel import Parcel
 from hotlap.cluster.receiving import Attempt
 from hotlap.cluster.record import Identity, Member, MemberEvent, State, StepRecord
@@ -42,7 +42,7 @@ class AgentLink:
     """The way to one member's agent. `gone`: why there is none any more."""
 
     member: Member
-    process: subprocess.Popen[bytes]
+    process: AgentProcess
     reader: agent.FrameReader
     heard_s: float = field(default_factory=time.monotonic)
     outbox: bytearray = field(default_factory=bytearray)

@@ -13,6 +13,7 @@ from hotlap.cluster import controller, fanin
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.launch.local import LocalLauncher
+from hotlap.cluster.launch.mpi import MpiLauncher
 from hotlap.cluster.launch.slurm import SlurmLauncher
 from hotlap.cluster.launch.ssh import SshLauncher
 from hotlap.cluster.parcel import Parcel
@@ -32,6 +33,8 @@ def launcher_of(campaign: Campaign, known: Mapping[str, str] | None = None) -> A
         return LocalLauncher(int(campaign.options["count"]), campaign.python)
     if campaign.launcher == "ssh":
         return SshLauncher(str(campaign.options["hosts"]), campaign.python, str(campaign.options.get("config", "")))
+    if campaign.launcher == "mpi":
+        return MpiLauncher(str(campaign.options["meet"]), float(campaign.options["wait_s"]))
     if campaign.launcher == "slurm":
         words = [str(word) for word in campaign.options["options"]]
         return SlurmLauncher(words, campaign.python, float(campaign.options["queue_s"]), (known or {}).get("job", ""))

@@ -5,9 +5,29 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
-from typing import Protocol
+from typing import IO, Protocol
 
 from hotlap.cluster.record import Member, State
+
+
+class AgentProcess(Protocol):
+    """The way to an agent, as `subprocess.Popen` is one: bytes on its input and output reach the agent and come from it."""
+
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+    def poll(self) -> int | None:
+        """The exit status, once it is known."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Raises TimeoutExpired."""
+
+    def kill(self) -> None:
+        """At once."""
+
+    def terminate(self) -> None:
+        """By asking."""
 
 
 class AgentLauncher(Protocol):
@@ -37,13 +57,13 @@ class AgentLauncher(Protocol):
     def release(self) -> None:
         """Gives back what was asked for; more than once does no harm."""
 
-    def start(self, member: Member) -> subprocess.Popen[bytes]:
+    def start(self, member: Member) -> AgentProcess:
         """Raises MachineError where the launcher itself cannot run."""
 
-    def alive(self, process: subprocess.Popen[bytes]) -> bool:
+    def alive(self, process: AgentProcess) -> bool:
         """Whether the way to the agent still stands."""
 
-    def stop(self, member: Member, process: subprocess.Popen[bytes], mark: str) -> None:
+    def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         """Ends the way to an agent that does not answer, and what carries its mark where that can be reached."""
 
     def failure(self, code: int, errors: str) -> tuple[State, str]:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hotlap.cluster import agent, hosts
-from hotlap.cluster.launch.base import last_line, popen
+from hotlap.cluster.launch.base import AgentProcess, last_line, popen
 from hotlap.cluster.record import Member, State
 from hotlap.core.errors import InputError, MachineError, Unavailable
 from hotlap.core.units import show
@@ -85,17 +85,17 @@ class SlurmLauncher:
         self.job = self._submitted([f"--nodes={len(names)}", f"--nodelist={','.join(names)}"])
         self._wait()
 
-    def start(self, member: Member) -> subprocess.Popen[bytes]:
+    def start(self, member: Member) -> AgentProcess:
         try:
             command = [self.python, "-I", "-S", "-c", agent.BOOTSTRAP]
             return popen(["srun", f"--jobid={self.job}", f"--nodelist={member.address}", *SRUN, *command])
         except OSError as error:
             raise MachineError(f"srun cannot be run: {error.strerror}") from None
 
-    def alive(self, process: subprocess.Popen[bytes]) -> bool:
+    def alive(self, process: AgentProcess) -> bool:
         return process.poll() is None
 
-    def stop(self, member: Member, process: subprocess.Popen[bytes], mark: str) -> None:
+    def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         """srun ends its step when it is asked to; what stays ends with the job."""
         with suppress(OSError):
             process.terminate()
