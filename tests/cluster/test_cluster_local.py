@@ -107,6 +107,17 @@ def test_what_has_no_result_is_run_again_and_nothing_else(home: Path, tmp_path: 
     assert not (attempts / "1" / "done.json").exists()
 
 
+def test_an_attempt_that_was_made_and_not_recorded_is_left_out(home: Path, tmp_path: Path) -> None:
+    """A controller that is killed between the two leaves a folder without an event; what is in it is not overwritten."""
+    assert shell(f"test {{index}} != 1 || test -e {tmp_path}/again") == 3
+    (tmp_path / "again").touch()
+    kept = newest(home)
+    (kept.attempt(1, "slot01", 2)).mkdir()
+    assert main(["cluster", "resume"]) == 0
+    assert found(home)["slot01"] == ("measured", 3)
+    assert list(kept.attempt(1, "slot01", 2).iterdir()) == []
+
+
 @pytest.mark.parametrize("harm", ["cut", "changed", "missing", "no done"])
 def test_a_bundle_that_is_not_what_its_digest_says_is_truncated(home: Path, harm: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert shell("true") == 0

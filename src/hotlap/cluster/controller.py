@@ -161,7 +161,7 @@ class ClusterController:
 
     def _begin(self, link: AgentLink, step: StepRecord) -> None:
         place = step.number, link.member.name
-        number = self._attempts[place] = self._attempts.get(place, 0) + 1
+        number = self._attempts[place] = self.folder.next_attempt(*place, self._attempts.get(place, 0))
         argv = command(step, self.folder.campaign.python, link.member, self._count)
         task = {
             "do": "step", "step": step.number, "attempt": number, "argv": argv, "wrap": step.wrap, "files": step.files,
@@ -250,7 +250,9 @@ class ClusterController:
         why = f"its agent was killed by signal {-code}" if code is not None and code < 0 else "the way to its agent was lost"
         ending = self.launcher.ending(errors)
         if link.attempt:
-            self._end_attempt(link, "died", f"{why}: {ending}" if ending else why)
+            state: State = "died" if link.attempt.started else "never started"
+            when = "" if link.attempt.started else " before the step"
+            self._end_attempt(link, state, f"{why}{when}{f': {ending}' if ending else ''}")
         self._lose(link, "never started", f"{why} before the step")
 
     # ------------------------------------------------------------ what agents say

@@ -160,6 +160,13 @@ class CampaignFolder:
                 f"what was collected is kept in {self.path}: make room, then hotlap cluster resume {self.path.name}",
             ) from None
 
+    def next_attempt(self, step: int, member: str, last: int) -> int:
+        """The attempt after `last`; one whose folder is there without an event is left out: its controller was killed between the two."""
+        number = last + 1
+        while self.attempt(step, member, number).exists():
+            number += 1
+        return number
+
     def begin_attempt(self, step: int, member: str, attempt: int, task: Mapping[str, Any]) -> Path:
         """A new folder with its task. Raises MachineError."""
         folder = self.attempt(step, member, attempt)

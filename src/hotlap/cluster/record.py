@@ -13,7 +13,6 @@ KIND = "campaign"
 State = Literal["never started", "running", "silent", "died", "timed out", "truncated", "refused", "measured"]
 STATES: tuple[State, ...] = ("measured", "running", "silent", "died", "timed out", "truncated", "refused", "never started")
 WITHOUT_RESULT = STATES[1:]
-ENDED: tuple[State, ...] = ("measured", "died", "timed out", "truncated", "refused")
 Gather = Literal["command", "run", "facts"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hotlap.cluster.record import ENDED, Member, MemberEvent, MemberState
+from hotlap.cluster.record import Member, MemberEvent, MemberState
 
 Place = tuple[int, str]
 """Step and member."""
@@ -49,7 +49,7 @@ def derive(
 
 def open_attempts(events: Iterable[MemberEvent]) -> dict[Place, MemberEvent]:
     """Attempts that were begun and of which no end is recorded."""
-    return {place: event for place, event in last(events).items() if event.to not in ENDED and event.attempt}
+    return {place: event for place, event in last(events).items() if event.to in ("running", "silent") and event.attempt}
 
 
 def attempts(events: Iterable[MemberEvent]) -> dict[Place, int]:
