@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import hotlap
@@ -15,6 +16,7 @@ from hotlap.cluster import folder as folders
 from hotlap.cluster import gang, hosts, parcel
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch import mpi
+from hotlap.cluster.launch.kubernetes import PodOptions
 from hotlap.cluster.record import Campaign, StepRecord
 from hotlap.core import units
 from hotlap.core.errors import InputError, PlanError
@@ -53,7 +55,8 @@ def joined(args: argparse.Namespace) -> None:
 
 def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
     """The launcher's name, its options as they are kept, and the Python. Raises InputError."""
-    if sum(given is not None for given in (args.hosts, args.local, args.slurm, args.mpi or None)) != 1:
+    pods = getattr(args, "kubernetes", None)
+    if sum(given is not None for given in (args.hosts, args.local, args.slurm, args.mpi or None, pods)) != 1:
         raise InputError("which members? give one of --hosts 'n[01-16]', --local N, --slurm 'OPTIONS', --mpi")
     if args.gpus < 0:
         raise InputError(f"--gpus is a number from 1 on, not {args.gpus}")
@@ -63,6 +66,12 @@ def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
         if args.python and not shutil.which(args.python):
             raise InputError(f"--python {args.python}: no such program is on this machine; leave it out for this one")
         return "local", {"count": args.local}, args.python or sys.executable
+    if pods is not None:
+        if args.gang:
+            raise InputError("--gang with --kubernetes: pods are told of no rendezvous; leave it out")
+        options = PodOptions(args.pods, args.image, args.results, args.gpus)
+        options.check()
+        return "kubernetes", asdict(options), args.python or "python3"
     if args.mpi:
         mpi.own()
         return "mpi", {"meet": args.meet, "wait_s": seconds(args.queue, "--queue")}, args.python or sys.executable

@@ -7,7 +7,7 @@ import shlex
 import sys
 
 from hotlap.cli import terminal
-from hotlap.cluster import asked, folder, gang, live, session, show, show_kind
+from hotlap.cluster import asked, folder, gang, live, pods, session, show, show_kind
 from hotlap.cluster.asked import rewritten as rewritten
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch import mpi
@@ -25,6 +25,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="*", metavar="PLAN", help=what)
     parser.add_argument("--command", default="", help=argparse.SUPPRESS)
     asked.add_members(parser)
+    parser.add_argument("--kubernetes", metavar="OUT.yaml", help="write an Indexed Job, and end: `cluster collect` takes its results")
+    parser.add_argument("--pods", type=int, default=0, metavar="N", help="with --kubernetes: how many members")
+    parser.add_argument("--image", default="", metavar="NAME", help="with --kubernetes: of the pods")
+    parser.add_argument("--results", default="", metavar="CLAIM|URL", help="with --kubernetes: a volume's claim, or where to PUT")
     parser.add_argument("--target", default="", help="of plans, as in hotlap run; {index} stands for the member's")
     parser.add_argument("--rounds", type=int, metavar="N", help="of plans as in hotlap run; of a command: run it N times")
     parser.add_argument("--budget", default="", metavar="TIME", help="of plans, as in hotlap run")
@@ -46,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
     marks = labelled.check(dict(terminal.pairs(args.label, "a label")))
     campaign, fanout = asked.campaign(args), asked.fanout(args)
     launcher = session.launcher_of(campaign)
+    if args.kubernetes and not args.dry_run:
+        return pods.write(args, campaign, marks)
     if args.dry_run:
         return _dry(args, campaign, launcher)
     members = launcher.members()
@@ -61,14 +67,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def measured(
-    args: argparse.Namespace, kept: CampaignFolder, fanout: int, again: bool = False, launcher: AgentLauncher | None = None
+    args: argparse.Namespace, kept: CampaignFolder, fanout: int, again: bool = False, launcher: AgentLauncher | None = None,
+    only: set[str] | None = None,
 ) -> int:
     """Runs what lacks a result, and says what there is."""
     steps = {step.number: step.name for step in kept.campaign.steps}
     members = len(kept.members())
     view = live.ClusterView(members * len(steps), members, steps)
     try:
-        interrupted = session.measure(kept, view.tell, fanout, again, launcher)
+        interrupted = session.measure(kept, view.tell, fanout, again, launcher, only)
     finally:
         view.end()
     code = answered(args, kept)

@@ -12,6 +12,7 @@ import msgspec
 from hotlap.cluster import controller, fanin
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
+from hotlap.cluster.launch.kubernetes import PodLauncher
 from hotlap.cluster.launch.local import LocalLauncher
 from hotlap.cluster.launch.mpi import MpiLauncher
 from hotlap.cluster.launch.slurm import SlurmLauncher
@@ -33,6 +34,8 @@ def launcher_of(campaign: Campaign, known: Mapping[str, str] | None = None) -> A
         return LocalLauncher(int(campaign.options["count"]), campaign.python)
     if campaign.launcher == "ssh":
         return SshLauncher(str(campaign.options["hosts"]), campaign.python, str(campaign.options.get("config", "")))
+    if campaign.launcher == "kubernetes":
+        return PodLauncher(int(campaign.options["count"]), used=set((known or {}).get("records", "").split()))
     if campaign.launcher == "mpi":
         return MpiLauncher(str(campaign.options["meet"]), float(campaign.options["wait_s"]))
     if campaign.launcher == "slurm":
@@ -60,10 +63,12 @@ def remember(folder: CampaignFolder, launcher: AgentLauncher) -> None:
 
 def measure(
     folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int, again: bool = False, launcher: AgentLauncher | None = None,
+    only: set[str] | None = None,
 ) -> bool:
     """Every step on every member without a result, then `fanin.collect`; whether it was interrupted. Ctrl-C keeps what came.
 
-    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given. Raises Busy where another controls it.
+    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given; `only`: of these members.
+    Raises Busy where another controls it.
     """
     _files(fanout)
     with folder.held():
@@ -71,6 +76,7 @@ def measure(
             fanin.reconcile(folder)
         lacking = _lacking(folder)
         members = [member for member in folder.members() if any(member.name in names for names in lacking.values())]
+        members = members if only is None else [member for member in members if member.name in only]
         steps = [step for step in folder.campaign.steps if lacking.get(step.number)]
         gang = max((step.gang for step in steps), default=0) or 1
         launcher = launcher or launcher_in(folder)
@@ -98,6 +104,7 @@ def _held(folder: CampaignFolder, launcher: AgentLauncher, members: list[Member]
             remember(folder, launcher)
         yield
     finally:
+        remember(folder, launcher)
         launcher.release()
 
 
