@@ -34,6 +34,7 @@ def add_members(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hosts", metavar="NAMES|FILE", help="members by ssh: n[001-128,200], names with commas, or a file of names")
     parser.add_argument("--local", type=int, metavar="N", help="N members that are slots of this machine")
     parser.add_argument("--slurm", metavar="OPTIONS", help="members by Slurm: options of sbatch, as in '-p gpu -N 16 --exclusive'")
+    parser.add_argument("--ray", metavar="ADDRESS", help="members are the nodes of a Ray cluster that runs, as in 10.0.0.1:6379 or auto")
     parser.add_argument("--queue", default="1 h", metavar="TIME", help="longest wait for a job to start, or for ranks (default: 1 h)")
     add_ranks(parser)
     parser.add_argument("--ssh-config", default="", metavar="FILE", help="for ssh's -F, in place of your own configuration")
@@ -56,8 +57,8 @@ def joined(args: argparse.Namespace) -> None:
 def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
     """The launcher's name, its options as they are kept, and the Python. Raises InputError."""
     pods = getattr(args, "kubernetes", None)
-    if sum(given is not None for given in (args.hosts, args.local, args.slurm, args.mpi or None, pods)) != 1:
-        raise InputError("which members? give one of --hosts 'n[01-16]', --local N, --slurm 'OPTIONS', --mpi")
+    if sum(given is not None for given in (args.hosts, args.local, args.slurm, args.ray, args.mpi or None, pods)) != 1:
+        raise InputError("which members? give one of --hosts 'n[01-16]', --local N, --slurm 'OPTIONS', --ray ADDRESS, --mpi")
     if args.gpus < 0:
         raise InputError(f"--gpus is a number from 1 on, not {args.gpus}")
     if args.ssh_config and args.hosts is None:
@@ -75,6 +76,8 @@ def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
     if args.mpi:
         mpi.own()
         return "mpi", {"meet": args.meet, "wait_s": seconds(args.queue, "--queue")}, args.python or sys.executable
+    if args.ray is not None:
+        return "ray", {"address": args.ray, "wait_s": seconds(args.queue, "--queue")}, args.python or "python3"
     if args.slurm is not None:
         given = {"options": words(args.slurm, "--slurm", "-p gpu -N 16"), "queue_s": seconds(args.queue, "--queue")}
         return "slurm", given, args.python or "python3"

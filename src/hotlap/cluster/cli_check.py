@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _looked(campaign: Campaign, launcher: AgentLauncher) -> list[dict[str, Any]]:
     members, rows = launcher.members(), list[dict[str, Any]]()
+    launcher.prepare(members)
     home = paths.home()
     with tempfile.TemporaryDirectory(prefix=".hotlap-check-", dir=home if os.access(home, os.W_OK) else None) as place:
         kept = folder.create(Path(place), campaign, members, {}, campaign.launcher)

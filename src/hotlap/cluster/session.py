@@ -15,6 +15,7 @@ from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.launch.kubernetes import PodLauncher
 from hotlap.cluster.launch.local import LocalLauncher
 from hotlap.cluster.launch.mpi import MpiLauncher
+from hotlap.cluster.launch.ray import RayLauncher
 from hotlap.cluster.launch.slurm import SlurmLauncher
 from hotlap.cluster.launch.ssh import SshLauncher
 from hotlap.cluster.parcel import Parcel
@@ -38,6 +39,8 @@ def launcher_of(campaign: Campaign, known: Mapping[str, str] | None = None) -> A
         return PodLauncher(int(campaign.options["count"]), used=set((known or {}).get("records", "").split()))
     if campaign.launcher == "mpi":
         return MpiLauncher(str(campaign.options["meet"]), float(campaign.options["wait_s"]))
+    if campaign.launcher == "ray":
+        return RayLauncher(str(campaign.options["address"]), campaign.python, float(campaign.options["wait_s"]))
     if campaign.launcher == "slurm":
         words = [str(word) for word in campaign.options["options"]]
         return SlurmLauncher(words, campaign.python, float(campaign.options["queue_s"]), (known or {}).get("job", ""))
