@@ -253,6 +253,7 @@ class _Step:
                     file.write(content)
             deadline_s = began_s + self.task["timeout_s"] if self.task["timeout_s"] else None
             self._fit(deadline_s)
+            began_s = time.monotonic()
             self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))
             for _ in range(self.task["rounds"]):
                 code = self._round(deadline_s)
