@@ -255,7 +255,8 @@ def test_a_campaign_can_be_zipped_and_rebuilt_from_its_parts(home: Path, tmp_pat
         (["run", "--hosts", "n[1-", "--", "true"], "lacks a ]"), (["run", "sleep", "--local", "2"], "a command stands after --"),
         (["run", "--local", "2", "--timeout", "-1 s", "--", "true"], "--timeout is a time above 0"),
         (["run", "--local", "2", "--rounds", "0", "--", "true"], "--rounds is a number"),
-        (["run", "--local", "2", "--fanout", "0", "--", "true"], "--fanout is a number"), (["logs", "n1"], "no run"),
+        (["run", "--local", "2", "--fanout", "0", "--", "true"], "--fanout is a number"), (["logs", "n1"], "no campaign"),
+        (["status"], "no campaign is kept yet"),
         (["run", "--local", "2", "--wheels", "/nowhere", "--", "true"], "it takes a folder of wheels"),
         (["run", "--local", "2", "--wheels", "/proc/self/fd", "--", "true"], "no wheel is in it"),
         (["run", "--local", "2", "--wrap", "'", "--", "true"], "--wrap ': no closing quotation"),
@@ -320,3 +321,14 @@ def test_the_environment_tells_a_program_who_it_is(home: Path, capsys: pytest.Ca
     main(["cluster", "logs", "slot01"])
     assert "slot01 1 2" in capsys.readouterr().out
     assert os.environ.get(agent.MARK) is None
+
+
+def test_the_page_of_many_members_shows_them_together(home: Path, tmp_path: Path) -> None:
+    target = "simulated:h200-sxm?noise=0.01&seed={index}"
+    assert main(["cluster", "run", "latency", "--local", "9", "--target", target, "--rounds", "6"]) == 0
+    assert main(["report", "latest", "--out", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "9 members (slots of one machine) by local: 9 measured" in page
+    assert "What stands out" in page
+    assert "Members of the campaign" in page
+    assert "What to do" not in page  # which is of a single device

@@ -46,6 +46,7 @@ def test_a_plan_runs_on_members_that_have_nothing_but_python(home: Path, bare: s
     words = ["cluster", "run", str(tmp_path / "small.toml"), "--local", "2", "--target", "simulated:h200-sxm?seed={index}"]
     assert main([*words, "--python", bare]) == 0
     (kept,) = (tmp_path / "cache" / "hotlap-agent").iterdir()
+    assert not list(home.rglob("wheels"))
     there = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
     assert main([*words, "--python", bare]) == 0  # what is there is not sent again
     assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == there

@@ -212,6 +212,7 @@ class _Step:
                     file.write(content)
             deadline_s = began_s + self.task["timeout_s"] if self.task["timeout_s"] else None
             self._fit(deadline_s)
+            began_s = time.monotonic()
             self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))
             for number in range(self.task["rounds"]):
                 if self.task.get("gang"):

@@ -207,7 +207,11 @@ def chosen(selector: str) -> CampaignFolder:
     """The campaign that a selector names; "": the newest. Raises InputError."""
     home = paths.home()
     if not selector:
-        return folders.load(select.entries(["kind=campaign"], home)[-1].path)
+        try:
+            kept = select.entries(["kind=campaign"], home)
+        except InputError:
+            raise InputError("no campaign is kept yet; hotlap cluster run --local 3 -- hostname would begin one") from None
+        return folders.load(kept[-1].path)
     entries = select.entries([selector], home)
     if len(entries) != 1:
         raise InputError(f"'{selector}' names {len(entries)} runs; give the id of one campaign: hotlap list kind=campaign")

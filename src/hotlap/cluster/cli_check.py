@@ -6,6 +6,7 @@ import argparse
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import hotlap
 from hotlap.cli import terminal
 from hotlap.cluster import asked, controller, folder, session
 from hotlap.cluster.launch.base import AgentLauncher
+from hotlap.cluster.member_zips import LEAST
 from hotlap.cluster.record import Campaign
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
@@ -66,22 +68,30 @@ def _looked(campaign: Campaign, launcher: AgentLauncher) -> list[dict[str, Any]]
 
 def _row(link: controller.AgentLink) -> dict[str, Any]:
     facts, identity, probed = link.member.facts, link.member.identity, link.probed or {}
-    doubts = []
-    if abs(facts.get("clock_off_s", 0.0)) > CLOCK_S:
-        doubts.append(f"its clock is {show(abs(facts['clock_off_s']), 's')} {'ahead' if facts['clock_off_s'] > 0 else 'behind'}")
-    if facts and facts["free_bytes"] < FREE_BYTES:
-        doubts.append(f"{facts['free_bytes'] / 1e6:.0f} MB are free in {facts['folder']}")
-    if link.ready and probed.get("hotlap", "") != hotlap.__version__:
-        there = f"Hotlap {probed['hotlap']} is there" if probed.get("hotlap") else "no Hotlap is there"
-        doubts.append(f"{there}: {hotlap.__version__} is sent for plans")
     return {
         "member": link.member.name, "refused": "" if link.ready and not link.gone else (link.gone or ("", "no answer"))[1],
         "state": link.gone[0] if link.gone else "ready", "host": facts.get("host", ""), "identity": identity.key if identity else "",
         "python": facts.get("python", ""), "hotlap": probed.get("hotlap", ""), "gpus": len(identity.gpus) if identity else None,
         "clock_off_s": facts.get("clock_off_s"), "free_bytes": facts.get("free_bytes"),
         "return_path": "folder" if facts.get("shared_folder") else "pipe",
-        "doubts": doubts, "product": facts.get("product", ""), "cpu": facts.get("cpu", ""),
+        "doubts": doubts(facts, probed.get("hotlap", "")) if link.ready else [],
+        "product": facts.get("product", ""), "cpu": facts.get("cpu", ""),
     }  # fmt: skip
+
+
+def doubts(facts: Mapping[str, Any], version: str) -> list[str]:
+    """What may go wrong on a member. `version`: of the Hotlap there, or ""."""
+    off_s, free, texts = facts["clock_off_s"], facts["free_bytes"], list[str]()
+    if abs(off_s) > CLOCK_S:
+        texts.append(f"its clock is {show(abs(off_s), 's')} {'ahead' if off_s > 0 else 'behind'}")
+    if free < FREE_BYTES:
+        texts.append(f"{free / 1e6:.0f} MB are free in {facts['folder']}")
+    if version != hotlap.__version__:
+        there = f"Hotlap {version} is there" if version else "no Hotlap is there"
+        old = tuple(map(int, facts["python"].split(".")[:2])) < LEAST
+        need = f"commands run, plans need Python {LEAST[0]}.{LEAST[1]}" if old else f"{hotlap.__version__} is sent for plans"
+        texts.append(f"{there}: {need}")
+    return texts
 
 
 def lines(rows: list[dict[str, Any]], width: int, color: bool) -> list[str]:
@@ -94,17 +104,19 @@ def lines(rows: list[dict[str, Any]], width: int, color: bool) -> list[str]:
             if not row["refused"] and usual[name] and row[name] != usual[name][0][0]
         ]  # fmt: skip
         notes.append(row["refused"] or "; ".join([*row["doubts"], *odd]))
+    clocks = ["" if row["clock_off_s"] is None else f"{round(row['clock_off_s'], 1) + 0.0:+.1f} s" for row in rows]
     columns = [
         Column("member", [Cell(words.clean(row["member"]), "bold") for row in rows]),
         Column("", [Cell(row["state"], "good" if row["state"] == "ready" else "bad") for row in rows]),
         Column("python", [Cell(words.clean(row["python"])) for row in rows]),
         Column("hotlap", [Cell(words.clean(row["hotlap"])) for row in rows]),
         Column("GPUs", [Cell("" if row["gpus"] is None else str(row["gpus"])) for row in rows], right=True),
-        Column("clock", [Cell("" if row["clock_off_s"] is None else f"{row['clock_off_s']:+.1f} s") for row in rows], right=True),
+        Column("clock", [Cell(clock) for clock in clocks], right=True),
         Column("free", [Cell("" if row["free_bytes"] is None else f"{row['free_bytes'] / 1e9:.0f} GB") for row in rows], right=True),
         Column("doubts", [Cell(words.clean(note)) for note in notes], wrap=True),
     ]
     shared = sum(row["return_path"] == "folder" for row in rows)
-    also = f"; {words.counted(shared, 'member')} see this machine's folder of runs and write bundles above 1 MiB there" if shared else ""
+    whose = f"; {words.counted(shared, 'member')} can write bundles above 1 MiB straight into this machine's folder of runs"
+    also = whose if shared else ""
     back = f"results come back through the pipe of the launcher{also}"
     return [*layout.fitted(columns, width).lines(color), "", *layout.paragraph("", back, width)]

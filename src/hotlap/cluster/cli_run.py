@@ -75,7 +75,7 @@ def measured(
     members = len(kept.members())
     view = live.ClusterView(members * len(steps), members, steps)
     try:
-        interrupted = session.measure(kept, view.tell, fanout, again, launcher, only)
+        interrupted = session.measure(kept, view.tell, fanout, again, launcher, only, view.draw)
     finally:
         view.end()
     code = answered(args, kept)

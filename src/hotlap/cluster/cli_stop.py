@@ -14,7 +14,7 @@ from hotlap.cluster.folder import CampaignFolder
 from hotlap.core.errors import MachineError
 
 PATIENCE_S = 20.0
-HIDDEN = "processes of others"  # which this user cannot have started
+HIDDEN = "the environment of others"  # whose processes this user cannot have started
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,8 @@ def run(args: argparse.Namespace) -> int:
         terminal.answer(args.json, {"run": kept.campaign.id, "ended": owner, "processes": swept, "unseen": unseen}, code=code)
         return code
     print(f"the controller was process {owner.pid}: ended" if owner else "nobody controlled the campaign")
-    print(f"{swept} processes of it were left on its members, and were ended")
+    many = "process" if swept == 1 else "processes"
+    print(f"ended {swept} {many} that it had left on its members" if swept else "it had left no process on its members")
     for name, why in unseen.items():
         print(f"could not be looked at: {name}: {why}")
     return code
@@ -64,7 +65,7 @@ def _sweep(kept: CampaignFolder) -> tuple[dict[str, str], int]:
     if launcher.name == "local":
         count, left, hidden = agent.sweep(kept.campaign.id)
         unseen = {f"process {pid}": "it does not end" for pid in left}
-        return unseen | ({HIDDEN: f"{hidden} of this machine"} if hidden else {}), count
+        return unseen | ({HIDDEN: f"{hidden} of the processes here may not be read"} if hidden else {}), count
     unseen, swept = dict[str, str](), 0
     with kept.held():
         for begin in range(0, len(members), asked.FANOUT):

@@ -22,7 +22,7 @@ import msgspec
 from hotlap.cluster import agent, states
 from hotlap.cluster.folder import PROBE, SHARED, CampaignFolder, command
 from hotlap.cluster.gang import Gang, GangEnd, gangs
-from hotlap.cluster.launch.base import AgentLauncher, AgentProcess, seam
+from hotlap.cluster.launch.base import AgentLauncher, AgentProcess, available, seam
 from hotlap.cluster.parcel import Parcel
 from hotlap.cluster.receiving import Attempt
 from hotlap.cluster.record import Identity, Member, MemberEvent, State, StepRecord
@@ -58,14 +58,14 @@ class AgentLink:
 
 
 class ClusterController:
-    """Of the members that are given, with their agents. `tell` hears every event; `parcel` is what members without Hotlap are sent. Not for
-    several threads."""
+    """Of the members that are given, with their agents. `tell` hears every event, `tick` is called while it waits; `parcel` is what members
+    without Hotlap are sent. Not for several threads."""
 
     def __init__(
         self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False,
-        parcel: Parcel | None = None,
+        parcel: Parcel | None = None, tick: Callable[[], None] = lambda: None,
     ) -> None:
-        self.folder, self.launcher, self.tell, self.again, self.parcel = folder, launcher, tell, again, parcel
+        self.folder, self.launcher, self.tell, self.again, self.parcel, self.tick = folder, launcher, tell, again, parcel, tick
         self.links: dict[str, AgentLink] = {}
         self.interrupted = False
         self._selector = selectors.DefaultSelector()
@@ -187,6 +187,7 @@ class ClusterController:
         if now - self._looked_s < TURN_S:
             return
         self._looked_s = now
+        self.tick()
         for link in self.links.values():
             if not link.gone:
                 self._look(link, now)
@@ -214,7 +215,7 @@ class ClusterController:
             self._lose(link, "never started", "its agent fell silent in an earlier step")
 
     def _take(self, link: AgentLink) -> None:
-        data = _read(link.process.stdout)
+        data = available(link.process.stdout)
         if data is None:
             return
         if not data:
@@ -230,7 +231,7 @@ class ClusterController:
             self._refuse(link, f"it sent what no agent sends: {str(error)[:200] or type(error).__name__}")
 
     def _errors(self, link: AgentLink) -> None:
-        data = _read(link.process.stderr)
+        data = available(link.process.stderr)
         if data == b"":
             with suppress(KeyError, ValueError):
                 self._selector.unregister(link.process.stderr)  # type: ignore[arg-type]
@@ -241,7 +242,7 @@ class ClusterController:
         """The way to the agent is closed."""
         with suppress(subprocess.TimeoutExpired):
             link.process.wait(2.0)
-        while link.process.stderr and (data := _read(link.process.stderr)):
+        while link.process.stderr and (data := available(link.process.stderr)):
             link.errors = (link.errors + data)[-ERRORS_BYTES:]
         code, errors = link.process.poll(), link.errors.decode(errors="replace")
         if not link.ready:
@@ -429,7 +430,12 @@ class ClusterController:
         self._flush(link)
 
     def _offer(self, link: AgentLink) -> None:
-        """What Hotlap on a member that lacks it can be made of."""
+        """What Hotlap on a member that lacks it can be made of. Raises FrameError where it was offered before: what waits is held
+        here."""
+        assert link.attempt
+        if link.attempt.offered:
+            raise agent.FrameError("it lacks Hotlap twice in a step")
+        link.attempt.offered = True
         files = self.parcel.files() if self.parcel else []
         self._send(link, {"do": "offer", "files": [file.offered for file in files]})
 
@@ -483,14 +489,3 @@ def run(
             controller.close()
         if controller.interrupted:
             return
-
-
-def _read(stream: Any) -> bytes | None:
-    """What there is; b"" at the end, None where nothing has come yet."""
-    try:
-        return os.read(stream.fileno(), 1 << 18)
-    except BlockingIOError:
-        return None
-    except (OSError, ValueError):
-        return b""
-

@@ -39,6 +39,7 @@ from hotlap.core.store.log import Log
 CAMPAIGN, MEMBERS, EVENTS, LOCK, FACTS = "campaign.toml", "members.jsonl", "events.jsonl", "lock", "facts"
 TASK, STARTED, BEAT, BUNDLE, DONE = "task.json", "started.json", "beat", "bundle.zip", "done.json"
 OUTPUTS = ("stdout", "stderr")
+WHEELS = "wheels"  # while they are sent
 PROBE, SHARED = "probe", "shared.zip"  # the latter is what a member itself wrote, until its digest is known
 
 

@@ -1,7 +1,11 @@
-"""Progress of a campaign on standard error: a line for what goes wrong, and one that counts; on a terminal the latter is redrawn."""
+"""Progress of a campaign on standard error: a line for what goes wrong, and one that counts; on a terminal the latter is redrawn.
+
+    2 of 4 measured, 1 died, 1 running · slot03 · 12 s
+"""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections import Counter
@@ -13,6 +17,7 @@ from hotlap.core.units import show
 
 EACH = 64  # members, up to which each has a line of its own
 DRAWN_S = 0.2
+NAMED = 4  # members that are waited for
 
 
 class ClusterView:
@@ -22,7 +27,7 @@ class ClusterView:
         self.total, self.steps, self.out = total, steps, out or sys.stderr
         self.each, self.redrawn = members <= EACH, self.out.isatty()
         self._states: dict[tuple[int, str], State] = {}
-        self._drawn_s, self._width = 0.0, 0
+        self._began_s, self._drawn_s, self._width = time.monotonic(), 0.0, 0
 
     def tell(self, event: MemberEvent) -> None:
         self._states[event.step, event.member] = event.to
@@ -30,7 +35,7 @@ class ClusterView:
             took = f" after {show(event.seconds, 's')}" if event.seconds is not None else ""
             step = f" {self.steps[event.step]}" if len(self.steps) > 1 else ""
             self._line(f"{event.member}{step}: {event.to}{took}{f': {event.why}' if event.why else ''}")
-        self._draw()
+        self.draw()
 
     def end(self) -> None:
         self._erase()
@@ -43,16 +48,24 @@ class ClusterView:
         self._erase()
         print(f"hotlap: {words.clean(text)}", file=self.out, flush=True)
 
-    def _draw(self) -> None:
-        if not self.redrawn or time.monotonic() - self._drawn_s < DRAWN_S:
+    def draw(self) -> None:
+        """Anew, as often as it is worth it: counts, who is waited for, and since when the campaign runs."""
+        now_s = time.monotonic()
+        if not self.redrawn or (self._width and now_s - self._drawn_s < DRAWN_S):
             return
         self._erase()
-        text = self.counted()
+        waited = [member for (_, member), state in self._states.items() if state in ("running", "silent")]
+        parts = [self.counted(), *([words.some(waited, NAMED)] if waited else []), _clock(int(now_s - self._began_s))]
+        text = words.clean(" · ".join(parts))[: shutil.get_terminal_size().columns - 1]
         self.out.write(text)
         self.out.flush()
-        self._drawn_s, self._width = time.monotonic(), len(text)
+        self._drawn_s, self._width = now_s, len(text)
 
     def _erase(self) -> None:
         if self._width:
             self.out.write("\r" + " " * self._width + "\r")
             self._width = 0
+
+
+def _clock(seconds: int) -> str:
+    return f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tempfile
+import shutil
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,19 +39,19 @@ class ParcelFile:
 
 
 class Parcel:
-    """Made when it is first asked for. `wheels`: a folder of more of them, or ""."""
+    """Made in the folder `place`, which is its own, when it is first asked for. `wheels`: a folder of more of them, or ""."""
 
-    def __init__(self, wheels: str = "") -> None:
-        self.wheels = wheels
-        self._place: tempfile.TemporaryDirectory[str] | None = None
+    def __init__(self, place: Path, wheels: str = "") -> None:
+        self.place, self.wheels = place, wheels
         self._files: list[ParcelFile] = []
+        self.close()  # of a controller that was killed
 
     def files(self) -> list[ParcelFile]:
         """Raises MachineError where they cannot be made here."""
-        if self._place is None:
+        if not self._files:
             try:
-                self._place = tempfile.TemporaryDirectory(prefix="hotlap-wheels-")
-                own = built(Path(self._place.name))
+                self.place.mkdir()
+                own = built(self.place)
                 paths = [*given(self.wheels), *own]
                 self._files = [ParcelFile(path.name, path, _digest(path), path.stat().st_size, path in own) for path in paths]
             except OSError as error:
@@ -60,8 +60,7 @@ class Parcel:
 
     def close(self) -> None:
         """Leaves no file."""
-        if self._place is not None:
-            self._place.cleanup()
+        shutil.rmtree(self.place, ignore_errors=True)
 
 
 def given(folder: str) -> list[Path]:

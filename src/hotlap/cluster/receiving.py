@@ -25,6 +25,7 @@ class Attempt:
     path: Path
     began_s: float = field(default_factory=time.monotonic)
     started: bool = False
+    offered: bool = False  # wheels
     lost: int = 0
     size: int = 0
     beaten_s: float = 0.0

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager, suppress
 import msgspec
 
 from hotlap.cluster import controller, fanin
-from hotlap.cluster.folder import CampaignFolder
+from hotlap.cluster.folder import WHEELS, CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.launch.kubernetes import PodLauncher
 from hotlap.cluster.launch.local import LocalLauncher
@@ -66,12 +66,12 @@ def remember(folder: CampaignFolder, launcher: AgentLauncher) -> None:
 
 def measure(
     folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int, again: bool = False, launcher: AgentLauncher | None = None,
-    only: set[str] | None = None,
+    only: set[str] | None = None, tick: Callable[[], None] = lambda: None,
 ) -> bool:
     """Every step on every member without a result, then `fanin.collect`; whether it was interrupted. Ctrl-C keeps what came.
 
-    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given; `only`: of these members.
-    Raises Busy where another controls it.
+    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given; `only`: of these members; `tick` is called
+    while it waits. Raises Busy where another controls it.
     """
     _files(fanout)
     with folder.held():
@@ -83,8 +83,8 @@ def measure(
         steps = [step for step in folder.campaign.steps if lacking.get(step.number)]
         gang = max((step.gang for step in steps), default=0) or 1
         launcher = launcher or launcher_in(folder)
-        parcel = Parcel(folder.campaign.wheels)
-        conductor = controller.ClusterController(folder, launcher, tell, again, parcel)
+        parcel = Parcel(folder.path / WHEELS, folder.campaign.wheels)
+        conductor = controller.ClusterController(folder, launcher, tell, again, parcel, tick)
 
         def stop(_number: int) -> None:
             if conductor.interrupted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from hotlap.cluster.record import Member, State
 
@@ -105,3 +105,13 @@ def seam(member: Member) -> dict[str, str]:
 def last_line(errors: str) -> str:
     """What a program said last."""
     return next((line.strip()[:200] for line in reversed(errors.splitlines()) if line.strip()), "")
+
+
+def available(stream: Any) -> bytes | None:
+    """What there is; b"" at the end, None where nothing has come yet."""
+    try:
+        return os.read(stream.fileno(), 1 << 18)
+    except BlockingIOError:
+        return None
+    except (OSError, ValueError):
+        return b""
