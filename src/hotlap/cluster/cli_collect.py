@@ -38,5 +38,4 @@ def _records(args: argparse.Namespace, kept: CampaignFolder) -> int:
     if args.place and args.serve:
         raise InputError("--from is a volume, --serve takes records by PUT: give one of them")
     launcher.place = pods.served(args, kept) if args.serve else Path(args.place)
-    names = kubernetes.lacking(kept, launcher)
-    return cli_run.measured(args, kept, asked.FANOUT, again=True, launcher=launcher, only=names)
+    return cli_run.measured(args, kept, asked.FANOUT, again=True, launcher=launcher)

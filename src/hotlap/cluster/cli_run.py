@@ -67,15 +67,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def measured(
-    args: argparse.Namespace, kept: CampaignFolder, fanout: int, again: bool = False, launcher: AgentLauncher | None = None,
-    only: set[str] | None = None,
+    args: argparse.Namespace, kept: CampaignFolder, fanout: int, again: bool = False, launcher: AgentLauncher | None = None
 ) -> int:
     """Runs what lacks a result, and says what there is."""
     steps = {step.number: step.name for step in kept.campaign.steps}
     members = len(kept.members())
     view = live.ClusterView(members * len(steps), members, steps)
     try:
-        interrupted = session.measure(kept, view.tell, fanout, again, launcher, only, view.draw)
+        interrupted = session.measure(kept, view.tell, fanout, again, launcher, view.draw)
     finally:
         view.end()
     code = answered(args, kept)

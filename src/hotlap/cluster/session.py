@@ -66,12 +66,12 @@ def remember(folder: CampaignFolder, launcher: AgentLauncher) -> None:
 
 def measure(
     folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int, again: bool = False, launcher: AgentLauncher | None = None,
-    only: set[str] | None = None, tick: Callable[[], None] = lambda: None,
+    tick: Callable[[], None] = lambda: None,
 ) -> bool:
     """Every step on every member without a result, then `fanin.collect`; whether it was interrupted. Ctrl-C keeps what came.
 
-    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given; `only`: of these members; `tick` is called
-    while it waits. Raises Busy where another controls it.
+    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given; `tick` is called while it waits.
+    Raises Busy where another controls it.
     """
     _files(fanout)
     with folder.held():
@@ -79,10 +79,10 @@ def measure(
             fanin.reconcile(folder)
         lacking = _lacking(folder)
         members = [member for member in folder.members() if any(member.name in names for names in lacking.values())]
-        members = members if only is None else [member for member in members if member.name in only]
         steps = [step for step in folder.campaign.steps if lacking.get(step.number)]
-        gang = max((step.gang for step in steps), default=0) or 1
         launcher = launcher or launcher_in(folder)
+        members = launcher.at_hand(members)
+        gang = max((step.gang for step in steps), default=0) or 1
         parcel = Parcel(folder.path / WHEELS, folder.campaign.wheels)
         conductor = controller.ClusterController(folder, launcher, tell, again, parcel, tick)
 

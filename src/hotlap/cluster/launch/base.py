@@ -48,6 +48,9 @@ class AgentLauncher(Protocol):
     def members(self) -> list[Member]:
         """Raises InputError for a list that is wrong. Waits for a job, where there is one."""
 
+    def at_hand(self, members: Sequence[Member]) -> list[Member]:
+        """Of members without a result, those that are to be tried now."""
+
     def prepare(self, members: Sequence[Member]) -> None:
         """Makes sure of what these members stand on. Raises MachineError where that cannot be had."""
 
@@ -70,7 +73,14 @@ class AgentLauncher(Protocol):
         """Why an agent never said hello, from the exit status of the process and the end of its standard error."""
 
 
-class AtOnce:
+class Everyone:
+    """Of launchers that try all members."""
+
+    def at_hand(self, members: Sequence[Member]) -> list[Member]:
+        return list(members)
+
+
+class AtOnce(Everyone):
     """Of launchers whose members are there without asking anybody for them."""
 
     planned = ""

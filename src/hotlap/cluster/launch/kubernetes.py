@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.cluster import agent
-from hotlap.cluster.folder import CampaignFolder, command
+from hotlap.cluster.folder import command
 from hotlap.cluster.launch.base import AgentProcess, AtOnce
 from hotlap.cluster.launch.dialled import SocketProcess
 from hotlap.cluster.record import Campaign, Member, State
@@ -175,19 +175,17 @@ class PodLauncher(AtOnce):
     def members(self) -> list[Member]:
         return members(self.count)
 
-    def prepare(self, members: Sequence[Member]) -> None:
+    def at_hand(self, members: Sequence[Member]) -> list[Member]:
+        """Those of which a record came that was not read before; of several the newest. Raises InputError for no folder."""
         if self.place is None:
             raise InputError("pods run again by kubectl: delete the Job, apply its manifest, then hotlap cluster collect --from FOLDER")
-
-    def fresh(self) -> set[int]:
-        """Indexes of which there is a record that was not read before; of several the newest. Raises InputError for no folder."""
-        if self.place is None or not self.place.is_dir():
+        if not self.place.is_dir():
             raise InputError(f"there is no folder '{self.place}'; collect --from FOLDER is where the pods' volume is mounted")
         for path in sorted(self.place.iterdir(), key=lambda path: (path.stat().st_mtime_ns, path.name)):
             match = RECORD.fullmatch(path.name)
             if match and int(match[1]) < self.count and path.name not in self.used and path.is_file() and not path.is_symlink():
                 self._chosen[int(match[1])] = path
-        return set(self._chosen)
+        return [member for member in members if member.index in self._chosen]
 
     def start(self, member: Member) -> AgentProcess:
         ours, theirs = socket.socketpair()
@@ -211,13 +209,6 @@ class PodLauncher(AtOnce):
 
     def ending(self, errors: str) -> str:
         return "the record of its pod ends here"
-
-
-def lacking(kept: CampaignFolder, launcher: PodLauncher) -> set[str]:
-    """Members without a result of which a record came."""
-    fresh = launcher.fresh()
-    without = {state.member for state in kept.states(0.0) if state.state != "measured"}
-    return {member.name for member in kept.members() if member.index in fresh and member.name in without}
 
 
 def _replay(path: Path, member: Member, connection: socket.socket) -> None:

@@ -20,14 +20,14 @@ from typing import Any
 
 from hotlap.cluster import agent
 from hotlap.cluster.launch import dialled
-from hotlap.cluster.launch.base import AgentProcess, last_line
+from hotlap.cluster.launch.base import AgentProcess, Everyone, last_line
 from hotlap.cluster.launch.dialled import AgentListener, SocketProcess
 from hotlap.cluster.record import Member, State
 from hotlap.core.errors import MachineError, Unavailable
 
 
 @dataclass
-class RayLauncher:
+class RayLauncher(Everyone):
     """`address` as ray.init takes it. `wait_s`: for all agents to come."""
 
     address: str

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hotlap.cluster import agent, hosts
-from hotlap.cluster.launch.base import AgentProcess, last_line, popen
+from hotlap.cluster.launch.base import AgentProcess, Everyone, last_line, popen
 from hotlap.cluster.record import Member, State
 from hotlap.core.errors import InputError, MachineError, Unavailable
 from hotlap.core.units import show
@@ -39,7 +39,7 @@ CALL_S = 60.0  # for Slurm's commands to answer
 
 
 @dataclass
-class SlurmLauncher:
+class SlurmLauncher(Everyone):
     """`options`: of sbatch. `job`: of an allocation that is there already; "": one is asked for, and given back by `release`."""
 
     options: Sequence[str]
