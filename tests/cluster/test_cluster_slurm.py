@@ -103,13 +103,21 @@ def test_a_requeued_job_loses_its_members_and_resume_makes_a_new_attempt(bed: Sl
 
 
 @pytest.mark.slow("Slurm's daemons")
-def test_what_slurm_refuses_and_a_queue_that_never_starts(bed: SlurmBed, home: Path) -> None:
+def test_what_slurm_refuses_and_a_queue_that_never_starts(bed: SlurmBed, home: Path, tmp_path: Path) -> None:
     refused = bed.run(hotlap("run", "--slurm", "-p nope", "--", "true"), **surroundings(home))
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.strip() == "hotlap: --slurm '-p nope': sbatch refused it: Invalid partition name specified"
     waits = bed.run(hotlap("run", "--slurm", "-p closed", "--queue", "1.5 s", "--", "true"), **surroundings(home))
     assert waits.returncode == 3
     assert "did not start within 1.50 s: PartitionDown; it was cancelled" in waits.stderr
+    assert jobs(bed) == []
+    asked = bed.argv(["sh", "-c", 'echo $$ > "$0"; exec "$@"', str(tmp_path / "pid"), *hotlap("run", "--slurm", "-p closed", "--", "true")])
+    waiting = subprocess.Popen(asked, env=bed.environment(surroundings(home)), stderr=subprocess.PIPE, text=True)
+    until(lambda: len(jobs(bed)) == 1)
+    time.sleep(0.5)
+    bed.run(["kill", "-INT", (tmp_path / "pid").read_text().strip()])
+    waiting.communicate(timeout=60)
+    assert waiting.returncode == 130
     assert jobs(bed) == []
     assert not (home / "runs").exists()
 

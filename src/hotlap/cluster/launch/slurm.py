@@ -156,7 +156,7 @@ class SlurmLauncher(Everyone):
                     raise MachineError(
                         f"job {self.job} did not start within {waited}: {reason}; it was cancelled", "--queue TIME waits longer",
                     )
-                if reason != told_of:
+                if reason not in (told_of, "None"):
                     told_of = reason
                     print(f"hotlap: job {self.job} waits: {reason}", file=sys.stderr)
                 time.sleep(LOOK_S)
@@ -168,7 +168,8 @@ class SlurmLauncher(Everyone):
         """State, reason and nodes of the job, as scontrol says them."""
         facts = self._facts()
         nodes = facts.get("NodeList", "")
-        return facts.get("JobState", ""), facts.get("Reason", ""), hosts.parse(nodes) if nodes.strip("(nul)") else []
+        # The comma: it is no file's name.
+        return facts.get("JobState", ""), facts.get("Reason", ""), hosts.parse(f"{nodes},") if nodes.strip("(nul)") else []
 
     def _facts(self) -> dict[str, str]:
         """Of the job; none where Slurm does not know it any more."""
