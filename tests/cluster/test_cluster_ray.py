@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_cluster_same_rows import PLAN, rows
 
 from hotlap.cli import main
 from hotlap.cluster import folder
@@ -84,6 +86,20 @@ def test_a_gang_over_ray(bed: tuple[int, str], tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     kept = newest(tmp_path)
     assert [(kept.attempt(1, member.name, 1) / "stdout").read_text() for member in kept.members()] == [f"{n} of 3\n" for n in range(3)]
+
+
+@with_ray
+@pytest.mark.slow("a cluster of three Ray nodes, six members with Hotlap")
+def test_rows_are_those_of_local_members(bed: tuple[int, str], tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (tmp_path / "small.toml").write_text(PLAN)
+    words = ["run", str(tmp_path / "small.toml"), "--target", "simulated:h200-sxm?noise=0.01&seed={index}", "--python", sys.executable]
+    assert hotlap(bed[0], home, *words, "--local", "3").returncode == 0
+    local = rows(tmp_path, "slot0")
+    done = hotlap(bed[0], home, *words, "--ray", bed[1])
+    assert done.returncode == 0, done.stderr
+    assert len(local) == 6
+    assert rows(tmp_path, f"{re.escape(os.uname().nodename)}-", 1) == local
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
