@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,8 +38,9 @@ with_ray = pytest.mark.skipif(not here, reason="needs the package ray (the extra
 @pytest.fixture(scope="module")
 def bed() -> Iterator[tuple[int, str]]:
     """A process inside, and the cluster's address. All of it ends with the holder, which ends with the test's process."""
+    place = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # short: sockets are in it
     spaces = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    quiet = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DISABLE_IMPORT_WARNING": "1"}
+    quiet = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": place}
     argv = [*spaces, "sh", "-c", f'{LINKS} && "$@"', "sh", sys.executable, "-c", NODES]
     holder = subprocess.Popen(argv, env=quiet, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
@@ -49,6 +51,7 @@ def bed() -> Iterator[tuple[int, str]]:
     finally:
         holder.kill()
         holder.wait()
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def newest(home: Path) -> CampaignFolder:
