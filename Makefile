@@ -51,7 +51,7 @@ test-all:
 	@$(PYTEST) $(TESTS) $(ARGS)
 
 nightly:
-	@scripts/setup.sh test torch $(WITH)
+	@scripts/setup.sh test torch ray $(WITH)
 	@HOTLAP_TEST_DRAWS=full $(PYTEST) $(TESTS) $(ARGS)
 	@scripts/tools.sh
 	@scripts/vllm_check.sh

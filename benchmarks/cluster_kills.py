@@ -31,7 +31,7 @@ from hotlap.cluster.launch.local import LocalLauncher
 from hotlap.cluster.record import Campaign, Member, MemberEvent, StepRecord
 from hotlap.core.store import bundle as bundles
 
-KINDS = ("before", "in", "after", "stopped", "truncated", "disk", "clock", "controller", "two")
+KINDS = ("before", "in", "after", "stopped", "truncated", "disk", "clock", "controller", "interrupt", "two")
 WAIT_S = 60.0
 AHEAD_S = 3600.0
 SCRIPT = """echo {member} %(step)d >> %(home)s/ran
@@ -95,7 +95,7 @@ class KillRun:
         )  # fmt: skip
         self.kept = folder.create(self.home, campaign, LocalLauncher(self.count, sys.executable).members(), {}, "local")
         (self.home / "tmp").mkdir()
-        in_step = {"in": "in", "stopped": "stopped", "disk": "disk", "controller": "held", "two": "held"}
+        in_step = {"in": "in", "stopped": "stopped", "disk": "disk", "controller": "held", "interrupt": "held", "two": "held"}
         if self.kind in in_step:
             (self.home / f"fault-{self.victim}-{self.at}").write_text(in_step[self.kind] + "\n")
 
@@ -133,7 +133,7 @@ class KillRun:
     def run(self) -> None:
         """The fault, then the campaign goes on."""
         process = self.child("--kind", self.kind, "--victim", self.victim, "--at", str(self.at))
-        if self.kind in ("controller", "two"):
+        if self.kind in ("controller", "interrupt", "two"):
             self.controllers(process)
         else:
             self.ended(process)
@@ -176,13 +176,20 @@ class KillRun:
         return (reached[self.kind], whys[self.kind]) if step == self.at and self.kind in reached else ("measured", "")
 
     def controllers(self, process: subprocess.Popen[bytes]) -> None:
-        """One is killed after so many events, or stays and refuses others."""
+        """One is killed or interrupted after so many events, or stays and refuses others."""
         most = 2 * self.count * (self.at - 1) + 2 * self.count - 1
-        least = self.draw.randint(1, most) if self.kind == "controller" else most
+        least = self.draw.randint(1, most) if self.kind != "two" else most
         self.until(f"{least} events", lambda: len(self.kept.events()) >= least or process.poll() is not None)
         if self.kind == "controller":
             process.send_signal(signal.SIGKILL)
             process.communicate()
+            return
+        if self.kind == "interrupt":
+            process.send_signal(signal.SIGINT)
+            self.ended(process)
+            left = {state.state for state in self.kept.states(time.time())} - {"measured", "died", "never started"}
+            self.ask(not left, f"after Ctrl-C members are {sorted(left)}")
+            self.until("no process is left after Ctrl-C", lambda: not agent.marked(self.kept.campaign.id)[0])
             return
         codes = {self.cli("resume"), self.cli("collect")}
         self.ask(codes == {3}, f"while the campaign is controlled, two others ended with {sorted(codes)}, not 3")

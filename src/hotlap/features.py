@@ -230,6 +230,9 @@ FEATURES: Mapping[str, Feature] = {
             "cluster logs": Verb("what the programs of members printed", "hotlap.cluster.cli_logs", "hotlap cluster logs n07"),
             "cluster collect": Verb("rebuild a campaign's table from its bundles", "hotlap.cluster.cli_collect", "hotlap cluster collect"),
             "cluster resume": Verb("run what has no result yet", "hotlap.cluster.cli_resume", "hotlap cluster resume"),
+            "cluster compare": Verb(
+                "two campaigns, with members as units", "hotlap.cluster.cli_compare", "hotlap cluster compare nccl=old nccl=new",
+            ),
             "cluster stop": Verb("end a campaign, and what it left on members", "hotlap.cluster.cli_stop", "hotlap cluster stop"),
         },
         kinds={"campaign": "hotlap.cluster.show_kind"},

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     held = {name: comparison.Other(comparisons[name], others[name], differs[name]) for name in others}
     if args.out:
         terminal.write(Path(args.out), comparison_page.page(args.side[0], first, held))
-    code = max((_code(pairs) for pairs in comparisons.values()), key=(0, 3, 1).index)
+    code = max((exit_code(pairs) for pairs in comparisons.values()), key=(0, 3, 1).index)
     if args.json == shape.SHAPE:
         runs = {name: other[0].run if len(other) == 1 else None for name, other in others.items()}
         sides_ = [{"name": name, "runs": [one.run.id for one in side]} for name, side in zip(args.side, sides, strict=True)]
@@ -100,7 +100,8 @@ def _former(name: str, first: Sequence[Bundle], others: Mapping[str, comparison.
     return {"a": ids[0], "b": ids[1], "cases": other.comparisons, "differences": other.differences}
 
 
-def _code(comparisons: Sequence[Comparison]) -> int:
+def exit_code(comparisons: Sequence[Comparison]) -> int:
+    """1 where a case is slower, be it on one device, 3 where one is missing or all is inconclusive, else 0."""
     if any(one.answer == "slower" or any(_slower(device, one.min_effect or 0.0) for device in one.devices) for one in comparisons):
         return 1
     lost = any(one.answer == "not comparable" and one.a.median is not None for one in comparisons)

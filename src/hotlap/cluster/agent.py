@@ -17,6 +17,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -25,11 +26,15 @@ from contextlib import suppress
 from typing import Any
 
 from hotlap.cluster import member_zips
-from hotlap.cluster.member_facts import facts, hotlap_version, text, work_folder
+from hotlap.cluster.member_facts import facts, hotlap_version, own_address, text, work_folder
+from hotlap.cluster.member_marks import GRACE_S as GRACE_S
+from hotlap.cluster.member_marks import MARK as MARK
+from hotlap.cluster.member_marks import marked as marked
+from hotlap.cluster.member_marks import sweep as sweep
 from hotlap.cluster.member_zips import UnfitError, pack
 
 VERSION = 2
-SOURCES = ("member_facts", "member_zips", "agent")  # beside this file, in the order in which they are sent
+SOURCES = ("member_facts", "member_marks", "member_zips", "agent")  # beside this file, in the order in which they are sent
 MAGIC = b"HLF1"
 HEAD = struct.Struct(">4s16sI32s")  # magic, session, length of what follows, its SHA-256
 MOST_BYTES = 1 << 20  # of a frame
@@ -37,8 +42,6 @@ PART_BYTES = 1 << 18  # of a file, in one frame
 SHARED_BYTES = 1 << 20  # of a bundle, from which on a folder that member and controller share is the way back
 MOST_OUTPUT_BYTES = 64 << 20  # of one stream of one step; what is beyond is dropped, and counted
 MOST_BUNDLE_BYTES = 1 << 30
-MARK = "HOTLAP_CLUSTER_MARK"
-GRACE_S = 2.0  # between SIGTERM and SIGKILL
 
 
 class FrameError(Exception):
@@ -100,50 +103,6 @@ def _message(payload: bytes) -> tuple[dict[str, Any], bytes]:
     if not isinstance(message, dict):
         raise FrameError("a frame whose message is no object")
     return message, payload[4 + size :]
-
-
-# ---------------------------------------------------------------- processes by their mark
-
-
-def marked(mark: str) -> tuple[list[int], int]:
-    """Processes whose environment has this mark, or one that begins with it and a slash; and how many could not be looked at."""
-    wanted, pids, hidden = (MARK + "=" + mark).encode(), [], 0
-    for name in os.listdir("/proc"):
-        if not name.isdigit() or int(name) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                names = file.read().split(b"\0")
-        except PermissionError:
-            hidden += 1
-            continue
-        except OSError:
-            continue
-        if any(item == wanted or item.startswith(wanted + b"/") for item in names):
-            pids.append(int(name))
-    return pids, hidden
-
-
-def sweep(mark: str, grace_s: float = GRACE_S) -> tuple[int, list[int], int]:
-    """Ends them: how many were there, which are left, and how many processes could not be looked at."""
-    before, _ = marked(mark)
-    everyone, deadline = set(before), time.monotonic() + grace_s
-    _signal(before, signal.SIGTERM)
-    _signal(before, signal.SIGCONT)
-    while True:
-        pids, hidden = marked(mark)
-        everyone.update(pids)
-        if not pids or time.monotonic() > deadline + GRACE_S:
-            return len(everyone), pids, hidden
-        if time.monotonic() > deadline:
-            _signal(pids, signal.SIGKILL)
-        time.sleep(0.02)
-
-
-def _signal(pids: list[int], number: int) -> None:
-    for pid in pids:
-        with suppress(OSError):
-            os.kill(pid, number)
 
 
 # ---------------------------------------------------------------- the agent
@@ -253,8 +212,11 @@ class _Step:
                     file.write(content)
             deadline_s = began_s + self.task["timeout_s"] if self.task["timeout_s"] else None
             self._fit(deadline_s)
+            began_s = time.monotonic()
             self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))
-            for _ in range(self.task["rounds"]):
+            for number in range(self.task["rounds"]):
+                if self.task.get("gang"):
+                    self._meet(number, deadline_s)
                 code = self._round(deadline_s)
                 if code or self.timed_out or self.stopped:
                     break
@@ -317,6 +279,16 @@ class _Step:
             self.agent.look([], 0.5)
 
     # ------------------------------------------------------------ the program
+
+    def _meet(self, number: int, deadline_s: float | None) -> None:
+        """Holds a port, says so, and takes the rendezvous of the round, which comes when all of the gang are ready."""
+        with socket.socket() as held:
+            kind = self.task["gang"]
+            held.bind(("127.0.0.1" if kind == "local" else "", 0))
+            place = {"port": held.getsockname()[1], "address": own_address(kind == "ssh")}
+            self.agent.send(dict(self.at, **{"is": "ready", "round": number}, **place))
+            self.task["env"].update(self._answer("round", deadline_s)[0]["env"])
+
 
     def _round(self, deadline_s: float | None) -> int:
         environment = dict(os.environ, **self.task["env"])

@@ -8,12 +8,15 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import hotlap
 from hotlap.cluster import folder as folders
-from hotlap.cluster import hosts, parcel
+from hotlap.cluster import gang, hosts, parcel
 from hotlap.cluster.folder import CampaignFolder
+from hotlap.cluster.launch import mpi
+from hotlap.cluster.launch.kubernetes import PodOptions
 from hotlap.cluster.record import Campaign, StepRecord
 from hotlap.core import units
 from hotlap.core.errors import InputError, PlanError
@@ -30,23 +33,54 @@ def add_members(parser: argparse.ArgumentParser) -> None:
     """Which members, and how they are reached."""
     parser.add_argument("--hosts", metavar="NAMES|FILE", help="members by ssh: n[001-128,200], names with commas, or a file of names")
     parser.add_argument("--local", type=int, metavar="N", help="N members that are slots of this machine")
+    parser.add_argument("--slurm", metavar="OPTIONS", help="members by Slurm: options of sbatch, as in '-p gpu -N 16 --exclusive'")
+    parser.add_argument("--ray", metavar="ADDRESS", help="members are the nodes of a Ray cluster that runs, as in 10.0.0.1:6379 or auto")
+    parser.add_argument("--queue", default="1 h", metavar="TIME", help="longest wait for a job to start, or for ranks (default: 1 h)")
+    add_ranks(parser)
     parser.add_argument("--ssh-config", default="", metavar="FILE", help="for ssh's -F, in place of your own configuration")
     parser.add_argument("--python", default="", metavar="PATH", help="Python 3.9 or later on the members; for plans with Hotlap in it")
     parser.add_argument("--gpus", type=int, default=0, metavar="N", help="refuse members with more or fewer GPUs")
 
 
+def add_ranks(parser: argparse.ArgumentParser) -> None:
+    """Of verbs that mpirun and torchrun can start."""
+    parser.add_argument("--mpi", action="store_true", help="members are the ranks that mpirun, srun or torchrun started this as")
+    parser.add_argument("--meet", default="", metavar="HOST:PORT", help="where rank 0 listens, for ranks on several machines")
+
+
+def joined(args: argparse.Namespace) -> None:
+    """A rank other than 0 becomes an agent, and does not return. Raises InputError, MachineError."""
+    if args.mpi and (rank := mpi.own()).number:
+        mpi.serve(rank, args.meet, seconds(getattr(args, "queue", "") or "1 h", "--queue"))
+
+
 def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
     """The launcher's name, its options as they are kept, and the Python. Raises InputError."""
-    if (args.hosts is None) == (args.local is None):
-        raise InputError("which members? give either --hosts 'n[01-16]' or --local N")
+    pods = getattr(args, "kubernetes", None)
+    if sum(given is not None for given in (args.hosts, args.local, args.slurm, args.ray, args.mpi or None, pods)) != 1:
+        raise InputError("which members? give one of --hosts 'n[01-16]', --local N, --slurm 'OPTIONS', --ray ADDRESS, --mpi")
     if args.gpus < 0:
         raise InputError(f"--gpus is a number from 1 on, not {args.gpus}")
+    if args.ssh_config and args.hosts is None:
+        raise InputError("--ssh-config goes with --hosts; leave it out")
     if args.local is not None:
-        if args.ssh_config:
-            raise InputError("--ssh-config goes with --hosts; leave it out")
         if args.python and not shutil.which(args.python):
             raise InputError(f"--python {args.python}: no such program is on this machine; leave it out for this one")
         return "local", {"count": args.local}, args.python or sys.executable
+    if pods is not None:
+        if args.gang:
+            raise InputError("--gang with --kubernetes: pods are told of no rendezvous; leave it out")
+        options = PodOptions(args.pods, args.image, args.results, args.gpus)
+        options.check()
+        return "kubernetes", asdict(options), args.python or "python3"
+    if args.mpi:
+        mpi.own()
+        return "mpi", {"meet": args.meet, "wait_s": seconds(args.queue, "--queue")}, args.python or sys.executable
+    if args.ray is not None:
+        return "ray", {"address": args.ray, "wait_s": seconds(args.queue, "--queue")}, args.python or "python3"
+    if args.slurm is not None:
+        given = {"options": words(args.slurm, "--slurm", "-p gpu -N 16"), "queue_s": seconds(args.queue, "--queue")}
+        return "slurm", given, args.python or "python3"
     if args.ssh_config and not Path(args.ssh_config).is_file():
         raise InputError(f"there is no file '{args.ssh_config}'; --ssh-config takes a configuration of ssh")
     config = str(Path(args.ssh_config).absolute()) if args.ssh_config else ""
@@ -96,11 +130,12 @@ def steps(args: argparse.Namespace) -> list[StepRecord]:
         if word == "node" and words:
             word = words.pop(0)
         chosen_steps.append(_verb(word) if word in VERBS else _plan(word, args))
-    timeout_s, wrap = seconds(args.timeout, "--timeout"), wrapping(args.wrap)
+    timeout_s = seconds(args.timeout, "--timeout") or (gang.TIMEOUT_S if args.gang else 0.0)
+    wrap = wrapping(args.wrap)
     return [
         StepRecord(
             number=number, name=folders.step_name(step.name), gather=step.gather, argv=step.argv, label=step.label, files=step.files,
-            rounds=step.rounds, timeout_s=timeout_s, wrap=wrap,
+            rounds=step.rounds, timeout_s=timeout_s, wrap=wrap, gang=args.gang,
         )
         for number, step in enumerate(chosen_steps, 1)
     ]  # fmt: skip
@@ -113,10 +148,15 @@ def wheels(folder: str) -> str:
 
 def wrapping(text: str) -> list[str]:
     """The words of --wrap. Raises InputError."""
+    return words(text, "--wrap", "srun --container-image=NAME")
+
+
+def words(text: str, option: str, example: str) -> list[str]:
+    """Of an option whose value is words of a shell. Raises InputError."""
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise InputError(f"--wrap {text}: {str(error).lower()}; write it as in a shell, as in 'srun --container-image=NAME'") from None
+        raise InputError(f"{option} {text}: {str(error).lower()}; write it as in a shell, as in '{example}'") from None
 
 
 def _command(words: list[str], args: argparse.Namespace) -> StepRecord:

@@ -13,6 +13,7 @@ from typing import Any
 import hotlap
 from hotlap.cli import terminal
 from hotlap.cluster import asked, controller, folder, session
+from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.member_zips import LEAST
 from hotlap.cluster.record import Campaign
 from hotlap.core.show import layout, words
@@ -30,12 +31,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Whether members can be reached, and what differs: Python, Hotlap, clock, disk, GPUs, return path. Exit code 3 where one cannot."""
+    asked.joined(args)
     name, options, python = asked.launcher(args)
     named, began = folder.new_id()
     campaign = Campaign(
         id=named, hotlap=hotlap.__version__, began=began, launcher=name, options=options, python=python, gpus=args.gpus, steps=[],
     )
-    rows = _looked(campaign)
+    launcher = session.launcher_of(campaign)
+    try:
+        rows = _looked(campaign, launcher)
+    finally:
+        launcher.release()
     code = 3 if any(row["refused"] for row in rows) else 0
     if args.json:
         terminal.answer(args.json, {"members": rows}, code=code)
@@ -44,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _looked(campaign: Campaign) -> list[dict[str, Any]]:
-    launcher = session.launcher_of(campaign)
+def _looked(campaign: Campaign, launcher: AgentLauncher) -> list[dict[str, Any]]:
     members, rows = launcher.members(), list[dict[str, Any]]()
+    launcher.prepare(members)
     home = paths.home()
     with tempfile.TemporaryDirectory(prefix=".hotlap-check-", dir=home if os.access(home, os.W_OK) else None) as place:
         kept = folder.create(Path(place), campaign, members, {}, campaign.launcher)

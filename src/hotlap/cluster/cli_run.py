@@ -7,10 +7,12 @@ import shlex
 import sys
 
 from hotlap.cli import terminal
-from hotlap.cluster import asked, folder, live, session, show, show_kind
+from hotlap.cluster import asked, folder, gang, live, pods, session, show, show_kind
 from hotlap.cluster.asked import rewritten as rewritten
 from hotlap.cluster.folder import CampaignFolder
-from hotlap.cluster.record import Campaign
+from hotlap.cluster.launch import mpi
+from hotlap.cluster.launch.base import AgentLauncher
+from hotlap.cluster.record import Campaign, Member
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
@@ -23,11 +25,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="*", metavar="PLAN", help=what)
     parser.add_argument("--command", default="", help=argparse.SUPPRESS)
     asked.add_members(parser)
+    parser.add_argument("--kubernetes", metavar="OUT.yaml", help="write an Indexed Job, and end: `cluster collect` takes its results")
+    parser.add_argument("--pods", type=int, default=0, metavar="N", help="with --kubernetes: how many members")
+    parser.add_argument("--image", default="", metavar="NAME", help="with --kubernetes: of the pods")
+    parser.add_argument("--results", default="", metavar="CLAIM|URL", help="with --kubernetes: a volume's claim, or where to PUT")
     parser.add_argument("--target", default="", help="of plans, as in hotlap run; {index} stands for the member's")
     parser.add_argument("--rounds", type=int, metavar="N", help="of plans as in hotlap run; of a command: run it N times")
     parser.add_argument("--budget", default="", metavar="TIME", help="of plans, as in hotlap run")
     parser.add_argument("--timeout", default="", metavar="TIME", help="longest time of a step on a member (default: none)")
     parser.add_argument("--silent", default="20 s", metavar="TIME", help="without a beat for so long a member is silent (default: 20 s)")
+    parser.add_argument("--gang", type=int, default=0, metavar="N", help="N members at once that need one another (MASTER_ADDR, RANK)")
     parser.add_argument("--wrap", default="", metavar="COMMAND", help="stands before what is run, as in 'srun --container-image=…'")
     parser.add_argument("--wheels", default="", metavar="FOLDER", help="of NumPy and msgspec, for members with another Python or system")
     asked.add_fanout(parser)
@@ -37,23 +44,37 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 0 all measured, 1 a verdict failed, 3 some member has no result, 130 interrupted."""
+    if args.dry_run and args.mpi and mpi.own().number:
+        return 0  # rank 0 says it
+    asked.joined(args)
     marks = labelled.check(dict(terminal.pairs(args.label, "a label")))
     campaign, fanout = asked.campaign(args), asked.fanout(args)
-    members = session.launcher_of(campaign).members()
+    launcher = session.launcher_of(campaign)
+    if args.kubernetes and not args.dry_run:
+        return pods.write(args, campaign, marks)
     if args.dry_run:
-        return _dry(args, campaign)
-    kept = folder.create(paths.home(), campaign, members, marks, args.target or campaign.launcher)
-    print(f"hotlap: campaign {campaign.id}, {len(members)} members by {campaign.launcher}", file=sys.stderr)
-    return measured(args, kept, fanout)
+        return _dry(args, campaign, launcher)
+    members = launcher.members()
+    try:
+        if args.gang:
+            gang.gangs(members, args.gang, False)  # so that a wrong number leaves no campaign
+        kept = folder.create(paths.home(), campaign, members, marks, args.target or campaign.launcher)
+        session.remember(kept, launcher)
+        print(f"hotlap: campaign {campaign.id}, {len(members)} members by {campaign.launcher}", file=sys.stderr)
+        return measured(args, kept, fanout, launcher=launcher)
+    finally:
+        launcher.release()
 
 
-def measured(args: argparse.Namespace, kept: CampaignFolder, fanout: int, again: bool = False) -> int:
+def measured(
+    args: argparse.Namespace, kept: CampaignFolder, fanout: int, again: bool = False, launcher: AgentLauncher | None = None
+) -> int:
     """Runs what lacks a result, and says what there is."""
     steps = {step.number: step.name for step in kept.campaign.steps}
     members = len(kept.members())
     view = live.ClusterView(members * len(steps), members, steps)
     try:
-        interrupted = session.measure(kept, view.tell, fanout, again, tick=view.draw)
+        interrupted = session.measure(kept, view.tell, fanout, again, launcher, view.draw)
     finally:
         view.end()
     code = answered(args, kept)
@@ -77,15 +98,20 @@ def answered(args: argparse.Namespace, kept: CampaignFolder) -> int:
     return shown.code
 
 
-def _dry(args: argparse.Namespace, campaign: Campaign) -> int:
-    members = session.launcher_of(campaign).members()
+def _dry(args: argparse.Namespace, campaign: Campaign, launcher: AgentLauncher) -> int:
+    """Of members that are known only once a job runs the first stands for all."""
+    members = [Member(name="NODE", index=0)] if launcher.planned else launcher.members()
+    if args.gang and not launcher.planned:
+        gang.gangs(members, args.gang, False)
     commands = {step.name: [*step.wrap, *folder.command(step, campaign.python, members[0], len(members))] for step in campaign.steps}
     plain = [{"step": step.name, "command": commands[step.name], "needs": _needs(step.argv)} for step in campaign.steps]
     if args.json:
-        terminal.answer(args.json, {"members": [member.name for member in members], "steps": plain, "python": campaign.python})
+        known = [] if launcher.planned else [member.name for member in members]
+        terminal.answer(args.json, {"members": known, "planned": launcher.planned, "steps": plain, "python": campaign.python})
         return 0
     names = [member.name for member in members]
-    print(f"{len(names)} members by {campaign.launcher}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}")
+    some = f"{len(names)} members by {campaign.launcher}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
+    print(f"members by {campaign.launcher}: {launcher.planned}" if launcher.planned else some)
     print(f"agent   {campaign.python} -I -S, sent on its standard input; nothing is installed")
     for step in campaign.steps:
         print(f"step    {step.name} on {names[0]}: {shlex.join(commands[step.name])}{_needs(step.argv)}")

@@ -56,7 +56,12 @@ def _end(kept: CampaignFolder, owner: folder.LockedBy) -> None:
 
 def _sweep(kept: CampaignFolder) -> tuple[dict[str, str], int]:
     """Members that could not be looked at, with the reason, and how many processes were ended. An agent that begins sweeps first."""
-    members, launcher = kept.members(), session.launcher_of(kept.campaign)
+    members, launcher = kept.members(), session.launcher_in(kept)
+    if launcher.name == "kubernetes":
+        return {"its pods": f"kubectl delete job hotlap-{kept.campaign.id.lower()} ends them"}, 0
+    if launcher.planned:  # a job, with which all ends
+        launcher.release()
+        return {}, 0
     if launcher.name == "local":
         count, left, hidden = agent.sweep(kept.campaign.id)
         unseen = {f"process {pid}": "it does not end" for pid in left}

@@ -21,7 +21,8 @@ import msgspec
 
 from hotlap.cluster import agent, states
 from hotlap.cluster.folder import PROBE, SHARED, CampaignFolder, command
-from hotlap.cluster.launch.base import AgentLauncher, last_line
+from hotlap.cluster.gang import Gang, GangEnd, gangs
+from hotlap.cluster.launch.base import AgentLauncher, AgentProcess, available, seam
 from hotlap.cluster.parcel import Parcel
 from hotlap.cluster.receiving import Attempt
 from hotlap.cluster.record import Identity, Member, MemberEvent, State, StepRecord
@@ -41,7 +42,7 @@ class AgentLink:
     """The way to one member's agent. `gone`: why there is none any more."""
 
     member: Member
-    process: subprocess.Popen[bytes]
+    process: AgentProcess
     reader: agent.FrameReader
     heard_s: float = field(default_factory=time.monotonic)
     outbox: bytearray = field(default_factory=bytearray)
@@ -72,6 +73,7 @@ class ClusterController:
         self._machines: dict[str, str] = {}  # Identity.key → member
         self._attempts = states.attempts(folder.events())
         self._count = len(folder.members())
+        self._gangs: dict[str, Gang] = {}  # of the step that runs, by member
 
     # ------------------------------------------------------------ the parts of a campaign
 
@@ -90,13 +92,18 @@ class ClusterController:
 
     def step(self, step: StepRecord, members: Iterable[Member]) -> None:
         """One step on these members, to its end; those without an agent have no result, with the reason."""
-        chosen = [member for member in members if not self.interrupted]
+        chosen = [] if self.interrupted else list(members)
+        made = gangs(chosen, step.gang, self.launcher.name == "local") if step.gang and chosen else []
+        self._gangs = {name: gang for gang in made for name in gang.names}
         for member in chosen:
             link = self.links[member.name]
+            lost = next((name for name in self._gangs[member.name].names if self.links[name].gone), "") if made else ""
             if link.gone:
                 state, why = link.gone
                 kept: State = state if state == "refused" else "never started"
                 self._record(link, step.number, 0, to=kept, why=why)
+            elif lost and (missing := self.links[lost].gone):
+                self._record(link, step.number, 0, to="never started", why=f"its gang lacks {lost}: {missing[1]}"[:300])
             elif link.ready:
                 self._begin(link, step)
         while any(link.attempt for link in self.links.values()) and not self.interrupted:
@@ -113,6 +120,7 @@ class ClusterController:
 
     def close(self) -> None:
         """Ends what runs and the agents, and waits for them; what is not done by then is ended by force."""
+        self._gangs.clear()  # what ends from here on ends by itself
         for link in self.links.values():
             if link.attempt and not link.gone:
                 self._send(link, {"do": "stop"})
@@ -138,7 +146,7 @@ class ClusterController:
         session = secrets.token_bytes(16)
         settings = {
             "session": session.hex(), "campaign": self.folder.campaign.id, "member": member.name, "again": self.again,
-            "beat_s": self.folder.campaign.beat_s, "probe": str(self.folder.path.absolute() / PROBE), **_seam(member),
+            "beat_s": self.folder.campaign.beat_s, "probe": str(self.folder.path.absolute() / PROBE), **seam(member),
         }  # fmt: skip
         link = AgentLink(member, self.launcher.start(member), agent.FrameReader(session))
         self.links[member.name] = link
@@ -160,6 +168,7 @@ class ClusterController:
             "env": {
                 "HOTLAP_MEMBER": link.member.name, "HOTLAP_MEMBER_INDEX": str(link.member.index), "HOTLAP_MEMBERS": str(self._count),
             },
+            "gang": self.launcher.name if step.gang else "",
             "rounds": step.rounds, "timeout_s": step.timeout_s, "need": self.folder.campaign.hotlap if step.argv[0] == "hotlap" else "",
         }  # fmt: skip
         shared = self.folder.attempt(step.number, link.member.name, number).absolute() / SHARED
@@ -182,11 +191,14 @@ class ClusterController:
         for link in self.links.values():
             if not link.gone:
                 self._look(link, now)
+        for gang in {id(gang): gang for gang in self._gangs.values()}.values():
+            self._end_gang(gang, now)
 
     def _look(self, link: AgentLink, now: float) -> None:
         """Who is silent, and who is late."""
         attempt, quiet_s = link.attempt, now - link.heard_s
-        if attempt is None or not link.ready:
+        gang = self._gangs.get(link.member.name)
+        if attempt is None or not link.ready or (gang and link.member.name in gang.ends):
             return
         silent_s = self.folder.campaign.silent_s
         timeout_s = self.folder.step(attempt.step).timeout_s
@@ -197,11 +209,13 @@ class ClusterController:
             link.silent = True
             self._record(link, attempt.step, attempt.number, was="running", to="silent", why=f"no beat for {quiet_s:.0f} s")
         elif quiet_s > 2 * silent_s:
+            if link.member.name in self._gangs:
+                self._end_attempt(link, "silent", f"no beat for {quiet_s:.0f} s")
             link.attempt = None  # its last state stays: silent
             self._lose(link, "never started", "its agent fell silent in an earlier step")
 
     def _take(self, link: AgentLink) -> None:
-        data = _read(link.process.stdout)
+        data = available(link.process.stdout)
         if data is None:
             return
         if not data:
@@ -217,7 +231,7 @@ class ClusterController:
             self._refuse(link, f"it sent what no agent sends: {str(error)[:200] or type(error).__name__}")
 
     def _errors(self, link: AgentLink) -> None:
-        data = _read(link.process.stderr)
+        data = available(link.process.stderr)
         if data == b"":
             with suppress(KeyError, ValueError):
                 self._selector.unregister(link.process.stderr)  # type: ignore[arg-type]
@@ -228,14 +242,14 @@ class ClusterController:
         """The way to the agent is closed."""
         with suppress(subprocess.TimeoutExpired):
             link.process.wait(2.0)
-        while link.process.stderr and (data := _read(link.process.stderr)):
+        while link.process.stderr and (data := available(link.process.stderr)):
             link.errors = (link.errors + data)[-ERRORS_BYTES:]
         code, errors = link.process.poll(), link.errors.decode(errors="replace")
         if not link.ready:
             self._lose(link, *self.launcher.failure(-1 if code is None else code, errors))
             return
         why = f"its agent was killed by signal {-code}" if code is not None and code < 0 else "the way to its agent was lost"
-        ending = last_line(errors)
+        ending = self.launcher.ending(errors)
         if link.attempt:
             state: State = "died" if link.attempt.started else "never started"
             when = "" if link.attempt.started else " before the step"
@@ -271,6 +285,8 @@ class ClusterController:
                 attempt.output(str(message["stream"]), body)
             elif kind == "part":
                 attempt.part(int(message["from"]), body)
+            elif kind == "ready" and link.member.name in self._gangs:
+                self._begin_round(link, message)
             elif kind == "lacks":
                 self._offer(link)
             elif kind == "want":
@@ -300,9 +316,8 @@ class ClusterController:
             came = f"{attempt.size} of {int(message['size'])} bytes of its bundle came, {attempt.lost} frames were lost"
             self._end_attempt(link, "truncated", came, code=code, seconds=seconds)
         elif code and (step.argv[0] != "hotlap" or code != 1):  # 1 is a verdict
-            self._end_attempt(link, "died", _exit(code, attempt), code=code, seconds=seconds)
+            self._end_attempt(link, "died", attempt.ending(code), code=code, seconds=seconds)
         else:
-            attempt.done(code, seconds)
             self._end_attempt(link, "measured", "", code=code, seconds=seconds, evidence=attempt.digest)
 
     def _hello(self, link: AgentLink, message: Mapping[str, Any]) -> None:
@@ -334,10 +349,46 @@ class ClusterController:
 
     # ------------------------------------------------------------ ends
 
+    def _begin_round(self, link: AgentLink, message: Mapping[str, Any]) -> None:
+        """A member of a gang is ready; the last of them begins the round."""
+        gang = self._gangs[link.member.name]
+        number, port, address = int(message["round"]), int(message["port"]), str(message["address"])[:200]
+        for name, environment in zip(gang.names, gang.take(link.member.name, number, port, address), strict=False):
+            self._send(self.links[name], {"do": "round", "env": environment})
+
+    def _end_gang(self, gang: Gang, now: float) -> None:
+        """Members of a gang in which one has failed are asked to end, then ended."""
+        due = gang.due(now)
+        for name in gang.names if due else ():
+            link = self.links[name]
+            if name not in gang.ends and link.attempt and due == "stop":
+                self._send(link, {"do": "stop"})
+            elif name not in gang.ends and link.attempt:
+                self._end_attempt(link, "died", "it did not end with its gang")
+                self._lose(link, "never started", "it did not end with its gang in an earlier step")
+        gang.stopping = gang.stopping or bool(due)
+
     def _end_attempt(self, link: AgentLink, state: State, why: str, **more: Any) -> None:
-        """`more`: code, seconds and evidence, where the program ended."""
+        """`more`: code, seconds and evidence, where the program ended. Of a gang only the last end is recorded, with all others."""
+        gang = self._gangs.get(link.member.name)
+        if gang is None:
+            self._record_end(link, state, why, more)
+            return
+        assert link.attempt is not None
+        at_s = more.get("seconds", time.monotonic() - link.attempt.began_s)
+        gang.end(link.member.name, GangEnd(state, why, at_s, more))
+        if gang.whole:
+            for name, ended in gang.outcome().items():
+                self._gangs.pop(name)
+                if self.links[name].attempt:
+                    self._record_end(self.links[name], ended.state, ended.why, ended.more)
+
+    def _record_end(self, link: AgentLink, state: State, why: str, more: Mapping[str, Any]) -> None:
+        """A result exists from here on; every other end is recorded alone."""
         attempt, link.attempt = link.attempt, None
         assert attempt is not None
+        if state == "measured":
+            attempt.done(more["code"], more["seconds"])
         was: State = "silent" if link.silent else "running"
         self._record(link, attempt.step, attempt.number, was=was, to=state, why=why, **more)
 
@@ -438,28 +489,3 @@ def run(
             controller.close()
         if controller.interrupted:
             return
-
-
-def _read(stream: Any) -> bytes | None:
-    """What there is; b"" at the end, None where nothing has come yet."""
-    try:
-        return os.read(stream.fileno(), 1 << 18)
-    except BlockingIOError:
-        return None
-    except (OSError, ValueError):
-        return b""
-
-
-def _exit(code: int, attempt: Attempt) -> str:
-    ended = f"signal {-code}" if code < 0 else f"exit status {code}"
-    ending = ""
-    with suppress(OSError):
-        ending = last_line((attempt.path / "stderr").read_bytes()[-4096:].decode(errors="replace"))
-    return f"{ended}: {ending}" if ending else ended
-
-
-def _seam(member: Member) -> dict[str, Any]:
-    """Where the agent reads what identifies its machine: HOTLAP_AGENT_ROOT, in which {member} stands for the name; for containers, and for
-    tests."""
-    root = os.environ.get("HOTLAP_AGENT_ROOT", "")
-    return {"root": root.replace("{member}", member.name)} if root else {}

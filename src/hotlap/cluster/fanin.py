@@ -12,7 +12,7 @@ import os
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -229,13 +229,13 @@ def _whole(attempt: Path, evidence: str) -> bytes | Path:
     return attempt / folders.BUNDLE if content is None else content
 
 
-def contained(content: bytes | Path) -> dict[str, bytes]:
-    """The files of LIMITS that a bundle holds. Raises Unreadable for one beyond its limit, and for what is no zip."""
+def contained(content: bytes | Path, limits: Mapping[str, int] = LIMITS) -> dict[str, bytes]:
+    """The files of `limits` that a bundle holds. Raises Unreadable for one beyond its limit, and for what is no zip."""
     contents: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content) as archive:
             inside = {info.filename: info for info in archive.infolist()}
-            for name, limit in LIMITS.items():
+            for name, limit in limits.items():
                 if name not in inside:
                     continue
                 with archive.open(inside[name]) as file:

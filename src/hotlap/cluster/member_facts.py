@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -54,6 +55,19 @@ def _line(path: str, key: str) -> str:
         if name.strip() == key:
             return value.strip()
     return ""
+
+
+def own_address(by_ssh: bool) -> str:
+    """Of this machine as others reach it: where ssh was answered, else what its name means, else its name."""
+    connection = os.environ.get("SSH_CONNECTION", "").split() if by_ssh else []  # of a login elsewhere, where a scheduler passes it on
+    if len(connection) == 4:
+        return connection[2]
+    name = os.uname().nodename
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        return name
+    return name if address.startswith("127.") else address
 
 
 def work_folder() -> str:

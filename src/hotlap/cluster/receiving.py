@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hotlap.cluster import agent, folder
+from hotlap.cluster.launch.base import last_line
 from hotlap.cluster.record import AttemptDone
 
 
@@ -79,6 +80,13 @@ class Attempt:
                 raise agent.FrameError("its bundle in the shared folder is no file of a size that an agent writes")
             self._digest, self.size, self.by = hashlib.file_digest(file, "sha256"), about.st_size, "folder"
         os.replace(path, self.path / folder.BUNDLE)
+
+    def ending(self, code: int) -> str:
+        """How the program ended, with the last it said."""
+        ended, ending = f"signal {-code}" if code < 0 else f"exit status {code}", ""
+        with suppress(OSError):
+            ending = last_line((self.path / folder.OUTPUTS[1]).read_bytes()[-4096:].decode(errors="replace"))
+        return f"{ended}: {ending}" if ending else ended
 
     @property
     def digest(self) -> str:

@@ -55,6 +55,7 @@ class StepRecord(Record, frozen=True, kw_only=True):
     label: str  # as the user wrote it
     files: dict[str, str] = {}  # content by name, in the step's working folder
     rounds: int = 1
+    gang: int = 0  # members that need one another and run at once; 0: each by itself
     timeout_s: float = 0.0  # 0: none
     wrap: list[str] = []
 

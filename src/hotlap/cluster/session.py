@@ -4,27 +4,64 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+
+import msgspec
 
 from hotlap.cluster import controller, fanin
 from hotlap.cluster.folder import WHEELS, CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
+from hotlap.cluster.launch.kubernetes import PodLauncher
 from hotlap.cluster.launch.local import LocalLauncher
+from hotlap.cluster.launch.mpi import MpiLauncher
+from hotlap.cluster.launch.ray import RayLauncher
+from hotlap.cluster.launch.slurm import SlurmLauncher
 from hotlap.cluster.launch.ssh import SshLauncher
 from hotlap.cluster.parcel import Parcel
-from hotlap.cluster.record import Campaign, MemberEvent, MemberState
-from hotlap.core.errors import SchemaError
+from hotlap.cluster.record import Campaign, Member, MemberEvent, MemberState
+from hotlap.core.errors import MachineError, SchemaError
 from hotlap.core.measure import signals
+from hotlap.core.store import files
+
+LAUNCHER = "launcher.json"  # what `resume` and `stop` need beside the options
 
 
-def launcher_of(campaign: Campaign) -> AgentLauncher:
-    """The launcher that a campaign was begun with. Raises SchemaError for one that this Hotlap does not have."""
+def launcher_of(campaign: Campaign, known: Mapping[str, str] | None = None) -> AgentLauncher:
+    """The launcher that a campaign was begun with; `known`: what was kept of it since.
+
+    Raises SchemaError for one that this Hotlap does not have."""
     if campaign.launcher == "local":
         return LocalLauncher(int(campaign.options["count"]), campaign.python)
     if campaign.launcher == "ssh":
         return SshLauncher(str(campaign.options["hosts"]), campaign.python, str(campaign.options.get("config", "")))
+    if campaign.launcher == "kubernetes":
+        return PodLauncher(int(campaign.options["count"]), used=set((known or {}).get("records", "").split()))
+    if campaign.launcher == "mpi":
+        return MpiLauncher(str(campaign.options["meet"]), float(campaign.options["wait_s"]))
+    if campaign.launcher == "ray":
+        return RayLauncher(str(campaign.options["address"]), campaign.python, float(campaign.options["wait_s"]))
+    if campaign.launcher == "slurm":
+        words = [str(word) for word in campaign.options["options"]]
+        return SlurmLauncher(words, campaign.python, float(campaign.options["queue_s"]), (known or {}).get("job", ""))
     raise SchemaError(f"the campaign {campaign.id} was begun by '{campaign.launcher}', which this Hotlap lacks; install its version")
+
+
+def launcher_in(folder: CampaignFolder) -> AgentLauncher:
+    """The same, with what the folder keeps of it."""
+    known: dict[str, str] = {}
+    with suppress(OSError, msgspec.MsgspecError):
+        known = msgspec.json.decode((folder.path / LAUNCHER).read_bytes(), type=dict[str, str])
+    return launcher_of(folder.campaign, known)
+
+
+def remember(folder: CampaignFolder, launcher: AgentLauncher) -> None:
+    """For a `resume` or `stop` later. Raises MachineError."""
+    try:
+        if launcher.kept:
+            files.write_whole(folder.path / LAUNCHER, msgspec.json.encode(launcher.kept))
+    except OSError as error:
+        raise MachineError(f"the campaign '{folder.path}' cannot be written: {error.strerror}") from None
 
 
 def measure(
@@ -33,18 +70,21 @@ def measure(
 ) -> bool:
     """Every step on every member without a result, then `fanin.collect`; whether it was interrupted. Ctrl-C keeps what came.
 
-    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given; `tick` is called while it
-    waits. Raises Busy where another controls it.
+    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given; `tick` is called while it waits.
+    Raises Busy where another controls it.
     """
     _files(fanout)
     with folder.held():
         if again:
             fanin.reconcile(folder)
-        lacking = _lacking(folder.states(0.0))
+        lacking = _lacking(folder)
         members = [member for member in folder.members() if any(member.name in names for names in lacking.values())]
         steps = [step for step in folder.campaign.steps if lacking.get(step.number)]
+        launcher = launcher or launcher_in(folder)
+        members = launcher.at_hand(members)
+        gang = max((step.gang for step in steps), default=0) or 1
         parcel = Parcel(folder.path / WHEELS, folder.campaign.wheels)
-        conductor = controller.ClusterController(folder, launcher or launcher_of(folder.campaign), tell, again, parcel, tick)
+        conductor = controller.ClusterController(folder, launcher, tell, again, parcel, tick)
 
         def stop(_number: int) -> None:
             if conductor.interrupted:
@@ -52,10 +92,23 @@ def measure(
             conductor.interrupted = True
             print("hotlap: ending the members' programs; once more: at once", file=sys.stderr)
 
-        with signals.caught(stop), closing(parcel):
-            controller.run(conductor, members, steps, lacking, fanout)
+        with signals.caught(stop), closing(parcel), _held(folder, launcher, members):
+            controller.run(conductor, members, steps, lacking, max(fanout - fanout % gang, gang))
         collect(folder)
     return conductor.interrupted
+
+
+@contextmanager
+def _held(folder: CampaignFolder, launcher: AgentLauncher, members: list[Member]) -> Iterator[None]:
+    """What members stand on, given back at the end."""
+    try:
+        if members:
+            launcher.prepare(members)
+            remember(folder, launcher)
+        yield
+    finally:
+        remember(folder, launcher)
+        launcher.release()
 
 
 def collect(folder: CampaignFolder) -> list[MemberState]:
@@ -64,11 +117,16 @@ def collect(folder: CampaignFolder) -> list[MemberState]:
     return fanin.collect(folder, "" if missing else "rounds_max")
 
 
-def _lacking(states: list[MemberState]) -> dict[int, set[str]]:
+def _lacking(folder: CampaignFolder) -> dict[int, set[str]]:
+    """Members without a result by step, a gang as a whole."""
     lacking: dict[int, set[str]] = {}
-    for state in states:
+    names, gang = [member.name for member in folder.members()], {step.number: step.gang or 1 for step in folder.campaign.steps}
+    places = {name: place for place, name in enumerate(names)}
+    for state in folder.states(0.0):
         if state.state != "measured":
-            lacking.setdefault(state.step, set()).add(state.member)
+            size = gang[state.step]
+            begin = places[state.member] // size * size
+            lacking.setdefault(state.step, set()).update(names[begin : begin + size])
     return lacking
 
 

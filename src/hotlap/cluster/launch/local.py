@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
 from hotlap.cluster import agent
-from hotlap.cluster.launch.base import last_line, popen
+from hotlap.cluster.launch.base import AgentProcess, AtOnce, last_line, popen
 from hotlap.cluster.record import Member, State
 from hotlap.core.errors import InputError, MachineError
 
@@ -15,7 +14,7 @@ MOST = 4096
 
 
 @dataclass(frozen=True)
-class LocalLauncher:
+class LocalLauncher(AtOnce):
     """`count` slots."""
 
     count: int
@@ -31,16 +30,16 @@ class LocalLauncher:
             for index in range(self.count)
         ]
 
-    def start(self, member: Member) -> subprocess.Popen[bytes]:
+    def start(self, member: Member) -> AgentProcess:
         try:
             return popen([self.python, "-I", "-S", "-c", agent.BOOTSTRAP])
         except OSError as error:
             raise MachineError(f"'{self.python}' cannot be run: {error.strerror}; name a Python by --python") from None
 
-    def alive(self, process: subprocess.Popen[bytes]) -> bool:
+    def alive(self, process: AgentProcess) -> bool:
         return process.poll() is None
 
-    def stop(self, member: Member, process: subprocess.Popen[bytes], mark: str) -> None:
+    def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         with suppress(OSError):
             process.kill()
         process.wait()

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
 from hotlap.cluster import agent, hosts
-from hotlap.cluster.launch.base import last_line, popen
+from hotlap.cluster.launch.base import AgentProcess, AtOnce, last_line, popen
 from hotlap.cluster.record import Member, State
 from hotlap.core.errors import MachineError, Unavailable
 
@@ -34,7 +33,7 @@ SAID: tuple[tuple[str, State, str], ...] = (
 
 
 @dataclass(frozen=True)
-class SshLauncher:
+class SshLauncher(AtOnce):
     """`hosts` as `hosts.parse` takes them, `config` a file for ssh's -F or ""."""
 
     hosts: str
@@ -45,7 +44,7 @@ class SshLauncher:
     def members(self) -> list[Member]:
         return [Member(name=_name(host), index=index, address=host) for index, host in enumerate(hosts.parse(self.hosts))]
 
-    def start(self, member: Member) -> subprocess.Popen[bytes]:
+    def start(self, member: Member) -> AgentProcess:
         if not shutil.which("ssh"):
             raise Unavailable("there is no ssh on this machine", "install OpenSSH's client")
         configured = ["-F", self.config] if self.config else []
@@ -56,10 +55,10 @@ class SshLauncher:
         except OSError as error:
             raise MachineError(f"ssh cannot be run: {error.strerror}") from None
 
-    def alive(self, process: subprocess.Popen[bytes]) -> bool:
+    def alive(self, process: AgentProcess) -> bool:
         return process.poll() is None
 
-    def stop(self, member: Member, process: subprocess.Popen[bytes], mark: str) -> None:
+    def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         """The agent reads the end of its input, or its guard sees it die; what cannot be reached is swept when the campaign goes on."""
         with suppress(OSError):
             process.kill()

@@ -84,6 +84,7 @@ class Other:
 
 ESTIMATED = {
     "pairs": "the pairs, by Huber's M-estimator", "devices": "devices as pairs, by Huber's M-estimator (below 6 the mean of logarithms)",
+    "members": "a level of each member, by Huber's M-estimator (below 6 the mean of logarithms)",
     "runs": "all runs, by Huber's M-estimator", "rounds": "all rounds, by Huber's M-estimator",
 }
 
@@ -368,6 +369,8 @@ def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]
         )
     elif kinds == {"runs"}:
         parts.append("replicates are whole runs")
+    elif kinds == {"members"}:
+        parts.append("replicates are the members; rounds and devices of a member are condensed first")
     elif kinds == {"devices"}:
         parts.append("replicates are the devices, each on both sides: what a run does to all of them alike is not in the intervals")
     if any(one.devices for one in ordered):
