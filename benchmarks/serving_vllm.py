@@ -280,7 +280,7 @@ def capacity(figures: Figures, vllm: Vllm, url: str) -> None:
     subprocess.run([sys.executable, "-m", "hotlap", "show", answer["run"]], env=environment, check=False)
     known = answer["capacity"]["capacity"]
     good, bad = known["known_good"], known["known_bad"]
-    holds = done.returncode == 0 and good < bad <= alone * 1.05
+    holds = done.returncode == 0 and None not in (good, bad) and good < bad <= alone * 1.05
     figures.say("capacity", f"[{good:.4g}, {bad:.4g}]/s at 90 %; one after another {alone:.4g}/s" if holds else f"[{good}, {bad}]/s", holds)
 
 

@@ -152,6 +152,10 @@ FEATURES: Mapping[str, Feature] = {
             "training run": Verb(
                 "a step in fresh processes: time, parts, loader, compilation, MFU", "hotlap.training.cli", "hotlap training run train.py"
             ),
+            "training frontier": Verb(
+                "batch against throughput, step time, memory and energy", "hotlap.training.cli_frontier",
+                "hotlap training frontier minilm-l6 context=128 --batch 1,2,4,8",
+            ),
             "training infer": Verb(
                 "inference engines on one model, by MLPerf's scenarios", "hotlap.training.cli_infer",
                 "hotlap training infer net.onnx --scenario single,offline",
@@ -161,8 +165,14 @@ FEATURES: Mapping[str, Feature] = {
                 "hotlap training memory llama-3-8b --batch 4 --machine h100-sxm",
             ),
         },
-        kinds={"training": "hotlap.training.show_kind", "infer": "hotlap.training.infer_show"},
-        sections={"training": "hotlap.training.show_kind:SECTION", "infer": "hotlap.training.infer_show:SECTION"},
+        kinds={
+            "training": "hotlap.training.show_kind", "training-frontier": "hotlap.training.frontier_show",
+            "infer": "hotlap.training.infer_show",
+        },
+        sections={
+            "training": "hotlap.training.show_kind:SECTION", "training-frontier": "hotlap.training.frontier_show:SECTION",
+            "infer": "hotlap.training.infer_show:SECTION",
+        },
     ),
     "serving": Feature(
         nouns={"serving": Noun("requests to a server of models, from when they are due", "bench")},
@@ -199,6 +209,25 @@ FEATURES: Mapping[str, Feature] = {
             "serving": "hotlap.serving.show_kind:SECTION", "serving-capacity": "hotlap.serving.show_capacity:SECTION",
             "serving-frontier": "hotlap.serving.show_frontier:SECTION",
         },
+    ),
+    "cluster": Feature(
+        nouns={"cluster": Noun("one measurement on many machines, in one table", "run")},
+        verbs={
+            "cluster run": Verb(
+                "plans, stress, facts or a command on many machines", "hotlap.cluster.cli_run",
+                "hotlap cluster run quick --hosts 'n[01-16]'",
+            ),
+            "cluster check": Verb(
+                "before: reach, versions, clocks, disk, return path", "hotlap.cluster.cli_check", "hotlap cluster check --hosts 'n[01-16]'"
+            ),
+            "cluster status": Verb("where each member of a campaign is now", "hotlap.cluster.cli_status", "hotlap cluster status"),
+            "cluster logs": Verb("what the programs of members printed", "hotlap.cluster.cli_logs", "hotlap cluster logs n07"),
+            "cluster collect": Verb("rebuild a campaign's table from its bundles", "hotlap.cluster.cli_collect", "hotlap cluster collect"),
+            "cluster resume": Verb("run what has no result yet", "hotlap.cluster.cli_resume", "hotlap cluster resume"),
+            "cluster stop": Verb("end a campaign, and what it left on members", "hotlap.cluster.cli_stop", "hotlap cluster stop"),
+        },
+        kinds={"campaign": "hotlap.cluster.show_kind"},
+        sections={"campaign": "hotlap.cluster.show_kind:SECTION"},
     ),
 }
 

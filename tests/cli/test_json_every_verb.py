@@ -24,7 +24,9 @@ ELSEWHERE = {  # verbs that take long or need more: the tests that hold their JS
     "history bisect": "tests/core/trials/test_bisect.py", "trace capture": "tests/traces/test_measure_capture.py",
     "serving bench": "tests/serving/test_serving_bench.py", "serving ab": "tests/serving/test_serving_ab.py",
     "serving capacity": "tests/serving/test_capacity_verb.py", "serving frontier": "tests/serving/test_frontier_verb.py",
+    **{f"cluster {verb}": "tests/cluster/test_cluster_local.py" for verb in ("run", "check", "status", "logs", "collect", "resume", "stop")},
     "training run": "tests/training/test_training_run.py",
+    "training frontier": "tests/training/test_training_frontier.py",
     "training infer": "tests/training/test_infer.py", "training memory": "tests/training/test_memory.py",
     "kernel compiled": "tests/kernels/test_compiled.py", "kernel opportunities": "tests/cli/test_cli_kernels.py",
 }  # fmt: skip

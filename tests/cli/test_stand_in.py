@@ -129,9 +129,10 @@ OTHER = {  # verbs that no run reaches, or whose runs come from the verbs above;
     **dict.fromkeys(("kernel coverage", "kernel compiled"), "no measurement"), "kernel check": "right or wrong, no number",
     **dict.fromkeys(("trace show", "trace diff", "trace lint"), "of a program's own file"),
     "training infer": "engines on the processor", "training memory": "counts of bytes",
-    "training run": "of a program, whatever it runs on",
+    **dict.fromkeys(("training run", "training frontier"), "of a program, whatever it runs on"),
     **dict.fromkeys(("serving bench", "serving ab", "serving capacity", "serving frontier"), "of a server, whatever it runs on"),
     "serving simulate": "no measurement", "serving traffic": "of files", "frames": "of files",
+    **dict.fromkeys(("cluster run", "cluster check", "cluster status", "cluster logs", "cluster collect", "cluster resume", "cluster stop"), "runs other verbs"),
     **dict.fromkeys(("tool list", "tool show", "tool read", "tool test"), "of files"), "tool run": "shows its run as `run` does",
     **dict.fromkeys(("node inspect", "node audit"), "what the system reports, not a target"),
 }  # fmt: skip

@@ -180,6 +180,16 @@ def test_after_a_rate_that_could_not_be_sent_it_comes_closer_to_that_again() -> 
     assert max(asked.count(rate) for rate in asked) <= 3
 
 
+def test_hardly_any_miss_far_below_what_holds_shows_that_the_rate_is_held() -> None:
+    """A curve through the few misses would count them as many, and thousands of requests without one as nothing."""
+    missed = np.zeros(1260, np.bool_)
+    missed[600:602] = True
+    none = [RateRun(rate, np.zeros(180, np.bool_)) for rate in (21.0, 42.0)]
+    runs = [*none, *(RateRun(59.4, np.zeros(1260, np.bool_)) for _ in range(3)), RateRun(59.4, missed)]
+    answer = pooled(runs, CapacityOptions(attain=0.9, start=21.0, requests=12_000))
+    assert (answer.known_good, answer.known_bad, answer.pooled) == (59.4, None, False)
+
+
 def test_a_search_ends_where_nothing_can_be_sent() -> None:
     asked: list[float] = []
 

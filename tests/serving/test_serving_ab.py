@@ -180,6 +180,12 @@ def test_what_cannot_be_compared_is_one_line(a: str, b: str, more: list[str], wo
     assert error.count("\n") == 1
 
 
+def test_a_simulated_server_may_stand_where_other_verbs_take_it() -> None:
+    machine = "h200-sxm?model=llama-3-8b&tp=1"
+    sides = ab_config.pair(*configured(a=f'simulated = "{machine}"', b=f'url = "simulated:{machine}"'), one_at_a_time=False)
+    assert [(side.server.url, side.server.simulator) for side in sides] == [("", f"simulated:{machine}")] * 2
+
+
 def test_both_sides_must_get_the_same_load() -> None:
     a, b = configured(a='url = "http://127.0.0.1:1"', b='url = "http://127.0.0.1:2"')
     Path(b).write_text(Path(b).read_text().replace("output = 8", "output = 9"))
@@ -303,4 +309,5 @@ def test_a_slower_server_is_found_and_the_same_is_not_different(home: Path, caps
         code, out = until_sure([a, c], capsys, "--seed", "4")
         assert code == 0
         assert "within ± 20 %" in out
-        assert "blocks  of 10 requests, seed 4; failed: A 0 of" in out
+        assert "blocks  of 10 requests, seed 4; requests sent, with the warm-up: A " in out
+        assert "; failed: A 0 and B 0" in out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core.errors import HotlapError, InputError, MachineError
 from hotlap.core.measure import session, targets
-from hotlap.core.model import calibration_text, kept, limits, machines, sweep
+from hotlap.core.measure.machine import fresh_memory
+from hotlap.core.model import calibration_text, kept, limits, machines, processor, sweep
 from hotlap.core.model.calibration import Calibration
 from hotlap.core.model.predict import predict
-from hotlap.core.record import Device, Limit
+from hotlap.core.record import Device, Limit, Result
 from hotlap.core.show import calibration as report
 from hotlap.core.show import shape
 from hotlap.core.store import bundle as bundles
@@ -31,7 +32,7 @@ KNOWN_CASES: tuple[Mapping[str, Any], ...] = (  # what is shown of how predictio
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", default="", help="cuda, torch, simulated:h200-sxm?efficiency=0.8 … (default: the best here)")
+    parser.add_argument("--target", default="", help="cuda, torch, torch:cpu, simulated:h200-sxm?efficiency=0.8 … (default: the best here)")
     parser.add_argument("--device", default="", metavar="INDEX|UUID", help="which device (default: the first)")
     parser.add_argument("--from", dest="source", default="", metavar="RUN", help="learn from a run that was kept, instead of measuring")
     parser.add_argument("--list", action="store_true", help="the calibrations that are kept")
@@ -77,8 +78,7 @@ def _kept(selector: str) -> bundles.Bundle:
 
 
 def _measured(args: argparse.Namespace, home: Path) -> bundles.Bundle:
-    plan, progress = plans.load("calibrate"), Progress(sys.stderr)
-    _check(args)
+    plan, progress = plans.load(_check(args)), Progress(sys.stderr)
     progress.begin(plan)
     try:
         limit_s = plan.measure.budget_s
@@ -89,23 +89,29 @@ def _measured(args: argparse.Namespace, home: Path) -> bundles.Bundle:
         progress.end()
 
 
-def _check(args: argparse.Namespace) -> None:
-    """That the device can be calibrated at all, before minutes are spent. Raises InputError."""
+def _check(args: argparse.Namespace) -> str:
+    """The plan that calibrates the device, if it can be calibrated at all, before minutes are spent. Raises InputError."""
     spec = targets.parse(args.target) if args.target else targets.default()
     devices = session.choose(targets.find(spec), args.device)
     if len(devices) != 1:
         raise InputError(f"a calibration is of one device, not of {len(devices)}; give --device INDEX")
+    if sweep.is_processor(devices[0]):
+        return "calibrate-cpu"
     slug = devices[0].machine or machines.recognise(devices[0])
     sweep.machine_of(machines.load(slug) if slug and machines.known(slug) else None, devices[0])
+    return "calibrate"
 
 
 def _learn(bundle: bundles.Bundle, args: argparse.Namespace, home: Path) -> int:
     device = _device(bundle)
     results = [one for one in select.results(bundle) if one.device == device.key]
+    if sweep.is_processor(device):
+        _some(results, bundle, device)
+        fresh_s = () if args.source else fresh_memory.seconds(processor.FRESH_BYTES)  # of this machine, now
+        return _processor(sweep.calibrate_processor(results, device, bundle.run.id, bundle.run.began[:10], fresh_s), args, home)
     clocks = [hz for result in results for one in result.rounds for hz in one.clocks_hz]
     spec = sweep.machine_of(limits.spec_for(device, bundle.run.machine, clocks), device)
-    if not any(one.status == "measured" for one in results):
-        raise MachineError(f"run {bundle.run.id} measured nothing on {device.name}; 'hotlap show {bundle.run.id}' says why")
+    _some(results, bundle, device)
     calibration = sweep.calibrate(results, spec, device, bundle.run.id, bundle.run.began[:10])
     name = store.name_of(spec.slug, device.target)
     path = store.save(name, calibration_text.write(calibration), home)
@@ -118,6 +124,22 @@ def _learn(bundle: bundles.Bundle, args: argparse.Namespace, home: Path) -> int:
         print(report.learnt(calibration, cases))
         more = f" --calibration {name}" if name != spec.slug else ""
         print(f"\nkept  {path}\nnext  hotlap predict {GEMM.name} m=4096 dtype=bf16 --machine {spec.slug}{more}")
+    return 0
+
+
+def _some(results: Sequence[Result], bundle: bundles.Bundle, device: Device) -> None:
+    """Raises MachineError where nothing was measured."""
+    if not any(one.status == "measured" for one in results):
+        raise MachineError(f"run {bundle.run.id} measured nothing on {device.name}; 'hotlap show {bundle.run.id}' says why")
+
+
+def _processor(calibration: Calibration, args: argparse.Namespace, home: Path) -> int:
+    path = store.save(calibration.machine, calibration_text.write(calibration), home)
+    if args.json:
+        terminal.answer(args.json, {"calibration": calibration, "path": path, "predictions" if args.json == shape.SHAPE else "cases": []})
+    else:
+        print(report.learnt(calibration, []))
+        print(f"\nkept  {path}\nnext  hotlap training run minilm-l6 batch=4 context=128")
     return 0
 
 

@@ -53,7 +53,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {  # of the first screen
     "results": ("list", "show", "explain", "report", "import", "export", "schema"),
     "judge": ("compare", "gate", "baseline", "history", "energy"),
     "expect": ("predict", "model"),
-    "look into": ("trace", "kernel", "node", "training", "serving", "tool", "frames"),
+    "workloads": ("training", "serving", "frames", "tool"),
+    "machines": ("node", "cluster"),
+    "look into": ("trace", "kernel"),
 }
 START: Mapping[str, str] = {
     "hotlap bench 'A' 'B'": "which of two commands is faster, and how sure",

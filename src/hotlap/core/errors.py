@@ -100,8 +100,14 @@ def nearest(word: str, valid: Iterable[str], most: int = MOST) -> str:
 
 
 def closest(word: str, valid: Iterable[str]) -> str:
-    """The valid name that a word is a slip of; "" where none is close."""
-    return next(iter(difflib.get_close_matches(word, list(valid), n=1, cutoff=0.6)), "")
+    """The valid name that a word is a slip of, or of what the name begins with, as h2000 of h200-sxm; "" where none is close."""
+    scored = [(max(_alike(word, name), 0.95 * _alike(word, name.split("-")[0])), name) for name in valid]
+    score, name = max(scored, default=(0.0, ""))
+    return name if score >= 0.6 else ""
+
+
+def _alike(word: str, name: str) -> float:
+    return difflib.SequenceMatcher(None, name, word).ratio()
 
 
 def _by_size(names: Iterable[str]) -> list[str]:

@@ -186,10 +186,10 @@ def _unpacked(data: bytes, kept: CaptureKept, place: str) -> dict[str, Ints]:
 
 
 def of_parquet(data: bytes) -> dict[str, Ints]:
-    _, packing = chunks.arrow()
-    file = packing.ParquetFile(io.BytesIO(data))
+    arrow, packing = chunks.arrow()
+    file = packing.ParquetFile(arrow.BufferReader(data))
     names = file.schema_arrow.names
-    return {name: file.read(columns=[name]).column(0).combine_chunks().fill_null(MISSING).to_numpy() for name in names}
+    return {name: file.read(columns=[name], use_threads=False).column(0).combine_chunks().fill_null(MISSING).to_numpy() for name in names}
 
 
 def of_zipped(data: bytes) -> dict[str, Ints]:

@@ -88,7 +88,10 @@ def read(name: str) -> AbSide:
     for key in table:
         if key not in ("server", "load"):
             raise InputError(f"{name}: no table or key '{key}'; {nearest(key, ('server', 'load'))}")
-    side = AbSide(name, _table(table, "server", ServerSide, name), _table(table, "load", SideLoad, name))
+    server = _table(table, "server", ServerSide, name)
+    if server.url.startswith(simulated.SCHEME) and not server.simulated:  # as other verbs take it
+        server = msgspec.structs.replace(server, url="", simulated=server.url)
+    side = AbSide(name, server, _table(table, "load", SideLoad, name))
     _server(side.server, f"{name} [server]")
     _load(side.load, f"{name} [load]")
     return side

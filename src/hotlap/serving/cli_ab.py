@@ -67,5 +67,5 @@ def _metrics(text: str, load: ab_config.SideLoad) -> Sequence[str]:
 
 def _lines(tally: ab_blocks.Tally, load: ab_config.SideLoad, seed: int) -> list[str]:
     lost = f"; {words.counted(len(tally.lost), 'pair')} left out: the client was at fault" if tally.lost else ""
-    failed = ", ".join(f"{side} {count} of {tally.sent[side]}" for side, count in tally.failed.items())
-    return [f"blocks  of {load.requests} requests, seed {seed}; failed: {failed}{lost}"]
+    sent, failed = (" and ".join(f"{side} {count}" for side, count in each.items()) for each in (tally.sent, tally.failed))
+    return [f"blocks  of {load.requests} requests, seed {seed}; requests sent, with the warm-up: {sent}; failed: {failed}{lost}"]

@@ -39,10 +39,10 @@ def read(data: bytes, name: str) -> list[Request]:
     """The requests of a PACKED file, in the order of its lines. Raises Unavailable without pyarrow, SchemaError for another file."""
     if not chunks.available():
         raise Unavailable(f"{name} is Parquet, which needs pyarrow", chunks.REMEDY)
-    from pyarrow import ArrowException, parquet
+    from pyarrow import ArrowException, BufferReader, parquet
 
     try:
-        rows: list[dict[str, Any]] = parquet.read_table(io.BytesIO(data)).to_pylist()
+        rows: list[dict[str, Any]] = parquet.read_table(BufferReader(data), use_threads=False).to_pylist()
         for row in rows:
             row.update({time: row[time] / 1e6 for time in TIMES if row.get(time) is not None})
         return [msgspec.convert(row, Request) for row in rows]

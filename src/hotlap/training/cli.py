@@ -42,15 +42,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measures a step: exit code 0 measured, 2 the program failed or made none; what was measured is kept."""
-    asked = _asked(args)
+    return _show(measured(_asked(args), args), args)
+
+
+def measured(asked: TrainingAsked, args: argparse.Namespace) -> Path:
+    """The bundle's folder; progress on standard error."""
     view = LaunchView(sys.stderr)
     labels = labelled.check(dict(terminal.pairs(args.label, "a label")))
     wait_s = units.parse(args.wait, "s") if args.wait else 0.0
     try:
-        path = session.run(asked, session.TrainingOptions(paths.home(), labels, wait_s), view)
+        return session.run(asked, session.TrainingOptions(paths.home(), labels, wait_s), view)
     finally:
         view.end()
-    return _show(path, args)
 
 
 def _show(path: Path, args: argparse.Namespace) -> int:
@@ -75,7 +78,7 @@ def _show(path: Path, args: argparse.Namespace) -> int:
 
 
 def _asked(args: argparse.Namespace) -> TrainingAsked:
-    kind, program = _kind(str(args.program)), str(args.program)
+    kind, program = kind_of(str(args.program)), str(args.program)
     modes = [one.strip() for one in str(args.compile).split(",") if one.strip()]
     parameters: dict[str, str] = {}
     if kind == "network":
@@ -84,17 +87,17 @@ def _asked(args: argparse.Namespace) -> TrainingAsked:
         _modes(modes)
     if len(set(modes)) < len(modes):
         raise InputError(f"--compile {args.compile}: each mode once")
-    ranks = _whole(args.ranks, "--ranks")
+    ranks = whole(args.ranks, "--ranks")
     return TrainingAsked(
         program=program, kind=kind, arguments=[] if kind == "network" else list(args.rest), parameters=parameters,
-        steps=0 if args.steps == "all" and kind != "network" else _whole(args.steps, "--steps"),
-        processes=_whole(args.processes, "--processes"),
+        steps=0 if args.steps == "all" and kind != "network" else whole(args.steps, "--steps"),
+        processes=whole(args.processes, "--processes"),
         ranks=ranks, data=_data(str(args.data), bool(modes or args.against)), compile=modes, against=str(args.against),
-        limit_s=_seconds(str(args.limit)),
+        limit_s=limit_s(str(args.limit)),
     )  # fmt: skip
 
 
-def _kind(program: str) -> ProgramKind:
+def kind_of(program: str) -> ProgramKind:
     """What was given, by its form."""
     if program.endswith(".py") or "/" in program:
         return "script"
@@ -133,14 +136,14 @@ def _data(text: str, compared: bool) -> list[DataMode]:
     return [one for one in DATA if one in asked]
 
 
-def _whole(text: str, option: str) -> int:
+def whole(text: str, option: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MOST:
         more = ", or all" if option == "--steps" else ""
         raise InputError(f"{option} is a whole number from 1 to {MOST:,}{more}, not '{text}'")
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def limit_s(text: str) -> float:
     value = units.parse(text, "s")
     if not value > 0:
         raise InputError(f"--limit is a time above 0, not '{text}'")

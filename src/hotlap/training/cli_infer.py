@@ -13,6 +13,7 @@ from typing import cast
 from hotlap.cli import terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
+from hotlap.core.measure import near
 from hotlap.core.show import listing
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths
@@ -132,7 +133,7 @@ def _files(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, str]:
 
 
 def _budgets(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Budget]:
-    everywhere, own = _processors(), dict[str, str]()
+    everywhere, own = near.processors(), dict[str, str]()
     if "=" in args.threads:
         own = terminal.pairs([part.strip() for part in args.threads.split(",")], "a number of threads")
         for name in own:
@@ -142,10 +143,6 @@ def _budgets(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Budg
         everywhere = _whole(args.threads, "--threads", MOST_THREADS)
     threads = {name: _whole(own[name], "--threads", MOST_THREADS) if name in own else everywhere for name in names}
     return {name: Budget(threads=threads[name], spin=args.spin, precision=args.precision) for name in names}
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _shape(text: str) -> tuple[int, ...]:

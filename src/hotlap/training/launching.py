@@ -37,19 +37,20 @@ class Launch:
     count: bool = False  # count the operations of one step, and no times
     steps: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
+    more: tuple[str, ...] = ()  # arguments after the asked ones
 
 
 def command(asked: TrainingAsked, launch: Launch) -> list[str]:
     """What is run. Raises InputError for a script that is not there."""
     program = launch.program or asked.program
     if asked.kind == "function" and not program.endswith(".py"):
-        return [sys.executable, "-m", "hotlap.training.calling", program, *asked.arguments]
+        return [sys.executable, "-m", "hotlap.training.calling", program, *asked.arguments, *launch.more]
     if asked.kind == "network":
         parameters = [f"{name}={value}" for name, value in asked.parameters.items()]
-        return [sys.executable, "-m", "hotlap.training.network_program", program, launch.compile or "off", *parameters]
+        return [sys.executable, "-m", "hotlap.training.network_program", program, launch.compile or "off", *parameters, *launch.more]
     if not Path(program).is_file():
         raise InputError(f"there is no script '{program}'; give a script.py, a module:function or a network such as llama-3-8b")
-    return [sys.executable, program, *asked.arguments]
+    return [sys.executable, program, *asked.arguments, *launch.more]
 
 
 def environment(asked: TrainingAsked, launch: Launch, folder: Path, rank: int, port: int) -> dict[str, str]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core.record import Notice, Record
+from hotlap.training.expected_record import ExpectedStep
 
 SESSION = "training.json"  # of a bundle: one Trained
 ROWS = "steps-*.bin"  # of a bundle: the steps of each process, appended as they end: COLUMNS as little-endian float64, NaN unknown
@@ -112,6 +113,8 @@ class TrainingAsked(Record, frozen=True, kw_only=True):
     compile: list[str] = []  # modes in turns; []: as the program does
     against: str = ""  # another script, in turns with it
     limit_s: float = 3600.0  # of one process
+    vary: str = ""  # what each arm has its own value of: batch, of a network; NAME of the environment; --name of the program
+    values: list[int] = []  # [] unless something is varied
 
 
 class Trained(Record, frozen=True, kw_only=True):
@@ -121,6 +124,7 @@ class Trained(Record, frozen=True, kw_only=True):
     arms: list[str] = []  # in the order of their turns
     processes: list[TrainingProcess] = []
     notices: list[Notice] = []
+    expected: list[ExpectedStep] = []  # of a network's step, by arm where they differ; []: nothing was asked of the model
 
 
 def rows(data: bytes) -> Floats:

@@ -25,12 +25,13 @@ from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import METHOD, Case, Device, MeasureOptions, Plan, Samples, Stop, encode
 from hotlap.core.store import files, labels
 from hotlap.core.work.program import CALLABLE
-from hotlap.training import launching
+from hotlap.training import expected, launching
+from hotlap.training.expected_record import ExpectedStep
 from hotlap.training.launching import Launch, Running
 from hotlap.training.record import SESSION, Trained, TrainingAsked, TrainingProcess, rows
 from hotlap.training.steady import of_process
 
-KIND = "training"
+KIND, FRONTIER = "training", "training-frontier"
 READINGS_HZ = 10.0
 WARMED = 20  # steps of a launch that only counts
 Listener = Callable[[Launch, int, int], None]
@@ -70,12 +71,24 @@ def turns(asked: TrainingAsked) -> list[Launch]:
 
 def _arms(asked: TrainingAsked) -> list[Launch]:
     data = asked.data[0] if asked.data else "synthetic" if asked.kind == "network" else "real"
+    if asked.vary:
+        return [varied(asked, value, data) for value in asked.values]
     if asked.against:
         return [Launch(0, "A", data), Launch(0, "B", data, program=asked.against)]
     if asked.compile:
         return [Launch(0, mode, data, compile=mode) for mode in asked.compile]
     modes = asked.data or (["synthetic"] if asked.kind == "network" else ["real", "frozen"])
     return [Launch(0, mode, mode) for mode in modes]
+
+
+def varied(asked: TrainingAsked, value: int, data: str) -> Launch:
+    """One value of what is varied: a width of a network, an argument of a program (--name), or a variable of its environment."""
+    arm = f"{asked.vary.lstrip('-')}={value}"
+    if asked.kind == "network":
+        return Launch(0, arm, data, more=(f"{asked.vary}={value}",))
+    if asked.vary.startswith("-"):
+        return Launch(0, arm, data, more=(asked.vary, str(value)))
+    return Launch(0, arm, data, environment={asked.vary: str(value)})
 
 
 def run(asked: TrainingAsked, options: TrainingOptions, listen: Listener = lambda *_: None) -> Path:
@@ -87,14 +100,15 @@ def run(asked: TrainingAsked, options: TrainingOptions, listen: Listener = lambd
     plan = Plan(
         name=Path(asked.program).name, about=shlex.join([asked.program, *asked.arguments]),
         cases=list({case.id: case for case in cases.values()}.values()),
-        source="hotlap training run", measure=MeasureOptions(rounds=asked.processes, readings_hz=READINGS_HZ),
+        source=f"hotlap training {'frontier' if asked.vary else 'run'}",
+        measure=MeasureOptions(rounds=asked.processes, readings_hz=READINGS_HZ),
     )  # fmt: skip
     record = runs.record(
-        plan, devices[0].target, devices[:1], fingerprint(devices[:1]), kind=KIND, method=METHOD,
+        plan, devices[0].target, devices[:1], fingerprint(devices[:1]), kind=FRONTIER if asked.vary else KIND, method=METHOD,
         labels=labels.check(dict(options.labels)), look=busy.look(devices[:1]),
     )
     with runs.begin(record, devices[:1], options.home, options.wait_s) as held:
-        return _Session(asked, held, cases, listen).measure()
+        return _Session(asked, held, cases, listen, options.home).measure()
 
 
 def _named(asked: TrainingAsked, arm: str) -> str:
@@ -113,15 +127,25 @@ def _devices() -> list[Device]:
         return [host.describe()]
 
 
+def _expected(asked: TrainingAsked, device: Device, home: Path) -> list[ExpectedStep]:
+    """Of a network's step, before it is measured; of each value where one is varied."""
+    if asked.kind != "network":
+        return []
+    return [expected.of(asked, device, home, varied(asked, one, "").arm, {asked.vary: str(one)}) for one in asked.values] or [
+        expected.of(asked, device, home)
+    ]
+
+
 class _Session:
     """A run under way."""
 
-    def __init__(self, asked: TrainingAsked, held: runs.OpenRun, cases: Mapping[str, Case], listen: Listener) -> None:
+    def __init__(self, asked: TrainingAsked, held: runs.OpenRun, cases: Mapping[str, Case], listen: Listener, home: Path) -> None:
         self.asked, self.held, self.cases, self.listen = asked, held, cases, listen
         self.folder, self.running = held.writer.path, Running()
-        self.trained = Trained(asked=asked, arms=list(cases))
+        self.trained = Trained(asked=asked, arms=list(cases), expected=_expected(asked, held.devices[0], home))
         self.sampler = _sampler(held.devices)
         self.rounds: dict[str, int] = {}
+        self.lost: set[str] = set()  # arms that failed
         self.clocks: list[float] = []
 
     def measure(self) -> Path:
@@ -146,19 +170,23 @@ class _Session:
         every = turns(self.asked)
         used = set[str]()
         for launch in every:
-            if launch.arm == "frozen" and self.trained.processes and not self._loader():
+            if launch.arm in self.lost or (launch.arm == "frozen" and self.trained.processes and not self._loader()):
                 continue
             cache = caches / (launch.arm or "only")
             launch = _with_cache(launch, cache, "warm" if launch.arm in used else "cold")
             used.add(launch.arm)
             self.listen(launch, launch.number, len(every))
-            found = launching.run(self.asked, self._fitted(launch), self.folder, self.running, self._drain)
-            self._keep(found)
+            launched = launching.run(self.asked, self._fitted(launch), self.folder, self.running, self._drain)
+            self._keep(launched)
             if self.running.interrupted:
                 return Stop("interrupted")
-            if found[0].exit_code or not found[0].steps:
-                return Stop("program_ended", str(found[0].exit_code or ""))
-        self._count(len(every), caches)
+            failed = bool(launched[0].exit_code or not launched[0].steps)
+            if failed and self.asked.vary:
+                self.lost.add(launch.arm)  # the other values are measured on
+            elif failed:
+                return Stop("program_ended", str(launched[0].exit_code or ""))
+        if not self.asked.vary:
+            self._count(len(every), caches)
         return Stop("interrupted") if self.running.interrupted else Stop("program_ended")
 
     def _fitted(self, launch: Launch) -> Launch:
@@ -230,7 +258,7 @@ def _with_cache(launch: Launch, folder: Path, cache: str) -> Launch:
     """Compiled code is kept apart from the user's: the first launch finds none, later ones find what it left."""
     folder.mkdir(exist_ok=True)
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
-    return replaced(launch, cache=cache, environment=environment)
+    return replaced(launch, cache=cache, environment={**launch.environment, **environment})
 
 
 def _sampler(devices: Sequence[Device]) -> Sampler | None:

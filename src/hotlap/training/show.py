@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hotlap.core import units
 from hotlap.core.show import layout
 from hotlap.core.show.table import Cell, Column, Table, harmless
+from hotlap.training import expected_gap
 from hotlap.training.reading import TrainingRun
 from hotlap.training.record import TrainingAsked
 from hotlap.training.summary import ArmFigures, LoaderStall, ProcessEstimate, TrainingSummary
@@ -94,6 +95,8 @@ def _memory(arm: ArmFigures) -> str:
 def facts(run: TrainingRun, summary: TrainingSummary) -> list[str]:
     """A line each, its first word what it is about."""
     text = []
+    if summary.expected is not None:
+        text += expected_gap.facts(summary.expected, summary.gap)
     if summary.stall is not None:
         text.append(f"loader {stall_text(summary.stall)}")
     for one in summary.comparisons:

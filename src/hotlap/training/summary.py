@@ -13,8 +13,10 @@ from hotlap.core.stats.ratio import FEWEST, Ratio, ratio, verdict
 from hotlap.core.stats.student import quantile
 from hotlap.core.stats.summary import summarize
 from hotlap.core.units import percent
-from hotlap.training import joules
+from hotlap.training import expected_gap, joules
 from hotlap.training.efficiency import LimitShare, shares
+from hotlap.training.expected_gap import ExpectedGap
+from hotlap.training.expected_record import ExpectedStep
 from hotlap.training.reading import MeasuredProcess, TrainingRun
 from hotlap.training.record import TrainingEvent
 from hotlap.training.steady import FEW
@@ -97,24 +99,34 @@ class TrainingSummary(Record, frozen=True, kw_only=True):
     break_even: list[BreakEven] = []
     shares: list[LimitShare] = []
     no_share: str = ""  # why there are none
+    expected: ExpectedStep | None = None  # of the first arm, by the model
+    gap: ExpectedGap | None = None  # of its measured step to that
     notices: list[Notice] = []
 
 
 def of(run: TrainingRun) -> TrainingSummary:
-    arms = [arm for name in run.trained.arms if (arm := _arm(run, name)) is not None]
+    arms = [arm for name in run.trained.arms if (arm := arm_of(run, name)) is not None]
     measured = [arm for arm in arms if arm.step_s]
+    expected = run.trained.expected[0] if run.trained.expected else None
     efficiencies, why = shares(run, measured[0].step_s.value if measured and measured[0].step_s else None)
     notices = _notices(run, arms)
-    doubts = {"recompiled", "few_steps", "step_level_changed", "loss_not_finite", "starved"}
+    doubtful = {"recompiled", "few_steps", "step_level_changed", "loss_not_finite", "starved"}
     state = "nothing" if not measured else "measured"
-    if measured and any(notice.code in doubts for notice in notices):
+    if measured and any(notice.code in doubtful for notice in notices):
         state = "inconclusive"
     if any(share.state == "invalid" for share in efficiencies):
         state = "invalid"
     return TrainingSummary(
         state=state, arms=arms, stall=_stall(run, measured), comparisons=_comparisons(run, measured), break_even=_break_even(run, measured),
-        shares=efficiencies, no_share=why, notices=notices,
+        shares=efficiencies, no_share=why, notices=notices, expected=expected, gap=gap_of(measured[0], expected) if measured else None,
     )  # fmt: skip
+
+
+def gap_of(arm: ArmFigures, expected: ExpectedStep | None) -> ExpectedGap | None:
+    """None where nothing is expected of an arm, or nothing was measured."""
+    if expected is None or arm.step_s is None:
+        return None
+    return expected_gap.of(expected, arm.step_s.value, arm.step_s.low, arm.step_s.high, arm.parts_s)
 
 
 # ---------------------------------------------------------------- arms
@@ -124,7 +136,7 @@ def launches(run: TrainingRun, arm: str) -> list[list[MeasuredProcess]]:
     return [launch for launch in run.launches if launch[0].process.arm == arm]
 
 
-def _arm(run: TrainingRun, name: str) -> ArmFigures | None:
+def arm_of(run: TrainingRun, name: str) -> ArmFigures | None:
     mine = launches(run, name)
     if not mine:
         return None
@@ -193,8 +205,12 @@ def pairs(run: TrainingRun, first: str, second: str) -> list[tuple[MeasuredProce
 
 
 def difference(pairs: Sequence[tuple[float, float]]) -> ProcessEstimate | None:
-    """Of first less second: the median over pairs; its interval by order statistics from 6 pairs, below by Student's t."""
-    apart = [a - b for a, b in pairs]
+    """Of first less second, over pairs."""
+    return centre([a - b for a, b in pairs])
+
+
+def centre(apart: Sequence[float]) -> ProcessEstimate | None:
+    """The median with its 95 % interval by order statistics from 6 values; from 4 the mean by Student's t; of fewer none."""
     if not apart:
         return None
     middle = float(np.median(apart))
@@ -257,7 +273,12 @@ def _break_even(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[BreakEven]
 
 
 def _notices(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[Notice]:
-    return [*_ended(run), *_steps(run), *_events(arms), *_levels(run), *_batches(run), *_busy(arms), *run.trained.notices]
+    return [*_ended(run), *_steps(run), *doubts(run, arms)]
+
+
+def doubts(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[Notice]:
+    """Of what was measured, however it ended."""
+    return [*_events(arms), *_levels(run), *_batches(run), *_busy(arms), *run.trained.notices]
 
 
 def _ended(run: TrainingRun) -> list[Notice]:

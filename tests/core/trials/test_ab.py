@@ -213,7 +213,7 @@ def test_the_slower_side_is_named_and_the_pairs_agree(home: Path, capsys: pytest
     assert "B is slower" in said
     words = " ".join(said.split())
     assert f"the whole interval is beyond the threshold of 0.50 %; decided after {done.pairs[0].decision.pairs} pairs" in words  # type: ignore[union-attr]
-    assert "faster or slower: the whole interval is beyond the threshold of 0.50 %; same: the 90 % interval is within ± 2.0 %, the change that the" in words
+    assert "faster or slower: the whole interval is beyond the threshold of 0.50 % (--min-effect); same: the 90 % interval is within ± 2.0 %, the change that the" in words
     assert said.count("left") == 1
 
 

@@ -204,7 +204,7 @@ def test_until_sure_stops_once_the_answer_is_known(capsys: Capture) -> None:
     assert main(["bench", "true", "sleep 0.2", "--until-sure"]) == 1
     out = capsys.readouterr().out
     assert "B is slower than A" in out
-    words = "faster or slower: the whole interval is beyond the threshold of 0.50 %; same: the 90 % interval is within ± 2.0 %, the change that the pairs"
+    words = "faster or slower: the whole interval is beyond the threshold of 0.50 % (--min-effect); same: the 90 % interval is within ± 2.0 %, the change that the pairs"
     assert words in " ".join(out.split())
     run = hotlap.load("latest")
     assert run.bundle.run.stops == [Stop("precision")]

@@ -349,7 +349,7 @@ def test_a_network_of_ones_own_is_read(capsys: pytest.CaptureFixture[str], tmp_p
     [
         ([], "which network?"), (["lama-3-8b"], "there is no network 'lama-3-8b'; did you mean 'llama-3-8b'?"), (["gpt-2", "--batch", "0"], "--batch is a whole number from 1"),
         (["gpt-2", "--phase", "serve"], "--phase cannot be 'serve'; valid: decode, forward, prefill, train"), (["gpt-2", "--dtype", "bf17"], "--dtype cannot be 'bf17'"),
-        (["gpt-2", "--top", "200%"], "--top is a share above 0"), (["gpt-2", "--machine", "h2000"], "there is no machine 'h2000'"), (["missing.json"], "there is no file 'missing.json'"),
+        (["gpt-2", "--top", "200%"], "--top is a share above 0"), (["gpt-2", "--machine", "h2000"], "there is no machine 'h2000'; did you mean 'h200-sxm'"), (["missing.json"], "there is no file 'missing.json'"),
         (["gpt-2", "-o", "no/such/folder/x.toml"], "cannot be written"), (["gpt-2", "--context", "1m"], "1k for 1024, not '1m'"), (["gpt-2", "--micro-batch", "1,2"], "--micro-batch is one number"),
     ],
 )  # fmt: skip

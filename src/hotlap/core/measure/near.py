@@ -59,6 +59,11 @@ def _allowed() -> frozenset[int]:
     return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 
 
+def processors() -> int:
+    """How many this process may use."""
+    return len(_allowed()) or os.cpu_count() or 1
+
+
 def _parsed(text: str) -> frozenset[int]:
     """0-3,8 as a set of numbers."""
     numbers: set[int] = set()

@@ -31,7 +31,9 @@ def caught(handle: Callable[[int], None]) -> Iterator[None]:
 def held_back() -> Iterator[None]:
     """Ctrl-C and SIGTERM wait until the end of this, so that what it does is done whole; for a moment, never for a measurement."""
     waiting: list[int] = []  # a mask would not do: it is the thread's, and another thread takes the signal
-    with caught(waiting.append):
-        yield
-    for number in waiting:
-        signal.raise_signal(number)
+    try:
+        with caught(waiting.append):
+            yield
+    finally:
+        for number in waiting:
+            signal.raise_signal(number)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hotlap.core.errors import SchemaError
+from hotlap.core.model import processor
 from hotlap.core.model.calibration import Calibration, Factor, Learnt
 
 SCHEMA = 1
@@ -49,8 +50,9 @@ def read(text: str, file: str) -> Calibration:
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}; this Hotlap reads {SCHEMA}")
         head = {key: _text(data, key) for key in HEAD}
-        families = {name: _learnt(one, f"family.{name}") for name, one in _table(data, "family").items()}
-        facts = {name: _factor(one, f"measured.{name}") for name, one in data.get("measured", {}).items()}
+        learnt = {} if head["machine"] == processor.NAME else _table(data, "family")
+        families = {name: _learnt(one, f"family.{name}") for name, one in learnt.items()}
+        facts = {name: _factor(one, f"measured.{name}", positive=True) for name, one in data.get("measured", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise SchemaError(

@@ -53,7 +53,7 @@ def load(name: str) -> Spec:
     plain = re.sub(r"[\s_]+", "-", name.strip().lower())
     slug = plain if plain in names() else _aliases().get(plain)
     if slug is None:
-        raise InputError(f"there is no machine '{name}'; {nearest(plain, names())}")
+        raise InputError(f"there is no machine '{name}'; {nearest(plain, names())}; hotlap model machines describes them")
     return _read(slug)
 
 

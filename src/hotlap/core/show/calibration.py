@@ -22,7 +22,8 @@ def learnt(calibration: Calibration, cases: Sequence[tuple[Mapping[str, Any], Li
         ]
         lines += _aligned([("", "spec", "measured", "90 % interval"), *_factors(one)])
     if calibration.facts:
-        lines += ["", "measured as they are, used in no prediction"]
+        used = "measured as they are, used in no prediction" if calibration.families else "kernels, between which others are expected"
+        lines += ["", used]
         rows = [
             (n, "", words.quantity(f.value, "s"), f"{words.quantity(f.low, 's')} to {words.quantity(f.high, 's')}")
             for n, f in calibration.facts.items()
@@ -63,7 +64,10 @@ def listing(calibrations: Mapping[str, Calibration]) -> str:
     """All that are kept."""
     if not calibrations:
         return "no calibration is kept: hotlap model calibrate measures one"
-    rows = [(name, one.date, ", ".join(one.families), f"{one.name}, run {one.run}") for name, one in calibrations.items()]
+    rows = [
+        (name, one.date, ", ".join(one.families) or "kernels of a processor", f"{one.name}, run {one.run}")
+        for name, one in calibrations.items()
+    ]  # fmt: skip
     return "\n".join(line.rstrip() for line in _aligned([("name", "date", "families", "device"), *rows]))
 
 

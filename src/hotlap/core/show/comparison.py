@@ -67,7 +67,8 @@ def in_turns(comparisons: Sequence[Comparison], texts: tuple[str, str], differen
 
 def deciding(difference: float, min_effect: float, planned: bool = True) -> str:
     """Which of the two sizes of a test of pairs decides what. `planned`: how many pairs there are follows from `difference`."""
-    threshold = f"the threshold of {percent(min_effect)}" if min_effect else "no change"
+    option = " (--min-effect)" if planned else ""
+    threshold = f"the threshold of {percent(min_effect)}{option}" if min_effect else "no change"
     why = ", the change that the pairs are planned to find with 80 % power" if planned else ""
     return f"faster or slower: the whole interval is beyond {threshold}; same: the 90 % interval is within ± {percent(difference)}{why}"
 

@@ -196,8 +196,9 @@ def sure(judged: FleetVerdict) -> list[str]:
         single = noticing.span(known, lambda share: percent(share, 2))
         smallest = f"{percent(reach, 2)} slower over all cases, or {single} slower in one"
         texts.append(f"{_of(model)}a device is named from {smallest}; it fails where the loss is surely above {percent(judged.min_effect)}")
-    rate = f"{fleets.RATE * 100:g}"
-    texts.append(f"of 100 fleets without a bad device at most {rate} have one named, if levels of devices are roughly lognormal")
+    if any(reach is not None for reach in judged.reach.values()):
+        rate = f"{fleets.RATE * 100:g}"
+        texts.append(f"of 100 fleets without a bad device at most {rate} have one named, if levels of devices are roughly lognormal")
     notices = {notice.code: (case, notice) for case in judged.cases for notice in case.notices}
     texts += [f"{words.clean(case.label)}: {notice.text}" for case, notice in notices.values()]
     return texts
@@ -218,5 +219,6 @@ def _of(model: str) -> str:
 def _unjudged(judged: FleetVerdict, model: str) -> str:
     count = sum(device.model == model for device in judged.devices)
     if count < 5:
-        return f"{words.counted(count, 'device')}, 5 are needed; import with --model where devices of one model have names of their own"
+        several = "; where they are all of one model, import them with --model" if len(judged.reach) > 1 else ""
+        return f"{words.counted(count, 'device')}, 5 are needed{several}"
     return "no case has values above zero on enough of them"

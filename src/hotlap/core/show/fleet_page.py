@@ -23,18 +23,19 @@ INLINE = 'style="display: inline; vertical-align: middle; margin: 0"'
 WIDTH, HEIGHT, BINS = 190, 26, 38  # of the drawing of a case, in pixels
 
 
-def page_of(judged: FleetVerdict, title: str = "") -> str:
-    """One HTML file."""
+def page_of(judged: FleetVerdict, title: str = "", lead: str = "", more: Sequence[page.Section] = ()) -> str:
+    """One HTML file. `lead` and `more`: what the kind of its runs says first, and its own sections."""
     sections = [
-        page.Section("worst", "What stands out", _worst(judged)),
-        page.Section("cases", "Cases over all devices", _cases(judged)),
-        page.Section("ranking", "Ranking over all cases", _ranking(judged)),
-        page.Section("devices", "Devices that differ", _blocks(judged)),
-        page.Section("method", "How sure", page.notes([*fleet.sure(judged), *_method(judged)])),
+        page.Section("Worst", "What stands out", _worst(judged)),
+        page.Section("Cases", "Cases over all devices", _cases(judged)),
+        page.Section("Ranking", "Ranking over all cases", _ranking(judged)),
+        page.Section("Devices", "Devices that differ", _blocks(judged)),
+        *more,
+        page.Section("Method", "How sure", page.notes([*fleet.sure(judged), *_method(judged)])),
     ]
     models = ", ".join(judged.reach)
     heading = title or f"{words.counted(len(judged.devices), 'device')}: {models}"
-    return page.page(heading, sections, _data(judged), _top(judged))
+    return page.page(heading, sections, _data(judged), lead + _top(judged))
 
 
 def _data(judged: FleetVerdict) -> dict[str, Any]:

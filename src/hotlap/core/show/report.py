@@ -34,8 +34,10 @@ def render(runs: Runs, shown: Mapping[str, tuple[kinds.Kind, Any]] | None = None
     known = {bundle.run.id: pair for bundle, _ in runs if (pair := given.get(bundle.run.id) or kinds.read(bundle))}
     report = Report(runs, _sides(runs), known)
     stands_in = any(stand_in.of_run(bundle.run) for bundle, _ in runs)
-    if len(report.sides) > fleets.MANY and not known and not stands_in:
-        return fleet_page.page_of(fleets.judge([bundle for bundle, _ in runs]), _title(report) if len(runs) == 1 else "")
+    if len(report.sides) > fleets.MANY and all(kind.CASES for kind, _ in known.values()) and not stands_in:
+        lead = "".join(kind.lead(content) for kind, content in known.values())
+        judged = fleets.judge([bundle for bundle, _ in runs])
+        return fleet_page.page_of(judged, _title(report) if len(runs) == 1 else "", lead, sections.of_features(report) if known else ())
     return pages.page(_title(report), sections.of(report), _data(runs), top(report))
 
 

@@ -1,6 +1,7 @@
 """Readings of long runs as Parquet, read: chunks that hold every reading, and levels that hold the least, mean and highest of stretches.
 
-`compact` makes both of logs that grew. Times are kept to the microsecond; values exactly. Needs pyarrow (extra `parquet`).
+`compact` makes both of logs that grew. Times are kept to the microsecond; values exactly. Needs pyarrow (extra `parquet`). Everything of
+Hotlap reads Parquet without Arrow's threads: their pool may abort or hang a process that ends (apache/arrow#34314, #50482).
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def readings(chunk: Path | io.BytesIO) -> list[Readings]:
     averaged = _windows(file)
     series: list[Readings] = []
     for number in range(file.num_row_groups):
-        table = file.read_row_group(number)
+        table = file.read_row_group(number, use_threads=False)
         odd = table.column("failed").to_pylist()
         if odd and odd[0] is not None:
             series += [msgspec.json.decode(text, type=Readings) for text in odd]
@@ -129,7 +130,7 @@ def series(path: Path, device: str, sensor: str) -> ChunkSeries:
         file = _opened(chunk, parquet)
         if sensor not in file.schema_arrow.names:
             continue
-        table = file.read(columns=["device", "round", "time_us", sensor])
+        table = file.read(columns=["device", "round", "time_us", sensor], use_threads=False)
         column = table.column(sensor)
         here = np.asarray(table.column("device").to_numpy(zero_copy_only=False) == device) & ~np.asarray(column.is_null())
         values = _values(column, table.schema.field(sensor))
@@ -148,7 +149,7 @@ def failed(path: Path) -> list[Readings]:
     for chunk in stored(path):
         file = _opened(chunk, parquet)
         if "failed" in file.schema_arrow.names:
-            texts = file.read(columns=["failed"]).column("failed").to_pylist()
+            texts = file.read(columns=["failed"], use_threads=False).column("failed").to_pylist()
             series += [msgspec.json.decode(text, type=Readings) for text in texts if text is not None]
     return series
 

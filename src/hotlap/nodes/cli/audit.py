@@ -8,12 +8,14 @@ from pathlib import Path
 
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError, nearest
+from hotlap.core.store import paths, select
 from hotlap.nodes import audit, growth, odd
 from hotlap.nodes.facts import Facts
 from hotlap.nodes.inspect import node
 from hotlap.nodes.show import audit as printing
 from hotlap.nodes.show import junit
 
+KEPT = "facts"  # in the folder of a run
 PROFILES = "; ".join(f"{name}: {about}" for name, about in audit.PROFILES.items())
 
 
@@ -38,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--explain", metavar="RULE", help="all of one rule")
     parser.add_argument("--list", action="store_true", help="the rules")
     parser.add_argument(
-        "--fleet", nargs="+", metavar="NODE", help="snapshots or JSON facts of many nodes, or folders of them: the odd ones out"
+        "--fleet", nargs="+", metavar="NODE", help="snapshots or JSON facts of many nodes, folders of them, or a campaign: the odd ones out"
     )
     parser.add_argument(
         "--against", nargs="+", metavar="NODE", help="with --fleet, a second group of nodes: the facts in which the two differ"
@@ -117,10 +119,24 @@ def _unread(lost: int) -> int:
     return 3 if lost else 0
 
 
+def _place(name: str) -> Path:
+    """A file or folder; of a run that keeps the facts of many nodes, the folder of them."""
+    path = Path(name)
+    if path.is_dir() and (path / KEPT).is_dir():
+        return path / KEPT
+    if path.exists():
+        return path
+    try:
+        kept = [entry.path / KEPT for entry in select.entries([name], paths.home())]
+    except InputError:
+        return path
+    return kept[0] if len(kept) == 1 and kept[0].is_dir() else path
+
+
 def _nodes(named: list[str]) -> tuple[dict[str, Facts], int]:
     """The facts of files, and of those in folders, by host; how many could not be read."""
     nodes, files, lost = dict[str, Facts](), list[Path](), 0
-    for one in map(Path, named):
+    for one in map(_place, named):
         inside = sorted(path for path in one.iterdir() if path.name.endswith((".json", ".tar.gz", ".tgz"))) if one.is_dir() else []
         files += inside or [one]
     for file in files:

@@ -181,7 +181,7 @@ def _parquet(data: bytes) -> Any:
         about = parquet.ParquetFile(pyarrow.BufferReader(data))
         if about.metadata.num_rows > LONGEST:
             raise InputError(f"a table of the archive has more than {LONGEST:,} rows; this is no archive of nsys-jax")
-        return about.read()
+        return about.read(use_threads=False)
     except InputError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:

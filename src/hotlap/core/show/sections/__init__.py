@@ -22,6 +22,11 @@ def of(report: Report) -> list[Section]:
     return [Section(section.name, section.title, section.html(report), section.new_page) for section in _ordered()]
 
 
+def of_features(report: Report) -> list[Section]:
+    """Those that features bring and that have something to say."""
+    return [section for section in of(report) if section.html and section.name not in {own.name for own in SECTIONS}]
+
+
 def _ordered() -> list[ReportSection]:
     """Those of features behind the section that they name, else first."""
     brought = [_brought(name) for name in extend.table().get("sections", {})]

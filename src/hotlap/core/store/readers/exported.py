@@ -43,7 +43,7 @@ def _rows(source: Source) -> Iterable[Mapping[str, Any]]:
     except ImportError as error:
         raise Unavailable(f"Parquet is read by pyarrow, which cannot be imported ({error})", "pip install pyarrow") from None
     try:
-        return list(pyarrow.parquet.read_table(io.BytesIO(source.data)).to_pylist())
+        return list(pyarrow.parquet.read_table(pyarrow.BufferReader(source.data), use_threads=False).to_pylist())
     except (pyarrow.ArrowException, OSError) as error:
         raise InputError(f"{source.path}: not Parquet that can be read: {str(error)[:100]}") from None
 

@@ -1,0 +1,1 @@
+"""One measurement on many machines: campaigns, agents, launchers."""

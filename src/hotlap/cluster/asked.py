@@ -1,0 +1,169 @@
+"""What the command line asks of a campaign: its launcher, its steps, and which campaign a selector names."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import hotlap
+from hotlap.cluster import folder as folders
+from hotlap.cluster import hosts
+from hotlap.cluster.folder import CampaignFolder
+from hotlap.cluster.record import Campaign, StepRecord
+from hotlap.core import units
+from hotlap.core.errors import InputError, PlanError
+from hotlap.core.plan import read as plans
+from hotlap.core.plan import write
+from hotlap.core.store import paths, select
+
+VERBS = {"stress": "run", "inspect": "facts", "audit": "command"}  # steps of Hotlap beside plans, and what they leave
+FANOUT = 256  # agents at a time
+LOCAL_WAIT = "1 h"  # slots of one machine measure one after the other
+
+
+def add_members(parser: argparse.ArgumentParser) -> None:
+    """Which members, and how they are reached."""
+    parser.add_argument("--hosts", metavar="NAMES|FILE", help="members by ssh: n[001-128,200], names with commas, or a file of names")
+    parser.add_argument("--local", type=int, metavar="N", help="N members that are slots of this machine")
+    parser.add_argument("--ssh-config", default="", metavar="FILE", help="for ssh's -F, in place of your own configuration")
+    parser.add_argument("--python", default="", metavar="PATH", help="Python 3.9 or later on the members; for plans with Hotlap in it")
+    parser.add_argument("--gpus", type=int, default=0, metavar="N", help="refuse members with more or fewer GPUs")
+
+
+def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
+    """The launcher's name, its options as they are kept, and the Python. Raises InputError."""
+    if (args.hosts is None) == (args.local is None):
+        raise InputError("which members? give either --hosts 'n[01-16]' or --local N")
+    if args.gpus < 0:
+        raise InputError(f"--gpus is a number from 1 on, not {args.gpus}")
+    if args.local is not None:
+        if args.ssh_config:
+            raise InputError("--ssh-config goes with --hosts; leave it out")
+        if args.python and not shutil.which(args.python):
+            raise InputError(f"--python {args.python}: no such program is on this machine; leave it out for this one")
+        return "local", {"count": args.local}, args.python or sys.executable
+    if args.ssh_config and not Path(args.ssh_config).is_file():
+        raise InputError(f"there is no file '{args.ssh_config}'; --ssh-config takes a configuration of ssh")
+    config = str(Path(args.ssh_config).absolute()) if args.ssh_config else ""
+    return "ssh", {"hosts": ",".join(hosts.parse(args.hosts)), "config": config}, args.python or "python3"
+
+
+def add_fanout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fanout", default=str(FANOUT), metavar="N", help=f"members at a time (default: {FANOUT})")
+
+
+def fanout(args: argparse.Namespace) -> int:
+    """Members at a time. Raises InputError."""
+    if not args.fanout.isdecimal() or int(args.fanout) < 1:
+        raise InputError(f"--fanout is a number of members from 1 on, not '{args.fanout}'")
+    return int(args.fanout)
+
+
+def rewritten(words: Sequence[str]) -> list[str]:
+    """The words with the command behind `--` as one, so that options may stand anywhere before it."""
+    if "--" not in words:
+        return list(words)
+    place = list(words).index("--")
+    return [*words[:place], "--command", json.dumps(list(words[place + 1 :]))]
+
+
+def seconds(text: str, option: str) -> float:
+    """A time above 0; "" is 0, none. Raises InputError."""
+    if not text:
+        return 0.0
+    time_s = units.parse(text, "s")
+    if not 0 < time_s < float("inf"):
+        raise InputError(f"{option} is a time above 0, as in '10 min', not '{text}'")
+    return time_s
+
+
+def steps(args: argparse.Namespace) -> list[StepRecord]:
+    """The steps in their order. Raises InputError for none, and for a plan that is none."""
+    command = json.loads(args.command) if args.command else []
+    words = list(args.what)
+    if bool(words) == bool(command):
+        raise InputError("what is to be run? give plans, stress, node inspect or node audit, or a command after --, as in -- hostname")
+    if args.rounds is not None and args.rounds < 1:
+        raise InputError(f"--rounds is a number from 1 on, not {args.rounds}")
+    chosen_steps = [_command(command, args)] if command else []
+    while words:
+        word = words.pop(0)
+        if word == "node" and words:
+            word = words.pop(0)
+        chosen_steps.append(_verb(word) if word in VERBS else _plan(word, args))
+    timeout_s, wrap = seconds(args.timeout, "--timeout"), wrapping(args.wrap)
+    return [
+        StepRecord(
+            number=number, name=folders.step_name(step.name), gather=step.gather, argv=step.argv, label=step.label, files=step.files,
+            rounds=step.rounds, timeout_s=timeout_s, wrap=wrap,
+        )
+        for number, step in enumerate(chosen_steps, 1)
+    ]  # fmt: skip
+
+
+def wrapping(text: str) -> list[str]:
+    """The words of --wrap. Raises InputError."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"--wrap {text}: {str(error).lower()}; write it as in a shell, as in 'srun --container-image=NAME'") from None
+
+
+def _command(words: list[str], args: argparse.Namespace) -> StepRecord:
+    """A command; one that begins with `hotlap` is a step of Hotlap, with the member's own."""
+    if args.target or args.budget:
+        raise InputError("--target and --budget go with a plan; write them into the command")
+    label = shlex.join(words)
+    if words[0] != "hotlap":
+        return StepRecord(number=0, name=Path(words[0]).name, gather="command", argv=words, label=label, rounds=args.rounds or 1)
+    name = next((word for word in words[1:] if not word.startswith("-") and word != "node"), "hotlap")
+    if name == "inspect" and "--json" not in words:
+        words = [*words, "--json"]
+    gather = VERBS.get(name, "run")
+    return StepRecord(number=0, name=name, gather=gather, argv=words, label=label)  # type: ignore[arg-type]
+
+
+def _verb(word: str) -> StepRecord:
+    words = {"stress": ["hotlap", "stress"], "inspect": ["hotlap", "node", "inspect", "--json"], "audit": ["hotlap", "node", "audit"]}[word]
+    return StepRecord(number=0, name=word, gather=VERBS[word], argv=words, label=" ".join(words))  # type: ignore[arg-type]
+
+
+def _plan(word: str, args: argparse.Namespace) -> StepRecord:
+    try:
+        plan = plans.load(word)
+    except PlanError as error:
+        raise InputError(f"{error}; a command stands after --, as in hotlap cluster run --local 4 -- hostname") from None
+    file = f"{folders.step_name(plan.name)}.toml"
+    argv = ["hotlap", "run", f"./{file}"]
+    for option, value in (("--target", args.target), ("--budget", args.budget), ("--rounds", args.rounds)):
+        argv += [option, str(value)] if value else []
+    argv += ["--wait", LOCAL_WAIT] if args.local is not None else []
+    return StepRecord(number=0, name=plan.name, gather="run", argv=argv, label=f"plan {plan.name}", files={file: write.text(plan)})
+
+
+def campaign(args: argparse.Namespace) -> Campaign:
+    """What is asked, frozen. Raises InputError."""
+    name, options, python = launcher(args)
+    asked = steps(args)
+    silent_s = seconds(args.silent, "--silent")
+    named, began = folders.new_id()
+    return Campaign(
+        id=named, hotlap=hotlap.__version__, began=began, launcher=name, options=options, python=python, silent_s=silent_s,
+        beat_s=min(2.0, silent_s / 5), gpus=args.gpus, steps=asked,
+    )  # fmt: skip
+
+
+def chosen(selector: str) -> CampaignFolder:
+    """The campaign that a selector names; "": the newest. Raises InputError."""
+    home = paths.home()
+    if not selector:
+        return folders.load(select.entries(["kind=campaign"], home)[-1].path)
+    entries = select.entries([selector], home)
+    if len(entries) != 1:
+        raise InputError(f"'{selector}' names {len(entries)} runs; give the id of one campaign: hotlap list kind=campaign")
+    return folders.load(entries[0].path)

@@ -1,0 +1,74 @@
+"""hotlap cluster stop [CAMPAIGN]"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from contextlib import suppress
+
+from hotlap.cli import terminal
+from hotlap.cluster import agent, asked, controller, folder, session
+from hotlap.cluster.folder import CampaignFolder
+from hotlap.core.errors import MachineError
+
+PATIENCE_S = 20.0
+HIDDEN = "the environment of others"  # whose processes this user cannot have started
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("campaign", nargs="?", default="", help="which campaign, as any run is named (default: the newest)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ends a campaign's controller, then looks on every member for processes with the campaign's mark; exit code 3 where one could not be
+    looked at."""
+    kept = asked.chosen(args.campaign)
+    owner = folder.controlled(kept)
+    if owner:
+        _end(kept, owner)
+    unseen, swept = _sweep(kept)
+    code = 3 if unseen.keys() - {HIDDEN} else 0
+    if args.json:
+        terminal.answer(args.json, {"run": kept.campaign.id, "ended": owner, "processes": swept, "unseen": unseen}, code=code)
+        return code
+    print(f"the controller was process {owner.pid}: ended" if owner else "nobody controlled the campaign")
+    many = "process" if swept == 1 else "processes"
+    print(f"ended {swept} {many} that it had left on its members" if swept else "it had left no process on its members")
+    for name, why in unseen.items():
+        print(f"could not be looked at: {name}: {why}")
+    return code
+
+
+def _end(kept: CampaignFolder, owner: folder.LockedBy) -> None:
+    """As Ctrl-C does there. Raises MachineError where that is another machine, or does not help."""
+    if owner.host != os.uname().nodename:
+        raise MachineError(f"the campaign is controlled by process {owner.pid} on {owner.host}; run hotlap cluster stop there")
+    with suppress(ProcessLookupError):
+        os.kill(owner.pid, signal.SIGINT)
+    deadline = time.monotonic() + PATIENCE_S
+    while folder.controlled(kept):
+        if time.monotonic() > deadline:
+            raise MachineError(f"process {owner.pid} did not end within {PATIENCE_S:.0f} s; kill {owner.pid}, then stop again")
+        time.sleep(0.1)
+
+
+def _sweep(kept: CampaignFolder) -> tuple[dict[str, str], int]:
+    """Members that could not be looked at, with the reason, and how many processes were ended. An agent that begins sweeps first."""
+    members, launcher = kept.members(), session.launcher_of(kept.campaign)
+    if launcher.name == "local":
+        count, left, hidden = agent.sweep(kept.campaign.id)
+        unseen = {f"process {pid}": "it does not end" for pid in left}
+        return unseen | ({HIDDEN: f"{hidden} of the processes here may not be read"} if hidden else {}), count
+    unseen, swept = dict[str, str](), 0
+    with kept.held():
+        for begin in range(0, len(members), asked.FANOUT):
+            conductor = controller.ClusterController(kept, launcher, again=True)
+            conductor.open(members[begin : begin + asked.FANOUT])
+            for name, link in conductor.links.items():
+                if link.gone:
+                    unseen[name] = link.gone[1]
+                swept += int(link.member.facts.get("swept", 0))
+            conductor.close()
+    return unseen, swept

@@ -1,0 +1,415 @@
+"""The controller: starts an agent for each member, sends steps, takes what comes, and records what became of each member.
+
+One thread and one selector. Nothing that a member sends decides where something is written, or how much is held of it in memory: a frame
+at most for each member.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import selectors
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from hotlap.cluster import agent, states
+from hotlap.cluster.folder import CampaignFolder, command
+from hotlap.cluster.launch.base import AgentLauncher, last_line
+from hotlap.cluster.receiving import Attempt
+from hotlap.cluster.record import Identity, Member, MemberEvent, State, StepRecord
+from hotlap.core.errors import MachineError
+
+CONNECT_S = 90.0  # until an agent says hello
+LATE_S = 15.0  # beyond a step's time, until the controller itself ends it
+END_S = 5.0  # for agents to end in peace
+MOST_NOISE_BYTES = 64 << 20  # of banners and the like, from one member
+ERRORS_BYTES = 16 << 10  # of standard error that are remembered
+TURN_S = 0.25
+Tell = Callable[[MemberEvent], None]
+
+
+@dataclass
+class AgentLink:
+    """The way to one member's agent. `gone`: why there is none any more."""
+
+    member: Member
+    process: subprocess.Popen[bytes]
+    reader: agent.FrameReader
+    heard_s: float = field(default_factory=time.monotonic)
+    outbox: bytearray = field(default_factory=bytearray)
+    errors: bytearray = field(default_factory=bytearray)
+    ready: bool = False
+    ended: bool = False
+    gone: tuple[State, str] | None = None
+    silent: bool = False
+    number: int = 0  # of its last frame
+    attempt: Attempt | None = None
+    probed: dict[str, Any] | None = None
+
+
+class ClusterController:
+    """Of the members that are given, with their agents. `tell` hears every event. Not for several threads."""
+
+    def __init__(self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False) -> None:
+        self.folder, self.launcher, self.tell, self.again = folder, launcher, tell, again
+        self.links: dict[str, AgentLink] = {}
+        self.interrupted = False
+        self._selector = selectors.DefaultSelector()
+        self._looked_s = 0.0
+        self._machines: dict[str, str] = {}  # Identity.key → member
+        self._attempts = states.attempts(folder.events())
+        self._count = len(folder.members())
+
+    # ------------------------------------------------------------ the parts of a campaign
+
+    def open(self, members: Iterable[Member]) -> None:
+        """Starts their agents, and waits until each has answered or will not."""
+        for member in members:
+            if not self.interrupted:
+                self._start(member)
+        deadline = time.monotonic() + CONNECT_S
+        while any(not link.ready and not link.gone for link in self.links.values()) and not self.interrupted:
+            self._turn()
+            if time.monotonic() > deadline:
+                for link in self.links.values():
+                    if not link.ready and not link.gone:
+                        self._lose(link, "never started", f"its agent did not answer within {CONNECT_S:.0f} s")
+
+    def step(self, step: StepRecord, members: Iterable[Member]) -> None:
+        """One step on these members, to its end; those without an agent have no result, with the reason."""
+        chosen = [member for member in members if not self.interrupted]
+        for member in chosen:
+            link = self.links[member.name]
+            if link.gone:
+                state, why = link.gone
+                kept: State = state if state == "refused" else "never started"
+                self._record(link, step.number, 0, to=kept, why=why)
+            elif link.ready:
+                self._begin(link, step)
+        while any(link.attempt for link in self.links.values()) and not self.interrupted:
+            self._turn()
+
+    def probe(self, path: str, python: str) -> None:
+        """Asks the agents for the version of Hotlap there, and what stands in a file of this machine: whether folders are shared."""
+        for link in self.links.values():
+            if link.ready and not link.gone:
+                self._send(link, {"do": "probe", "path": path, "python": python})
+        deadline = time.monotonic() + CONNECT_S
+        while any(link.ready and not link.gone and link.probed is None for link in self.links.values()) and time.monotonic() < deadline:
+            self._turn()
+
+    def close(self) -> None:
+        """Ends what runs and the agents, and waits for them; what is not done by then is ended by force."""
+        for link in self.links.values():
+            if link.attempt and not link.gone:
+                self._send(link, {"do": "stop"})
+        deadline = time.monotonic() + 2 * agent.GRACE_S + 1.0
+        while any(link.attempt and not link.gone for link in self.links.values()) and time.monotonic() < deadline:
+            self._turn()
+        for link in self.links.values():
+            if link.attempt:
+                self._end_attempt(link, "died", "interrupted" if self.interrupted else "ended by the controller")
+            if not link.gone:
+                link.ended = True
+                self._send(link, {"do": "end"})
+        deadline = time.monotonic() + END_S
+        while any(not link.gone for link in self.links.values()) and time.monotonic() < deadline:
+            self._turn()
+        for link in self.links.values():
+            self._drop(link)
+        self.links.clear()
+
+    # ------------------------------------------------------------ starting
+
+    def _start(self, member: Member) -> None:
+        session = secrets.token_bytes(16)
+        settings = {
+            "session": session.hex(), "campaign": self.folder.campaign.id, "member": member.name, "again": self.again,
+            "beat_s": self.folder.campaign.beat_s, **_seam(member),
+        }  # fmt: skip
+        link = AgentLink(member, self.launcher.start(member), agent.FrameReader(session))
+        self.links[member.name] = link
+        for stream, take in ((link.process.stdout, self._take), (link.process.stderr, self._errors)):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            self._selector.register(stream, selectors.EVENT_READ, partial(take, link))
+        assert link.process.stdin is not None
+        os.set_blocking(link.process.stdin.fileno(), False)
+        link.outbox += agent.greeting(settings)
+        self._flush(link)
+
+    def _begin(self, link: AgentLink, step: StepRecord) -> None:
+        place = step.number, link.member.name
+        number = self._attempts[place] = self._attempts.get(place, 0) + 1
+        argv = command(step, self.folder.campaign.python, link.member, self._count)
+        task = {
+            "do": "step", "step": step.number, "attempt": number, "argv": argv, "wrap": step.wrap, "files": step.files,
+            "env": {
+                "HOTLAP_MEMBER": link.member.name, "HOTLAP_MEMBER_INDEX": str(link.member.index), "HOTLAP_MEMBERS": str(self._count),
+            },
+            "rounds": step.rounds, "timeout_s": step.timeout_s, "need": self.folder.campaign.hotlap if step.argv[0] == "hotlap" else "",
+        }  # fmt: skip
+        path = self.folder.begin_attempt(step.number, link.member.name, number, task)
+        link.attempt, link.silent = Attempt(step.number, number, path), False
+        self._record(link, step.number, number, to="running")
+        self._send(link, task)
+
+    # ------------------------------------------------------------ one turn
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(TURN_S):
+            key.data()
+        now = time.monotonic()
+        if now - self._looked_s < TURN_S:
+            return
+        self._looked_s = now
+        for link in self.links.values():
+            if not link.gone:
+                self._look(link, now)
+
+    def _look(self, link: AgentLink, now: float) -> None:
+        """Who is silent, and who is late."""
+        attempt, quiet_s = link.attempt, now - link.heard_s
+        if attempt is None or not link.ready:
+            return
+        silent_s = self.folder.campaign.silent_s
+        timeout_s = self.folder.step(attempt.step).timeout_s
+        if timeout_s and now - attempt.began_s > timeout_s + LATE_S:
+            self._end_attempt(link, "timed out", f"after {timeout_s:g} s; its agent did not answer")
+            self._lose(link, "never started", "its agent did not answer")
+        elif quiet_s > silent_s and not link.silent:
+            link.silent = True
+            self._record(link, attempt.step, attempt.number, was="running", to="silent", why=f"no beat for {quiet_s:.0f} s")
+        elif quiet_s > 2 * silent_s:
+            link.attempt = None  # its last state stays: silent
+            self._lose(link, "never started", "its agent fell silent in an earlier step")
+
+    def _take(self, link: AgentLink) -> None:
+        data = _read(link.process.stdout)
+        if data is None:
+            return
+        if not data:
+            self._ended(link)
+            return
+        try:
+            frames = link.reader.feed(data)
+            if not frames and link.reader.noise > MOST_NOISE_BYTES:
+                raise agent.FrameError(f"more than {MOST_NOISE_BYTES >> 20} MiB beside its frames")
+            for message, body in frames:
+                self._message(link, message, body)
+        except (agent.FrameError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
+            self._refuse(link, f"it sent what no agent sends: {str(error)[:200] or type(error).__name__}")
+
+    def _errors(self, link: AgentLink) -> None:
+        data = _read(link.process.stderr)
+        if data == b"":
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(link.process.stderr)  # type: ignore[arg-type]
+        if data:
+            link.errors = (link.errors + data)[-ERRORS_BYTES:]
+
+    def _ended(self, link: AgentLink) -> None:
+        """The way to the agent is closed."""
+        with suppress(subprocess.TimeoutExpired):
+            link.process.wait(2.0)
+        while link.process.stderr and (data := _read(link.process.stderr)):
+            link.errors = (link.errors + data)[-ERRORS_BYTES:]
+        code, errors = link.process.poll(), link.errors.decode(errors="replace")
+        if not link.ready:
+            self._lose(link, *self.launcher.failure(-1 if code is None else code, errors))
+            return
+        why = f"its agent was killed by signal {-code}" if code is not None and code < 0 else "the way to its agent was lost"
+        ending = last_line(errors)
+        if link.attempt:
+            self._end_attempt(link, "died", f"{why}: {ending}" if ending else why)
+        self._lose(link, "never started", f"{why} before the step")
+
+    # ------------------------------------------------------------ what agents say
+
+    def _message(self, link: AgentLink, message: dict[str, Any], body: bytes) -> None:
+        kind, number, attempt = message["is"], int(message["n"]), link.attempt
+        lost = number - link.number - 1
+        link.number, link.heard_s = number, time.monotonic()
+        if lost and attempt:
+            attempt.lost += lost
+        if link.silent and attempt:
+            link.silent = False
+            self._record(link, attempt.step, attempt.number, was="silent", to="running", why="its beat came again")
+        if kind == "hello":
+            self._hello(link, message)
+        elif kind == "probed":
+            link.probed = {"hotlap": str(message["hotlap"])[:40], "nonce": str(message["nonce"])}
+        elif kind == "refused" and "step" not in message:
+            self._refuse(link, str(message["why"])[:300])
+        elif attempt and message.get("step", attempt.step) == attempt.step and message.get("attempt", attempt.number) == attempt.number:
+            attempt.beat()
+            self._of_attempt(link, attempt, kind, message, body)
+
+    def _of_attempt(self, link: AgentLink, attempt: Attempt, kind: str, message: Mapping[str, Any], body: bytes) -> None:
+        try:
+            if kind == "started":
+                attempt.start(float(message["time_s"]))
+            elif kind == "output":
+                attempt.output(str(message["stream"]), body)
+            elif kind == "part":
+                attempt.part(int(message["from"]), body)
+            elif kind == "refused":
+                self._end_attempt(link, "refused", str(message["why"])[:300])
+            elif kind == "done":
+                self._done(link, attempt, message)
+        except OSError as error:
+            raise MachineError(
+                f"what {link.member.name} sends cannot be kept: {error.strerror}",
+                f"what was collected is kept in {self.folder.path}: make room, then hotlap cluster resume {self.folder.path.name}",
+            ) from None
+
+    def _done(self, link: AgentLink, attempt: Attempt, message: Mapping[str, Any]) -> None:
+        code, seconds, why = int(message["code"]), float(message["seconds"]), str(message["why"])[:300]
+        step = self.folder.step(attempt.step)
+        if message["timed_out"]:
+            self._end_attempt(link, "timed out", f"after {step.timeout_s:g} s", code=code, seconds=seconds)
+        elif message["stopped"]:
+            self._end_attempt(link, "died", "interrupted", code=code, seconds=seconds)
+        elif why:
+            self._end_attempt(link, "died", why, code=code, seconds=seconds)
+        elif not attempt.whole(str(message["digest"]), int(message["size"])):
+            came = f"{attempt.size} of {int(message['size'])} bytes of its bundle came, {attempt.lost} frames were lost"
+            self._end_attempt(link, "truncated", came, code=code, seconds=seconds)
+        elif code and (step.argv[0] != "hotlap" or code != 1):  # 1 is a verdict
+            self._end_attempt(link, "died", _exit(code, attempt), code=code, seconds=seconds)
+        else:
+            attempt.done(code, seconds)
+            self._end_attempt(link, "measured", "", code=code, seconds=seconds, evidence=attempt.digest)
+
+    def _hello(self, link: AgentLink, message: Mapping[str, Any]) -> None:
+        if message["version"] != agent.VERSION:
+            self._refuse(link, f"its agent is of version {message['version']}")
+            return
+        text = {name: str(message[name])[:200] for name in ("host", "cpu", "product", "python", "kernel", "folder")}
+        numbers = {name: float(message[name]) for name in ("cores", "free_bytes", "swept")}
+        identity = Identity(
+            serial=str(message["serial"])[:200], machine_id=str(message["machine_id"])[:200],
+            macs=[str(mac)[:40] for mac in message["macs"][:64]], gpus=[str(gpu)[:80] for gpu in message["gpus"][:256]],
+        )  # fmt: skip
+        known = {**text, **numbers, "clock_off_s": round(float(message["time_s"]) - time.time(), 3)}
+        link.member = msgspec.structs.replace(link.member, identity=identity, facts=known)
+        self.folder.put(link.member)
+        if why := self._unfit(link.member, identity):
+            self._refuse(link, why)
+        else:
+            link.ready = True
+
+    def _unfit(self, member: Member, identity: Identity) -> str:
+        """Why a member is not taken; "": it is."""
+        other = self._machines.setdefault(identity.key, member.name) if identity.key and not member.slot else member.name
+        if other != member.name:
+            return f"it is the same machine as {other}: {identity.key}"
+        wanted = self.folder.campaign.gpus
+        return f"{len(identity.gpus)} of {wanted} GPUs are there" if wanted and len(identity.gpus) != wanted else ""
+
+    # ------------------------------------------------------------ ends
+
+    def _end_attempt(self, link: AgentLink, state: State, why: str, **more: Any) -> None:
+        """`more`: code, seconds and evidence, where the program ended."""
+        attempt, link.attempt = link.attempt, None
+        assert attempt is not None
+        was: State = "silent" if link.silent else "running"
+        self._record(link, attempt.step, attempt.number, was=was, to=state, why=why, **more)
+
+    def _record(self, link: AgentLink, step: int, attempt: int, **more: Any) -> None:
+        """`more`: the other fields of the event."""
+        event = MemberEvent(time_s=time.time(), member=link.member.name, step=step, attempt=attempt, **more)
+        self.folder.append(event)
+        self.tell(event)
+
+    def _refuse(self, link: AgentLink, why: str) -> None:
+        if link.attempt:
+            self._end_attempt(link, "refused", why)
+        self._lose(link, "refused", why)
+
+    def _lose(self, link: AgentLink, state: State, why: str) -> None:
+        link.gone = link.gone or (state, why)
+        self._drop(link)
+
+    def _drop(self, link: AgentLink) -> None:
+        """Closes the way to an agent, and ends what is left of it."""
+        for stream in (link.process.stdin, link.process.stdout, link.process.stderr):
+            with suppress(KeyError, ValueError, OSError):
+                self._selector.unregister(stream)  # type: ignore[arg-type]
+        if link.process.stdin and not link.process.stdin.closed:
+            link.process.stdin.close()
+        if not link.ended or link.process.poll() is None:
+            self.launcher.stop(link.member, link.process, f"{self.folder.campaign.id}/{link.member.name}")
+        for stream in (link.process.stdout, link.process.stderr):
+            if stream:
+                stream.close()
+
+    # ------------------------------------------------------------ sending
+
+    def _send(self, link: AgentLink, message: Mapping[str, Any]) -> None:
+        link.outbox += agent.frame(link.reader.session, dict(message))
+        self._flush(link)
+
+    def _flush(self, link: AgentLink) -> None:
+        """What the pipe takes now; the rest when it takes more."""
+        stream = link.process.stdin
+        assert stream is not None
+        try:
+            while link.outbox:
+                del link.outbox[: os.write(stream.fileno(), link.outbox[: 1 << 16])]
+        except BlockingIOError:
+            with suppress(KeyError):
+                self._selector.register(stream, selectors.EVENT_WRITE, partial(self._flush, link))
+            return
+        except (OSError, ValueError):  # that it is gone is noticed where its answers end
+            link.outbox.clear()
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(stream)
+
+
+def run(
+    controller: ClusterController, members: Sequence[Member], steps: Sequence[StepRecord], wanted: Mapping[int, set[str]], fanout: int,
+) -> None:
+    """All steps on the members that want them, `fanout` members at a time, each with one agent from its first step to its last."""
+    for begin in range(0, len(members), fanout):
+        wave = members[begin : begin + fanout]
+        try:
+            controller.open(wave)
+            for step in steps:
+                controller.step(step, [member for member in wave if member.name in wanted[step.number] and member.name in controller.links])
+        finally:
+            controller.close()
+        if controller.interrupted:
+            return
+
+
+def _read(stream: Any) -> bytes | None:
+    """What there is; b"" at the end, None where nothing has come yet."""
+    try:
+        return os.read(stream.fileno(), 1 << 18)
+    except BlockingIOError:
+        return None
+    except (OSError, ValueError):
+        return b""
+
+
+def _exit(code: int, attempt: Attempt) -> str:
+    ended = f"signal {-code}" if code < 0 else f"exit status {code}"
+    ending = ""
+    with suppress(OSError):
+        ending = last_line((attempt.path / "stderr").read_bytes()[-4096:].decode(errors="replace"))
+    return f"{ended}: {ending}" if ending else ended
+
+
+def _seam(member: Member) -> dict[str, Any]:
+    """Where the agent reads what identifies its machine: HOTLAP_AGENT_ROOT, in which {member} stands for the name; for containers, and for
+    tests."""
+    root = os.environ.get("HOTLAP_AGENT_ROOT", "")
+    return {"root": root.replace("{member}", member.name)} if root else {}

@@ -1,0 +1,1 @@
+"""What starts agents: one file each, one contract (`base.AgentLauncher`)."""

@@ -1,0 +1,81 @@
+"""Members by ssh: the system's OpenSSH with the user's own configuration, so that jump hosts, users, keys and certificates are honoured.
+
+Host keys are always checked, and nobody is asked for anything: a host that is not known, or whose key has changed, is refused.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+
+from hotlap.cluster import agent, hosts
+from hotlap.cluster.launch.base import last_line, popen
+from hotlap.cluster.record import Member, State
+from hotlap.core.errors import MachineError, Unavailable
+
+OPTIONS = (
+    "BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=20", "ServerAliveInterval=5", "ServerAliveCountMax=3",
+    "ForwardAgent=no", "ForwardX11=no", "ClearAllForwardings=yes", "PermitLocalCommand=no", "RemoteCommand=none", "LogLevel=INFO",
+)  # fmt: skip
+# What OpenSSH says (readconf.c, sshconnect.c of 9.x), and what it means here. The first that is found decides.
+SAID: tuple[tuple[str, State, str], ...] = (
+    ("HOST IDENTIFICATION HAS CHANGED", "refused", "its host key has changed: compare it with the machine's, then ssh-keygen -R its name"),
+    ("Host key verification failed", "refused", "its host key is not known: compare it with the machine's, and log in once by hand"),
+    ("Permission denied", "refused", "it takes none of the keys: log in once by hand, or name a configuration by --ssh-config"),
+    ("Could not resolve hostname", "never started", "its name cannot be resolved"),
+    ("Connection refused", "never started", "nothing listens there: connection refused"),
+    ("No route to host", "never started", "there is no route to it"),
+    ("timed out", "never started", "it does not answer: the connection timed out"),
+    ("Bad owner or permissions", "refused", "ssh does not take its own configuration: bad owner or permissions"),
+)
+
+
+@dataclass(frozen=True)
+class SshLauncher:
+    """`hosts` as `hosts.parse` takes them, `config` a file for ssh's -F or ""."""
+
+    hosts: str
+    python: str = "python3"
+    config: str = ""
+    name: str = "ssh"
+
+    def members(self) -> list[Member]:
+        return [Member(name=_name(host), index=index, address=host) for index, host in enumerate(hosts.parse(self.hosts))]
+
+    def start(self, member: Member) -> subprocess.Popen[bytes]:
+        if not shutil.which("ssh"):
+            raise Unavailable("there is no ssh on this machine", "install OpenSSH's client")
+        configured = ["-F", self.config] if self.config else []
+        options = [word for option in OPTIONS for word in ("-o", option)]
+        remote = f"exec {shlex.quote(self.python)} -I -S -c {shlex.quote(agent.BOOTSTRAP)}"
+        try:
+            return popen(["ssh", *configured, *options, "-T", "--", member.address, remote])
+        except OSError as error:
+            raise MachineError(f"ssh cannot be run: {error.strerror}") from None
+
+    def alive(self, process: subprocess.Popen[bytes]) -> bool:
+        return process.poll() is None
+
+    def stop(self, member: Member, process: subprocess.Popen[bytes], mark: str) -> None:
+        """The agent reads the end of its input, or its guard sees it die; what cannot be reached is swept when the campaign goes on."""
+        with suppress(OSError):
+            process.kill()
+        process.wait()
+
+    def failure(self, code: int, errors: str) -> tuple[State, str]:
+        for text, state, meaning in SAID:
+            if text in errors:
+                return state, meaning
+        if code == 43:
+            return "refused", last_line(errors)
+        if code in (126, 127):
+            return "refused", f"'{self.python}' cannot be run there: name another by --python ({last_line(errors)})"
+        return "never started", last_line(errors) or f"ssh ended with {code} before the agent said hello"
+
+
+def _name(host: str) -> str:
+    """A member's name, which is a folder's too: without the user."""
+    return host.rpartition("@")[2].replace("%", "_").replace(":", "_")

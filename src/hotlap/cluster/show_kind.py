@@ -1,0 +1,83 @@
+"""How campaigns are shown (`hotlap.core.show.kinds.Kind`)."""
+
+from __future__ import annotations
+
+import time
+from html import escape
+from typing import Any
+
+import msgspec
+
+from hotlap.cluster import folder, show, states
+from hotlap.cluster.record import Member, MemberEvent
+from hotlap.cluster.show import CampaignShown
+from hotlap.core.analysis import fleets
+from hotlap.core.show.sections.base import ReportSection
+from hotlap.core.show.table import Cell, Column, Table, html
+from hotlap.core.store import files, lines
+from hotlap.core.store.bundle import Bundle
+
+NO_GATE = ""
+UNFINISHED = "not finished: members lack a result, hotlap cluster resume goes on"
+CASES = True
+NO_CASES = ""
+METHOD = ""
+
+
+def read(bundle: Bundle) -> CampaignShown | None:
+    """From a folder, or a zip of one."""
+    judged = fleets.judge([bundle]) if bundle.samples else None
+    if bundle.path.is_dir():
+        return of_folder(folder.load(bundle.path), judged)
+    contents = files.long(bundle.path, (folder.CAMPAIGN, folder.MEMBERS, folder.EVENTS))
+    if folder.CAMPAIGN not in contents:
+        return None
+    campaign = folder.parsed(contents[folder.CAMPAIGN].decode(errors="replace"), f"{bundle.path}/{folder.CAMPAIGN}")
+    known = {one.name: one for one in lines.read(contents.get(folder.MEMBERS, b""), Member, folder.MEMBERS).records}
+    members = sorted(known.values(), key=lambda one: one.index)
+    events = lines.read(contents.get(folder.EVENTS, b""), MemberEvent, folder.EVENTS).records
+    derived = states.derive(members, [step.number for step in campaign.steps], events, {}, time.time(), campaign.silent_s)
+    return CampaignShown(campaign, members, derived, judged)
+
+
+def of_folder(kept: folder.CampaignFolder, judged: fleets.FleetVerdict | None = None) -> CampaignShown:
+    return CampaignShown(kept.campaign, kept.members(), kept.states(time.time()), judged)
+
+
+def text(content: CampaignShown, width: int, color: bool) -> str:
+    return "\n".join(show.lines(content, width, color))
+
+
+def document(content: CampaignShown) -> dict[str, Any]:
+    campaign = msgspec.structs.replace(
+        content.campaign, steps=[msgspec.structs.replace(step, files={}) for step in content.campaign.steps]
+    )
+    return {"cluster": {"campaign": campaign, "members": content.members, "states": content.states}}
+
+
+def measured(content: CampaignShown) -> bool:
+    return any(state.state == "measured" for state in content.states)
+
+
+def lead(content: CampaignShown) -> str:
+    return f"<p>{escape(show.summary(content))}</p>"
+
+
+def _section(content: CampaignShown) -> str:
+    lost = content.missing
+    parts = [html(show.results(content.fleet), sort="results")] if content.fleet and content.fleet.cases else []
+    if lost:
+        columns = [
+            Column("without a result", [Cell(state.member) for state in lost], names=True),
+            Column("state", [Cell(state.state) for state in lost]), Column("why", [Cell(state.why) for state in lost]),
+        ]  # fmt: skip
+        parts.append(html(Table(columns)))
+    return "".join(parts)
+
+
+SECTION = ReportSection("Members", "Members of the campaign", lambda report: "".join(map(_section, report.of("campaign"))))
+
+
+def notices(content: CampaignShown) -> str:
+    lost = content.missing
+    return f"<p>{len(lost)} results are missing; the table of members names them</p>" if lost else ""
