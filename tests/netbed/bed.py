@@ -159,12 +159,9 @@ class Bed:
 
     def down(self) -> None:
         """Ends every process of the bed, then removes its folder."""
-        if self._warden:
-            self._warden.terminate()
-            self._warden.wait()
-            if self._warden.stdin:
-                self._warden.stdin.close()
-        _remove(self.folder)
+        _remove(self.folder, self._warden)
+        if self._warden and self._warden.stdin:
+            self._warden.stdin.close()
 
     def _make(self) -> None:
         _write_nodes(self.spec, self.folder)
@@ -229,7 +226,9 @@ class Bed:
         if kind == "link-down":
             warden.run("ip", f"link set {node} {'up' if undo else 'down'}\n", pid=int(self.state["warden"]))
         elif kind == "stopped":
-            for pid in self.processes(node):
+            inside = self.processes(node)
+            # nsenter, outside, stops when what it started stops, and does not go on with it
+            for pid in [*inside, *(_entering(inside) if undo else [])]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT if undo else signal.SIGSTOP)
         elif kind == "disk-full":
@@ -288,18 +287,22 @@ def _stands(folder: Path) -> bool:
     return bool(warden.began(int(state["warden"])) == state["began"])
 
 
-def _remove(folder: Path) -> None:
-    """Its processes, its control groups, itself."""
+def _remove(folder: Path, child: subprocess.Popen[bytes] | None = None) -> None:
+    """Its processes, its control groups, itself. `child`: its warden, where this process made it."""
     if not folder.name.startswith(MARK):
         return
+    nodes = list[str]()
     if _stands(folder):
         state = json.loads((folder / "state.json").read_text())
-        nodes = [_namespace(pid) for pid in state["pids"].values()]
-        with contextlib.suppress(ProcessLookupError):
+        nodes = [name for name in map(_namespace, state["pids"].values()) if name]
+        if not child:
             os.kill(int(state["warden"]), signal.SIGKILL)
-        end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end and (_stands(folder) or any(_of_namespace(node) for node in nodes if node)):
-            time.sleep(0.02)
+    if child:
+        child.kill()
+        child.wait()
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end and ((not child and _stands(folder)) or any(_of_namespace(node) for node in nodes)):
+        time.sleep(0.02)
     for group in CPU.glob(f"{folder.name}-*"):
         _empty(group)
     shutil.rmtree(folder, ignore_errors=True)
@@ -314,6 +317,20 @@ def _namespace(pid: int) -> str:
 
 def _of_namespace(name: str) -> list[int]:
     return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and _namespace(int(entry)) == name]
+
+
+def _entering(inside: list[int]) -> list[int]:
+    """The nsenters that started some of these."""
+    parents = set[int]()
+    for pid in inside:
+        with contextlib.suppress(OSError, IndexError):
+            parents.add(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]))
+    entering = list[int]()
+    for pid in parents - set(inside):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text() == "nsenter\n":
+                entering.append(pid)
+    return entering
 
 
 def _move(pids: list[int], group: Path) -> None:
