@@ -196,7 +196,7 @@ class Bed:
                 self.pid(value)
                 continue
             try:
-                good = 0 < float(value) and (name != "LEAF" or (value.isdigit() and int(value) <= self.spec.leaves)) and (name != "SHARE" or float(value) <= 1)
+                good = float(value) > 0 and (name != "LEAF" or (value.isdigit() and int(value) <= self.spec.leaves)) and (name != "SHARE" or float(value) <= 1)
             except ValueError:
                 good = False
             if not good:

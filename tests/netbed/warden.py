@@ -12,7 +12,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests.netbed import links, system
@@ -50,9 +49,10 @@ def hold(folder: Path, maker: int) -> None:
 
 
 def began(pid: int) -> str:
-    """When a process began, in ticks since boot: a number that a later process of the same id does not have. "" where there is none."""
+    """When a process began, in ticks since boot: a number that a later process of the same id does not have. "" where there is none, or a dead one."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if fields[0] in "ZX" else fields[19]
     except OSError:
         return ""
 
