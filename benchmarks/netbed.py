@@ -1,4 +1,4 @@
-"""A bed of real nodes here: how fast it stands, whether links carry what they are shaped to, whether faults are seen and undone, what is left.
+"""A bed of real nodes here: how fast it stands, whether links carry what they are shaped to, faults are seen and undone, what is left.
 
     python benchmarks/netbed.py [--nodes 16] [--matrix 4]     needs root; ssh where HOTLAP_SSHD names an sshd (scripts/sshd.sh)
 """
@@ -75,7 +75,9 @@ def faults(bed: beds.Bed) -> None:
     if (beds.CPU / "cpu.shares").exists():
         with bed.hurt("cpu", near, 0.2):
             limited = share(bed, near)
-        print(f"cpu 0.2      a loop gets {limited:.2f} of a CPU; healed, {share(bed, near):.2f} (others on this machine take the rest)")
+            counts = dict(line.split() for line in (beds.CPU / f"{bed.folder.name}-{near}/cpu.stat").read_text().splitlines())
+        held = f"held back in {counts['nr_throttled']} of {counts['nr_periods']} periods"
+        print(f"cpu 0.2      a loop gets {limited:.2f} of a CPU, {held}; healed, {share(bed, near):.2f}")
 
 
 def share(bed: beds.Bed, node: str) -> float:
@@ -91,6 +93,7 @@ def main() -> None:
     asked = parser.parse_args()
     if why := beds.missing():
         raise SystemExit(why)
+    print("load {:.1f}, {:.1f}, {:.1f} (1, 5, 15 min), {} cores".format(*os.getloadavg(), os.cpu_count()))
     stands(asked.nodes)
     matrix(asked.matrix)
     print(f"\nleft in {beds.CPU}: {[str(path) for path in beds.CPU.glob(beds.MARK + '*')]}; beds that stand: {len(beds.beds())}")
