@@ -313,7 +313,7 @@ def test_two_runs_from_two_homes_at_one_device(tmp_path: Path, monkeypatch: pyte
     with locks.hold([Device(target="torch", index=0, name="the CPU", kind="cpu")]):
         assert main(["run", "quick", "--target", "opencl:cpu"]) == 3
     line = capsys.readouterr().err.splitlines()[-1]  # a look at a busy machine may have said something before
-    assert re.search(rf"the device opencl:0:.* is held, as torch:0:the CPU, by process {os.getpid()} .* since .* UTC, .* s ago; wait for it, as with hotlap run --wait", line)
+    assert re.search(rf"the device opencl:0:.* is held, as torch:0:the CPU, by process {os.getpid()} .* since .* UTC, .* s ago; wait for it: --wait", line)
     assert not (tmp_path / "runs").exists()
 
 

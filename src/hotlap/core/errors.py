@@ -102,7 +102,7 @@ def nearest(word: str, valid: Iterable[str], most: int = MOST) -> str:
 def closest(word: str, valid: Iterable[str]) -> str:
     """The valid name that a word is a slip of, or of what the name begins with, as h2000 of h200-sxm; "" where none is close."""
     scored = [(max(_alike(word, name), 0.95 * _alike(word, name.split("-")[0])), name) for name in valid]
-    score, name = max(scored, default=(0.0, ""))
+    score, name = max(scored, default=(0.0, ""), key=lambda pair: (pair[0], -len(pair[1]), pair[1]))
     return name if score >= 0.6 else ""
 
 

@@ -20,6 +20,7 @@ UNKNOWN_STALL = {
     "no_loader": "unknown: no PyTorch DataLoader was seen, nor t.loader(batches); wrap what gives the batches",
     "one_arm": "unknown: only one of real and frozen was measured; give --data real,frozen",
 }
+APART = 1.1  # mean ÷ step from which the table says why its parts are more than its step
 SHARES, WIDE = 8, 10_000
 
 
@@ -106,7 +107,7 @@ def _memory(arm: ArmFigures) -> str:
 
 def facts(run: TrainingRun, summary: TrainingSummary) -> list[str]:
     """A line each, its first word what it is about."""
-    text = []
+    text = _parts_of(summary)
     if summary.expected is not None:
         text += expected_gap.facts(summary.expected, summary.gap)
     if summary.stall is not None:
@@ -128,6 +129,16 @@ def facts(run: TrainingRun, summary: TrainingSummary) -> list[str]:
         text.append(f"energy {', '.join(joules)}")
     else:
         text.append("energy unknown: no sensor of power or energy on this device")
+    return text
+
+
+def _parts_of(summary: TrainingSummary) -> list[str]:
+    """Where parts sum to more than the step: the two are counted differently, and load of others sets them apart."""
+    text = []
+    for arm in summary.arms:
+        if arm.step_s and arm.mean_s and arm.mean_s > APART * arm.step_s.value:
+            sums = f"parts of {arm.name} are means over all steps and sum to {units.show(arm.mean_s, 's')}, with what other programs took"
+            text.append(f"{sums}; the step leaves that out")
     return text
 
 

@@ -79,7 +79,7 @@ def test_an_interval_wider_than_the_precision_is_said_though_it_was_not_expected
     reached = changed(bundle, run=replace(bundle.run, stops=[Stop("precision")]))
     assert listing.heading(reached, wide).splitlines()[1].endswith("every case is expected within ± 5.0 %; 1 interval is wider (± 6.4 %)")
     cut = listing.heading(changed(bundle, run=replace(bundle.run, stops=[Stop("budget")])), wide)
-    assert cut.splitlines()[1].endswith("precision asked ± 5.0 %; of the cases expected within it 1 interval is wider (± 6.4 %)")
+    assert cut.splitlines()[1].endswith("precision asked ± 5.0 %; 1 interval is wider (± 6.4 %) than the noise made likely")
 
 
 def test_rounds_of_a_run_are_not_those_of_every_case(cpu: Kept) -> None:

@@ -63,7 +63,7 @@ def taken(one: Device, wait_s: float = 0.0) -> None:
 
 
 def test_a_device_that_is_held_names_its_owner(other: subprocess.Popen[str]) -> None:
-    with pytest.raises(Busy, match=rf"the device GPU-1 is held by process {other.pid} \(-c GPU-1.*\) since \d\d:\d\d:\d\d UTC, \d+ s ago; wait for it, as with hotlap run --wait '10 min', or end it: kill {other.pid}"):
+    with pytest.raises(Busy, match=rf"the device GPU-1 is held by process {other.pid} \(-c GPU-1.*\) since \d\d:\d\d:\d\d UTC, \d+ s ago; wait for it: --wait '10 min'; where process {other.pid} is yours, it can be ended: kill {other.pid}"):
         taken(GPU)
     held = locks.owner(locks.path(GPU))
     assert held is not None

@@ -158,8 +158,8 @@ def _busy(name: str, held: LockOwner | None, wait_s: float) -> str:
     by = f"process {held.pid} ({held.command}) since {_ago(held.since)}" if held else "another process"
     other = f", as {held.device}," if held and held.device != name else ""
     waited = f" and was not let go within {wait_s:g} s" if wait_s > 0 else ""
-    end = f", or end it: kill {held.pid}" if held else ""
-    return f"the device {name} is held{other} by {by}{waited}; wait for it, as with hotlap run --wait '10 min'{end}"
+    end = f"; where process {held.pid} is yours, it can be ended: kill {held.pid}" if held else ""
+    return f"the device {name} is held{other} by {by}{waited}; wait for it: --wait '10 min'{end}"
 
 
 def _ago(since: str) -> str:

@@ -184,6 +184,8 @@ def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> ReadT
     if columns.time and not where["time"]:
         records, where["time"] = [(line, {**record, GIVEN: columns.time}) for line, record in records], GIVEN
     if not where["time"]:
+        if not names:
+            raise InputError(f"{path}: it holds no rows with values; give a table, or results of a benchmark")
         one = "or give one for all rows: --time 2026-11-01"
         raise InputError(f"{path}: no column of times; name it with --time, out of {', '.join(names)}, {one}")
     for name in columns.values:
