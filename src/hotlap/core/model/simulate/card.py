@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hotlap.core.model.kernels.base import Chip
 from hotlap.core.model.simulate import chip as facts
@@ -71,7 +72,19 @@ def simulate(
         now = facts.at_clock(chip, clock_hz)
         trace = engine.run(kernel, now)
         watts = power(activity(kernel, now, trace, gap_s, hot))
+    if watts > limit * (1 + NEAR):
+        trace, watts = resting(trace, gap_s, limit, (watts, power(quiet(now, hot))))
     return report(kernel, now, trace, gap_s, (watts, hot))
+
+
+def resting(trace: Trace, gap_s: float, limit: float, state: tuple[float, float]) -> tuple[Trace, float]:
+    """Where the lowest clock draws more than the limit, the card stands still for so long that the mean is the limit. `state`: watts at
+    work and standing still; a limit below the latter cannot be met."""
+    watts, still = state
+    if limit <= still:
+        return trace, watts
+    pause = (trace.seconds + gap_s) * (watts - limit) / (limit - still)
+    return replace(trace, seconds=trace.seconds + pause, causes={**trace.causes, "power": pause}), limit
 
 
 def moving(trace: Trace) -> float:
