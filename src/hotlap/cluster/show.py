@@ -43,7 +43,10 @@ def lines(shown: CampaignShown, width: int, color: bool) -> list[str]:
     text = [summary(shown, color)]
     if shown.fleet and shown.fleet.cases:
         rows = results(shown.fleet)
-        text += ["", *layout.fitted(rows.columns, width).lines(color)] if len(rows) <= MOST_ROWS else []
+        if len(rows) <= MOST_ROWS:
+            text += ["", *layout.fitted(rows.columns, width).lines(color)]
+        else:
+            text += layout.paragraph("", f"{len(rows):,} rows of nodes and cases: hotlap report has all, as --json", width)
         text += fleet.folded(shown.fleet, width, color)
     text += coded(shown)
     text += missing(shown, width, color)
