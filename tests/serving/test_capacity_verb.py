@@ -21,7 +21,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.show.document import Document
 from hotlap.serving import capacity_session, cli_capacity, show_capacity, steady
 from hotlap.serving.address import Address
-from hotlap.serving.capacity import CapacityOptions, SearchEnded
+from hotlap.serving.capacity import Capacity, CapacityOptions, RateEvidence, SearchEnded
 from hotlap.serving.capacity_record import ArrivalsAsked, RateVisited, ServerCapacity
 from hotlap.serving.capacity_session import ServerSearch
 from hotlap.serving.record import ClientState, Request
@@ -213,6 +213,21 @@ def test_a_search_is_printed_kept_and_shown_again(home: Path, capsys: pytest.Cap
     assert "a search for a server's capacity" in capsys.readouterr().err
     assert main(["report", answer["run"], "--out", str(home / "page.html")]) == 0
     assert "Capacity of the server" in (home / "page.html").read_text()
+
+
+def test_a_rate_that_was_visited_twice_has_two_shares() -> None:
+    visited = [RateVisited(rate=rate, run=run, requests=100, met=met, decided=100) for rate, run, met in ((85.0, "a", 61), (60.0, "b", 99), (85.0, "c", 93))]
+    visited.insert(1, RateVisited(rate=85.0, run="x", requests=100, met=0, decided=100, flaws=["late"]))
+    evidence = tuple(RateEvidence(rate=one.rate, requests=90, met=one.met - 5, low=0.1, high=0.9) for one in visited if not one.flaws)
+    capacity = Capacity(attain=0.9, confidence=0.95, known_good=None, known_bad=None, estimate=None, pooled=False, requests=300, evidence=evidence)
+    kept = ServerCapacity(
+        asked=asked(), arrivals="poisson", options=CapacityOptions(attain=0.9, start=1.0), label="l", rates=visited,
+        capacity=capacity, ended="over",
+    )  # fmt: skip
+    assert {run: one.met for run, one in show_capacity.evidence_of(kept).items()} == {"a": 56, "b": 94, "c": 88}
+    lines = show_capacity.text(kept, 160, False)
+    assert "62.22 %" in lines
+    assert "97.78 %" in lines
 
 
 @pytest.mark.slow("a process that is interrupted under load")

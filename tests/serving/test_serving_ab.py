@@ -93,6 +93,21 @@ def test_a_block_is_one_number_and_what_failed_never_came() -> None:
     assert trial.tally.failed == {"A": 7, "B": 0}
 
 
+def test_b_is_worse_where_it_surely_fails_more_often() -> None:
+    def tally(a: tuple[int, int], b: tuple[int, int]) -> Tally:
+        made = Tally()
+        made.failed, made.sent = {"A": a[0], "B": b[0]}, {"A": a[1], "B": b[1]}
+        return made
+
+    assert ab_blocks.worse(tally((0, 120), (30, 120)))
+    assert ab_blocks.worse(tally((10, 1000), (40, 1000)))
+    for a, b in (((0, 120), (0, 120)), ((0, 120), (2, 120)), ((30, 120), (0, 120)), ((30, 120), (31, 120)), ((0, 0), (5, 5))):
+        assert not ab_blocks.worse(tally(a, b))
+    stats = pytest.importorskip("scipy.stats")
+    chance = stats.fisher_exact([[6, 94], [0, 100]], alternative="greater").pvalue
+    assert (chance < ab_blocks.SURE) == ab_blocks.worse(tally((0, 100), (6, 100)))
+
+
 def test_both_sides_of_a_pair_have_the_same_arrivals_and_no_two_pairs_do() -> None:
     seeds = [ab_blocks.seed(5, pair) for pair in range(50)]
     assert len(set(seeds)) == 50
@@ -337,5 +352,5 @@ def test_a_slower_server_is_found_and_the_same_is_not_different(home: Path, caps
         code, out = until_sure([a, c], capsys, "--seed", "4")
         assert code == 0
         assert "within ± 20 %" in out
-        assert "blocks  of 10 requests, seed 4; requests sent, with the warm-up: A " in out
+        assert "blocks  of 10 requests, seed 4; requests that count, warm-up blocks among them: A " in out
         assert "; failed: A 0 and B 0" in out

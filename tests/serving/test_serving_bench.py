@@ -267,6 +267,8 @@ def test_a_key_goes_to_the_server_and_nowhere_else(home: Path, monkeypatch: pyte
         (["http://192.0.2.1:80"], "load goes to loopback alone"), (["ftp://127.0.0.1"], "is no URL of a server"),
         (["http://user:key@127.0.0.1"], "a key comes by --api-key-env"), (["http://127.0.0.1:99999"], "is no URL"),
         (["http://127.0.0.1", "--slo", "tftt<=1s"], "did you mean 'ttft'"), (["http://127.0.0.1", "--slo", "ttft>=1s"], "has an upper limit"),
+        (["http://127.0.0.1", "--slo", "ttft<450"], "the limit has no unit; write as in 'ttft<=450ms'"),
+        (["http://127.0.0.1", "--api", "embeddings", "--slo", "tpot<=1us"], "an embedding comes at once and has no tpot"),
         (["http://127.0.0.1", "--slo", "ttft<=1s,ttft<=2s"], "is given twice"), (["http://127.0.0.1", "--slo", "ttft<=1 MB"], "unit"),
         (["http://127.0.0.1", "--attain", "90%"], "needs objectives"), (["http://127.0.0.1", "--slo", "ttft<=1s", "--attain", "100%"], "below 100"),
         (["http://127.0.0.1", "--requests", "0"], "--requests is a whole number from 1"), (["http://127.0.0.1", "--for", "0s"], "--for is a time"),

@@ -435,3 +435,17 @@ def test_the_last_of_a_few_that_were_looked_at_long_bounds_nothing_above() -> No
     assert values.value == 0.8
     assert values.high is None
     assert values.low is not None
+
+
+def test_no_more_answers_a_second_than_were_due() -> None:
+    few = summary.of(run_of(sent(count=4, drawn="constant:1"), SOUND, arrivals="constant:1", objectives="ttft<=1s"))
+    assert few.rate_due == pytest.approx(1.0)
+    assert few.rate_ok == pytest.approx(1.0)
+    assert few.goodput is not None
+    assert few.goodput[0] == pytest.approx(1.0)
+
+
+def test_the_lengths_of_a_trace_are_its_own() -> None:
+    asked = run_of([], SOUND, arrivals="trace").served.asked
+    assert "lengths of the trace" in show.asked_text(asked)
+    assert "tokens in" not in show.asked_text(asked)

@@ -46,6 +46,8 @@ def _objective(part: str, metrics: Mapping[str, str]) -> Objective:
         raise InputError(f"an objective on '{name}' is not known: {nearest(name.lower(), metrics)}")
     if match[2] not in ("<=", "<", "≤"):
         raise InputError(f"'{part.strip()}' is no objective: a latency has an upper limit; write as in '{match[1]}<=450ms'")
+    if match[3].replace(".", "", 1).isdecimal():
+        raise InputError(f"'{part.strip()}': the limit has no unit; write as in '{match[1]}<={match[3]}ms'")
     limit_s = units.parse(match[3], "s")
     if not 0 < limit_s < math.inf:
         raise InputError(f"'{part.strip()}': the limit is a time above 0")

@@ -24,6 +24,7 @@ METRICS: Mapping[str, tuple[str, Literal["higher", "lower"]]] = {  # unit, and w
     "ttft": ("s", "lower"), "tpot": ("s", "lower"), "e2e": ("s", "lower"), "throughput": ("1/s", "higher"),
 }  # fmt: skip
 WARM_UP = 2  # blocks before the first pair: a cold engine reads 30 % low
+SURE = 0.01  # chance below which B fails more often
 FEW, SHARE = 15, 2 / 3  # pairs of which so many were spoilt by the client that there is no use in going on
 
 
@@ -57,6 +58,17 @@ class Tally:
         if pair + 1 >= FEW and len(self.lost) > SHARE * (pair + 1):
             self.spoilt = f"the client was {self.lost[pair]}; {len(self.lost)} of {pair + 1} pairs are lost to it"
             raise MachineError(f"inconclusive: the client: {self.spoilt}", "use a quieter machine, or longer requests")
+
+
+def worse(tally: Tally) -> bool:
+    """Whether B surely fails more often than A: Fisher's exact test, one-sided at 1 %, of requests that count."""
+    sent, failed = tally.sent, tally.failed
+    total, bad = sent["A"] + sent["B"], failed["A"] + failed["B"]
+    if not bad or not sent["A"] or not sent["B"]:
+        return False
+    most = min(bad, sent["B"])
+    as_many = sum(math.comb(sent["B"], k) * math.comb(sent["A"], bad - k) for k in range(failed["B"], most + 1) if bad - k <= sent["A"])
+    return as_many / math.comb(total, bad) < SURE
 
 
 class BlockTrial(NamedTuple):

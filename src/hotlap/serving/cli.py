@@ -18,7 +18,7 @@ from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
 from hotlap.core.work.networks import calls, steps
 from hotlap.serving import address as addresses
-from hotlap.serving import arrivals, cli_options, definitions, expected, session, show, show_kind, summary, traffic
+from hotlap.serving import arrivals, cli_options, definitions, expected, session, show, show_kind, traffic
 from hotlap.serving.address import Address
 from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.record import Schedule, ServedOn, ServingAsked
@@ -115,7 +115,9 @@ def _asked(args: argparse.Namespace, trace: traffic.TrafficTrace | None) -> tupl
     if trace and args.arrivals != ARRIVALS:
         raise InputError("--trace has its own arrivals: leave out --arrivals, or scale the trace by hotlap serving traffic scale")
     process = None if trace else arrivals.parse(args.arrivals)
-    limits = objectives.parse(args.slo, summary.METRICS) if args.slo else ()
+    limits = cli_options.limits(args.slo, args.api)
+    if trace and (args.input, args.output) != cli_options.LENGTHS:
+        raise InputError("--input and --output go without --trace: a trace has its own lengths")
     attain = terminal.share(args.attain, "--attain") if args.attain else None
     if attain is not None and not 0 < attain < 1:
         raise InputError(f"--attain is a share above 0 and below 100 %, not {args.attain}")

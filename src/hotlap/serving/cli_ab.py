@@ -18,6 +18,7 @@ from hotlap.core.trials import ab
 from hotlap.serving import ab_blocks, ab_config, ab_live, cli_options
 
 DIFFERENCE = 0.05
+SIGNALLED = 128  # exit codes from here on are of signals
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +37,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Loads both servers in blocks until the answer is sure; exit code 0 when B is not slower, 1 when it is, 3 when inconclusive."""
+    """Loads both servers in blocks until the answer is sure; exit code 0 when B is not slower, 1 when it is or surely fails more
+    often, 3 when inconclusive."""
     a, b = ab_config.pair(args.a, args.b, args.one_at_a_time)
     metrics = _metrics(args.metric, a.load)
     seed = cli_options.whole(args.seed, "--seed", 0) if args.seed else secrets.randbits(31)
@@ -47,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
         trial = ab_blocks.BlockTrial(a.load, metrics, source, tally)
         first, second = (ab_blocks.arm(side, one.name, trial) for side, one in (("A", a), ("B", b)))
         done = ab.ab(first, second, asked, paths.home(), core_ab.AbProgress())
-    return core_ab.answer(done, asked, args, {"seed": seed, **tally.document()}, _lines(tally, a.load, seed), tally.spoilt)
+    code = core_ab.answer(done, asked, args, {"seed": seed, **tally.document()}, _lines(tally, a.load, seed), tally.spoilt)
+    return max(code, 1) if ab_blocks.worse(tally) and code < SIGNALLED else code
 
 
 def _interrupt(_: int) -> NoReturn:
@@ -68,4 +71,12 @@ def _metrics(text: str, load: ab_config.SideLoad) -> Sequence[str]:
 def _lines(tally: ab_blocks.Tally, load: ab_config.SideLoad, seed: int) -> list[str]:
     lost = f"; {words.counted(len(tally.lost), 'pair')} left out: the client was at fault" if tally.lost else ""
     sent, failed = (" and ".join(f"{side} {count}" for side, count in each.items()) for each in (tally.sent, tally.failed))
-    return [f"blocks  of {load.requests} requests, seed {seed}; requests sent, with the warm-up: {sent}; failed: {failed}{lost}"]
+    counted = f"requests that count, warm-up blocks among them: {sent}; failed: {failed}{lost}"
+    return [f"blocks  of {load.requests} requests, seed {seed}; {counted}", *_worse(tally)]
+
+
+def _worse(tally: ab_blocks.Tally) -> list[str]:
+    if not ab_blocks.worse(tally):
+        return []
+    counts = {side: f"{tally.failed[side]} of {tally.sent[side]}" for side in "AB"}
+    return [f"failed  B fails more often, {counts['B']} requests against {counts['A']}: it is worse, whatever its times (exit code 1)"]

@@ -12,7 +12,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
 from hotlap.serving import address as addresses
-from hotlap.serving import arrivals, capacity, cli_options, show_capacity, summary
+from hotlap.serving import arrivals, capacity, cli_options, show_capacity
 from hotlap.serving.address import Address
 from hotlap.serving.capacity import Capacity, CapacityOptions
 from hotlap.serving.capacity_expected import ServerModel
@@ -96,7 +96,7 @@ class SearchView:
 
 def asked_of(args: argparse.Namespace, what: str) -> ServingAsked:
     """What every bench of several is asked. Raises InputError."""
-    limits = objectives.parse(args.slo, summary.METRICS) if args.slo else ()
+    limits = cli_options.limits(args.slo, args.api)
     return ServingAsked(
         url=args.url, model=args.model, api=args.api, arrivals=what, ignore_eos=args.ignore_eos,
         seed=cli_options.whole(args.seed, "--seed", 0) if args.seed else secrets.randbits(31),

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TextIO
 
 from hotlap.cli import terminal
-from hotlap.core import units
+from hotlap.core import objectives, units
 from hotlap.core.errors import InputError
 from hotlap.core.show import listing
 from hotlap.core.store import bundle as bundles
@@ -24,6 +24,16 @@ from hotlap.serving.simulated import starting
 SECRET = ("authorization", "api-key", "x-api-key", "cookie", "proxy-authorization")
 OURS = ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "x-request-id")
 LOG_S = 10.0
+LENGTHS = ("512", "128")  # tokens of a prompt and of an answer, unless they are said
+
+
+def limits(text: str, api: str) -> tuple[objectives.Objective, ...]:
+    """The objectives of --slo; () for none. Raises InputError, also for a metric that answers of this API do not have."""
+    parsed = objectives.parse(text, summary.METRICS) if text else ()
+    for one in parsed:
+        if api == "embeddings" and one.metric != "e2e":
+            raise InputError(f"--slo {one.text}: an embedding comes at once and has no {one.metric}; give e2e<=… for it")
+    return parsed
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +41,8 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", metavar="URL", help="as in http://127.0.0.1:8000, or simulated:h200-sxm?model=llama-3-8b")
     parser.add_argument("--model", default="", metavar="NAME", help="(default: the only one that the server lists)")
     parser.add_argument("--api", choices=tuple(addresses.PATHS), default="chat", help="of OpenAI's (default: chat)")
-    parser.add_argument("--input", default="512", metavar="TOKENS", help="of each prompt, by the server's own count (default: 512)")
-    parser.add_argument("--output", default="128", metavar="TOKENS", help="asked of each answer (default: 128)")
+    parser.add_argument("--input", default=LENGTHS[0], metavar="TOKENS", help="of each prompt, by the server's own count (default: 512)")
+    parser.add_argument("--output", default=LENGTHS[1], metavar="TOKENS", help="asked of each answer (default: 128)")
     parser.add_argument("--slo", default="", metavar="OBJECTIVES", help=f"as in 'ttft<=450ms,tpot<=40ms'; on {', '.join(summary.METRICS)}")
     parser.add_argument("--seed", default="", metavar="N", help="of arrivals and prompts (default: drawn, and kept)")
     parser.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="of every request; no key, and never kept")

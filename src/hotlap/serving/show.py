@@ -44,7 +44,8 @@ def lines(judged: ServingVerdict, width: int, color: bool) -> list[str]:
     text = [*layout.paragraph("", asked_text(judged.serving.served.asked), width), "", *_requests(summary, width)]
     if any(figures.count for figures in summary.held.latencies):
         text += ["", *layout.fitted(table(summary.held.latencies).columns, width).lines(color), ""]
-    text += [*_window(summary, width), *_rates(summary, width), *_parts(summary, width), *_expected(judged.expected, width)]
+    text += [*_window(summary, width), *_rates(summary, width), *_parts(summary, width, judged.serving.served.asked.warm_up)]
+    text += _expected(judged.expected, width)
     text += _client(judged.client, width)
     for notice in summary.notices:
         text += layout.paragraph("note      ", notice.text, width)
@@ -63,6 +64,7 @@ def facts(judged: ServingVerdict) -> list[tuple[str, str]]:
 def asked_text(asked: ServingAsked) -> str:
     how_long = f"{asked.requests} requests" if asked.requests is not None else f"{units.exact(asked.seconds or 0.0, 's')}"
     lengths = f"{asked.input_tokens} tokens in" + ("" if asked.api == "embeddings" else f", {asked.output_tokens} out")
+    lengths = "lengths of the trace" if asked.arrivals == "trace" else lengths
     warm = f", {asked.warm_up} before it to warm up" if asked.warm_up else ""
     return harmless(f"{asked.api} of {asked.model} at {asked.url}: {asked.arrivals}, {how_long}{warm}, {lengths}, seed {asked.seed}")
 
@@ -173,7 +175,7 @@ def _share(share: float | None) -> str:
     return "?" if share is None else f"{units.round_to(share * 100, 3) if share < 0.9995 else f'{share * 100:g}'} %"
 
 
-def _parts(summary: ServingSummary, width: int) -> list[str]:
+def _parts(summary: ServingSummary, width: int, warm_up: int = 0) -> list[str]:
     if summary.ttft_missing and summary.outcomes["ok"]:
         absent = " and ".join(f"its {name}" for name in summary.ttft_missing)
         return layout.paragraph("TTFT      ", f"not taken apart: /metrics has no time of {absent} by vLLM's or SGLang's names", width)
@@ -184,6 +186,7 @@ def _parts(summary: ServingSummary, width: int) -> list[str]:
     if front > FRONT * summary.ttft_parts["total"]:
         parts += f", of which {units.show(front, 's')} in the server before its queue"
     whole = " of the whole run" if summary.steady else ""
+    whole += ", with the warm-up" if warm_up else ""
     name = "TTFT" if any(figures.name == "TTFT" for figures in summary.latencies) else "E2E"  # of embeddings
     return layout.paragraph(f"{name:<{NAMED}}", f"mean{whole} {units.show(summary.ttft_parts['total'], 's')}: {parts}", width)
 
@@ -247,10 +250,10 @@ def answer(judged: ServingVerdict) -> str:
     summary, asked = judged.summary, judged.serving.served.asked
     if not summary.due:
         return "no request was due; ask for more of them, or for longer"
+    if not summary.outcomes["ok"] and (summary.reasons or not judged.client.flaws):
+        return f"no request was answered: {harmless(next(iter(summary.reasons), 'all were cut by the end'))}"
     if judged.client.flaws:
         return f"inconclusive: the client: {REMEDY[judged.client.flaws[0]]}"
-    if not summary.outcomes["ok"]:
-        return f"no request was answered: {harmless(next(iter(summary.reasons), 'all were cut by the end'))}"
     if not summary.held.attainment:
         return "measured; with --slo it says how many requests met it"
     if asked.attain is None:

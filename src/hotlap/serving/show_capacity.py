@@ -13,7 +13,7 @@ from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, harmless, html
 from hotlap.core.store.bundle import Bundle
 from hotlap.serving import reading, show
-from hotlap.serving.capacity import Capacity
+from hotlap.serving.capacity import Capacity, RateEvidence
 from hotlap.serving.capacity_record import FILE, KIND, RateVisited, ServerCapacity
 
 NO_GATE = "{run} is a search for a server's capacity: hotlap show {run} says between which rates it lies"
@@ -66,18 +66,28 @@ def asked(kept: ServerCapacity) -> str:
     return harmless(f"capacity of {a.model} at {a.url} by {a.api}: {kept.arrivals} arrivals, {lengths}, {wanted}, seed {a.seed}")
 
 
+def evidence_of(kept: ServerCapacity) -> dict[str, RateEvidence]:
+    """By run: what each shows by itself; a rate may have been visited twice. Both are in the order of the visits."""
+    left, known = list(kept.capacity.evidence), dict[str, RateEvidence]()
+    for visited in kept.rates:
+        place = next((n for n, one in enumerate(left) if one.rate == visited.rate), None)
+        if place is not None and not visited.flaws:
+            known[visited.run] = left.pop(place)
+    return known
+
+
 def table(kept: ServerCapacity) -> Table:
     """The rates, the lowest first."""
-    known = {evidence.rate: evidence for evidence in kept.capacity.evidence}
+    known = evidence_of(kept)
     rates = sorted(kept.rates, key=lambda visited: (visited.rate, visited.run))
 
     def interval(visited: RateVisited) -> str:
-        evidence = known.get(visited.rate)
+        evidence = known.get(visited.run)
         return f"[{_share(evidence.low)}, {_share(evidence.high)}]" if evidence else "–"
 
     def met(visited: RateVisited) -> str:
         """Without the warm-up, as the interval; of a rate that counts for nothing, of all that were decided."""
-        evidence = known.get(visited.rate)
+        evidence = known.get(visited.run)
         if evidence:
             return _share(evidence.met / evidence.requests)
         return _share(visited.met / visited.decided) if visited.decided else "?"

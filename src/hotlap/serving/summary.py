@@ -86,13 +86,16 @@ def of(serving: ServingRun) -> ServingSummary:
     counted = [request.output_tokens for request in ok if request.output_tokens is not None]
     process = arrivals.kept(asked.arrivals)
     slow = steady.slow_start(requests, lambda request: request.tpot_s or _service_s(request))
+    rate_due = _rate_due(requests)
+    if rate_due and process.kind != "closed":
+        span_s = max(span_s, len(requests) / rate_due)  # each request stands for the time to the next: no more come out than went in
     latencies, attained, goodput = _figures_of(serving, requests, span_s)
     speaks = any(request.cached_tokens is not None for request in ok)  # earlier vLLM says it of hits alone
     given = sum(request.input_tokens or 0 for request in ok) if speaks else 0
     cached = sum(request.cached_tokens or 0 for request in ok) / given if given else None
     summary = ServingSummary(
         due=len(requests), outcomes={name: sum(r.outcome == name for r in requests) for name in ("ok", *BAD, "censored")},
-        reasons=_reasons(requests), span_s=span_s, latencies=latencies, rate_due=_rate_due(requests),
+        reasons=_reasons(requests), span_s=span_s, latencies=latencies, rate_due=rate_due,
         rate_ok=len(ok) / span_s if span_s > 0 else None,
         tokens_rate=sum(counted) / span_s if counted and span_s > 0 and asked.api != "embeddings" else None,
         attainment=attained, goodput=goodput, cached_share=_cached(serving, cached),

@@ -38,7 +38,7 @@ def comparison(
     """A line per case: both sides, the change of the metric with its interval, and the answer; then what differs between the
     environments and could explain it."""
     if not comparisons:
-        return "nothing to compare: neither side has results"
+        return "nothing to compare: neither side has cases with values; hotlap show RUN says what a run holds"
     ordered = sorted(comparisons, key=lambda c: list(ANSWER_STYLES).index(c.answer))
     lines = [*of_sides(dict(zip("AB", groups, strict=False)), width), *_forced(ordered, width), *allowances(ordered, width)]
     lines += [*layout.fitted(columns(ordered), width).lines(color), "", tally(ordered), *reasons(ordered, width)]
