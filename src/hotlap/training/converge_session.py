@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,8 +35,9 @@ def of_logs(asked: ConvergeAsked, home: Path, marks: Mapping[str, object]) -> Pa
     """Logs of elsewhere. Raises InputError."""
     sides = {}
     for name, place in (("A", asked.a), ("B", asked.b)):
-        sides[name] = [(path, mllog.read(path, quality(asked))) for path in mllog.files(place)]
-    _same_benchmark({name: [run for _, run in side] for name, side in sides.items()})
+        texts = [(path, mllog.read(path)) for path in mllog.files(place)]
+        sides[name] = [(text, mllog.parsed(text, str(path), quality(asked))) for path, text in texts]
+    _same_benchmark([run for side in sides.values() for _, run in side])
     now = datetime.now(UTC)
     run = RunRecord(
         id=bundles.new_id(now), began=now.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, kind=KIND, target=IMPORTED,
@@ -46,8 +47,8 @@ def of_logs(asked: ConvergeAsked, home: Path, marks: Mapping[str, object]) -> Pa
     writer = bundles.Writer.create(run, home)
     kept = ConvergeKept(asked=asked, a=[one for _, one in sides["A"]], b=[one for _, one in sides["B"]])
     for name, side in sides.items():
-        for number, (path, _) in enumerate(side):
-            (writer.path / f"log-{name}-{number:03}.txt").write_text(mllog.kept(path.read_text("utf-8", "replace")), encoding="utf-8")
+        for number, (text, _) in enumerate(side):
+            (writer.path / f"log-{name}-{number:03}.txt").write_text(mllog.kept(text), encoding="utf-8")
     _write(writer.path, kept)
     writer.finish(replace(run, ended=run.began, stops=[Stop("imported")]))
     return writer.path
@@ -57,12 +58,11 @@ def quality(asked: ConvergeAsked) -> QualityAsked:
     return QualityAsked(asked.target, asked.better, asked.metric, asked.interpolate)
 
 
-def _same_benchmark(sides: Mapping[str, list[ConvergeRun]]) -> None:
+def _same_benchmark(every: Sequence[ConvergeRun]) -> None:
     first: dict[str, str] = {}
-    for runs_of_side in sides.values():
-        for run in runs_of_side:
-            if run.benchmark:
-                first.setdefault(run.benchmark, run.source)
+    for run in every:
+        if run.benchmark:
+            first.setdefault(run.benchmark, run.source)
     if len(first) > 1:
         (one, where), (other, there) = list(first.items())[:2]
         raise InputError(f"{where} is a log of {one}, and {there} of {other}: time to quality is compared within one benchmark")
@@ -87,13 +87,7 @@ def of_programs(
         kept, running, stop = ConvergeKept(asked=asked), Running(), Stop("error", "the programs could not be run")
         folder = held.writer.path
         try:
-
-            def interrupt(_: int) -> None:
-                number = 2 if running.interrupted else 1
-                running.interrupted = True
-                running.end(number)
-
-            with signals.caught(interrupt):
+            with signals.caught(running.interrupt):
                 for number in range(2 * asked.runs):
                     turn, second = divmod(number, 2)
                     name = "AB"[(turn + second) % 2]

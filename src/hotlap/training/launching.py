@@ -75,6 +75,12 @@ class Running:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.interrupted = False
 
+    def interrupt(self, _: int) -> None:
+        """Ctrl-C goes to the program, which then keeps what it has; a second time it is firmer."""
+        number = 2 if self.interrupted else 1
+        self.interrupted = True
+        self.end(number)
+
     def end(self, number: int) -> None:
         """The first time as Ctrl-C does, then firmer; only groups that this launch began."""
         firmer = {1: signal.SIGINT, 2: signal.SIGTERM}.get(number, signal.SIGKILL)

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from hotlap.core.errors import InputError
 from hotlap.training.converge_record import ConvergeRun, QualityPoint
 
@@ -68,15 +70,14 @@ def _numbered(path: Path) -> tuple[str, list[int], str]:
     return str(path.parent), [int(number) for number in digits], path.name
 
 
-def read(path: Path, asked: QualityAsked) -> ConvergeRun:
-    """Raises InputError where it is no such log, with the line."""
+def read(path: Path) -> str:
+    """The text of a log. Raises InputError."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path} is longer than {MOST_BYTES >> 30} GiB; keep its lines with {TOKEN.strip()}: grep :::MLLOG")
-        text = path.read_text("utf-8", "replace")
+        return path.read_text("utf-8", "replace")
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
-    return parsed(text, str(path), asked)
 
 
 def kept(text: str) -> str:
@@ -130,15 +131,11 @@ def _by_target(run: ConvergeRun, events: _Events, asked: QualityAsked) -> Conver
 
 
 def _reached(run: ConvergeRun, progress: float, seconds: float) -> ConvergeRun:
-    return ConvergeRun(**{**_fields(run), "reached": True, "progress": progress, "seconds": seconds})
+    return replace(run, reached=True, progress=progress, seconds=seconds)
 
 
 def _lost(run: ConvergeRun, why: str) -> ConvergeRun:
-    return ConvergeRun(**{**_fields(run), "why": why})
-
-
-def _fields(run: ConvergeRun) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in run.__struct_fields__}
+    return replace(run, why=why)
 
 
 def _status(events: _Events) -> str:

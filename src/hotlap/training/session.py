@@ -154,7 +154,7 @@ class _Session:
         try:
             if self.sampler:
                 self.sampler.start()
-            with signals.caught(self._interrupt), tempfile.TemporaryDirectory(prefix="hotlap-training-") as caches:
+            with signals.caught(self.running.interrupt), tempfile.TemporaryDirectory(prefix="hotlap-training-") as caches:
                 stop = self._launches(Path(caches))
         except OSError as error:
             raise MachineError(f"steps cannot be kept: {error}; what there is lies in {self.folder}") from None
@@ -243,12 +243,6 @@ class _Session:
     def _drain(self) -> None:
         if self.sampler:
             self.held.writer.readings(self.sampler.drain())
-
-    def _interrupt(self, _: int) -> None:
-        """Ctrl-C goes to the program, which then keeps what it has; a second time it is firmer."""
-        number = 2 if self.running.interrupted else 1
-        self.running.interrupted = True
-        self.running.end(number)
 
     def _write(self) -> None:
         files.write_whole(self.folder / SESSION, msgspec.json.format(encode(self.trained), indent=2) + b"\n")

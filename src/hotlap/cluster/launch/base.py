@@ -63,9 +63,6 @@ class AgentLauncher(Protocol):
     def start(self, member: Member) -> AgentProcess:
         """Raises MachineError where the launcher itself cannot run."""
 
-    def alive(self, process: AgentProcess) -> bool:
-        """Whether the way to the agent still stands."""
-
     def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         """Ends the way to an agent that does not answer, and what carries its mark where that can be reached."""
 

@@ -197,9 +197,6 @@ class PodLauncher(AtOnce):
             threading.Thread(target=_replay, args=(path, member, theirs), daemon=True).start()
         return SocketProcess(ours)
 
-    def alive(self, process: AgentProcess) -> bool:
-        return process.poll() is None
-
     def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         with suppress(OSError):
             process.kill()

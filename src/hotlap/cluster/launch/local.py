@@ -36,9 +36,6 @@ class LocalLauncher(AtOnce):
         except OSError as error:
             raise MachineError(f"'{self.python}' cannot be run: {error.strerror}; name a Python by --python") from None
 
-    def alive(self, process: AgentProcess) -> bool:
-        return process.poll() is None
-
     def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         with suppress(OSError):
             process.kill()

@@ -181,9 +181,6 @@ class MpiLauncher(AtOnce):
             raise MachineError(f"{member.name} has ended; begin with mpirun again")
         return self._came.pop(member.index)[1]
 
-    def alive(self, process: AgentProcess) -> bool:
-        return process.poll() is None
-
     def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         with suppress(OSError):
             process.kill()

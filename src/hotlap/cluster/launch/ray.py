@@ -125,9 +125,6 @@ class RayLauncher(Everyone):
         theirs.close()
         return SocketProcess(ours)
 
-    def alive(self, process: AgentProcess) -> bool:
-        return process.poll() is None
-
     def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         with suppress(OSError):
             process.kill()

@@ -31,7 +31,7 @@ while [ $idle -lt 10 ]; do
     case "$steps" in *.[0-9]*) idle=0 ;; *) idle=$((idle + 1)) ;; esac
 done
 """
-OWN = ("--parsable", "--job-name=hotlap", "--output=/dev/null", "--no-requeue", "--no-kill")  # the user's options stand behind, and count
+OWN = ("--parsable", "--job-name=hotlap", "--output=/dev/null", "--no-requeue", "--no-kill")  # the user's options follow, and win
 SRUN = ("--overlap", "--nodes=1", "--ntasks=1", "--mpi=none", "--cpu-bind=none", "--unbuffered", "--quiet", "--chdir=/")
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD")
 LOOK_S = 1.0
@@ -91,9 +91,6 @@ class SlurmLauncher(Everyone):
             return popen(["srun", f"--jobid={self.job}", f"--nodelist={member.address}", *SRUN, *command])
         except OSError as error:
             raise MachineError(f"srun cannot be run: {error.strerror}") from None
-
-    def alive(self, process: AgentProcess) -> bool:
-        return process.poll() is None
 
     def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         """srun ends its step when it is asked to; what stays ends with the job."""

@@ -55,9 +55,6 @@ class SshLauncher(AtOnce):
         except OSError as error:
             raise MachineError(f"ssh cannot be run: {error.strerror}") from None
 
-    def alive(self, process: AgentProcess) -> bool:
-        return process.poll() is None
-
     def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         """The agent reads the end of its input, or its guard sees it die; what cannot be reached is swept when the campaign goes on."""
         with suppress(OSError):
