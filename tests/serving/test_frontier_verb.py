@@ -158,7 +158,7 @@ def test_a_frontier_is_printed_kept_and_shown_again(home: Path, capsys: pytest.C
     ("argv", "told_so"),
     [
         (["--concurrency", "1"], "needs two loads at least"), (["--concurrency", "1,1"], "each once"),
-        (["--concurrency", "1,2", "--rates", "1,2"], "give one of them"), (["--concurrency", "1,0"], "whole number from 1"),
+        (["--concurrency", "1,2", "--rates", "1,2"], "give one of them"), (["--concurrency", "1,0"], "--concurrency: whole numbers from 1"), (["--rates", "1,0"], "--rates: rates above 0"),
         (["--rates", "1,8", "--max-rate", "4"], "more than --max-rate"), (["--output", "1"], "it needs answers of 2 tokens"),
         (["--api", "embeddings"], "it needs answers of 2 tokens"), (["--gpu", "h200-sxm"], "known of a simulated server"),
         (["--rounds", "0"], "--rounds is a whole number"),

@@ -329,6 +329,15 @@ def test_a_chunk_takes_four_bytes(home: Path) -> None:
     assert (folder / "tokens.bin").stat().st_size == 0
 
 
+def test_a_long_run_that_stays_lines_says_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compacting.chunks, "available", lambda: False)
+    (line,) = compacting.remedy(compacting.FEWEST, False)
+    assert "stays lines" in line
+    assert compacting.chunks.REMEDY in line
+    assert not compacting.remedy(compacting.FEWEST - 1, False)
+    assert not compacting.remedy(compacting.FEWEST, True)
+
+
 def test_many_requests_are_packed_and_read_the_same(home: Path) -> None:
     pytest.importorskip("pyarrow")
     with serving(service_s=0.004, fault="busy", after=2 + 6) as server:

@@ -449,3 +449,43 @@ def test_the_lengths_of_a_trace_are_its_own() -> None:
     asked = run_of([], SOUND, arrivals="trace").served.asked
     assert "lengths of the trace" in show.asked_text(asked)
     assert "tokens in" not in show.asked_text(asked)
+
+
+def test_of_a_closed_loop_it_is_said_what_is_left_out_and_no_rate_is_due() -> None:
+    requests = [request(index, due_s=float(index // 8), sent_s=float(index // 8), ended_s=index // 8 + 1.0) for index in range(80)]
+    serving = run_of(requests, SOUND, arrivals="closed:8")
+    asked = [replace(serving.served.asked, **more) for more in ({"seconds": 11.0}, {"requests": 80})]
+    timed, counted = (summary.of(serving._replace(served=replace(serving.served, asked=each))) for each in asked)
+    assert timed.rate_due is None
+    assert " due)" not in " ".join(show._rates(timed, 120))
+    assert "its last" not in " ".join(show._window(timed, 200))
+    assert "the first turn of the loop, and its last" in " ".join(show._window(counted, 200))
+
+
+def test_a_quantile_that_only_the_end_cut_is_no_never() -> None:
+    """Two of ten took 0.51 s, the others were cut after 1 s: longer than that. Of failures it is never."""
+    some = [request(0), request(1), *(request(index, outcome="censored", last_s=None, ended_s=2.0) for index in range(2, 10))]
+    cut = next(one for one in summary.of(run_of(some, SOUND)).latencies if one.name == "E2E")
+    assert (cut.count, cut.cut, cut.never) == (10, 8, 0)
+    assert show._quantile(cut, cut.quantiles[0]).startswith("cut")
+    bad = [request(0), request(1), *(request(index, outcome="refused", first_s=None) for index in range(2, 10))]
+    failed = next(one for one in summary.of(run_of(bad, SOUND)).latencies if one.name == "E2E" and one.population == "all")
+    assert failed.never == 8
+    assert show._quantile(failed, failed.quantiles[0]).startswith("never")
+
+
+def test_an_expectation_says_its_rule_and_of_which_requests_it_is() -> None:
+    few, many = served_by_model(1.0), served_by_model(1.0, expected.MOST + 10)
+    assert "first" not in show.expected_rule(few)
+    assert f"the first {expected.MOST} requests" in show.expected_rule(many)
+    assert show.RULE in " ".join(show._expected(few, 500))
+    assert served_by_model(1.0, 3).figures[0].answer == "unknown"  # no interval: nothing can be said
+
+
+def test_a_delay_that_is_small_beside_every_limit_does_not_matter_to_objectives() -> None:
+    judged = verdict.ClientVerdict(flaws=["late", "starved"], lag_s=[1e-4, 1.5e-3, 3e-3, 0.05], loop_lag_s=[1e-4, 1.5e-3, 3e-3, 0.05], cpu_share=0.2)
+    assert verdict.matter(judged, objectives.parse("ttft<=200ms", METRICS)) == []
+    assert verdict.matter(judged, objectives.parse("ttft<=100ms", METRICS)) == ["late", "starved"]  # p99 is 3 % of it
+    assert verdict.matter(judged, objectives.parse("ttft<=1s,tpot<=40ms", METRICS)) == ["late", "starved"]
+    assert verdict.matter(replace(judged, cpu_share=0.95), objectives.parse("ttft<=1s", METRICS)) == ["starved"]
+    assert verdict.matter(judged, ()) == ["late", "starved"]

@@ -13,7 +13,7 @@ from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
 from hotlap.serving.record import Planned, Prompt, Schedule
 
-MOST_PER_S, MOST_REQUESTS, MOST_S = 10_000.0, 1_000_000, 86_400.0
+MOST_PER_S, MOST_REQUESTS, MOST_AT_ONCE, MOST_S = 10_000.0, 1_000_000, 10_000, 86_400.0
 TRACE = "trace"
 FORMS = {
     "constant": "constant:8 (a second)", "poisson": "poisson:8", "gamma": "gamma:8,0.5 (rate and shape: below 1 burstier than Poisson)",
@@ -76,8 +76,8 @@ def _rate(part: str, text: str) -> float:
 
 
 def _whole(part: str, text: str) -> int:
-    if not part.isdecimal() or not 1 <= int(part) <= 10_000:
-        raise InputError(f"'{text}': so many at a time is a whole number from 1 to 10000")
+    if not part.isdecimal() or not 1 <= int(part) <= MOST_AT_ONCE:
+        raise InputError(f"'{text}': so many at a time is a whole number from 1 to {MOST_AT_ONCE}")
     return int(part)
 
 

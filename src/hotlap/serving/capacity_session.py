@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hotlap.core import objectives
-from hotlap.serving import steady, summary
+from hotlap.serving import steady, summary, verdict
 from hotlap.serving.capacity import Capacity, CapacityOptions, CapacitySearch, SearchEnded
 from hotlap.serving.capacity_record import ArrivalsAsked, RateVisited, ServerCapacity
 from hotlap.serving.record import Request
@@ -44,13 +44,14 @@ class ServerSearch:
         every = judged.serving.requests
         answer = marks([summary.good(request, self.limits) for request in every])
         outrun = steady.outrun([request.due_s for request in every], [begun(request) for request in every])
-        self.rates.append(visited(rate, judged, answer, outrun))
+        flaws = verdict.matter(judged.client, self.limits)
+        self.rates.append(visited(rate, judged, answer, outrun, flaws))
         took = [request.e2e_s for request in every if request.e2e_s is not None]
         if took:
             self.search.took(float(np.median(took)))
         if not answer:
             raise SearchEnded
-        if judged.client.flaws:
+        if flaws:
             return None
         return [False] * len(answer) if outrun else answer
 
@@ -77,12 +78,12 @@ def begun(request: Request) -> float | None:
     return None if request.outcome == "censored" else request.ended_s
 
 
-def visited(rate: float, judged: ServingVerdict, answer: Sequence[bool], outrun: bool) -> RateVisited:
+def visited(rate: float, judged: ServingVerdict, answer: Sequence[bool], outrun: bool, flaws: Sequence[str] = ()) -> RateVisited:
     figures = judged.summary
     attained = figures.attainment
     return RateVisited(
         rate=rate, run=judged.serving.run.id, requests=figures.due, met=sum(answer), decided=len(answer),
         low=attained.low if attained else None, high=attained.high if attained else None,
         goodput=figures.goodput[0] if figures.goodput else None, failed=sum(figures.outcomes[name] for name in summary.BAD),
-        outrun=outrun, flaws=list(judged.client.flaws),
+        outrun=outrun, flaws=list(flaws),
     )  # fmt: skip

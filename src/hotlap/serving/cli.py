@@ -18,7 +18,7 @@ from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
 from hotlap.core.work.networks import calls, steps
 from hotlap.serving import address as addresses
-from hotlap.serving import arrivals, cli_options, definitions, expected, session, show, show_kind, traffic
+from hotlap.serving import arrivals, cli_options, compacting, definitions, expected, session, show, show_kind, traffic
 from hotlap.serving.address import Address
 from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.record import Schedule, ServedOn, ServingAsked
@@ -40,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--attain", metavar="SHARE", help="of requests that has to meet the objectives, as in '99 %%'")
     parser.add_argument("--gpu", metavar="GPU", help="what serves, of 'hotlap model machines': the model's expectation stands beside")
-    parser.add_argument("--network", metavar="NAME", help="with --gpu: what it serves, as in hotlap predict net (default: --model)")
+    parser.add_argument("--network", metavar="NAME", help="with --gpu: what it serves, as in hotlap predict net (default: that of --model)")
     parser.add_argument("--tp", default="1", metavar="N", help="with --gpu: tensor-parallel GPUs (default: 1)")
     parser.add_argument("--dtype", default="bf16", choices=calls.DTYPES, help="with --gpu: of weights and products (default: bf16)")
     parser.add_argument("--warm-up", default="0", metavar="N", help="send so many first, and leave them out of every figure")
@@ -79,7 +79,7 @@ def _served_on(args: argparse.Namespace) -> ServedOn | None:
             raise InputError("--network needs --gpu: on which GPU is it served, as in --gpu h200-sxm")
         return None
     if not (args.network or args.model):
-        raise InputError("--gpu needs --network: what is served, as in --network llama-3-8b")
+        raise InputError("--gpu needs what is served: give --network, as in --network llama-3-8b, or --model where that is its name")
     tp = steps.count(args.tp, "--tp", several=False)
     on = ServedOn(gpu=args.gpu, network=args.network or args.model, tp=tp, dtype=args.dtype)
     expected.engine(on, expected.SHORT)
@@ -107,7 +107,7 @@ def _show(path: Path, args: argparse.Namespace) -> int:
         print("\n".join(show.lines(judged, terminal.width(), terminal.color())))
         if args.definitions:
             print("\n".join(["", *show.defined_lines(definitions.vllm(judged.serving), terminal.width(), terminal.color()), ""]))
-        print(f"kept as {bundle.run.id}")
+        print("\n".join([*compacting.remedy(len(judged.serving.requests), judged.serving.packed), f"kept as {bundle.run.id}"]))
     return judged.code
 
 

@@ -12,6 +12,7 @@ from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
 from hotlap.serving import address as addresses
 from hotlap.serving import arrivals, cli_capacity, cli_options, frontier_session, show, show_frontier
+from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.frontier_points import FILE, KIND, LABEL, FrontierVisit
 from hotlap.serving.session import ServingOptions
 from hotlap.serving.several import SeveralBenches
@@ -79,14 +80,24 @@ def _settings(args: argparse.Namespace) -> list[str]:
     if args.concurrency and args.rates:
         raise InputError("--concurrency and --rates are two kinds of load: give one of them")
     kind, given = ("poisson", args.rates) if args.rates else ("closed", args.concurrency or CONCURRENCY)
-    settings = [f"{kind}:{part.strip()}" for part in given.split(",") if part.strip()]
-    parsed = [arrivals.parse(setting) for setting in settings]
+    parts = [part.strip() for part in given.split(",") if part.strip()]
+    settings, parsed = [f"{kind}:{part}" for part in parts], [_load(kind, part) for part in parts]
     if len(settings) < 2 or len(set(parsed)) < len(parsed):
         raise InputError(f"a frontier needs two loads at least, each once, as in {CONCURRENCY}; not '{given}'")
     most = units.parse(args.max_rate, "") if args.max_rate else None
     if most is not None and args.rates and max(process.rate for process in parsed) > most:
         raise InputError(f"--rates {args.rates} asks for more than --max-rate {args.max_rate}")
     return settings
+
+
+def _load(kind: str, text: str) -> ArrivalProcess:
+    """Raises InputError in the words of the option that holds it."""
+    try:
+        return arrivals.parse(f"{kind}:{text}")
+    except InputError:
+        most = f"{arrivals.MOST_AT_ONCE:,} requests at a time" if kind == "closed" else f"{arrivals.MOST_PER_S:g} requests a second"
+        option, what = ("--rates", "rates above 0") if kind == "poisson" else ("--concurrency", "whole numbers from 1")
+        raise InputError(f"{option}: {what} to {most}, with commas, as in {CONCURRENCY}; not '{text}'") from None
 
 
 def _simulated_gpus(url: str) -> int | None:

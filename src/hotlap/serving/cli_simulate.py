@@ -62,15 +62,16 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             terminal.answer(args.json, facts, "server")
         else:
-            print(listing(facts))
+            print(listing(facts, for_s))
         sys.stdout.flush()
 
     http.run(checked(options), ready, os.getppid())
     return 0
 
 
-def listing(facts: ServerFacts) -> str:
+def listing(facts: ServerFacts, for_s: float | None = None) -> str:
     """What is printed when it listens."""
+    after = "" if for_s is None else f"after {units.exact(for_s, 's')}, "
     several = f"{facts.tp} GPUs {facts.gpu}" if facts.tp > 1 else facts.gpu
     alone = [f"prompt {units.show(facts.prefill_s, 's')}"]
     alone += [f"token {units.show(facts.decode_s, 's')}"] if facts.decode_s is not None else []
@@ -81,6 +82,6 @@ def listing(facts: ServerFacts) -> str:
         ("takes", f"{facts.context} tokens a request; a step up to {facts.batch} sequences and {facts.chunk} tokens"),
         ("faults", "; ".join(f"{fault}: {FAULTS[fault]}" for fault in facts.faults) or "none"),
         *([("log", facts.log)] if facts.log else []),
-        ("ends", f"by Ctrl-C, by SIGTERM to {facts.pid}, or with the program that started it"),
+        ("ends", f"{after}by Ctrl-C, by SIGTERM to {facts.pid}, or with the program that started it"),
     ]  # fmt: skip
     return "\n".join(f"{name:<8}{what}" for name, what in rows)

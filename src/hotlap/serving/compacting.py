@@ -35,6 +35,13 @@ def compact(folder: Path, fewest: int = FEWEST) -> bool:
     return True
 
 
+def remedy(requests: int, packed: bool) -> list[str]:
+    """A line for a run of so many requests that stays lines because a package is missing, with what mends it."""
+    if requests < FEWEST or packed or chunks.available():
+        return []
+    return [f"files     {FILE} stays lines, ten times as large as Parquet: {chunks.REMEDY}, and the next run is packed"]
+
+
 def read(data: bytes, name: str) -> list[Request]:
     """The requests of a PACKED file, in the order of its lines. Raises Unavailable without pyarrow, SchemaError for another file."""
     if not chunks.available():

@@ -36,7 +36,7 @@ from hotlap.serving.summary import ServingSummary
 SHORT = 1024  # tokens of a context
 TURN_S = 1e-4  # from an end to the next request at the server
 MOST = 1000  # requests that are played again, the first ones
-Answer = Literal["as expected", "slower", "faster"]
+Answer = Literal["as expected", "slower", "faster", "unknown"]  # unknown: the measured median has no whole interval that could say it
 
 
 class ExpectedFigure(Record, frozen=True, kw_only=True):
@@ -177,6 +177,8 @@ def _figure(name: str, alone_s: float, expected_s: float, step: StepEstimate, va
         answer = "slower"
     elif measured.high is not None and measured.high < low_s:
         answer = "faster"
+    elif measured.low is None or measured.high is None:
+        answer = "unknown"
     return ExpectedFigure(
         name=name, alone_s=alone_s, expected_s=expected_s, low_s=low_s, high_s=high_s, measured=measured, answer=answer
     )

@@ -29,6 +29,7 @@ class ServingRun(NamedTuple):
     gaps_s: dict[int, Floats]
     tokens: dict[int, NDArray[Any]]
     torn: list[str]
+    packed: bool = False  # its requests are Parquet
 
 
 def read(bundle: Bundle) -> ServingRun | None:
@@ -44,7 +45,7 @@ def read(bundle: Bundle) -> ServingRun | None:
     every = compacting.read(contents[PACKED], f"{bundle.path}/{PACKED}") if PACKED in contents else kept.records
     gaps_s, tokens = _chunks(every, contents.get(CHUNKS, b""), contents.get(TOKENS, b""))
     requests = sorted(every, key=lambda request: (request.due_s, request.index))
-    return ServingRun(bundle.run, served, requests, gaps_s, tokens, [notice.text for notice in kept.notices(FILE)])
+    return ServingRun(bundle.run, served, requests, gaps_s, tokens, [notice.text for notice in kept.notices(FILE)], PACKED in contents)
 
 
 def _chunks(requests: list[Request], gaps: bytes, tokens: bytes) -> tuple[dict[int, Floats], dict[int, NDArray[Any]]]:

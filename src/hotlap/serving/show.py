@@ -9,7 +9,7 @@ from hotlap.core.show import layout
 from hotlap.core.show.table import Cell, Column, Table, harmless
 from hotlap.serving import definitions
 from hotlap.serving.definitions import DefinedNumbers
-from hotlap.serving.expected import ExpectedServing
+from hotlap.serving.expected import MOST, ExpectedServing
 from hotlap.serving.quantiles import Quantile
 from hotlap.serving.record import ServingAsked
 from hotlap.serving.summary import LatencyFigures, ServingSummary, SteadyFigures
@@ -26,9 +26,11 @@ REMEDY = {
 }  # fmt: skip
 PARTS = {"client": "client", "server_queue": "server's queue", "prefill": "prefill", "rest": "network and HTTP"}  # of TTFT
 DEFINED = "The same requests by the definitions of vLLM's client: from when each was sent, a chunk as a token, failures left out"
-LEFT_OUT = {"start": "the start before it ran at another level", "turns": "the first turn of the loop, and its last, are left out"}
+LEFT_OUT = {"start": "the start before it ran at another level", "turns": "the first turn of the loop is left out"}
+BOTH_TURNS = "the first turn of the loop, and its last, are left out"
 IN_WHOLE = ("TTFT", "E2E")
-ANSWERS = {"as expected": "as expected", "slower": "slower than expected", "faster": "faster than expected"}
+RULE = "as expected: the 95 % interval of the measured median meets the model's 90 % interval"
+ANSWERS = {"as expected": "as expected", "slower": "slower than expected", "faster": "faster than expected", "unknown": "too few to say"}
 GAP = {  # of a mean, from what the model says to what it does not
     "alone": "alone", "batch": "in a batch with others", "queue": "queue by the model", "client": "client",
     "queue_above": "queue above the model", "prefill_above": "prefill above the model", "server_above": "queue and prefill above the model",
@@ -88,7 +90,7 @@ def table(latencies: Sequence[LatencyFigures]) -> Table:
     return Table([
         Column("metric", [Cell(figures.name) for figures in shown]),
         Column("of", [Cell(_population(figures)) for figures in shown]),
-        *(Column(f"p{p:g}", [Cell(_quantile(figures.quantiles[place])) for figures in shown], right=True)
+        *(Column(f"p{p:g}", [Cell(_quantile(figures, figures.quantiles[place])) for figures in shown], right=True)
           for place, p in enumerate((50, 90, 99))),
     ])  # fmt: skip
 
@@ -121,9 +123,17 @@ def _population(figures: LatencyFigures) -> str:
     return {"answered": "answered", "all": "all due", "events": "chunks"}[figures.population] + f" ({figures.count}{cut})"
 
 
-def _quantile(quantile: Quantile) -> str:
+def _value(figures: LatencyFigures, quantile: Quantile) -> str:
+    """What never came is told apart from what only the run's end cut: that takes longer than was looked at."""
+    if quantile.value is not None:
+        return units.show(quantile.value, "s")
+    return "never" if figures.never > (1 - quantile.p) * figures.count or not figures.cut else "cut"
+
+
+def _quantile(figures: LatencyFigures, quantile: Quantile) -> str:
     if quantile.value is None:
-        return "never"
+        least = f" [{units.show(quantile.low, 's')}, ?]" if quantile.low is not None else ""
+        return f"{_value(figures, quantile)}{least}"
     low = units.show(quantile.low, "s") if quantile.low is not None else "?"
     high = units.show(quantile.high, "s") if quantile.high is not None else "?"
     return f"{units.show(quantile.value, 's')} [{low}, {high}]"
@@ -148,13 +158,14 @@ def _window(summary: ServingSummary, width: int) -> list[str]:
         return []
     window = summary.steady.window
     until = "" if window.end_s is None else f" to {units.show(window.end_s, 's')}"
-    seen = f"figures are of the {window.requests} requests due from {units.show(window.begin_s, 's')}{until}: {LEFT_OUT[window.rule]}"
+    left = BOTH_TURNS if window.rule == "turns" and until else LEFT_OUT[window.rule]
+    seen = f"figures are of the {window.requests} requests due from {units.show(window.begin_s, 's')}{until}: {left}"
     whole = f"of the whole run, p50 / p90 / p99: {'; '.join(_three(one) for one in summary.latencies if one.name in IN_WHOLE)}"
     return [*layout.paragraph("steady    ", seen, width), *layout.paragraph("          ", whole, width)]
 
 
 def _three(figures: LatencyFigures) -> str:
-    shown = " / ".join("never" if one.value is None else units.show(one.value, "s") for one in figures.quantiles)
+    shown = " / ".join(_value(figures, one) for one in figures.quantiles)
     return f"{figures.name}{' of all due' if figures.population == 'all' else ''} {shown}"
 
 
@@ -198,7 +209,14 @@ def _expected(expected: ExpectedServing | None, width: int) -> list[str]:
     text = []
     for name, alone, own, measured, judged in expected_cells(expected):
         text += layout.paragraph("expected  ", f"{name} p50 {own} for this load, {alone} alone; {measured} measured: {judged}", width)
+    text += layout.paragraph("          ", expected_rule(expected), width)
     return [*text, *layout.paragraph("gap       ", "; ".join(gaps(expected)[: 2 if _unlike(expected) else 1]), width)]
+
+
+def expected_rule(expected: ExpectedServing) -> str:
+    """Of which requests both sides of an expectation are, and what its answer means."""
+    first = f"of the first {expected.requests} requests, which were played through the model; " if expected.requests >= MOST else ""
+    return first + RULE
 
 
 def expected_cells(expected: ExpectedServing) -> list[tuple[str, str, str, str, str]]:
@@ -206,9 +224,16 @@ def expected_cells(expected: ExpectedServing) -> list[tuple[str, str, str, str, 
     return [
         (figure.name, units.show(figure.alone_s, "s"),
          f"{units.show(figure.expected_s, 's')} [{units.show(figure.low_s, 's')}, {units.show(figure.high_s, 's')}]",
-         "unknown" if figure.measured.value is None else units.show(figure.measured.value, "s"), ANSWERS[figure.answer])
+         _measured(figure.measured), ANSWERS[figure.answer])
         for figure in expected.figures
     ]  # fmt: skip
+
+
+def _measured(median: Quantile) -> str:
+    if median.value is None:
+        return "unknown"
+    low, high = ("?" if bound is None else units.show(bound, "s") for bound in (median.low, median.high))
+    return f"{units.show(median.value, 's')} [{low}, {high}]"
 
 
 def gaps(expected: ExpectedServing) -> list[str]:
@@ -218,7 +243,7 @@ def gaps(expected: ExpectedServing) -> list[str]:
 
 
 def _unlike(expected: ExpectedServing) -> bool:
-    return any(figure.name == "TPOT" and figure.answer != "as expected" for figure in expected.figures)
+    return any(figure.name == "TPOT" and figure.answer in ("slower", "faster") for figure in expected.figures)
 
 
 def _summed(gap: Mapping[str, float]) -> str:

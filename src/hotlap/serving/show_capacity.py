@@ -94,7 +94,7 @@ def table(kept: ServerCapacity) -> Table:
 
     return Table([
         Column("rate", [Cell(f"{units.round_to(visited.rate)}/s", "bold", value=visited.rate) for visited in rates], right=True),
-        Column("requests", [Cell(str(visited.requests)) for visited in rates], right=True),
+        Column("sent", [Cell(str(visited.requests)) for visited in rates], right=True),
         Column("met", [Cell(met(visited)) for visited in rates], right=True),
         Column("interval", [Cell(interval(visited)) for visited in rates]),
         Column("failed", [Cell(str(visited.failed) if visited.failed else "") for visited in rates], right=True),
@@ -115,6 +115,8 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
     pairs = [("sent", f"{kept.capacity.requests} requests at {len(kept.rates)} rates in {units.show(kept.seconds, 's')}")]
     if kept.ended in ENDED:
         pairs.append(("ended", ending(kept.ended, kept.detail)))
+    if kept.capacity.evidence and kept.options.warm_up:
+        pairs.append(("met", f"without the first {units.percent(kept.options.warm_up)} of each rate, in which a server fills"))
     refused = [visited for visited in kept.rates if visited.flaws]
     if refused:
         rates = ", ".join(f"{units.round_to(visited.rate)}/s" for visited in refused)

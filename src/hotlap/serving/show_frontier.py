@@ -104,7 +104,7 @@ def _met(kept: ServerFrontier, point: ServingPoint) -> str:
 def facts(kept: ServerFrontier) -> list[tuple[str, str]]:
     """What is said beside the table, the answer last."""
     sent = sum(visit.requests for visit in kept.visits)
-    pairs = [("sent", f"{sent} requests in {len(kept.visits)} runs, {units.show(kept.seconds, 's')}")]
+    pairs = [("sent", f"{sent} requests that count in {len(kept.visits)} runs, beside those that warm up; {units.show(kept.seconds, 's')}")]
     if kept.ended in show_capacity.ENDED:
         pairs.append(("ended", show_capacity.ending(kept.ended, kept.detail)))
     failed = sum(visit.failed for visit in kept.visits)

@@ -59,9 +59,11 @@ def scaled(before: TrafficFit, after: TrafficFit, way: str, out: str, width: int
         Column("", [Cell(row[0]) for row in rows]), Column("trace", [Cell(row[1]) for row in rows], right=True),
         Column("scaled", [Cell(row[2]) for row in rows], right=True),
     ]  # fmt: skip
+    count = len(before.arrivals.stretches) if before.arrivals else 1
+    stretches = "one stretch, in which no change of rate was found" if count == 1 else f"each of {count} stretches of one rate"
     how = {
         "time": "times were divided: intervals keep their CV to the digit, the rate changes as much faster",
-        "requests": "requests were thinned or merged: the duration and the course of the rate stay, intervals are its own",
+        "requests": f"requests were thinned or merged within {stretches}: each keeps its duration and its intervals' CV, in another order",
     }[way]
     return "\n".join([*layout.fitted(columns, width).lines(color), *layout.paragraph("", how, width), f"trace   {out}"])
 

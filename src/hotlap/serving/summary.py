@@ -38,6 +38,7 @@ class LatencyFigures(Record, frozen=True, kw_only=True):
     population: str  # answered, all, events
     count: int
     cut: int = 0  # of them, known only to take longer
+    never: int = 0  # of them, that failed
     quantiles: list[Quantile] = []
 
 
@@ -58,7 +59,7 @@ class ServingSummary(Record, frozen=True, kw_only=True):
     reasons: dict[str, int]  # of those that are bad, the most frequent first
     span_s: float  # from the first that was due to the last end
     latencies: list[LatencyFigures]
-    rate_due: float | None  # requests a second
+    rate_due: float | None  # requests a second; None of a closed loop, where none is asked for
     rate_ok: float | None
     tokens_rate: float | None  # output tokens a second of good answers; None where the server does not count
     attainment: Attainment | None = None
@@ -86,8 +87,8 @@ def of(serving: ServingRun) -> ServingSummary:
     counted = [request.output_tokens for request in ok if request.output_tokens is not None]
     process = arrivals.kept(asked.arrivals)
     slow = steady.slow_start(requests, lambda request: request.tpot_s or _service_s(request))
-    rate_due = _rate_due(requests)
-    if rate_due and process.kind != "closed":
+    rate_due = None if process.kind == "closed" else _rate_due(requests)
+    if rate_due:
         span_s = max(span_s, len(requests) / rate_due)  # each request stands for the time to the next: no more come out than went in
     latencies, attained, goodput = _figures_of(serving, requests, span_s)
     speaks = any(request.cached_tokens is not None for request in ok)  # earlier vLLM says it of hits alone
@@ -211,7 +212,9 @@ def _figures(
         values.append(seen)
         cut.append(censored)
     shown = [quantiles.quantile(values, p, cut) for p in SHARES]
-    return LatencyFigures(name=name, about=about, population=population, count=len(values), cut=sum(cut), quantiles=shown)
+    return LatencyFigures(
+        name=name, about=about, population=population, count=len(values), cut=sum(cut), never=values.count(math.inf), quantiles=shown
+    )
 
 
 def _of_values(name: str, about: str, population: str, values: Sequence[float] | Floats) -> LatencyFigures:

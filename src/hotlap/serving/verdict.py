@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
 from hotlap.core.errors import InputError
+from hotlap.core.objectives import Objective
 from hotlap.core.record import Notice, Record
 from hotlap.serving import arrivals, expected
 from hotlap.serving.arrivals import ArrivalProcess
@@ -107,6 +108,21 @@ def client(serving: ServingRun, summary: ServingSummary, typical_s: float | None
         run_delay_share=None if state.run_delay_s is None or not state.wall_s else state.run_delay_s / state.wall_s,
         distance=distance, chance=chance,
     )  # fmt: skip
+
+
+def matter(judged: ClientVerdict, limits: Sequence[Objective]) -> list[str]:
+    """Flaws that matter to whether objectives are met. A delay of its own, of which p99 is at most LATE_SHARE of the tightest limit,
+    decides of hardly any request; beside a TPOT, which is of many chunks, nothing is let pass."""
+    if not limits or any(limit.metric == "tpot" for limit in limits):
+        return list(judged.flaws)
+    allowed_s = LATE_SHARE * min(limit.limit_s for limit in limits)
+    idle = (judged.cpu_share or 0.0) <= CPU_SHARE
+    small = {"late": _within(judged.lag_s, allowed_s), "starved": idle and _within(judged.loop_lag_s, allowed_s)}
+    return [flaw for flaw in judged.flaws if not small.get(flaw, False)]
+
+
+def _within(lags_s: Sequence[float], allowed_s: float) -> bool:
+    return not lags_s or lags_s[2] <= allowed_s
 
 
 def _typical(summary: ServingSummary) -> float:

@@ -74,3 +74,8 @@ def test_an_edited_gpu_is_simulated_under_its_own_name() -> None:
     case = plans.case("stream", {"size": "1 GiB"})
     ratio = simulated.open(plain).call_s(case) / simulated.open(edited).call_s(case)
     assert 1.6 < ratio < 2.01
+
+
+def test_a_figure_by_another_name_leads_to_that_of_the_table() -> None:
+    with pytest.raises(InputError, match="has no figure 'hbm_bandwidth'; did you mean 'memory_bandwidth_b_s'"):
+        machines.load("h200-sxm+hbm_bandwidth=5e12")

@@ -33,6 +33,10 @@ def test_what_is_printed(golden) -> None:  # type: ignore[no-untyped-def]
     golden("simulate.txt", cli_simulate.listing(FACTS) + "\n")
 
 
+def test_the_time_after_which_it_ends_is_said() -> None:
+    assert cli_simulate.listing(FACTS, 90.0).splitlines()[-1].startswith("ends    after 90 s, by Ctrl-C")
+
+
 def test_the_help_names_every_fault() -> None:
     parser = argparse.ArgumentParser()
     cli_simulate.add(parser)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hotlap.core import units
-from hotlap.core.errors import InputError, nearest
+from hotlap.core.errors import HINT, InputError, closest, nearest
 from hotlap.core.model.spec import PCIE_TRANSFERS_PER_S, UNITS_OF_ARITHMETIC, Spec
 
 LEAST, MOST = 0.01, 100.0  # times the table's figure: beyond it a slip of the unit is likelier than a machine
@@ -105,7 +105,9 @@ def _read(text: str, spec: Spec) -> tuple[EditedFigure, str]:
     figure = NAMES.get(name.lower())
     if figure is None:
         valid = [_shown(one) for one in FIGURES.values()]
-        raise InputError(f"{spec.slug} has no figure '{name}'; {nearest(name.lower(), valid)}")
+        close = closest(name.lower(), NAMES)
+        hint = f"{HINT} '{_shown(NAMES[close])}'? " if close else ""
+        raise InputError(f"{spec.slug} has no figure '{name}'; {hint}{nearest('', valid)}")
     return figure, value
 
 
