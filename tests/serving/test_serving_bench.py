@@ -229,6 +229,16 @@ def test_a_cached_prefix_is_named(home: Path) -> None:
     assert "shared_cache" in {notice.code for notice in judged.summary.notices}
 
 
+def test_one_salt_and_seed_twice_are_the_same_prompts(home: Path) -> None:
+    sent = []
+    for salt in ("once", "once", "other"):
+        with serving(service_s=0.004) as server:
+            bench(server, *FEW, "--salt", salt, "--seed", "1")
+            sent.append(sorted(str(body.get("messages")) for name, body in server.bodies.items() if not name.endswith("probe")))
+    assert sent[0] == sent[1]
+    assert not set(sent[0]) & set(sent[2])
+
+
 def test_the_end_of_the_time_cuts_what_is_under_way(home: Path) -> None:
     with serving(service_s=0.3) as server:
         bench(server, "--arrivals", "constant:20", "--for", "1 s", "--input", "16", "--output", "2", "--slo", "e2e<=30s")
@@ -281,6 +291,7 @@ def test_a_key_goes_to_the_server_and_nowhere_else(home: Path, monkeypatch: pyte
         (["http://127.0.0.1", "--network", "gpt-2"], "--network needs --gpu"), (["http://127.0.0.1", "--trace", "none.jsonl"], "there is no file"),
         (["http://127.0.0.1", "--gpu", "h200-sxm", "--network", "llama-3-8b", "--tp", "3"], "cannot be cut into 3"),
         (["simulated:h200-sxm?model=gpt-2", "--gpu", "h200-sxm"], "leave --gpu and --network out"),
+        (["http://127.0.0.1", "--salt", "two words"], "--salt is one word"),
     ],
 )  # fmt: skip
 def test_what_is_asked_wrongly_is_one_line(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

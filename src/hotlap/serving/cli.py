@@ -24,7 +24,7 @@ from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.record import Schedule, ServedOn, ServingAsked
 from hotlap.serving.simulated import options as simulated
 
-DEFAULT_S, ARRIVALS = 60.0, "constant:1"
+DEFAULT_S, ARRIVALS, MOST_SALT = 60.0, "constant:1", 32
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +44,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tp", default="1", metavar="N", help="with --gpu: tensor-parallel GPUs (default: 1)")
     parser.add_argument("--dtype", default="bf16", choices=calls.DTYPES, help="with --gpu: of weights and products (default: bf16)")
     parser.add_argument("--warm-up", default="0", metavar="N", help="send so many first, and leave them out of every figure")
+    parser.add_argument(
+        "--salt", default="", metavar="WORD",
+        help="begins every prompt (default: drawn, so that no cache knows it): one salt and seed twice meet one",
+    )  # fmt: skip
     parser.add_argument("--definitions", choices=definitions.TOOLS, help="print too what this tool's client would say of these requests")
 
 
@@ -134,9 +138,15 @@ def _asked(args: argparse.Namespace, trace: traffic.TrafficTrace | None) -> tupl
         seed=cli_options.whole(args.seed, "--seed", 0) if args.seed else secrets.randbits(31),
         input_tokens=cli_options.whole(args.input, "--input"), output_tokens=cli_options.whole(args.output, "--output"),
         warm_up=cli_options.whole(args.warm_up, "--warm-up", 0), ignore_eos=args.ignore_eos, objectives=objectives.show(limits),
-        attain=attain, timeout_s=cli_options.time_s(args.timeout, "--timeout"),
+        attain=attain, salt=_salt(args.salt), timeout_s=cli_options.time_s(args.timeout, "--timeout"),
     )  # fmt: skip
     return asked, process
+
+
+def _salt(text: str) -> str:
+    if text and not (len(text) <= MOST_SALT and text.isascii() and text.isalnum()):
+        raise InputError(f"--salt is one word of letters and digits, at most {MOST_SALT}, not '{text}'")
+    return text
 
 
 def _bounded(args: argparse.Namespace, address: Address, process: ArrivalProcess) -> None:

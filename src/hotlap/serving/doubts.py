@@ -30,8 +30,8 @@ def of(
     notices = list(serving.served.notices)
     if cached_share is not None and cached_share > CACHED and serving.served.asked.arrivals != arrivals.TRACE:
         notices.append(Notice(
-            "shared_cache", f"{cached_share:.0%} of the input was in the server's prefix cache although every prompt is new",
-            "switch the server's prefix cache off, or compare with a trace that shares prefixes",
+            "shared_cache", f"{cached_share:.0%} of the input was in the server's prefix cache although this run sends none twice",
+            "switch the server's prefix cache off, or compare with a trace that shares prefixes; with one --salt twice it is as asked",
         ))  # fmt: skip
     if any(request.chunks > 1 for request in ok) and not itl_known:
         notices.append(Notice("itl_unknown", "the server does not say how many tokens a chunk has: ITL is not known, chunk gaps are"))
