@@ -140,7 +140,11 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
     assert (len(kept.rates), kept.ended, show_capacity.code(kept)) == (3, "interrupted", 130)
     assert [evidence.rate for evidence in kept.capacity.evidence] == [8, 32, 128]
     assert kept.capacity.known_bad == 128
-    assert "it was interrupted; what was measured until then counts" in show_capacity.text(kept, 200, False)
+    text = " ".join(show_capacity.text(kept, 300, False).split())
+    assert "it was interrupted; what was measured until then counts; to go on, type the same command with --start" in text
+    over = replace(kept, ended="precision")
+    assert "to go on" not in show_capacity.text(over, 300, False)
+    assert "met without the first 10 % of each rate" in text
 
 
 def test_refused_requests_are_missed() -> None:

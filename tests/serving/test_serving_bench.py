@@ -141,6 +141,8 @@ def test_the_answer_is_printed_kept_and_shown(home: Path, capsys: pytest.Capture
     page = (home / "page.html").read_text()
     for part in ("Requests to the server", "Requests over time", "How they are spread", "Requests under way", "12 due: 12 answered"):
         assert part in page
+    assert f"<h1>{MODEL} at http://127.0.0.1:" in page  # and what measured it behind
+    assert ", measured from " in page
 
 
 def test_objectives_that_are_missed_fail(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

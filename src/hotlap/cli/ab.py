@@ -17,6 +17,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.record import Comparison
 from hotlap.core.show import comparison, document, shape
 from hotlap.core.stats.sequential import PILOT
+from hotlap.core.stats.turns import aligned
 from hotlap.core.store import bundle, paths
 from hotlap.core.trials import ab, arms
 from hotlap.core.units import percent
@@ -112,12 +113,14 @@ class AbProgress:
         self.live, self.announced = sys.stderr.isatty(), ""
 
     def __call__(self, count: int, pairs: Sequence[ab.AbPair]) -> None:
+        whole = min((len(aligned(pair.a, pair.b)[0]) for pair in pairs), default=count)
+        lost = f" ({count - whole} more left out)" if whole < count else ""
         designs = [pair.design for pair in pairs if pair.design]
         most = f" of at most {max(one.pairs for one in designs)}" if designs else ""
         reason = next((pair.decision.reason for pair in pairs if pair.decision), "pilot")
         if self.live:
-            sys.stderr.write(f"\r\x1b[Kpair {count}{most}: {reason}"[:140])
+            sys.stderr.write(f"\r\x1b[Kpair {whole}{most}{lost}: {reason}"[:140])
             sys.stderr.flush()
         elif designs and not self.announced:
-            self.announced = f"pilot of {count} pairs: {max(one.pairs for one in designs)} pairs at most are planned"
+            self.announced = f"pilot of {whole} pairs{lost}: {max(one.pairs for one in designs)} pairs at most are planned"
             print(self.announced, file=sys.stderr)

@@ -34,6 +34,8 @@ from hotlap.core.where import RunningProcess as RunningProcess
 from hotlap.core.where import machine_class as machine_class
 
 SCHEMA = 2
+BLOCK = "block"  # Samples.method of a block of requests to a server, one number of it
+CONFIGURATION = "configuration"  # the label of runs whose cases alone do not say what was measured: another one is another series
 METHOD = 2
 METHOD_HISTORY = {
     1: "0.1: rounds added until the interval was narrow; a clock that varied made a case invalid; no sample was replaced",

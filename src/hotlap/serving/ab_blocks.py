@@ -13,10 +13,12 @@ from typing import Any, Literal, NamedTuple
 
 from hotlap.core.errors import MachineError
 from hotlap.core.measure.targets.host import HostTarget
-from hotlap.core.record import Case, Plan, Samples
+from hotlap.core.record import BLOCK, CONFIGURATION, Case, Plan, Samples
 from hotlap.core.trials.arms import Arm
 from hotlap.core.work.program import REQUESTS
+from hotlap.serving import ab_tails
 from hotlap.serving.ab_config import SideLoad
+from hotlap.serving.ab_tails import AbTails
 from hotlap.serving.record import Request
 from hotlap.serving.summary import BAD, value_of
 
@@ -46,11 +48,18 @@ class Tally:
     def __init__(self) -> None:
         self.lost: dict[int, str] = {}  # pair → what was wrong with the client
         self.failed, self.sent = {"A": 0, "B": 0}, {"A": 0, "B": 0}
+        self.requests: dict[str, dict[int, Sequence[Request]]] = {"A": {}, "B": {}}  # by pair, of both sides
         self.runs: list[str] = []
         self.spoilt = ""  # why nothing may be concluded
 
     def document(self) -> dict[str, object]:
-        return {"blocks": self.runs, "left_out": sorted(self.lost), "sent": self.sent, "failed": self.failed}
+        left = sorted(self.lost)
+        return {"blocks": self.runs, "left_out": left, "sent": self.sent, "failed": self.failed, "tails": self.tails()}
+
+    def tails(self) -> AbTails:
+        """Of requests of pairs that count."""
+        pairs = sorted((self.requests["A"].keys() & self.requests["B"].keys()) - self.lost.keys())
+        return ab_tails.of({side: [one for pair in pairs for one in self.requests[side][pair]] for side in "AB"}, more)
 
     def lose(self, pair: int, flaws: Sequence[str]) -> None:
         """Raises MachineError once there is no use in going on."""
@@ -61,14 +70,17 @@ class Tally:
 
 
 def worse(tally: Tally) -> bool:
-    """Whether B surely fails more often than A: Fisher's exact test, one-sided at 1 %, of requests that count."""
-    sent, failed = tally.sent, tally.failed
-    total, bad = sent["A"] + sent["B"], failed["A"] + failed["B"]
-    if not bad or not sent["A"] or not sent["B"]:
+    """Whether B surely fails more often than A, of requests that count."""
+    return more((tally.failed["A"], tally.sent["A"]), (tally.failed["B"], tally.sent["B"]))
+
+
+def more(first: tuple[int, int], second: tuple[int, int]) -> bool:
+    """Whether the second surely has more bad ones, of (bad, all): Fisher's exact test, one-sided at 1 %."""
+    bad, few, many = first[0] + second[0], first[1], second[1]
+    if not bad or not few or not many:
         return False
-    most = min(bad, sent["B"])
-    as_many = sum(math.comb(sent["B"], k) * math.comb(sent["A"], bad - k) for k in range(failed["B"], most + 1) if bad - k <= sent["A"])
-    return as_many / math.comb(total, bad) < SURE
+    as_many = sum(math.comb(many, k) * math.comb(few, bad - k) for k in range(second[0], min(bad, many) + 1) if bad - k <= few)
+    return as_many / math.comb(few + many, bad) < SURE
 
 
 class BlockTrial(NamedTuple):
@@ -81,8 +93,9 @@ class BlockTrial(NamedTuple):
     warm_up: int = WARM_UP
 
 
-def arm(side: str, name: str, trial: BlockTrial) -> Arm:
-    """A side of core's test whose turns are blocks. The first turn of all is the warm-up's blocks, which are kept and not counted."""
+def arm(side: str, name: str, trial: BlockTrial, configuration: str = "") -> Arm:
+    """A side of core's test whose turns are blocks. The first turn of all is the warm-up's blocks, which are kept and not counted.
+    `configuration`: of its server, in a label: runs of another one are another series."""
     host, tally, warm = HostTarget(), trial.tally, [False]
     cases = [case(metric, trial.load) for metric in trial.metrics]
 
@@ -94,16 +107,19 @@ def arm(side: str, name: str, trial: BlockTrial) -> Arm:
             return []
         began_s = host.clock.now()
         block = Block(()) if number in tally.lost else _counted(trial.source(side, number), side, tally)
+        tally.requests[side][number] = block.requests
         if block.flaws:
             tally.lose(number, block.flaws)
-        when: dict[str, Any] = {"device": host.device.key, "round": number, "method": "program", "began_s": began_s}
+        when: dict[str, Any] = {"device": host.device.key, "round": number, "method": BLOCK, "began_s": began_s}
         when["ended_s"] = host.clock.now()
         if number in tally.lost:
             reason = f"the client was {tally.lost[number]}"
             return [Samples(case=of.id, status="not_run", reason=reason, **when) for of in cases]
         return [_samples(of, block, when) for of in cases]
 
-    return Arm(name, Plan(name="blocks", cases=cases), host.device, "host", once)
+    labels = {CONFIGURATION: configuration} if configuration else {}
+    plan = Plan(name="blocks", about=configuration, cases=cases, source="hotlap serving ab")
+    return Arm(name, plan, host.device, "host", once, labels)
 
 
 def case(metric: str, load: SideLoad) -> Case:

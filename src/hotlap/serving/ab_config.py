@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -43,6 +45,15 @@ class ServerSide(msgspec.Struct, frozen=True, kw_only=True):
     def simulator(self) -> str:
         """Its address, with or without the scheme in the file."""
         return simulated.SCHEME + self.simulated.removeprefix(simulated.SCHEME)
+
+    @property
+    def configuration(self) -> str:
+        """Of which server numbers are, in a label's letters: those of another one are another series."""
+        if self.simulated:
+            return _label(self.simulated.removeprefix(simulated.SCHEME))
+        how = json.dumps([self.command, sorted(self.environment.items())]) if self.command or self.environment else ""
+        started = f" by command {hashlib.sha256(how.encode()).hexdigest()[:6]}" if how else ""
+        return _label(f"{self.model} at {self.url}{started}" if self.model else f"{self.url}{started}")
 
     @property
     def ready_s(self) -> float:
@@ -163,6 +174,10 @@ def _load(load: SideLoad, where: str) -> None:
         if not least <= getattr(load, name) <= most:
             raise InputError(f"{where}: {name} is a whole number from {least} to {most}, not {getattr(load, name)}")
     _time(load.timeout, f"{where}: timeout")
+
+
+def _label(text: str) -> str:
+    return " ".join(text.replace(",", ";").split())
 
 
 def _time(text: str, where: str) -> None:

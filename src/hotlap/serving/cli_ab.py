@@ -11,11 +11,11 @@ from hotlap.cli import ab as core_ab
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.measure import signals
-from hotlap.core.show import words
+from hotlap.core.show import layout, words
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
 from hotlap.core.trials import ab
-from hotlap.serving import ab_blocks, ab_config, ab_live, cli_options
+from hotlap.serving import ab_blocks, ab_config, ab_live, ab_tails, cli_options
 
 DIFFERENCE = 0.05
 SIGNALLED = 128  # exit codes from here on are of signals
@@ -47,9 +47,9 @@ def run(args: argparse.Namespace) -> int:
     tally, live = ab_blocks.Tally(), ab_live.LiveOptions(paths.home(), seed, labels, metrics, args.one_at_a_time, args.this_server_is_mine)
     with signals.caught(_interrupt), ab_live.source(a, b, live) as source:
         trial = ab_blocks.BlockTrial(a.load, metrics, source, tally)
-        first, second = (ab_blocks.arm(side, one.name, trial) for side, one in (("A", a), ("B", b)))
+        first, second = (ab_blocks.arm(side, one.name, trial, one.server.configuration) for side, one in (("A", a), ("B", b)))
         done = ab.ab(first, second, asked, paths.home(), core_ab.AbProgress())
-    code = core_ab.answer(done, asked, args, {"seed": seed, **tally.document()}, _lines(tally, a.load, seed), tally.spoilt)
+    code = core_ab.answer(done, asked, args, {"seed": seed, **tally.document()}, _lines(tally, a.load, seed, metrics), tally.spoilt)
     return max(code, 1) if ab_blocks.worse(tally) and code < SIGNALLED else code
 
 
@@ -68,11 +68,25 @@ def _metrics(text: str, load: ab_config.SideLoad) -> Sequence[str]:
     return names
 
 
-def _lines(tally: ab_blocks.Tally, load: ab_config.SideLoad, seed: int) -> list[str]:
+def _lines(tally: ab_blocks.Tally, load: ab_config.SideLoad, seed: int, metrics: Sequence[str]) -> list[str]:
     lost = f"; {words.counted(len(tally.lost), 'pair')} left out: the client was at fault" if tally.lost else ""
     sent, failed = (" and ".join(f"{side} {count}" for side, count in each.items()) for each in (tally.sent, tally.failed))
     counted = f"requests that count, warm-up blocks among them: {sent}; failed: {failed}{lost}"
-    return [f"blocks  of {load.requests} requests, seed {seed}; {counted}", *_worse(tally)]
+    return [*_tails(tally, metrics), f"blocks  of {load.requests} requests, seed {seed}; {counted}", *_worse(tally)]
+
+
+def _tails(tally: ab_blocks.Tally, metrics: Sequence[str]) -> list[str]:
+    """Both sides beside the verdict, which statistic decides, and what differs although the verdict is not of it."""
+    tails, width = tally.tails(), terminal.width()
+    if not tails.tails:
+        return []
+    of_block = ", ".join(f"{name}'s median" if name != "throughput" else "throughput" for name in metrics)
+    about = f"all answers of pairs that count ({', '.join(f'{side} {count}' for side, count in tails.answered.items())}); of a block "
+    shown = [*layout.fitted(ab_tails.table(tails).columns, width).lines(terminal.color()), ""]
+    shown += layout.paragraph("tails   ", f"{about}{of_block} decides, not these", width)
+    for notice in ab_tails.notices(tails, metrics):
+        shown += layout.paragraph("notice  ", notice, width)
+    return shown
 
 
 def _worse(tally: ab_blocks.Tally) -> list[str]:

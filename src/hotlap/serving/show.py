@@ -71,6 +71,10 @@ def asked_text(asked: ServingAsked) -> str:
     return harmless(f"{asked.api} of {asked.model} at {asked.url}: {asked.arrivals}, {how_long}{warm}, {lengths}, seed {asked.seed}")
 
 
+def server_text(asked: ServingAsked) -> str:
+    return harmless(f"{asked.model} at {asked.url}")
+
+
 def _requests(summary: ServingSummary, width: int) -> list[str]:
     counts = ", ".join(f"{count} {word}" for name, word in WORDS.items() if (count := summary.outcomes[name]))
     text = layout.paragraph("requests  ", f"{summary.due} due: {counts or 'none'}", width)

@@ -114,7 +114,7 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
     """What is said beside the table, the answer last."""
     pairs = [("sent", f"{kept.capacity.requests} requests at {len(kept.rates)} rates in {units.show(kept.seconds, 's')}")]
     if kept.ended in ENDED:
-        pairs.append(("ended", ending(kept.ended, kept.detail)))
+        pairs.append(("ended", ending(kept.ended, kept.detail) + _next(kept)))
     if kept.capacity.evidence and kept.options.warm_up:
         pairs.append(("met", f"without the first {units.percent(kept.options.warm_up)} of each rate, in which a server fills"))
     refused = [visited for visited in kept.rates if visited.flaws]
@@ -130,6 +130,15 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
 def ending(code: str, detail: str) -> str:
     """Why it ended before its time."""
     return harmless(f"{ENDED[code]}{': ' if detail else ''}{detail}; what was measured until then counts")
+
+
+def _next(kept: ServerCapacity) -> str:
+    """How a search that ended early goes on."""
+    c = kept.capacity
+    seen = [visited.rate for visited in kept.rates if not visited.flaws]
+    rate = c.estimate or c.known_good or (c.known_bad / 2 if c.known_bad else max(seen, default=None))
+    start = f" with --start {units.round_to(rate)}" if rate else ""
+    return f"; to go on, type the same command{start}: a search of its own, from there"
 
 
 def answer(kept: ServerCapacity) -> str:
@@ -180,6 +189,11 @@ def _share(share: float) -> str:
 
 
 # ---------------------------------------------------------------- the page
+
+
+def title(kept: ServerCapacity) -> str:
+    """Of a page: the server and its model."""
+    return show.server_text(kept.asked)
 
 
 def lead(kept: ServerCapacity) -> str:

@@ -136,6 +136,11 @@ def answer(kept: ServerFrontier) -> str:
 # ---------------------------------------------------------------- the page
 
 
+def title(kept: ServerFrontier) -> str:
+    """Of a page: the server and its model."""
+    return show.server_text(kept.asked)
+
+
 def lead(kept: ServerFrontier) -> str:
     return f'<p class="lead">{escape(answer(kept))}.</p><p>{escape(asked(kept))}.</p>'
 

@@ -37,6 +37,11 @@ def measured(judged: ServingVerdict) -> bool:
     return judged.summary.outcomes["ok"] > 0
 
 
+def title(judged: ServingVerdict) -> str:
+    """Of a page: the server and its model."""
+    return show.server_text(judged.serving.served.asked)
+
+
 def lead(judged: ServingVerdict) -> str:
     return show_page.lead(judged)
 

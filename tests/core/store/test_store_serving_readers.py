@@ -195,3 +195,10 @@ def test_records_of_aiperf_are_refused_with_the_request(tmp_path: Path) -> None:
         runs(tmp_path, changed(AIPERF, 1, "metrics", "time_to_first_token", "unit", value="requests"), "profile_export.jsonl")
     with pytest.raises(InputError, match="it holds no request of the phase 'profiling'"):
         runs(tmp_path, AIPERF[:1], "profile_export.jsonl")
+
+
+def test_an_older_form_of_guidellm_is_refused_in_a_line_that_says_what_is_read(tmp_path: Path) -> None:
+    older = {"benchmarks": changed(GUIDELLM["benchmarks"], 0, "metrics", value={"time_to_first_token_ms": {}, "request_latency": {}})[:1]}
+    with pytest.raises(InputError, match="an older GuideLLM, whose form is not read: no metadata") as caught:
+        runs(tmp_path, older)
+    assert "\n" not in str(caught.value)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hotlap.core import work
 from hotlap.core.analysis import degradation, environment, revisions
 from hotlap.core.analysis.series import Point, Series
-from hotlap.core.record import IMPORTED, Change, Device, Difference, Result, RunRecord
+from hotlap.core.record import CONFIGURATION, IMPORTED, Case, Change, Device, Difference, Result, RunRecord
 from hotlap.core.stats.changes import changes
 from hotlap.core.stats.excursions import excursions
 from hotlap.core.store import select, when
@@ -78,6 +78,8 @@ def _key(run: RunRecord, result: Result, device: Device) -> Key:
     place = device.key if device.target == IMPORTED else device.pci_address or device.selector
     if device.target == SIMULATED:
         place += f" {device.model}"
+    if configuration := run.labels.get(CONFIGURATION):
+        place += f" {configuration}"
     return result.case.id, run.machine.host, result.target, place
 
 
@@ -96,12 +98,17 @@ def _series(line: _Line, min_effect: float, provisional: bool, between: bool = F
         steps = revisions.with_steps(steps, line.results, line.runs, times, [*cuts], min_effect)
     last, run = line.results[-1], line.runs[-1]
     return Series(
-        case=last.case, label=work.label(last.case), device=line.devices[-1].key, host=run.machine.host, target=last.target,
+        case=last.case, label=_label(last.case, run), device=line.devices[-1].key, host=run.machine.host, target=last.target,
         index=line.devices[-1].index, model=line.devices[-1].model, metric=last.metric, unit=last.unit,
         better=last.better, points=line.points, changes=steps,
         excursions=excursions(values, [*cuts, *(one.index for one in steps)], min_effect=min_effect),
         boundaries=cuts, differences={one.index: _around(line, one, steps, cuts) for one in steps},
     )
+
+
+def _label(case: Case, run: RunRecord) -> str:
+    configuration = run.labels.get(CONFIGURATION)
+    return f"{work.label(case)} of {configuration}" if configuration else work.label(case)
 
 
 def _boundaries(line: _Line) -> dict[int, str]:

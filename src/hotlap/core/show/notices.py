@@ -184,7 +184,8 @@ def _grouped(code: str, rows: Sequence[Row]) -> list[TableNotice]:
     if reason:
         groups = words.alike(rows, reason)
         return [
-            TableNotice(code, tuple(group), words.clean(why or "no reason was given"), kind.action, kind.severity) for group, why in groups
+            TableNotice(code, tuple(group), words.clean(why or "no reason was given"), _action(code, group), kind.severity)
+            for group, why in groups
         ]
     found = _SEEN[code](rows) if code in _SEEN else _detail(code, rows)
     seen = "; ".join(part for part in (found, _widest([row for row in rows if codes(row)[0] == code])) if part)
@@ -215,8 +216,16 @@ def _widest(rows: Sequence[Row]) -> str:
     return f"interval {'up to ' if len(wide) > 1 else ''}{words.interval(widest)}"
 
 
+OF_BLOCKS = {
+    "incomplete": "give the client a quieter machine, or mend what the reason names; then compare again",
+    "few_rounds": "take more pairs (--pairs, or a larger --budget)",
+}
+
+
 def _action(code: str, rows: Sequence[Row]) -> str:
     """What to do, where it depends on what was found."""
+    if code in OF_BLOCKS and words.of_blocks(rows):
+        return OF_BLOCKS[code]
     if code == "few_rounds" and any(row.result.left_out for row in rows):
         return QUIET
     if code == "busy" and not _disturbed(rows):

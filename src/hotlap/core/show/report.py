@@ -11,7 +11,7 @@ from hotlap.core import stand_in
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
-from hotlap.core.record import Device
+from hotlap.core.record import CONFIGURATION, Device
 from hotlap.core.show import export, fleet_page, kinds, listing, sections, words
 from hotlap.core.show import page as pages
 from hotlap.core.show.sections.base import Report, Runs, Side
@@ -63,9 +63,20 @@ def _labels(bundle: Bundle) -> str:
 def _title(report: Report) -> str:
     runs = [bundle.run for bundle, _ in report.runs]
     if len(runs) == 1:
+        what = _subject(report)
         names = ", ".join(dict.fromkeys(d.name for d in listing.measured(runs[0]))) or runs[0].plan.name
-        return names if runs[0].machine.host == "unknown" else f"{names} on {runs[0].machine.host}"
+        where = names if runs[0].machine.host == "unknown" else f"{names} on {runs[0].machine.host}"
+        return f"{what}, measured from {where}" if what else where
     return f"{len(runs)} runs: {words.some([side.name for side in report.sides], 4)}"
+
+
+def _subject(report: Report) -> str:
+    """What was measured, where that is not the machine that measured it."""
+    bundle = report.runs[0][0]
+    for kind, content in report.known.values():
+        if hasattr(kind, "title"):
+            return str(kind.title(content))
+    return bundle.run.labels.get(CONFIGURATION, "")
 
 
 def _data(runs: Runs) -> dict[str, Any]:

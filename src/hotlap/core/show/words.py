@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from hotlap.core.analysis.noticed import numbered as numbered
 from hotlap.core.analysis.rates import is_aggregate
-from hotlap.core.record import IMPORTED, UNNAMED, Gap, Row, Summary, Term
+from hotlap.core.record import BLOCK, IMPORTED, UNNAMED, Gap, Row, Summary, Term
 from hotlap.core.show import gaps
 from hotlap.core.units import BASE_UNITS, percent, round_to, show
 from hotlap.core.work import traits
@@ -46,6 +46,12 @@ def devices(rows: Iterable[Row]) -> list[str]:
 def stands(row: Row) -> bool:
     """Whether the number may be used: an invalid one is shown, marked, and nothing is concluded from it."""
     return row.verdict.state in ("pass", "fail", "measured", "inconclusive") and row.summary.median is not None
+
+
+def of_blocks(rows: Iterable[Row]) -> bool:
+    """Whether every round is a block of requests to a server, which no process of its own takes."""
+    methods = {one.method for row in rows for one in row.result.rounds}
+    return methods == {BLOCK}
 
 
 def quantity(value: float | None, unit: str, digits: int = 3) -> str:

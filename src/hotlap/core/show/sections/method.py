@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from hotlap.core.record import Row
+from hotlap.core.record import BLOCK, Row
 from hotlap.core.show import words
 from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.show.table import Cell, Column, Table, html, text
@@ -20,6 +20,7 @@ METHODS = {  # what a method id of a sample means
     "wall-batch": "the wall clock around a batch of calls that were waited for, divided by their number",
     "wall-single": "the wall clock around one call that was waited for",
     "wall-graph": "the wall clock around one replay of a recorded batch",
+    BLOCK: "a number of one block of requests: the median of a latency over it, or output tokens a second",
     "program": "a number that the program itself gave, or the time it took",
 }
 
@@ -40,6 +41,13 @@ IMPORTED = f"Another tool measured these numbers, and Hotlap read its file: each
 PROGRAMS = (
     "Each round starts the program anew; the sample is its wall time, or the number that it prints. "
     f"{INTERVAL} Hotlap does not check what a program computes."
+)
+
+
+BLOCKS = (
+    "A round is a block of requests to the server, in turns with a block to the other server of the comparison, with the same arrivals and "
+    "prompts that no block had before. Latencies count from when a request was due; requests that warm a block up are left out, and a "
+    f"block in which the client was late or starved does not count. {INTERVAL} What the test of both sides says: hotlap compare."
 )
 
 
@@ -112,4 +120,6 @@ def description(rows: Sequence[Row]) -> str:
 def _method_text(rows: Sequence[Row]) -> str:
     if rows and all(row.result.imported for row in rows):
         return IMPORTED
+    if words.of_blocks(rows):
+        return BLOCKS
     return PROGRAMS if rows and all(traits(row.case.workload).source == "program" for row in rows) else METHOD

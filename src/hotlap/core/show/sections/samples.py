@@ -28,7 +28,8 @@ def _timelines(side: Side, rows: int) -> str:
     rest = "".join(figures[SHOWN:])
     more = f"<summary>{words.counted(len(figures) - SHOWN, 'further case')}</summary>"
     folded = f'<details>{more}<div class="timelines">{rest}</div></details>' if rest else ""
-    return f'<p class="note">{TIMELINES}</p><div class="timelines">{"".join(figures[:SHOWN])}</div>{folded}'
+    about = TIMELINES.replace("a fresh process", "a block of requests") if words.of_blocks(side.rows) else TIMELINES
+    return f'<p class="note">{about}</p><div class="timelines">{"".join(figures[:SHOWN])}</div>{folded}'
 
 
 TIMELINES = (

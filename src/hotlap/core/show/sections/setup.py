@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hotlap.core.record import IMPORTED, Device, Row
-from hotlap.core.show import kinds, listing
+from hotlap.core.show import kinds, listing, words
 from hotlap.core.show.sections.base import Report, ReportSection, facts
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import show, size
@@ -32,7 +32,7 @@ def setup(bundle: Bundle, rows: Sequence[Row]) -> str:
     ending, rate = listing.stopped(run.stops), f"{options.readings_hz:.3g} a second" if options and options.readings_hz else ""
     how: tuple[tuple[str, object], ...]
     if (run.plan.cases or bundle.samples) and kinds.has_cases(run.kind):
-        process = "" if run.kind == IMPORTED else "each a fresh process"
+        process = "" if run.kind == IMPORTED else "each a block of requests" if words.of_blocks(rows) else "each a fresh process"
         counted = ", ".join(filter(None, (str(rounds), process)))
         how = (("Rounds", "; ".join(filter(None, (f"{counted}{listing.early(rows, rounds)}", ending)))), ("Precision asked", precision))
     else:

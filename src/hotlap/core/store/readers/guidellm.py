@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hotlap.core.errors import InputError
 from hotlap.core.store.readers import latencies
 from hotlap.core.store.readers.source import Fields, ReadCase, ReadRun, Source, has, number, objects, texts
 
@@ -23,14 +24,22 @@ TRAFFIC = {"type_": "strategy", "rate": "rate", "streams": "concurrency", "max_c
 
 def detect(source: Source) -> bool:
     document = source.json
-    rows = document["benchmarks"] if has(document, "metadata", "benchmarks") else None
-    if not isinstance(rows, list):
-        return False
-    return bool(rows) and all(has(row, "metrics", "requests") and has(row["metrics"], "request_totals") for row in rows)
+    rows = document["benchmarks"] if has(document, "benchmarks") else None
+    return isinstance(rows, list) and bool(rows) and all(has(row, "metrics", "requests") and _of_ours(row["metrics"]) for row in rows)
+
+
+def _of_ours(metrics: object) -> bool:
+    """Of any version."""
+    return has(metrics, "request_totals") or has(metrics, "time_to_first_token_ms")
 
 
 def read(source: Source) -> list[ReadRun]:
     rows = objects(source.json["benchmarks"], f"{source.path}: benchmarks")
+    if not has(source.json, "metadata") or not all(has(row["metrics"], "request_totals") for row in rows):
+        raise InputError(
+            f"{source.path} is of an older GuideLLM, whose form is not read: no metadata, or no request_totals among the metrics. Read "
+            "are files with both, as 0.8.1 writes them: requests with TTFT, TPOT, E2E, failures and rates; run the benchmark with a newer one"
+        )
     cases = [case for at, row in enumerate(rows, 1) for case in _benchmark(row, f"{source.path}: benchmark {at}")]
     start = rows[0].get("start_time")
     software = texts({"guidellm": source.json["metadata"].get("guidellm_version")})
