@@ -38,7 +38,7 @@ def read(source: Source) -> list[ReadRun]:
     if not has(source.json, "metadata") or not all(has(row["metrics"], "request_totals") for row in rows):
         raise InputError(
             f"{source.path} is of an older GuideLLM, whose form is not read: no metadata, or no request_totals among the metrics. Read "
-            "are files with both, as 0.8.1 writes them: requests with TTFT, TPOT, E2E, failures and rates; run the benchmark with a newer one"
+            "are files with both, as 0.8.1 writes them: TTFT, TPOT, E2E, failures and rates; run the benchmark with a newer one"
         )
     cases = [case for at, row in enumerate(rows, 1) for case in _benchmark(row, f"{source.path}: benchmark {at}")]
     start = rows[0].get("start_time")
