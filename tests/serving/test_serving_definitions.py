@@ -136,3 +136,15 @@ def test_prompts_have_the_length_asked_for_whatever_words_take() -> None:
 def test_a_request_without_a_time_sent_is_none_that_completed() -> None:
     lost: Request = replace(request(), sent_s=None)
     assert definitions.vllm(run_of([lost], SOUND)).completed == 0
+
+
+def test_a_shared_block_reaches_as_far_as_the_input_goes() -> None:
+    """1,100 tokens are two blocks of 512 and 76 of the third, which a longer request with the same blocks begins with too."""
+    asked = ServingAsked(url="", model="m", arrivals="trace", seed=1, input_tokens=1, output_tokens=1, salt="s")
+    short, long, other = (
+        prompts.text(Planned(index=at, due_s=0.0, prompt=Prompt(input_tokens=tokens, output_tokens=8, prefix=ids)), asked, prompts.Words()).split()
+        for at, (tokens, ids) in enumerate([(1100, (0, 1, 2)), (1536, (0, 1, 2)), (700, (0, 7))])
+    )
+    assert (len(short), len(long), len(other)) == (1100, 1536, 700)
+    assert long[:1100] == short
+    assert other[:512] == short[:512] != short[512:1024]

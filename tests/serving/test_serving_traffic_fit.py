@@ -184,6 +184,16 @@ def test_thinning_and_merging_keep_duration_and_bursts(factor: float) -> None:
         assert plain < 1.75
 
 
+def test_scaled_requests_take_as_long_as_those_that_there_were_and_none_are_made_to_coincide() -> None:
+    few = TrafficTrace("few", "Azure", np.array([0.0, 0.4, 1.0, 1.3]), np.arange(4) + 1, np.arange(4) + 1)
+    for seed in range(20):
+        for factor in (0.5, 2.0, 3.0):
+            times = traffic_scale.scaled(few, factor, "requests", seed).times_s
+            assert times is not None
+            assert times[-1] == pytest.approx(1.3)
+            assert len(set(times.round(9).tolist())) == len(times) == 4 * factor
+
+
 def test_the_course_of_the_rate_stays_where_requests_are_scaled() -> None:
     slow, fast = drawn(4.0, 1.0, 2000, 1), drawn(12.0, 1.0, 6000, 2)
     assert slow.times_s is not None

@@ -126,7 +126,7 @@ def _lengths(ok: Sequence[Request]) -> list[Notice]:
     wanted, given = _sums(ok, lambda r: (r.asked_input, r.input_tokens))
     if wanted and abs(given / wanted - 1) > LENGTH:
         seen = f"the server counts {given} tokens of input where {wanted} were asked, over all requests"
-        notices.append(Notice("input_length", seen, "its template or tokenizer adds them: give another --input"))
+        notices.append(Notice("input_length", seen, "its template or tokenizer adds them: give another --input (a trace has its own)"))
     wanted, given = _sums(ok, lambda r: (r.asked_output, r.output_tokens))
     if wanted and given < wanted * (1 - LENGTH):
         seen = f"answers have {given} tokens where {wanted} were asked, over all requests: the server ended them"

@@ -30,12 +30,13 @@ class Words(NamedTuple):
 
 
 def text(planned: Planned, asked: ServingAsked, words: Words) -> str:
-    """Unlike any other: it begins with the run's salt and its own number, save where the traffic says that blocks are shared."""
+    """Unlike any other: it begins with the run's salt and its own number, save where the traffic says that blocks are shared. The last block
+    is shared as far as the input goes."""
     own = random.Random(f"{asked.salt}/{asked.seed}/{planned.index}")
     block, prefix = words.count(BLOCK), planned.prompt.prefix
-    shared = [" ".join(random.Random(f"{asked.salt}/block/{number}").choices(WORDS, k=block)) for number in prefix]
-    left = max(words.count(planned.prompt.input_tokens) - block * len(shared), 1)
-    return " ".join([*shared, " ".join(own.choices(WORDS, k=left))])
+    shared = [word for number in prefix for word in random.Random(f"{asked.salt}/block/{number}").choices(WORDS, k=block)]
+    whole = words.count(planned.prompt.input_tokens)
+    return " ".join([*shared[:whole], *own.choices(WORDS, k=max(whole - len(shared), 0))])
 
 
 def every_word(asked: ServingAsked, times: int) -> str:

@@ -2,7 +2,7 @@
 
 - `time`: every time is divided by the factor. The intervals' CV is the same to the digit; the trace is as much shorter, and the rate
   changes as much faster.
-- `requests`: the duration and the course of the rate stay; requests are thinned or merged. Plain thinning and merging pull any traffic
+- `requests`: the duration of each stretch of one rate stays, its rate is scaled; requests are thinned or merged. Plain thinning and merging pull any traffic
   towards Poisson (of a renewal process with CV², thinning to p leaves 1 + p (CV² − 1): Cox, Renewal Theory, 1962). So each stretch of one
   rate is replaced by a run of its own requests and intervals from a random place on, as many as the factor asks, brought to the stretch's
   duration. Where a request comes a second time it has hash ids of its own, so that copies do not find each other in a cache.
@@ -39,6 +39,7 @@ def scaled(trace: TrafficTrace, factor: float, way: Way = "time", seed: int = 0)
 def _resampled(trace: TrafficTrace, times: Floats, factor: float, rng: np.random.Generator) -> TrafficTrace:
     """Stretch by stretch; how many requests one gets is rounded at random, so that the mean is exact."""
     gaps = np.diff(times, prepend=times[0])
+    gaps[0] = gaps[1:].mean() if len(gaps) > 1 else 0.0  # the first request has no interval before it: where it comes again, a usual one
     picked, passes, moments = [], [], []
     for start, end in steady(times):
         size = end - start
@@ -48,8 +49,10 @@ def _resampled(trace: TrafficTrace, times: Floats, factor: float, rng: np.random
         at = (rng.integers(size) + np.arange(count)) % size
         own = gaps[start:end]
         run = own[at]
-        whole, total = float(own.sum()), float(run.sum())
+        if not start:
+            run = np.concatenate([[0.0], run[1:]])  # the first of all is at once
         before = float(times[start - 1]) if start else float(times[0])
+        whole, total = float(times[end - 1]) - before, float(run.sum())
         moments.append(before + np.cumsum(run) * (whole / total if total else 0.0))
         picked.append(start + at)
         passes.append(np.arange(count) // size)
