@@ -30,8 +30,8 @@ class Words(NamedTuple):
 
 
 def text(planned: Planned, asked: ServingAsked, words: Words) -> str:
-    """Unlike any other: it begins with the run's salt and its own number, save where the traffic says that blocks are shared. The last block
-    is shared as far as the input goes."""
+    """Unlike any other: it begins with the run's salt and its own number, save where the traffic says that blocks are shared, the last as
+    far as the input goes."""
     own = random.Random(f"{asked.salt}/{asked.seed}/{planned.index}")
     block, prefix = words.count(BLOCK), planned.prompt.prefix
     shared = [word for number in prefix for word in random.Random(f"{asked.salt}/block/{number}").choices(WORDS, k=block)]

@@ -2,9 +2,9 @@
 
 - `time`: every time is divided by the factor. The intervals' CV is the same to the digit; the trace is as much shorter, and the rate
   changes as much faster.
-- `requests`: the duration of each stretch of one rate stays, its rate is scaled; requests are thinned or merged. Plain thinning and merging pull any traffic
-  towards Poisson (of a renewal process with CV², thinning to p leaves 1 + p (CV² − 1): Cox, Renewal Theory, 1962). So each stretch of one
-  rate is replaced by a run of its own requests and intervals from a random place on, as many as the factor asks, brought to the stretch's
+- `requests`: each stretch of one rate keeps its duration, and its rate is scaled; requests are thinned or merged. Plain thinning and
+  merging pull any traffic towards Poisson (of a renewal process with CV², thinning to p leaves 1 + p (CV² − 1): Cox, Renewal Theory, 1962).
+  So a stretch is replaced by a run of its own requests and intervals from a random place on, as many as the factor asks, brought to its
   duration. Where a request comes a second time it has hash ids of its own, so that copies do not find each other in a cache.
 """
 
