@@ -489,3 +489,11 @@ def test_a_delay_that_is_small_beside_every_limit_does_not_matter_to_objectives(
     assert verdict.matter(judged, objectives.parse("ttft<=1s,tpot<=40ms", METRICS)) == ["late", "starved"]
     assert verdict.matter(replace(judged, cpu_share=0.95), objectives.parse("ttft<=1s", METRICS)) == ["starved"]
     assert verdict.matter(judged, ()) == ["late", "starved"]
+
+
+@pytest.mark.parametrize(("drawn", "remedy"), [("poisson:8", "ask for a lower rate"), ("closed:8", "ask for fewer at a time")])
+def test_a_late_client_says_what_would_be_sound_and_what_to_do(drawn: str, remedy: str) -> None:
+    serving = run_of(sent(0.01), SOUND, arrivals=drawn)
+    judged = verdict.of(serving, summary.of(serving))
+    assert "p90 of at most 2.0 ms is sound" in " ".join(show._client(judged.client, 300))  # 2 % of 100 ms
+    assert show.answer(judged).startswith(f"inconclusive: the client: {remedy}")

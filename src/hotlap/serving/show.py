@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hotlap.core import units
 from hotlap.core.show import layout
 from hotlap.core.show.table import Cell, Column, Table, harmless
-from hotlap.serving import definitions
+from hotlap.serving import arrivals, definitions
 from hotlap.serving.definitions import DefinedNumbers
 from hotlap.serving.expected import MOST, ExpectedServing
 from hotlap.serving.quantiles import Quantile
@@ -24,6 +24,7 @@ REMEDY = {
     "arrivals": "ask for a lower rate, or give the client a core of its own", "limit": "raise ulimit -n, or ask for less at a time",
     "killed": "bench again",
 }  # fmt: skip
+REMEDY_CLOSED = {"late": "ask for fewer at a time, or give the client a core of its own"}  # of a loop, which has no rate
 PARTS = {"client": "client", "server_queue": "server's queue", "prefill": "prefill", "rest": "network and HTTP"}  # of TTFT
 DEFINED = "The same requests by the definitions of vLLM's client: from when each was sent, a chunk as a token, failures left out"
 LEFT_OUT = {"start": "the start before it ran at another level", "turns": "the first turn of the loop is left out"}
@@ -256,11 +257,17 @@ def _summed(gap: Mapping[str, float]) -> str:
     return ", ".join(f"{GAP[key]} {units.show(gap[key], 's')}" for key in matters)
 
 
+def remedy(flaw: str, closed: bool = False) -> str:
+    """What to do about what is wrong with the client. `closed`: in a loop."""
+    return (REMEDY_CLOSED if closed and flaw in REMEDY_CLOSED else REMEDY).get(flaw, "bench again")
+
+
 def _client(client: ClientVerdict, width: int) -> list[str]:
     """Whether its numbers are the server's."""
     seen = []
     if client.lag_s:
-        seen.append(f"sent late by {' / '.join(units.show(value, 's', 2) for value in client.lag_s[:3])} (p50 / p90 / p99)")
+        sound = f"; p90 of at most {units.show(client.allowed_s, 's', 2)} is sound" if "late" in client.flaws and client.allowed_s else ""
+        seen.append(f"sent late by {' / '.join(units.show(value, 's', 2) for value in client.lag_s[:3])} (p50 / p90 / p99{sound})")
     if "starved" in client.flaws and client.loop_lag_s and client.allowed_s:
         allowed = units.show(client.allowed_s, "s", 2)
         seen.append(f"its own ticks late by {units.show(client.loop_lag_s[1], 's', 2)} (p90; at most {allowed} is sound)")
@@ -282,7 +289,7 @@ def answer(judged: ServingVerdict) -> str:
     if not summary.outcomes["ok"] and (summary.reasons or not judged.client.flaws):
         return f"no request was answered: {harmless(next(iter(summary.reasons), 'all were cut by the end'))}"
     if judged.client.flaws:
-        return f"inconclusive: the client: {REMEDY[judged.client.flaws[0]]}"
+        return f"inconclusive: the client: {remedy(judged.client.flaws[0], not arrivals.kept(asked.arrivals).open)}"
     if not summary.held.attainment:
         return "measured; with --slo it says how many requests met it"
     if asked.attain is None:

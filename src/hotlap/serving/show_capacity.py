@@ -120,7 +120,7 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
     refused = [visited for visited in kept.rates if visited.flaws]
     if refused:
         rates = ", ".join(f"{units.round_to(visited.rate)}/s" for visited in refused)
-        remedy = show.REMEDY.get(refused[0].flaws[0], "bench again")
+        remedy = show.remedy(refused[0].flaws[0])
         pairs.append(("client", f"at {rates} it was at fault, so nothing is known of the server there: {remedy}"))
     if kept.expected is not None:
         pairs.append(("model", f"{_between(kept.expected)} is expected of {kept.expected_of}{_beside(kept)}"))

@@ -113,7 +113,7 @@ def facts(kept: ServerFrontier) -> list[tuple[str, str]]:
     flawed = [visit for visit in kept.visits if visit.flaws]
     if flawed:
         loads = ", ".join(dict.fromkeys(name(visit.setting) for visit in flawed))
-        remedy = show.REMEDY.get(flawed[0].flaws[0], "bench again")
+        remedy = show.remedy(flawed[0].flaws[0], not arrivals.parse(flawed[0].setting).open)
         pairs.append(("client", f"in {len(flawed)} runs ({loads}) it was at fault, so they count for nothing: {remedy}"))
     if kept.expected:
         pairs.append(("model", f"of {kept.expected_of}"))
