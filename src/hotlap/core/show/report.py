@@ -72,11 +72,11 @@ def _title(report: Report) -> str:
 
 def _subject(report: Report) -> str:
     """What was measured, where that is not the machine that measured it."""
-    bundle = report.runs[0][0]
+    bundle, rows = report.runs[0]
     for kind, content in report.known.values():
         if hasattr(kind, "title"):
             return str(kind.title(content))
-    return bundle.run.labels.get(CONFIGURATION, "")
+    return bundle.run.labels.get(CONFIGURATION, "") if words.of_blocks(rows) else ""
 
 
 def _data(runs: Runs) -> dict[str, Any]:
