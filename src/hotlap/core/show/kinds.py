@@ -13,7 +13,9 @@ PLAN = "plan"
 
 
 class Kind(Protocol):
-    """A module that shows the runs of one kind. `content` is what its `read` returned, None where the bundle holds too little for it."""
+    """A module that shows the runs of one kind. `content` is what its `read` returned, None where the bundle holds too little for it.
+
+    One whose runs are of something else than the machine that measured may have `title(content)`: what a page is of."""
 
     CASES: bool  # whether its runs have cases of a plan, shown beside the rest
     NO_CASES: str  # why there is nothing to explain; {run} is the run's id
