@@ -19,7 +19,7 @@ from hotlap.serving.simulated.options import HOST, ServerOptions, checked
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("gpu", help="of the machine table: 'hotlap model machines' lists them")
+    parser.add_argument("gpu", metavar="GPU", help="of the machine table: 'hotlap model machines' lists them")
     parser.add_argument("--model", required=True, metavar="NAME", help="a network, its TOML file, or a config.json of Hugging Face")
     for name, default, about in _COUNTS:
         parser.add_argument(f"--{name}", default=str(default or ""), metavar="N", help=f"{about} (default: {default or 'what fits'})")
