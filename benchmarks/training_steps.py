@@ -158,12 +158,10 @@ def loader(args: argparse.Namespace, folder: Path) -> None:
         good += right
         busy = max(arm.run_delay or 0.0 for arm in shown.summary.arms)
         ends = f"[{(stall.stall_s.low or 0) * 1e3:6.2f}, {(stall.stall_s.high or 0) * 1e3:6.2f}]"
-        value = f"{stall.stall_s.value * 1e3:7.2f} ms {ends}"
-        print(
-            f"{delay * 1e3:4.0f} ms  {true * 1e3:6.2f} ms  {value}  {off * 1e3:+6.2f} ms  {busy:8.1%}  {'yes' if right else 'no'}", flush=True
-        )
+        value = f"{delay * 1e3:4.0f} ms  {true * 1e3:6.2f} ms  {stall.stall_s.value * 1e3:7.2f} ms {ends}"
+        print(f"{value}  {off * 1e3:+6.2f} ms  {busy:8.1%}  {'yes' if right else 'no'}", flush=True)
     print(f"{good} of {len(delays)} delays reported within max(5 %, 1 ms), {args.processes} processes a side")
-    print("load (1 min) {:.1f} before, {:.1f} after".format(before[0], os.getloadavg()[0]))
+    print(f"load (1 min) {before[0]:.1f} before, {os.getloadavg()[0]:.1f} after")
 
 
 def planted(shown: show_kind.ShownTraining, kept: Path) -> float:
