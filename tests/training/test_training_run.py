@@ -142,6 +142,19 @@ def test_a_frozen_batch_does_not_stand_for_batches_of_other_shapes(home: Path, r
     assert "batches_differ" in codes(shown)
 
 
+def test_the_answer_names_a_loader_that_costs_much(home: Path) -> None:
+    assert run(script(home, SLEEPY), "--processes", "2") == 0
+    summary = latest(home).summary
+    assert summary.stall is not None
+    assert summary.stall.stall_s is not None
+    said = show.answer(msgspec.structs.replace(summary, state="measured"))
+    assert "of it waits for the loader (2 pairs, too few for an interval): a faster loader first" in said
+    sure = msgspec.structs.replace(summary.stall, stall_s=msgspec.structs.replace(summary.stall.stall_s, low=0.001))
+    assert "% of it waits for the loader: a faster" in show.answer(msgspec.structs.replace(summary, state="measured", stall=sure))
+    never = msgspec.structs.replace(sure, stall_s=msgspec.structs.replace(summary.stall.stall_s, low=-0.001))
+    assert "loader" not in show.answer(msgspec.structs.replace(summary, state="measured", stall=never))
+
+
 def test_parts_that_sum_to_more_than_the_step_say_why(home: Path) -> None:
     """Two long steps of twenty are in means, and not in what is usual."""
     text = "import hotlap, time\nwith hotlap.steps() as t:\n    for i in range(20):\n        time.sleep(0.1 if i in (9, 15) else 0.002)\n        t.step()\n"

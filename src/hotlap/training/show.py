@@ -22,6 +22,7 @@ UNKNOWN_STALL = {
     "one_arm": "unknown: only one of real and frozen was measured; give --data real,frozen",
 }
 APART = 1.1  # mean ÷ step from which the table says why its parts are more than its step
+STALLED = 0.05  # share of a step from which the answer names the loader
 SHARES, WIDE = 8, 10_000
 
 
@@ -207,7 +208,15 @@ def answer(summary: TrainingSummary) -> str:
         return f"invalid: {text}, which is more than the device can do: look at the convention, and whether steps wait for the device"
     if summary.state == "inconclusive":
         return f"inconclusive: {text}; see the notes"
-    stall = summary.stall
-    if stall and stall.known and stall.share and stall.stall_s and (stall.stall_s.low or 0) > 0 and stall.share > 0.05:
-        return f"{text}; {units.percent(stall.share)} of it waits for the loader: more workers first"
-    return text
+    return f"{text}{_waits(summary.stall)}"
+
+
+def _waits(stall: LoaderStall | None) -> str:
+    """What to do about the loader, where it costs a share that counts."""
+    if stall is None or not stall.known or stall.stall_s is None or (stall.share or 0.0) <= STALLED:
+        return ""
+    share, remedy = units.percent(stall.share or 0.0), "a faster loader first, by more workers or less work a batch"
+    if stall.stall_s.low is None:
+        n = stall.stall_s.n
+        return f"; about {share} of it waits for the loader ({n} pair{'' if n == 1 else 's'}, too few for an interval): {remedy}"
+    return f"; {share} of it waits for the loader: {remedy}" if stall.stall_s.low > 0 else ""
