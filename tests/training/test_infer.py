@@ -173,6 +173,9 @@ def test_an_engine_that_cannot_load_a_model_is_not_run(home: Path, capsys: pytes
     (home / "broken.onnx").write_bytes(b"no model")
     assert main(["training", "infer", str(home / "broken.onnx"), "--by", "hotlap", *SHORT]) == 3
     assert {state.status for state in latest(home).inferred.engines} == {"not_run"}
+    out = capsys.readouterr().out
+    assert "nothing was measured: no engine runs broken.onnx" in out
+    assert "samples/s" not in out
 
 
 @pytest.mark.parametrize(

@@ -123,10 +123,13 @@ def test_loadgen_itself_asks_for_as_many(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @loadgen
-@pytest.mark.slow("LoadGen runs 20 times, a quarter of a second each")
+@pytest.mark.slow("LoadGen runs 32 times, a quarter of a second each")
 def test_loadgen_calls_the_same_runs_valid(capsys: pytest.CaptureFixture[str]) -> None:
-    assert training_infer.validity(20, 0.25) == 0
-    assert "20 of 20 runs judged as LoadGen does" in capsys.readouterr().out
+    assert training_infer.validity("far", training_infer.systems(0.25)[::2], 10) == 0
+    assert training_infer.validity("near", training_infer.boundary(0.25), 6) == 0
+    printed = capsys.readouterr().out
+    assert "same run 10 of 10" in printed
+    assert "same run 6 of 6" in printed
 
 
 def test_the_printed_figures_are_those_of_the_manual() -> None:

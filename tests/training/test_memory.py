@@ -105,9 +105,9 @@ def test_fake_tensors_are_the_allocator_s_count(way: str) -> None:
 
 @torch
 @pytest.mark.slow("two steps of PyTorch, on fake tensors and on real ones")
-@pytest.mark.parametrize("name", ["perceptron", "residual", "convolutions", "convolutions autocast"])
+@pytest.mark.parametrize("name", ["perceptron", "residual", "convolutions", "convolutions autocast", "mixer autocast"])
 def test_other_networks_are_functions_of_the_batch(name: str) -> None:
-    """What oneDNN's convolutions hold inside, which their results do not show, is counted."""
+    """What oneDNN's convolutions and products hold inside, which their results do not show, is counted."""
     name, _, autocast = name.partition(" ")
     modules = Path(__file__).parents[2] / "benchmarks" / "training_modules.py"
     variant = TrainingVariant(batch=16, autocast=bool(autocast))

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import struct
+import tempfile
 import textwrap
 import types
 from pathlib import Path
@@ -13,8 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.netbed import bed as beds
+from tests.netbed.spec import Spec
 
 import hotlap
+from benchmarks import training_link
 from hotlap.cli import main
 from hotlap.core.store import bundle as bundles
 from hotlap.training import show, show_kind
@@ -192,6 +197,21 @@ def test_waiting_for_work_of_one_s_own_is_communication(home: Path) -> None:
     """, "--ranks", "2")  # fmt: skip
     first = next(process for process in shown.run.launches[0] if process.process.rank == 0)
     assert np.median(column(first.table, "exposed_communication")) > 0.015
+
+
+@torch
+@pytest.mark.skipif(bool(beds.missing()), reason=beds.missing() or "a bed can be made")
+@pytest.mark.slow("two ranks of PyTorch on gloo, each on a node of a bed")
+def test_a_shaped_link_leaves_its_time_exposed(tmp_path: Path) -> None:
+    """1 MB at 80 Mbit/s, of which the link's bucket passes at once: no rank can have it earlier, however fast the machine is."""
+    with beds.Bed(Spec(nodes=2, leaves=1, node_mbps=80.0)) as bed:
+        place = Path(tempfile.mkdtemp(prefix="hotlap-link-", dir="/var/tmp"))
+        try:
+            each = training_link.exposed_s(bed, place, ["1", "0", "10"])
+        finally:
+            shutil.rmtree(place)
+    assert len(each) == 2
+    assert min(each) > (1e6 - 2 * bed.spec.burst_kb * 1000) * 8 / 80e6
 
 
 # ---------------------------------------------------------------- what is asked of them wrongly

@@ -27,7 +27,8 @@ BACKENDS = ("eager", "aot_eager", "inductor", "cudagraphs")
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", metavar="PROGRAM", help="script.py, module:function, or a network such as llama-3-8b")
-    parser.add_argument("rest", nargs="*", metavar="ARGUMENT", help="of the program, after --; of a network widths: layers=2 hidden=256")
+    widths = "of the program, after --; of a network widths: layers=2 hidden=256"
+    parser.add_argument("rest", nargs="*", default=[], metavar="ARGUMENT", help=widths)
     parser.add_argument("--steps", default=STEPS, metavar="N", help=f"of each process; all: until the program ends (default: {STEPS})")
     parser.add_argument("--processes", default=PROCESSES, metavar="N", help=f"fresh ones, of each thing compared (default: {PROCESSES})")
     parser.add_argument("--ranks", default="1", metavar="N", help="start so many at once, told so as torchrun tells them")

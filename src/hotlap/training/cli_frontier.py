@@ -17,7 +17,8 @@ BATCHES, STEPS, LARGEST = "1,2,4,8", "40", 2**20
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", metavar="PROGRAM", help="a network such as llama-3-8b, script.py or module:function")
-    parser.add_argument("rest", nargs="*", metavar="ARGUMENT", help="of a network widths: layers=2 hidden=256; of a program, after --")
+    widths = "of a network widths: layers=2 hidden=256; of a program, after --"
+    parser.add_argument("rest", nargs="*", default=[], metavar="ARGUMENT", help=widths)
     parser.add_argument("--batch", default="", metavar="LIST", help=f"of a network: sequences of a step (default: {BATCHES})")
     vary = "of a program: a variable of its environment, as BATCH=1,2,4, or an argument, as in --vary=--batch-size=1,2,4"
     parser.add_argument("--vary", default="", metavar="NAME=LIST", help=vary)

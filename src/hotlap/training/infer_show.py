@@ -57,6 +57,9 @@ def lines(judged: InferRead, width: int, color: bool) -> list[str]:
     text = [*layout.paragraph("", asked_text(judged), width), ""]
     for state in judged.inferred.engines:
         text += layout.paragraph(f"{state.name:<13}", engine_text(state, judged), width)
+    if not any(row.status in ("measured", "error") for row in judged.rows):
+        name = harmless(Path(judged.inferred.asked.model).name)
+        return [*text, "", *layout.paragraph("answer    ", f"nothing was measured: no engine runs {name}", width)]
     text += ["", *layout.fitted(table(judged).columns, width, ("queries", "p50")).lines(color), ""]
     for versus in dict.fromkeys(map(refused_text, judged.versus)):
         text += layout.paragraph("compared  ", versus, width) if versus else []

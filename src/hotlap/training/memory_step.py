@@ -76,12 +76,14 @@ def _where(error: BaseException, job: MemoryJob) -> str:
 
 
 def _fake(job: MemoryJob) -> MemoryAccount:
+    import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.nn.modules.module import register_module_forward_pre_hook
     from torch.optim import optimizer as optimizers
 
     from hotlap.training.memory_tracker import StepsDone, Tracker
 
+    torch.set_num_threads(job.threads)  # a scratchpad is of so many
     tracker = Tracker(job.steps, constant_scalars=True)
     hooks = [
         optimizers.register_optimizer_step_pre_hook(tracker.before_step), optimizers.register_optimizer_step_post_hook(tracker.after_step),

@@ -15,38 +15,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from hotlap.training import memory_inside
 from hotlap.training.memory_record import MemoryAccount, OwnedLine
 
 OURS = ("/training/memory_tracker.py", "/training/memory_step.py", "/torch/", "/runpy.py")
 LINES = 12
-
-
-def _convolution(args: Any, result: Any) -> int:
-    """oneDNN takes tensors in blocks of channels: input, weights and result are there a second time, seen in the allocator's own record
-    of mkldnn_convolution (PyTorch 2.13, aten/src/ATen/native/mkldnn/Conv.cpp)."""
-    return 0 if not _on_onednn(args[0]) else max(_bytes(args[0]) + _bytes(args[1]) + _bytes(result), 2 * _bytes(result))
-
-
-def _convolution_backward(args: Any, result: Any) -> int:
-    """The same of the gradient's input, and then of both operands of the weights' gradient, beside the first result. One of 16 bits
-    is added up in fp32 first; what oneDNN takes beside that, some 10 KB, depends on the processor."""
-    grad, given, weight, first = args[0], args[1], args[2], _bytes(result[0])
-    if not _on_onednn(grad):
-        return 0
-    sums = 4 * weight.numel() if weight.element_size() == 2 else 0
-    return max(_bytes(grad) + _bytes(weight) + first, 2 * first, first + _bytes(grad) + _bytes(given) + _bytes(weight) + sums)
-
-
-def _on_onednn(tensor: Any) -> bool:
-    return bool(tensor.device.type == "cpu" and torch.backends.mkldnn.is_available() and tensor.dim() > 3)
-
-
-def _bytes(tensor: Any) -> int:
-    return 0 if tensor is None else int(tensor.numel() * tensor.element_size())
-
-
-INSIDE = {"aten::convolution": _convolution, "aten::convolution_backward": _convolution_backward}
-"""Operators that hold more while they run than they return."""
 
 
 class StepsDone(BaseException):
@@ -84,8 +57,8 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
             dtype = args[0].dtype  # a fake tensor has no value: 1 goes through most programs
             return True if dtype == torch.bool else 1.0 if dtype.is_floating_point else 1
         result = func(*args, **(kwargs or {}))
-        if func.namespace == "aten" and func._schema.name in INSIDE:
-            self.inside_operator(INSIDE[func._schema.name](args, result), str(func))
+        if size := memory_inside.held(func, args, kwargs or {}, result):
+            self.inside_operator(size, str(func))
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor):
                 self.add(leaf, str(func))

@@ -18,9 +18,11 @@ PARTS = {
 }  # fmt: skip
 UNKNOWN_STALL = {
     "no_loader": "unknown: no PyTorch DataLoader was seen, nor t.loader(batches); wrap what gives the batches",
+    "batches_differ": "unknown: batches differ in shape, so real − frozen{apart} is of their steps too",
     "one_arm": "unknown: only one of real and frozen was measured; give --data real,frozen",
 }
 APART = 1.1  # mean ÷ step from which the table says why its parts are more than its step
+STALLED = 0.05  # share of a step from which the answer names the loader
 SHARES, WIDE = 8, 10_000
 
 
@@ -43,7 +45,8 @@ def asked_text(asked: TrainingAsked) -> str:
     steps = f"{asked.steps} steps" if asked.steps else "all its steps"
     ranks = f" of {asked.ranks} ranks" if asked.ranks > 1 else ""
     against = f", in turns with {asked.against}" if asked.against else ""
-    return harmless(f"{' '.join(words)}: {asked.processes} fresh processes{ranks} of {steps}{against}")
+    processes = f"{asked.processes} fresh process{'' if asked.processes == 1 else 'es'}"
+    return harmless(f"{' '.join(words)}: {processes}{ranks} of {steps}{against}")
 
 
 def table(arms: Sequence[ArmFigures]) -> Table:
@@ -133,13 +136,15 @@ def facts(run: TrainingRun, summary: TrainingSummary) -> list[str]:
 
 
 def _parts_of(summary: TrainingSummary) -> list[str]:
-    """Where parts sum to more than the step: the two are counted differently, and load of others sets them apart."""
-    text = []
-    for arm in summary.arms:
-        if arm.step_s and arm.mean_s and arm.mean_s > APART * arm.step_s.value:
-            sums = f"parts of {arm.name} are means over all steps and sum to {units.show(arm.mean_s, 's')}, with what other programs took"
-            text.append(f"{sums}; the step leaves that out")
-    return text
+    """Where parts sum to more than the step: they are means, and the step leaves out what befell few."""
+    more = [arm for arm in summary.arms if arm.step_s and arm.mean_s and arm.mean_s > APART * arm.step_s.value]
+    if not more:
+        return []
+    names, sums = (" and ".join(each) for each in ([arm.name for arm in more], [units.show(arm.mean_s or 0.0, "s") for arm in more]))
+    delay = max((arm.run_delay or 0.0) for arm in more)
+    waits = f"waits for a processor ({units.percent(delay)} of the time)" if delay else ""
+    inside = " and ".join(filter(None, ["rare long steps", waits]))
+    return [f"parts of {names} are means, with {inside}, and sum to {sums}; the step is of the usual ones, without these"]
 
 
 def _bad(state: str) -> str:
@@ -149,7 +154,8 @@ def _bad(state: str) -> str:
 def stall_text(stall: LoaderStall) -> str:
     waited = f"; waited in next() {units.show(stall.waited_s, 's')}" if stall.waited_s is not None else ""
     if not stall.known or stall.stall_s is None:
-        return f"{UNKNOWN_STALL[stall.why]}{waited}"
+        apart = f" ({units.show(stall.stall_s.value, 's')})" if stall.stall_s is not None else ""
+        return f"{UNKNOWN_STALL[stall.why].replace('{apart}', apart)}{waited}"
     share = f", {units.percent(stall.share)} of the step" if stall.share is not None and stall.share > 0 else ""
     n = stall.stall_s.n
     return (
@@ -202,7 +208,15 @@ def answer(summary: TrainingSummary) -> str:
         return f"invalid: {text}, which is more than the device can do: look at the convention, and whether steps wait for the device"
     if summary.state == "inconclusive":
         return f"inconclusive: {text}; see the notes"
-    stall = summary.stall
-    if stall and stall.known and stall.share and stall.stall_s and (stall.stall_s.low or 0) > 0 and stall.share > 0.05:
-        return f"{text}; {units.percent(stall.share)} of it waits for the loader: more workers first"
-    return text
+    return f"{text}{_waits(summary.stall)}"
+
+
+def _waits(stall: LoaderStall | None) -> str:
+    """What to do about the loader, where it costs a share that counts."""
+    if stall is None or not stall.known or stall.stall_s is None or (stall.share or 0.0) <= STALLED:
+        return ""
+    share, remedy = units.percent(stall.share or 0.0), "a faster loader first, by more workers or less work a batch"
+    if stall.stall_s.low is None:
+        n = stall.stall_s.n
+        return f"; about {share} of it waits for the loader ({n} pair{'' if n == 1 else 's'}, too few for an interval): {remedy}"
+    return f"; {share} of it waits for the loader: {remedy}" if stall.stall_s.low > 0 else ""

@@ -18,10 +18,11 @@ from hotlap.training.efficiency import LimitShare, shares
 from hotlap.training.expected_gap import ExpectedGap
 from hotlap.training.expected_record import ExpectedStep
 from hotlap.training.reading import MeasuredProcess, TrainingRun
-from hotlap.training.record import TrainingEvent
+from hotlap.training.record import TrainingEvent, column
 from hotlap.training.steady import FEW
 
 MARGIN = 0.02  # smallest difference of two arms that counts
+LAST = 0.1  # share of steps, at most, that have an epoch's last batch
 DELAYED = 0.1  # share of the time that a process waited for a processor, from which its numbers are doubted
 BEFELL = {"recompile": "recompiled", "compile": "compiled", "capture": "captured a graph", "allocator": "the allocator tried again"}
 
@@ -61,7 +62,7 @@ class LoaderStall(Record, frozen=True, kw_only=True):
     """What the loader costs a step: with it, less with its first batch again and again, in turns."""
 
     known: bool
-    why: str = ""  # not known: no_loader, one_arm, few
+    why: str = ""  # not known: no_loader, one_arm, batches_differ
     loader: str = ""
     stall_s: ProcessEstimate | None = None
     waited_s: float | None = None  # in next(), with the loader as it is
@@ -234,8 +235,20 @@ def _stall(run: TrainingRun, arms: Sequence[ArmFigures]) -> LoaderStall | None:
     apart = difference([(a.steady.step_s or 0.0, b.steady.step_s or 0.0) for a, b in both])
     if apart is None:
         return LoaderStall(known=False, why="one_arm", loader=loader, waited_s=waited)
+    if _uneven(run):
+        return LoaderStall(known=False, why="batches_differ", loader=loader, stall_s=apart, waited_s=waited)
     step = real.step_s.value if real and real.step_s else None
     return LoaderStall(known=True, loader=loader, stall_s=apart, waited_s=waited, share=apart.value / step if step else None)
+
+
+def _uneven(run: TrainingRun) -> bool:
+    """Whether steps differ by their batches, beyond an epoch's last one, which is smaller: a first batch does not stand for them."""
+    shapes = _shapes(run)
+    if len(shapes) < 2:
+        return False
+    samples = column(next(launch[0] for launch in run.launches if launch[0].process.shapes == shapes).table, "samples")
+    others = float(np.mean(samples != np.median(samples)))
+    return len(shapes) > 2 or not 0 < others <= LAST
 
 
 def _comparisons(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[ArmComparison]:
@@ -321,8 +334,10 @@ def _steps(run: TrainingRun) -> list[Notice]:
     notices = []
     few = [one for one in leads if one.process.steps and one.steady.steps < FEW]
     if few:
-        seen = f"{len(few)} of {len(leads)} processes have fewer than {FEW} steady steps"
-        notices.append(Notice("few_steps", seen, "let them make more: --steps"))
+        who = f"{len(few)} of {len(leads)} processes" if len(leads) > 1 else "its process"
+        seen = f"{who} {'has' if len(few) == 1 else 'have'} fewer than {FEW} steady steps"
+        failed = any(one.process.error.type or one.process.exit_code for one in few)
+        notices.append(Notice("few_steps", seen, "" if failed else "let them make more: --steps"))
     several = [launch for launch in run.launches if len(launch) > 1 and launch[0].process.world == 1]
     if several:
         seen = f"{len(several[0])} processes of the program made steps and are no ranks of each other: the one with most is shown"
@@ -362,11 +377,16 @@ def _batches(run: TrainingRun) -> list[Notice]:
     if bad is not None:
         seen = f"the loss is {bad.detail} from step {bad.step} on: the time stands, and nothing is learnt"
         notices.append(Notice("loss_not_finite", seen, "lower the learning rate, or look for what divides by zero"))
-    shapes = next((launch[0].process.shapes for launch in run.launches if len(launch[0].process.shapes) > 1), None)
-    if shapes:
-        seen = f"batches have {len(shapes)} shapes ({', '.join(shapes[:2])}, …): steps differ, and a frozen batch is the first of them"
+    if len(shapes := _shapes(run)) > 1:
+        more = ", …" if len(shapes) > 2 else ""
+        seen = f"batches have {len(shapes)} shapes ({', '.join(shapes[:2])}{more}): steps differ, and a frozen batch is the first of them"
         notices.append(Notice("batches_differ", seen, "rates are of what was really in them"))
     return [*notices, *_idle(run)]
+
+
+def _shapes(run: TrainingRun) -> list[str]:
+    """Of the batches of the first process that had several, or of any."""
+    return max((launch[0].process.shapes for launch in run.launches), key=lambda shapes: len(shapes) > 1, default=[])
 
 
 def _idle(run: TrainingRun) -> list[Notice]:
