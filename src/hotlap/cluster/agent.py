@@ -25,7 +25,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from hotlap.cluster import member_zips
+from hotlap.cluster import member_left, member_zips
 from hotlap.cluster.member_facts import facts, hotlap_version, own_address, text, work_folder
 from hotlap.cluster.member_marks import GRACE_S as GRACE_S
 from hotlap.cluster.member_marks import MARK as MARK
@@ -33,8 +33,9 @@ from hotlap.cluster.member_marks import marked as marked
 from hotlap.cluster.member_marks import sweep as sweep
 from hotlap.cluster.member_zips import UnfitError, pack
 
-VERSION = 2
-SOURCES = ("member_facts", "member_marks", "member_zips", "agent")  # beside this file, in the order in which they are sent
+VERSION = 3
+SOURCES = ("member_left", "member_facts", "member_marks", "member_zips", "agent")  # beside this file, in the order in which they are sent
+CLOCK = "HOTLAP_AGENT_CLOCK_S"  # in its environment: so many seconds is its clock ahead, to try what a wrong one does
 MAGIC = b"HLF1"
 HEAD = struct.Struct(">4s16sI32s")  # magic, session, length of what follows, its SHA-256
 MOST_BYTES = 1 << 20  # of a frame
@@ -110,11 +111,11 @@ def _message(payload: bytes) -> tuple[dict[str, Any], bytes]:
 
 class Agent:
     """One member's. `settings`: session (hex), campaign, member, beat_s; probe (a file of the controller's), root, again (a campaign that
-    goes on), clock_off_s."""
+    goes on)."""
 
     def __init__(self, settings: dict[str, Any], source: int, sink: int) -> None:
         self.session, self.mark = bytes.fromhex(settings["session"]), settings["campaign"] + "/" + settings["member"]
-        self.beat_s, self.root, self.offset_s = settings["beat_s"], settings.get("root", ""), settings.get("clock_off_s", 0.0)
+        self.beat_s, self.root, self.offset_s = settings["beat_s"], settings.get("root", ""), float(os.environ.get(CLOCK, "0"))
         self.again, self.ran, self.probe = settings.get("again", False), False, settings.get("probe", "")
         self.source, self.sink, self.reader = source, sink, FrameReader(self.session)
         self.waiting: list[tuple[dict[str, Any], bytes]] = []
@@ -129,9 +130,10 @@ class Agent:
 
     def serve(self) -> None:
         """Until standard input ends, or `end` is asked."""
-        swept = sweep(self.mark, 0.0)[0] if self.again else 0  # of an agent that was here before and was killed with its guard
+        swept = member_left.end_earlier(self.mark) + sweep(self.mark, 0.0)[0] if self.again else 0
         try:
             self.folder = work_folder()
+            member_left.note(self.folder, self.mark)
         except OSError as error:
             self.send({"is": "refused", "why": str(error)})
             return

@@ -49,11 +49,15 @@ class SshLauncher(AtOnce):
             raise Unavailable("there is no ssh on this machine", "install OpenSSH's client")
         configured = ["-F", self.config] if self.config else []
         options = [word for option in OPTIONS for word in ("-o", option)]
-        remote = f"exec {shlex.quote(self.python)} -I -S -c {shlex.quote(agent.BOOTSTRAP)}"
+        remote = f"exec {shlex.quote(self.python)} -I -S -c {shlex.quote(self.bootstrap(member))}"
         try:
             return popen(["ssh", *configured, *options, "-T", "--", member.address, remote])
         except OSError as error:
             raise MachineError(f"ssh cannot be run: {error.strerror}") from None
+
+    def bootstrap(self, member: Member) -> str:
+        """What its Python begins with."""
+        return agent.BOOTSTRAP
 
     def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         """The agent reads the end of its input, or its guard sees it die; what cannot be reached is swept when the campaign goes on."""
