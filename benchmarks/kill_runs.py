@@ -23,6 +23,7 @@ from hotlap.core.store import bundle as bundles
 
 COMMAND = Path(__file__).with_name("cluster_kills.py")
 KINDS = ("before", "in", "after", "stopped", "truncated", "disk", "clock", "controller", "interrupt", "two")
+ONCE = ("controller", "link")  # after these no program runs twice
 WAIT_S = 60.0
 AHEAD_S = 3600.0
 SCRIPT = """echo {member} %(step)d >> %(home)s/ran
@@ -177,8 +178,13 @@ class KillRun:
         again = self.ran() - ran
         twice = [f"{member} {step}" for step, member in before if again[f"{member} {step}"]]
         self.ask(not twice, f"what was measured ran again: {twice}")
+        if self.kind in ONCE:
+            twice = sorted(place for place in again if place in ran)
+            self.ask(not twice, f"what had gone on without a controller ran again: {twice}")
         counted = Counter((each.device, each.case) for each in bundles.load(self.kept.path).samples)
         self.ask(len(counted) == self.count * self.steps and set(counted.values()) == {1}, f"counted: {sorted(counted.values())}")
+        if self.kind == "controller":  # a result that was here, and of which its member did not hear
+            self.ask(self.cli("stop") == 0, "stop after the end did not end with 0")
         self.until("nothing is left", lambda: not self.left())
 
     def clean(self) -> None:

@@ -34,6 +34,7 @@ END_S = 5.0  # for agents to end in peace
 MOST_NOISE_BYTES = 64 << 20  # of banners and the like, from one member
 ERRORS_BYTES = 16 << 10  # of standard error that are remembered
 TURN_S = 0.25
+LASTING = ("local", "ssh")  # launchers whose agents are not ended with the controller
 Tell = Callable[[MemberEvent], None]
 
 
@@ -59,13 +60,14 @@ class AgentLink:
 
 class ClusterController:
     """Of the members that are given, with their agents. `tell` hears every event, `tick` is called while it waits; `parcel` is what members
-    without Hotlap are sent. Not for several threads."""
+    without Hotlap are sent; `adopt`: what agents of an earlier controller did is taken over. Not for several threads."""
 
     def __init__(
         self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False,
-        parcel: Parcel | None = None, tick: Callable[[], None] = lambda: None,
+        parcel: Parcel | None = None, tick: Callable[[], None] = lambda: None, adopt: bool = True,
     ) -> None:
         self.folder, self.launcher, self.tell, self.again, self.parcel, self.tick = folder, launcher, tell, again, parcel, tick
+        self.adopt, self.lasting = adopt, launcher.name in LASTING
         self.links: dict[str, AgentLink] = {}
         self.interrupted = False
         self._selector = selectors.DefaultSelector()
@@ -146,6 +148,7 @@ class ClusterController:
         session = secrets.token_bytes(16)
         settings = {
             "session": session.hex(), "campaign": self.folder.campaign.id, "member": member.name, "again": self.again,
+            "adopt": self.again and self.adopt, "lasting": self.lasting,
             "beat_s": self.folder.campaign.beat_s, "probe": str(self.folder.path.absolute() / PROBE), **seam(member),
         }  # fmt: skip
         link = AgentLink(member, self.launcher.start(member), agent.FrameReader(session))
@@ -306,6 +309,8 @@ class ClusterController:
         step = self.folder.step(attempt.step)
         if message["by"] == "folder":
             attempt.shared()
+        elif message["by"] == "earlier":
+            attempt.by = "earlier"
         if message["timed_out"]:
             self._end_attempt(link, "timed out", f"after {step.timeout_s:g} s", code=code, seconds=seconds)
         elif message["stopped"]:
@@ -319,6 +324,8 @@ class ClusterController:
             self._end_attempt(link, "died", attempt.ending(code), code=code, seconds=seconds)
         else:
             self._end_attempt(link, "measured", "", code=code, seconds=seconds, evidence=attempt.digest)
+        if self.lasting:
+            self._send(link, {"do": "kept"})
 
     def _hello(self, link: AgentLink, message: Mapping[str, Any]) -> None:
         if message["version"] != agent.VERSION:

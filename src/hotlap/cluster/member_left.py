@@ -13,6 +13,8 @@ from typing import Any
 
 PREFIX = "hotlap-agent-"
 NOTE = "agent.json"  # in an agent's folder: its mark, its process, and when that began
+ENDED = "ended.json"  # in a step's folder: how it ended, where nobody has fetched that
+LEAVE = signal.SIGUSR1  # says to an agent that its controller is gone
 OLD_S = 7 * 86400.0  # for what nobody has fetched
 
 
@@ -38,21 +40,57 @@ def began(pid: int) -> str:
     return "" if fields[0] in "ZX" else fields[19]
 
 
-def end_earlier(mark: str) -> int:
-    """Ends agents with this mark that are there still, stopped ones too, and removes the folders of those and of very old ones. -> how many
-    were ended"""
-    ended = 0
+def take_over(mark: str, adopt: bool) -> tuple[int, bool]:
+    """Ends agents with this mark, or one below it, that are there still, stopped ones too, and removes their folders and very old ones.
+
+    `adopt`: one that runs a step is told that its controller is gone, and one that has ended a step which nobody fetched is left as it is.
+    -> how many were ended, and whether one is still at work
+    """
+    ended, beside = 0, False
     for folder, kept in _notes():
-        if kept["mark"] != mark:
-            if not began_as(kept) and time.time() - os.lstat(folder).st_mtime > OLD_S:
+        there = began_as(kept)
+        if kept["mark"] != mark and not kept["mark"].startswith(mark + "/"):
+            if not there and time.time() - os.lstat(folder).st_mtime > OLD_S:
                 shutil.rmtree(folder, ignore_errors=True)
             continue
-        if began_as(kept):
-            with suppress(OSError):
+        if adopt and _steps(folder, ENDED) and not there:
+            continue
+        with suppress(OSError):
+            if adopt and there and _steps(folder) and _state(kept["pid"]) != "T":
+                os.kill(kept["pid"], LEAVE)
+                beside = True
+                continue
+            if there:
                 os.kill(kept["pid"], signal.SIGKILL)
                 ended += 1
         shutil.rmtree(folder, ignore_errors=True)
-    return ended
+    return ended, beside
+
+
+def of_step(mark: str, step: int) -> tuple[str, dict[str, Any]] | None:
+    """Where an agent before has run this step to its end, or runs it, and its note."""
+    working = None
+    for folder, kept in _notes():
+        for place in _steps(folder) if kept["mark"] == mark else []:
+            if os.path.basename(place).partition("-")[0] == str(step):
+                if os.path.exists(os.path.join(place, ENDED)):
+                    return place, kept
+                working = (place, kept) if began_as(kept) else working
+    return working
+
+
+def _steps(folder: str, name: str = "") -> list[str]:
+    """Folders of steps in an agent's, those with this file in them."""
+    with suppress(OSError):
+        steps = [os.path.join(folder, entry) for entry in os.listdir(folder) if entry.replace("-", "").isdigit()]
+        return [step for step in steps if os.path.exists(os.path.join(step, name))]
+    return []
+
+
+def _state(pid: int) -> str:
+    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+    return ""
 
 
 def began_as(kept: dict[str, Any]) -> bool:
