@@ -318,3 +318,17 @@ def test_the_page_of_many_members_shows_them_together(home: Path, tmp_path: Path
     assert "What stands out" in page
     assert "Members of the campaign" in page
     assert "What to do" not in page  # which is of a single device
+
+
+def test_no_member_waits_for_the_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of attempts are not synced, one by one, while others wait: a step of many members would take as long as a busy disk."""
+    synced, real = [], os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    assert shell("true") == 0
+    assert synced
+    assert [path for path in synced if "/steps/" in path] == []
