@@ -107,6 +107,8 @@ def test_ctrl_c_while_it_is_waited_for_ends_it(home: Path) -> None:
 @pytest.mark.slow("two agents")
 def test_stop_ends_what_goes_on(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     killed(home, held(home))
+    assert main(["cluster", "status"]) == 3
+    assert "what still runs on members is taken by cluster resume" in capsys.readouterr().out
     assert main(["cluster", "stop"]) == 0
     assert "nobody controlled the campaign" in capsys.readouterr().out
     until(lambda: not folders(home) and not agent.marked(newest(home).campaign.id)[0])

@@ -258,10 +258,11 @@ def main(settings: dict[str, Any]) -> None:
     agent.serve()
 
 
+OLD_PYTHON = 43  # the exit status for one
 BOOTSTRAP = (
     "import sys,json,types\n"
     "if sys.version_info<(3,9):\n"
-    " sys.stderr.write('hotlap-agent: Python %d.%d is there, 3.9 or later is needed\\n'%tuple(sys.version_info[:2]));sys.exit(43)\n"
+    " sys.stderr.write('Python %d.%d is there, 3.9 or later is needed\\n'%tuple(sys.version_info[:2]));sys.exit(43)\n"
     "f=open(0,'rb',0,closefd=False);s=json.loads(f.readline())\n"
     "for n,z in [['hotlap',0],['hotlap.cluster',0]]+s['sources']:\n"
     " b=b''\n"

@@ -43,6 +43,6 @@ class LocalLauncher(AtOnce):
         agent.sweep(mark, 0.2)
 
     def failure(self, code: int, errors: str) -> tuple[State, str]:
-        if code == 43:
-            return "refused", last_line(errors)
+        if code == agent.OLD_PYTHON:
+            return "refused", f"{last_line(errors)}: name another by --python"
         return "never started", last_line(errors) or f"the agent ended with {code} before it said hello"

@@ -129,8 +129,8 @@ class SlurmLauncher(Everyone):
         process.wait()
 
     def failure(self, code: int, errors: str) -> tuple[State, str]:
-        if code == 43:
-            return "refused", last_line(errors)
+        if code == agent.OLD_PYTHON:
+            return "refused", f"{last_line(errors)}: name another by --python"
         return "never started", last_line(errors) or f"srun ended with {code} before the agent said hello"
 
     def ending(self, errors: str) -> str:
@@ -198,7 +198,7 @@ class SlurmLauncher(Everyone):
         done = _call(["sbatch", *OWN, *options], SCRIPT.replace("LOOKS", str(int(idle_s / 30.0))))
         number = done.stdout.strip().partition(";")[0]
         if done.returncode or not number.isdecimal():
-            why = last_line(done.stderr).removeprefix("sbatch: error: ").removeprefix("Batch job submission failed: ")
+            why = re.sub(r"^sbatch: (error|fatal): (Batch job submission failed: )?", "", last_line(done.stderr))
             raise InputError(f"--slurm '{shlex.join(self.options)}': sbatch refused it: {why or 'it gave no number of a job'}")
         return number
 

@@ -69,8 +69,8 @@ class SshLauncher(AtOnce):
         for text, state, meaning in SAID:
             if text in errors:
                 return state, meaning
-        if code == 43:
-            return "refused", last_line(errors)
+        if code == agent.OLD_PYTHON:
+            return "refused", f"{last_line(errors)}: name another by --python"
         if code in (126, 127):
             return "refused", f"'{self.python}' cannot be run there: name another by --python ({last_line(errors)})"
         return "never started", last_line(errors) or f"ssh ended with {code} before the agent said hello"
