@@ -160,9 +160,11 @@ class Step:
             self.timed_out = bool(deadline_s) and time.monotonic() >= (deadline_s or 0.0)
             if self.stopped or self.timed_out:
                 raise _EndedError
-            for place, item in enumerate(self.agent.waiting):
+            items: list[tuple[dict[str, Any], bytes]] = self.agent.waiting
+            for place, item in enumerate(items):
                 if item[0]["do"] == kind:
-                    return self.agent.waiting.pop(place)
+                    del self.agent.waiting[place]
+                    return item
             self.agent.look([], 0.5)
 
     # ------------------------------------------------------------ the program
