@@ -37,7 +37,8 @@ from hotlap.core.record import Case, Device, Machine, Plan, RunRecord, Samples, 
 
 ROOT = Path(__file__).resolve().parents[1]
 ASKED = {
-    "agents": "≤ 60 CPU s", "steps": "≤ 0.3 s", "ssh": "≤ 60 CPU s", "wheels": "nothing", "fanin": "≤ 30 CPU s, ≤ 300 MB", "status": "< 1 CPU s",
+    "agents": "≤ 60 CPU s", "steps": "≤ 0.3 s", "ssh": "≤ 60 CPU s", "wheels": "nothing", "status": "< 1 CPU s",
+    "fanin": "≤ 30 CPU s, ≤ 300 MB",
 }  # fmt: skip
 
 
