@@ -149,3 +149,11 @@ def test_a_strangers_folder_is_left_alone(home: Path, tmp_path: Path) -> None:
     (tmp_path / "own" / "hotlap-agent-link").symlink_to(tmp_path / "own" / "hotlap-agent-own")
     assert member_left.take_over("this", False) == (0, False)
     assert sorted(place.name for place in folders(home)) == ["hotlap-agent-link", "hotlap-agent-odd", "hotlap-agent-other"]
+
+
+@pytest.mark.slow("two agents, and a campaign that goes on")
+def test_files_of_the_program_are_not_taken_for_the_agents(home: Path) -> None:
+    killed(home, "echo {} > ended.json; echo wrong > stdout; " + held(home))
+    (home.parent / "go").touch()
+    assert main(["cluster", "resume"]) == 0
+    handed_over(home)

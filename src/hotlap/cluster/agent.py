@@ -154,6 +154,7 @@ class Agent:
             self.folder = work_folder()
             member_left.note(self.folder, self.mark)
         except OSError as error:
+            shutil.rmtree(self.folder, ignore_errors=True)
             self.send({"is": "refused", "why": str(error)})
             return
         guard = _guard(self.own, self.folder, self.sink)

@@ -13,7 +13,8 @@ from typing import Any
 
 PREFIX = "hotlap-agent-"
 NOTE = "agent.json"  # in an agent's folder: its mark, its process, and when that began
-ENDED = "ended.json"  # in a step's folder: how it ended, where nobody has fetched that
+OWN = ".hotlap-"  # begins the names of an agent's files beside those of the program that runs there
+ENDED = OWN + "ended.json"  # in a step's folder: how it ended, where nobody has fetched that
 LEAVE = signal.SIGUSR1  # says to an agent that its controller is gone
 OLD_S = 7 * 86400.0  # for what nobody has fetched
 

@@ -92,7 +92,8 @@ class Step:
             self.agent.look([], 0.1)
             self.stopped = self.agent.stopped()
             if self.stopped:
-                os.kill(agent["pid"], signal.SIGKILL)  # its guard ends what it runs
+                with suppress(ProcessLookupError):
+                    os.kill(agent["pid"], signal.SIGKILL)  # its guard ends what it runs
                 raise _EndedError
         try:
             with open(os.path.join(place, member_left.ENDED)) as file:
@@ -102,7 +103,7 @@ class Step:
             return False  # it was killed
         self.agent.unfetched = self.folder
         for name in self.sizes:
-            self._send_file(name, {"is": "output", "stream": name})
+            self._send_file(member_left.OWN + name, {"is": "output", "stream": name})
         self._send_file("bundle.zip", {"is": "part"})
         self.agent.send(dict(ended, **self.at, by="earlier"))
         return True
@@ -267,7 +268,7 @@ class Step:
         """In the step's folder too, where the controller may be gone by the end. What is not whole is not handed over later."""
         if self.lasts and not self.torn:
             try:
-                with open(os.path.join(self.folder, name), "ab") as file:
+                with open(os.path.join(self.folder, member_left.OWN + name), "ab") as file:
                     file.write(data)
             except OSError:
                 self.torn, self.lasts = True, self.agent.alone
