@@ -89,6 +89,9 @@ def chosen(text: str, kinds: Sequence[str]) -> list[str]:
 
 def matrix(kinds: list[str], runs: int, seed: int, make: Callable[[str, int, Path], KillRun]) -> int:
     """Kinds in turns."""
+    if not kinds:
+        print("nothing can be run here")
+        return 1
     right, took, began_s = Counter[str](), Counter[str](), time.monotonic()
     for number in range(runs):
         kind, start_s = kinds[number % len(kinds)], time.monotonic()

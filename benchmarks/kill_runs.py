@@ -39,7 +39,6 @@ held) while ! test -e %(home)s/go; do sleep 0.02; done;;
 esac
 """
 SMALL = 'mount -t tmpfs -o size=4m small "$TMPDIR" && exec "$@"'
-AHEAD = f"import time\nreal=time.time\ntime.time=lambda:real()+{AHEAD_S}\n"
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,10 @@ class FailingLauncher(LocalLauncher):
 
     def start(self, member: Member) -> subprocess.Popen[bytes]:
         words = [self.python, "-I", "-S", "-c", agent.BOOTSTRAP]
-        if member.name == self.victim and self.kind == "clock":
-            words[-1] = AHEAD + agent.BOOTSTRAP
+        clock = {agent.CLOCK: str(AHEAD_S)} if member.name == self.victim and self.kind == "clock" else {}
         if member.name == self.victim and self.kind == "disk":
             words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", SMALL, "sh", *words]
-        process = self.started[member.name] = popen(words)
+        process = self.started[member.name] = popen(words, {**os.environ, **clock})
         if member.name == self.victim and self.kind == "before":
             process.kill()
         return process
