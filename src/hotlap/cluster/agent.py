@@ -32,7 +32,7 @@ from hotlap.cluster.member_marks import sweep as sweep
 from hotlap.cluster.member_step import MOST_BUNDLE_BYTES as MOST_BUNDLE_BYTES
 from hotlap.cluster.member_step import MOST_OUTPUT_BYTES as MOST_OUTPUT_BYTES
 from hotlap.cluster.member_step import PART_BYTES as PART_BYTES
-from hotlap.cluster.member_step import Step
+from hotlap.cluster.member_step import MemberStep
 
 VERSION = 3
 SOURCES = ("member_left", "member_facts", "member_marks", "member_zips", "member_step", "agent")  # beside this file, in their order
@@ -121,7 +121,7 @@ class Agent:
         self.source, self.sink, self.reader = source, sink, FrameReader(self.session)
         self.waiting: list[tuple[dict[str, Any], bytes]] = []
         self.folder, self.sent, self.next_beat_s, self.at = "", 0, 0.0, {}  # type: ignore[var-annotated]
-        self.step: Step | None = None  # that runs
+        self.step: MemberStep | None = None  # that runs
         self.alone_until_s = 0.0  # 0: the controller is there
         self.unfetched = ""  # folder of a step whose end the controller has not confirmed
 
@@ -194,7 +194,7 @@ class Agent:
 
     def _do(self, message: dict[str, Any]) -> None:
         if message["do"] == "step":
-            self.ran, self.step = True, Step(self, message)
+            self.ran, self.step = True, MemberStep(self, message)
             self.step.run()
             self.step = None
         elif message["do"] == "probe":

@@ -70,7 +70,8 @@ def _sweep(kept: CampaignFolder) -> tuple[dict[str, str], int]:
     unseen, swept = dict[str, str](), 0
     with kept.held():
         for begin in range(0, len(members), asked.FANOUT):
-            conductor = controller.ClusterController(kept, launcher, again=True, adopt=False)
+            conductor = controller.ClusterController(kept, launcher, again=True)
+            conductor.adopt = False
             conductor.open(members[begin : begin + asked.FANOUT])
             for name, link in conductor.links.items():
                 if link.gone:

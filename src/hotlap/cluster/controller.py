@@ -64,10 +64,10 @@ class ClusterController:
 
     def __init__(
         self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False,
-        parcel: Parcel | None = None, tick: Callable[[], None] = lambda: None, adopt: bool = True,
+        parcel: Parcel | None = None, tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder, self.launcher, self.tell, self.again, self.parcel, self.tick = folder, launcher, tell, again, parcel, tick
-        self.adopt, self.lasting = adopt, launcher.name in LASTING
+        self.adopt, self.lasting = True, launcher.name in LASTING
         self.links: dict[str, AgentLink] = {}
         self.interrupted = False
         self._selector = selectors.DefaultSelector()

@@ -33,7 +33,7 @@ class _EndedError(Exception):
     """The step is over before its program began."""
 
 
-class Step:
+class MemberStep:
     """One attempt of one step: a program run once, or so many rounds, and what it leaves."""
 
     def __init__(self, agent: Any, task: dict[str, Any]) -> None:
