@@ -93,6 +93,29 @@ def test_a_program_that_still_runs_is_waited_for(home: Path) -> None:
     handed_over(home)
 
 
+@pytest.mark.slow("two agents, and those that fetch")
+def test_collect_fetches_what_has_ended_and_leaves_alone_what_runs(home: Path) -> None:
+    killed(home, held(home))
+    assert main(["cluster", "collect"]) == 3
+    assert states(home)["slot01"] == ("died", 1)
+    assert len(agent.marked(newest(home).campaign.id)[0]) > 0
+    (home.parent / "go").touch()
+    until(lambda: not any(map(alive, folders(home))))
+    assert main(["cluster", "resume"]) == 0
+    handed_over(home)
+
+
+@pytest.mark.slow("two agents, and those that fetch")
+def test_collect_takes_what_has_ended_by_then(home: Path) -> None:
+    killed(home, held(home))
+    (home.parent / "go").touch()
+    until(lambda: not any(map(alive, folders(home))))
+    assert main(["cluster", "collect"]) == 0
+    assert states(home) == {"slot00": ("measured", 1), "slot01": ("measured", 2)}
+    assert main(["cluster", "stop"]) == 0
+    handed_over(home)
+
+
 @pytest.mark.slow("two agents, and a campaign that goes on")
 def test_ctrl_c_while_it_is_waited_for_ends_it(home: Path) -> None:
     killed(home, held(home))

@@ -110,14 +110,15 @@ def _message(payload: bytes) -> tuple[dict[str, Any], bytes]:
 
 class Agent:
     """One member's. `settings`: session (hex), campaign, member, beat_s; probe (a file of the controller's), root; again (a campaign that
-    goes on), adopt (what an agent before did, rather than end it), lasting (programs may outlive the controller)."""
+    goes on), adopt (what an agent before did, rather than end it), spare (it, at the end), lasting (programs may outlive the
+    controller)."""
 
     def __init__(self, settings: dict[str, Any], source: int, sink: int) -> None:
         self.session, self.mark = bytes.fromhex(settings["session"]), settings["campaign"] + "/" + settings["member"]
         self.own = self.mark + "/" + settings["session"][:8]  # of what this agent starts: one that was here before ends its own alone
         self.beat_s, self.root, self.offset_s = settings["beat_s"], settings.get("root", ""), float(os.environ.get(CLOCK, "0"))
         self.again, self.ran, self.probe = settings.get("again", False), False, settings.get("probe", "")
-        self.adopt, self.lasting = settings.get("adopt", False), settings.get("lasting", False)
+        self.adopt, self.lasting, self.spare = (settings.get(name, False) for name in ("adopt", "lasting", "spare"))
         self.source, self.sink, self.reader = source, sink, FrameReader(self.session)
         self.waiting: list[tuple[dict[str, Any], bytes]] = []
         self.folder, self.sent, self.next_beat_s, self.at = "", 0, 0.0, {}  # type: ignore[var-annotated]
@@ -161,13 +162,14 @@ class Agent:
         try:
             disk = shutil.disk_usage(self.folder)
             about = dict(facts(self.root), swept=swept, folder=self.folder, free_bytes=disk.free, time_s=time.time() + self.offset_s)
-            self.send(dict({"is": "hello", "version": VERSION, "probe": text(self.probe)[:64]}, **about))
+            left = member_left.ended_steps(self.mark) if self.adopt else []
+            self.send(dict({"is": "hello", "version": VERSION, "probe": text(self.probe)[:64], "left": left}, **about))
             while not self.alone:
                 message, _ = self._next()
                 if message["do"] in ("kept", "step", "end"):
                     self._confirm()
                 if message["do"] == "end":
-                    if self.again:
+                    if self.again and not self.spare:
                         member_left.take_over(self.mark, False)
                     break
                 self._do(message)

@@ -11,7 +11,7 @@ import secrets
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,18 +56,20 @@ class AgentLink:
     attempt: Attempt | None = None
     wheel: IO[bytes] | None = None  # that is being sent
     probed: dict[str, Any] | None = None
+    left: set[int] = field(default_factory=set)  # steps that an agent before has ended
 
 
 class ClusterController:
     """Of the members that are given, with their agents. `tell` hears every event, `tick` is called while it waits; `parcel` is what members
-    without Hotlap are sent; `adopt`: what agents of an earlier controller did is taken over. Not for several threads."""
+    without Hotlap are sent. `adopt`: what agents of an earlier controller did is taken over; `fetching`: that alone, where it has ended.
+    Not for several threads."""
 
     def __init__(
         self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False,
         parcel: Parcel | None = None, tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder, self.launcher, self.tell, self.again, self.parcel, self.tick = folder, launcher, tell, again, parcel, tick
-        self.adopt, self.lasting = True, launcher.name in LASTING
+        self.adopt, self.fetching, self.lasting = True, False, launcher.name in LASTING
         self.links: dict[str, AgentLink] = {}
         self.interrupted = False
         self._selector = selectors.DefaultSelector()
@@ -95,6 +97,8 @@ class ClusterController:
     def step(self, step: StepRecord, members: Iterable[Member]) -> None:
         """One step on these members, to its end; those without an agent have no result, with the reason."""
         chosen = [] if self.interrupted else list(members)
+        if self.fetching:
+            chosen = [member for member in chosen if step.number in self.links[member.name].left and not self.links[member.name].gone]
         made = gangs(chosen, step.gang, self.launcher.name == "local") if step.gang and chosen else []
         self._gangs = {name: gang for gang in made for name in gang.names}
         for member in chosen:
@@ -148,7 +152,7 @@ class ClusterController:
         session = secrets.token_bytes(16)
         settings = {
             "session": session.hex(), "campaign": self.folder.campaign.id, "member": member.name, "again": self.again,
-            "adopt": self.again and self.adopt, "lasting": self.lasting,
+            "adopt": self.again and self.adopt, "lasting": self.lasting, "spare": self.fetching,
             "beat_s": self.folder.campaign.beat_s, "probe": str(self.folder.path.absolute() / PROBE), **seam(member),
         }  # fmt: skip
         link = AgentLink(member, self.launcher.start(member), agent.FrameReader(session))
@@ -344,7 +348,7 @@ class ClusterController:
         if why := self._unfit(link.member, identity):
             self._refuse(link, why)
         else:
-            link.ready = True
+            link.ready, link.left = True, {int(number) for number in message.get("left", [])[:1000]}
 
     def _unfit(self, member: Member, identity: Identity) -> str:
         """Why a member is not taken; "": it is."""
@@ -480,19 +484,3 @@ class ClusterController:
             link.outbox.clear()
         with suppress(KeyError, ValueError):
             self._selector.unregister(stream)
-
-
-def run(
-    controller: ClusterController, members: Sequence[Member], steps: Sequence[StepRecord], wanted: Mapping[int, set[str]], fanout: int,
-) -> None:
-    """All steps on the members that want them, `fanout` members at a time, each with one agent from its first step to its last."""
-    for begin in range(0, len(members), fanout):
-        wave = members[begin : begin + fanout]
-        try:
-            controller.open(wave)
-            for step in steps:
-                controller.step(step, [member for member in wave if member.name in wanted[step.number] and member.name in controller.links])
-        finally:
-            controller.close()
-        if controller.interrupted:
-            return

@@ -68,6 +68,12 @@ def take_over(mark: str, adopt: bool) -> tuple[int, bool]:
     return ended, beside
 
 
+def ended_steps(mark: str) -> list[int]:
+    """Which an agent before has run to their end, and nobody fetched."""
+    places = [place for folder, kept in _notes() if kept["mark"] == mark for place in _steps(folder, ENDED)]
+    return sorted({int(os.path.basename(place).partition("-")[0]) for place in places})
+
+
 def of_step(mark: str, step: int) -> tuple[str, dict[str, Any]] | None:
     """Where an agent before has run this step to its end, or runs it, and its note."""
     working = None
