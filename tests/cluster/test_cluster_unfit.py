@@ -51,6 +51,12 @@ def test_python_3_6_is_refused_in_a_line(tmp_path: Path) -> None:
     assert (only.state, only.why) == ("refused", "Python 3.6 is there, 3.9 or later is needed: name another by --python")
 
 
+def test_what_python_2_says_is_refused_in_a_line(tmp_path: Path) -> None:
+    said = "Unknown option: -I\nusage: python [option] ...\nTry `python -h' for more information.\n"
+    state = LocalLauncher(1, sys.executable).failure(2, said)
+    assert state == ("refused", "Python 2 is there, 3.9 or later is needed: name another by --python")
+
+
 def test_check_says_what_may_go_wrong() -> None:
     facts = {"clock_off_s": -3600.0, "free_bytes": 5e6, "folder": "/tmp/x", "python": "3.9.2"}
     assert cli_check.doubts(facts, "") == [

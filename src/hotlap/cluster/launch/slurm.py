@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from hotlap.cluster import agent, hosts
-from hotlap.cluster.launch.base import AgentProcess, Everyone, last_line, popen
+from hotlap.cluster.launch.base import AgentProcess, Everyone, last_line, old_python, popen
 from hotlap.cluster.record import Member, State
 from hotlap.core.errors import InputError, MachineError, Unavailable
 from hotlap.core.units import show
@@ -129,8 +129,8 @@ class SlurmLauncher(Everyone):
         process.wait()
 
     def failure(self, code: int, errors: str) -> tuple[State, str]:
-        if code == agent.OLD_PYTHON:
-            return "refused", f"{last_line(errors)}: name another by --python"
+        if old := old_python(code, errors):
+            return "refused", old
         return "never started", last_line(errors) or f"srun ended with {code} before the agent said hello"
 
     def ending(self, errors: str) -> str:

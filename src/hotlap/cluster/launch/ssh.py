@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hotlap.cluster import agent, hosts
-from hotlap.cluster.launch.base import AgentProcess, AtOnce, last_line, popen
+from hotlap.cluster.launch.base import AgentProcess, AtOnce, last_line, old_python, popen
 from hotlap.cluster.record import Member, State
 from hotlap.core.errors import MachineError, Unavailable
 
@@ -69,8 +69,8 @@ class SshLauncher(AtOnce):
         for text, state, meaning in SAID:
             if text in errors:
                 return state, meaning
-        if code == agent.OLD_PYTHON:
-            return "refused", f"{last_line(errors)}: name another by --python"
+        if old := old_python(code, errors):
+            return "refused", old
         if code in (126, 127):
             return "refused", f"'{self.python}' cannot be run there: name another by --python ({last_line(errors)})"
         return "never started", last_line(errors) or f"ssh ended with {code} before the agent said hello"
