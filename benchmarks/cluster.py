@@ -1,6 +1,7 @@
-"""What campaigns cost here: agents started, steps over running agents, fan-in and status of very many recorded members.
+"""What campaigns cost here: agents started, steps over running agents, fan-in and status of very many recorded members; over the nodes of
+a bed, as root: agents by ssh, and Hotlap sent to members that lack it.
 
-    python benchmarks/cluster.py [--agents 256] [--recorded 10000] [--only agents|steps|fanin|status]
+    python benchmarks/cluster.py [--agents 256] [--nodes 32] [--recorded 10000] [--only agents|steps|fanin|status|ssh|wheels]
 """
 
 from __future__ import annotations
@@ -17,17 +18,28 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.netbed import bed as beds
+from tests.netbed.spec import Spec
+
 import hotlap
-from hotlap.cluster import controller, fanin, folder, session
+from hotlap.cluster import controller, fanin, folder, parcel, session
 from hotlap.cluster.launch.local import LocalLauncher
 from hotlap.cluster.record import AttemptDone, Campaign, Member, MemberEvent, StepRecord
 from hotlap.core.record import Case, Device, Machine, Plan, RunRecord, Samples, encode
 
-ASKED = {"agents": "≤ 60 CPU s", "steps": "≤ 0.3 s", "fanin": "≤ 30 CPU s, ≤ 300 MB", "status": "< 1 CPU s"}
+ROOT = Path(__file__).resolve().parents[1]
+ASKED = {
+    "agents": "≤ 60 CPU s", "steps": "≤ 0.3 s", "ssh": "≤ 60 CPU s", "wheels": "nothing", "status": "< 1 CPU s",
+    "fanin": "≤ 30 CPU s, ≤ 300 MB",
+}  # fmt: skip
 
 
 def cpu_s() -> float:
@@ -70,6 +82,46 @@ def steps(home: Path, count: int = 16, turns: int = 50) -> str:
             took.append(time.monotonic() - began)
         conductor.close()
     return f"median {statistics.median(took):.3f} s, worst {max(took):.3f} s of {turns} steps over {count} agents"
+
+
+def by_ssh(bed: beds.Bed, home: Path, *command: str) -> str:
+    """A campaign over all nodes of a bed: start, one step, collect. CPU time is that of the controller and of all nodes."""
+    python = ["--python", os.path.realpath(sys.executable)]  # without Hotlap, but of the version that its wheels are for
+    words = [sys.executable, "-m", "hotlap", "cluster", "run", "--hosts", ",".join(bed.spec.names), *python, "--", *command]
+    began, nodes_s, wall = cpu_s(), node_cpu_s(bed), time.monotonic()
+    done = bed.run(words, env={"HOTLAP_HOME": str(home), "PYTHONPATH": str(ROOT / "src")})
+    wall_s = time.monotonic() - wall
+    time.sleep(1.0)  # until the last sshd is buried, and its time is known
+    spent = cpu_s() - began + node_cpu_s(bed) - nodes_s
+    states = folder.load(max((home / "runs").iterdir())).states(time.time())
+    measured = sum(state.state == "measured" for state in states)
+    why = next((f"; {state.why}" for state in states if state.why), "") or ("" if states else done.stderr[-200:])
+    return f"{spent:.1f} CPU s, {wall_s:.1f} s; {measured} of {len(states)} measured{why}"
+
+
+def node_cpu_s(bed: beds.Bed) -> float:
+    """Of the processes of all nodes, and of those that they have waited for."""
+    ticks = 0
+    for name in bed.spec.names:
+        for pid in (bed.pid(name), *bed.processes(name)):
+            with suppress(OSError):
+                ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def over_bed(home: Path, nodes: int, wanted: Sequence[str]) -> None:
+    why = beds.missing() or ("" if beds.sshd() else "there is no sshd: HOTLAP_SSHD=$(scripts/sshd.sh FOLDER)")
+    if why:
+        print(f"ssh     left out: {why}")
+        return
+    with beds.Bed(Spec(nodes=nodes, leaves=max(nodes // 4, 1), tmp_mb=400)) as bed:
+        if "ssh" in wanted:
+            print(f"ssh     {by_ssh(bed, home / 'ssh', 'true')} (asked {ASKED['ssh']})", flush=True)
+        if "wheels" in wanted:
+            with tempfile.TemporaryDirectory() as place:
+                size = sum(path.stat().st_size for path in parcel.built(Path(place))) / 1e6
+            print(f"wheels  {by_ssh(bed, home / 'wheels', 'hotlap', 'schema')}; {size:.0f} MB to each", flush=True)
+            print(f"wheels  {by_ssh(bed, home / 'again', 'hotlap', 'schema')}, once they are there", flush=True)
 
 
 def recorded(home: Path, count: int) -> folder.CampaignFolder:
@@ -131,6 +183,7 @@ def status(home: Path, kept: folder.CampaignFolder) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--agents", type=int, default=256)
+    parser.add_argument("--nodes", type=int, default=32, help="of the bed, at most 32")
     parser.add_argument("--recorded", type=int, default=10_000)
     parser.add_argument("--only", choices=tuple(ASKED))
     parser.add_argument("--fan-in", metavar="FOLDER", help=argparse.SUPPRESS)
@@ -145,6 +198,8 @@ def main() -> None:
             print(f"agents  {agents(home, args.agents)} (asked {ASKED['agents']})", flush=True)
         if "steps" in wanted:
             print(f"steps   {steps(home)} (asked {ASKED['steps']})", flush=True)
+        if {"ssh", "wheels"} & set(wanted):
+            over_bed(home, args.nodes, wanted)
         if {"fanin", "status"} & set(wanted):
             kept = recorded(home, args.recorded)
             if "status" in wanted:

@@ -133,3 +133,25 @@ def test_without_a_change_the_same_or_unsure_is_said(home: Path, capsys: pytest.
     assert case["state"] == "same"
     unsure = compared(capsys, a, b)["cases"][0]  # type: ignore[index]
     assert unsure["high"] - unsure["low"] > case["high"] - case["low"]  # what the machines may have done in between is allowed for
+
+
+def test_the_page_has_both_sides_each_model_what_differs_and_who_is_missing(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = campaign(home, "1", 1.0, argv=("./bench", "<ring>"))
+    b = campaign(home, "2", 1.2, argv=("./bench", "--tree"), members=7, lost=3, seed=2)
+    asked = ["cluster", "compare", a, b, "--assume-stable"]
+    assert main([*asked, "--out", str(tmp_path / "page.html")]) == 1
+    assert f"page    {tmp_path}/page.html" in capsys.readouterr().out
+    page = (tmp_path / "page.html").read_text()
+    assert f"Campaigns: {b} against {a}" in page
+    assert '<section id="h200"><h2>H200: 6 members in both, as pairs</h2>' in page
+    assert page.count('role="img"') == 2  # the scale, and a case
+    assert "./bench &lt;ring&gt;" in page.partition('id="what-differs"')[2]
+    assert "<ring>" not in page.partition('<script type="application/json"')[0]
+    members = page.partition('<section id="members">')[2]
+    assert "in A alone" in members
+    assert "h200-07" in members
+    assert "without a result in B" in members
+    assert main([*asked, "--out", str(tmp_path / "no" / "page.html")]) == 2
+    assert "there is no folder" in capsys.readouterr().err

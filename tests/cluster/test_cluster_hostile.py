@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.cluster import controller, fanin, folder
+from hotlap.cluster import controller, fanin, folder, session
 from hotlap.cluster.launch.base import popen
 from hotlap.cluster.launch.local import LocalLauncher
 from hotlap.cluster.record import Campaign, Member, MemberState, StepRecord
@@ -53,7 +53,7 @@ def states_of(tmp_path: Path, script: str) -> tuple[folder.CampaignFolder, dict[
     kept = folder.create(tmp_path, campaign, launcher.members(), {}, "local")
     with kept.held():
         conductor = controller.ClusterController(kept, launcher)
-        controller.run(conductor, launcher.members(), [step], {1: {"slot00", "slot01"}}, 8)
+        session.run(conductor, launcher.members(), [step], {1: {"slot00", "slot01"}}, 8)
         fanin.collect(kept)
     return kept, {state.member: state for state in kept.states(time.time())}
 

@@ -42,7 +42,7 @@ def test_a_file_of_names(tmp_path: Path) -> None:
         ("", "no host"), (",", "no host"), ("n[1-", "lacks a ]"), ("n1]", "bracket too many"), ("n[a-b]", "no number or range"),
         ("n[3-1]", "backwards"), ("n[]", "no number"), ("a,a", "stands twice"), ("n[1-2],n2", "stands twice"),
         ("-oProxyCommand=x", "no name of a host"), ("a b", "no name"), ("n[1-99999999]", "too long"), ("r[1-999]n[1-999]", "are the most"),
-        ("../x", "no name"), ("n[010-9]", "backwards"),
+        ("../x", "there is no file"), ("n[010-9]", "backwards"),
     ],
 )  # fmt: skip
 def test_what_is_no_list_of_hosts(text: str, why: str) -> None:

@@ -156,20 +156,6 @@ def gone(home: Path) -> bool:
     return not agent.marked(newest(home).campaign.id)[0]
 
 
-def test_a_controller_that_is_killed_is_gone_on_with(home: Path, tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    process = started(home, f"test {{index}} = 0 || while ! test -e {go}; do sleep 0.05; done")
-    deadline = time.monotonic() + WAIT_S
-    while found(home)["slot00"][0] != "measured" and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.kill()
-    process.communicate()
-    assert gone(home)  # agents end with the pipe, and what they started with them
-    go.touch()
-    assert main(["cluster", "resume"]) == 0
-    assert found(home) == {"slot00": ("measured", 1), "slot01": ("measured", 2)}
-
-
 def test_a_second_controller_is_refused_in_one_line_and_stop_ends_the_first(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     process = started(home, "sleep 60")
     capsys.readouterr()
@@ -332,3 +318,17 @@ def test_the_page_of_many_members_shows_them_together(home: Path, tmp_path: Path
     assert "What stands out" in page
     assert "Members of the campaign" in page
     assert "What to do" not in page  # which is of a single device
+
+
+def test_no_member_waits_for_the_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of attempts are not synced, one by one, while others wait: a step of many members would take as long as a busy disk."""
+    synced, real = [], os.fsync
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    assert shell("true") == 0
+    assert synced
+    assert [path for path in synced if "/steps/" in path] == []

@@ -18,6 +18,7 @@ from slurm_bed import SlurmBed
 from hotlap.cli import main
 from hotlap.cluster import folder
 from hotlap.cluster.folder import CampaignFolder
+from hotlap.cluster.launch import slurm
 
 pytestmark = pytest.mark.skipif(bool(slurm_bed.lacking()), reason=slurm_bed.lacking() or "Slurm is here")
 
@@ -150,3 +151,34 @@ def test_a_machine_without_slurm_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     assert "there is no sbatch on this machine" in capsys.readouterr().err
     assert main(["cluster", "run", "--slurm", "-N 2", "--dry-run", "--", "true"]) == 0
     assert "members by slurm: sbatch --parsable" in capsys.readouterr().out
+
+
+@pytest.mark.slow("Slurm's daemons, an array of three tasks for two nodes")
+def test_tasks_of_an_array_run_without_one_that_does_not_start(bed: SlurmBed, home: Path) -> None:
+    asked = ("run", "--slurm", "--exclusive --array=0-2%8 -N1", "--queue", "12 s", "--", "sh", "-c", "echo {member} of job $SLURM_JOB_ID")
+    done = bed.run(hotlap(*asked), **surroundings(home))
+    assert done.returncode == 3, done.stderr
+    assert states(home) == {"n1": ("measured", 1), "n2": ("measured", 1), "task-2": ("never started", 0)}
+    assert "its task did not start: pending, Resources" in done.stdout
+    first, second = ((newest(home).attempt(1, name, 1) / "stdout").read_text().split() for name in ("n1", "n2"))
+    assert (first[0], second[0]) == ("n1", "n2")
+    assert first[3] != second[3]
+    assert jobs(bed) == []
+    (home.parent / "roots" / "task-2" / "etc").mkdir(parents=True)
+    (home.parent / "roots" / "task-2" / "etc" / "machine-id").write_text("third\n")
+    resumed = bed.run(hotlap("resume"), **surroundings(home))  # one job for those that lack a result
+    assert resumed.returncode == 0, resumed.stderr
+    assert states(home)["task-2"] == ("measured", 1)
+    assert jobs(bed) == []
+
+
+def test_numbers_of_tasks_are_read_as_slurm_writes_them() -> None:
+    assert slurm._numbers("0-3%8") == [0, 1, 2, 3]
+    assert slurm._numbers("1,4-5,10-20:5%2") == [1, 4, 5, 10, 15, 20]
+    assert slurm._numbers("N/A") == slurm._numbers("") == []
+    assert slurm._alone(["-p", "gpu", "-a", "0-3", "--array=1", "-a0-3", "-N1"]) == ["-p", "gpu", "-N1"]
+
+
+def test_an_array_has_no_gangs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "run", "--slurm", "--array=0-3 -N1", "--gang", "2", "--", "true"]) == 2
+    assert "tasks of an array start one by one" in capsys.readouterr().err

@@ -48,13 +48,19 @@ def state(tmp_path: Path, script: str = "true", before: str = "", mounts: str = 
 
 def test_python_3_6_is_refused_in_a_line(tmp_path: Path) -> None:
     only, _ = state(tmp_path, before="import sys\nsys.version_info=(3,6,8,'final',0)\n")
-    assert (only.state, only.why) == ("refused", "hotlap-agent: Python 3.6 is there, 3.9 or later is needed")
+    assert (only.state, only.why) == ("refused", "Python 3.6 is there, 3.9 or later is needed: name another by --python")
+
+
+def test_what_python_2_says_is_refused_in_a_line(tmp_path: Path) -> None:
+    said = "Unknown option: -I\nusage: python [option] ...\nTry `python -h' for more information.\n"
+    state = LocalLauncher(1, sys.executable).failure(2, said)
+    assert state == ("refused", "Python 2 is there, 3.9 or later is needed: name another by --python")
 
 
 def test_check_says_what_may_go_wrong() -> None:
     facts = {"clock_off_s": -3600.0, "free_bytes": 5e6, "folder": "/tmp/x", "python": "3.9.2"}
     assert cli_check.doubts(facts, "") == [
-        "its clock is 3600 s behind", "5 MB are free in /tmp/x", "no Hotlap is there: commands run, plans need Python 3.11",
+        "its clock is 3600 s behind", "5 MB are free in /tmp", "no Hotlap is there: commands run, plans need Python 3.11",
     ]  # fmt: skip
     fine = {"clock_off_s": 0.1, "free_bytes": 5e9, "folder": "/tmp/x", "python": "3.12.1"}
     assert cli_check.doubts(fine, "0.1") == [f"Hotlap 0.1 is there: {hotlap.__version__} is sent for plans"]

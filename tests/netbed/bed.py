@@ -29,10 +29,12 @@ MARK = "hotlap-netbed-"
 CPU = Path("/sys/fs/cgroup/cpu")
 ROOT = Path(__file__).resolve().parents[2]
 RATES = ("slow-node", "slow-send", "slow-receive", "slow-pair", "slow-uplink")
-FAULTS = (*RATES, "link-down", "stopped", "disk-full", "cpu")
+FAULTS = (*RATES, "link-down", "stopped", "disk-full", "cpu", "clock")
+CLOCK = "HOTLAP_AGENT_CLOCK_S"  # of agents that begin in the node; no clock of the machine is touched
 USAGE = {
     "slow-node": "NODE MBPS", "slow-send": "NODE MBPS", "slow-receive": "NODE MBPS", "slow-pair": "FROM TO MBPS", "slow-uplink": "LEAF MBPS",
     "link-down": "NODE", "stopped": "NODE", "disk-full": "NODE", "cpu": "NODE SHARE",
+    "clock": "NODE SECONDS",
 }  # fmt: skip
 PATIENCE_S = 60.0
 
@@ -107,7 +109,8 @@ class Bed:
     def argv(self, argv: Sequence[str], node: str = CONTROLLER, environment: dict[str, str] | None = None) -> list[str]:
         """The command that runs a command in a node."""
         home = f"{warden.PRIVATE}/home"
-        own = {"HOME": home, "PATH": os.environ["PATH"], "HOSTNAME": node, "USER": "root", "LANG": "C.UTF-8", **(environment or {})}
+        clocks = {CLOCK: values[-1] for values in self.faults() if values[:2] == ["clock", node]}  # noqa: B035 - the last counts
+        own = {"HOME": home, "PATH": os.environ["PATH"], "HOSTNAME": node, "USER": "root", "LANG": "C.UTF-8", **clocks, **(environment or {})}
         inside = ["nsenter", "-t", str(self.pid(node)), "-m", "-u", "-i", "-n", "-p", "--"]
         full = [*inside, "env", "-i", "-C", home, *(f"{name}={value}" for name, value in own.items()), *argv]
         group = self._group(node)
@@ -196,11 +199,11 @@ class Bed:
                 self.pid(value)
                 continue
             try:
-                good = float(value) > 0 and (name != "LEAF" or (value.isdigit() and int(value) <= self.spec.leaves)) and (name != "SHARE" or float(value) <= 1)
+                good = (float(value) > 0 or (name == "SECONDS" and -1e9 < float(value) < 0)) and float(value) < 1e9 and (name != "LEAF" or (value.isdigit() and int(value) <= self.spec.leaves)) and (name != "SHARE" or float(value) <= 1)
             except ValueError:
                 good = False
             if not good:
-                valid = {"LEAF": f"1 to {self.spec.leaves}", "SHARE": "above 0, at most 1 (a CPU)", "MBPS": "above 0"}[name]
+                valid = {"LEAF": f"1 to {self.spec.leaves}", "SHARE": "above 0, at most 1 (a CPU)", "MBPS": "above 0", "SECONDS": "ahead, or behind with a minus"}[name]
                 raise BedError(f"{kind}: {name} is {valid}, not {value}")
 
     def _shape(self, faults: list[list[str]]) -> None:
@@ -235,8 +238,14 @@ class Bed:
             if node == CONTROLLER:
                 raise BedError("the controller has this machine's /tmp, which is not filled")
             self.run(["rm", "-f", "/tmp/full"] if undo else ["sh", "-c", "cat /dev/zero > /tmp/full"], node)
+        elif kind == "clock":
+            self._inside(node, "home/.ssh/environment").write_text("" if undo else f"{CLOCK}={values[0]}\n")
         else:
             self._limit(node, 0.0 if undo else float(values[0]))
+
+    def _inside(self, node: str, name: str) -> Path:
+        """A file of a node's own."""
+        return Path(f"/proc/{self.pid(node)}/root{warden.PRIVATE}", name)
 
     def _limit(self, node: str, share: float) -> None:
         group, everyone = self._group(node), [self.pid(node), *self.processes(node)]
@@ -375,7 +384,7 @@ def _write_ssh(spec: Spec, nodes: Path) -> None:
         (nodes / node / "authorized_keys").write_text(public[CONTROLLER])
         (nodes / node / "sshd_config").write_text(
             f"ListenAddress {spec.address(node)}:22\nHostKey {warden.PRIVATE}/key\nAuthorizedKeysFile {warden.PRIVATE}/authorized_keys\nPidFile none\n"
-            "PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\nPrintMotd no\nMaxStartups 200\n"
+            "PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\nPrintMotd no\nPermitUserEnvironment yes\nMaxStartups 200\n"
             "MaxSessions 200\nSubsystem sftp internal-sftp\n"
         )
     known = "".join(f"{node},{spec.address(node)} {public[node]}" for node in spec.names)

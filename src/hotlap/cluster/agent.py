@@ -6,7 +6,8 @@ back on standard output. Neither a login banner nor what programs print can corr
 session's own 16 random bytes, and has a length and a SHA-256. The controller imports the same functions, so that there is one grammar.
 
 Children run in sessions of their own, with a mark in their environment by which they are found, never by name. A second process, the
-guard, ends them when the agent is killed. When standard input ends, the agent ends its children and itself.
+guard, ends them when the agent is killed. When standard input ends, a program that may outlive the controller goes on, and the agent ends
+with it and keeps what it left; otherwise the agent ends its children and itself.
 """
 
 from __future__ import annotations
@@ -17,31 +18,30 @@ import os
 import select
 import shutil
 import signal
-import socket
 import struct
-import subprocess
 import sys
 import time
-from contextlib import suppress
 from typing import Any
 
-from hotlap.cluster import member_zips
-from hotlap.cluster.member_facts import facts, hotlap_version, own_address, text, work_folder
+from hotlap.cluster import member_left
+from hotlap.cluster.member_facts import facts, hotlap_version, text, work_folder
 from hotlap.cluster.member_marks import GRACE_S as GRACE_S
 from hotlap.cluster.member_marks import MARK as MARK
 from hotlap.cluster.member_marks import marked as marked
 from hotlap.cluster.member_marks import sweep as sweep
-from hotlap.cluster.member_zips import UnfitError, pack
+from hotlap.cluster.member_step import MOST_BUNDLE_BYTES as MOST_BUNDLE_BYTES
+from hotlap.cluster.member_step import MOST_OUTPUT_BYTES as MOST_OUTPUT_BYTES
+from hotlap.cluster.member_step import PART_BYTES as PART_BYTES
+from hotlap.cluster.member_step import MemberStep
 
-VERSION = 2
-SOURCES = ("member_facts", "member_marks", "member_zips", "agent")  # beside this file, in the order in which they are sent
+VERSION = 3
+SOURCES = ("member_left", "member_facts", "member_marks", "member_zips", "member_step", "agent")  # beside this file, in their order
+CLOCK = "HOTLAP_AGENT_CLOCK_S"  # in its environment: so many seconds is its clock ahead, to try what a wrong one does
 MAGIC = b"HLF1"
 HEAD = struct.Struct(">4s16sI32s")  # magic, session, length of what follows, its SHA-256
 MOST_BYTES = 1 << 20  # of a frame
-PART_BYTES = 1 << 18  # of a file, in one frame
-SHARED_BYTES = 1 << 20  # of a bundle, from which on a folder that member and controller share is the way back
-MOST_OUTPUT_BYTES = 64 << 20  # of one stream of one step; what is beyond is dropped, and counted
-MOST_BUNDLE_BYTES = 1 << 30
+ATOMIC_BYTES = 4096  # that a pipe takes without blocking where it takes any
+ALONE_S = 12 * 3600.0  # that a program without a time of its own goes on when its controller is gone
 
 
 class FrameError(Exception):
@@ -109,55 +109,96 @@ def _message(payload: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 class Agent:
-    """One member's. `settings`: session (hex), campaign, member, beat_s; probe (a file of the controller's), root, again (a campaign that
-    goes on), clock_off_s."""
+    """One member's. `settings`: session (hex), campaign, member, beat_s; probe (a file of the controller's), root; again (a campaign that
+    goes on), adopt (what an agent before did, rather than end it), spare (it, at the end), lasting (programs may outlive the
+    controller)."""
 
     def __init__(self, settings: dict[str, Any], source: int, sink: int) -> None:
         self.session, self.mark = bytes.fromhex(settings["session"]), settings["campaign"] + "/" + settings["member"]
-        self.beat_s, self.root, self.offset_s = settings["beat_s"], settings.get("root", ""), settings.get("clock_off_s", 0.0)
+        self.own = self.mark + "/" + settings["session"][:8]  # of what this agent starts: one that was here before ends its own alone
+        self.beat_s, self.root, self.offset_s = settings["beat_s"], settings.get("root", ""), float(os.environ.get(CLOCK, "0"))
         self.again, self.ran, self.probe = settings.get("again", False), False, settings.get("probe", "")
+        self.adopt, self.lasting, self.spare = (settings.get(name, False) for name in ("adopt", "lasting", "spare"))
         self.source, self.sink, self.reader = source, sink, FrameReader(self.session)
         self.waiting: list[tuple[dict[str, Any], bytes]] = []
         self.folder, self.sent, self.next_beat_s, self.at = "", 0, 0.0, {}  # type: ignore[var-annotated]
+        self.step: MemberStep | None = None  # that runs
+        self.alone_until_s = 0.0  # 0: the controller is there
+        self.unfetched = ""  # folder of a step whose end the controller has not confirmed
+
+    @property
+    def alone(self) -> bool:
+        return self.alone_until_s > 0
 
     def send(self, message: dict[str, Any], body: bytes = b"") -> None:
-        """Numbered, so that a lost one is seen."""
+        """Numbered, so that a lost one is seen; in pieces, so that a way that is stuck does not hold the agent. Nothing, when alone."""
         self.sent += 1
         data = memoryview(frame(self.session, dict(message, n=self.sent), body))
-        while data:
-            data = data[os.write(self.sink, data) :]
+        try:
+            while data and not self.alone:
+                if select.select([], [self.sink], [], 1.0)[1]:
+                    data = data[os.write(self.sink, data[:ATOMIC_BYTES]) :]
+        except (BrokenPipeError, ConnectionError):
+            self.leave()
+
+    def leave(self) -> None:
+        """The controller is gone. Raises EOFError unless a program runs that may outlive it."""
+        if not (self.step and self.step.lasts):
+            raise EOFError
+        if not self.alone:
+            self.alone_until_s = time.monotonic() + ALONE_S
 
     def serve(self) -> None:
         """Until standard input ends, or `end` is asked."""
-        swept = sweep(self.mark, 0.0)[0] if self.again else 0  # of an agent that was here before and was killed with its guard
+        swept = self._take_over() if self.again else 0
         try:
             self.folder = work_folder()
+            member_left.note(self.folder, self.mark)
         except OSError as error:
+            shutil.rmtree(self.folder, ignore_errors=True)
             self.send({"is": "refused", "why": str(error)})
             return
-        guard = _guard(self.mark, self.folder, self.sink)
+        guard = _guard(self.own, self.folder, self.sink)
         try:
             disk = shutil.disk_usage(self.folder)
             about = dict(facts(self.root), swept=swept, folder=self.folder, free_bytes=disk.free, time_s=time.time() + self.offset_s)
-            self.send(dict({"is": "hello", "version": VERSION, "probe": text(self.probe)[:64]}, **about))
-            while True:
+            left = member_left.ended_steps(self.mark) if self.adopt else []
+            self.send(dict({"is": "hello", "version": VERSION, "probe": text(self.probe)[:64], "left": left}, **about))
+            while not self.alone:
                 message, _ = self._next()
+                if message["do"] in ("kept", "step", "end"):
+                    self._confirm()
                 if message["do"] == "end":
+                    if self.again and not self.spare:
+                        member_left.take_over(self.mark, False)
                     break
                 self._do(message)
             self.send({"is": "bye"})
-        except (EOFError, BrokenPipeError):
+        except EOFError:
             pass
         finally:
             if self.ran:
-                sweep(self.mark, 0.5)
-            shutil.rmtree(self.folder, ignore_errors=True)
+                sweep(self.own, 0.5)
+            if not self.unfetched:
+                shutil.rmtree(self.folder, ignore_errors=True)
             os.write(guard, b"q")
+
+    def _take_over(self) -> int:
+        """Ends agents of this member that were here before, but for work that is to be taken over. -> how many processes were ended"""
+        ended, beside = member_left.take_over(self.mark, self.adopt)
+        return ended if beside else ended + sweep(self.mark, 0.0)[0]
+
+    def _confirm(self) -> None:
+        """What the last step left is with the controller."""
+        if self.unfetched:
+            shutil.rmtree(self.unfetched, ignore_errors=True)
+            self.unfetched = ""
 
     def _do(self, message: dict[str, Any]) -> None:
         if message["do"] == "step":
-            self.ran = True
-            _Step(self, message).run()
+            self.ran, self.step = True, MemberStep(self, message)
+            self.step.run()
+            self.step = None
         elif message["do"] == "probe":
             self.send({"is": "probed", "hotlap": hotlap_version(message["python"])[0]})
 
@@ -168,14 +209,16 @@ class Agent:
 
     def look(self, files: list[int], wait_s: float) -> list[int]:
         """Takes what the controller sent, beats where it is time, and returns which of `files` can be read. Raises EOFError at the end."""
-        wait_s = max(min(wait_s, self.next_beat_s - time.monotonic()), 0.0)
-        ready = select.select([self.source, *files], [], [], wait_s)[0]
+        if not self.alone:
+            wait_s = max(min(wait_s, self.next_beat_s - time.monotonic()), 0.0)
+        ready = select.select([*([] if self.alone else [self.source]), *files], [], [], wait_s)[0]
         if self.source in ready:
             data = os.read(self.source, 1 << 16)
-            if not data:
-                raise EOFError
-            self.waiting += self.reader.feed(data)
-        if time.monotonic() >= self.next_beat_s:
+            if data:
+                self.waiting += self.reader.feed(data)
+            else:
+                self.leave()
+        if not self.alone and time.monotonic() >= self.next_beat_s:
             self.next_beat_s = time.monotonic() + self.beat_s
             self.send(dict({"is": "beat"}, **self.at))
         return [file for file in files if file in ready]
@@ -185,224 +228,6 @@ class Agent:
         stops = [message for message, _ in self.waiting if message["do"] in ("stop", "end")]
         self.waiting = [item for item in self.waiting if item[0]["do"] != "stop"]
         return bool(stops)
-
-
-class _EndedError(Exception):
-    """The step is over before its program began."""
-
-
-class _Step:
-    """One attempt of one step: a program run once, or so many rounds, and what it leaves."""
-
-    def __init__(self, agent: Agent, task: dict[str, Any]) -> None:
-        self.agent, self.task, self.at = agent, task, {"step": task["step"], "attempt": task["attempt"]}
-        self.folder = os.path.join(agent.folder, f"{task['step']}-{task['attempt']}")
-        self.rounds: list[dict[str, float]] = []
-        self.sizes = {"stdout": 0, "stderr": 0}
-        self.timed_out = self.stopped = False
-        self.failed = self.path = ""  # why there is nothing, and where Hotlap is, if it was sent
-
-    def run(self) -> None:
-        self.agent.at = self.at
-        began_s, code = time.monotonic(), -1
-        try:
-            os.mkdir(self.folder)
-            for name, content in self.task["files"].items():
-                with open(os.path.join(self.folder, os.path.basename(name)), "w") as file:
-                    file.write(content)
-            deadline_s = began_s + self.task["timeout_s"] if self.task["timeout_s"] else None
-            self._fit(deadline_s)
-            began_s = time.monotonic()
-            self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))
-            for number in range(self.task["rounds"]):
-                if self.task.get("gang"):
-                    self._meet(number, deadline_s)
-                code = self._round(deadline_s)
-                if code or self.timed_out or self.stopped:
-                    break
-            self._hand_over(code, time.monotonic() - began_s)
-        except UnfitError as error:
-            self.agent.send(dict(self.at, **{"is": "refused", "why": str(error)}))
-        except _EndedError:
-            self._done(code, time.monotonic() - began_s, 0, "", "")
-        except OSError as error:
-            self._done(code, time.monotonic() - began_s, 0, "", f"{error.filename or 'the member'}: {error.strerror}")
-        finally:
-            self.agent.at = {}
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    # ------------------------------------------------------------ Hotlap, where it is needed and not there
-
-    def _fit(self, deadline_s: float | None) -> None:
-        """Raises UnfitError where the version that is needed is neither there nor can be sent."""
-        need, python = self.task["need"], self.task["argv"][0]
-        there, why = hotlap_version(python) if need else ("", "")
-        if there == need:
-            return
-        lack = f"Hotlap {there} is there, {need} is needed" if there else f"no Hotlap that works is there, {need} is needed"
-        self.agent.send(dict(self.at, **{"is": "lacks"}))
-        offered = self._answer("offer", deadline_s)[0]["files"]
-        if not offered:
-            raise UnfitError(lack)
-        files = member_zips.chosen(offered)
-        self.path = member_zips.cache(files, self.agent.folder)
-        if not os.path.isdir(self.path):
-            paths = [self._fetched(file, deadline_s) for file in files]
-            member_zips.unpack(paths, self.path)
-        there, why = hotlap_version(python, self.path)
-        if there != need:
-            raise UnfitError(f"{lack}; it was sent, and does not work: {why or there}")
-
-    def _fetched(self, file: dict[str, Any], deadline_s: float | None) -> str:
-        """A wheel of the controller's, by its digest."""
-        path, whole = os.path.join(self.folder, os.path.basename(file["name"])), hashlib.sha256()
-        self.agent.send(dict(self.at, **{"is": "want", "digest": file["digest"]}))
-        with open(path, "wb") as out:
-            while out.tell() < file["size"]:
-                body = self._answer("part", deadline_s)[1]
-                whole.update(body)
-                out.write(body)
-        if whole.hexdigest() != file["digest"]:
-            raise UnfitError(f"{file['name']} did not come as it was sent")
-        return path
-
-    def _answer(self, kind: str, deadline_s: float | None) -> tuple[dict[str, Any], bytes]:
-        """The controller's next message of a kind. Raises _EndedError where the step ends before."""
-        while True:
-            self.stopped = self.agent.stopped()
-            self.timed_out = bool(deadline_s) and time.monotonic() >= (deadline_s or 0.0)
-            if self.stopped or self.timed_out:
-                raise _EndedError
-            for place, item in enumerate(self.agent.waiting):
-                if item[0]["do"] == kind:
-                    return self.agent.waiting.pop(place)
-            self.agent.look([], 0.5)
-
-    # ------------------------------------------------------------ the program
-
-    def _meet(self, number: int, deadline_s: float | None) -> None:
-        """Holds a port, says so, and takes the rendezvous of the round, which comes when all of the gang are ready."""
-        with socket.socket() as held:
-            kind = self.task["gang"]
-            held.bind(("127.0.0.1" if kind == "local" else "", 0))
-            place = {"port": held.getsockname()[1], "address": own_address(kind == "ssh")}
-            self.agent.send(dict(self.at, **{"is": "ready", "round": number}, **place))
-            self.task["env"].update(self._answer("round", deadline_s)[0]["env"])
-
-
-    def _round(self, deadline_s: float | None) -> int:
-        environment = dict(os.environ, **self.task["env"])
-        environment[MARK] = f"{self.agent.mark}/{self.task['step']}/{self.task['attempt']}"
-        environment["HOTLAP_HOME"] = os.path.join(self.folder, "home")
-        if self.path:
-            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [self.path, os.environ.get("PYTHONPATH", "")]))
-        began_s = time.monotonic()
-        try:
-            child = subprocess.Popen(
-                self.task["wrap"] + self.task["argv"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                cwd=self.folder, env=environment, start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            self.failed = f"'{(self.task['wrap'] + self.task['argv'])[0]}' cannot be run: {error.strerror}"
-            return 127
-        try:
-            self._follow(child, deadline_s)
-        except BaseException:  # the controller is gone: so is the child
-            self._kill(child)
-            raise
-        seconds = time.monotonic() - began_s
-        if not self.timed_out and not self.stopped:
-            self.rounds.append({"time_s": seconds})
-        return child.returncode
-
-    def _follow(self, child: subprocess.Popen[bytes], deadline_s: float | None) -> None:
-        names = {child.stdout.fileno(): "stdout", child.stderr.fileno(): "stderr"}  # type: ignore[union-attr]
-        ended_s = None
-        while names:
-            for file in self.agent.look(list(names), 0.05 if child.poll() is not None else 0.5):
-                data = os.read(file, PART_BYTES)
-                if data:
-                    self._output(names[file], data)
-                else:
-                    del names[file]
-            if child.poll() is not None:  # a grandchild may hold the pipe for ever
-                ended_s = ended_s or time.monotonic()
-                if time.monotonic() - ended_s > 1.0:
-                    break
-            self._judge(child, deadline_s)
-        while child.poll() is None:
-            self.agent.look([], 0.02)
-            self._judge(child, deadline_s)
-        for stream in (child.stdout, child.stderr):
-            stream.close()  # type: ignore[union-attr]
-        if deadline_s and self.timed_out:
-            sweep(self.agent.mark, 0.2)
-
-    def _judge(self, child: subprocess.Popen[bytes], deadline_s: float | None) -> None:
-        if child.poll() is not None:
-            return
-        self.stopped = self.agent.stopped() or self.stopped
-        self.timed_out = bool(deadline_s) and time.monotonic() >= (deadline_s or 0.0)
-        if self.stopped or self.timed_out:
-            self._kill(child)
-
-    def _kill(self, child: subprocess.Popen[bytes]) -> None:
-        for number, wait_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 5.0)):
-            try:
-                os.killpg(child.pid, number)
-                child.wait(wait_s)
-                break
-            except subprocess.TimeoutExpired:
-                continue
-            except OSError:
-                break
-        sweep(self.agent.mark, 0.2)
-
-    def _output(self, name: str, data: bytes) -> None:
-        room = MOST_OUTPUT_BYTES - self.sizes[name]
-        self.sizes[name] += len(data)
-        if room > 0:
-            self.agent.send(dict(self.at, **{"is": "output", "stream": name}), data[:room])
-
-    def _hand_over(self, code: int, seconds: float) -> None:
-        """What the step leaves, packed: into the folder that is shared, where it is and will take it, else in parts."""
-        path = os.path.join(self.folder, "bundle.zip")
-        pack(path, {"code": code, "seconds": seconds, "rounds": self.rounds}, os.path.join(self.folder, "home", "runs"), MOST_BUNDLE_BYTES)
-        if self.task["shared"] and os.path.getsize(path) > SHARED_BYTES and self._share(path, code, seconds):
-            return
-        whole, at = hashlib.sha256(), 0
-        with open(path, "rb") as file:
-            while True:
-                data = file.read(PART_BYTES)
-                if not data:
-                    break
-                whole.update(data)
-                self.agent.send(dict(self.at, **{"is": "part", "from": at}), data)
-                at += len(data)
-                self.agent.look([], 0.0)
-        self._done(code, seconds, at, whole.hexdigest(), self.failed)
-
-    def _share(self, path: str, code: int, seconds: float) -> bool:
-        whole, place = hashlib.sha256(), self.task["shared"]
-        try:
-            with open(path, "rb") as file, open(place, "xb") as out:
-                for data in iter(lambda: file.read(PART_BYTES), b""):
-                    whole.update(data)
-                    out.write(data)
-                    self.agent.look([], 0.0)
-                out.flush()
-                os.fsync(out.fileno())
-        except OSError:
-            with suppress(OSError):
-                os.unlink(place)
-            return False
-        self._done(code, seconds, os.path.getsize(path), whole.hexdigest(), self.failed, by="folder")
-        return True
-
-    def _done(self, code: int, seconds: float, size: int, digest: str, why: str, by: str = "pipe") -> None:
-        dropped = {name: size - MOST_OUTPUT_BYTES for name, size in self.sizes.items() if size > MOST_OUTPUT_BYTES}
-        ended = {"is": "done", "timed_out": self.timed_out, "stopped": self.stopped, "dropped": dropped, "why": why, "by": by}
-        self.agent.send(dict(self.at, code=code, seconds=seconds, size=size, digest=digest, **ended))
 
 
 def _guard(mark: str, folder: str, sink: int) -> int:
@@ -428,16 +253,19 @@ def main(settings: dict[str, Any]) -> None:
     """Serves one controller: frames come on standard input, and go out on what was standard output, which nothing else writes to."""
     sink = os.dup(1)
     os.dup2(2, 1)
+    agent = Agent(settings, 0, sink)
     for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0))
+    signal.signal(member_left.LEAVE, lambda *_: agent.leave())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Agent(settings, 0, sink).serve()
+    agent.serve()
 
 
+OLD_PYTHON = 43  # the exit status for one
 BOOTSTRAP = (
     "import sys,json,types\n"
     "if sys.version_info<(3,9):\n"
-    " sys.stderr.write('hotlap-agent: Python %d.%d is there, 3.9 or later is needed\\n'%tuple(sys.version_info[:2]));sys.exit(43)\n"
+    " sys.stderr.write('Python %d.%d is there, 3.9 or later is needed\\n'%tuple(sys.version_info[:2]));sys.exit(43)\n"
     "f=open(0,'rb',0,closefd=False);s=json.loads(f.readline())\n"
     "for n,z in [['hotlap',0],['hotlap.cluster',0]]+s['sources']:\n"
     " b=b''\n"

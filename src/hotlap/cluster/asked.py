@@ -15,7 +15,7 @@ import hotlap
 from hotlap.cluster import folder as folders
 from hotlap.cluster import gang, hosts, parcel
 from hotlap.cluster.folder import CampaignFolder
-from hotlap.cluster.launch import mpi
+from hotlap.cluster.launch import mpi, slurm
 from hotlap.cluster.launch.kubernetes import PodOptions
 from hotlap.cluster.record import Campaign, StepRecord
 from hotlap.core import units
@@ -79,6 +79,8 @@ def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
     if args.ray is not None:
         return "ray", {"address": args.ray, "wait_s": seconds(args.queue, "--queue")}, args.python or "python3"
     if args.slurm is not None:
+        if getattr(args, "gang", 0) and slurm.is_array(words(args.slurm, "--slurm", "-p gpu -N 16")):
+            raise InputError("--gang with --array: tasks of an array start one by one; ask for all nodes at once by -N")
         given = {"options": words(args.slurm, "--slurm", "-p gpu -N 16"), "queue_s": seconds(args.queue, "--queue")}
         return "slurm", given, args.python or "python3"
     if args.ssh_config and not Path(args.ssh_config).is_file():

@@ -85,7 +85,7 @@ def doubts(facts: Mapping[str, Any], version: str) -> list[str]:
     if abs(off_s) > CLOCK_S:
         texts.append(f"its clock is {show(abs(off_s), 's')} {'ahead' if off_s > 0 else 'behind'}")
     if free < FREE_BYTES:
-        texts.append(f"{free / 1e6:.0f} MB are free in {facts['folder']}")
+        texts.append(f"{free / 1e6:.0f} MB are free in {Path(facts['folder']).parent}")
     if version != hotlap.__version__:
         there = f"Hotlap {version} is there" if version else "no Hotlap is there"
         old = tuple(map(int, facts["python"].split(".")[:2])) < LEAST
@@ -112,11 +112,17 @@ def lines(rows: list[dict[str, Any]], width: int, color: bool) -> list[str]:
         Column("hotlap", [Cell(words.clean(row["hotlap"])) for row in rows]),
         Column("GPUs", [Cell("" if row["gpus"] is None else str(row["gpus"])) for row in rows], right=True),
         Column("clock", [Cell(clock) for clock in clocks], right=True),
-        Column("free", [Cell("" if row["free_bytes"] is None else f"{row['free_bytes'] / 1e9:.0f} GB") for row in rows], right=True),
+        Column("free", [Cell("" if row["free_bytes"] is None else _free(row["free_bytes"])) for row in rows], right=True),
         Column("doubts", [Cell(words.clean(note)) for note in notes], wrap=True),
     ]
+    if all(row["refused"] for row in rows):
+        return layout.fitted(columns, width).lines(color)
     shared = sum(row["return_path"] == "folder" for row in rows)
     whose = f"; {words.counted(shared, 'member')} can write bundles above 1 MiB straight into this machine's folder of runs"
     also = whose if shared else ""
     back = f"results come back through the pipe of the launcher{also}"
     return [*layout.fitted(columns, width).lines(color), "", *layout.paragraph("", back, width)]
+
+
+def _free(free: float) -> str:
+    return f"{free / 1e9:.0f} GB" if free >= FREE_BYTES else f"{free / 1e6:.0f} MB"

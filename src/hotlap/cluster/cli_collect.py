@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from hotlap.cluster import asked, cli_run, fanin, pods, session
+from hotlap.cluster import asked, cli_run, pods, session
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch import kubernetes
 from hotlap.core.errors import InputError
@@ -20,12 +20,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reads every bundle anew, checks it against its digest, and rebuilds the campaign's run from them."""
+    """Takes what members have finished since their controller was killed, reads every bundle anew, checks it against its digest, and
+    rebuilds the campaign's run from them."""
     kept = asked.chosen(args.campaign)
     if args.place or args.serve:
         return _records(args, kept)
     with kept.held():
-        fanin.reconcile(kept)
+        session.fetch(kept, lambda event: None, asked.FANOUT)
         session.collect(kept)
     return cli_run.answered(args, kept)
 

@@ -13,6 +13,7 @@ from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch import mpi
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.record import Campaign, Member
+from hotlap.core.show import words
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             gang.gangs(members, args.gang, False)  # so that a wrong number leaves no campaign
         kept = folder.create(paths.home(), campaign, members, marks, args.target or campaign.launcher)
         session.remember(kept, launcher)
-        print(f"hotlap: campaign {campaign.id}, {len(members)} members by {campaign.launcher}", file=sys.stderr)
+        print(f"hotlap: campaign {campaign.id}, {words.counted(len(members), 'member')} by {campaign.launcher}", file=sys.stderr)
         return measured(args, kept, fanout, launcher=launcher)
     finally:
         launcher.release()
@@ -110,7 +111,7 @@ def _dry(args: argparse.Namespace, campaign: Campaign, launcher: AgentLauncher) 
         terminal.answer(args.json, {"members": known, "planned": launcher.planned, "steps": plain, "python": campaign.python})
         return 0
     names = [member.name for member in members]
-    some = f"{len(names)} members by {campaign.launcher}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
+    some = f"{words.counted(len(names), 'member')} by {campaign.launcher}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
     print(f"members by {campaign.launcher}: {launcher.planned}" if launcher.planned else some)
     print(f"agent   {campaign.python} -I -S, sent on its standard input; nothing is installed")
     for step in campaign.steps:

@@ -22,6 +22,12 @@ def run(args: argparse.Namespace) -> int:
         terminal.answer(args.json, {"run": kept.campaign.id, **show_kind.document(shown), "controlled_by": owner}, code=code)
         return code
     print("\n".join(show.status(shown, terminal.width(), terminal.color())))
-    whose = f"process {owner.pid} of {owner.user} on {owner.host} since {owner.since}" if owner else "nobody: nothing runs now"
-    print(f"\ncontrolled by {whose}")
+    print(f"\ncontrolled by {_whose(shown, owner)}")
     return code
+
+
+def _whose(shown: show.CampaignShown, owner: folder.LockedBy | None) -> str:
+    if owner:
+        return f"process {owner.pid} of {owner.user} on {owner.host} since {owner.since}"
+    left = any(state.state in ("running", "silent") for state in shown.states)
+    return f"nobody: {'what still runs on members is taken by cluster resume, ended by cluster stop' if left else 'nothing runs now'}"

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 
 from hotlap.cli import terminal
-from hotlap.cluster import agent, asked, controller, folder, session
+from hotlap.cluster import agent, asked, controller, folder, member_left, session
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.core.errors import MachineError
 
@@ -63,13 +63,15 @@ def _sweep(kept: CampaignFolder) -> tuple[dict[str, str], int]:
         launcher.release()
         return {}, 0
     if launcher.name == "local":
+        ended, _ = member_left.take_over(kept.campaign.id, False)
         count, left, hidden = agent.sweep(kept.campaign.id)
         unseen = {f"process {pid}": "it does not end" for pid in left}
-        return unseen | ({HIDDEN: f"{hidden} of the processes here may not be read"} if hidden else {}), count
+        return unseen | ({HIDDEN: f"{hidden} of the processes here may not be read"} if hidden else {}), ended + count
     unseen, swept = dict[str, str](), 0
     with kept.held():
         for begin in range(0, len(members), asked.FANOUT):
             conductor = controller.ClusterController(kept, launcher, again=True)
+            conductor.adopt = False
             conductor.open(members[begin : begin + asked.FANOUT])
             for name, link in conductor.links.items():
                 if link.gone:

@@ -11,7 +11,7 @@ import secrets
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +34,7 @@ END_S = 5.0  # for agents to end in peace
 MOST_NOISE_BYTES = 64 << 20  # of banners and the like, from one member
 ERRORS_BYTES = 16 << 10  # of standard error that are remembered
 TURN_S = 0.25
+LASTING = ("local", "ssh")  # launchers whose agents are not ended with the controller
 Tell = Callable[[MemberEvent], None]
 
 
@@ -55,17 +56,20 @@ class AgentLink:
     attempt: Attempt | None = None
     wheel: IO[bytes] | None = None  # that is being sent
     probed: dict[str, Any] | None = None
+    left: set[int] = field(default_factory=set)  # steps that an agent before has ended
 
 
 class ClusterController:
     """Of the members that are given, with their agents. `tell` hears every event, `tick` is called while it waits; `parcel` is what members
-    without Hotlap are sent. Not for several threads."""
+    without Hotlap are sent. `adopt`: what agents of an earlier controller did is taken over; `fetching`: that alone, where it has ended.
+    Not for several threads."""
 
     def __init__(
         self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False,
         parcel: Parcel | None = None, tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.folder, self.launcher, self.tell, self.again, self.parcel, self.tick = folder, launcher, tell, again, parcel, tick
+        self.adopt, self.fetching, self.lasting = True, False, launcher.name in LASTING
         self.links: dict[str, AgentLink] = {}
         self.interrupted = False
         self._selector = selectors.DefaultSelector()
@@ -93,6 +97,8 @@ class ClusterController:
     def step(self, step: StepRecord, members: Iterable[Member]) -> None:
         """One step on these members, to its end; those without an agent have no result, with the reason."""
         chosen = [] if self.interrupted else list(members)
+        if self.fetching:
+            chosen = [member for member in chosen if step.number in self.links[member.name].left and not self.links[member.name].gone]
         made = gangs(chosen, step.gang, self.launcher.name == "local") if step.gang and chosen else []
         self._gangs = {name: gang for gang in made for name in gang.names}
         for member in chosen:
@@ -146,6 +152,7 @@ class ClusterController:
         session = secrets.token_bytes(16)
         settings = {
             "session": session.hex(), "campaign": self.folder.campaign.id, "member": member.name, "again": self.again,
+            "adopt": self.again and self.adopt, "lasting": self.lasting, "spare": self.fetching,
             "beat_s": self.folder.campaign.beat_s, "probe": str(self.folder.path.absolute() / PROBE), **seam(member),
         }  # fmt: skip
         link = AgentLink(member, self.launcher.start(member), agent.FrameReader(session))
@@ -306,6 +313,8 @@ class ClusterController:
         step = self.folder.step(attempt.step)
         if message["by"] == "folder":
             attempt.shared()
+        elif message["by"] == "earlier":
+            attempt.by = "earlier"
         if message["timed_out"]:
             self._end_attempt(link, "timed out", f"after {step.timeout_s:g} s", code=code, seconds=seconds)
         elif message["stopped"]:
@@ -319,6 +328,8 @@ class ClusterController:
             self._end_attempt(link, "died", attempt.ending(code), code=code, seconds=seconds)
         else:
             self._end_attempt(link, "measured", "", code=code, seconds=seconds, evidence=attempt.digest)
+        if self.lasting:
+            self._send(link, {"do": "kept"})
 
     def _hello(self, link: AgentLink, message: Mapping[str, Any]) -> None:
         if message["version"] != agent.VERSION:
@@ -337,7 +348,7 @@ class ClusterController:
         if why := self._unfit(link.member, identity):
             self._refuse(link, why)
         else:
-            link.ready = True
+            link.ready, link.left = True, {int(number) for number in message.get("left", [])[:1000]}
 
     def _unfit(self, member: Member, identity: Identity) -> str:
         """Why a member is not taken; "": it is."""
@@ -473,19 +484,3 @@ class ClusterController:
             link.outbox.clear()
         with suppress(KeyError, ValueError):
             self._selector.unregister(stream)
-
-
-def run(
-    controller: ClusterController, members: Sequence[Member], steps: Sequence[StepRecord], wanted: Mapping[int, set[str]], fanout: int,
-) -> None:
-    """All steps on the members that want them, `fanout` members at a time, each with one agent from its first step to its last."""
-    for begin in range(0, len(members), fanout):
-        wave = members[begin : begin + fanout]
-        try:
-            controller.open(wave)
-            for step in steps:
-                controller.step(step, [member for member in wave if member.name in wanted[step.number] and member.name in controller.links])
-        finally:
-            controller.close()
-        if controller.interrupted:
-            return

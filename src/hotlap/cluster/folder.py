@@ -280,8 +280,11 @@ def controlled(folder: CampaignFolder) -> LockedBy | None:
 
 
 def written(path: Path, record: Any) -> None:
-    """A record by rename. Raises OSError."""
-    files.write_whole(path, encode(record) + b"\n")
+    """A record by rename. Raises OSError. Nobody waits for the disk, as for the bundle before it: a step of very many members would take as
+    long as its disk is busy. What a power cut leaves empty is no result, and its attempt is made again."""
+    beside = path.with_name(path.name + ".tmp")
+    beside.write_bytes(encode(record) + b"\n")
+    beside.replace(path)
 
 
 def command(step: StepRecord, python: str, member: Member, count: int) -> list[str]:

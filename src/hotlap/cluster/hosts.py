@@ -19,6 +19,8 @@ def parse(text: str) -> list[str]:
     if "[" not in text and "," not in text and Path(text).is_file():
         lines = [line.partition("#")[0].strip() for line in Path(text).read_text(encoding="utf-8", errors="replace").splitlines()]
         parts = [part for line in lines if line for part in _parts(line)]
+    elif "/" in text:
+        raise InputError(f"there is no file '{text}' of names of hosts; {VALID}")
     else:
         parts = _parts(text)
     names: dict[str, None] = {}

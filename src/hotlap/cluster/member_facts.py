@@ -10,6 +10,8 @@ import subprocess
 import sys
 from typing import Any
 
+from hotlap.cluster.member_left import PREFIX, places
+
 
 def facts(root: str = "") -> dict[str, Any]:
     """Which machine this is. `root`: where /etc, /sys and /proc of it are, for containers and tests."""
@@ -75,12 +77,10 @@ def work_folder() -> str:
     import tempfile
 
     reasons = []
-    for place in dict.fromkeys([os.environ.get("TMPDIR", ""), "/tmp", "/var/tmp", "/dev/shm", os.environ.get("HOME", "")]):
-        if not place:
-            continue
+    for place in places():
         folder = ""
         try:
-            folder = tempfile.mkdtemp(prefix="hotlap-agent-", dir=place)
+            folder = tempfile.mkdtemp(prefix=PREFIX, dir=place)
             with open(os.path.join(folder, "probe"), "wb") as file:
                 file.write(bytes(1 << 16))
             os.unlink(os.path.join(folder, "probe"))

@@ -99,7 +99,7 @@ class AttemptDone(Record, frozen=True, kw_only=True):
     size: int
     code: int
     seconds: float
-    by: str = "pipe"  # the way on which it came; folder: the member wrote it here itself
+    by: str = "pipe"  # the way on which it came; folder: the member wrote it here itself; earlier: of an agent before
 
 
 class MemberState(Record, frozen=True, kw_only=True):

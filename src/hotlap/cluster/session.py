@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 
 import msgspec
 
-from hotlap.cluster import controller, fanin
+from hotlap.cluster import controller, fanin, states
+from hotlap.cluster.controller import ClusterController
 from hotlap.cluster.folder import WHEELS, CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.launch.kubernetes import PodLauncher
@@ -19,7 +20,7 @@ from hotlap.cluster.launch.ray import RayLauncher
 from hotlap.cluster.launch.slurm import SlurmLauncher
 from hotlap.cluster.launch.ssh import SshLauncher
 from hotlap.cluster.parcel import Parcel
-from hotlap.cluster.record import Campaign, Member, MemberEvent, MemberState
+from hotlap.cluster.record import Campaign, Member, MemberEvent, MemberState, StepRecord
 from hotlap.core.errors import MachineError, SchemaError
 from hotlap.core.measure import signals
 from hotlap.core.store import files
@@ -84,7 +85,7 @@ def measure(
         members = launcher.at_hand(members)
         gang = max((step.gang for step in steps), default=0) or 1
         parcel = Parcel(folder.path / WHEELS, folder.campaign.wheels)
-        conductor = controller.ClusterController(folder, launcher, tell, again, parcel, tick)
+        conductor = ClusterController(folder, launcher, tell, again, parcel, tick)
 
         def stop(_number: int) -> None:
             if conductor.interrupted:
@@ -93,9 +94,39 @@ def measure(
             print("hotlap: ending the members' programs; once more: at once", file=sys.stderr)
 
         with signals.caught(stop), closing(parcel), _held(folder, launcher, members):
-            controller.run(conductor, members, steps, lacking, max(fanout - fanout % gang, gang))
+            run(conductor, members, steps, lacking, max(fanout - fanout % gang, gang))
         collect(folder)
     return conductor.interrupted
+
+
+def run(
+    conductor: ClusterController, members: Sequence[Member], steps: Sequence[StepRecord], wanted: Mapping[int, set[str]], fanout: int,
+) -> None:
+    """All steps on the members that want them, `fanout` members at a time, each with one agent from its first step to its last."""
+    for begin in range(0, len(members), fanout):
+        wave = members[begin : begin + fanout]
+        try:
+            conductor.open(wave)
+            for step in steps:
+                conductor.step(step, [member for member in wave if member.name in wanted[step.number] and member.name in conductor.links])
+        finally:
+            conductor.close()
+        if conductor.interrupted:
+            return
+
+
+def fetch(folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int) -> None:
+    """After a controller that was killed: closes what it left open, and takes what its members have finished since; starts no program. The
+    campaign is held."""
+    left, launcher = states.open_attempts(folder.events()), launcher_in(folder)
+    fanin.reconcile(folder)
+    if not left or launcher.name not in controller.LASTING:
+        return
+    conductor = ClusterController(folder, launcher, tell, again=True)
+    conductor.fetching = True
+    wanted = {step.number: {member for number, member in left if number == step.number} for step in folder.campaign.steps}
+    members = [member for member in folder.members() if any(member.name in names for names in wanted.values())]
+    run(conductor, members, folder.campaign.steps, wanted, fanout)
 
 
 @contextmanager

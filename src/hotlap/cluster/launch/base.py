@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import IO, Any, Protocol
 
+from hotlap.cluster.agent import OLD_PYTHON
 from hotlap.cluster.record import Member, State
 
 
@@ -122,3 +123,10 @@ def available(stream: Any) -> bytes | None:
         return None
     except (OSError, ValueError):
         return b""
+
+
+def old_python(code: int, errors: str) -> str:
+    """Why a Python is no agent's, by how it ended; "" where it is not for its age."""
+    if "Unknown option: -I" in errors:
+        return "Python 2 is there, 3.9 or later is needed: name another by --python"
+    return f"{last_line(errors)}: name another by --python" if code == OLD_PYTHON else ""

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hotlap.cluster import agent
-from hotlap.cluster.launch.base import AgentProcess, AtOnce, last_line, popen
+from hotlap.cluster.launch.base import AgentProcess, AtOnce, last_line, old_python, popen
 from hotlap.cluster.record import Member, State
 from hotlap.core.errors import InputError, MachineError
 
@@ -43,6 +43,6 @@ class LocalLauncher(AtOnce):
         agent.sweep(mark, 0.2)
 
     def failure(self, code: int, errors: str) -> tuple[State, str]:
-        if code == 43:
-            return "refused", last_line(errors)
+        if old := old_python(code, errors):
+            return "refused", old
         return "never started", last_line(errors) or f"the agent ended with {code} before it said hello"

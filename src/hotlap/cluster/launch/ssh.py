@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hotlap.cluster import agent, hosts
-from hotlap.cluster.launch.base import AgentProcess, AtOnce, last_line, popen
+from hotlap.cluster.launch.base import AgentProcess, AtOnce, last_line, old_python, popen
 from hotlap.cluster.record import Member, State
 from hotlap.core.errors import MachineError, Unavailable
 
@@ -49,11 +49,15 @@ class SshLauncher(AtOnce):
             raise Unavailable("there is no ssh on this machine", "install OpenSSH's client")
         configured = ["-F", self.config] if self.config else []
         options = [word for option in OPTIONS for word in ("-o", option)]
-        remote = f"exec {shlex.quote(self.python)} -I -S -c {shlex.quote(agent.BOOTSTRAP)}"
+        remote = f"exec {shlex.quote(self.python)} -I -S -c {shlex.quote(self.bootstrap(member))}"
         try:
             return popen(["ssh", *configured, *options, "-T", "--", member.address, remote])
         except OSError as error:
             raise MachineError(f"ssh cannot be run: {error.strerror}") from None
+
+    def bootstrap(self, member: Member) -> str:
+        """What its Python begins with."""
+        return agent.BOOTSTRAP
 
     def stop(self, member: Member, process: AgentProcess, mark: str) -> None:
         """The agent reads the end of its input, or its guard sees it die; what cannot be reached is swept when the campaign goes on."""
@@ -65,8 +69,8 @@ class SshLauncher(AtOnce):
         for text, state, meaning in SAID:
             if text in errors:
                 return state, meaning
-        if code == 43:
-            return "refused", last_line(errors)
+        if old := old_python(code, errors):
+            return "refused", old
         if code in (126, 127):
             return "refused", f"'{self.python}' cannot be run there: name another by --python ({last_line(errors)})"
         return "never started", last_line(errors) or f"ssh ended with {code} before the agent said hello"

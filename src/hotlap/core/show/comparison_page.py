@@ -27,12 +27,16 @@ def page(first: str, runs: Sequence[Bundle], others: Mapping[str, Other]) -> str
     lines = comparison.of_sides({first: runs, **{name: other.runs for name, other in others.items()}}, UNREAD)
     who = "".join(f"<li>{text(line)}</li>" for line in lines if line)
     data = {"first": first, "sides": {name: {"cases": one.comparisons, "differences": one.differences} for name, one in others.items()}}
-    sections = [Section(name, f"{name} against {first}", _section(first, name, other)) for name, other in others.items()]
+    sections = [
+        Section(name, f"{name} against {first}", cases(other.comparisons, differing(other.differences, first, name)))
+        for name, other in others.items()
+    ]
     return pages.page(title, sections, data, f'<ul class="sub">{who}</ul>')
 
 
-def _section(first: str, name: str, other: Other) -> str:
-    ordered = sorted(other.comparisons, key=lambda case: list(ANSWER_STYLES).index(case.answer))
+def cases(comparisons: Sequence[Comparison], more: str = "") -> str:
+    """What a section of a comparison shows; `more` stands before how to read it."""
+    ordered = sorted(comparisons, key=lambda case: list(ANSWER_STYLES).index(case.answer))
     lines = [*comparison.allowances(ordered, UNREAD), *comparison.reasons(ordered, UNREAD)]
     notes = "".join(f"<li>{text(' '.join(line.split()))}</li>" for line in lines if line)
     rings = any(device.answer in ("better", "worse") for case in ordered for device in case.devices)
@@ -41,7 +45,7 @@ def _section(first: str, name: str, other: Other) -> str:
     reading += "; a ring is a device that differs from the others." if rings else "."
     return (
         f'<p class="sub">{text(comparison.tally(ordered))}</p>{html(_table(ordered))}<ul class="note">{notes}</ul>'
-        f'{_differences(other.differences, first, name)}<p class="note">{text(reading)}</p>'
+        f'{more}<p class="note">{text(reading)}</p>'
     )
 
 
@@ -96,7 +100,8 @@ def _svg(body: str, name: str) -> str:
     return f'<svg {size} style="display:block;min-width:{WIDE:g}px" role="img" aria-label="{escape(name)}">{body}</svg>'
 
 
-def _differences(differences: Sequence[Difference], first: str, name: str) -> str:
+def differing(differences: Sequence[Difference], first: str, name: str) -> str:
+    """A table of what else is not the same on the two sides."""
     if not differences:
         return "<p>The two environments do not differ in anything that is known.</p>"
     return html(Table([
