@@ -1,0 +1,186 @@
+"""Slow transfers explained by as few parts as the Bayesian information criterion allows, from the coarse part to the fine.
+
+log rate = fleet + the largest loss among sender, receiver, uplinks, leaf pair, rail, NIC and link + residual
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hotlap.bringup import factors
+from hotlap.bringup.factors import Groups, Noise
+from hotlap.bringup.record import Factor, Floats, Ints, Layout, Transfers
+
+PASSES = 12
+LEAST_SIGMA = 1e-4  # relative; a simulator without noise has none
+
+
+@dataclass
+class Fit:
+    """One part that is slow. `effect`: logarithm of what it lets through; `error`: its standard error; `tests`: where it is what limits."""
+
+    factor: Factor
+    effect: float
+    error: float = 0.0
+    tests: int = 0
+    gain: float = 0.0
+
+    @property
+    def loss(self) -> float:
+        return 1.0 - math.exp(self.effect)
+
+
+@dataclass
+class Model:
+    """What transfers are explained by. `fleet`: logarithm of the rate without a fault."""
+
+    fleet: float
+    noise: Noise
+    fits: list[Fit] = field(default_factory=list)
+    off: Floats = field(default_factory=lambda: np.empty(0))
+    current: Floats = field(default_factory=lambda: np.empty(0))
+    faster: float = 0.0  # the share of transfers that is clearly faster than the fleet: above a few percent there is no fleet
+    groups: list[Groups] = field(default_factory=list)
+
+    def penalty(self, some: Groups, lenient: bool = False) -> float:
+        """Of one more part: BIC's half log T for its loss, and the choice among all parts of its kind."""
+        return 0.5 * math.log(max(len(self.off), 2)) + (0.0 if lenient else math.log(max(len(some.factors), 1)))
+
+
+def level(logs: Floats) -> tuple[float, float]:
+    """The fleet's logarithm of the rate and its standard deviation: of the upper half's densest part, as faults and disturbances only slow.
+
+    From there, the median of what lies within three standard deviations, until it stays.
+    """
+    upper = np.sort(logs)[len(logs) // 2 :]
+    width = max(len(upper) // 2, 1)
+    spans = upper[width:] - upper[: len(upper) - width] if len(upper) > width else np.zeros(1)
+    begin = int(np.argmin(spans))
+    centre, sigma = float(np.median(upper[begin : begin + width + 1])), max(float(spans[begin]), LEAST_SIGMA)
+    for _ in range(30):
+        near = logs[np.abs(logs - centre) < 3 * sigma]
+        new = float(np.median(near))
+        spread = max(1.4826 * float(np.median(np.abs(near - new))) * 1.02, LEAST_SIGMA)
+        if abs(new - centre) < 1e-9 and abs(spread - sigma) < 1e-9:
+            break
+        centre, sigma = new, spread
+    return centre, sigma
+
+
+def explain(tests: Transfers, where: Layout, coarse: bool = False) -> Model:
+    """`coarse`: only rails, uplinks and pairs of leaves."""
+    logs = np.log(np.maximum(tests.rate, 1e-12))
+    fleet, sigma = level(logs)
+    off = np.maximum(logs - fleet, -factors.DEEPEST)
+    model = Model(fleet, Noise(sigma, 0.05), off=off, current=np.zeros(len(tests)), groups=factors.groups(tests, where))
+    model.faster = float(np.mean(off > 5 * sigma))
+    for _ in range(PASSES):
+        chosen = _best(model, tests, where, coarse)
+        model.fits += chosen
+        _refit(model, tests, where)
+        if not chosen:
+            break
+        _noise(model)
+    model.fits.sort(key=lambda fit: (factors.ORDER.index(fit.factor.kind), -fit.loss))
+    return model
+
+
+def _best(model: Model, tests: Transfers, where: Layout, coarse: bool) -> list[Fit]:
+    """Parts whose gain is above their penalty, the best first; of parts that share a slow transfer only the better one in this pass."""
+    found_parts: list[tuple[float, Fit]] = []
+    known = {fit.factor for fit in model.fits}
+    for some in model.groups:
+        if coarse and some.kind not in ("rail", "uplink", "uplink-out", "uplink-in", "leaf pair"):
+            continue
+        effects, gains = factors.search(some, model.off, model.current, model.noise)
+        net = gains - model.penalty(some)
+        for group in np.flatnonzero(net > 0):
+            factor = some.factor(int(group))
+            if factor not in known:
+                found_parts.append((float(net[group]), Fit(factor, float(effects[group]), gain=float(gains[group]))))
+    found_parts.sort(key=lambda each: (-each[0], factors.ORDER.index(each[1].factor.kind)))
+    touched, chosen = np.zeros(len(tests), bool), list[Fit]()
+    for _, fit in found_parts:
+        place, _offset = factors.members(tests, where, fit.factor)
+        slow = place[model.off[place] - model.current[place] < -2 * model.noise.sigma]
+        if not touched[slow].any():
+            touched[slow] = True
+            chosen.append(fit)
+    return chosen
+
+
+def limiting(fits: list[Fit], tests: Transfers, where: Layout) -> tuple[Floats, Ints, Floats, Floats]:
+    """Of each transfer the largest loss, whose it is (-1: nobody's), its offset, and the largest loss without that part. [T] each"""
+    count = len(tests)
+    first, second, owner, offset = np.zeros(count), np.zeros(count), np.full(count, -1), np.zeros(count)
+    for number, fit in enumerate(fits):
+        place, shift = factors.members(tests, where, fit.factor)
+        effect = np.minimum(fit.effect + shift, 0.0)
+        deeper = effect < first[place]
+        top, rest = place[deeper], place[~deeper]
+        second[top] = first[top]
+        first[top], owner[top], offset[top] = effect[deeper], number, shift[deeper]
+        second[rest] = np.minimum(second[rest], effect[~deeper])
+    return first, owner, offset, second
+
+
+def _refit(model: Model, tests: Transfers, where: Layout) -> None:
+    """Losses again, all together; parts that do not pay for themselves go."""
+    penalties = {some.kind: model.penalty(some) for some in model.groups}
+    for _ in range(4):
+        current, owner, offset, without = limiting(model.fits, tests, where)
+        mine = owner >= 0
+        value, size = model.off[mine] - offset[mine], len(model.fits)
+        near = np.abs(model.off[mine] - current[mine]) < 3 * model.noise.sigma
+        many = np.bincount(owner[mine][near], minlength=size)
+        total = np.bincount(owner[mine][near], value[near], size)
+        like = model.noise.likelihood(model.off[mine] - current[mine]) - model.noise.likelihood(model.off[mine] - without[mine])
+        gains = np.bincount(owner[mine], like, size)
+        kept = list[Fit]()
+        for number, fit in enumerate(model.fits):
+            if gains[number] <= penalties[fit.factor.kind]:
+                continue
+            fit.effect = min(float(total[number] / many[number]), 0.0) if many[number] else fit.effect
+            fit.tests, fit.gain = int(many[number]), float(gains[number])
+            fit.error = model.noise.sigma / math.sqrt(max(fit.tests, 1))
+            kept.append(fit)
+        stays = len(kept) == len(model.fits)
+        model.fits = kept
+        if stays:
+            break
+    model.current = limiting(model.fits, tests, where)[0]
+
+
+def _noise(model: Model) -> None:
+    """The spread and the share of disturbed transfers, of what is left."""
+    left = model.off - model.current
+    near = left[np.abs(left) < 4 * model.noise.sigma]
+    if len(near) >= 8:
+        shift = float(np.median(near[model.current[np.abs(left) < 4 * model.noise.sigma] == 0.0])) if (model.current == 0).any() else 0.0
+        model.fleet, model.off = model.fleet + shift, np.maximum(model.off - shift, -factors.DEEPEST)
+        left = model.off - model.current
+        sigma = max(1.4826 * float(np.median(np.abs(near - np.median(near)))), LEAST_SIGMA)
+        model.noise = Noise(sigma, min(max(float(np.mean(np.abs(left) > 4 * sigma)), 0.01), 0.3))
+
+
+def suspects(model: Model, tests: Transfers, where: Layout) -> set[int]:
+    """Nodes that a node's, a direction's or a NIC's loss could explain, before the choice among all is paid for."""
+    coarse = [fit for fit in model.fits if fit.factor.kind in ("rail", "uplink", "uplink-out", "uplink-in", "leaf pair")]
+    current = limiting(coarse, tests, where)[0]
+    nodes = {fit.factor.first for fit in model.fits if fit.factor.kind in ("node", "send", "receive", "nic")}
+    for some in model.groups:
+        if some.kind in ("node", "send", "receive", "nic"):
+            _, gains = factors.search(some, model.off, current, model.noise)
+            nodes |= {int(some.factors[group, 0]) for group in np.flatnonzero(gains > model.penalty(some, lenient=True))}
+    return nodes
+
+
+def slow_links(model: Model, tests: Transfers) -> list[tuple[int, int]]:
+    """Pairs with a transfer that nothing explains, the slowest first."""
+    left = model.off - model.current
+    place = np.flatnonzero(left < -3 * model.noise.sigma)
+    order = place[np.argsort(left[place])]
+    return list(dict.fromkeys((int(tests.sender[at]), int(tests.receiver[at])) for at in order))
