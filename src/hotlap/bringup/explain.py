@@ -97,7 +97,7 @@ def _best(model: Model, tests: Transfers, where: Layout, coarse: bool) -> list[F
             continue
         effects, gains = factors.search(some, model.off, model.current, model.noise)
         net = gains - model.penalty(some)
-        for group in np.flatnonzero(net > 0):
+        for group in np.flatnonzero((net > 0) & _beyond(model, some, effects) & _again(model, some, tests)):
             factor = some.factor(int(group))
             if factor not in known:
                 found_parts.append((float(net[group]), Fit(factor, float(effects[group]), gain=float(gains[group]))))
@@ -110,6 +110,29 @@ def _best(model: Model, tests: Transfers, where: Layout, coarse: bool) -> list[F
             touched[slow] = True
             chosen.append(fit)
     return chosen
+
+
+def _again(model: Model, some: Groups, tests: Transfers) -> Floats:
+    """Whether each group is slow in more than a single round: a passing disturbance hits all rails of a transfer. [groups]"""
+    slow = model.off[some.test] - model.current[some.test] < -2 * model.noise.sigma
+    places = np.unique(some.group[slow] * (int(tests.round.max(initial=0)) + 1) + tests.round[some.test[slow]])
+    result: Floats = np.bincount(places // (int(tests.round.max(initial=0)) + 1), minlength=len(some.factors)) > 1
+    return result
+
+
+def _beyond(model: Model, some: Groups, effects: Floats) -> Floats:
+    """Whether each effect is beyond what parts without a fault differ by: the largest of so many normal values, and a sigma. [groups]"""
+    left = model.off - model.current
+    kept = np.abs(left[some.test]) < 4 * model.noise.sigma
+    count = len(some.factors)
+    many = np.bincount(some.group[kept], minlength=count)
+    means = np.bincount(some.group[kept], left[some.test[kept]], count) / np.maximum(many, 1)
+    own = model.noise.sigma**2 / np.maximum(np.bincount(some.group, minlength=count), 1)
+    usual = many > 0
+    spread = (1.4826 * float(np.median(np.abs(means[usual] - np.median(means[usual]))))) ** 2 if usual.sum() > 3 else 0.0
+    between = max(spread - float(np.median(own[usual])), 0.0) if usual.sum() > 3 else 0.0
+    result: Floats = -effects > (math.sqrt(2 * math.log(max(count, 2))) + 1) * np.sqrt(between + own)
+    return result
 
 
 def limiting(fits: list[Fit], tests: Transfers, where: Layout) -> tuple[Floats, Ints, Floats, Floats]:
@@ -162,7 +185,7 @@ def _noise(model: Model) -> None:
         shift = float(np.median(near[model.current[np.abs(left) < 4 * model.noise.sigma] == 0.0])) if (model.current == 0).any() else 0.0
         model.fleet, model.off = model.fleet + shift, np.maximum(model.off - shift, -factors.DEEPEST)
         left = model.off - model.current
-        sigma = max(1.4826 * float(np.median(np.abs(near - np.median(near)))), LEAST_SIGMA)
+        sigma = max(float(np.std(near)), LEAST_SIGMA)
         model.noise = Noise(sigma, min(max(float(np.mean(np.abs(left) > 4 * sigma)), 0.01), 0.3))
 
 

@@ -109,18 +109,34 @@ def loads(pairs: Ints, where: Layout) -> tuple[Ints, Ints]:
     return np.where(crossing, out, 0), np.where(crossing, into, 0)
 
 
-class Culprit(Record, frozen=True, kw_only=True):
-    """The smallest part that explains slow transfers. Losses are shares of the fleet's rate, with a 95 % interval."""
+class Part(Record, frozen=True, kw_only=True):
+    """A part by name: of a link its sender and its receiver, of a NIC or GPU its node and its rail, of leaves their numbers."""
 
     kind: CauseKind
     members: list[str]
+
+
+class Culprit(Record, frozen=True, kw_only=True):
+    """The smallest part that explains slow transfers. Losses are shares of the fleet's rate, with a 95 % interval."""
+
+    part: Part
     loss: float
     low: float
     high: float
     tests: int  # transfers in which it is what limits
-    runner_up: str = ""  # the next best explanation
+    runner_up: Part | None = None  # the next best explanation
     odds: float = 0.0  # natural logarithm, of this against the runner-up
-    telling: str = ""  # the transfer that would tell them apart, where the odds do not
+    telling: list[str] = []  # the transfer that would tell them apart, where the odds do not: from, to; [GPU's node] is a test of it alone
+
+
+class Open(Record, frozen=True, kw_only=True):
+    """Something that was not excluded."""
+
+    code: Literal["small", "links", "untested", "masked", "uplinks", "topology", "common", "gpu", "light"]
+    members: list[str] = []
+    count: int = 0
+    of: int = 0
+    loss: float = 0.0
 
 
 class Isolation(Record, frozen=True, kw_only=True):
@@ -134,6 +150,7 @@ class Isolation(Record, frozen=True, kw_only=True):
     fleet: float  # the rate of parts without a fault, B/s
     noise: float  # relative standard deviation of a transfer
     disturbed: float  # share of transfers that nothing explains
-    smallest: float  # loss of a node that would have been named
-    open: list[str]  # what was not excluded
+    faster: float  # share of transfers that is clearly faster than the fleet
+    open: list[Open]
     sure: bool = True  # whether there is a fleet to compare with
+    below: float | None = None  # by how much the fleet is below what was expected; None: no expected rate

@@ -1,0 +1,95 @@
+"""Which part of a fabric is slow: seeded faults, how often exactly they were named, in how many rounds, and two other ways beside it.
+
+    python benchmarks/isolate.py [--nodes 1024,4096] [--fleets 200] [--uplinks 0,1,2] [--leaf 32]      simulated
+    python benchmarks/isolate.py --clean 200 [--nodes 1024,4096]                                        fleets without a fault
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+import isolate_rivals as rivals
+
+from hotlap.bringup import fabrics, isolating
+from hotlap.bringup.record import Factor, Isolation, Layout, layout
+
+SCREENING = {1024: 4, 4096: 6}
+KINDS = ("node", "send", "receive")
+
+
+def faulty(where: Layout, uplinks: int, seed: int, share: float = 0.02) -> fabrics.Fabric:
+    """2 % of nodes lose 6 to 50 %: the whole node, or a direction; uplinks 10 to 60 %, both ways."""
+    random = np.random.default_rng([seed, where.nodes, uplinks])
+    bad = random.choice(where.nodes, round(share * where.nodes), replace=False)
+    faults = {Factor(KINDS[random.integers(3)], int(node)): float(random.uniform(0.06, 0.5)) for node in bad}  # type: ignore[arg-type]
+    leaves = random.choice(int(where.leaf.max()) + 1, uplinks, replace=False)
+    faults |= {Factor("uplink", int(leaf)): float(random.uniform(0.1, 0.6)) for leaf in leaves}
+    return fabrics.Fabric(where, faults, seed=int(random.integers(1 << 31)))
+
+
+def named(answer: Isolation, where: Layout) -> tuple[set[str], set[str]]:
+    """Names of nodes (as a node or a direction of it), and of everything else."""
+    nodes = {each.part.members[0] for each in answer.culprits if each.part.kind in KINDS}
+    return nodes, {" ".join([each.part.kind, *each.part.members]) for each in answer.culprits if each.part.kind not in KINDS}
+
+
+def cell(count: int, uplinks: int, fleets: int, leaf: int, share: float) -> None:
+    where = layout([f"n{number}" for number in range(count)], np.arange(count) // leaf)
+    exact = kinds = wrong = missed = inside = losses = 0
+    rounds, open_, spent_s, began = list[int](), 0, 0.0, time.process_time()
+    others: dict[str, list[tuple[int, int, int, int, bool]]] = {"group testing": [], "grown ring": []}
+    for seed in range(fleets):
+        fabric = faulty(where, uplinks, seed, share)
+        truth = {where.names[factor.first] for factor in fabric.faults if factor.kind in KINDS}
+        parts = {f"uplink {factor.first}" for factor in fabric.faults if factor.kind == "uplink"}
+        by_name = {(factor.kind, where.names[factor.first]): loss for factor, loss in fabric.faults.items()}
+        started = time.process_time()
+        answer, _ = isolating.Isolating(where, fabric.transfer, np.random.default_rng(seed), screen=SCREENING.get(count, 0)).run()
+        spent_s += time.process_time() - started
+        nodes, rest = named(answer, where)
+        exact += nodes == truth and rest == parts
+        wrong, missed = wrong + len(nodes - truth) + len(rest - parts), missed + len(truth - nodes) + len(parts - rest)
+        kinds += sum((each.part.kind, each.part.members[0]) in by_name for each in answer.culprits)
+        inside += sum(each.low <= by_name.get((each.part.kind, each.part.members[0]), -1) <= each.high for each in answer.culprits)
+        losses += len(answer.culprits)
+        rounds.append(answer.screening + answer.confirming)
+        open_ += len(answer.open)
+        for name, way in (("group testing", rivals.group_testing), ("grown ring", rivals.grown_ring)):
+            spent = way(fabric, np.random.default_rng(seed))
+            others[name].append((spent.tests, spent.rounds, len(spent.named - _numbers(truth)), len(_numbers(truth) - spent.named), spent.named == _numbers(truth)))
+    goal = 0.97 if not uplinks else 0.93
+    verdict = "" if not share else f" (asked {goal:.0%}: {'reached' if exact >= goal * fleets else 'missed'})"
+    print(f"{count} nodes, leaves of {leaf}, {round(share * count)} bad nodes, {uplinks} bad uplinks, {fleets} fleets")
+    print(f"  exact set {exact / fleets:.1%}{verdict}; wrong names {wrong}, missed {missed}; {min(rounds)} to {max(rounds)} rounds")
+    if losses:
+        print(f"  right kind {kinds / losses:.1%}; loss in its 95 % interval {inside / losses:.1%}; {spent_s / fleets:.2f} CPU s a fleet; {open_ / fleets:.1f} kinds of open points")
+    for name, rows in others.items():
+        tests, steps, more, fewer, right = (float(np.mean(column)) for column in zip(*rows, strict=True))
+        print(f"  {name:<14} exact {right:6.1%}; a fleet: {tests:.0f} tests, {steps:.0f} rounds, {more:.1f} wrong names, {fewer:.1f} missed")
+    print(f"  {time.process_time() - began:.0f} CPU s in all", flush=True)
+
+
+def _numbers(names: set[str]) -> set[int]:
+    return {int(name[1:]) for name in names}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", default="1024,4096")
+    parser.add_argument("--uplinks", default="0,1,2")
+    parser.add_argument("--fleets", type=int, default=200)
+    parser.add_argument("--leaf", type=int, default=32)
+    parser.add_argument("--clean", type=int, default=0, help="fleets without a fault, instead")
+    asked = parser.parse_args()
+    for count in map(int, asked.nodes.split(",")):
+        if asked.clean:
+            cell(count, 0, asked.clean, asked.leaf, 0.0)
+            continue
+        for uplinks in map(int, asked.uplinks.split(",")):
+            cell(count, uplinks, asked.fleets, asked.leaf, 0.02)
+
+
+if __name__ == "__main__":
+    main()
