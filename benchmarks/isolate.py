@@ -9,27 +9,27 @@ from __future__ import annotations
 import argparse
 import time
 
-import numpy as np
 import isolate_rivals as rivals
+import numpy as np
 
 from hotlap.bringup import fabrics, isolating
-from hotlap.bringup.record import Factor, Isolation, Layout, layout
+from hotlap.bringup.record import FabricLayout, Isolation, SlowPart, layout
 
 SCREENING = {1024: 4, 4096: 6}
 KINDS = ("node", "send", "receive")
 
 
-def faulty(where: Layout, uplinks: int, seed: int, share: float = 0.02) -> fabrics.Fabric:
+def faulty(where: FabricLayout, uplinks: int, seed: int, share: float = 0.02) -> fabrics.Fabric:
     """2 % of nodes lose 6 to 50 %: the whole node, or a direction; uplinks 10 to 60 %, both ways."""
     random = np.random.default_rng([seed, where.nodes, uplinks])
     bad = random.choice(where.nodes, round(share * where.nodes), replace=False)
-    faults = {Factor(KINDS[random.integers(3)], int(node)): float(random.uniform(0.06, 0.5)) for node in bad}  # type: ignore[arg-type]
+    faults = {SlowPart(KINDS[random.integers(3)], int(node)): float(random.uniform(0.06, 0.5)) for node in bad}  # type: ignore[arg-type]
     leaves = random.choice(int(where.leaf.max()) + 1, uplinks, replace=False)
-    faults |= {Factor("uplink", int(leaf)): float(random.uniform(0.1, 0.6)) for leaf in leaves}
+    faults |= {SlowPart("uplink", int(leaf)): float(random.uniform(0.1, 0.6)) for leaf in leaves}
     return fabrics.Fabric(where, faults, seed=int(random.integers(1 << 31)))
 
 
-def named(answer: Isolation, where: Layout) -> tuple[set[str], set[str]]:
+def named(answer: Isolation, where: FabricLayout) -> tuple[set[str], set[str]]:
     """Names of nodes (as a node or a direction of it), and of everything else."""
     nodes = {each.part.members[0] for each in answer.culprits if each.part.kind in KINDS}
     return nodes, {" ".join([each.part.kind, *each.part.members]) for each in answer.culprits if each.part.kind not in KINDS}
@@ -44,7 +44,9 @@ def cell(count: int, uplinks: int, fleets: int, leaf: int, share: float) -> None
         fabric = faulty(where, uplinks, seed, share)
         truth = {where.names[factor.first] for factor in fabric.faults if factor.kind in KINDS}
         parts = {f"uplink {factor.first}" for factor in fabric.faults if factor.kind == "uplink"}
-        by_name = {(factor.kind, where.names[factor.first]): loss for factor, loss in fabric.faults.items()}
+        by_name = {
+            (each.kind, str(each.first) if each.kind == "uplink" else where.names[each.first]): loss for each, loss in fabric.faults.items()
+        }
         started = time.process_time()
         answer, _ = isolating.Isolating(where, fabric.transfer, np.random.default_rng(seed), screen=SCREENING.get(count, 0)).run()
         spent_s += time.process_time() - started
@@ -58,21 +60,20 @@ def cell(count: int, uplinks: int, fleets: int, leaf: int, share: float) -> None
         open_ += len(answer.open)
         for name, way in (("group testing", rivals.group_testing), ("grown ring", rivals.grown_ring)):
             spent = way(fabric, np.random.default_rng(seed))
-            others[name].append((spent.tests, spent.rounds, len(spent.named - _numbers(truth)), len(_numbers(truth) - spent.named), spent.named == _numbers(truth)))
+            bad = {int(node[1:]) for node in truth}
+            others[name].append((spent.tests, spent.rounds, len(spent.named - bad), len(bad - spent.named), spent.named == bad))
     goal = 0.97 if not uplinks else 0.93
     verdict = "" if not share else f" (asked {goal:.0%}: {'reached' if exact >= goal * fleets else 'missed'})"
     print(f"{count} nodes, leaves of {leaf}, {round(share * count)} bad nodes, {uplinks} bad uplinks, {fleets} fleets")
     print(f"  exact set {exact / fleets:.1%}{verdict}; wrong names {wrong}, missed {missed}; {min(rounds)} to {max(rounds)} rounds")
     if losses:
-        print(f"  right kind {kinds / losses:.1%}; loss in its 95 % interval {inside / losses:.1%}; {spent_s / fleets:.2f} CPU s a fleet; {open_ / fleets:.1f} kinds of open points")
+        more = f"{spent_s / fleets:.2f} CPU s a fleet; {open_ / fleets:.1f} kinds of open points"
+        print(f"  right kind {kinds / losses:.1%}; loss in its 95 % interval {inside / losses:.1%}; {more}")
     for name, rows in others.items():
-        tests, steps, more, fewer, right = (float(np.mean(column)) for column in zip(*rows, strict=True))
-        print(f"  {name:<14} exact {right:6.1%}; a fleet: {tests:.0f} tests, {steps:.0f} rounds, {more:.1f} wrong names, {fewer:.1f} missed")
+        tests, steps, extra, fewer, right = (float(np.mean(column)) for column in zip(*rows, strict=True))
+        counts = f"{tests:.0f} tests, {steps:.0f} rounds, {extra:.1f} wrong names, {fewer:.1f} missed"
+        print(f"  {name:<14} exact {right:6.1%}; a fleet: {counts}")
     print(f"  {time.process_time() - began:.0f} CPU s in all", flush=True)
-
-
-def _numbers(names: set[str]) -> set[int]:
-    return {int(name[1:]) for name in names}
 
 
 def main() -> None:

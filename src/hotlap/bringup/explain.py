@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hotlap.bringup import factors
-from hotlap.bringup.factors import Groups, Noise
-from hotlap.bringup.record import Factor, Floats, Ints, Layout, Transfers
+from hotlap.bringup.factors import Groups, TransferNoise
+from hotlap.bringup.record import FabricLayout, Flags, Floats, Ints, SlowPart, Transfers
 
 PASSES = 12
 LEAST_SIGMA = 1e-4  # relative; a simulator without noise has none
 
 
 @dataclass
-class Fit:
+class PartFit:
     """One part that is slow. `effect`: logarithm of what it lets through; `error`: its standard error; `tests`: where it is what limits."""
 
-    factor: Factor
+    factor: SlowPart
     effect: float
     error: float = 0.0
     tests: int = 0
@@ -38,8 +38,8 @@ class Model:
     """What transfers are explained by. `fleet`: logarithm of the rate without a fault."""
 
     fleet: float
-    noise: Noise
-    fits: list[Fit] = field(default_factory=list)
+    noise: TransferNoise
+    fits: list[PartFit] = field(default_factory=list)
     off: Floats = field(default_factory=lambda: np.empty(0))
     current: Floats = field(default_factory=lambda: np.empty(0))
     faster: float = 0.0  # the share of transfers that is clearly faster than the fleet: above a few percent there is no fleet
@@ -70,12 +70,12 @@ def level(logs: Floats) -> tuple[float, float]:
     return centre, sigma
 
 
-def explain(tests: Transfers, where: Layout, coarse: bool = False) -> Model:
+def explain(tests: Transfers, where: FabricLayout, coarse: bool = False) -> Model:
     """`coarse`: only rails, uplinks and pairs of leaves."""
     logs = np.log(np.maximum(tests.rate, 1e-12))
     fleet, sigma = level(logs)
     off = np.maximum(logs - fleet, -factors.DEEPEST)
-    model = Model(fleet, Noise(sigma, 0.05), off=off, current=np.zeros(len(tests)), groups=factors.groups(tests, where))
+    model = Model(fleet, TransferNoise(sigma, 0.05), off=off, current=np.zeros(len(tests)), groups=factors.groups(tests, where))
     model.faster = float(np.mean(off > 5 * sigma))
     for _ in range(PASSES):
         chosen = _best(model, tests, where, coarse)
@@ -88,21 +88,21 @@ def explain(tests: Transfers, where: Layout, coarse: bool = False) -> Model:
     return model
 
 
-def _best(model: Model, tests: Transfers, where: Layout, coarse: bool) -> list[Fit]:
+def _best(model: Model, tests: Transfers, where: FabricLayout, coarse: bool) -> list[PartFit]:
     """Parts whose gain is above their penalty, the best first; of parts that share a slow transfer only the better one in this pass."""
-    found_parts: list[tuple[float, Fit]] = []
+    found_parts: list[tuple[float, PartFit]] = []
     known = {fit.factor for fit in model.fits}
     for some in model.groups:
-        if coarse and some.kind not in ("rail", "uplink", "uplink-out", "uplink-in", "leaf pair"):
+        if coarse and some.kind not in factors.COARSE:
             continue
         effects, gains = factors.search(some, model.off, model.current, model.noise)
         net = gains - model.penalty(some)
         for group in np.flatnonzero((net > 0) & _beyond(model, some, effects) & _again(model, some, tests)):
             factor = some.factor(int(group))
             if factor not in known:
-                found_parts.append((float(net[group]), Fit(factor, float(effects[group]), gain=float(gains[group]))))
+                found_parts.append((float(net[group]), PartFit(factor, float(effects[group]), gain=float(gains[group]))))
     found_parts.sort(key=lambda each: (-each[0], factors.ORDER.index(each[1].factor.kind)))
-    touched, chosen = np.zeros(len(tests), bool), list[Fit]()
+    touched, chosen = np.zeros(len(tests), bool), list[PartFit]()
     for _, fit in found_parts:
         place, _offset = factors.members(tests, where, fit.factor)
         slow = place[model.off[place] - model.current[place] < -2 * model.noise.sigma]
@@ -112,16 +112,16 @@ def _best(model: Model, tests: Transfers, where: Layout, coarse: bool) -> list[F
     return chosen
 
 
-def _again(model: Model, some: Groups, tests: Transfers) -> Floats:
+def _again(model: Model, some: Groups, tests: Transfers) -> Flags:
     """Whether each group is slow in more than a single round: a passing disturbance hits all rails of a transfer. [groups]"""
     slow = model.off[some.test] - model.current[some.test] < -2 * model.noise.sigma
     places = np.unique(some.group[slow] * (int(tests.round.max(initial=0)) + 1) + tests.round[some.test[slow]])
-    result: Floats = np.bincount(places // (int(tests.round.max(initial=0)) + 1), minlength=len(some.factors)) > 1
+    result: Flags = np.bincount(places // (int(tests.round.max(initial=0)) + 1), minlength=len(some.factors)) > 1
     return result
 
 
-def _beyond(model: Model, some: Groups, effects: Floats) -> Floats:
-    """Whether each effect is beyond what parts without a fault differ by: the largest of so many normal values, and a sigma. [groups]"""
+def _beyond(model: Model, some: Groups, effects: Floats) -> Flags:
+    """Whether each effect is beyond what parts without a fault differ by: the largest of so many normal values, and two sigma. [groups]"""
     left = model.off - model.current
     kept = np.abs(left[some.test]) < 4 * model.noise.sigma
     count = len(some.factors)
@@ -131,11 +131,11 @@ def _beyond(model: Model, some: Groups, effects: Floats) -> Floats:
     usual = many > 0
     spread = (1.4826 * float(np.median(np.abs(means[usual] - np.median(means[usual]))))) ** 2 if usual.sum() > 3 else 0.0
     between = max(spread - float(np.median(own[usual])), 0.0) if usual.sum() > 3 else 0.0
-    result: Floats = -effects > (math.sqrt(2 * math.log(max(count, 2))) + 1) * np.sqrt(between + own)
+    result: Flags = -effects > (math.sqrt(2 * math.log(3 * max(count, 1))) + 2) * np.sqrt(between + own)
     return result
 
 
-def limiting(fits: list[Fit], tests: Transfers, where: Layout) -> tuple[Floats, Ints, Floats, Floats]:
+def limiting(fits: list[PartFit], tests: Transfers, where: FabricLayout) -> tuple[Floats, Ints, Floats, Floats]:
     """Of each transfer the largest loss, whose it is (-1: nobody's), its offset, and the largest loss without that part. [T] each"""
     count = len(tests)
     first, second, owner, offset = np.zeros(count), np.zeros(count), np.full(count, -1), np.zeros(count)
@@ -150,7 +150,7 @@ def limiting(fits: list[Fit], tests: Transfers, where: Layout) -> tuple[Floats, 
     return first, owner, offset, second
 
 
-def _refit(model: Model, tests: Transfers, where: Layout) -> None:
+def _refit(model: Model, tests: Transfers, where: FabricLayout) -> None:
     """Losses again, all together; parts that do not pay for themselves go."""
     penalties = {some.kind: model.penalty(some) for some in model.groups}
     for _ in range(4):
@@ -162,7 +162,7 @@ def _refit(model: Model, tests: Transfers, where: Layout) -> None:
         total = np.bincount(owner[mine][near], value[near], size)
         like = model.noise.likelihood(model.off[mine] - current[mine]) - model.noise.likelihood(model.off[mine] - without[mine])
         gains = np.bincount(owner[mine], like, size)
-        kept = list[Fit]()
+        kept = list[PartFit]()
         for number, fit in enumerate(model.fits):
             if gains[number] <= penalties[fit.factor.kind]:
                 continue
@@ -186,12 +186,13 @@ def _noise(model: Model) -> None:
         model.fleet, model.off = model.fleet + shift, np.maximum(model.off - shift, -factors.DEEPEST)
         left = model.off - model.current
         sigma = max(float(np.std(near)), LEAST_SIGMA)
-        model.noise = Noise(sigma, min(max(float(np.mean(np.abs(left) > 4 * sigma)), 0.01), 0.3))
+        slow, fast = float(np.mean(left < -4 * sigma)), float(np.mean(left > 5 * sigma))
+        model.noise = TransferNoise(sigma, min(max(slow, 0.01), 0.3), min(max(fast, 1e-4), 0.3))
 
 
-def suspects(model: Model, tests: Transfers, where: Layout) -> set[int]:
+def suspects(model: Model, tests: Transfers, where: FabricLayout) -> set[int]:
     """Nodes that a node's, a direction's or a NIC's loss could explain, before the choice among all is paid for."""
-    coarse = [fit for fit in model.fits if fit.factor.kind in ("rail", "uplink", "uplink-out", "uplink-in", "leaf pair")]
+    coarse = [fit for fit in model.fits if fit.factor.kind in factors.COARSE]
     current = limiting(coarse, tests, where)[0]
     nodes = {fit.factor.first for fit in model.fits if fit.factor.kind in ("node", "send", "receive", "nic")}
     for some in model.groups:

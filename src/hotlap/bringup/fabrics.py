@@ -1,6 +1,6 @@
 """A fabric with faults, simulated: for sizes and parts (GPU, NIC, rail) that we do not have.
 
-The slowest part of a way sets a transfer's rate; transfers over one uplink share it. Noise is normal in the logarithm; a share of
+The slowest part of a way sets a transfer's rate; transfers over one uplink share it. TransferNoise is normal in the logarithm; a share of
 transfers loses a quarter of its rate for no reason of the fabric.
 """
 
@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hotlap.bringup.record import Factor, Floats, Ints, Layout, layout, loads
+from hotlap.bringup.record import FabricLayout, Floats, Ints, SlowPart, layout, loads
 from hotlap.core.errors import InputError
 
 PASSING = 0.25  # what a disturbed transfer loses
 KINDS = {
-    "node": "NODE:LOSS", "send": "NODE:LOSS", "receive": "NODE:LOSS", "uplink": "LEAF:LOSS", "uplink-out": "LEAF:LOSS", "uplink-in": "LEAF:LOSS",
+    "node": "NODE:LOSS", "send": "NODE:LOSS", "receive": "NODE:LOSS",
+    "uplink": "LEAF:LOSS", "uplink-out": "LEAF:LOSS", "uplink-in": "LEAF:LOSS",
     "link": "NODE>NODE:LOSS", "nic": "NODE/RAIL:LOSS", "gpu": "NODE/RAIL:LOSS", "rail": "RAIL:LOSS",
 }  # fmt: skip
 LARGEST = 100_000
@@ -25,8 +26,8 @@ LARGEST = 100_000
 class Fabric:
     """`faults`: the loss of each bad part. `rate`: B/s of a part without a fault."""
 
-    where: Layout
-    faults: dict[Factor, float] = field(default_factory=dict)
+    where: FabricLayout
+    faults: dict[SlowPart, float] = field(default_factory=dict)
     noise: float = 0.01
     disturbed: float = 0.05
     rate: float = 50e9
@@ -42,7 +43,7 @@ class Fabric:
         for factor, loss in self.faults.items():
             self._hurt(factor, 1.0 - loss)
 
-    def _hurt(self, factor: Factor, share: float) -> None:
+    def _hurt(self, factor: SlowPart, share: float) -> None:
         kind, first, rail = factor.kind, factor.first, slice(None) if factor.second < 0 else factor.second
         if kind in ("node", "send", "nic", "gpu"):
             self.send[first, rail] = np.minimum(self.send[first, rail], share)
@@ -106,7 +107,7 @@ def parse(text: str) -> Fabric:
     return Fabric(where, faults, _share(given, "noise", 0.01), _share(given, "disturbed", 0.05), seed=seed)
 
 
-def fault(text: str, where: Layout) -> tuple[Factor, float]:
+def fault(text: str, where: FabricLayout) -> tuple[SlowPart, float]:
     """KIND:PLACE:LOSS → the part and its loss. Raises InputError."""
     kind, _, rest = text.partition(":")
     place, _, loss = rest.rpartition(":")
@@ -123,19 +124,21 @@ def fault(text: str, where: Layout) -> tuple[Factor, float]:
         return where.names.index(name)
 
     def number(name: str, count: int, what: str) -> int:
+        if not count:
+            raise InputError(f"fault={text}: no {what} is known; give leaf=N, nodes to a leaf")
         if not name.isdecimal() or int(name) >= count:
-            raise InputError(f"fault={text}: {what} is a number from 0 to {count - 1}, not '{name}'" if count else f"fault={text}: no {what} is known")
+            raise InputError(f"fault={text}: a {what} is a number from 0 to {count - 1}, not '{name}'")
         return int(name)
 
     if kind in ("node", "send", "receive"):
-        return Factor(kind, node(place)), share  # type: ignore[arg-type]
+        return SlowPart(kind, node(place)), share  # type: ignore[arg-type]
     if kind in ("nic", "gpu"):
         first, _, rail = place.partition("/")
-        return Factor(kind, node(first), number(rail, where.rails, "a rail")), share  # type: ignore[arg-type]
+        return SlowPart(kind, node(first), number(rail, where.rails, "rail")), share  # type: ignore[arg-type]
     if kind == "link":
         first, _, second = place.partition(">")
-        return Factor("link", node(first), node(second)), share
-    return Factor(kind, number(place, where.rails if kind == "rail" else leaves, "a rail" if kind == "rail" else "a leaf")), share  # type: ignore[arg-type]
+        return SlowPart("link", node(first), node(second)), share
+    return SlowPart(kind, number(place, where.rails if kind == "rail" else leaves, "rail" if kind == "rail" else "leaf")), share  # type: ignore[arg-type]
 
 
 def _whole(given: dict[str, str], name: str, default: int, least: int = 1) -> int:

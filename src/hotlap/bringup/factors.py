@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hotlap.bringup.record import CauseKind, Factor, Floats, Ints, Layout, Transfers
+from hotlap.bringup.record import CauseKind, FabricLayout, Floats, Ints, SlowPart, Transfers
 
-ORDER: tuple[CauseKind, ...] = ("rail", "uplink", "uplink-out", "uplink-in", "leaf pair", "node", "send", "receive", "nic", "link")  # coarse first
+COARSE: tuple[CauseKind, ...] = ("rail", "uplink", "uplink-out", "uplink-in", "leaf pair")
+ORDER: tuple[CauseKind, ...] = (*COARSE, "node", "send", "receive", "nic", "link")
 DEEPEST = 3.0  # natural logarithm: a transfer that gives less than 5 % is as one that gives 5 %
 CANDIDATES = 9  # losses tried for a part: quantiles of its transfers
 
@@ -28,26 +29,30 @@ class Groups:
     offset: Floats
     factors: Ints  # [groups, 2]
 
-    def factor(self, group: int) -> Factor:
-        return Factor(self.kind, int(self.factors[group, 0]), int(self.factors[group, 1]))
+    def factor(self, group: int) -> SlowPart:
+        return SlowPart(self.kind, int(self.factors[group, 0]), int(self.factors[group, 1]))
 
 
 @dataclass(frozen=True)
-class Noise:
-    """Of a transfer. `sigma`: of its logarithm; `disturbed`: the share that may have any rate."""
+class TransferNoise:
+    """Of a transfer. `sigma`: of its logarithm; `disturbed`, `faster`: the shares that are slow and fast for no reason of the fabric.
+
+    Nothing makes a transfer faster than the slowest part of its way, so that a fast one nearly excludes a slow part.
+    """
 
     sigma: float
     disturbed: float
+    faster: float = 1e-4
 
     def likelihood(self, off: Floats) -> Floats:
         """The logarithm, of differences to what is expected."""
         z = off / self.sigma
-        wide = math.log(self.disturbed * self.sigma / DEEPEST)
+        wide = math.log(self.sigma / DEEPEST) + np.where(z > 0, math.log(self.faster), math.log(self.disturbed))
         near: Floats = np.logaddexp(math.log1p(-self.disturbed) - 0.5 * math.log(2 * math.pi) - 0.5 * z * z, wide)
         return near
 
 
-def groups(tests: Transfers, where: Layout) -> list[Groups]:
+def groups(tests: Transfers, where: FabricLayout) -> list[Groups]:
     """Of every kind that this layout can have, from coarse to fine."""
     everyone, none = np.arange(len(tests)), np.zeros(len(tests))
     sender, receiver = tests.sender, tests.receiver
@@ -78,7 +83,7 @@ def _grouped(kind: CauseKind, parts: list[tuple[Ints, Ints, Ints, Floats]]) -> G
     return Groups(kind, test, group, offset, np.column_stack([keys // base, keys % base - 1]))
 
 
-def members(tests: Transfers, where: Layout, factor: Factor) -> tuple[Ints, Floats]:
+def members(tests: Transfers, where: FabricLayout, factor: SlowPart) -> tuple[Ints, Floats]:
     """The transfers of a part, and their offsets."""
     sender, receiver, first, second = tests.sender, tests.receiver, factor.first, factor.second
     full = where.full()
@@ -105,7 +110,7 @@ def members(tests: Transfers, where: Layout, factor: Factor) -> tuple[Ints, Floa
     return place, np.zeros(len(place))
 
 
-def search(some: Groups, off: Floats, current: Floats, noise: Noise) -> tuple[Floats, Floats]:
+def search(some: Groups, off: Floats, current: Floats, noise: TransferNoise) -> tuple[Floats, Floats]:
     """The best loss of each group as a logarithm (0: none), and by how much the log-likelihood gains. [groups], [groups]
 
     `off` [T]: logarithm of the rate over the fleet's; `current` [T]: what is explained already, 0 or less.
@@ -118,20 +123,19 @@ def search(some: Groups, off: Floats, current: Floats, noise: Noise) -> tuple[Fl
     chosen = np.flatnonzero(share > 0.4)
     if not len(chosen):
         return effects, gains
-    place = np.full(count, -1)
-    place[chosen] = np.arange(len(chosen))
-    kept = np.flatnonzero(place[some.group] >= 0)
-    test, group, offset = some.test[kept], place[some.group[kept]], some.offset[kept]
+    slot: Ints = np.full(count, -1)
+    slot[chosen] = np.arange(len(chosen))
+    kept = np.flatnonzero(slot[some.group] >= 0)
+    test, group, offset = some.test[kept], slot[some.group[kept]], some.offset[kept]
     value = off[test] - offset
     order = np.lexsort((value, group))
     sizes = np.bincount(group, minlength=len(chosen))
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    starts = np.cumsum(sizes) - sizes
     before = noise.likelihood(off[test] - current[test])
 
     def gain(effect: Floats) -> Floats:
         expected = np.minimum(np.minimum(effect[group] + offset, 0.0), current[test])
-        result: Floats = np.bincount(group, noise.likelihood(off[test] - expected) - before, len(chosen))
-        return result
+        return np.asarray(np.bincount(group, noise.likelihood(off[test] - expected) - before, len(chosen)), dtype=np.float64)
 
     best, most = np.zeros(len(chosen)), np.zeros(len(chosen))
     tries = [value[order[starts + np.rint(part * (sizes - 1)).astype(np.int64)]] for part in np.linspace(0, 1, CANDIDATES)]
@@ -144,7 +148,7 @@ def search(some: Groups, off: Floats, current: Floats, noise: Noise) -> tuple[Fl
     return effects, gains
 
 
-def _near(value: Floats, group: Ints, effect: Floats, noise: Noise, count: int) -> Floats:
+def _near(value: Floats, group: Ints, effect: Floats, noise: TransferNoise, count: int) -> Floats:
     """The mean of the values near each group's effect."""
     near = np.abs(value - effect[group]) < 2.5 * noise.sigma
     many = np.bincount(group[near], minlength=count)

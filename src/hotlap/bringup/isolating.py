@@ -12,7 +12,7 @@ import numpy as np
 
 from hotlap.bringup import explain, naming, schedule
 from hotlap.bringup.explain import Model
-from hotlap.bringup.record import Floats, Ints, Isolation, Layout, Transfers
+from hotlap.bringup.record import FabricLayout, Floats, Ints, Isolation, Transfers
 
 Transfer = Callable[[Ints], Floats]  # [P, 2] senders and receivers at once → [P, rails] B/s, NaN where it was not measured
 FIRST = 5  # rounds of a tournament after which is looked whether a node, a direction or an uplink explains it
@@ -24,7 +24,7 @@ CONFIRM, CONFIRM_LINKS = 4, 6  # rounds at most
 class Isolating:
     """One isolation on its way. `expected`: B/s of a transfer by a model or a data sheet; None: unknown."""
 
-    where: Layout
+    where: FabricLayout
     transfer: Transfer
     random: np.random.Generator
     whole: bool = False  # every pair of a small fabric, even after something is named
@@ -76,8 +76,8 @@ class Isolating:
             wanted = {node: self._partners(node) for node in sorted(suspected) if met.get(node, 0) < MEETINGS}
             if links:
                 suspected -= {fit.factor.first for fit in model.fits if fit.factor.kind == "link"}
-            slow = [pair for pair in explain.slow_links(model, self.tests) if again.get(pair, 0) < MEETINGS] if links else []
-            slow += [(fit.factor.first, fit.factor.second) for fit in model.fits if links and fit.factor.kind == "link"]
+            slow = [(fit.factor.first, fit.factor.second) for fit in model.fits if links and fit.factor.kind == "link"]
+            slow += explain.slow_links(model, self.tests) if links else []
             slow = [pair for pair in dict.fromkeys(slow) if again.get(pair, 0) < MEETINGS]
             pairs = schedule.confirmation(self.where, wanted, suspected, slow, self.random)
             for first, second in pairs:
@@ -97,14 +97,15 @@ class Isolating:
 
     def _partners(self, node: int) -> set[int]:
         tests = self.tests
-        return {int(other) for other in tests.receiver[tests.sender == node]} | {int(other) for other in tests.sender[tests.receiver == node]}
+        others = np.concatenate([tests.receiver[tests.sender == node], tests.sender[tests.receiver == node]])
+        return set(others.tolist())
 
     def _group(self, model: Model) -> tuple[Model, set[int]]:
         """Named nodes that lose alike, among themselves: where they are fast there, what they share is slow, not they. → those that are"""
         nodes = [fit for fit in model.fits if fit.factor.kind in ("node", "send", "receive")]
         names = sorted({fit.factor.first for fit in nodes})
         effects = [fit.effect for fit in nodes]
-        alike = len(names) >= 3 and (not self.where.known or max(effects) - min(effects) < 4 * model.noise.sigma)
+        alike = len(names) >= 2 and (not self.where.known or (len(names) > 2 and max(effects) - min(effects) < 4 * model.noise.sigma))
         if not alike:
             return model, set()
         before = len(self.tests)
@@ -115,4 +116,4 @@ class Isolating:
         fast = logs > 0.5 * float(np.median(effects))
         sender, receiver = self.tests.sender[before:], self.tests.receiver[before:]
         among = {node for node in names if fast[(sender == node) | (receiver == node)].mean() > 0.5}
-        return explain.explain(self.tests, self.where), among if len(among) >= 3 else set()
+        return explain.explain(self.tests, self.where), among if len(among) >= 2 else set()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hotlap.bringup import explain, factors, schedule
-from hotlap.bringup.explain import Fit, Model
-from hotlap.bringup.record import Culprit, Factor, Floats, Isolation, Layout, Open, Part, Transfers
+from hotlap.bringup.explain import Model, PartFit
+from hotlap.bringup.record import Culprit, FabricLayout, Floats, Isolation, NamedPart, Open, SlowPart, Transfers
 
 if TYPE_CHECKING:
     from hotlap.bringup.isolating import Isolating
@@ -41,36 +41,36 @@ def _unexplained(model: Model) -> float:
     return float(np.mean(np.abs(model.off - model.current) > 4 * model.noise.sigma))
 
 
-def part(factor: Factor, where: Layout) -> Part:
+def part(factor: SlowPart, where: FabricLayout) -> NamedPart:
     """Its name."""
     if factor.kind == "rail" or factor.kind in UPLINKS:
-        return Part(kind=factor.kind, members=[str(factor.first)])
+        return NamedPart(kind=factor.kind, members=[str(factor.first)])
     if factor.kind == "leaf pair":
-        return Part(kind=factor.kind, members=[str(factor.first), str(factor.second)])
+        return NamedPart(kind=factor.kind, members=[str(factor.first), str(factor.second)])
     second = [] if factor.second < 0 else [where.names[factor.second] if factor.kind == "link" else str(factor.second)]
-    return Part(kind=factor.kind, members=[where.names[factor.first], *second])
+    return NamedPart(kind=factor.kind, members=[where.names[factor.first], *second])
 
 
-def _merged(fits: list[Fit]) -> list[Fit]:
+def _merged(fits: list[PartFit]) -> list[PartFit]:
     """Both directions of a node, or of an uplink, are it."""
     by_factor = {fit.factor: fit for fit in fits}
     for whole, out, into in (("node", "send", "receive"), ("uplink", "uplink-out", "uplink-in")):
         for factor in [factor for factor in by_factor if factor.kind == out]:
-            other = by_factor.get(Factor(into, factor.first))  # type: ignore[arg-type]
-            same = Factor(whole, factor.first)  # type: ignore[arg-type]
+            other = by_factor.get(SlowPart(into, factor.first))  # type: ignore[arg-type]
+            same = SlowPart(whole, factor.first)  # type: ignore[arg-type]
             if other:
                 mine = by_factor.pop(factor)
                 del by_factor[other.factor]
                 count = mine.tests + other.tests
                 effect = (mine.effect * mine.tests + other.effect * other.tests) / max(count, 1)
-                by_factor[same] = Fit(same, effect, mine.error / math.sqrt(2), count, mine.gain + other.gain)
+                by_factor[same] = PartFit(same, effect, mine.error / math.sqrt(2), count, mine.gain + other.gain)
         for factor in [factor for factor in by_factor if factor.kind in (out, into)]:
-            if Factor(whole, factor.first) in by_factor:  # type: ignore[arg-type]
+            if SlowPart(whole, factor.first) in by_factor:  # type: ignore[arg-type]
                 del by_factor[factor]
     return list(by_factor.values())
 
 
-def _culprit(fit: Fit, model: Model, tests: Transfers, where: Layout) -> Culprit:
+def _culprit(fit: PartFit, model: Model, tests: Transfers, where: FabricLayout) -> Culprit:
     other, odds = runner_up(fit, model, tests, where)
     wide = NORMAL * math.hypot(fit.error, model.noise.sigma / math.sqrt(max(int((model.current == 0).sum()), 1)))
     unsure = other is not None and odds < TELLS
@@ -81,7 +81,7 @@ def _culprit(fit: Fit, model: Model, tests: Transfers, where: Layout) -> Culprit
     )  # fmt: skip
 
 
-def runner_up(fit: Fit, model: Model, tests: Transfers, where: Layout) -> tuple[Fit | None, float]:
+def runner_up(fit: PartFit, model: Model, tests: Transfers, where: FabricLayout) -> tuple[PartFit | None, float]:
     """The part that would explain the same transfers next best, and the odds against it (logarithm)."""
     rest = [other for other in model.fits if other.factor != fit.factor and not _same_node(other.factor, fit.factor)]
     current = explain.limiting(rest, tests, where)[0]
@@ -98,17 +98,17 @@ def runner_up(fit: Fit, model: Model, tests: Transfers, where: Layout) -> tuple[
             if factor == fit.factor:
                 mine = max(mine, net)
             elif net > most and gains[group] > 0:
-                best, most = Fit(factor, float(effects[group]), gain=float(gains[group])), net
+                best, most = PartFit(factor, float(effects[group]), gain=float(gains[group])), net
     if math.isinf(mine):
         mine = fit.gain
     return (best, mine - most) if best else (None, 0.0)
 
 
-def _same_node(first: Factor, second: Factor) -> bool:
+def _same_node(first: SlowPart, second: SlowPart) -> bool:
     return first.kind in OF_NODES and second.kind in OF_NODES and first.first == second.first
 
 
-def telling(fit: Fit, other: Fit, tests: Transfers, where: Layout) -> list[str]:
+def telling(fit: PartFit, other: PartFit, tests: Transfers, where: FabricLayout) -> list[str]:
     """The transfer for which two explanations expect most different rates, among nodes that are not otherwise suspected."""
     nodes = [int(node) for each in (fit, other) for node in _nodes(each.factor, where)]
     good = [node for node in range(where.nodes) if node not in nodes][:8]
@@ -121,7 +121,7 @@ def telling(fit: Fit, other: Fit, tests: Transfers, where: Layout) -> list[str]:
     return [where.names[trial.sender[best]], where.names[trial.receiver[best]]] if gap[best] > 0 else []
 
 
-def _nodes(factor: Factor, where: Layout) -> list[int]:
+def _nodes(factor: SlowPart, where: FabricLayout) -> list[int]:
     if factor.kind in UPLINKS or factor.kind == "leaf pair":
         leaves = [factor.first] if factor.second < 0 else [factor.first, factor.second]
         return [int(node) for leaf in leaves for node in where.members(leaf)[:2]]
@@ -130,12 +130,12 @@ def _nodes(factor: Factor, where: Layout) -> list[int]:
     return [factor.first, factor.second] if factor.kind == "link" else [factor.first]
 
 
-def _group(fits: list[Fit], where: Layout) -> Culprit:
+def _group(fits: list[PartFit], where: FabricLayout) -> Culprit:
     effect = float(np.median([fit.effect for fit in fits]))
     low, high = min(fit.loss for fit in fits), max(fit.loss for fit in fits)
     return Culprit(
-        part=Part(kind="group", members=sorted({where.names[fit.factor.first] for fit in fits})), loss=1 - math.exp(effect), low=low, high=high,
-        tests=sum(fit.tests for fit in fits),
+        part=NamedPart(kind="group", members=sorted({where.names[fit.factor.first] for fit in fits})),
+        loss=1 - math.exp(effect), low=low, high=high, tests=sum(fit.tests for fit in fits),
     )  # fmt: skip
 
 
@@ -149,14 +149,9 @@ def _gpus(culprits: list[Culprit], run: Isolating) -> list[Culprit]:
     answer = list(culprits)
     for node, rail in np.argwhere(logs - centre < -least * sigma):
         members, effect = [run.where.names[node], str(rail)], float(logs[node, rail] - centre)
-        answer = [each for each in answer if each.part != Part(kind="nic", members=members)]
-        wide = NORMAL * sigma
-        answer.append(
-            Culprit(
-                part=Part(kind="gpu", members=members), loss=1 - math.exp(effect), low=max(1 - math.exp(effect + wide), 0.0), high=1 - math.exp(effect - wide),
-                tests=1,
-            )
-        )  # fmt: skip
+        answer = [each for each in answer if each.part != NamedPart(kind="nic", members=members)]
+        low, high = max(1 - math.exp(effect + NORMAL * sigma), 0.0), 1 - math.exp(effect - NORMAL * sigma)
+        answer.append(Culprit(part=NamedPart(kind="gpu", members=members), loss=1 - math.exp(effect), low=low, high=high, tests=1))
     return answer
 
 
@@ -173,7 +168,7 @@ def smallest(tests: int, penalty: float, model: Model) -> float:
     return 1.0
 
 
-def _open(run: Isolating, model: Model, fits: list[Fit]) -> list[Open]:
+def _open(run: Isolating, model: Model, fits: list[PartFit]) -> list[Open]:
     """What the transfers do not exclude."""
     where, tests, count = run.where, run.tests, run.where.nodes
     answer = list[Open]()
@@ -204,7 +199,7 @@ def _open(run: Isolating, model: Model, fits: list[Fit]) -> list[Open]:
     return answer
 
 
-def _uplinks(where: Layout, tests: Transfers) -> list[Open]:
+def _uplinks(where: FabricLayout, tests: Transfers) -> list[Open]:
     """Uplinks that carried nothing, and such that carried less than the others, as their leaf lacks nodes."""
     full = where.full()
     loaded = np.zeros(len(full), np.int64)

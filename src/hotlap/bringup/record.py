@@ -1,6 +1,6 @@
 """What bring-up keeps: where nodes hang, what transfers between them gave, and the cause that explains them.
 
-    Layout + rounds of pairs → Transfers (arrays) → Cause, by name and loss → Isolation
+    FabricLayout + rounds of pairs → Transfers (arrays) → Cause, by name and loss → Isolation
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from hotlap.core.errors import InputError
 from hotlap.core.record import Record
 
+Flags = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 CauseKind = Literal["rail", "uplink", "uplink-out", "uplink-in", "leaf pair", "group", "node", "send", "receive", "nic", "gpu", "link"]
 
 
-class Factor(NamedTuple):
-    """One part that can be slow: node, leaf or rail numbers by kind. `second`: receiver of a link, rail of a NIC, leaf of a pair; -1: none."""
+class SlowPart(NamedTuple):
+    """One part that can be slow: node, leaf or rail numbers by kind. `second`: a link's receiver, a NIC's rail, a pair's leaf; -1: none."""
 
     kind: CauseKind
     first: int
@@ -29,7 +30,7 @@ class Factor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Layout:
+class FabricLayout:
     """The nodes and where they hang. `leaf` [N]: a number per node from 0 on, all -1 where nobody knows."""
 
     names: tuple[str, ...]
@@ -55,7 +56,7 @@ class Layout:
         return np.minimum(sizes, self.limit) if self.limit else sizes
 
 
-def layout(names: Sequence[str], leaf: Sequence[int] | Ints | None, rails: int = 1, limit: int = 0) -> Layout:
+def layout(names: Sequence[str], leaf: Sequence[int] | Ints | None, rails: int = 1, limit: int = 0) -> FabricLayout:
     """Raises InputError for fewer than two nodes, a name that stands twice, and a topology of other nodes."""
     if len(names) < 2:
         raise InputError(f"a pair needs two nodes, and there is {len(names)}; give more members")
@@ -65,12 +66,15 @@ def layout(names: Sequence[str], leaf: Sequence[int] | Ints | None, rails: int =
     leaves = np.full(len(names), -1) if leaf is None else np.asarray(leaf, dtype=np.int64)
     if len(leaves) != len(names):
         raise InputError(f"the topology has {len(leaves)} nodes, and there are {len(names)}; give a leaf for each, or none at all")
-    return Layout(tuple(names), leaves, rails, limit)
+    return FabricLayout(tuple(names), leaves, rails, limit)
 
 
 @dataclass
 class Transfers:
-    """Transfers so far, a place per direction and rail. `out` and `into`: transfers at once on the sender's and the receiver's uplink, 0: none."""
+    """Transfers so far, a place per direction and rail.
+
+    `out` and `into`: transfers at once on the sender's and the receiver's uplink; 0: it crosses none.
+    """
 
     sender: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     receiver: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -83,7 +87,7 @@ class Transfers:
     def __len__(self) -> int:
         return len(self.rate)
 
-    def add(self, pairs: Ints, rates: Floats, number: int, where: Layout) -> None:
+    def add(self, pairs: Ints, rates: Floats, number: int, where: FabricLayout) -> None:
         """One direction of a round. `pairs` [P, 2] senders and receivers; `rates` [P, rails]; NaN: not measured."""
         out, into = loads(pairs, where)
         rails = rates.shape[1]
@@ -96,7 +100,7 @@ class Transfers:
         self.rate = np.concatenate([self.rate, rates.ravel()[kept]])
 
 
-def loads(pairs: Ints, where: Layout) -> tuple[Ints, Ints]:
+def loads(pairs: Ints, where: FabricLayout) -> tuple[Ints, Ints]:
     """Transfers at once on the sender's uplink outwards and on the receiver's inwards, for each pair; 0 within a leaf. [P], [P]"""
     if not where.known:
         nothing = np.zeros(len(pairs), np.int64)
@@ -109,7 +113,7 @@ def loads(pairs: Ints, where: Layout) -> tuple[Ints, Ints]:
     return np.where(crossing, out, 0), np.where(crossing, into, 0)
 
 
-class Part(Record, frozen=True, kw_only=True):
+class NamedPart(Record, frozen=True, kw_only=True):
     """A part by name: of a link its sender and its receiver, of a NIC or GPU its node and its rail, of leaves their numbers."""
 
     kind: CauseKind
@@ -119,12 +123,12 @@ class Part(Record, frozen=True, kw_only=True):
 class Culprit(Record, frozen=True, kw_only=True):
     """The smallest part that explains slow transfers. Losses are shares of the fleet's rate, with a 95 % interval."""
 
-    part: Part
+    part: NamedPart
     loss: float
     low: float
     high: float
     tests: int  # transfers in which it is what limits
-    runner_up: Part | None = None  # the next best explanation
+    runner_up: NamedPart | None = None  # the next best explanation
     odds: float = 0.0  # natural logarithm, of this against the runner-up
     telling: list[str] = []  # the transfer that would tell them apart, where the odds do not: from, to; [GPU's node] is a test of it alone
 

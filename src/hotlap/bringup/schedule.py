@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from hotlap.bringup.record import Ints, Layout
+from hotlap.bringup.record import FabricLayout, Ints
 
 SMALL = 16  # nodes up to which every pair is tested
 FEW_LEAVES = 8  # up to so many leaves a bad uplink would be most of what rounds between leaves see: every third round is within leaves
@@ -36,7 +36,7 @@ def screening(nodes: int) -> int:
     return max(3, -(-max(nodes - 1, 1).bit_length() // 2))
 
 
-def tournament(where: Layout, random: np.random.Generator) -> list[Ints]:
+def tournament(where: FabricLayout, random: np.random.Generator) -> list[Ints]:
     """Every pair once. Rounds between leaves and within them take turns where leaves are alike; else the circle method of all."""
     sizes = np.bincount(where.leaf) if where.known else np.empty(0, np.int64)
     if not where.known or len(set(sizes)) != 1 or sizes[0] < 2 or sizes[0] % 2 or len(sizes) % 2 or 0 < where.limit < sizes[0]:
@@ -45,8 +45,9 @@ def tournament(where: Layout, random: np.random.Generator) -> list[Ints]:
     within = [np.concatenate(rounds) for rounds in zip(*(circle(group) for group in groups), strict=True)]
     halves = circle(range(len(groups)))
     between = [
-        np.concatenate([np.column_stack([groups[a], np.roll(groups[b], shift)]) for a, b in half]) for shift in range(int(sizes[0])) for half in halves
-    ]
+        np.concatenate([np.column_stack([groups[a], np.roll(groups[b], shift)]) for a, b in half])
+        for shift in range(int(sizes[0])) for half in halves
+    ]  # fmt: skip
     order, turn = list[Ints](), 0
     while between or within:
         rest = between if between and (turn % 3 != 1 or not within) else within
@@ -55,7 +56,7 @@ def tournament(where: Layout, random: np.random.Generator) -> list[Ints]:
     return order
 
 
-def matchings(where: Layout, rounds: int, random: np.random.Generator) -> list[Ints]:
+def matchings(where: FabricLayout, rounds: int, random: np.random.Generator) -> list[Ints]:
     """Random matchings. Leaves meet in pairs, with no more pairs over an uplink than it carries; the other nodes stay in their leaf."""
     if not where.known:
         return [_within(random.permutation(where.nodes)) for _ in range(rounds)]
@@ -79,7 +80,7 @@ def _gather(groups: Iterable[Ints]) -> Ints:
     return np.concatenate([_within(group) for group in groups] or [np.empty((0, 2), np.int64)])
 
 
-def _between(where: Layout, meeting: Ints, random: np.random.Generator) -> Ints:
+def _between(where: FabricLayout, meeting: Ints, random: np.random.Generator) -> Ints:
     left = {leaf: random.permutation(where.members(leaf)) for leaf in range(int(where.leaf.max()) + 1)}
     parts = []
     for first, second in meeting:
@@ -90,7 +91,9 @@ def _between(where: Layout, meeting: Ints, random: np.random.Generator) -> Ints:
     return np.concatenate([*parts, _gather(left.values())])
 
 
-def confirmation(where: Layout, wanted: Mapping[int, set[int]], suspects: set[int], links: Iterable[tuple[int, int]], random: np.random.Generator) -> Ints:
+def confirmation(
+    where: FabricLayout, wanted: Mapping[int, set[int]], suspects: set[int], links: Iterable[tuple[int, int]], random: np.random.Generator
+) -> Ints:
     """A round in which each suspect meets a good partner that it has not met, in its own leaf where there is such. [P, 2]
 
     `wanted`: a suspect's former partners. `links`: pairs that are tested again as they are.
@@ -117,6 +120,7 @@ def confirmation(where: Layout, wanted: Mapping[int, set[int]], suspects: set[in
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def inside(where: Layout, leaves: Iterable[int], random: np.random.Generator, busy: set[int]) -> Ints:
+def inside(where: FabricLayout, leaves: Iterable[int], random: np.random.Generator, busy: set[int]) -> Ints:
     """Pairs within leaves, of nodes that are not busy."""
-    return _gather(np.array([node for node in random.permutation(where.members(leaf)) if int(node) not in busy], dtype=np.int64) for leaf in leaves)
+    free = (np.setdiff1d(where.members(leaf), np.array(sorted(busy), dtype=np.int64)) for leaf in leaves)
+    return _gather(random.permutation(nodes) for nodes in free)
