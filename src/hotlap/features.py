@@ -243,5 +243,6 @@ FEATURES: Mapping[str, Feature] = {
 TABLE = {
     what: {name: line for feature in FEATURES.values() for name, line in getattr(feature, what).items()}
     for what in ("kinds", "sections", "implementers", "schemas")
+    "bringup": Feature(),
 }
 """What `core.extend` takes."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from hotlap.bringup import explain, naming, schedule
 from hotlap.bringup.explain import Model
-from hotlap.bringup.record import FabricLayout, Floats, Ints, Isolation, Transfers
+from hotlap.bringup.record import Evidence, FabricLayout, Floats, Ints, Isolation, Transfers
 
 Transfer = Callable[[Ints], Floats]  # [P, 2] senders and receivers at once → [P, rails] B/s, NaN where it was not measured
 FIRST = 5  # rounds of a tournament after which is looked whether a node, a direction or an uplink explains it
@@ -52,7 +52,8 @@ class Isolating:
             self._confirm(explain.explain(self.tests, self.where), CONFIRM)
         model = explain.explain(self.tests, self.where)
         model, among = self._group(model)
-        return naming.isolation(self, model, among), model
+        evidence = Evidence(self.where, self.tests, self.screened, self.confirmed, self.alone, self.expected)
+        return naming.isolation(evidence, model, among), model
 
     def _round(self, pairs: Ints, what: str) -> None:
         if not len(pairs):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hotlap.bringup import explain, factors, schedule
 from hotlap.bringup.explain import Model, PartFit
-from hotlap.bringup.record import Culprit, FabricLayout, Floats, Isolation, NamedPart, Open, SlowPart, Transfers
-
-if TYPE_CHECKING:
-    from hotlap.bringup.isolating import Isolating
+from hotlap.bringup.record import Culprit, Evidence, FabricLayout, Floats, Isolation, NamedPart, Open, SlowPart, Transfers
 
 TELLS = math.log(20)  # odds of 20 to 1: below, the next best explanation is not excluded
 NORMAL = 1.96  # of a 95 % interval
@@ -21,7 +17,7 @@ OF_NODES = ("node", "send", "receive")
 SHARE = 0.05  # of transfers that may be faster than a fleet
 
 
-def isolation(run: Isolating, model: Model, among: set[int]) -> Isolation:
+def isolation(run: Evidence, model: Model, among: set[int]) -> Isolation:
     """What was named, and what is open. `among`: nodes that are fast among themselves."""
     where, tests = run.where, run.tests
     fits = _merged(model.fits)
@@ -139,7 +135,7 @@ def _group(fits: list[PartFit], where: FabricLayout) -> Culprit:
     )  # fmt: skip
 
 
-def _gpus(culprits: list[Culprit], run: Isolating) -> list[Culprit]:
+def _gpus(culprits: list[Culprit], run: Evidence) -> list[Culprit]:
     """A NIC whose GPU is slow by itself is that GPU; GPUs that are slow alone are named with what they lose alone."""
     if run.alone is None:
         return culprits
@@ -168,7 +164,7 @@ def smallest(tests: int, penalty: float, model: Model) -> float:
     return 1.0
 
 
-def _open(run: Isolating, model: Model, fits: list[PartFit]) -> list[Open]:
+def _open(run: Evidence, model: Model, fits: list[PartFit]) -> list[Open]:
     """What the transfers do not exclude."""
     where, tests, count = run.where, run.tests, run.where.nodes
     answer = list[Open]()

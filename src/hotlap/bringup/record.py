@@ -113,6 +113,18 @@ def loads(pairs: Ints, where: FabricLayout) -> tuple[Ints, Ints]:
     return np.where(crossing, out, 0), np.where(crossing, into, 0)
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """What an isolation measured. `alone`: each GPU by itself, relative to what it should give [N, rails]; `expected`: B/s."""
+
+    where: FabricLayout
+    tests: Transfers
+    screened: int = 0  # rounds
+    confirmed: int = 0
+    alone: Floats | None = None
+    expected: float | None = None
+
+
 class NamedPart(Record, frozen=True, kw_only=True):
     """A part by name: of a link its sender and its receiver, of a NIC or GPU its node and its rail, of leaves their numbers."""
 
