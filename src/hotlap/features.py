@@ -238,11 +238,11 @@ FEATURES: Mapping[str, Feature] = {
         kinds={"campaign": "hotlap.cluster.show_kind"},
         sections={"campaign": "hotlap.cluster.show_kind:SECTION"},
     ),
+    "bringup": Feature(),
 }
 
 TABLE = {
     what: {name: line for feature in FEATURES.values() for name, line in getattr(feature, what).items()}
     for what in ("kinds", "sections", "implementers", "schemas")
-    "bringup": Feature(),
 }
 """What `core.extend` takes."""
