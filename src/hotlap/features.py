@@ -238,7 +238,14 @@ FEATURES: Mapping[str, Feature] = {
         kinds={"campaign": "hotlap.cluster.show_kind"},
         sections={"campaign": "hotlap.cluster.show_kind:SECTION"},
     ),
-    "bringup": Feature(),
+    "bringup": Feature(
+        verbs={
+            "cluster isolate": Verb(
+                "which part of a fabric is slow: node, direction, link, uplink", "hotlap.bringup.cli_isolate",
+                "hotlap cluster isolate --hosts 'n[01-16]' --topology leaves.txt",
+            ),
+        },
+    ),
 }
 
 TABLE = {

@@ -39,10 +39,11 @@ def _unexplained(model: Model) -> float:
 
 def part(factor: SlowPart, where: FabricLayout) -> NamedPart:
     """Its name."""
-    if factor.kind == "rail" or factor.kind in UPLINKS:
-        return NamedPart(kind=factor.kind, members=[str(factor.first)])
-    if factor.kind == "leaf pair":
-        return NamedPart(kind=factor.kind, members=[str(factor.first), str(factor.second)])
+    if factor.kind == "rail":
+        return NamedPart(kind="rail", members=[str(factor.first)])
+    if factor.kind in UPLINKS or factor.kind == "leaf pair":
+        leaves = [factor.first] if factor.kind in UPLINKS else [factor.first, factor.second]
+        return NamedPart(kind=factor.kind, members=[where.leaf_name(leaf) for leaf in leaves])
     second = [] if factor.second < 0 else [where.names[factor.second] if factor.kind == "link" else str(factor.second)]
     return NamedPart(kind=factor.kind, members=[where.names[factor.first], *second])
 
@@ -202,7 +203,7 @@ def _uplinks(where: FabricLayout, tests: Transfers) -> list[Open]:
     crossing = tests.out > 0
     np.maximum.at(loaded, where.leaf[tests.sender[crossing]], tests.out[crossing])
     np.maximum.at(loaded, where.leaf[tests.receiver[crossing]], tests.into[crossing])
-    idle = [str(leaf) for leaf in np.flatnonzero((loaded == 0) & (full > 0))]
-    light = [str(leaf) for leaf in np.flatnonzero((loaded > 0) & (loaded < int(full.max())))]
+    idle = [where.leaf_name(int(leaf)) for leaf in np.flatnonzero((loaded == 0) & (full > 0))]
+    light = [where.leaf_name(int(leaf)) for leaf in np.flatnonzero((loaded > 0) & (loaded < int(full.max())))]
     answer = [Open(code="uplinks", members=idle, count=len(idle))] if idle else []
     return answer + ([Open(code="light", members=light, count=len(light))] if light else [])

@@ -37,6 +37,7 @@ class FabricLayout:
     leaf: Ints
     rails: int = 1
     limit: int = 0  # pairs that an uplink carries at full rate; 0: as many as its leaf has nodes
+    leaves: tuple[str, ...] = ()  # their names, by number; (): the numbers
 
     @property
     def nodes(self) -> int:
@@ -47,6 +48,9 @@ class FabricLayout:
         """Whether leaves are known, and there is more than a single leaf."""
         return self.nodes > 0 and int(self.leaf.min()) >= 0 and int(self.leaf.max()) > 0
 
+    def leaf_name(self, leaf: int) -> str:
+        return self.leaves[leaf] if self.leaves else str(leaf)
+
     def members(self, leaf: int) -> Ints:
         return np.flatnonzero(self.leaf == leaf)
 
@@ -56,17 +60,19 @@ class FabricLayout:
         return np.minimum(sizes, self.limit) if self.limit else sizes
 
 
-def layout(names: Sequence[str], leaf: Sequence[int] | Ints | None, rails: int = 1, limit: int = 0) -> FabricLayout:
+def layout(
+    names: Sequence[str], leaf: Sequence[int] | Ints | None, rails: int = 1, limit: int = 0, leaves: Sequence[str] = ()
+) -> FabricLayout:
     """Raises InputError for fewer than two nodes, a name that stands twice, and a topology of other nodes."""
     if len(names) < 2:
         raise InputError(f"a pair needs two nodes, and there is {len(names)}; give more members")
     if len(set(names)) != len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
         raise InputError(f"'{twice}' stands twice among the nodes; give each name once")
-    leaves = np.full(len(names), -1) if leaf is None else np.asarray(leaf, dtype=np.int64)
-    if len(leaves) != len(names):
-        raise InputError(f"the topology has {len(leaves)} nodes, and there are {len(names)}; give a leaf for each, or none at all")
-    return FabricLayout(tuple(names), leaves, rails, limit)
+    numbers = np.full(len(names), -1) if leaf is None else np.asarray(leaf, dtype=np.int64)
+    if len(numbers) != len(names):
+        raise InputError(f"the topology has {len(numbers)} nodes, and there are {len(names)}; give a leaf for each, or none at all")
+    return FabricLayout(tuple(names), numbers, rails, limit, tuple(leaves))
 
 
 @dataclass
