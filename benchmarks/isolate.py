@@ -2,15 +2,23 @@
 
     python benchmarks/isolate.py [--nodes 1024,4096] [--fleets 200] [--uplinks 0,1,2] [--leaf 32]      simulated
     python benchmarks/isolate.py --clean 200 [--nodes 1024,4096]                                        fleets without a fault
+    python benchmarks/isolate.py --bed 16 [--scenarios 21] [--kinds send,none] [--talk]                 real nodes; needs root
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+import tempfile
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import isolate_rivals as rivals
 import numpy as np
+from tests.netbed.bed import Bed
+from tests.netbed.spec import Spec
 
 from hotlap.bringup import fabrics, isolating
 from hotlap.bringup.record import FabricLayout, Isolation, SlowPart, layout
@@ -76,6 +84,44 @@ def cell(count: int, uplinks: int, fleets: int, leaf: int, share: float) -> None
     print(f"  {time.process_time() - began:.0f} CPU s in all", flush=True)
 
 
+def on_bed(nodes: int, scenarios: int, kinds: list[str], time_s: float, seed: int, talk: bool) -> None:
+    """Scenarios on a bed of real nodes whose agents stay; needs root."""
+    import isolate_bed
+
+    right = {kind: [0, 0] for kind in kinds}
+    rounds: dict[str, list[int]] = {kind: [] for kind in kinds}
+    off, wrong, began = list[float](), 0, time.monotonic()
+    spec = Spec(nodes=nodes, leaves=nodes // 4, node_mbps=100.0, uplink_mbps=400.0)
+    with Bed(spec) as bed, tempfile.TemporaryDirectory() as home, isolate_bed.transfers(bed, Path(home), time_s) as conductor:
+        where = isolate_bed.where(bed)
+        for number in range(seed, seed + scenarios):
+            kind, random = kinds[number % len(kinds)], np.random.default_rng([number, nodes])
+            faults = isolate_bed.planted(bed, kind, random)
+            for fault in faults:
+                bed.fault(fault.kind, *fault.values)
+            answer, _ = isolating.Isolating(where, conductor.transfer, random).run()
+            bed.heal()
+            names = {" ".join([each.part.kind, *each.part.members]): each for each in answer.culprits}
+            truth = {fault.name: fault.loss for fault in faults}
+            good = set(names) == set(truth)
+            right[kind][0], right[kind][1] = right[kind][0] + good, right[kind][1] + 1
+            rounds[kind].append(answer.screening + answer.confirming)
+            wrong += len(set(names) - set(truth))
+            off += [abs(names[name].loss - loss) for name, loss in truth.items() if name in names]
+            if talk or not good:
+                planted = ", ".join(f"{name} {loss:.0%}" for name, loss in truth.items()) or "nothing"
+                named_ = ", ".join(f"{name} {each.loss:.0%}" for name, each in names.items()) or "nothing"
+                print(f"  {number}: {planted} planted; {named_} named; {rounds[kind][-1]} rounds; noise {answer.noise:.1%}", flush=True)
+    print(f"bed of {nodes} nodes, {scenarios} scenarios, transfers of {time_s:g} s, {time.monotonic() - began:.0f} s of wall")
+    for kind, (good, count) in right.items():
+        if count:
+            print(f"  {kind:<8} right {good} of {count}; {min(rounds[kind])} to {max(rounds[kind])} rounds")
+    all_right, total = (sum(row[place] for row in right.values()) for place in (0, 1))
+    verdict = "reached" if all_right >= 0.95 * total else "missed"
+    loss = f"loss within {max(off):.1%} of the shaper's, within 5 points in {np.mean(np.array(off) <= 0.05):.0%}" if off else "no loss"
+    print(f"  all      right {all_right / total:.1%} (asked 95 %: {verdict}); {wrong} wrong names; {loss}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", default="1024,4096")
@@ -83,7 +129,16 @@ def main() -> None:
     parser.add_argument("--fleets", type=int, default=200)
     parser.add_argument("--leaf", type=int, default=32)
     parser.add_argument("--clean", type=int, default=0, help="fleets without a fault, instead")
+    parser.add_argument("--bed", type=int, default=0, metavar="N", help="scenarios on a bed of N nodes, instead")
+    parser.add_argument("--scenarios", type=int, default=21)
+    parser.add_argument("--kinds", default="send,receive,node,uplink,link,two,none")
+    parser.add_argument("--time", type=float, default=1.0, help="seconds of a transfer")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--talk", action="store_true", help="a line for each scenario")
     asked = parser.parse_args()
+    if asked.bed:
+        on_bed(asked.bed, asked.scenarios, asked.kinds.split(","), asked.time, asked.seed, asked.talk)
+        return
     for count in map(int, asked.nodes.split(",")):
         if asked.clean:
             cell(count, 0, asked.clean, asked.leaf, 0.0)

@@ -27,6 +27,7 @@ class PartFit:
     error: float = 0.0
     tests: int = 0
     gain: float = 0.0
+    shared: bool = False  # named by what transfers carry together, which share it unfairly
 
     @property
     def loss(self) -> float:
@@ -44,6 +45,9 @@ class Model:
     current: Floats = field(default_factory=lambda: np.empty(0))
     faster: float = 0.0  # the share of transfers that is clearly faster than the fleet: above a few percent there is no fleet
     groups: list[Groups] = field(default_factory=list)
+    view: Floats = field(default_factory=lambda: np.empty(0))  # as `off`; of transfers that share a slow part unfairly, what they carry together
+    weight: Floats = field(default_factory=lambda: np.empty(0))  # of each: 1, or a share of its bundle
+    bundles: factors.Bundles | None = None
 
     def penalty(self, some: Groups, lenient: bool = False) -> float:
         """Of one more part: BIC's half log T for its loss, and the choice among all parts of its kind."""
@@ -76,6 +80,8 @@ def explain(tests: Transfers, where: FabricLayout, coarse: bool = False) -> Mode
     fleet, sigma = level(logs)
     off = np.maximum(logs - fleet, -factors.DEEPEST)
     model = Model(fleet, TransferNoise(sigma, 0.05), off=off, current=np.zeros(len(tests)), groups=factors.groups(tests, where))
+    model.bundles = factors.bundles(tests, where) if where.known else None
+    model.view, model.weight = off, np.ones(len(tests))
     model.faster = float(np.mean(off > 5 * sigma))
     for _ in range(PASSES):
         chosen = _best(model, tests, where, coarse)
@@ -95,26 +101,78 @@ def _best(model: Model, tests: Transfers, where: FabricLayout, coarse: bool) -> 
     for some in model.groups:
         if coarse and some.kind not in factors.COARSE:
             continue
-        effects, gains = factors.search(some, model.off, model.current, model.noise)
+        effects, gains = factors.search(some, model.view, model.current, model.noise)
+        together, shared = _together(model, some)
+        effects, gains = np.where(shared > 0, together, effects), np.where(shared > 0, shared, gains)
         net = gains - model.penalty(some)
         for group in np.flatnonzero((net > 0) & _beyond(model, some, effects) & _again(model, some, tests)):
             factor = some.factor(int(group))
             if factor not in known:
-                found_parts.append((float(net[group]), PartFit(factor, float(effects[group]), gain=float(gains[group]))))
+                fit = PartFit(factor, float(effects[group]), gain=float(gains[group]), shared=bool(shared[group] > 0))
+                found_parts.append((float(net[group]), fit))
     found_parts.sort(key=lambda each: (-each[0], factors.ORDER.index(each[1].factor.kind)))
     touched, chosen = np.zeros(len(tests), bool), list[PartFit]()
     for _, fit in found_parts:
         place, _offset = factors.members(tests, where, fit.factor)
-        slow = place[model.off[place] - model.current[place] < -2 * model.noise.sigma]
+        slow = place[model.view[place] - model.current[place] < -2 * model.noise.sigma]
         if not touched[slow].any():
             touched[slow] = True
             chosen.append(fit)
     return chosen
 
 
+def _together(model: Model, some: Groups) -> tuple[Floats, Floats]:
+    """Effects and gains of uplinks and pairs of leaves by what bundles carry together; none of other kinds. [groups], [groups]"""
+    effects, gains = np.zeros(len(some.factors)), np.zeros(len(some.factors))
+    own = next((each for each in model.bundles.groups if each.kind == some.kind), None) if model.bundles else None
+    if own is None:
+        return effects, gains
+    values, noise = _bundled(model)
+    current = model.bundles.mean(model.current)  # type: ignore[union-attr]
+    sub_effects, sub_gains = factors.search(own, values, current, noise)
+    unfair = _unfair(model, some)
+    place = {tuple(factor): number for number, factor in enumerate(some.factors.tolist())}
+    for number, factor in enumerate(own.factors.tolist()):
+        if unfair[group := place[tuple(factor)]]:
+            effects[group], gains[group] = sub_effects[number], sub_gains[number]
+    return effects, gains
+
+
+def _unfair(model: Model, some: Groups) -> Flags:
+    """Whether most transfers of a group are slow, and by more different losses than noise makes them. [groups]"""
+    count = len(some.factors)
+    left = (model.view - model.current)[some.test] / model.noise.sigma
+    sizes = np.maximum(np.bincount(some.group, minlength=count), 1)
+    order = np.lexsort((left, some.group))
+    starts = np.cumsum(sizes) - sizes
+    low, middle, high = (left[order][starts + np.rint(part * (sizes - 1)).astype(np.int64)] for part in (0.25, 0.5, 0.75))
+    result: Flags = (middle < -2.0) & (high - low > 2.5 * 1.35)  # 1.35: between the quartiles of a normal distribution
+    return result
+
+
+def _bundled(model: Model) -> tuple[Floats, TransferNoise]:
+    """What bundles carry together, as logarithms over the fleet's, and their noise: at least that of their mean, and what good ones differ by."""
+    assert model.bundles is not None
+    values = model.bundles.mean(model.view)
+    centre, spread = level(values - model.bundles.mean(model.current))
+    least = model.noise.sigma / math.sqrt(float(np.median(model.bundles.sizes)))
+    return values - centre, TransferNoise(max(spread, least), model.noise.disturbed, model.noise.faster)
+
+
+def _shared(model: Model, owner: Ints) -> None:
+    """What is looked at of transfers that share a slow part unfairly."""
+    model.view, model.weight = model.off.copy(), np.ones(len(model.off))
+    shared = np.array([fit.shared for fit in model.fits] or [False])
+    if model.bundles is None or not shared.any():
+        return
+    place = np.flatnonzero((owner >= 0) & shared[owner] & (model.bundles.bundle >= 0))
+    bundle = model.bundles.bundle[place]
+    model.view[place], model.weight[place] = model.bundles.mean(model.off)[bundle], 1.0 / model.bundles.sizes[bundle]
+
+
 def _again(model: Model, some: Groups, tests: Transfers) -> Flags:
     """Whether each group is slow in more than a single round: a passing disturbance hits all rails of a transfer. [groups]"""
-    slow = model.off[some.test] - model.current[some.test] < -2 * model.noise.sigma
+    slow = model.view[some.test] - model.current[some.test] < -2 * model.noise.sigma
     places = np.unique(some.group[slow] * (int(tests.round.max(initial=0)) + 1) + tests.round[some.test[slow]])
     result: Flags = np.bincount(places // (int(tests.round.max(initial=0)) + 1), minlength=len(some.factors)) > 1
     return result
@@ -122,7 +180,7 @@ def _again(model: Model, some: Groups, tests: Transfers) -> Flags:
 
 def _beyond(model: Model, some: Groups, effects: Floats) -> Flags:
     """Whether each effect is beyond what parts without a fault differ by: the largest of so many normal values, and two sigma. [groups]"""
-    left = model.off - model.current
+    left = model.view - model.current
     kept = np.abs(left[some.test]) < 4 * model.noise.sigma
     count = len(some.factors)
     many = np.bincount(some.group[kept], minlength=count)
@@ -155,36 +213,39 @@ def _refit(model: Model, tests: Transfers, where: FabricLayout) -> None:
     penalties = {some.kind: model.penalty(some) for some in model.groups}
     for _ in range(4):
         current, owner, offset, without = limiting(model.fits, tests, where)
-        mine = owner >= 0
-        value, size = model.off[mine] - offset[mine], len(model.fits)
-        near = np.abs(model.off[mine] - current[mine]) < 3 * model.noise.sigma
-        many = np.bincount(owner[mine][near], minlength=size)
-        total = np.bincount(owner[mine][near], value[near], size)
-        like = model.noise.likelihood(model.off[mine] - current[mine]) - model.noise.likelihood(model.off[mine] - without[mine])
-        gains = np.bincount(owner[mine], like, size)
+        _shared(model, owner)
+        mine, size = owner >= 0, len(model.fits)
+        off, weight, who = model.view[mine], model.weight[mine], owner[mine]
+        near = np.abs(off - current[mine]) < 3 * model.noise.sigma
+        many = np.bincount(who[near], weight[near], size)
+        total = np.bincount(who[near], (off - offset[mine])[near] * weight[near], size)
+        like = model.noise.likelihood(off - current[mine]) - model.noise.likelihood(off - without[mine])
+        gains, counts = np.bincount(who, like * weight, size), np.bincount(who[near], minlength=size)
         kept = list[PartFit]()
         for number, fit in enumerate(model.fits):
             if gains[number] <= penalties[fit.factor.kind]:
                 continue
             fit.effect = min(float(total[number] / many[number]), 0.0) if many[number] else fit.effect
-            fit.tests, fit.gain = int(many[number]), float(gains[number])
-            fit.error = model.noise.sigma / math.sqrt(max(fit.tests, 1))
+            fit.tests, fit.gain = int(counts[number]), float(gains[number])
+            fit.error = model.noise.sigma / math.sqrt(max(float(many[number]), 1.0))
             kept.append(fit)
         stays = len(kept) == len(model.fits)
         model.fits = kept
         if stays:
             break
-    model.current = limiting(model.fits, tests, where)[0]
+    model.current, owner, _, _ = limiting(model.fits, tests, where)
+    _shared(model, owner)
 
 
 def _noise(model: Model) -> None:
     """The spread and the share of disturbed transfers, of what is left."""
-    left = model.off - model.current
+    left = model.view - model.current
     near = left[np.abs(left) < 4 * model.noise.sigma]
     if len(near) >= 8:
         shift = float(np.median(near[model.current[np.abs(left) < 4 * model.noise.sigma] == 0.0])) if (model.current == 0).any() else 0.0
         model.fleet, model.off = model.fleet + shift, np.maximum(model.off - shift, -factors.DEEPEST)
-        left = model.off - model.current
+        model.view = np.maximum(model.view - shift, -factors.DEEPEST)
+        left = model.view - model.current
         sigma = max(float(np.std(near)), LEAST_SIGMA)
         slow, fast = float(np.mean(left < -4 * sigma)), float(np.mean(left > 5 * sigma))
         model.noise = TransferNoise(sigma, min(max(slow, 0.01), 0.3), min(max(fast, 1e-4), 0.3))
@@ -197,14 +258,14 @@ def suspects(model: Model, tests: Transfers, where: FabricLayout) -> set[int]:
     nodes = {fit.factor.first for fit in model.fits if fit.factor.kind in ("node", "send", "receive", "nic")}
     for some in model.groups:
         if some.kind in ("node", "send", "receive", "nic"):
-            _, gains = factors.search(some, model.off, current, model.noise)
+            _, gains = factors.search(some, model.view, current, model.noise)
             nodes |= {int(some.factors[group, 0]) for group in np.flatnonzero(gains > model.penalty(some, lenient=True))}
     return nodes
 
 
 def slow_links(model: Model, tests: Transfers) -> list[tuple[int, int]]:
     """Pairs with a transfer that nothing explains, the slowest first."""
-    left = model.off - model.current
+    left = model.view - model.current
     place = np.flatnonzero(left < -3 * model.noise.sigma)
     order = place[np.argsort(left[place])]
     return list(dict.fromkeys((int(tests.sender[at]), int(tests.receiver[at])) for at in order))

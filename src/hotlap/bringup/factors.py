@@ -83,6 +83,36 @@ def _grouped(kind: CauseKind, parts: list[tuple[Ints, Ints, Ints, Floats]]) -> G
     return Groups(kind, test, group, offset, np.column_stack([keys // base, keys % base - 1]))
 
 
+@dataclass
+class Bundles:
+    """Transfers that share an uplink at once: by round, both leaves and rail. A full uplink may be shared unfairly, as TCP does it; what all of
+    them carry together is what it lets through. `bundle` [T]: -1 within a leaf; `sizes` [bundles]."""
+
+    bundle: Ints
+    sizes: Ints
+    groups: list[Groups]  # of uplinks and pairs of leaves, with bundles as tests
+
+    def mean(self, logs: Floats) -> Floats:
+        """The logarithm of the mean of each bundle. [T] → [bundles]"""
+        inside = self.bundle >= 0
+        total = np.bincount(self.bundle[inside], np.exp(logs[inside]), len(self.sizes))
+        return np.asarray(np.log(total / np.maximum(self.sizes, 1)), dtype=np.float64)
+
+
+def bundles(tests: Transfers, where: FabricLayout) -> Bundles:
+    """None where no leaf is known."""
+    crossing = np.flatnonzero(tests.out > 0)
+    columns = np.column_stack(
+        [tests.round[crossing], where.leaf[tests.sender[crossing]], where.leaf[tests.receiver[crossing]], tests.rail[crossing]]
+    )
+    _, first, number = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+    bundle: Ints = np.full(len(tests), -1)
+    bundle[crossing] = number.ravel()
+    sample = Transfers(*(getattr(tests, name)[crossing[first]] for name in ("sender", "receiver", "rail", "round", "out", "into", "rate")))
+    some = [each for each in groups(sample, where) if each.kind in COARSE and each.kind != "rail"] if len(first) else []
+    return Bundles(bundle, np.bincount(number.ravel(), minlength=len(first)), some)
+
+
 def members(tests: Transfers, where: FabricLayout, factor: SlowPart) -> tuple[Ints, Floats]:
     """The transfers of a part, and their offsets."""
     sender, receiver, first, second = tests.sender, tests.receiver, factor.first, factor.second

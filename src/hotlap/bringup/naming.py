@@ -34,7 +34,7 @@ def isolation(run: Evidence, model: Model, among: set[int]) -> Isolation:
 
 
 def _unexplained(model: Model) -> float:
-    return float(np.mean(np.abs(model.off - model.current) > 4 * model.noise.sigma))
+    return float(np.mean(np.abs(model.view - model.current) > 4 * model.noise.sigma))
 
 
 def part(factor: SlowPart, where: FabricLayout) -> NamedPart:
@@ -84,12 +84,12 @@ def runner_up(fit: PartFit, model: Model, tests: Transfers, where: FabricLayout)
     current = explain.limiting(rest, tests, where)[0]
     place, _ = factors.members(tests, where, fit.factor)
     slow = np.zeros(len(tests), bool)
-    slow[place[model.off[place] - current[place] < -2 * model.noise.sigma]] = True
+    slow[place[model.view[place] - current[place] < -2 * model.noise.sigma]] = True
     best, most = None, -math.inf
     mine = -math.inf
     for some in model.groups:
         touched = slow[some.test]
-        effects, gains = factors.search(some, model.off, current, model.noise)
+        effects, gains = factors.search(some, model.view, current, model.noise)
         for group in np.unique(some.group[touched]):
             factor, net = some.factor(int(group)), float(gains[group]) - model.penalty(some)
             if factor == fit.factor:
