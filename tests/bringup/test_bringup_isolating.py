@@ -83,6 +83,14 @@ def test_a_node_below_a_slow_uplink_is_named_by_rounds_within_its_leaf() -> None
     assert "masked" not in {each.code for each in answer.open}
 
 
+@pytest.mark.parametrize("loss", [0.1, 0.3, 0.6])
+def test_an_uplink_that_is_shared_unfairly_is_named_with_what_it_loses(loss: float) -> None:
+    for seed in range(5):
+        answer = isolated(f"fabric?nodes=16&leaf=4&noise=1%&disturbed=0&unfair=15%&fault=uplink:1:{loss}&seed={seed}", seed)
+        assert list(names(answer)) == ["uplink 1"]
+        assert names(answer)["uplink 1"].loss == pytest.approx(loss, abs=0.05)
+
+
 def test_hundreds_of_nodes_are_told_from_disturbed_transfers() -> None:
     faults = {SlowPart("node", 5): 0.07, SlowPart("send", 100): 0.3, SlowPart("receive", 200): 0.5}
     where = layout([f"n{number}" for number in range(256)], np.arange(256) // 32)

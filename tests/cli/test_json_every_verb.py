@@ -102,6 +102,7 @@ ANSWERS = {
     "node audit": ["host", "profile", "outcomes"],
     "node audit --list": ["rules"],
     "node watch --target simulated:h200-sxm --for 1s": ["telemetry"],
+    "cluster isolate --simulate fabric?nodes=8": ["isolation"],
     "stress --judge {stress}": ["run", "state", "reason", "devices", "allowed", "skew"],
 }
 KEYS = {  # of the manual, by command

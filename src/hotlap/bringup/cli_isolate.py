@@ -21,18 +21,21 @@ from hotlap.cluster.record import Campaign
 from hotlap.core import units
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.measure import signals
+from hotlap.core.record import encode
 from hotlap.core.store import files, paths
 
-KEPT = "isolation.json"  # in the campaign's folder
+KEPT, TRANSFERS = "isolation.json", "transfers.jsonl"  # in the campaign's folder
 MOST_MEMBERS = 256  # agents at a time
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     asked.add_members(parser)
-    parser.add_argument("--simulate", default="", metavar="FABRIC", help="'fabric?nodes=1024&leaf=32&fault=node:n0007:20%%' in place of members")
+    instead = "'fabric?nodes=1024&leaf=32&fault=node:n0007:20%%' in place of members"
+    parser.add_argument("--simulate", default="", metavar="FABRIC", help=instead)
     parser.add_argument("--topology", default="", metavar="FILE", help="lines of a node and its leaf; without it uplinks cannot be told")
-    parser.add_argument("--limit", type=int, default=0, metavar="N", help="pairs that an uplink carries (default: as many as its leaf has nodes)")
-    parser.add_argument("--rounds", type=int, default=0, metavar="N", help="to screen (default: by the number of nodes; up to 16 every pair)")
+    carried = "pairs that an uplink carries (default: one for each node of its leaf)"
+    parser.add_argument("--limit", type=int, default=0, metavar="N", help=carried)
+    parser.add_argument("--rounds", type=int, default=0, metavar="N", help="to screen (default: by their number; every pair of up to 16)")
     parser.add_argument("--whole", action="store_true", help="every pair of up to 16 nodes, even after a part is named")
     parser.add_argument("--time", default="1 s", metavar="TIME", help="of a transfer; long against the buckets of shapers (default: 1 s)")
     parser.add_argument("--expected", default="", metavar="RATE", help="of a transfer without a fault, as in '10 GB/s'")
@@ -124,9 +127,9 @@ def _isolated(args: argparse.Namespace, kept: CampaignFolder, launcher: AgentLau
                     print(f"hotlap: without {member.name}: {gone[1]}", file=sys.stderr)
             where = topology.read(args.topology, [member.name for member in there], args.limit)
             conductor.begin(kept.campaign.steps[0], there, time_s)
-            answer = Isolating(
-                where, _watched(conductor), np.random.default_rng(args.seed), args.whole, args.rounds, None, rate, _progress,
-            ).run()[0]  # fmt: skip
+            random = np.random.default_rng(args.seed)
+            isolating = Isolating(where, _watched(conductor), random, args.whole, args.rounds, None, rate, _progress)
+            answer = isolating.run()[0]
             conductor.finish()
         finally:
             conductor.close()
@@ -136,6 +139,7 @@ def _isolated(args: argparse.Namespace, kept: CampaignFolder, launcher: AgentLau
         rest = [each for each in answer.open if each.code != "untested"]
         names = [*lost, *(absent.members if absent else [])]
         answer = msgspec.structs.replace(answer, open=[_untested(names), *rest])
+    files.write_whole(kept.path / TRANSFERS, b"".join(encode(each) + b"\n" for each in isolating.tests.records(where)))
     files.write_whole(kept.path / KEPT, msgspec.json.format(msgspec.json.encode(answer), indent=2) + b"\n")
     return answer
 

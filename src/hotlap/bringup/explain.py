@@ -45,7 +45,7 @@ class Model:
     current: Floats = field(default_factory=lambda: np.empty(0))
     faster: float = 0.0  # the share of transfers that is clearly faster than the fleet: above a few percent there is no fleet
     groups: list[Groups] = field(default_factory=list)
-    view: Floats = field(default_factory=lambda: np.empty(0))  # as `off`; of transfers that share a slow part unfairly, what they carry together
+    view: Floats = field(default_factory=lambda: np.empty(0))  # as `off`; of transfers that share a slow part unfairly, their mean
     weight: Floats = field(default_factory=lambda: np.empty(0))  # of each: 1, or a share of its bundle
     bundles: factors.Bundles | None = None
 
@@ -151,7 +151,7 @@ def _unfair(model: Model, some: Groups) -> Flags:
 
 
 def _bundled(model: Model) -> tuple[Floats, TransferNoise]:
-    """What bundles carry together, as logarithms over the fleet's, and their noise: at least that of their mean, and what good ones differ by."""
+    """What bundles carry together, as logarithms over the fleet's, and its noise: of a mean at least, and what good ones differ by."""
     assert model.bundles is not None
     values = model.bundles.mean(model.view)
     centre, spread = level(values - model.bundles.mean(model.current))
@@ -189,7 +189,8 @@ def _beyond(model: Model, some: Groups, effects: Floats) -> Flags:
     usual = many > 0
     spread = (1.4826 * float(np.median(np.abs(means[usual] - np.median(means[usual]))))) ** 2 if usual.sum() > 3 else 0.0
     between = max(spread - float(np.median(own[usual])), 0.0) if usual.sum() > 3 else 0.0
-    result: Flags = -effects > (math.sqrt(2 * math.log(3 * max(count, 1))) + 2) * np.sqrt(between + own)
+    unsure = 1 + 2 / math.sqrt(2 * max(int(kept.sum()), 1))  # the spread is an estimate: two of its own standard errors more
+    result: Flags = -effects > (math.sqrt(2 * math.log(3 * max(count, 1))) + 2) * unsure * np.sqrt(between + own)
     return result
 
 
@@ -238,17 +239,22 @@ def _refit(model: Model, tests: Transfers, where: FabricLayout) -> None:
 
 
 def _noise(model: Model) -> None:
-    """The spread and the share of disturbed transfers, of what is left."""
-    left = model.view - model.current
-    near = left[np.abs(left) < 4 * model.noise.sigma]
-    if len(near) >= 8:
-        shift = float(np.median(near[model.current[np.abs(left) < 4 * model.noise.sigma] == 0.0])) if (model.current == 0).any() else 0.0
-        model.fleet, model.off = model.fleet + shift, np.maximum(model.off - shift, -factors.DEEPEST)
-        model.view = np.maximum(model.view - shift, -factors.DEEPEST)
-        left = model.view - model.current
-        sigma = max(float(np.std(near)), LEAST_SIGMA)
-        slow, fast = float(np.mean(left < -4 * sigma)), float(np.mean(left > 5 * sigma))
-        model.noise = TransferNoise(sigma, min(max(slow, 0.01), 0.3), min(max(fast, 1e-4), 0.3))
+    """The spread and the share of disturbed transfers, of what is left; transfers that are looked at together do not count."""
+    alone = model.weight == 1.0
+    left = (model.view - model.current)[alone]
+    usual = np.abs(left) < 4 * model.noise.sigma
+    near = left[usual]
+    if len(near) < 8:
+        return
+    healthy = usual & (model.current[alone] == 0.0)
+    shift = float(np.median(left[healthy])) if healthy.any() else 0.0
+    model.fleet, model.off = model.fleet + shift, np.maximum(model.off - shift, -factors.DEEPEST)
+    model.view = np.maximum(model.view - shift, -factors.DEEPEST)
+    left = (model.view - model.current)[alone]
+    sigma = max(float(np.std(near)), LEAST_SIGMA)
+    slow = float(np.mean(left < -4 * sigma))
+    fast = float(np.mean(left[model.current[alone] == 0.0] > 5 * sigma)) if healthy.any() else 0.0
+    model.noise = TransferNoise(sigma, min(max(slow, 0.01), 0.3), min(max(fast, 1e-4), 0.3))
 
 
 def suspects(model: Model, tests: Transfers, where: FabricLayout) -> set[int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hotlap.bringup.record import FabricLayout, Floats, Ints, SlowPart, layout, loads
+from hotlap.bringup.record import FabricLayout, Flags, Floats, Ints, SlowPart, layout, loads
 from hotlap.core.errors import InputError
 
 PASSING = 0.25  # what a disturbed transfer loses
@@ -32,6 +32,7 @@ class Fabric:
     disturbed: float = 0.05
     rate: float = 50e9
     seed: int = 0
+    unfair: float = 0.0  # by how much the shares of transfers over a full uplink differ: standard deviation of their logarithm
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
@@ -71,6 +72,8 @@ class Fabric:
             uplinks = np.minimum(
                 self.out[source] * full[source] / np.maximum(out, 1), self.into[sink] * full[sink] / np.maximum(into, 1)
             )
+            if self.unfair:
+                uplinks = self._unfair(uplinks, source, crossing)
             share = np.where(crossing[:, None], np.minimum(share, uplinks[:, None]), share)
         for (first, second), most in self.links.items():
             at = (sender == first) & (receiver == second)
@@ -79,6 +82,22 @@ class Fabric:
         off *= np.where(self.random.random((len(pairs), 1)) < self.disturbed, 1.0 - PASSING, 1.0)
         result: Floats = self.rate * share * off
         return result
+
+    def _unfair(self, fair: Floats, source: Ints, crossing: Flags) -> Floats:
+        """The same sums over each sending leaf, in unequal shares of which none is above a full rate."""
+        shares = fair.copy()
+        for leaf in np.unique(source[crossing & (fair < 1)]):
+            place = np.flatnonzero(crossing & (source == leaf))
+            total, weights, open_ = fair[place].sum(), np.exp(self.random.normal(0, self.unfair, len(place))), np.ones(len(place), bool)
+            rates = np.zeros(len(place))
+            for _ in range(len(place)):
+                rates[open_] = (total - (~open_).sum()) * weights[open_] / weights[open_].sum()
+                if not (rates[open_] > 1).any():
+                    break
+                open_ &= rates <= 1
+                rates[~open_] = 1.0
+            shares[place] = rates
+        return shares
 
     def by_itself(self) -> Floats:
         """Of every GPU alone, relative to what it should give. [N, rails]"""
@@ -90,7 +109,7 @@ def parse(text: str) -> Fabric:
     """`fabric?nodes=1024&leaf=32&rails=8&noise=1%&disturbed=5%&fault=node:n0007:20%&seed=1`. Raises InputError."""
     name, _, rest = text.partition("?")
     options = [part.partition("=")[::2] for part in rest.split("&") if part]
-    valid = {"nodes", "leaf", "rails", "noise", "disturbed", "fault", "seed", "topology"}
+    valid = {"nodes", "leaf", "rails", "noise", "disturbed", "fault", "seed", "unfair"}
     wrong = next((key for key, _ in options if key not in valid), "")
     if name != "fabric" or wrong:
         known = ", ".join(sorted(valid))
@@ -104,7 +123,8 @@ def parse(text: str) -> Fabric:
     where = layout(names, np.arange(count) // size if size else None, _whole(given, "rails", 1))
     seed = _whole(given, "seed", 0, 0)
     faults = dict(fault(value, where) for key, value in options if key == "fault")
-    return Fabric(where, faults, _share(given, "noise", 0.01), _share(given, "disturbed", 0.05), seed=seed)
+    noise, disturbed, unfair = (_share(given, name, default) for name, default in (("noise", 0.01), ("disturbed", 0.05), ("unfair", 0.0)))
+    return Fabric(where, faults, noise, disturbed, seed=seed, unfair=unfair)
 
 
 def fault(text: str, where: FabricLayout) -> tuple[SlowPart, float]:

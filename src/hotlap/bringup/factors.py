@@ -85,8 +85,10 @@ def _grouped(kind: CauseKind, parts: list[tuple[Ints, Ints, Ints, Floats]]) -> G
 
 @dataclass
 class Bundles:
-    """Transfers that share an uplink at once: by round, both leaves and rail. A full uplink may be shared unfairly, as TCP does it; what all of
-    them carry together is what it lets through. `bundle` [T]: -1 within a leaf; `sizes` [bundles]."""
+    """Transfers that share an uplink at once: by round, both leaves and rail.
+
+    TCP may share a full uplink unfairly; their sum is what it lets through. `bundle` [T]: -1 within a leaf; `sizes` [bundles].
+    """
 
     bundle: Ints
     sizes: Ints

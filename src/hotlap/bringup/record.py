@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -75,6 +75,16 @@ def layout(
     return FabricLayout(tuple(names), numbers, rails, limit, tuple(leaves))
 
 
+class PairRecord(Record, frozen=True, kw_only=True):
+    """A transfer, as a line of transfers.jsonl. `rate`: B/s; 0: nothing passed."""
+
+    sender: str
+    receiver: str
+    rail: int
+    round: int
+    rate: float
+
+
 @dataclass
 class Transfers:
     """Transfers so far, a place per direction and rail.
@@ -104,6 +114,14 @@ class Transfers:
             setattr(self, name, np.concatenate([getattr(self, name), np.repeat(values, rails)[kept]]))
         self.rail = np.concatenate([self.rail, np.tile(np.arange(rails), len(pairs))[kept]])
         self.rate = np.concatenate([self.rate, rates.ravel()[kept]])
+
+    def records(self, where: FabricLayout) -> Iterator[PairRecord]:
+        """A record for each, in their order."""
+        for at in range(len(self)):
+            yield PairRecord(
+                sender=where.names[self.sender[at]], receiver=where.names[self.receiver[at]], rail=int(self.rail[at]),
+                round=int(self.round[at]), rate=float(self.rate[at]),
+            )  # fmt: skip
 
 
 def loads(pairs: Ints, where: FabricLayout) -> tuple[Ints, Ints]:

@@ -29,7 +29,7 @@ def lines(answer: Isolation, width: int, color: bool) -> list[str]:
     """The table of culprits, then sentences."""
     text = list[str]()
     if answer.culprits:
-        text += layout.fitted(_columns(answer.culprits), width).lines(color) + [""]
+        text += [*layout.fitted(_columns(answer.culprits), width).lines(color), ""]
     for note in (_verdict(answer), _spent(answer), *(_told_apart(each) for each in answer.culprits)):
         text += layout.paragraph("", note, width) if note else []
     text += layout.paragraph("not excluded  ", "; ".join(_open(each) for each in answer.open), width) if answer.open else []
@@ -48,7 +48,7 @@ def _columns(culprits: list[Culprit]) -> list[Column]:
 
 def _verdict(answer: Isolation) -> str:
     if answer.faster >= 0.05:
-        return f"Cannot tell: {answer.faster:.0%} of transfers are faster than most, so most parts are slow; there is no fleet to compare with."
+        return f"Cannot tell: {answer.faster:.0%} of transfers are faster than most: most parts are slow, there is no fleet."
     if not answer.sure:
         return f"Cannot tell: nothing explains {answer.disturbed:.0%} of transfers; repeat on a quiet fabric, with more rounds."
     below = answer.below
