@@ -16,6 +16,7 @@ from hotlap.bringup.record import FabricLayout, Flags, Floats, Ints, SlowPart, T
 
 PASSES = 12
 LEAST_SIGMA = 1e-4  # relative; a simulator without noise has none
+LEAST_FASTER = 1e-6  # of transfers; where none is faster than what limits it, a single one excludes a slow part against two that are slow
 
 
 @dataclass
@@ -254,7 +255,7 @@ def _noise(model: Model) -> None:
     sigma = max(float(np.std(near)), LEAST_SIGMA)
     slow = float(np.mean(left < -4 * sigma))
     fast = float(np.mean(left[model.current[alone] == 0.0] > 5 * sigma)) if healthy.any() else 0.0
-    model.noise = TransferNoise(sigma, min(max(slow, 0.01), 0.3), min(max(fast, 1e-4), 0.3))
+    model.noise = TransferNoise(sigma, min(max(slow, 0.01), 0.3), min(max(fast, LEAST_FASTER), 0.3))
 
 
 def suspects(model: Model, tests: Transfers, where: FabricLayout) -> set[int]:

@@ -42,7 +42,7 @@ class TransferNoise:
 
     sigma: float
     disturbed: float
-    faster: float = 1e-4
+    faster: float = 1e-6
 
     def likelihood(self, off: Floats) -> Floats:
         """The logarithm, of differences to what is expected."""
