@@ -11,7 +11,7 @@ import pytest
 from hotlap.bringup import explain, factors, naming, schedule
 from hotlap.bringup.fabrics import Fabric, parse
 from hotlap.bringup.isolating import Isolating
-from hotlap.bringup.record import Culprit, FabricLayout, Isolation, SlowPart, Transfers, layout, loads
+from hotlap.bringup.record import Culprit, FabricLayout, Floats, Ints, Isolation, SlowPart, Transfers, layout, loads
 from hotlap.core.errors import InputError
 
 
@@ -123,6 +123,27 @@ def test_when_all_are_slow_alike_only_an_expected_rate_says_so() -> None:
     assert not answer.culprits
     assert "common" in {each.code for each in answer.open}
     assert isolated(f"fabric?nodes=16{slow}", expected=50e9).below == pytest.approx(0.4, abs=0.02)
+
+
+def test_links_that_lose_alike_are_said_to_be_perhaps_of_a_wrong_topology() -> None:
+    true, wrong = (layout([f"n{number:02}" for number in range(16)], leaf) for leaf in (np.arange(16) // 4, np.arange(16) % 4))
+    fabric = Fabric(true, {SlowPart("uplink", 2): 0.5}, disturbed=0)
+    answer = Isolating(wrong, fabric.transfer, np.random.default_rng(0)).run()[0]
+    assert "alike" in {each.code for each in answer.open}
+
+
+def test_a_fault_that_vanishes_is_listed_and_not_named() -> None:
+    fabric = parse("fabric?nodes=64&leaf=16&fault=node:n07:30%&disturbed=0")
+    healed, calls = parse("fabric?nodes=64&leaf=16&disturbed=0"), 0
+
+    def transfer(pairs: Ints) -> Floats:
+        nonlocal calls
+        calls += 1
+        return (fabric if calls <= 2 * schedule.screening(64) else healed).transfer(pairs)
+
+    answer = Isolating(fabric.where, transfer, np.random.default_rng(1)).run()[0]
+    assert not answer.culprits
+    assert [each.members for each in answer.open if each.code == "vanished"] == [["n07"]]
 
 
 def test_two_nodes_never_name_either() -> None:

@@ -36,24 +36,31 @@ class Isolating:
     rounds: int = 0
     screened: int = 0
     confirmed: int = 0
+    early: frozenset[int] = frozenset()
 
     def run(self) -> tuple[Isolation, Model]:
         """Measures, and names."""
         if self.where.nodes <= schedule.SMALL and not self.screen:
             rounds = schedule.tournament(self.where, self.random)
             self._screen(rounds[:FIRST])
-            self._confirm(explain.explain(self.tests, self.where), min(CONFIRM, MEETINGS))
+            self._confirm(self._early(), min(CONFIRM, MEETINGS))
             model = explain.explain(self.tests, self.where)
             if len(rounds) > FIRST and (self.whole or not model.fits):
                 self._screen(rounds[FIRST:])
                 self._confirm(explain.explain(self.tests, self.where), CONFIRM_LINKS, links=True)
         else:
             self._screen(schedule.matchings(self.where, self.screen or schedule.screening(self.where.nodes), self.random))
-            self._confirm(explain.explain(self.tests, self.where), CONFIRM)
+            self._confirm(self._early(), CONFIRM)
         model = explain.explain(self.tests, self.where)
         model, among = self._group(model)
-        evidence = Evidence(self.where, self.tests, self.screened, self.confirmed, self.alone, self.expected)
+        evidence = Evidence(self.where, self.tests, self.screened, self.confirmed, self.alone, self.expected, self.early)
         return naming.isolation(evidence, model, among), model
+
+    def _early(self) -> Model:
+        """What screening alone explains."""
+        model = explain.explain(self.tests, self.where)
+        self.early = frozenset(fit.factor.first for fit in model.fits if fit.factor.kind in naming.OF_NODES)
+        return model
 
     def _round(self, pairs: Ints, what: str) -> None:
         if not len(pairs):

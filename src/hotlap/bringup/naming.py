@@ -180,6 +180,14 @@ def _open(run: Evidence, model: Model, fits: list[PartFit]) -> list[Open]:
     untested = [where.names[node] for node in np.flatnonzero(by_node == 0)]
     if untested:
         answer.append(Open(code="untested", members=untested, count=len(untested)))
+    kept = {fit.factor.first for fit in fits if fit.factor.kind in (*OF_NODES, "nic")}
+    vanished = [where.names[node] for node in sorted(run.early - kept)]
+    if vanished:
+        answer.append(Open(code="vanished", members=vanished, count=len(vanished)))
+    links = [fit for fit in fits if fit.factor.kind == "link"]
+    effects = [fit.effect for fit in links]
+    if len(links) > 1 and max(effects) - min(effects) < 4 * model.noise.sigma:
+        answer.append(Open(code="alike", count=len(links)))
     slow = {fit.factor.first for fit in fits if fit.factor.kind in UPLINKS}
     within = np.bincount(np.concatenate([tests.sender[tests.out == 0], tests.receiver[tests.out == 0]]), minlength=count)
     masked = [where.names[node] for node in range(count) if int(where.leaf[node]) in slow and within[node] == 0]

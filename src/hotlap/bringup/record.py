@@ -147,6 +147,7 @@ class Evidence:
     confirmed: int = 0
     alone: Floats | None = None
     expected: float | None = None
+    early: frozenset[int] = frozenset()  # nodes that screening alone named
 
 
 class NamedPart(Record, frozen=True, kw_only=True):
@@ -172,7 +173,7 @@ class Culprit(Record, frozen=True, kw_only=True):
 class Open(Record, frozen=True, kw_only=True):
     """Something that was not excluded."""
 
-    code: Literal["small", "links", "untested", "masked", "uplinks", "topology", "common", "gpu", "light"]
+    code: Literal["small", "links", "untested", "masked", "uplinks", "topology", "common", "gpu", "light", "vanished", "alike"]
     members: list[str] = []
     count: int = 0
     of: int = 0

@@ -74,6 +74,8 @@ def _open(each: Open) -> str:
         "small": f"losses of a node below {each.loss:.1%}" if each.loss < 1 else "any loss of a node: it took part in too few transfers",
         "links": f"links: {each.count} of {each.of} were tested, {each.loss:.0f} more than once",
         "untested": f"{_some(each.members)}, untested",
+        "vanished": f"{_some(each.members)}, slow while screened and not when confirmed",
+        "alike": f"{each.count} links lose alike: they may share a part that the topology lacks, or it is wrong",
         "masked": f"{_some(each.members)}, behind a slow uplink",
         "uplinks": f"uplinks of {_some(each.members)}, which carried nothing",
         "light": f"small losses of uplinks of {_some(each.members)}, whose leaf has fewer nodes",
