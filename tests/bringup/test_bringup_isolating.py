@@ -34,12 +34,17 @@ def test_a_tournament_has_each_pair_once_in_as_few_rounds_as_can_be(count: int) 
     assert all(len(set(pairs.ravel().tolist())) == pairs.size for pairs in rounds)
 
 
-def test_a_tournament_between_leaves_has_each_pair_once_and_each_node_in_every_round() -> None:
-    where = layout([f"n{number}" for number in range(16)], np.arange(16) // 4)
+@pytest.mark.parametrize(("nodes", "size", "count"), [(16, 4, 15), (16, 2, 15), (12, 4, 12), (6, 2, 6), (6, 3, 5), (8, 1, 7)])
+def test_a_tournament_between_leaves_has_each_pair_once(nodes: int, size: int, count: int) -> None:
+    where = layout([f"n{number}" for number in range(nodes)], np.arange(nodes) // size)
     rounds = schedule.tournament(where, np.random.default_rng(1))
-    assert sorted(tuple(sorted(pair)) for pairs in rounds for pair in pairs.tolist()) == list(itertools.combinations(range(16), 2))
-    assert len(rounds) == 15
-    assert all(sorted(pairs.ravel().tolist()) == list(range(16)) for pairs in rounds)
+    assert sorted(tuple(sorted(pair)) for pairs in rounds for pair in pairs.tolist()) == list(itertools.combinations(range(nodes), 2))
+    assert len(rounds) == count
+    assert all(len(set(pairs.ravel().tolist())) == pairs.size for pairs in rounds)
+    if size % 2 == 0:
+        for pairs in rounds:  # an uplink has all of its leaf's nodes, or none
+            out, into = loads(pairs, where)
+            assert {*out.tolist(), *into.tolist()} <= {0, size}
 
 
 def test_no_more_pairs_cross_an_uplink_than_it_carries() -> None:

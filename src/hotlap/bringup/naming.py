@@ -184,10 +184,9 @@ def _open(run: Evidence, model: Model, fits: list[PartFit]) -> list[Open]:
     vanished = [where.names[node] for node in sorted(run.early - kept)]
     if vanished:
         answer.append(Open(code="vanished", members=vanished, count=len(vanished)))
-    links = [fit for fit in fits if fit.factor.kind == "link"]
-    effects = [fit.effect for fit in links]
-    if len(links) > 1 and max(effects) - min(effects) < 4 * model.noise.sigma:
-        answer.append(Open(code="alike", count=len(links)))
+    effects = [fit.effect for fit in fits if fit.factor.kind == "link"]
+    if len(effects) > 1 and max(effects) - min(effects) < 4 * model.noise.sigma:
+        answer.append(Open(code="alike", count=len(effects)))
     slow = {fit.factor.first for fit in fits if fit.factor.kind in UPLINKS}
     within = np.bincount(np.concatenate([tests.sender[tests.out == 0], tests.receiver[tests.out == 0]]), minlength=count)
     masked = [where.names[node] for node in range(count) if int(where.leaf[node]) in slow and within[node] == 0]

@@ -37,22 +37,26 @@ def screening(nodes: int) -> int:
 
 
 def tournament(where: FabricLayout, random: np.random.Generator) -> list[Ints]:
-    """Every pair once. Rounds between leaves and within them take turns where leaves are alike; else the circle method of all."""
+    """Every pair once. Where leaves are alike, leaves meet as a whole, and rounds between and within them take turns; else by the circle
+    method of all."""
     sizes = np.bincount(where.leaf) if where.known else np.empty(0, np.int64)
-    if not where.known or len(set(sizes)) != 1 or sizes[0] < 2 or sizes[0] % 2 or len(sizes) % 2 or 0 < where.limit < sizes[0]:
+    if not where.known or len(set(sizes)) != 1 or sizes[0] % 2 or 0 < where.limit < sizes[0]:
         return circle(random.permutation(where.nodes))
+    size = int(sizes[0])
     groups = [random.permutation(where.members(int(leaf))) for leaf in random.permutation(len(sizes))]
-    within = [np.concatenate(rounds) for rounds in zip(*(circle(group) for group in groups), strict=True)]
-    halves = circle(range(len(groups)))
-    between = [
-        np.concatenate([np.column_stack([groups[a], np.roll(groups[b], shift)]) for a, b in half])
-        for shift in range(int(sizes[0])) for half in halves
-    ]  # fmt: skip
-    order, turn = list[Ints](), 0
-    while between or within:
-        rest = between if between and (turn % 3 != 1 or not within) else within
+    within = [circle(group) for group in groups]
+    between = list[Ints]()
+    for shift in range(size):
+        for meeting in circle(range(len(groups))):
+            parts = [np.column_stack([groups[a], np.roll(groups[b], shift)]) for a, b in meeting]
+            resting = set(range(len(groups))) - set(meeting.ravel().tolist())  # of an odd number of leaves
+            parts += [within[leaf][shift] for leaf in resting if shift < size - 1]
+            between.append(np.concatenate(parts))
+    alone = [np.concatenate(rounds) for rounds in zip(*within, strict=True)] if len(groups) % 2 == 0 else []
+    order = list[Ints]()
+    while between or alone:
+        rest = between if between and (len(order) % 3 != 1 or not alone) else alone
         order.append(rest.pop(0))
-        turn += 1
     return order
 
 
