@@ -244,6 +244,10 @@ FEATURES: Mapping[str, Feature] = {
                 "which part of a fabric is slow: node, direction, link, uplink", "hotlap.bringup.cli_isolate",
                 "hotlap cluster isolate --hosts 'n[01-16]' --topology leaves.txt",
             ),
+            "cluster collective": Verb(
+                "all-reduce and the like between members: bus bandwidth", "hotlap.bringup.cli_collective",
+                "hotlap cluster collective --hosts 'n[01-16]'",
+            ),
         },
     ),
 }
