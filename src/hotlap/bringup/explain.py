@@ -14,7 +14,7 @@ from hotlap.bringup import factors
 from hotlap.bringup.factors import Groups, TransferNoise
 from hotlap.bringup.record import FabricLayout, Flags, Floats, Ints, SlowPart, Transfers
 
-PASSES = 12
+PASSES = 40
 LEAST_SIGMA = 1e-4  # relative; a simulator without noise has none
 LEAST_FASTER = 1e-6  # of transfers; where none is faster than what limits it, a single one excludes a slow part against two that are slow
 
@@ -117,8 +117,8 @@ def _best(model: Model, tests: Transfers, where: FabricLayout, coarse: bool) -> 
         place, _offset = factors.members(tests, where, fit.factor)
         slow = place[model.view[place] - model.current[place] < -2 * model.noise.sigma]
         if not touched[slow].any():
-            touched[slow] = True
             chosen.append(fit)
+        touched[slow] = True  # a part that waits for the next pass keeps worse ones waiting
     return chosen
 
 
@@ -160,15 +160,18 @@ def _bundled(model: Model) -> tuple[Floats, TransferNoise]:
     return values - centre, TransferNoise(max(spread, least), model.noise.disturbed, model.noise.faster)
 
 
-def _shared(model: Model, owner: Ints) -> None:
-    """What is looked at of transfers that share a slow part unfairly."""
+def _shared(model: Model, owner: Ints, without: Floats) -> None:
+    """What is looked at of transfers that share a slow part unfairly, where other parts alone do not explain what they carry together."""
     model.view, model.weight = model.off.copy(), np.ones(len(model.off))
     shared = np.array([fit.shared for fit in model.fits] or [False])
     if model.bundles is None or not shared.any():
         return
     place = np.flatnonzero((owner >= 0) & shared[owner] & (model.bundles.bundle >= 0))
+    together = model.bundles.mean(model.off)
+    lacking = together < model.bundles.mean(without) - 3 * model.noise.sigma
+    place = place[lacking[model.bundles.bundle[place]]]
     bundle = model.bundles.bundle[place]
-    model.view[place], model.weight[place] = model.bundles.mean(model.off)[bundle], 1.0 / model.bundles.sizes[bundle]
+    model.view[place], model.weight[place] = together[bundle], 1.0 / model.bundles.sizes[bundle]
 
 
 def _again(model: Model, some: Groups, tests: Transfers) -> Flags:
@@ -215,7 +218,7 @@ def _refit(model: Model, tests: Transfers, where: FabricLayout) -> None:
     penalties = {some.kind: model.penalty(some) for some in model.groups}
     for _ in range(4):
         current, owner, offset, without = limiting(model.fits, tests, where)
-        _shared(model, owner)
+        _shared(model, owner, without)
         mine, size = owner >= 0, len(model.fits)
         off, weight, who = model.view[mine], model.weight[mine], owner[mine]
         near = np.abs(off - current[mine]) < 3 * model.noise.sigma
@@ -235,8 +238,8 @@ def _refit(model: Model, tests: Transfers, where: FabricLayout) -> None:
         model.fits = kept
         if stays:
             break
-    model.current, owner, _, _ = limiting(model.fits, tests, where)
-    _shared(model, owner)
+    model.current, owner, _, without = limiting(model.fits, tests, where)
+    _shared(model, owner, without)
 
 
 def _noise(model: Model) -> None:
