@@ -8,7 +8,8 @@ import numpy as np
 
 from hotlap.bringup import explain, factors, schedule
 from hotlap.bringup.explain import Model, PartFit
-from hotlap.bringup.record import Culprit, Evidence, FabricLayout, Floats, Isolation, NamedPart, Open, SlowPart, Transfers
+from hotlap.bringup.factors import Groups
+from hotlap.bringup.record import Culprit, Evidence, FabricLayout, Floats, Ints, Isolation, NamedPart, Open, SlowPart, Transfers
 
 TELLS = math.log(20)  # odds of 20 to 1: below, the next best explanation is not excluded
 NORMAL = 1.96  # of a 95 % interval
@@ -88,10 +89,10 @@ def runner_up(fit: PartFit, model: Model, tests: Transfers, where: FabricLayout)
     best, most = None, -math.inf
     mine = -math.inf
     for some in model.groups:
-        touched = slow[some.test]
-        effects, gains = factors.search(some, model.view, current, model.noise)
-        for group in np.unique(some.group[touched]):
-            factor, net = some.factor(int(group)), float(gains[group]) - model.penalty(some)
+        own, penalty = _only(some, np.unique(some.group[slow[some.test]])), model.penalty(some)
+        effects, gains = factors.search(own, model.view, current, model.noise)
+        for group in range(len(own.factors)):
+            factor, net = own.factor(group), float(gains[group]) - penalty
             if factor == fit.factor:
                 mine = max(mine, net)
             elif net > most and gains[group] > 0:
@@ -99,6 +100,14 @@ def runner_up(fit: PartFit, model: Model, tests: Transfers, where: FabricLayout)
     if math.isinf(mine):
         mine = fit.gain
     return (best, mine - most) if best else (None, 0.0)
+
+
+def _only(some: Groups, kept: Ints) -> Groups:
+    """Some of the groups."""
+    place: Ints = np.full(len(some.factors), -1)
+    place[kept] = np.arange(len(kept))
+    rows = np.flatnonzero(place[some.group] >= 0)
+    return Groups(some.kind, some.test[rows], place[some.group[rows]], some.offset[rows], some.factors[kept])
 
 
 def _same_node(first: SlowPart, second: SlowPart) -> bool:
