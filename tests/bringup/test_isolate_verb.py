@@ -38,6 +38,13 @@ def test_a_simulated_fault_is_a_failed_verdict(capsys: pytest.CaptureFixture[str
     assert "not excluded" in out
 
 
+def test_a_link_that_carries_nothing_has_lost_over_95_percent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "isolate", "--simulate", "fabric?nodes=8&leaf=4&disturbed=0&fault=link:n1>n5:100%"]) == 1
+    out = capsys.readouterr().out
+    assert "link n1 to n5" in out
+    assert "over 95%" in out
+
+
 def test_a_clean_fabric_passes_and_says_what_is_open(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "isolate", "--simulate", "fabric?nodes=64&leaf=16"]) == 0
     out = capsys.readouterr().out
@@ -114,5 +121,7 @@ def test_members_transfer_in_rounds_and_their_campaign_keeps_it(home: Path, caps
         (first, second) for first in ("slot00", "slot01", "slot02") for second in ("slot00", "slot01", "slot02") if first != second
     }
     assert all(each.rate > 0 for each in transfers)
+    assert main(["cluster", "isolate", "--of", kept.name, "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["isolation"] == answer["isolation"]
     assert main(["cluster", "status"]) == 0
     assert (kept / files.RUN).is_file()

@@ -19,7 +19,7 @@ from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.record import Campaign
 from hotlap.core import units
-from hotlap.core.errors import InputError, MachineError
+from hotlap.core.errors import InputError, MachineError, SchemaError
 from hotlap.core.measure import signals
 from hotlap.core.record import encode
 from hotlap.core.store import files, paths
@@ -32,6 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     asked.add_members(parser)
     instead = "'fabric?nodes=1024&leaf=32&fault=node:n0007:20%%' in place of members"
     parser.add_argument("--simulate", default="", metavar="FABRIC", help=instead)
+    parser.add_argument("--of", default="", metavar="RUN", help="print again what a campaign kept, and measure nothing")
     parser.add_argument("--topology", default="", metavar="FILE", help="lines of a node and its leaf; without it uplinks cannot be told")
     carried = "pairs that an uplink carries (default: one for each node of its leaf)"
     parser.add_argument("--limit", type=int, default=0, metavar="N", help=carried)
@@ -48,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) < 0:
             raise InputError(f"--{name} is a number from 0 on, not {getattr(args, name)}")
     kept = None
-    if args.simulate:
+    if args.of:
+        answer = _again(args.of)
+    elif args.simulate:
         answer = _simulated(args)
     else:
         answer, kept = _measured(args)
@@ -60,6 +63,17 @@ def run(args: argparse.Namespace) -> int:
     if kept:
         print(f"\nrun     {kept.path}")
     return code
+
+
+def _again(selector: str) -> Isolation:
+    """Of a campaign. Raises InputError for one that kept none, SchemaError for one that cannot be read."""
+    path = asked.chosen(selector).path / KEPT
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Isolation)
+    except FileNotFoundError:
+        raise InputError(f"the campaign {path.parent.name} has no {KEPT}: it isolated nothing, or did not come to its end") from None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise SchemaError(f"'{path}' cannot be read: {str(error)[:200]}") from None
 
 
 def expected(text: str) -> float | None:

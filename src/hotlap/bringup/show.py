@@ -9,6 +9,7 @@ from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import show
 
+MOST = 0.949  # a transfer that gives less than 5 % is as one that gives 5 % (factors.DEEPEST)
 SOME = 6  # names in a sentence
 KINDS: Mapping[str, str] = {
     "rail": "rail {0}", "uplink": "uplink of {0}", "uplink-out": "uplink of {0}, outwards", "uplink-in": "uplink of {0}, inwards",
@@ -39,11 +40,15 @@ def lines(answer: Isolation, width: int, color: bool) -> list[str]:
 def _columns(culprits: list[Culprit]) -> list[Column]:
     return [
         Column("slow part", [Cell(named(each.part), "bold") for each in culprits], wrap=True),
-        Column("loss", [Cell(f"{each.loss:.1%}", "bad") for each in culprits], right=True, point=True),
+        Column("loss", [Cell(_loss(each), "bad") for each in culprits], right=True, point=True),
         Column("95 % interval", [Cell(f"{each.low:.1%} to {each.high:.1%}") for each in culprits], right=True),
         Column("transfers", [Cell(str(each.tests)) for each in culprits], right=True),
         Column("next best explanation", [Cell(named(each.runner_up) if each.runner_up else "") for each in culprits], wrap=True),
     ]
+
+
+def _loss(each: Culprit) -> str:
+    return f"{each.loss:.1%}" if each.loss < MOST else f"over {MOST:.0%}"
 
 
 def _verdict(answer: Isolation) -> str:
