@@ -75,8 +75,8 @@ def level(logs: Floats) -> tuple[float, float]:
     return centre, sigma
 
 
-def explain(tests: Transfers, where: FabricLayout, coarse: bool = False) -> Model:
-    """`coarse`: only rails, uplinks and pairs of leaves."""
+def explain(tests: Transfers, where: FabricLayout) -> Model:
+    """The model of transfers. Parts are added in passes until none pays for itself."""
     logs = np.log(np.maximum(tests.rate, 1e-12))
     fleet, sigma = level(logs)
     off = np.maximum(logs - fleet, -factors.DEEPEST)
@@ -85,7 +85,7 @@ def explain(tests: Transfers, where: FabricLayout, coarse: bool = False) -> Mode
     model.view, model.weight = off, np.ones(len(tests))
     model.faster = float(np.mean(off > 5 * sigma))
     for _ in range(PASSES):
-        chosen = _best(model, tests, where, coarse)
+        chosen = _best(model, tests, where)
         model.fits += chosen
         _refit(model, tests, where)
         if not chosen:
@@ -95,13 +95,11 @@ def explain(tests: Transfers, where: FabricLayout, coarse: bool = False) -> Mode
     return model
 
 
-def _best(model: Model, tests: Transfers, where: FabricLayout, coarse: bool) -> list[PartFit]:
+def _best(model: Model, tests: Transfers, where: FabricLayout) -> list[PartFit]:
     """Parts whose gain is above their penalty, the best first; of parts that share a slow transfer only the better one in this pass."""
     found_parts: list[tuple[float, PartFit]] = []
     known = {fit.factor for fit in model.fits}
     for some in model.groups:
-        if coarse and some.kind not in factors.COARSE:
-            continue
         effects, gains = factors.search(some, model.view, model.current, model.noise)
         together, shared = _together(model, some)
         effects, gains = np.where(shared > 0, together, effects), np.where(shared > 0, shared, gains)
