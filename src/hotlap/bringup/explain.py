@@ -84,10 +84,12 @@ def explain(tests: Transfers, where: FabricLayout) -> Model:
     model.bundles = factors.bundles(tests, where) if where.known else None
     model.view, model.weight = off, np.ones(len(tests))
     model.faster = float(np.mean(off > 5 * sigma))
+    dropped = set[SlowPart]()  # that did not pay for themselves beside the others: they would block others in each pass
     for _ in range(PASSES):
-        chosen = _best(model, tests, where)
+        chosen = _best(model, tests, where, dropped)
         model.fits += chosen
         _refit(model, tests, where)
+        dropped |= {fit.factor for fit in chosen if fit not in model.fits}
         if not chosen:
             break
         _noise(model)
@@ -95,10 +97,10 @@ def explain(tests: Transfers, where: FabricLayout) -> Model:
     return model
 
 
-def _best(model: Model, tests: Transfers, where: FabricLayout) -> list[PartFit]:
+def _best(model: Model, tests: Transfers, where: FabricLayout, dropped: set[SlowPart]) -> list[PartFit]:
     """Parts whose gain is above their penalty, the best first; of parts that share a slow transfer only the better one in this pass."""
     found_parts: list[tuple[float, PartFit]] = []
-    known = {fit.factor for fit in model.fits}
+    known = {fit.factor for fit in model.fits} | dropped
     for some in model.groups:
         effects, gains = factors.search(some, model.view, model.current, model.noise)
         together, shared = _together(model, some)
