@@ -13,6 +13,7 @@ import numpy as np
 from hotlap.bringup import factors
 from hotlap.bringup.factors import Groups, TransferNoise
 from hotlap.bringup.record import FabricLayout, Flags, Floats, Ints, SlowPart, Transfers
+from hotlap.core.errors import MachineError
 
 PASSES = 40
 LEAST_SIGMA = 1e-4  # relative; a simulator without noise has none
@@ -67,6 +68,8 @@ def level(logs: Floats) -> tuple[float, float]:
     centre, sigma = float(np.median(upper[begin : begin + width + 1])), max(float(spans[begin]), LEAST_SIGMA)
     for _ in range(30):
         near = logs[np.abs(logs - centre) < 3 * sigma]
+        if not len(near):  # between two values of few
+            break
         new = float(np.median(near))
         spread = max(1.4826 * float(np.median(np.abs(near - new))) * 1.02, LEAST_SIGMA)
         if abs(new - centre) < 1e-9 and abs(spread - sigma) < 1e-9:
@@ -76,7 +79,9 @@ def level(logs: Floats) -> tuple[float, float]:
 
 
 def explain(tests: Transfers, where: FabricLayout) -> Model:
-    """The model of transfers. Parts are added in passes until none pays for itself."""
+    """The model of transfers. Parts are added in passes until none pays for itself. Raises MachineError where nothing was measured."""
+    if not len(tests):
+        raise MachineError("no transfer between members gave a rate", "hotlap cluster logs --all has what members printed")
     logs = np.log(np.maximum(tests.rate, 1e-12))
     fleet, sigma = level(logs)
     off = np.maximum(logs - fleet, -factors.DEEPEST)

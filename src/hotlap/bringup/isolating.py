@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hotlap.bringup import explain, naming, schedule
-from hotlap.bringup.explain import Model
+from hotlap.bringup.explain import Model, PartFit
 from hotlap.bringup.record import Evidence, FabricLayout, Floats, Ints, Isolation, Transfers
 
 Transfer = Callable[[Ints], Floats]  # [P, 2] senders and receivers at once → [P, rails] B/s, NaN where it was not measured
@@ -52,9 +52,9 @@ class Isolating:
             self._screen(schedule.matchings(self.where, self.screen or schedule.screening(self.where.nodes), self.random))
             self._confirm(self._early(), CONFIRM)
         model = explain.explain(self.tests, self.where)
-        model, among = self._group(model)
+        model, shared = self._group(model)
         evidence = Evidence(self.where, self.tests, self.screened, self.confirmed, self.alone, self.expected, self.early)
-        return naming.isolation(evidence, model, among), model
+        return naming.isolation(evidence, model, shared), model
 
     def _early(self) -> Model:
         """What screening alone explains."""
@@ -108,14 +108,15 @@ class Isolating:
         others = np.concatenate([tests.receiver[tests.sender == node], tests.sender[tests.receiver == node]])
         return set(others.tolist())
 
-    def _group(self, model: Model) -> tuple[Model, set[int]]:
-        """Named nodes that lose alike, among themselves: where they are fast there, what they share is slow, not they. → those that are"""
+    def _group(self, model: Model) -> tuple[Model, list[PartFit]]:
+        """Named nodes that lose alike, among themselves: where they are fast there, what they share is slow, not they. → those that are so,
+        as they were named before."""
         nodes = [fit for fit in model.fits if fit.factor.kind in ("node", "send", "receive")]
         names = sorted({fit.factor.first for fit in nodes})
         effects = [fit.effect for fit in nodes]
         alike = len(names) >= 2 and (not self.where.known or (len(names) > 2 and max(effects) - min(effects) < 4 * model.noise.sigma))
         if not alike:
-            return model, set()
+            return model, []
         before = len(self.tests)
         for pairs in schedule.circle(self.random.permutation(names))[:2]:
             self._round(pairs, "confirming")
@@ -124,4 +125,5 @@ class Isolating:
         fast = logs > 0.5 * float(np.median(effects))
         sender, receiver = self.tests.sender[before:], self.tests.receiver[before:]
         among = {node for node in names if fast[(sender == node) | (receiver == node)].mean() > 0.5}
-        return explain.explain(self.tests, self.where), among if len(among) >= 2 else set()
+        shared = [fit for fit in nodes if fit.factor.first in among] if len(among) >= 2 else []
+        return explain.explain(self.tests, self.where), shared

@@ -18,13 +18,13 @@ OF_NODES = ("node", "send", "receive")
 SHARE = 0.05  # of transfers that may be faster than a fleet
 
 
-def isolation(run: Evidence, model: Model, among: set[int]) -> Isolation:
-    """What was named, and what is open. `among`: nodes that are fast among themselves."""
+def isolation(run: Evidence, model: Model, shared: list[PartFit]) -> Isolation:
+    """What was named, and what is open. `shared`: named nodes that are fast among themselves."""
     where, tests = run.where, run.tests
-    fits = _merged(model.fits)
+    fits, among = _merged(model.fits), {fit.factor.first for fit in shared}
     culprits = [_culprit(fit, model, tests, where) for fit in fits if not (fit.factor.kind in OF_NODES and fit.factor.first in among)]
-    if among:
-        culprits.insert(0, _group([fit for fit in fits if fit.factor.kind in OF_NODES and fit.factor.first in among], where))
+    if shared:
+        culprits.insert(0, _group(shared, where))
     culprits = _gpus(culprits, run)
     return Isolation(
         culprits=culprits, nodes=where.nodes, screening=run.screened, confirming=run.confirmed, transfers=len(tests),
