@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hotlap.bringup import member_pair, topology
-from hotlap.bringup.record import Isolation, PairRecord
+from hotlap.bringup import member_pair, show, topology
+from hotlap.bringup.record import Isolation, Open, PairRecord
 from hotlap.cli import main
 from hotlap.core.errors import InputError
 from hotlap.core.show.document import Document
@@ -103,6 +103,14 @@ def test_a_transfer_counts_what_comes_after_the_first_quarter() -> None:
     thread.join()
     assert taken[0]["rate"] == pytest.approx(taken[0]["bytes"] / taken[0]["seconds"])
     assert taken[0]["seconds"] > 0
+
+
+def test_tcp_where_rdma_could_be_is_said_before_any_number() -> None:
+    answer = Isolation(
+        culprits=[], nodes=2, screening=1, confirming=0, transfers=2, fleet=1e9, noise=0.01, disturbed=0.0, faster=0.0,
+        open=[Open(code="rdma", members=["n1", "n2"], count=2)],
+    )  # fmt: skip
+    assert show.lines(answer, 200, False)[0] == "These are rates of TCP: 2 members with RDMA adapters (n1, n2) did not use them."
 
 
 @pytest.mark.slow("agents of three members, six transfers")

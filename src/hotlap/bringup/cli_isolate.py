@@ -147,6 +147,9 @@ def _isolated(args: argparse.Namespace, kept: CampaignFolder, launcher: AgentLau
             conductor.finish()
         finally:
             conductor.close()
+    if conductor.rdma:
+        names = sorted(conductor.rdma)
+        answer = msgspec.structs.replace(answer, open=[Open(code="rdma", members=names, count=len(names)), *answer.open])
     lost = [member.name for member in members if member.name not in where.names]
     if lost:
         absent = next((each for each in answer.open if each.code == "untested"), None)

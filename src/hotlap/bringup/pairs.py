@@ -42,6 +42,7 @@ class PairController(ClusterController):
     time_s = 1.0
     failures = 0
     why = ""  # of the last transfer that gave nothing
+    rdma: frozenset[str] = frozenset()  # members that have adapters, which TCP does not use
     _gang: Gang | None = None
 
     def begin(self, order: StepRecord, members: Sequence[Member], time_s: float) -> None:
@@ -91,6 +92,8 @@ class PairController(ClusterController):
             rate = float(answer["rate"])
         except (ValueError, KeyError, TypeError):
             return math.nan
+        if answer.get("rdma"):
+            self.rdma |= {name}
         if not 0 <= rate < math.inf:
             return math.nan
         if rate == 0:

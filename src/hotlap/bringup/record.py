@@ -173,7 +173,7 @@ class Culprit(Record, frozen=True, kw_only=True):
 class Open(Record, frozen=True, kw_only=True):
     """Something that was not excluded."""
 
-    code: Literal["small", "links", "untested", "masked", "uplinks", "topology", "common", "gpu", "light", "vanished", "alike"]
+    code: Literal["small", "links", "untested", "masked", "uplinks", "topology", "common", "gpu", "light", "vanished", "alike", "rdma"]
     members: list[str] = []
     count: int = 0
     of: int = 0

@@ -29,6 +29,9 @@ def _some(names: list[str]) -> str:
 def lines(answer: Isolation, width: int, color: bool) -> list[str]:
     """The table of culprits, then sentences."""
     text = list[str]()
+    if by_tcp := next((each for each in answer.open if each.code == "rdma"), None):
+        note = f"These are rates of TCP: {words.counted(by_tcp.count, 'member')} with RDMA adapters ({_some(by_tcp.members)}) did not use them."
+        text += [*layout.paragraph("", note, width), ""]
     if answer.culprits:
         text += [*layout.fitted(_columns(answer.culprits), width).lines(color), ""]
     for note in (_verdict(answer), _spent(answer), *(_told_apart(each) for each in answer.culprits)):
@@ -86,5 +89,6 @@ def _open(each: Open) -> str:
         "light": f"small losses of uplinks of {_some(each.members)}, whose leaf has fewer nodes",
         "topology": "uplinks: no topology is known (--topology)",
         "common": "what all nodes lose alike: no rate is expected (--expected)",
+        "rdma": "RDMA, which was not measured",
         "gpu": "GPUs behind the NICs: none was tested alone",
     }[each.code]
