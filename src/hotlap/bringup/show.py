@@ -30,7 +30,8 @@ def lines(answer: Isolation, width: int, color: bool) -> list[str]:
     """The table of culprits, then sentences."""
     text = list[str]()
     if by_tcp := next((each for each in answer.open if each.code == "rdma"), None):
-        note = f"These are rates of TCP: {words.counted(by_tcp.count, 'member')} with RDMA adapters ({_some(by_tcp.members)}) did not use them."
+        with_rdma = f"{words.counted(by_tcp.count, 'member')} with RDMA adapters ({_some(by_tcp.members)})"
+        note = f"These are rates of TCP: {with_rdma} did not use them."
         text += [*layout.paragraph("", note, width), ""]
     if answer.culprits:
         text += [*layout.fitted(_columns(answer.culprits), width).lines(color), ""]
