@@ -93,6 +93,7 @@ def test_an_uplink_that_is_shared_unfairly_is_named_with_what_it_loses(loss: flo
     for seed in range(5):
         answer = isolated(f"fabric?nodes=16&leaf=4&noise=1%&disturbed=0&unfair=15%&fault=uplink:1:{loss}&seed={seed}", seed)
         assert list(names(answer)) == ["uplink 1"]
+        assert names(answer)["uplink 1"].odds > naming.TELLS
         assert names(answer)["uplink 1"].loss == pytest.approx(loss, abs=0.05)
 
 

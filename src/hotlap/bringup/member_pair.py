@@ -42,8 +42,9 @@ def send(address: str, port: int, time_s: float) -> dict[str, Any]:
 
 def receive(address: str, port: int, time_s: float) -> dict[str, Any]:
     """`rate`: bytes per second of what came after the cut; 0 where nothing did."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        with socket.create_server((address, port)) as server:
+        with socket.create_server((address, port), family=family) as server:
             server.settimeout(PATIENCE_S)
             stream = server.accept()[0]
     except OSError as error:

@@ -81,7 +81,7 @@ def _culprit(fit: PartFit, model: Model, tests: Transfers, where: FabricLayout) 
 
 def runner_up(fit: PartFit, model: Model, tests: Transfers, where: FabricLayout) -> tuple[PartFit | None, float]:
     """The part that would explain the same transfers next best, and the odds against it (logarithm)."""
-    rest = [other for other in model.fits if other.factor != fit.factor and not _same_node(other.factor, fit.factor)]
+    rest = [other for other in model.fits if other.factor != fit.factor and not _halves(other.factor, fit.factor)]
     current = explain.limiting(rest, tests, where)[0]
     place, _ = factors.members(tests, where, fit.factor)
     slow = np.zeros(len(tests), bool)
@@ -110,8 +110,9 @@ def _only(some: Groups, kept: Ints) -> Groups:
     return Groups(some.kind, some.test[rows], place[some.group[rows]], some.offset[rows], some.factors[kept])
 
 
-def _same_node(first: SlowPart, second: SlowPart) -> bool:
-    return first.kind in OF_NODES and second.kind in OF_NODES and first.first == second.first
+def _halves(first: SlowPart, second: SlowPart) -> bool:
+    """Whether both are of a node, or of an uplink: its directions and itself."""
+    return first.first == second.first and any(first.kind in kinds and second.kind in kinds for kinds in (OF_NODES, UPLINKS))
 
 
 def telling(fit: PartFit, other: PartFit, tests: Transfers, where: FabricLayout) -> list[str]:
