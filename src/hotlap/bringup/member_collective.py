@@ -39,12 +39,12 @@ class Mesh:
     def _places(self) -> list[tuple[str, int]]:
         """Addresses and ports of all; rank 0 gathers them."""
         addresses = os.environ["HOTLAP_GANG"].split(",")
-        self.listening = socket.create_server(("", 0), backlog=self.world)
+        self.listening = _listening(0, self.world)
         self.listening.settimeout(PATIENCE_S)
         port, master = self.listening.getsockname()[1], (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
         ports = {0: port}
         if self.rank == 0:
-            with socket.create_server(("", master[1]), backlog=self.world) as server:
+            with _listening(master[1], self.world) as server:
                 server.settimeout(PATIENCE_S)
                 callers = [server.accept()[0] for _ in range(self.world - 1)]
                 for caller in callers:
@@ -116,6 +116,13 @@ class Mesh:
             if self.rank < self.world - 1:
                 self.peers[self.rank + 1].sendall(parts[place])
         return parts
+
+
+def _listening(port: int, backlog: int) -> socket.socket:
+    """By IPv4 and IPv6, where there is that."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+    return socket.create_server(("", port), backlog=backlog)
 
 
 def _dial(place: tuple[str, int]) -> socket.socket:
