@@ -238,6 +238,18 @@ FEATURES: Mapping[str, Feature] = {
         kinds={"campaign": "hotlap.cluster.show_kind"},
         sections={"campaign": "hotlap.cluster.show_kind:SECTION"},
     ),
+    "bringup": Feature(
+        verbs={
+            "cluster isolate": Verb(
+                "which part of a fabric is slow: node, direction, link, uplink", "hotlap.bringup.cli_isolate",
+                "hotlap cluster isolate --hosts 'n[01-16]' --topology leaves.txt",
+            ),
+            "cluster collective": Verb(
+                "all-reduce and the like between members: bus bandwidth", "hotlap.bringup.cli_collective",
+                "hotlap cluster collective --hosts 'n[01-16]'",
+            ),
+        },
+    ),
 }
 
 TABLE = {

@@ -25,7 +25,7 @@ ELSEWHERE = {  # verbs that take long or need more: the tests that hold their JS
     "serving bench": "tests/serving/test_serving_bench.py", "serving ab": "tests/serving/test_serving_ab.py",
     "serving capacity": "tests/serving/test_capacity_verb.py", "serving frontier": "tests/serving/test_frontier_verb.py",
     **{f"cluster {verb}": "tests/cluster/test_cluster_local.py" for verb in ("run", "check", "status", "logs", "collect", "resume", "stop")},
-    "cluster compare": "tests/cluster/test_cluster_compare.py",
+    "cluster compare": "tests/cluster/test_cluster_compare.py", "cluster collective": "tests/bringup/test_collective_verb.py",
     "training run": "tests/training/test_training_run.py",
     "training frontier": "tests/training/test_training_frontier.py", "training converge": "tests/training/test_converge.py",
     "training infer": "tests/training/test_infer.py", "training memory": "tests/training/test_memory.py",
@@ -102,6 +102,7 @@ ANSWERS = {
     "node audit": ["host", "profile", "outcomes"],
     "node audit --list": ["rules"],
     "node watch --target simulated:h200-sxm --for 1s": ["telemetry"],
+    "cluster isolate --simulate fabric?nodes=8": ["isolation"],
     "stress --judge {stress}": ["run", "state", "reason", "devices", "allowed", "skew"],
 }
 KEYS = {  # of the manual, by command

@@ -230,6 +230,230 @@ class Agent:
         return bool(stops)
 
 
+<<<<<<< HEAD
+=======
+class _EndedError(Exception):
+    """The step is over before its program began."""
+
+
+class _Step:
+    """One attempt of one step: a program run once, or so many rounds, and what it leaves."""
+
+    def __init__(self, agent: Agent, task: dict[str, Any]) -> None:
+        self.agent, self.task, self.at = agent, task, {"step": task["step"], "attempt": task["attempt"]}
+        self.folder = os.path.join(agent.folder, f"{task['step']}-{task['attempt']}")
+        self.rounds: list[dict[str, float]] = []
+        self.sizes = {"stdout": 0, "stderr": 0}
+        self.timed_out = self.stopped = False
+        self.last = False  # of the rounds of a gang, as its controller says
+        self.failed = self.path = ""  # why there is nothing, and where Hotlap is, if it was sent
+
+    def run(self) -> None:
+        self.agent.at = self.at
+        began_s, code = time.monotonic(), -1
+        try:
+            os.mkdir(self.folder)
+            for name, content in self.task["files"].items():
+                with open(os.path.join(self.folder, os.path.basename(name)), "w") as file:
+                    file.write(content)
+            deadline_s = began_s + self.task["timeout_s"] if self.task["timeout_s"] else None
+            self._fit(deadline_s)
+            began_s = time.monotonic()
+            self.agent.send(dict(self.at, **{"is": "started", "time_s": time.time() + self.agent.offset_s}))
+            for number in range(self.task["rounds"]):
+                if self.task.get("gang"):
+                    self._meet(number, deadline_s)
+                code = self._round(deadline_s)
+                if code or self.timed_out or self.stopped or self.last:
+                    break
+            self._hand_over(code, time.monotonic() - began_s)
+        except UnfitError as error:
+            self.agent.send(dict(self.at, **{"is": "refused", "why": str(error)}))
+        except _EndedError:
+            self._done(code, time.monotonic() - began_s, 0, "", "")
+        except OSError as error:
+            self._done(code, time.monotonic() - began_s, 0, "", f"{error.filename or 'the member'}: {error.strerror}")
+        finally:
+            self.agent.at = {}
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    # ------------------------------------------------------------ Hotlap, where it is needed and not there
+
+    def _fit(self, deadline_s: float | None) -> None:
+        """Raises UnfitError where the version that is needed is neither there nor can be sent."""
+        need, python = self.task["need"], self.task["argv"][0]
+        there, why = hotlap_version(python) if need else ("", "")
+        if there == need:
+            return
+        lack = f"Hotlap {there} is there, {need} is needed" if there else f"no Hotlap that works is there, {need} is needed"
+        self.agent.send(dict(self.at, **{"is": "lacks"}))
+        offered = self._answer("offer", deadline_s)[0]["files"]
+        if not offered:
+            raise UnfitError(lack)
+        files = member_zips.chosen(offered)
+        self.path = member_zips.cache(files, self.agent.folder)
+        if not os.path.isdir(self.path):
+            paths = [self._fetched(file, deadline_s) for file in files]
+            member_zips.unpack(paths, self.path)
+        there, why = hotlap_version(python, self.path)
+        if there != need:
+            raise UnfitError(f"{lack}; it was sent, and does not work: {why or there}")
+
+    def _fetched(self, file: dict[str, Any], deadline_s: float | None) -> str:
+        """A wheel of the controller's, by its digest."""
+        path, whole = os.path.join(self.folder, os.path.basename(file["name"])), hashlib.sha256()
+        self.agent.send(dict(self.at, **{"is": "want", "digest": file["digest"]}))
+        with open(path, "wb") as out:
+            while out.tell() < file["size"]:
+                body = self._answer("part", deadline_s)[1]
+                whole.update(body)
+                out.write(body)
+        if whole.hexdigest() != file["digest"]:
+            raise UnfitError(f"{file['name']} did not come as it was sent")
+        return path
+
+    def _answer(self, kind: str, deadline_s: float | None) -> tuple[dict[str, Any], bytes]:
+        """The controller's next message of a kind. Raises _EndedError where the step ends before."""
+        while True:
+            self.stopped = self.agent.stopped()
+            self.timed_out = bool(deadline_s) and time.monotonic() >= (deadline_s or 0.0)
+            if self.stopped or self.timed_out:
+                raise _EndedError
+            for place, item in enumerate(self.agent.waiting):
+                if item[0]["do"] == kind:
+                    return self.agent.waiting.pop(place)
+            self.agent.look([], 0.5)
+
+    # ------------------------------------------------------------ the program
+
+    def _meet(self, number: int, deadline_s: float | None) -> None:
+        """Holds a port, says so, and takes the rendezvous of the round, which comes when all of the gang are ready."""
+        with socket.socket() as held:
+            kind = self.task["gang"]
+            held.bind(("127.0.0.1" if kind == "local" else "", 0))
+            place = {"port": held.getsockname()[1], "address": own_address(kind == "ssh")}
+            self.agent.send(dict(self.at, **{"is": "ready", "round": number}, **place))
+            message = self._answer("round", deadline_s)[0]
+            self.task["env"].update(message["env"])
+            self.last = message.get("last", False)
+
+
+    def _round(self, deadline_s: float | None) -> int:
+        environment = dict(os.environ, **self.task["env"])
+        environment[MARK] = f"{self.agent.mark}/{self.task['step']}/{self.task['attempt']}"
+        environment["HOTLAP_HOME"] = os.path.join(self.folder, "home")
+        if self.path:
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, [self.path, os.environ.get("PYTHONPATH", "")]))
+        began_s = time.monotonic()
+        try:
+            child = subprocess.Popen(
+                self.task["wrap"] + self.task["argv"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                cwd=self.folder, env=environment, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            self.failed = f"'{(self.task['wrap'] + self.task['argv'])[0]}' cannot be run: {error.strerror}"
+            return 127
+        try:
+            self._follow(child, deadline_s)
+        except BaseException:  # the controller is gone: so is the child
+            self._kill(child)
+            raise
+        seconds = time.monotonic() - began_s
+        if not self.timed_out and not self.stopped:
+            self.rounds.append({"time_s": seconds})
+        return child.returncode
+
+    def _follow(self, child: subprocess.Popen[bytes], deadline_s: float | None) -> None:
+        names = {child.stdout.fileno(): "stdout", child.stderr.fileno(): "stderr"}  # type: ignore[union-attr]
+        ended_s = None
+        while names:
+            for file in self.agent.look(list(names), 0.05 if child.poll() is not None else 0.5):
+                data = os.read(file, PART_BYTES)
+                if data:
+                    self._output(names[file], data)
+                else:
+                    del names[file]
+            if child.poll() is not None:  # a grandchild may hold the pipe for ever
+                ended_s = ended_s or time.monotonic()
+                if time.monotonic() - ended_s > 1.0:
+                    break
+            self._judge(child, deadline_s)
+        while child.poll() is None:
+            self.agent.look([], 0.02)
+            self._judge(child, deadline_s)
+        for stream in (child.stdout, child.stderr):
+            stream.close()  # type: ignore[union-attr]
+        if deadline_s and self.timed_out:
+            sweep(self.agent.mark, 0.2)
+
+    def _judge(self, child: subprocess.Popen[bytes], deadline_s: float | None) -> None:
+        if child.poll() is not None:
+            return
+        self.stopped = self.agent.stopped() or self.stopped
+        self.timed_out = bool(deadline_s) and time.monotonic() >= (deadline_s or 0.0)
+        if self.stopped or self.timed_out:
+            self._kill(child)
+
+    def _kill(self, child: subprocess.Popen[bytes]) -> None:
+        for number, wait_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, 5.0)):
+            try:
+                os.killpg(child.pid, number)
+                child.wait(wait_s)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+            except OSError:
+                break
+        sweep(self.agent.mark, 0.2)
+
+    def _output(self, name: str, data: bytes) -> None:
+        room = MOST_OUTPUT_BYTES - self.sizes[name]
+        self.sizes[name] += len(data)
+        if room > 0:
+            self.agent.send(dict(self.at, **{"is": "output", "stream": name}), data[:room])
+
+    def _hand_over(self, code: int, seconds: float) -> None:
+        """What the step leaves, packed: into the folder that is shared, where it is and will take it, else in parts."""
+        path = os.path.join(self.folder, "bundle.zip")
+        pack(path, {"code": code, "seconds": seconds, "rounds": self.rounds}, os.path.join(self.folder, "home", "runs"), MOST_BUNDLE_BYTES)
+        if self.task["shared"] and os.path.getsize(path) > SHARED_BYTES and self._share(path, code, seconds):
+            return
+        whole, at = hashlib.sha256(), 0
+        with open(path, "rb") as file:
+            while True:
+                data = file.read(PART_BYTES)
+                if not data:
+                    break
+                whole.update(data)
+                self.agent.send(dict(self.at, **{"is": "part", "from": at}), data)
+                at += len(data)
+                self.agent.look([], 0.0)
+        self._done(code, seconds, at, whole.hexdigest(), self.failed)
+
+    def _share(self, path: str, code: int, seconds: float) -> bool:
+        whole, place = hashlib.sha256(), self.task["shared"]
+        try:
+            with open(path, "rb") as file, open(place, "xb") as out:
+                for data in iter(lambda: file.read(PART_BYTES), b""):
+                    whole.update(data)
+                    out.write(data)
+                    self.agent.look([], 0.0)
+                out.flush()
+                os.fsync(out.fileno())
+        except OSError:
+            with suppress(OSError):
+                os.unlink(place)
+            return False
+        self._done(code, seconds, os.path.getsize(path), whole.hexdigest(), self.failed, by="folder")
+        return True
+
+    def _done(self, code: int, seconds: float, size: int, digest: str, why: str, by: str = "pipe") -> None:
+        dropped = {name: size - MOST_OUTPUT_BYTES for name, size in self.sizes.items() if size > MOST_OUTPUT_BYTES}
+        ended = {"is": "done", "timed_out": self.timed_out, "stopped": self.stopped, "dropped": dropped, "why": why, "by": by}
+        self.agent.send(dict(self.at, code=code, seconds=seconds, size=size, digest=digest, **ended))
+
+
+>>>>>>> fix-I
 def _guard(mark: str, folder: str, sink: int) -> int:
     """A process that ends what the agent started when the agent is killed. What is written to its descriptor lets it end in peace."""
     inner, outer = os.pipe()

@@ -1,0 +1,109 @@
+"""hotlap cluster collective"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+import hotlap
+from hotlap.bringup import collectives
+from hotlap.bringup.cli_isolate import expected
+from hotlap.bringup.collectives import CollectiveRow
+from hotlap.cli import terminal
+from hotlap.cluster import asked, folder, live, session
+from hotlap.cluster.record import Campaign
+from hotlap.core import units
+from hotlap.core.errors import InputError
+from hotlap.core.show import layout, words
+from hotlap.core.show.table import Cell, Column
+from hotlap.core.store import paths
+from hotlap.core.units import show
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("op", nargs="?", default="all_reduce", help=f"{', '.join(collectives.OPS)} (default: all_reduce)")
+    asked.add_members(parser)
+    parser.add_argument("--by", default="tcp", choices=sorted(collectives.WAYS), help="tcp; gloo: members need PyTorch (default: tcp)")
+    parser.add_argument("--sizes", default="64KiB,1MiB,16MiB", metavar="SIZES", help="of a rank's whole buffer (default: 64KiB,1MiB,16MiB)")
+    parser.add_argument("--rounds", type=int, default=6, metavar="N", help="each in new processes (default: 6)")
+    parser.add_argument("--iterations", type=int, default=5, metavar="N", help="of each size in a round (default: 5)")
+    parser.add_argument("--expected", default="", metavar="RATE", help="of a link, as in '11 GB/s': bus bandwidth is set against it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 0 all sizes have numbers, 1 a result is wrong, 3 a member has no result, 130 interrupted."""
+    for name in ("rounds", "iterations"):
+        if getattr(args, name) < 1:
+            raise InputError(f"--{name} is a number from 1 on, not {getattr(args, name)}")
+    args.kubernetes, rate = None, expected(args.expected)
+    sizes = [_size(text) for text in args.sizes.split(",")]
+    asked.joined(args)
+    name, options, python = asked.launcher(args)
+    draft = Campaign(id="", hotlap=hotlap.__version__, began="", launcher=name, options=options, python=python, gpus=args.gpus, steps=[])
+    launcher = session.launcher_of(draft)
+    members = launcher.members()
+    try:
+        plan = collectives.CollectivePlan(args.op, sizes, args.iterations, args.by, args.rounds)
+        order = collectives.step(python, plan, len(members))
+        named, began = folder.new_id()
+        campaign = msgspec.structs.replace(draft, id=named, began=began, steps=[order])
+        kept = folder.create(paths.home(), campaign, members, {}, name)
+        session.remember(kept, launcher)
+        print(f"hotlap: campaign {named}, {len(members)} members by {name}", file=sys.stderr)
+        view = live.ClusterView(len(members), len(members), {1: order.name})
+        try:
+            interrupted = session.measure(kept, view.tell, len(members), False, launcher, view.draw)
+        finally:
+            view.end()
+    finally:
+        launcher.release()
+    rows = collectives.rows(kept)
+    code = 130 if interrupted else 3 if not rows else 1 if any(row.wrong for row in rows) else 0
+    if args.json:
+        terminal.answer(args.json, {"run": named, "collective": rows}, code=code)
+        return code
+    print("\n".join(lines(rows, rate, terminal.width(), terminal.color()) if rows else _reasons(kept)))
+    print(f"\nrun     {kept.path}")
+    return code
+
+
+def _size(text: str) -> int:
+    size = units.parse(text, "B")
+    if not 1 <= size <= 1 << 32:
+        raise InputError(f"--sizes: a size is from 1 B to 4 GiB, not '{text}'")
+    return int(size)
+
+
+def _reasons(kept: folder.CampaignFolder) -> list[str]:
+    states = [state for state in kept.states(0.0) if state.state != "measured"]
+    return [f"{words.clean(state.member)} {state.state}: {words.clean(state.why)}" for state in states]
+
+
+def lines(rows: Sequence[CollectiveRow], rate: float | None, width: int, color: bool) -> list[str]:
+    """A row for each size. `rate`: of a link, B/s."""
+    columns = [
+        Column("operation", [Cell(row.op, "bold") for row in rows]),
+        Column("size", [Cell(show(row.size, "B")) for row in rows], right=True),
+        Column("time", [Cell(show(row.time_s, "s")) for row in rows], right=True),
+        Column("95 % interval", [Cell(_interval(row)) for row in rows], right=True),
+        Column("algorithm", [Cell(show(row.algbw, "B/s")) for row in rows], right=True),
+        Column("bus", [Cell(show(row.busbw, "B/s"), "bold") for row in rows], right=True),
+        *([Column("of a link", [Cell(f"{row.busbw / rate:.0%}") for row in rows], right=True)] if rate else []),
+        Column("slowest", [Cell(_slowest(row)) for row in rows], wrap=True),
+        *([Column("wrong", [Cell(str(row.wrong), "bad" if row.wrong else "") for row in rows])] if any(row.wrong for row in rows) else []),
+    ]
+    ranks, op = rows[0].ranks, rows[0].op
+    note = f"bus bandwidth = algorithm bandwidth × {collectives.factor(op, ranks):.3g} of {ranks} ranks; a time is that of the slowest rank"
+    return [*layout.fitted(columns, width).lines(color), "", *layout.paragraph("", note, width)]
+
+
+def _interval(row: CollectiveRow) -> str:
+    return f"{show(row.low_s, 's')} to {show(row.high_s, 's')}" if row.low_s is not None and row.high_s is not None else ""
+
+
+def _slowest(row: CollectiveRow) -> str:
+    name, count = max(row.slowest.items(), key=lambda item: item[1])
+    return f"{words.clean(name)} in {count} of {row.rounds}"

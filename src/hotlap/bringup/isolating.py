@@ -1,0 +1,129 @@
+"""The slow part by name: matchings that screen, suspects against good partners, the smallest explanation. Whoever measures is a function.
+
+Each round is both directions of a matching, first the one, then the other: at once, a slow direction would show in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hotlap.bringup import explain, naming, schedule
+from hotlap.bringup.explain import Model, PartFit
+from hotlap.bringup.record import Evidence, FabricLayout, Floats, Ints, Isolation, Transfers
+
+Transfer = Callable[[Ints], Floats]  # [P, 2] senders and receivers at once → [P, rails] B/s, NaN where it was not measured
+FIRST = 5  # rounds of a tournament after which is looked whether a node, a direction or an uplink explains it
+MEETINGS = 3  # good partners that confirm a suspect (clusters study, stage 3)
+CONFIRM, CONFIRM_LINKS = 4, 6  # rounds at most
+
+
+@dataclass
+class Isolating:
+    """One isolation on its way. `expected`: B/s of a transfer by a model or a data sheet; None: unknown."""
+
+    where: FabricLayout
+    transfer: Transfer
+    random: np.random.Generator
+    whole: bool = False  # every pair of a small fabric, even after something is named
+    screen: int = 0  # rounds; 0: as many as it takes
+    alone: Floats | None = None  # of every GPU by itself, relative to what it should give [N, rails]
+    expected: float | None = None
+    tell: Callable[[str, int], None] = lambda what, number: None
+    tests: Transfers = field(default_factory=Transfers)
+    rounds: int = 0
+    screened: int = 0
+    confirmed: int = 0
+    early: frozenset[int] = frozenset()
+
+    def run(self) -> tuple[Isolation, Model]:
+        """Measures, and names."""
+        if self.where.nodes <= schedule.SMALL and not self.screen:
+            rounds = schedule.tournament(self.where, self.random)
+            self._screen(rounds[:FIRST])
+            self._confirm(self._early(), min(CONFIRM, MEETINGS))
+            model = explain.explain(self.tests, self.where)
+            if len(rounds) > FIRST and (self.whole or not model.fits):
+                self._screen(rounds[FIRST:])
+                self._confirm(explain.explain(self.tests, self.where), CONFIRM_LINKS, links=True)
+        else:
+            self._screen(schedule.matchings(self.where, self.screen or schedule.screening(self.where.nodes), self.random))
+            self._confirm(self._early(), CONFIRM)
+        model = explain.explain(self.tests, self.where)
+        model, shared = self._group(model)
+        evidence = Evidence(self.where, self.tests, self.screened, self.confirmed, self.alone, self.expected, self.early)
+        return naming.isolation(evidence, model, shared), model
+
+    def _early(self) -> Model:
+        """What screening alone explains."""
+        model = explain.explain(self.tests, self.where)
+        self.early = frozenset(fit.factor.first for fit in model.fits if fit.factor.kind in naming.OF_NODES)
+        return model
+
+    def _round(self, pairs: Ints, what: str) -> None:
+        if not len(pairs):
+            return
+        self.rounds += 1
+        self.tell(what, self.rounds)
+        for way in (pairs, pairs[:, ::-1]):
+            self.tests.add(way, self.transfer(way), self.rounds, self.where)
+
+    def _screen(self, rounds: list[Ints]) -> None:
+        for pairs in rounds:
+            self._round(pairs, "screening")
+            self.screened += 1
+
+    def _confirm(self, model: Model, most: int, links: bool = False) -> None:
+        """Suspects against good partners, until each has met enough; in the first round also all nodes of leaves with a slow uplink."""
+        met: dict[int, int] = {}
+        again: dict[tuple[int, int], int] = {}
+        for number in range(most):
+            suspected = explain.suspects(model, self.tests, self.where)
+            wanted = {node: self._partners(node) for node in sorted(suspected) if met.get(node, 0) < MEETINGS}
+            if links:
+                suspected -= {fit.factor.first for fit in model.fits if fit.factor.kind == "link"}
+            slow = [(fit.factor.first, fit.factor.second) for fit in model.fits if links and fit.factor.kind == "link"]
+            slow += explain.slow_links(model, self.tests) if links else []
+            slow = [pair for pair in dict.fromkeys(slow) if again.get(pair, 0) < MEETINGS]
+            pairs = schedule.confirmation(self.where, wanted, suspected, slow, self.random)
+            for first, second in pairs:
+                for node in (int(first), int(second)):
+                    met[node] = met.get(node, 0) + 1
+                for pair in ((int(first), int(second)), (int(second), int(first))):
+                    again[pair] = again.get(pair, 0) + 1
+            if number == 0:
+                leaves = [fit.factor.first for fit in model.fits if fit.factor.kind in ("uplink", "uplink-out", "uplink-in")]
+                busy = {int(node) for node in pairs.ravel()}
+                pairs = np.concatenate([pairs, schedule.inside(self.where, dict.fromkeys(leaves), self.random, busy)])
+            if not len(pairs):
+                break
+            self._round(pairs, "confirming")
+            self.confirmed += 1
+            model = explain.explain(self.tests, self.where)
+
+    def _partners(self, node: int) -> set[int]:
+        tests = self.tests
+        others = np.concatenate([tests.receiver[tests.sender == node], tests.sender[tests.receiver == node]])
+        return set(others.tolist())
+
+    def _group(self, model: Model) -> tuple[Model, list[PartFit]]:
+        """Named nodes that lose alike, among themselves: where they are fast there, what they share is slow, not they. → those that are so,
+        as they were named before."""
+        nodes = [fit for fit in model.fits if fit.factor.kind in ("node", "send", "receive")]
+        names = sorted({fit.factor.first for fit in nodes})
+        effects = [fit.effect for fit in nodes]
+        alike = len(names) >= 2 and (not self.where.known or (len(names) > 2 and max(effects) - min(effects) < 4 * model.noise.sigma))
+        if not alike:
+            return model, []
+        before = len(self.tests)
+        for pairs in schedule.circle(self.random.permutation(names))[:2]:
+            self._round(pairs, "confirming")
+            self.confirmed += 1
+        logs = np.log(np.maximum(self.tests.rate[before:], 1e-12)) - model.fleet
+        fast = logs > 0.5 * float(np.median(effects))
+        sender, receiver = self.tests.sender[before:], self.tests.receiver[before:]
+        among = {node for node in names if fast[(sender == node) | (receiver == node)].mean() > 0.5}
+        shared = [fit for fit in nodes if fit.factor.first in among] if len(among) >= 2 else []
+        return explain.explain(self.tests, self.where), shared

@@ -1,0 +1,95 @@
+"""An isolation as text: the culprits, what it took, what was not excluded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hotlap.bringup.record import Culprit, Isolation, NamedPart, Open
+from hotlap.core.show import layout, words
+from hotlap.core.show.table import Cell, Column
+from hotlap.core.units import show
+
+MOST = 0.949  # a transfer that gives less than 5 % is as one that gives 5 % (factors.DEEPEST)
+SOME = 6  # names in a sentence
+KINDS: Mapping[str, str] = {
+    "rail": "rail {0}", "uplink": "uplink of {0}", "uplink-out": "uplink of {0}, outwards", "uplink-in": "uplink of {0}, inwards",
+    "leaf pair": "way from leaf {0} to leaf {1}", "group": "what {all} share", "node": "node {0}", "send": "{0} sending",
+    "receive": "{0} receiving", "nic": "NIC {1} of {0}", "gpu": "GPU {1} of {0}", "link": "link {0} to {1}",
+}  # fmt: skip
+
+
+def named(part: NamedPart) -> str:
+    return words.clean(KINDS[part.kind].format(*part.members, all=_some(part.members)))
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SOME]) + (f" and {len(names) - SOME} more" if len(names) > SOME else "")
+
+
+def lines(answer: Isolation, width: int, color: bool) -> list[str]:
+    """The table of culprits, then sentences."""
+    text = list[str]()
+    if by_tcp := next((each for each in answer.open if each.code == "rdma"), None):
+        with_rdma = f"{words.counted(by_tcp.count, 'member')} with RDMA adapters ({_some(by_tcp.members)})"
+        note = f"These are rates of TCP: {with_rdma} did not use them."
+        text += [*layout.paragraph("", note, width), ""]
+    if answer.culprits:
+        text += [*layout.fitted(_columns(answer.culprits), width).lines(color), ""]
+    for note in (_verdict(answer), _spent(answer), *(_told_apart(each) for each in answer.culprits)):
+        text += layout.paragraph("", note, width) if note else []
+    text += layout.paragraph("not excluded  ", "; ".join(_open(each) for each in answer.open), width) if answer.open else []
+    return text
+
+
+def _columns(culprits: list[Culprit]) -> list[Column]:
+    return [
+        Column("slow part", [Cell(named(each.part), "bold") for each in culprits], wrap=True),
+        Column("loss", [Cell(_loss(each), "bad") for each in culprits], right=True, point=True),
+        Column("95 % interval", [Cell(f"{each.low:.1%} to {each.high:.1%}") for each in culprits], right=True),
+        Column("transfers", [Cell(str(each.tests)) for each in culprits], right=True),
+        Column("next best explanation", [Cell(named(each.runner_up) if each.runner_up else "") for each in culprits], wrap=True),
+    ]
+
+
+def _loss(each: Culprit) -> str:
+    return f"{each.loss:.1%}" if each.loss < MOST else f"over {MOST:.0%}"
+
+
+def _verdict(answer: Isolation) -> str:
+    if answer.faster >= 0.05:
+        return f"Cannot tell: {answer.faster:.0%} of transfers are faster than most: most parts are slow, there is no fleet."
+    if not answer.sure:
+        return f"Cannot tell: nothing explains {answer.disturbed:.0%} of transfers; repeat on a quiet fabric, with more rounds."
+    below = answer.below
+    if below is not None and below > 3 * answer.noise:
+        return f"All of the fabric is {below:.0%} below the expected rate."
+    return "" if answer.culprits else "No part is named."
+
+
+def _spent(answer: Isolation) -> str:
+    rounds = f"{words.counted(answer.screening, 'round')} to screen, {answer.confirming} to confirm: {answer.transfers} transfers"
+    noise = f"a transfer's noise is {answer.noise:.1%}, nothing explains {answer.disturbed:.1%} of them"
+    return f"{words.counted(answer.nodes, 'node')}, {rounds}. Without a fault {show(answer.fleet, 'B/s')}; {noise}."
+
+
+def _told_apart(each: Culprit) -> str:
+    if not each.telling or each.runner_up is None:
+        return ""
+    return f"{named(each.part)} or {named(each.runner_up)}: a transfer from {each.telling[0]} to {each.telling[1]} would tell."
+
+
+def _open(each: Open) -> str:
+    return {
+        "small": f"losses of a node below {each.loss:.1%}" if each.loss < 1 else "any loss of a node: it took part in too few transfers",
+        "links": f"links: {each.count} of {each.of} were tested, {each.loss:.0f} more than once",
+        "untested": f"{_some(each.members)}, untested",
+        "vanished": f"{_some(each.members)}, slow while screened and not when confirmed",
+        "alike": f"{each.count} links lose alike: they may share a part that the topology lacks, or it is wrong",
+        "masked": f"{_some(each.members)}, behind a slow uplink",
+        "uplinks": f"uplinks of {_some(each.members)}, which carried nothing",
+        "light": f"small losses of uplinks of {_some(each.members)}, whose leaf has fewer nodes",
+        "topology": "uplinks: no topology is known (--topology)",
+        "common": "what all nodes lose alike: no rate is expected (--expected)",
+        "rdma": "RDMA, which was not measured",
+        "gpu": "GPUs behind the NICs: none was tested alone",
+    }[each.code]

@@ -1,0 +1,39 @@
+"""Which leaf each node hangs on, from a file: a node and its leaf to a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hotlap.bringup.record import FabricLayout, layout
+from hotlap.core.errors import InputError
+
+EXAMPLE = "a line is a node and its leaf, as in n01 leaf1"
+
+
+def read(file: str, names: Sequence[str], limit: int = 0) -> FabricLayout:
+    """The layout of these nodes; without a file no leaf is known. Nodes of the file that are no members are left out.
+
+    Raises InputError for a file that cannot be read, a line that is none, a node on two leaves, and a member without a leaf.
+    """
+    if not file:
+        return layout(names, None, limit=limit)
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--topology {file} cannot be read: {getattr(error, 'strerror', '') or 'it is no text'}; {EXAMPLE}") from None
+    leaves: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        words = line.partition("#")[0].replace(",", " ").split()
+        if not words:
+            continue
+        if len(words) != 2:
+            raise InputError(f"{file}:{number}: '{line.strip()[:60]}' has {len(words)} words; {EXAMPLE}")
+        if leaves.setdefault(words[0], words[1]) != words[1]:
+            raise InputError(f"{file}:{number}: {words[0]} is on {leaves[words[0]]} already; give each node one leaf")
+    lacking = [name for name in names if name not in leaves]
+    if lacking:
+        more = f" and {len(lacking) - 1} more have" if len(lacking) > 1 else " has"
+        raise InputError(f"{file}: {lacking[0]}{more} no leaf; name every member, or leave --topology out")
+    known = list(dict.fromkeys(leaves[name] for name in names))
+    return layout(names, [known.index(leaves[name]) for name in names], limit=limit, leaves=known)

@@ -1,0 +1,138 @@
+"""`hotlap cluster isolate`: on simulated fabrics, on slots of this machine, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hotlap.bringup import member_pair, show, topology
+from hotlap.bringup.record import Isolation, Open, PairRecord
+from hotlap.cli import main
+from hotlap.core.errors import InputError
+from hotlap.core.show.document import Document
+from hotlap.core.store import files
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_a_simulated_fault_is_a_failed_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["cluster", "isolate", "--simulate", "fabric?nodes=64&leaf=16&fault=node:n07:20%"]
+    assert main([*words, "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    msgspec.convert(answer, Document)
+    assert (answer["verdict"], answer["exit_code"]) == ("fail", 1)
+    isolation = msgspec.convert(answer["isolation"], Isolation)
+    assert [(each.part.kind, each.part.members) for each in isolation.culprits] == [("node", ["n07"])]
+    assert main(words) == 1
+    out = capsys.readouterr().out
+    assert "node n07" in out.splitlines()[1]
+    assert "not excluded" in out
+
+
+def test_a_link_that_carries_nothing_has_lost_over_95_percent(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "isolate", "--simulate", "fabric?nodes=8&leaf=4&disturbed=0&fault=link:n1>n5:100%"]) == 1
+    out = capsys.readouterr().out
+    assert "link n1 to n5" in out
+    assert "over 95%" in out
+
+
+def test_a_clean_fabric_passes_and_says_what_is_open(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "isolate", "--simulate", "fabric?nodes=64&leaf=16"]) == 0
+    out = capsys.readouterr().out
+    assert "No part is named." in out
+    assert "links: " in out
+
+
+def test_a_fabric_of_which_most_is_slow_cannot_be_told(capsys: pytest.CaptureFixture[str]) -> None:
+    slow = "".join(f"&fault=node:n{number:02}:40%" for number in range(1, 11))
+    assert main(["cluster", "isolate", "--simulate", f"fabric?nodes=16{slow}"]) == 3
+    assert "most parts are slow" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--simulate", "fabric?nodes=4", "--local", "2"], "leave out one of both"), (["--rounds", "-1"], "--rounds is a number from 0 on"),
+        ([], "which members?"), (["--local", "1"], "a pair needs two nodes"), (["--local", "2", "--topology", "nowhere"], "cannot be read"),
+        (["--local", "2", "--time", "0 s"], "--time is a time above 0"), (["--local", "2", "--expected", "fast"], "fast"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_before_anything_runs(words: list[str], reason: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "isolate", *words]) == 2
+    assert reason in capsys.readouterr().err
+    assert not (home / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("n1 a\nn2\n", ":2: 'n2' has 1 words"), ("n1 a\nn1 b\n", ":2: n1 is on a already"), ("n1 a\n", "n2 has no leaf"),
+    ],
+)  # fmt: skip
+def test_a_topology_that_is_wrong_is_refused(text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "leaves.txt").write_text(text)
+    with pytest.raises(InputError, match=reason):
+        topology.read(str(tmp_path / "leaves.txt"), ["n1", "n2"])
+
+
+def test_a_topology_names_leaves_of_members_alone(tmp_path: Path) -> None:
+    (tmp_path / "leaves.txt").write_text("# rack, leaf\nn2, west\nn9, north\nn1, east\n")
+    where = topology.read(str(tmp_path / "leaves.txt"), ["n1", "n2"])
+    assert where.leaves == ("east", "west")
+    assert where.leaf.tolist() == [0, 1]
+    assert not topology.read("", ["n1", "n2"]).known
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_transfer_counts_what_comes_after_the_first_quarter(address: str) -> None:
+    try:
+        with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as held:
+            port = held.getsockname()[1]
+    except OSError as error:
+        pytest.skip(f"{address}: {error.strerror}")
+    taken = list[dict[str, float]]()
+    thread = threading.Thread(target=lambda: taken.append(member_pair.receive(address, port, 0.2)))
+    thread.start()
+    assert member_pair.send(address, port, 0.2) == {"why": ""}
+    thread.join()
+    assert taken[0]["rate"] == pytest.approx(taken[0]["bytes"] / taken[0]["seconds"])
+    assert taken[0]["seconds"] > 0
+
+
+def test_tcp_where_rdma_could_be_is_said_before_any_number() -> None:
+    answer = Isolation(
+        culprits=[], nodes=2, screening=1, confirming=0, transfers=2, fleet=1e9, noise=0.01, disturbed=0.0, faster=0.0,
+        open=[Open(code="rdma", members=["n1", "n2"], count=2)],
+    )  # fmt: skip
+    assert show.lines(answer, 200, False)[0] == "These are rates of TCP: 2 members with RDMA adapters (n1, n2) did not use them."
+
+
+@pytest.mark.slow("agents of three members, six transfers")
+def test_members_transfer_in_rounds_and_their_campaign_keeps_it(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["cluster", "isolate", "--local", "3", "--time", "0.1 s", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    msgspec.convert(answer, Document)
+    assert answer["exit_code"] == code
+    isolation = msgspec.convert(answer["isolation"], Isolation)
+    assert (isolation.nodes, isolation.screening) == (3, 3)
+    kept = next((home / "runs").iterdir())
+    assert msgspec.json.decode((kept / "isolation.json").read_bytes(), type=Isolation) == isolation
+    transfers = [msgspec.json.decode(line, type=PairRecord) for line in (kept / "transfers.jsonl").read_bytes().splitlines()]
+    assert len(transfers) == isolation.transfers
+    assert {(each.sender, each.receiver) for each in transfers if each.round <= 3} == {
+        (first, second) for first in ("slot00", "slot01", "slot02") for second in ("slot00", "slot01", "slot02") if first != second
+    }
+    assert all(each.rate > 0 for each in transfers)
+    assert main(["cluster", "isolate", "--of", kept.name, "--json"]) == code
+    assert json.loads(capsys.readouterr().out)["isolation"] == answer["isolation"]
+    assert main(["cluster", "status"]) == 0
+    assert (kept / files.RUN).is_file()
