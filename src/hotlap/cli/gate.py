@@ -89,6 +89,8 @@ def _judged(args: argparse.Namespace, where: dict[str, str]) -> tuple[list[Judge
     if args.measure:
         bundles = [_measured(*_prepared(args, where, asked))]
     known = _known(bundles) if args.against == "fleet" else None
+    if known:
+        gate_fleet.missing_nodes(args.run, bundles)
     held = [(bundle, _standard(bundle, args, asked, known)) for bundle in bundles]
     judged = [verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as) for one, standard in held]
     if where and not any(one.rows for one in judged):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 from hotlap.cli import cases, terminal
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
+from hotlap.core.measure import simulated_nodes
 from hotlap.core.record import Judgement, Row, Verdict
 from hotlap.core.show import document, fleet, fleet_page, kinds, shape
 from hotlap.core.store.bundle import Bundle
@@ -27,7 +29,15 @@ def runs(args: argparse.Namespace) -> list[Bundle]:
     bundles = list(terminal.each(args.run or ["latest"]))
     for bundle in bundles:
         kinds.refuse_gate(bundle)
+    missing_nodes(args.run, bundles)
     return bundles
+
+
+def missing_nodes(asked: Sequence[str], bundles: Sequence[Bundle]) -> None:
+    """Says which nodes of a group that was asked for by its label have no run."""
+    if any(name.startswith(f"{simulated_nodes.LABEL}=") for name in asked):
+        for line in simulated_nodes.without_runs(bundle.run for bundle in bundles):
+            print(f"hotlap: {line}", file=sys.stderr)
 
 
 def judge(bundles: Sequence[Bundle], args: argparse.Namespace, where: Mapping[str, str]) -> fleets.FleetVerdict:

@@ -42,6 +42,7 @@ class MemberStep:
         self.rounds: list[dict[str, float]] = []
         self.sizes = {"stdout": 0, "stderr": 0}
         self.timed_out = self.stopped = False
+        self.last = False  # of the rounds of a gang, as its controller says
         self.failed = self.path = ""  # why there is nothing, and where Hotlap is, if it was sent
         self.lasts = False  # it goes on when the controller is gone
         self.torn = False  # not all that it printed could be kept
@@ -65,7 +66,7 @@ class MemberStep:
                 if self.task.get("gang"):
                     self._meet(number, deadline_s)
                 code = self._round(deadline_s)
-                if code or self.timed_out or self.stopped:
+                if code or self.timed_out or self.stopped or self.last:
                     break
             self._hand_over(code, time.monotonic() - began_s)
         except UnfitError as error:
@@ -177,7 +178,9 @@ class MemberStep:
             held.bind(("127.0.0.1" if kind == "local" else "", 0))
             place = {"port": held.getsockname()[1], "address": own_address(kind == "ssh")}
             self.agent.send(dict(self.at, **{"is": "ready", "round": number}, **place))
-            self.task["env"].update(self._answer("round", deadline_s)[0]["env"])
+            message = self._answer("round", deadline_s)[0]
+            self.task["env"].update(message["env"])
+            self.last = message.get("last", False)
 
 
     def _round(self, deadline_s: float | None) -> int:

@@ -15,7 +15,7 @@ from hotlap.core.stats.energy import Energy
 from hotlap.core.units import percent, show, size
 from hotlap.stress.record import ALLOWED, FILE, Tick
 from hotlap.stress.throughput import Rate
-from hotlap.stress.verdict import DeviceVerdict, Skew, StressRun, StressVerdict, span
+from hotlap.stress.verdict import UNRATED, DeviceVerdict, Skew, StressRun, StressVerdict, span
 
 PHASES = {"products": "GEMM"}
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -220,6 +220,8 @@ def facts(device: DeviceVerdict, spent: Energy | None = None) -> list[tuple[str,
     pairs = [("time", _time(f, spent))] if f.get("seconds") or spent else []
     work = ", ".join([f"{f['units']:.0f} units of work", checked, *did])
     pairs.append(("work", f"{work}; checks took {percent(share)} of the time" if f["units"] else "no unit of work was done"))
+    if without := [f"{named(name.removeprefix(UNRATED))} ({number:.0f} units)" for name, number in f.items() if name.startswith(UNRATED)]:
+        pairs.append(("no rate", f"{', '.join(without)}: neither operations nor bytes are counted"))
     if "power_w.peak" in f:
         pairs.append(("power", f"peak {f['power_w.peak']:.0f} W, average {f['power_w.average']:.0f} W{_doubted(device, 'power_w')}"))
     if device.goal:
@@ -242,7 +244,11 @@ def throttled(device: DeviceVerdict) -> str:
     sampled = [f"{name} {percent(part)}" for name, part in device.throttling.items() if name != "idle" and name not in device.counted]
     counted = [f"{name} {percent(part)}" for name, part in device.throttling.items() if name in device.counted]
     by_counter = [f"{', '.join(counted)} of the time, by the driver's counters"] if counted else []
-    return "; ".join([*by_counter, *([f"{', '.join(sampled)} of readings"] if sampled else [])])
+    rules = {finding.rule for finding in device.findings}
+    normal = device.throttling.get("software power cap") and not rules & {"power limit lowered", "capped below its limit"}
+    texts = [*by_counter, *([f"{', '.join(sampled)} of readings"] if sampled else [])]
+    texts += ["at its power limit a card's power cap is normal and not counted as throttling"] * bool(normal and texts)
+    return "; ".join(texts)
 
 
 def _time(f: Mapping[str, float], spent: Energy | None) -> str:

@@ -30,6 +30,8 @@ BEHIND = 0.05  # of the peers' median throughput, or of a reference run's: too m
 DEFAULT = Budgets()
 Codes = Mapping[str, dict[str, dict[str, str]]]
 
+UNRATED = "unrated."  # of figures: units of work of a kind that has no throughput
+
 
 @dataclass(frozen=True)
 class DeviceVerdict:
@@ -264,7 +266,17 @@ def _figures(ticks: Sequence[Tick], shown: Columns) -> dict[str, float]:
     figures["seconds"] = sum(b.time_s - a.time_s for a, b in itertools.pairwise(ticks) if a.attempt == b.attempt)
     firsts = {x.attempt: x for x in reversed(ticks)}.values()  # what a process did before its first line
     figures["seconds"] += sum(x.busy_s + x.check_s for x in firsts)
-    return figures | conduct.figures(shown)
+    return figures | _unrated(ticks) | conduct.figures(shown)
+
+
+def _unrated(ticks: Sequence[Tick]) -> dict[str, float]:
+    """Units of work of each kind that counts neither operations nor bytes, and so has no throughput: `unrated.atomics`."""
+    units: dict[str, float] = {}
+    rated: set[str] = set()
+    for kind, done in (pair for tick in ticks for pair in tick.parts().items()):
+        units[kind] = units.get(kind, 0.0) + done.units
+        rated |= {kind} if done.flop or done.moved_bytes else set()
+    return {f"{UNRATED}{kind}": count for kind, count in units.items() if kind not in rated and count}
 
 
 def _wrong(wrong: Sequence[Mismatch], findings: Findings, budgets: Budgets) -> None:

@@ -67,7 +67,8 @@ def run(jobs: Sequence[ToolJob], options: ToolOptions, listen: Listener = lambda
     machine = replace(machine, software={**machine.software, **software})
     terms = {"terms": ", ".join(dict.fromkeys(job.tool.terms for job in jobs if job.tool.terms))}
     look = busy.look([target.device])
-    options.looked(look)
+    if any(not job.place.missing for job in jobs):
+        options.looked(look)
     record = runs.record(
         plan, options.target or "host", [target.device], machine, method=METHOD,
         labels=labels.check({**({} if not terms["terms"] else terms), **options.labels}), look=look,

@@ -57,6 +57,28 @@ def test_a_share_of_a_bound_says_what_is_usual_and_rests_on_no_expectation() -> 
     assert verdict.provenance.endswith("expected to reach 74 % of it [62 %, 91 %], which is what is asked, or more; source of the bound: the table")
 
 
+def test_what_no_healthy_device_reaches_is_no_fail() -> None:
+    """Of 1 MiB that is cold a healthy device reaches 4 % of the bound: a share of 80 % says nothing of this one."""
+    (row,) = rows(0.04)
+    limit = Limit(kind="expected", bound_s=1.0, expected_s=25.0, low_s=10.0, high_s=60.0, provenance=[])
+    (verdict,) = AgainstLimit(0.8).judge([replace(row, gap=replace(row.gap, limit=limit))])
+    assert verdict.state == "inconclusive"
+    assert "not even a healthy device is expected to reach 80 % of the bound here, but 4.0 % [1.7 %, 10 %]" in verdict.reason
+    (verdict,) = AgainstLimit(0.09).judge([replace(row, gap=replace(row.gap, limit=limit))])
+    assert verdict.state == "fail"
+
+
+def test_what_may_stay_in_a_cache_fails_no_copy_at_the_rate_of_memory() -> None:
+    """64 MiB beside a cache of 50 MiB: the bound is several times the memory's rate, and 88 % of the memory's rate is no fail."""
+    numbers = {"limit_memory_b_s": 4.8e12, "limit_spared_bytes": 50.0 * 2**20}
+    for share, state in ((0.85, "inconclusive"), (0.7, "fail")):
+        (row,) = rows(share)
+        gap = replace(row.gap, numbers=numbers, limit_value=20e12)
+        (verdict,) = AgainstLimit(0.8).judge([replace(row, gap=gap)])
+        assert verdict.state == state
+        assert ("ask it of sizes well above the cache" in verdict.reason) == (state == "inconclusive")
+
+
 def test_a_bound_that_counts_on_cache_says_what_is_published() -> None:
     (row,) = rows(0.9)
     assert " from 4.80 TB/s published and 50 MiB that may stay in cache; " in AgainstLimit(0.8).judge([row])[0].provenance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hotlap.core.measure import session, simulated_nodes, targets
 from hotlap.core.measure.targets.faults import Faults
 from hotlap.core.plan import case
 from hotlap.core.record import MeasureOptions, Plan
+from hotlap.core.store import bundle as bundles
 
 PLAN = Plan(
     name="few", cases=[case("stream", {"op": "copy", "size": "1 GiB"}), case("chase", {"size": "1 MiB"})],
@@ -102,3 +104,17 @@ def test_nodes_that_were_interrupted_say_how_the_rest_is_measured() -> None:
     sentence = simulated_nodes.left(131, 200, "nodes=x1")
     assert "131 of 200 nodes that were measured are kept: hotlap list nodes=x1" in sentence
     assert "the same command with --label nodes=x1 measures all 200 again" in sentence
+
+
+def test_nodes_without_a_run_are_named_when_the_others_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    asked = ["run", "latency", "--target", "simulated:h200-sxm?nodes=4", "--label", "nodes=pallet", "--rounds", "6"]
+    assert main(asked) == 0
+    for path in (tmp_path / "runs").iterdir():
+        if bundles.read_run(path).machine.host in ("node1", "node3"):
+            shutil.rmtree(path)
+    capsys.readouterr()
+    main(["gate", "nodes=pallet", "--against", "fleet"])
+    assert "hotlap: 2 of the 4 nodes of nodes=pallet have no run and are not judged: node1, node3\n" in capsys.readouterr().err

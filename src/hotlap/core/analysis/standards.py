@@ -96,13 +96,34 @@ class AgainstLimit:
             asked = f"{_asked(self.share)} of the {gap.reference_kind}, {show(gap.limit_value, row.result.unit)}{_with_cache(gap)}"
             where_from = f"{asked}{_usual_share(gap.reference_kind, limit, self.share)}; source of the {gap.reference_kind}: {source}"
             higher = row.result.better == "higher"
-            return held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, where_from)
+            verdict = held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, where_from)
+            return self._fair(verdict, row, limit) if verdict.state == "fail" else verdict
         if gap.reference_kind == "expected" and limit.high_s and limit.expected_s:
             slowest = float(limit.high_s) / float(limit.expected_s)
             threshold = gap.limit_value / slowest if row.result.better == "higher" else gap.limit_value * slowest
             return held(row, threshold, self.name, f"slow end of the expected value: {source}")
         reason = f"a {gap.reference_kind} says what is possible, not what is normal: give --share, or judge against a baseline"
         return Verdict(state="inconclusive", reason=reason, against=self.name)
+
+    def _fair(self, verdict: Verdict, row: Row, limit: Limit) -> Verdict:
+        """A fail that says nothing of the device is none: what may stay in a cache counts as moved in no time, and of some cases not even
+        a healthy device reaches the share."""
+        share, gap = self.share or 0.0, row.gap
+        memory, spared = (gap.numbers.get(name) for name in ("limit_memory_b_s", "limit_spared_bytes"))
+        usual = _reached(gap.reference_kind, limit)
+        if memory and spared and row.result.unit == "B/s" and row.summary.low is not None and row.summary.low >= share * memory:
+            reason = (
+                f"at least {_asked(share)} of the {show(memory, 'B/s')} published for memory, but not of the bound, which counts the "
+                f"{units.size(round(spared))} that may stay in cache as moved in no time: ask it of sizes well above the cache"
+            )
+        elif usual and usual[2] < share:
+            reason = (
+                f"not even a healthy device is expected to reach {_asked(share)} of the bound here, but {percent(usual[1])} "
+                f"[{percent(usual[0])}, {percent(usual[2])}]: judge this case with --against expected or a baseline"
+            )
+        else:
+            return verdict
+        return replace(verdict, state="inconclusive", reason=f"{show(row.summary.median or 0.0, row.result.unit)}: {reason}")
 
 
 EXPECTED = "expected time"  # the term of a limit's provenance that a bound does not rest on
@@ -122,11 +143,20 @@ def _with_cache(gap: Gap) -> str:
 
 def _usual_share(against: str, limit: Limit, asked: float) -> str:
     """The shares of a bound that the model expects of a healthy device in this case, and whether more is asked."""
-    if against != "bound" or not (limit.bound_s and limit.expected_s and limit.low_s and limit.high_s):
+    shares = _reached(against, limit)
+    if shares is None:
         return ""
-    low, middle, high = (float(limit.bound_s) / float(seconds) for seconds in (limit.high_s, limit.expected_s, limit.low_s))
+    low, middle, high = shares
     more = "less than asked" if asked > middle else "which is what is asked, or more"
     return f"; a healthy device is expected to reach {percent(middle)} of it [{percent(low)}, {percent(high)}], {more}"
+
+
+def _reached(against: str, limit: Limit) -> tuple[float, float, float] | None:
+    """Least, expected and greatest share of a bound that the model expects of a healthy device."""
+    if against != "bound" or not (limit.bound_s and limit.expected_s and limit.low_s and limit.high_s):
+        return None
+    bound_s = float(limit.bound_s)
+    return bound_s / float(limit.high_s), bound_s / float(limit.expected_s), bound_s / float(limit.low_s)
 
 
 def _asked(share: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hotlap.core.errors import Interrupted, MachineError
 from hotlap.core.measure import programs, session, signals, supervisor, targets
 from hotlap.core.measure.targets.faults import Faults
-from hotlap.core.record import Plan
+from hotlap.core.record import Plan, RunRecord
 from hotlap.core.store import bundle as bundles
 
 LABEL = "nodes"  # of all their runs; its value is one that no other runs have, unless the user gave one
@@ -77,6 +77,23 @@ def run(plan: Plan, nodes: Sequence[session.SessionOptions], ended: Callable[[in
     if workers[0].stop.is_set():
         raise Interrupted(left(len(paths), len(nodes), selector))
     return NodeRuns([paths[number] for number in sorted(paths)], selector, [failures[number] for number in sorted(failures)])
+
+
+def without_runs(runs: Iterable[RunRecord]) -> list[str]:
+    """A line for each group of simulated nodes of which some have no run: they were interrupted, or failed."""
+    groups: dict[str, tuple[int, set[int]]] = {}
+    for run in runs:
+        options = targets.parse(run.target).options if run.target.startswith("simulated:") else {}
+        if LABEL in run.labels and "nodes" in options and "node" in options:
+            _, seen = groups.setdefault(run.labels[LABEL], (int(options["nodes"]), set()))
+            seen.add(int(options["node"]))
+    lines = []
+    for label, (count, seen) in groups.items():
+        missing = [f"node{node:0{len(str(count - 1))}}" for node in range(count) if node not in seen]
+        if missing:
+            names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+            lines.append(f"{len(missing)} of the {count} nodes of {LABEL}={label} have no run and are not judged: {names}")
+    return lines
 
 
 def left(done: int, nodes: int, selector: str) -> str:

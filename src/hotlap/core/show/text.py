@@ -192,7 +192,7 @@ def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | No
         return []
     seen = {row.gap.reference_kind if row.gap.share is not None else "unknown" for row in having}
     parts = ["±: 95 % interval of the median over rounds"]
-    parts += ["(88 %) and the like: its confidence with fewer than 6 rounds"] * any(map(words.unsure, having))
+    parts += [f"{sure}: its confidence, with fewer than 6 rounds" for sure in filter(None, [words.confidences(having)])]
     parts += ["best: the best round, in the unit of the value, where they are far apart"] * any(map(words.best, having))
     parts += [about for kind, about in AGAINST.items() if kind in seen]
     beyond = any(words.stands(row) and row.gap.reference_kind == "bound" and (row.gap.share or 0.0) >= OVER for row in having)

@@ -94,6 +94,12 @@ def unsure(row: Row) -> bool:
     return _unsure(row.summary) and row.verdict.state != "invalid"
 
 
+def confidences(rows: Iterable[Row]) -> str:
+    """The confidences below 95 % that stand beside intervals, as in `(75 %), (88 %)`; "" where there is none."""
+    shares = sorted({round(row.summary.confidence or 0.0, 2) for row in rows if unsure(row)})
+    return ", ".join(f"({round(100 * share)} %)" for share in shares)
+
+
 def _unsure(summary: Summary) -> bool:
     return summary.half_width is not None and summary.confidence is not None and round(summary.confidence, 2) < 0.95
 

@@ -80,7 +80,7 @@ def _reading(rows: Sequence[Row]) -> str:
         "unknown": f"<b>{words.DASH}</b>: no limit is known",
     }
     parts = ["<b>±</b>: 95 % interval of the median over rounds, as a share of the median"]
-    parts += ["<b>(88 %)</b> and the like: its confidence with fewer than 6 rounds"] * any(map(words.unsure, having))
+    parts += [f"<b>{sure}</b>: its confidence, with fewer than 6 rounds" for sure in filter(None, [words.confidences(having)])]
     parts += ["<b>best</b>: the best round, in the unit of the value, where they are far apart"] * any(map(words.best, having))
     parts += [about for kind, about in kinds.items() if kind in seen]
     return f'<p class="note">{"; ".join(parts)}.</p>' if having else ""
