@@ -122,4 +122,4 @@ def test_without_the_feature_that_reads_tools_one_line_says_so(place: Path, caps
         assert main(["frames", "capture", "--", "true"]) == 3
     finally:
         extend.use(TABLE)
-    assert "knows other people's tools is not here" in capsys.readouterr().err
+    assert "knows other people's tools, MangoHud too, is not here" in capsys.readouterr().err

@@ -30,7 +30,7 @@ SPARE_S = 2  # in which the log is written, when it is complete
 
 
 @dataclass(frozen=True)
-class CaptureOptions:
+class LogOptions:
     """What to run and how long. Times in whole s: `logged_s` of frames, from `after_s` behind the first; `start_s` until there is one."""
 
     argv: Sequence[str]
@@ -46,7 +46,7 @@ Listener = Callable[[int, str], None]
 """Told of each capture when it is over: its number from 0, and why it gave none ("" where it did)."""
 
 
-def capture(options: CaptureOptions, home: Path, listen: Listener) -> list[FrameCapture]:
+def capture(options: LogOptions, home: Path, listen: Listener) -> list[FrameCapture]:
     """The captures that succeeded, one a process.
 
     Raises InputError for no such program, Unavailable where MangoHud, its tool file or a display is missing, MachineError where the first
@@ -78,11 +78,12 @@ def _tool(home: Path) -> tuple[ToolFile, FoundTool]:
     """The user's own program runs as he would run it: with his home folder and the network."""
     load = extend.find("tool_files", "load")
     if load is None:
-        raise Unavailable("the part of Hotlap that knows other people's tools is not here, and MangoHud is one", "give captures that it wrote")
+        raise Unavailable("the part of Hotlap that knows other people's tools, MangoHud too, is not here", "give captures that it wrote")
     tool: ToolFile = load(TOOL, home)
     place = finding.find(tool)
     if place.missing:
-        raise Unavailable(f"MangoHud cannot be run: {place.missing}", f"install it with: {place.remedy}" if not place.program else place.remedy)
+        remedy = place.remedy if place.program else f"install it with: {place.remedy}"
+        raise Unavailable(f"MangoHud cannot be run: {place.missing}", remedy)
     assert tool.run is not None
     return replace(tool, needs=[*tool.needs, "network"], run=replace(tool.run, home=True)), place
 
@@ -92,7 +93,7 @@ def _one_word(argv: Sequence[str]) -> str:
     return " ".join("'" + word.replace("\\", "\\\\").replace("'", "\\'") + "'" for word in argv)
 
 
-def _once(tool: ToolFile, program: str, settings: dict[str, str], options: CaptureOptions) -> tuple[FrameCapture | None, str]:
+def _once(tool: ToolFile, program: str, settings: dict[str, str], options: LogOptions) -> tuple[FrameCapture | None, str]:
     """One capture, or why there is none."""
     try:
         done = running.execute(tool, program, settings)
@@ -114,7 +115,7 @@ def _once(tool: ToolFile, program: str, settings: dict[str, str], options: Captu
     return log, ""
 
 
-def _no_log(status: int | None, errors: str, others: list[str], options: CaptureOptions) -> str:
+def _no_log(status: int | None, errors: str, others: list[str], options: LogOptions) -> str:
     if others:
         return f"no program that drew has '{options.process}' in its name: {', '.join(others)}"
     if status in (None, 124, 137):
@@ -127,4 +128,4 @@ def _no_log(status: int | None, errors: str, others: list[str], options: Capture
         last = (errors.strip().splitlines() or ["it printed nothing"])[-1]
         return f"the program ended with status {status}: {last[:160]}"
     needed = units.exact(options.after_s + options.logged_s, "s")
-    return f"the program ended by itself before {needed} of frames, and MangoHud writes a log only of whole ones; ask for less with --seconds"
+    return f"the program ended by itself before {needed} of frames, and MangoHud writes whole logs only; ask for less with --seconds"

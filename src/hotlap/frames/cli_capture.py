@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from hotlap.cli import terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError
 from hotlap.core.store import paths
 from hotlap.frames import capturing, cli
-from hotlap.frames.capturing import CaptureOptions
+from hotlap.frames.capturing import LogOptions
 
 LONGEST_S, MOST = 600, 100
 
@@ -40,13 +39,13 @@ def run(args: argparse.Namespace) -> int:
     return cli.answer(judged, args.json, args.like, {"refused": refused} if refused else {})
 
 
-def _options(args: argparse.Namespace) -> CaptureOptions:
+def _options(args: argparse.Namespace) -> LogOptions:
     argv = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not argv:
         raise InputError("no program; give the one that draws at the end, as in: hotlap frames capture -- vkcube")
     if not 1 <= args.captures <= MOST:
         raise InputError(f"--captures {args.captures} is not between 1 and {MOST}")
-    return CaptureOptions(
+    return LogOptions(
         argv=argv, logged_s=_whole(args.seconds, "--seconds", 1), after_s=_whole(args.after, "--after", 1),
         start_s=_whole(args.start, "--start", 1), captures=args.captures, process=args.process,
     )  # fmt: skip
