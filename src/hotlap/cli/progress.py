@@ -38,6 +38,8 @@ def expected(
     if target.startswith("simulated"):
         return None
     asked = plan.measure
+    if asked.sustain_s:
+        return ExpectedTime(*(min(asked.sustain_s, limit_s) for _ in range(3)))
     each_s = asked.round_s + start_s
     low_s, high_s = (0.0, asked.budget_s) if (runs := executions(plan, target)) else (each_s * asked.rounds, each_s * asked.rounds_max)
     high_s = max(min(high_s, asked.budget_s), low_s)
