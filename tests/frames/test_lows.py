@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from tests.frames import simulated
 from tests.frames.simulated import Floats
 
 from benchmarks import frames_definitions
-from hotlap.frames import likes, lows, metrics
+from hotlap.frames import keeping, likes, lows, metrics, reading
+from hotlap.frames.record import FramesAsked
 
 
 def second(share: float) -> dict[str, Callable[[Floats], float]]:
@@ -95,3 +97,16 @@ def test_a_low_of_fewer_than_ten_slow_frames_is_not_given() -> None:
 def test_the_picture_of_the_manual_is_that_of_the_definitions() -> None:
     """`python benchmarks/frames_definitions.py` draws it anew."""
     assert frames_definitions.OUT.read_text(encoding="utf-8") == frames_definitions.picture()
+
+
+def test_energy_of_frames_is_power_by_time_of_each_rail(tmp_path: Path) -> None:
+    times = np.array([10.0, 10.0, 20.0] * 40)
+    watts = [100.0, 100.0, 200.0] * 40
+    path = simulated.mangohud(tmp_path / "game_2026-11-25_10-00-00.csv", times, gpu_power=watts)
+    (figures,) = keeping.judge(reading.read(path), FramesAsked())
+    (used,) = figures.energy  # the 12 columns have no power of the processor
+    assert (used.rail, used.watts) == ("gpu_power", pytest.approx(150.0))
+    assert used.joules == pytest.approx(0.15 * 40 / 3)
+    assert used.frames_per_j == pytest.approx(1 / used.joules)
+    (unread,) = keeping.judge(reading.read(simulated.mangohud(path, times)), FramesAsked())
+    assert unread.energy == []
