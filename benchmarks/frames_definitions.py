@@ -20,7 +20,9 @@ STRETCHES = 300  # of a capture, of each of which the longest frame is drawn
 STYLE = """
 svg { font: 12px system-ui, sans-serif; background: #fff; }
 text { fill: #24292f; } .tick, .axis { fill: #57606a; font-size: 11px; } .grid { stroke: #d0d7de; fill: none; }
-.dot { stroke: none; } path { fill: none; } .l0 { stroke: #2361c4; } .l1 { stroke: #b5471d; } .s0 { fill: #2361c4; } .s1 { fill: #b5471d; } .s2 { fill: #1a7f4b; } .name { font-weight: 600; }
+.dot { stroke: none; } path { fill: none; }
+.l0 { stroke: #2361c4; } .l1 { stroke: #b5471d; }
+.s0 { fill: #2361c4; } .s1 { fill: #b5471d; } .s2 { fill: #1a7f4b; } .name { font-weight: 600; }
 @media (prefers-color-scheme: dark) {
   svg { background: #0d1117; } text { fill: #e6edf3; } .tick, .axis { fill: #9198a1; } .grid { stroke: #30363d; }
   .l0 { stroke: #79a7ff; } .l1 { stroke: #f0955f; } .s0 { fill: #79a7ff; } .s1 { fill: #f0955f; } .s2 { fill: #5fc78f; }
@@ -64,13 +66,13 @@ def _alone(chart: charts.Chart) -> str:
 
 def sides() -> dict[str, NDArray[np.float64]]:
     """Frame times in ms of the first capture of either side, as docs/frames.md makes them."""
-    found = {}
+    captured = {}
     for side, stalls in (("before", 12), ("after", 0)):
         random = np.random.default_rng(0)
         times = 9.0 * random.normal(1, 0.01) * np.exp(random.normal(0, 0.1, 3000))
         times[random.choice(3000, stalls)] += 90
-        found[side] = times
-    return found
+        captured[side] = times
+    return captured
 
 
 def before_after() -> str:
