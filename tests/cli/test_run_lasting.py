@@ -50,6 +50,9 @@ def test_a_throttle_is_seen_as_a_rate_that_falls(plan: str, tmp_path: Path, caps
     out = capsys.readouterr().out
     assert "it falls, × 0.7" in out or "it falls, × 0.69" in out
     assert "precision asked" not in out
+    assert main(["report", path.name, "--out", str(tmp_path / "page.html")]) == 0
+    assert "Does the rate last" in (tmp_path / "page.html").read_text()
+    assert "it falls, × 0." in (tmp_path / "page.html").read_text()
 
 
 def test_a_deadline_is_of_single_calls(plan: str, tmp_path: Path, capsys: Printed) -> None:

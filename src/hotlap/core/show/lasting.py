@@ -13,21 +13,27 @@ from hotlap.core.show import layout, words
 MOST = 12  # rows of each; JSON has all
 
 
-def lines(rows: Sequence[Row], asked: MeasureOptions | None, width: int) -> list[str]:
-    """Nothing where neither was asked for, or nothing was measured."""
-    if asked is None:
-        return []
-    shown: list[str] = []
+def entries(rows: Sequence[Row], asked: MeasureOptions | None) -> dict[str, list[tuple[str, str]]]:
+    """Of what was asked for, sustained or deadline, each case and its answer; nothing where none was, or nothing was measured."""
     some = [row for row in rows if row.result.values]
-    for name, seconds, text in (("sustained", asked.sustain_s, _rate), ("deadline", asked.deadline_s, _missed)):
-        for place, row in enumerate(some[:MOST] if seconds else []):
-            shown += layout.paragraph(f"{name if not place else '':<9} ", f"{row.label}: {text(row, seconds)}", width)
-        if seconds and len(some) > MOST:
-            shown.append(f"{'':<10}and {len(some) - MOST} more: --json has all")
+    if asked is None or not some:
+        return {}
+    found = {"sustained": [(row.label, _rate(row)) for row in some]} if asked.sustain_s else {}
+    return found | ({"deadline": [(row.label, _missed(row, asked.deadline_s)) for row in some]} if asked.deadline_s else {})
+
+
+def lines(rows: Sequence[Row], asked: MeasureOptions | None, width: int) -> list[str]:
+    """The same for a terminal."""
+    shown: list[str] = []
+    for name, cases in entries(rows, asked).items():
+        for place, (label, answer) in enumerate(cases[:MOST]):
+            shown += layout.paragraph(f"{name if not place else '':<9} ", f"{label}: {answer}", width)
+        if len(cases) > MOST:
+            shown.append(f"{'':<10}and {len(cases) - MOST} more: --json has all")
     return ["", *shown] if shown else []
 
 
-def _rate(row: Row, _: float) -> str:
+def _rate(row: Row) -> str:
     found = lasting.sustained(row.result)
     if isinstance(found, str):
         return f"not judged: {found}"
