@@ -78,3 +78,12 @@ def test_what_cannot_be_asked_is_one_line(plan: str, capsys: Printed, words: lis
     out, err = capsys.readouterr()
     assert out == ""
     assert why in err
+
+
+def test_nothing_is_said_of_a_precision_or_a_number_of_rounds_that_nobody_asked_for(plan: str, tmp_path: Path, capsys: Printed) -> None:
+    assert main(["run", plan, "--target", TARGET, "--sustain", "1 min", "--round-time", "4 s"]) == 0
+    out, err = capsys.readouterr()
+    (path,) = (tmp_path / "home" / "runs").iterdir()
+    assert "± 100 %" not in out + (path / "report.html").read_text().partition("Set-up")[0]
+    assert "round 1" in err
+    assert " of 15" not in err

@@ -106,6 +106,9 @@ class Progress:
         if short := too_short(plan, target, limit_s, counts):
             self._line(short)
             return
+        if plan.measure.sustain_s:
+            self._line(f"{_about(self.expected, False)}: {_cases(counts)}, round after round")
+            return
         good = "good " if busy and not self.started_once else ""
         what = f"{self._rounds()} {good}round{'' if plan.measure.rounds_max == 1 else 's'} of {_cases(counts)}"
         what += ", until each is as exact as asked" if plan.measure.rounds < plan.measure.rounds_max else ""
@@ -202,6 +205,8 @@ class Progress:
 
     def _round(self, device: Device, number: int, done: int) -> str:
         """Which round this is; where some were replaced, how many of those that are over are good, and what comes of too few."""
+        if self.plan is not None and self.plan.measure.sustain_s:
+            return f"round {number}"  # their number is what the time makes of it
         good = self._good(device, done)
         if good >= done:
             return f"round {number} of {self._rounds()}"
