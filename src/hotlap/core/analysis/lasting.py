@@ -59,14 +59,20 @@ def sustained(result: Result) -> SustainedRate | str:
     first, last = values[:FIRST], values[-part:]
     before, after = (first, last) if result.better == "higher" else (last, first)
     found = ratios.ratio(before, after)
-    called = {"larger": "rises", "smaller": "falls"}.get(ratios.beyond(found.low, found.high, MARGIN), "")
-    within = found.low is not None and found.high is not None and found.low * (1 + MARGIN) >= 1 >= found.high / (1 + MARGIN)
     began_s = rounds[0].began_s
     return SustainedRate(
         first=float(np.median(first)), last=float(np.median(last)), ratio=found.ratio, low=found.low, high=found.high,
-        answer=called or ("holds" if within else "inconclusive"),  # type: ignore[arg-type]
+        answer=_answer(found.low, found.high),
         steady_s=_steady_s(rounds, values, part, began_s), seconds=rounds[-1].ended_s - began_s, rounds=len(values),
     )  # fmt: skip
+
+
+def _answer(low: float | None, high: float | None) -> Literal["holds", "falls", "rises", "inconclusive"]:
+    if low is None or high is None:
+        return "inconclusive"
+    if called := ratios.beyond(low, high, MARGIN):
+        return "rises" if called == "larger" else "falls"
+    return "holds" if low * (1 + MARGIN) >= 1 >= high / (1 + MARGIN) else "inconclusive"
 
 
 def _steady_s(rounds: Sequence[Samples], values: NDArray[np.float64], part: int, began_s: float) -> float | None:
