@@ -9,6 +9,7 @@ was stopped is known on this clock, when frames were on that of the log: the shi
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import os
 import shutil
@@ -22,8 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hotlap.frames import keeping, reading
-from hotlap.frames.record import FramesAsked, Hitch
+from hotlap.frames import keeping, likes, reading, streams
+from hotlap.frames.record import FrameCapture, FramesAsked, Hitch
 
 NEEDED = ("Xvfb", "mangohud", "vkcube")
 FIRST_S, CLOSE_S = 2.5, 0.03  # after the start, when the log has begun; by which an injection may miss a hitch
@@ -78,6 +79,18 @@ def record(folder: Path, count: int, length_s: float, every_s: float) -> tuple[P
     return logs[0], [at - began[0] for at in began]
 
 
+def summary_equal(log: Path, capture: FrameCapture) -> tuple[int, int]:
+    """Of the numbers of MangoHud's own summary beside the log, how many ours equal to the last digit; (0, 0) without one."""
+    beside = log.with_name(f"{log.stem}_summary.csv")
+    if not beside.exists():
+        return 0, 0
+    with beside.open() as file:
+        theirs = next(csv.DictReader(file))
+    (stream,) = streams.of([capture], FramesAsked())
+    ours = likes.numbers("mangohud-0.6" if capture.kept.columns["frame"].unit == "us" else "mangohud", stream)
+    return sum(theirs.get(name) == text for name, text in ours.items()), len(ours)
+
+
 def matched(hitches: list[Hitch], injected: list[float], length_s: float) -> tuple[list[bool], list[bool]]:
     """Which injections lie in a hitch, and which hitches have one: by the shift that fits most."""
     begins, ends = (np.array([getattr(hitch, name) for hitch in hitches]) for name in ("time_s", "until_s"))
@@ -104,17 +117,21 @@ def main() -> int:
     length_s = args.length_ms / 1e3
     with tempfile.TemporaryDirectory() as folder:
         log, injected = record(Path(folder), args.hitches, length_s, args.every_ms / 1e3)
-        (figures,) = keeping.judge(reading.read(log), FramesAsked())
+        (capture,) = reading.read(log)
+        (figures,) = keeping.judge([capture], FramesAsked())
+        equal, printed = summary_equal(log, capture)
     which, real = matched(list(figures.hitches), injected, length_s)
     row = {
         "injected": len(injected), "found": sum(which), "other_hitches": len(real) - sum(real), "frames": figures.frames,
         "longest_other_s": max((one.seconds for one, known in zip(figures.hitches, real, strict=True) if not known), default=0.0),
+        "summary_equal": equal, "summary_numbers": printed,
     }  # fmt: skip
     if args.json:
         print(json.dumps(row))
     else:
         others = f"{row['other_hitches']} others, the longest {row['longest_other_s']:.3f} s"
         print(f"{row['found']} of {row['injected']} injected hitches found; {others}, of {row['frames']} frames, of whatever else ran")
+        print(f"MangoHud's own summary: {equal} of {printed} numbers are equal to the last digit")
     return 0
 
 

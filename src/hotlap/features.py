@@ -4,6 +4,7 @@
 `kinds`: a kind of run → the module that shows it (`hotlap.core.show.kinds.Kind`).
 `sections`: a part of the report of runs (`hotlap.core.show.sections.base.ReportSection`).
 `schemas`: a command → the JSON Schema of what its `--json` prints, a function.
+`tool_files`: what reads tool files: `load(name, home) -> ToolFile`.
 `implementers`: modules that prepare cases which users' own code implements (`hotlap.core.measure.workloads.base.Implementer`).
 """
 
@@ -39,6 +40,7 @@ class Feature(NamedTuple):
     sections: Mapping[str, str] = {}
     implementers: Mapping[str, str] = {}
     schemas: Mapping[str, str] = {}
+    tool_files: Mapping[str, str] = {}
 
 
 KERNEL = "hotlap.kernels.cli.kernel"
@@ -129,10 +131,14 @@ FEATURES: Mapping[str, Feature] = {
             "tool read": Verb("the numbers of a tool's output from elsewhere", TOOL, "hotlap tool read fio fio.json", ("read",)),
             "tool test": Verb("do tool files read their own samples", TOOL, "hotlap tool test", ("test",)),
         },
+        tool_files={"load": "hotlap.tools.files:load"},
     ),
     "frames": Feature(
         verbs={
             "frames": Verb("captures of games: frame times, lows by definition, hitches", "hotlap.frames.cli", "hotlap frames game.csv"),
+            "frames capture": Verb(
+                "a program that draws, logged by MangoHud and judged", "hotlap.frames.cli_capture", "hotlap frames capture -- vkcube"
+            ),
         },
         kinds={"frames": "hotlap.frames.show_kind"},
         sections={"frames": "hotlap.frames.show_kind:SECTION"},
@@ -254,6 +260,6 @@ FEATURES: Mapping[str, Feature] = {
 
 TABLE = {
     what: {name: line for feature in FEATURES.values() for name, line in getattr(feature, what).items()}
-    for what in ("kinds", "sections", "implementers", "schemas")
+    for what in ("kinds", "sections", "implementers", "schemas", "tool_files")
 }
 """What `core.extend` takes."""

@@ -22,7 +22,7 @@ BUNDLES = ROOT / "tests" / "before" / "bundles" / "0.2"
 EXAMPLES = ROOT / "examples"
 ELSEWHERE = {  # verbs that take long or need more: the tests that hold their JSON against the same schema
     "history bisect": "tests/core/trials/test_bisect.py", "trace capture": "tests/traces/test_measure_capture.py",
-    "serving bench": "tests/serving/test_serving_bench.py", "serving ab": "tests/serving/test_serving_ab.py",
+    "frames capture": "tests/frames/test_frames_capture.py", "serving bench": "tests/serving/test_serving_bench.py", "serving ab": "tests/serving/test_serving_ab.py",
     "serving capacity": "tests/serving/test_capacity_verb.py", "serving frontier": "tests/serving/test_frontier_verb.py",
     **{f"cluster {verb}": "tests/cluster/test_cluster_local.py" for verb in ("run", "check", "status", "logs", "collect", "resume", "stop")},
     "cluster compare": "tests/cluster/test_cluster_compare.py", "cluster collective": "tests/bringup/test_collective_verb.py",

@@ -3,58 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.frames import simulated
-from tests.frames.simulated import Floats
 
-from benchmarks import frames_definitions
-from hotlap.frames import likes, lows, metrics
-
-
-def second(share: float) -> dict[str, Callable[[Floats], float]]:
-    """Written anew, from the formulas, by NumPy's own quantiles and plain loops."""
-
-    def integral(times: Floats) -> float:
-        passed, total = 0.0, math.fsum(times)
-        for time in sorted(times, reverse=True):
-            passed += time
-            if passed >= share * total:
-                return 1000 / time
-        raise AssertionError
-
-    def count(times: Floats) -> int:
-        return max(-(-round(len(times) * share * 1000) // 1000), 1)
-
-    return {
-        "percentile of times": lambda t: 1000 / np.quantile(t, 1 - share, method="linear"),
-        "percentile of rates": lambda t: np.quantile(1000 / t, share, method="linear"),
-        "median-unbiased": lambda t: np.quantile(1000 / t, share, method="median_unbiased"),
-        "beyond percentile": lambda t: 1000 / np.mean([x for x in t if x >= np.quantile(t, 1 - share, method="median_unbiased")]),
-        "slowest frames": lambda t: 1000 / np.mean(sorted(t)[-count(t):]),
-        "lowest rates": lambda t: np.mean(sorted(1000 / t)[: count(t)]),
-        "place in order": lambda t: 1000 / sorted(t, reverse=True)[int(len(t) * share - 1)],
-        "slowest time": integral,
-    }  # fmt: skip
+from benchmarks import frames_captures, frames_definitions
+from hotlap.frames import keeping, likes, lows, metrics, reading
+from hotlap.frames.record import FramesAsked
 
 
 @pytest.mark.slow("200 captures by two implementations")
 def test_definitions_equal_a_second_implementation_to_the_last_printed_digit() -> None:
-    random = np.random.default_rng(5)
-    assert list(second(0.01)) == list(lows.DEFINITIONS)
-    compared = 0
-    for seed in range(200):
-        times = simulated.frames(seed, int(random.integers(100, 4000)), float(random.uniform(2, 40)), float(random.uniform(0.01, 0.4)))
-        times[random.integers(0, len(times), 5)] *= random.uniform(2, 20)
-        for share in metrics.SHARES if len(times) >= 1000 else (0.01,):
-            for name, other in second(share).items():
-                rate = lows.DEFINITIONS[name].rate(np.sort(times)[::-1], share)
-                assert rate is not None
-                assert f"{rate:.4f}" == f"{other(times):.4f}", (name, seed, share)
-                compared += 1
+    assert list(frames_captures.second(0.01)) == list(lows.DEFINITIONS)
+    compared, differ = frames_captures.definitions(200)
+    assert differ == []
     assert compared > 2500
+
+
+def test_a_definition_that_is_off_by_one_frame_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames_captures, "second", lambda share: {"slowest frames": lambda t: 1000 / np.mean(sorted(t)[-math.ceil(len(t) * share) - 1 :])})
+    compared, differ = frames_captures.definitions(10)
+    assert len(differ) == compared > 0
 
 
 def test_a_single_hitch_of_a_thousand_frames_divides_the_definitions() -> None:
@@ -92,6 +63,20 @@ def test_a_low_of_fewer_than_ten_slow_frames_is_not_given() -> None:
     assert metrics.percentile(times[::-1], 0.999) is None
 
 
-def test_the_picture_of_the_manual_is_that_of_the_definitions() -> None:
-    """`python benchmarks/frames_definitions.py` draws it anew."""
-    assert frames_definitions.OUT.read_text(encoding="utf-8") == frames_definitions.picture()
+@pytest.mark.parametrize("name", frames_definitions.PICTURES)
+def test_the_pictures_of_the_manual_are_those_of_the_definitions(name: str) -> None:
+    """`python benchmarks/frames_definitions.py` draws them anew."""
+    assert (frames_definitions.OUT / name).read_text(encoding="utf-8") == frames_definitions.PICTURES[name]()
+
+
+def test_energy_of_frames_is_power_by_time_of_each_rail(tmp_path: Path) -> None:
+    times = np.array([10.0, 10.0, 20.0] * 40)
+    watts = [100.0, 100.0, 200.0] * 40
+    path = simulated.mangohud(tmp_path / "game_2026-11-25_10-00-00.csv", times, gpu_power=watts)
+    (figures,) = keeping.judge(reading.read(path), FramesAsked())
+    (used,) = figures.energy  # the 12 columns have no power of the processor
+    assert (used.rail, used.watts) == ("gpu_power", pytest.approx(150.0))
+    assert used.joules == pytest.approx(0.15 * 40 / 3)
+    assert used.frames_per_j == pytest.approx(1 / used.joules)
+    (unread,) = keeping.judge(reading.read(simulated.mangohud(path, times)), FramesAsked())
+    assert unread.energy == []

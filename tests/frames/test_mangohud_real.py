@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.frames import keeping, likes, reading, streams
+from hotlap.cli import main
+from hotlap.core.store import bundle
+from hotlap.frames import judged, keeping, likes, reading, streams
 from hotlap.frames.record import FramesAsked
 
 NEEDED = ("Xvfb", "mangohud", "vkcube")
@@ -54,3 +56,21 @@ def test_mangohud_s_own_summary_is_reproduced_from_its_log(display: str, tmp_pat
     assert likes.numbers("mangohud-0.6", stream) == {name: theirs[name] for name in COLUMNS}
     (figures,) = keeping.judge([capture], FramesAsked())
     assert figures.average_fps < float(theirs["Average FPS"])  # theirs is a mean of rates
+
+
+@pytest.mark.slow("captures vkcube and glxgears for a second each")
+@pytest.mark.skipif(any(not shutil.which(program) for program in NEEDED), reason="not run, because Xvfb, mangohud and vkcube are not all installed")
+@pytest.mark.parametrize("program", ["vkcube --present_mode 2 --width 64 --height 64", "glxgears -geometry 64x64"])
+def test_programs_are_captured_live(display: str, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Vulkan's layer, and by the preloaded library of OpenGL."""
+    if not shutil.which(program.split()[0]):
+        pytest.skip(f"not run, because {program.split()[0]} is not installed")
+    monkeypatch.setenv("DISPLAY", display)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    assert main(["frames", "capture", "--captures", "1", "--seconds", "1 s", "--start", "3 s", "--", *program.split()]) == 0
+    content = judged.read(bundle.load(next((tmp_path / "home" / "runs").iterdir())))
+    assert content is not None
+    (figures,) = content.figures
+    assert program.split()[0] in figures.key
+    assert figures.frames >= 2

@@ -38,6 +38,8 @@ def expected(
     if target.startswith("simulated"):
         return None
     asked = plan.measure
+    if asked.sustain_s:
+        return ExpectedTime(*(min(asked.sustain_s, limit_s) for _ in range(3)))
     each_s = asked.round_s + start_s
     low_s, high_s = (0.0, asked.budget_s) if (runs := executions(plan, target)) else (each_s * asked.rounds, each_s * asked.rounds_max)
     high_s = max(min(high_s, asked.budget_s), low_s)
@@ -103,6 +105,9 @@ class Progress:
         counts = [len(one.cases) for one in sides or [plan]]
         if short := too_short(plan, target, limit_s, counts):
             self._line(short)
+            return
+        if plan.measure.sustain_s:
+            self._line(f"{_about(self.expected, False)}: {_cases(counts)}, round after round")
             return
         good = "good " if busy and not self.started_once else ""
         what = f"{self._rounds()} {good}round{'' if plan.measure.rounds_max == 1 else 's'} of {_cases(counts)}"
@@ -200,6 +205,8 @@ class Progress:
 
     def _round(self, device: Device, number: int, done: int) -> str:
         """Which round this is; where some were replaced, how many of those that are over are good, and what comes of too few."""
+        if self.plan is not None and self.plan.measure.sustain_s:
+            return f"round {number}"  # their number is what the time makes of it
         good = self._good(device, done)
         if good >= done:
             return f"round {number} of {self._rounds()}"

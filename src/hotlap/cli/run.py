@@ -16,7 +16,7 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.measure import session, simulated_nodes
 from hotlap.core.record import Plan
-from hotlap.core.show import document, export, listing, report, shape, text
+from hotlap.core.show import document, export, lasting, listing, report, shape, text
 from hotlap.core.show.busy import warning
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
@@ -31,6 +31,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", metavar="N", help="so many good rounds; disturbed ones are replaced, and counted beside them")
     parser.add_argument("--round-time", metavar="TIME", help="of one round, as in '8 s'")
     parser.add_argument("--budget", metavar="TIME", help="all of it ends within about this, as in '10 min'; rounds are shortened to fit")
+    lasts = "go on for this long, as in '30 min', and say whether the rate at first lasts; in place of rounds and a budget"
+    parser.add_argument("--sustain", metavar="TIME", help=lasts)
+    parser.add_argument("--deadline", metavar="TIME", help="of a call, as in '33.3 ms': the share that misses it, and the longest streak")
     parser.add_argument("--precision", metavar="SHARE", help="asked half-width of the interval, as in '1 %%'")
     parser.add_argument("--seed", metavar="N", help="of the order of cases and of their input")
     looking.add(parser)
@@ -46,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
         if args.resume:
             path = _resume(args, progress)
         else:
+            _check_lasting(args)
             plan = plans.override(plans.load(args.plan or "quick"), _measuring(args))
             plan = plans.within(plan, args.budget) if args.budget is not None else plan
             options = _options(args, plan, home)
@@ -72,9 +76,15 @@ def begun(plan: Plan, options: session.SessionOptions, wait: str | None, progres
     return plan, options
 
 
+def _check_lasting(args: argparse.Namespace) -> None:
+    other = next((name for name in ("rounds", "budget", "precision") if getattr(args, name) is not None), "")
+    if args.sustain is not None and other:
+        raise InputError(f"--sustain says how long the run is, so that --{other} has no say; leave one of them out")
+
+
 def _measuring(args: argparse.Namespace) -> dict[str, object]:
     """What the command line says of how to measure, as keys of a plan."""
-    given = {"rounds": args.rounds, "round_time": args.round_time, "precision": args.precision, "seed": args.seed}
+    given = {name: getattr(args, name) for name in ("rounds", "round_time", "sustain", "deadline", "precision", "seed")}
     if args.rounds is not None:
         given["rounds_max"] = args.rounds
     return {key: value for key, value in given.items() if value is not None}
@@ -100,7 +110,8 @@ def _resume(args: argparse.Namespace, progress: Progress) -> Path:
 
 
 _OF_THE_RUN = (
-    "plan", "target", "device", "together", "label", "rounds", "round_time", "budget", "precision", "seed", "wait", "wait_quiet",
+    "plan", "target", "device", "together", "label", "rounds", "round_time", "budget", "sustain", "deadline", "precision", "seed", "wait",
+    "wait_quiet",
 )
 
 
@@ -121,6 +132,8 @@ def finished(bundle: bundles.Bundle, as_json: int, page: bool) -> int:
         return cases.code([(bundle, rows)])
     print(listing.heading(bundle, rows))
     print(text.table(rows, terminal.width(), terminal.color(), bundle.run.id, bundle.run.asked.precision if bundle.run.asked else None))
+    for line in lasting.lines(rows, bundle.run.asked, terminal.width()):
+        print(line)
     print(f"\nrun     {bundle.path}")
     if file.exists():
         print(f"report  {file}")

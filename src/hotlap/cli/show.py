@@ -13,7 +13,7 @@ from hotlap.core.analysis import commands, fleets
 from hotlap.core.errors import InputError
 from hotlap.core.record import Row
 from hotlap.core.show import commands as showing
-from hotlap.core.show import counters, document, export, kinds, listing, shape, text
+from hotlap.core.show import counters, document, export, kinds, lasting, listing, shape, text
 from hotlap.core.store.bundle import Bundle
 
 FORMATS = ("text", "markdown", "csv")
@@ -56,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
                 print(showing.body(measured, width, color))
                 continue
             print(text.table(rows, width, color, bundle.run.id, bundle.run.asked.precision if bundle.run.asked else None))
+            for line in lasting.lines(rows, bundle.run.asked, width):
+                print(line)
             few = len({row.device for row in rows}) <= fleets.MANY
             if few and (counted := counters.table(rows, width, color)):
                 print(f"\n{counted}")

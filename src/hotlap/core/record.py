@@ -86,6 +86,8 @@ class MeasureOptions(Record, frozen=True, kw_only=True):
     sample_s: float = 0.0  # shortest sample; 0: the target's timer decides (resolution under 0.1 %)
     readings_hz: float = 10.0  # how often sensors are read; 0 switches them off
     seed: int = 0  # orders the cases and makes the inputs; 0: drawn anew and kept
+    sustain_s: float = 0.0  # rounds go on for so long, whatever they show, and no sample is taken as warm-up; 0: not asked
+    deadline_s: float = 0.0  # of a call; calls are timed one by one, and no sample is taken as warm-up; 0: none
 
 
 class Use(Record, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hotlap.cli import terminal
@@ -15,7 +16,7 @@ from hotlap.core.store import paths
 from hotlap.frames import judged as judging
 from hotlap.frames import keeping, likes, reading, show, show_kind
 from hotlap.frames.judged import JudgedFrames
-from hotlap.frames.record import FramesAsked
+from hotlap.frames.record import FrameCapture, FramesAsked
 
 MOST_HZ = 1000.0
 
@@ -23,6 +24,11 @@ MOST_HZ = 1000.0
 def add(parser: argparse.ArgumentParser) -> None:
     files = f"captures of one scene, a round each: of {reading.KNOWN}; or a run of them"
     parser.add_argument("file", nargs="+", metavar="FILE|RUN", help=files)
+    add_judging(parser)
+
+
+def add_judging(parser: argparse.ArgumentParser) -> None:
+    """How captures are judged."""
     parser.add_argument("--like", choices=tuple(likes.LIKE), help="print that tool's own numbers, by its own arithmetic")
     parser.add_argument("--process", default="", metavar="NAME", help="only programs with this in their name")
     parser.add_argument("--skip", default="", metavar="TIME", help="leave out this much of the beginning, as in '5 s'")
@@ -35,13 +41,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit code 0 judged, 2 what is no capture."""
     judged = _judged(args)
-    if args.json:
-        more = {"like": _like(judged, args.like)} if args.like else {}
-        terminal.answer(args.json, {"run": judged.bundle.run.id, **show_kind.document(judged), **more})
+    return answer(judged, args.json, args.like)
+
+
+def answer(judged: JudgedFrames, shape: int, tool: str | None, extra: Mapping[str, object] = {}) -> int:
+    """Prints a run of captures: as JSON of a shape, or for people. `extra`: keys of the JSON beside its own."""
+    if shape:
+        more = {"like": _like(judged, tool)} if tool else {}
+        terminal.answer(shape, {"run": judged.bundle.run.id, **show_kind.document(judged), **more, **extra})
         return 0
     width, color = terminal.width(), terminal.color()
     print(listing.heading(judged.bundle, []))
-    print("\n".join(show.like(judged, args.like, width, color) if args.like else show.lines(judged, width, color)))
+    print("\n".join(show.like(judged, tool, width, color) if tool else show.lines(judged, width, color)))
     print(f"kept as {judged.bundle.run.id}")
     return 0
 
@@ -59,7 +70,7 @@ def _judged(args: argparse.Namespace) -> JudgedFrames:
         missing = next(file for file in files if file not in there)
         raise InputError(f"there is no file '{missing}'; give captures alone, or one run")
     if there:
-        return _kept(args, there)
+        return kept([capture for file in there for capture in reading.read(file)], asked(args), args.label)
     if len(files) > 1 or files[0].suffix.casefold() in (".csv", ".json", ".gz"):
         raise InputError(f"there is no file '{files[0]}'")
     (bundle,) = _one(terminal.runs(args.file), args.file[0])
@@ -77,16 +88,17 @@ def _one(runs: list[bundles.Bundle], name: str) -> list[bundles.Bundle]:
     return runs
 
 
-def _kept(args: argparse.Namespace, files: list[Path]) -> JudgedFrames:
-    captures = [capture for file in files for capture in reading.read(file)]
-    marks = labelled.check(dict(terminal.pairs(args.label, "a label")))
-    path = keeping.bring_in(captures, _asked(args), paths.home(), marks)
+def kept(captures: Sequence[FrameCapture], wanted: FramesAsked, label: Sequence[str]) -> JudgedFrames:
+    """The run of these captures, written and judged."""
+    marks = labelled.check(dict(terminal.pairs(label, "a label")))
+    path = keeping.bring_in(captures, wanted, paths.home(), marks)
     content = judging.read(bundles.load(path))
     assert content is not None  # it was written just now
     return content
 
 
-def _asked(args: argparse.Namespace) -> FramesAsked:
+def asked(args: argparse.Namespace) -> FramesAsked:
+    """Raises InputError."""
     skip_s = units.parse(args.skip, "s") if args.skip else 0.0
     refresh = units.parse(args.refresh, "Hz") if args.refresh else None
     if not 0 <= skip_s < float("inf"):

@@ -111,6 +111,7 @@ def of_stream(figures: StreamFigures) -> Iterable[tuple[Case, float]]:
     ]  # fmt: skip
     if figures.animation:
         values.append(("animation error", "s", "lower", figures.animation.mean_s))
+    values += [(f"energy of a frame by {used.rail}", "J", "lower", used.joules) for used in figures.energy]
     given = [f"process={figures.key}"] if figures.key else []
     for name, unit, better, value in values:
         if value is not None and value > 0:

@@ -15,6 +15,7 @@ from hotlap.frames.record import (
     BoundFigures,
     ClickFigures,
     Floats,
+    FrameEnergy,
     FramesAsked,
     LowRate,
     Stream,
@@ -25,6 +26,7 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 SHARES = (0.01, 0.001)
 STUTTER, LOW_FPS, WINDOW_S = 2.5, 25.0, 0.5
 BUSY = 0.95
+RAILS, READ = ("gpu_power", "cpu_power"), 0.9  # of the frames, that must have a power
 OFF = 0.1  # of a refresh, by which a display step may miss a whole number of them
 
 
@@ -42,6 +44,7 @@ def judge(stream: Stream, asked: FramesAsked) -> StreamFigures:
         lows=low_rates(ascending[::-1]), stutter_share=stutter_share(times), low_fps_share=low_fps_share(times),
         adaptive_sd_s=adaptive_sd(times), jitter_s=float(np.abs(np.diff(times)).mean()), uneven_share=uneven_share(shown, asked.refresh_hz),
         hitches=hitches.of(stream), animation=animation(stream), bound=bound(stream), click=click(stream.clicks_s),
+        energy=energy(stream),
     )  # fmt: skip
 
 
@@ -128,3 +131,18 @@ def click(clicks: Floats) -> ClickFigures | None:
     if not len(clicks):
         return None
     return ClickFigures(clicks=len(clicks), median_s=float(np.median(clicks)), p95_s=percentile(np.sort(clicks), 0.95))
+
+
+def energy(stream: Stream) -> list[FrameEnergy]:
+    """Of each rail whose power the file has beside frames. Ours. Rows without power count by the others; a rail at 0 W was not read."""
+    kept = []
+    for rail in RAILS:
+        watts = stream.columns.get(rail)
+        if watts is None:
+            continue
+        known = np.isfinite(watts) & (watts > 0)
+        if known.mean() >= READ:
+            average = float((watts * stream.times_s)[known].sum() / stream.times_s[known].sum())
+            joules = average * float(stream.times_s.mean())
+            kept.append(FrameEnergy(rail=rail, watts=average, joules=joules, frames_per_j=1 / joules))
+    return kept

@@ -149,6 +149,15 @@ class ClickFigures(Record, frozen=True, kw_only=True):
     p95_s: float | None
 
 
+class FrameEnergy(Record, frozen=True, kw_only=True):
+    """Of one rail that the file has the power of, by the sums over frames of power × time."""
+
+    rail: str  # gpu_power, cpu_power
+    watts: float
+    joules: float  # of a frame
+    frames_per_j: float
+
+
 class StreamFigures(Record, frozen=True, kw_only=True):
     """One stream of one capture, judged. None: the file does not say, or there are too few frames."""
 
@@ -172,6 +181,7 @@ class StreamFigures(Record, frozen=True, kw_only=True):
     animation: AnimationFigures | None = None
     bound: BoundFigures | None = None
     click: ClickFigures | None = None
+    energy: list[FrameEnergy] = []
 
 
 @dataclass(frozen=True)

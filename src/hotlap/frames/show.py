@@ -107,7 +107,7 @@ def facts(judged: JudgedFrames, key: str) -> list[tuple[str, str]]:
     every = judged.of(key)
     kept = [("of", f"{key or 'the program'}: {_lasting(every)}")] if len(judged.keys) > 1 else []
     text = [*kept, ("lows", _lows(judged, key)), ("pacing", _pacing(every)), ("animation", _animation(every)), ("bound by", _bound(every))]
-    text.append(("clicks", _clicks(every)))
+    text += [("clicks", _clicks(every)), ("energy", _energy(every))]
     return [(name, words) for name, words in text if words]
 
 
@@ -172,6 +172,15 @@ def _clicks(every: Sequence[StreamFigures]) -> str:
         return ""
     middle = statistics.median(one.median_s for one in known)
     return f"{sum(one.clicks for one in known)} clicks, to photon {units.show(middle, 's')}"
+
+
+def _energy(every: Sequence[StreamFigures]) -> str:
+    parts = []
+    for rail in dict.fromkeys(used.rail for one in every for used in one.energy):
+        some = [used for one in every for used in one.energy if used.rail == rail]
+        joules, watts = statistics.median(used.joules for used in some), statistics.median(used.watts for used in some)
+        parts.append(f"{units.show(joules, 'J')} a frame, {units.round_to(1 / joules)} frames per J ({rail}, {units.show(watts, 'W')})")
+    return "; ".join(parts)
 
 
 # ---------------------------------------------------------------- hitches

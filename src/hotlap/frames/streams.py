@@ -14,6 +14,7 @@ SECONDS = {"ms": 1e-3, "us": 1e-6, "s": 1.0, "ns": 1e-9}
 FORWARDS = ("frametime", "msbetweenappstart")  # columns of frame times that count from a frame's start on
 BESIDE = (
     "in_present", "cpu_busy", "gpu_busy", "compile_time", "compile_count", "gpu_clock", "vram", "rss",
+    "gpu_power", "cpu_power",
 )  # fmt: skip
 USED = (
     "frame", "skipped", "generated", "dropped", "display", "displayed", "until_displayed", "animation_time", "animation_error", "click",

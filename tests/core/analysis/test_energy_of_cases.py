@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from hotlap import cli
-from hotlap.core.analysis.energy import energies
+from hotlap.core.analysis.energy import energies, rails
 from hotlap.core.analysis.frontier import FrontierPoint, frontier
 from hotlap.core.errors import Busy, InputError
 from hotlap.core.measure import session
@@ -109,6 +109,19 @@ def test_without_a_sensor_the_reason_is_said() -> None:
     assert found.joules is None
     assert found.reason == "no energy sensor: this card has none"
     assert found.expected_j == 2.0
+
+
+def test_a_rail_is_the_device_s_power_only_where_the_user_names_it() -> None:
+    made, readings, _ = played(0, False)
+    (own,) = energies([made], readings, [DEVICE])
+    of_board = [replace(one, sensor="power_w.VDD_IN", device="host") for one in readings if one.sensor == "power_w"]
+    of_board += [replace(one, sensor="power_w.package0", values=[1.0] * len(one.values)) for one in of_board]
+    assert rails(of_board) == ["VDD_IN"]
+    (unnamed,) = energies([made], of_board, [DEVICE])
+    assert unnamed.joules is None
+    assert unnamed.reason == "no energy sensor of its own; name the rail that feeds it with --rail: VDD_IN"
+    (named,) = energies([made], of_board, [DEVICE], "VDD_IN")
+    assert named.joules == pytest.approx(own.joules)
 
 
 def test_a_window_without_readings_is_unknown() -> None:

@@ -7,6 +7,7 @@ import time
 import pytest
 
 import hotlap
+from hotlap.core.analysis.lasting import deadlines
 from hotlap.core.errors import InputError
 
 
@@ -27,6 +28,13 @@ def test_fast_callables_are_batched() -> None:
     result = hotlap.measure(int, rounds=1, round_s=0.05)
     assert result.rounds[0].calls > 100
     assert 1e-9 < result.values[0] < 1e-4
+
+
+def test_against_a_deadline_calls_are_single_and_none_is_warm_up() -> None:
+    result = hotlap.measure(time.sleep, 0.002, rounds=2, rounds_max=2, round_s=0.1, deadline_s=0.001)
+    assert {one.calls for one in result.rounds} == {1}
+    assert {one.warmup_samples for one in result.rounds} == {0}
+    assert deadlines(result, 0.001).share == 1.0  # no sleep is shorter than asked
 
 
 def test_what_it_does_can_be_said() -> None:

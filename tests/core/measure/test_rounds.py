@@ -221,3 +221,18 @@ def test_where_the_machine_stays_busy_there_is_no_round_above_the_most(waited_s:
     half.add(made(OTHER, 1.0, 0, disturbed=0.0))
     half.ended(16.0)
     assert half.next().news == ""  # half of the cases are not most of them
+
+
+def test_a_sustained_run_goes_on_until_its_time_is_over_and_waits_for_nothing() -> None:
+    lasting = rounds(sustain_s=60.0, rounds=8, rounds_max=8, budget_s=60.0, precision=1.0)
+    assert give(lasting, [1.0] * 6).next() == Next([CASE], 8.0, 0.0)
+    assert give(lasting, [1.0]).next().cases == [CASE]
+    assert give(lasting, [1.0]).next() == Next(stop=Stop("budget"))
+
+
+def test_a_sustained_run_leaves_out_what_cannot_be_measured() -> None:
+    lasting = rounds(CASE, OTHER, sustain_s=60.0)
+    lasting.add(made(CASE, 1.0, 0))
+    lasting.add(Samples(case=OTHER.id, device="d", round=0, status="not_run", reason="no"))
+    lasting.ended(8.0)
+    assert lasting.next() == Next([CASE], 4.0)

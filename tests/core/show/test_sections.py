@@ -55,7 +55,7 @@ def test_a_report_has_the_sections_of_the_table(cpu: Kept) -> None:
     table = [page.anchor(one.name) for one in sections.SECTIONS]
     assert shown[0] == "top"
     assert shown[1:] == [name for name in table if name in shown]
-    assert set(table) - set(shown) == {"counters"}, "no case of this run has counters"
+    assert set(table) - set(shown) == {"counters", "over-time"}, "no case of this run has counters, nor was a rate sustained"
 
 
 def test_a_section_of_a_feature_is_one_file_and_one_line(cpu: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from hotlap.core.stats import energy, order
 
 FEWEST = 3  # readings of power outside of all cases from which an idle power is said
 SENSORS = {"power_w": ("power_w",), "energy_j": ("energy_j",), "clock_hz": ("clock_hz.sm", "clock_hz"), "power_limit_w": ("power_limit_w",)}
+PACKAGES = ("package", "psys", "core", "uncore", "dram", "zone-")  # of RAPL, which are no rails of a board
 COARSE = 0.25  # half of the bounds as a share, from which energy is not known well enough to compare
 
 
@@ -64,17 +65,31 @@ class _Round(Record, frozen=True, kw_only=True):
     notices: list[Notice]
 
 
-def energies(rows: Sequence[Row], readings: Sequence[Readings], devices: Sequence[Device]) -> list[EnergyUse]:
-    """Of each row; those without a number too, with the reason."""
+def energies(rows: Sequence[Row], readings: Sequence[Readings], devices: Sequence[Device], rail: str = "") -> list[EnergyUse]:
+    """Of each row; those without a number too, with the reason. `rail`: of the board, that is to be taken for what a device draws."""
+    readings = _named(readings, rail) if rail else readings
     kinds = {device.key: device.kind for device in devices}
     energies_ = []
     for key in dict.fromkeys(row.device for row in rows):
         mine = [row for row in rows if row.device == key]
         rounds = {one.round for row in mine for one in row.result.rounds}  # each a process, whose counters may begin anew
-        series = {n: _series([one for one in readings if one.round == n], key, kinds.get(key) == "cpu") for n in sorted(rounds)}
+        host = bool(rail) or kinds.get(key) == "cpu"
+        series = {n: _series([one for one in readings if one.round == n], key, host) for n in sorted(rounds)}
         outside, missing = _outside(mine, series), _missing(readings, key)
         energies_ += [_carrying(row, _of(row, series, outside, missing)) for row in mine]
     return energies_
+
+
+def rails(readings: Sequence[Readings]) -> list[str]:
+    """Rails of the board and batteries whose power was read."""
+    read = [one.sensor.partition(".")[2] for one in readings if one.device == "host" and one.sensor.startswith("power_w.")]
+    return [name for name in dict.fromkeys(read) if not name.startswith(PACKAGES)]
+
+
+def _named(readings: Sequence[Readings], rail: str) -> list[Readings]:
+    """With the rail in place of every other sensor of power and energy."""
+    others = [one for one in readings if one.sensor.partition(".")[0] not in ("power_w", "energy_j", "power_limit_w")]
+    return [*others, *(replace(one, sensor="power_w") for one in readings if one.device == "host" and one.sensor == f"power_w.{rail}")]
 
 
 def _carrying(row: Row, used: EnergyUse) -> EnergyUse:
@@ -223,7 +238,10 @@ def _outside(rows: Sequence[Row], series: Mapping[int, _Sensed]) -> list[float]:
 
 def _missing(readings: Sequence[Readings], key: str) -> str:
     """Why a device has neither power nor a counter."""
-    told = [
+    reasons = [
         one.reason for one in readings if one.device in (key, "host") and one.sensor.split(".")[0] in ("power_w", "energy_j") and one.reason
     ]
-    return f"no energy sensor{f': {told[0]}' if told else ''}"
+    named = rails(readings)
+    if named:
+        return f"no energy sensor of its own; name the rail that feeds it with --rail: {', '.join(named)}"
+    return f"no energy sensor{f': {reasons[0]}' if reasons else ''}"

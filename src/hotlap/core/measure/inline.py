@@ -49,7 +49,8 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
         blank = Samples(case=case.id, device=target.device.key, round=planned.number)
         budget = CaseBudget(
             seconds=following.round_s, sample_s=options.sample_s, round=planned.number, patience_s=following.patience_s,
-            clock=foreign.clock_beside(target, watch), watch=watch,
+            clock=foreign.clock_beside(target, watch), watch=watch, alone=options.deadline_s > 0,
+            whole=options.deadline_s > 0 or options.sustain_s > 0,
         )
         prepared = Prepared(enqueue, lambda: Check(passed=True, what="returned without an exception; the result is the caller's to check"))
         samples.append(_noticed(time_prepared(target, prepared, budget, blank, overhead)))

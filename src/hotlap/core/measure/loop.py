@@ -50,6 +50,8 @@ class CaseBudget:
     clock: Callable[[], float | None] = lambda: None  # of the device or the cores that carry the load, Hz, where it can be measured
     sampling: Callable[[float, float], None] | None = None  # called when sampling begins (zeros) and ends: seconds timed, seconds between
     watch: ForeignWatch = field(default_factory=Nothing)  # what else runs
+    alone: bool = False  # each call is a sample
+    whole: bool = False  # no sample is taken as warm-up
     choice: CaseChoice = field(default_factory=CaseChoice)  # what the run's first round chose for the case
 
 
@@ -132,7 +134,7 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
     places = raw.kept()
     used = [values[n] for n in places]
     first = _steady_from(used)
-    kept = used[first or 0 :]
+    kept = used if budget.whole else used[first or 0 :]
     check = _checked(prepared)
     verdict = validity.validity(
         check, _timers(prepared, raw, overhead), lambda: _timers_again(target, prepared, calls * validity.LONGER, budget, overhead),
@@ -170,6 +172,9 @@ def _batch(target: Target, prepared: Prepared, budget: CaseBudget) -> tuple[int,
         return 1, None  # cold caches are cold once
     if prepared.batch is not None:
         return prepared.batch, None
+    if budget.alone:
+        target.time(prepared.enqueue, step, prepared.graph)
+        return step, None
     wanted = max(target.timer_resolution_s / RESOLUTION_SHARE, budget.sample_s, SHORTEST_S)
     most = max(MOST_CALLS // step, 1) * step
     calls, deadline = step, target.clock.now() + budget.seconds / 2

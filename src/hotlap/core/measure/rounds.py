@@ -67,6 +67,8 @@ class Rounds:
             return Next(list(self.cases), self.options.round_s, self._patience_s())
         if not any(s.values for samples in self.kept.values() for s in samples):
             return Next(stop=Stop("no_number"))
+        if self.options.sustain_s:
+            return self._lasting()
         wanting = [case for case in self.cases if self._wants(case)]
         if not wanting:
             return Next(stop=Stop("rounds_max" if any(self._short_of_it(case) for case in self.cases) else "precision"))
@@ -83,10 +85,21 @@ class Rounds:
         samples = [s for s in self.kept.get(case.id, []) if s.status == "measured" and not bad(s)]
         return fold(case, samples, "").values if samples else []
 
+    def _lasting(self) -> Next:
+        """Until the time is over, at a load as steady as it gets: nothing is waited for, and nothing measured again."""
+        left = [case for case in self.cases if not self._refused(case)]
+        if self.elapsed_s >= self.options.sustain_s or not left:
+            return Next(stop=Stop("budget" if left else "no_number"))
+        return Next(left, self.options.round_s * len(left) / len(self.cases))
+
+    def _refused(self, case: Case) -> bool:
+        """Whether the next round would say the same."""
+        return any(s.status == "not_run" or (s.status == "invalid" and s.cause != "timers") for s in self.kept.get(case.id, []))
+
     def _wants(self, case: Case) -> bool:
         samples = self.kept.get(case.id, [])
-        if any(s.status == "not_run" or (s.status == "invalid" and s.cause != "timers") for s in samples):
-            return False  # the next round would say the same
+        if self._refused(case):
+            return False
         if len(samples) < self.options.rounds:
             return True
         if self.hopeless and len(samples) >= self.options.rounds_max and bad(samples[-1]):

@@ -125,6 +125,7 @@ def _budget(target: Target, case: Case, job: Job, watch: foreign.ForeignWatch, c
     return CaseBudget(
         seconds=0.0, sample_s=job.options.sample_s, seed=seed, round=job.round, clock=foreign.clock_beside(target, watch),
         sampling=sampling, watch=watch, choice=job.choices.get(case.id, CaseChoice()),
+        alone=job.options.deadline_s > 0, whole=job.options.deadline_s > 0 or job.options.sustain_s > 0,
     )
 
 

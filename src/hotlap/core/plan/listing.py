@@ -40,9 +40,13 @@ def _head(plan: Plan) -> str:
 
 def _measure(options: MeasureOptions) -> str:
     rounds = str(options.rounds) if options.rounds == options.rounds_max else f"{options.rounds} to {options.rounds_max}"
+    if options.sustain_s:
+        rounds = f"about {rounds}"
+    until = f"until the 95 % interval is within ± {options.precision * 100:g} % or {_duration(options.budget_s)} have passed"
     parts = [
         f"{rounds} round{'' if rounds == '1' else 's'} of {_duration(options.round_s)}",
-        f"until the 95 % interval is within ± {options.precision * 100:g} % or {_duration(options.budget_s)} have passed",
+        f"until {_duration(options.sustain_s)} have passed" if options.sustain_s else until,
+        f"calls one by one against a deadline of {units.show(options.deadline_s, 's')}" if options.deadline_s else "",
         f"samples of at least {_duration(options.sample_s)}" if options.sample_s else "",
         f"sensors read at {options.readings_hz:g} Hz" if options.readings_hz else "no sensors",
         f"seed {options.seed}" if options.seed else "",

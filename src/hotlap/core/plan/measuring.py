@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ class Option:
     above: bool = False  # `low` itself is not valid
 
 
+SUSTAIN_ROUNDS, SUSTAIN_SAMPLES = 40, 100  # of the time that a rate is sustained, and of one of its rounds
 PROGRAM_S = 0.1  # of executions of one program in a round, by default; one execution at least
 
 OPTIONS: dict[str, Option] = {
@@ -35,6 +37,8 @@ OPTIONS: dict[str, Option] = {
     "precision": Option("precision", "%", 0, 1, "a share above 0 and up to 100 %, as in '5 %' or 0.05", above=True),
     "sample_time": Option("sample_s", "s", 0, 3600, "a time up to an hour, as in '10 ms'; 0 leaves it to the timer"),
     "readings": Option("readings_hz", "Hz", 0, 1000, "a rate up to 1000 Hz, as in '10 Hz'; 0 switches sensors off"),
+    "sustain": Option("sustain_s", "s", 0, 31 * 86_400, "a time up to 31 days, as in '30 min'; 0: rounds end when they are enough"),
+    "deadline": Option("deadline_s", "s", 0, 3600, "a time up to an hour, as in '33.3 ms'; 0: none"),
     "seed": Option("seed", "", 0, 2**53, "a whole number from 0 to 2^53; 0 draws a new one for every run"),
 }
 
@@ -55,7 +59,7 @@ def options(
             fields[OPTIONS[key].field] = _number(key, value)
         except InputError as error:
             raise fail(key, str(error)) from None
-    new = msgspec.structs.replace(base, **fields)
+    new = _sustained(msgspec.structs.replace(base, **fields), given)
     if "rounds_max" not in given and new.rounds > new.rounds_max:
         new = msgspec.structs.replace(new, rounds_max=new.rounds)
     if "rounds" not in given and new.rounds > new.rounds_max:
@@ -63,6 +67,20 @@ def options(
     if new.rounds > new.rounds_max:
         raise fail("rounds_max", f"rounds_max ({new.rounds_max}) is below rounds ({new.rounds}); make it at least {new.rounds}")
     return new
+
+
+def _sustained(options: MeasureOptions, given: Mapping[str, object]) -> MeasureOptions:
+    """With `sustain`, the time says how many rounds there are; no round is longer than a fortieth of it, and without a deadline a
+    sample is as long as keeps their number small. What is given of these two stays."""
+    if "sustain" not in given or not options.sustain_s:
+        return options
+    each_s = options.round_s if "round_time" in given else min(options.round_s, options.sustain_s / SUSTAIN_ROUNDS)
+    sample_s = options.sample_s if "sample_time" in given or options.deadline_s else each_s / SUSTAIN_SAMPLES
+    rounds = min(max(math.ceil(options.sustain_s / each_s), 1), int(OPTIONS["rounds_max"].high))
+    each_s = max(each_s, options.sustain_s / rounds)
+    return msgspec.structs.replace(
+        options, round_s=each_s, sample_s=sample_s, rounds=rounds, rounds_max=rounds, budget_s=options.sustain_s, precision=1.0,
+    )
 
 
 def usual(cases: Sequence[Case]) -> MeasureOptions:

@@ -74,7 +74,7 @@ def _verdict(bundle: Bundle, rows: Sequence[Row]) -> str:
     if not rows:
         return "Nothing was measured."
     good, run = counts["measured"], len(rows) - counts["not_run"]
-    precision = bundle.run.asked.precision if bundle.run.asked else None
+    precision = bundle.run.asked.precision if bundle.run.asked and not bundle.run.asked.sustain_s else None
     verb = "reaches" if good < 2 and good != run else "reach"
     asked = f"{verb} the precision asked, ± {show(precision, '%', 2)}" if precision else "can be used"
     wider = words.wider(rows, precision) if precision else ""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from hotlap.core import stand_in, work
-from hotlap.core.analysis import rates
+from hotlap.core.analysis import lasting, rates
 from hotlap.core.analysis.commands import CommandRow
 from hotlap.core.analysis.energy import EnergyUse
 from hotlap.core.analysis.implementations import Beside
@@ -90,7 +90,10 @@ def of_runs(analysed: Iterable[tuple[Bundle, Sequence[Row]]], more: Mapping[str,
     """Of commands that show runs and give no verdict. `more`: what the kind of a run adds, by its id."""
     pairs = list(analysed)
     runs = [run_entry(bundle.run) | {"path": str(bundle.path)} | dict((more or {}).get(bundle.run.id, {})) for bundle, _ in pairs]
-    return answer({"runs": runs}, None, [_case(row, bundle.run.id, bundle.run.machine.host) for bundle, rows in pairs for row in rows])
+    return answer({"runs": runs}, None, [
+        _case(row, bundle.run.id, bundle.run.machine.host, lasting.document(row.result, bundle.run.asked))
+        for bundle, rows in pairs for row in rows
+    ])  # fmt: skip
 
 
 def run_entry(run: RunRecord) -> dict[str, Any]:
@@ -180,7 +183,7 @@ def _known(value: float | None) -> float | UnsetType:
     return UNSET if value is None else value
 
 
-def _case(row: Row, run: str, host: str | None) -> CaseEntry:
+def _case(row: Row, run: str, host: str | None, asked: Mapping[str, Any] = {}) -> CaseEntry:
     number = (row.summary.median, row.summary.low, row.summary.high) if words.numbered(row) else (None, None, None)
     gap, verdict = row.gap, row.verdict
     limit = LimitEntry(kind=gap.reference_kind, value=gap.limit_value, share=gap.share if words.numbered(row) else None, cause=gap.cause)
@@ -189,7 +192,8 @@ def _case(row: Row, run: str, host: str | None) -> CaseEntry:
         high=number[2], state=verdict.state, codes=notices.codes(row), reason=verdict.reason or UNSET, action=verdict.action or UNSET,
         workload=row.case.workload, params=row.case.params, implementation=row.case.implementation or UNSET,
         metric=row.result.metric or UNSET, better=row.result.better, rounds=list(row.result.values),
-        limit=UNSET if gap.reference_kind == "unknown" else limit, threshold=_known(verdict.threshold), more=_more(row) or UNSET,
+        limit=UNSET if gap.reference_kind == "unknown" else limit, threshold=_known(verdict.threshold),
+        more={**_more(row), **asked} or UNSET,
     )
 
 

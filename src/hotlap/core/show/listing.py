@@ -51,7 +51,7 @@ def early(rows: Sequence[Row], rounds: int) -> str:
 
 
 def _precision(run: RunRecord, rows: Sequence[Row]) -> str:
-    if run.asked is None:
+    if run.asked is None or run.asked.sustain_s:
         return ""
     asked, wider = f"± {show(run.asked.precision, '%', 2)}", words.wider(rows, run.asked.precision)
     if not wider:

@@ -15,7 +15,7 @@ def two_sided(t: float, freedom: float) -> float:
     """
     if math.isnan(t):
         return 1.0
-    return _beta(freedom / (freedom + t * t), freedom / 2, 0.5) if math.isfinite(t) else 0.0
+    return incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5) if math.isfinite(t) else 0.0
 
 
 @lru_cache(maxsize=1024)
@@ -37,12 +37,12 @@ def quantile(p: float, freedom: float) -> float:
     return (low + high) / 2
 
 
-def _beta(x: float, a: float, b: float) -> float:
+def incomplete_beta(x: float, a: float, b: float) -> float:
     """The regularised incomplete beta function."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):
-        return 1 - _beta(1 - x, b, a)
+        return 1 - incomplete_beta(1 - x, b, a)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     # The continued fraction by Lentz's method.
     f, c, d = 1.0, 1.0, 0.0

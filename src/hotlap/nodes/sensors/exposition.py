@@ -48,10 +48,11 @@ HELP = {  # of a sensor without its part
     "pcie_bytes": "Bytes over PCIe, by direction", "nvlink_bytes": "Bytes over NVLink, by direction",
     "nvlink_errors": "NVLink errors, by kind",
     "pcie_bytes_per_s": "Rate over PCIe between two readings", "nvlink_bytes_per_s": "Rate over NVLink between two readings",
+    "battery": "Charge of the battery as a share of full",
     "load": "Load average of the host", "pressure": "Share of time in which tasks waited for a resource",
     "reachable": "1 where the source answers",
 }  # fmt: skip
-RATIOS = ("utilization", "fan", "pressure")
+RATIOS = ("utilization", "fan", "pressure", "battery")
 EXEMPLAR = re.compile(r"\s#\s*\{.*\Z")  # of OpenMetrics, after a sample
 REMEDY = "pip install prometheus-client"
 

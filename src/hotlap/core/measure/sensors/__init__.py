@@ -20,6 +20,7 @@ SOURCES = {
     "drm": "GPUs of AMD, Intel and others through the kernel's files of them",
     "amd_smi": "AMD GPUs through AMD SMI: what the kernel's files do not show",
     "system": "the host: load, memory, pressure, and the processor's clock, temperature and power where the kernel shows them",
+    "board": "small devices: thermal zones, power rails, batteries, clocks; tegrastats where it is",
     "simulated": "the sensors of a simulated GPU, on its virtual clock",
 }
 
@@ -47,8 +48,8 @@ def _wanted(device: Device) -> list[str]:
     if device.target == "simulated":
         return ["simulated"]
     if _nvidia(device):
-        return ["nvml", "system"]
-    return ["system"] if device.kind == "cpu" else ["drm", "system"]
+        return ["nvml", "system", "board"]
+    return ["system", "board"] if device.kind == "cpu" else ["drm", "system", "board"]
 
 
 def _nvidia(device: Device) -> bool:

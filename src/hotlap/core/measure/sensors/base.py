@@ -5,7 +5,7 @@ out, with its reason in `missing(target)`. Names are the field's and end in thei
 power_w, energy_j, temperature_c, temperature_c.memory, clock_hz.sm, clock_hz.memory, utilization, memory_used_bytes,
 throttle (a bit mask of reasons, see THROTTLE), throttle_s.CAUSE (time held back so far), ecc_corrected, ecc_uncorrected,
 remapped_rows, retired_pages, xid (the last event's code), pcie_generation, pcie_width, pcie_replays, pcie_bytes, nvlink_bytes,
-nvlink_errors, fan (share of full speed), fan_rpm, processes.
+nvlink_errors, fan (share of full speed), fan_rpm, processes, battery (share of full charge).
 """
 
 from __future__ import annotations

@@ -8,12 +8,13 @@ from __future__ import annotations
 from hotlap.core import extend
 from hotlap.core.errors import MachineError
 from hotlap.core.show.page import Section
-from hotlap.core.show.sections import causes, charts, counters, method, notices, results, samples, setup
+from hotlap.core.show.sections import causes, charts, counters, lasting, method, notices, results, samples, setup
 from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.show.table import text
 
 SECTIONS = (
-    results.SECTION, charts.SECTION, causes.SECTION, counters.SECTION, samples.SECTION, notices.SECTION, setup.SECTION, method.SECTION,
+    results.SECTION, lasting.SECTION, charts.SECTION, causes.SECTION, counters.SECTION, samples.SECTION, notices.SECTION, setup.SECTION,
+    method.SECTION,
 )
 
 
