@@ -181,7 +181,7 @@ def _intensity(target: Target, case: Case, rng: np.random.Generator) -> Prepared
     kernel = target.kernel(source("compute", target.dialect), "intensity", defines)
     items, per_item = _shares(shape, variant, intensity_elements(case.params))
     if per_item // variant.chains * (fmas + 1) > most_turns(target):
-        raise NotSupported(f"this software adapter leaves loops after {most_turns(target)} turns, fewer than a work-item of this case takes")
+        raise NotSupported(f"this software adapter leaves loops after {most_turns(target)} turns, and this case takes more")
     n = items * variant.width * per_item
     x, y = _factors(dtype, rng)
     source_array = rng.random(n, NUMPY[dtype])
