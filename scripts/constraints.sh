@@ -19,7 +19,7 @@ cp -r pyproject.toml LICENSE src "$work/tree"
 [ ! -f README.md ] || cp README.md "$work/tree"
 printf 'torch==%s\nnvidia-cuda-nvrtc==%s\ntriton==%s\n' "$torch" "$nvrtc" "$triton" >"$work/pins.txt"
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check \
-    --constraint "$work/pins.txt" "$work/tree[opencl,cuda,torch,triton,system,pdf,engines,test,lint,mutate]"
+    --constraint "$work/pins.txt" "$work/tree[opencl,cuda,torch,triton,webgpu,system,pdf,engines,test,lint,mutate]"
 {
     cat <<'HEADER'
 # Versions of everything the extras install, by `scripts/constraints.sh` (pip on Python 3.11; valid for 3.12 too).

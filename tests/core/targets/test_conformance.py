@@ -48,6 +48,33 @@ KERNEL void arithmetic(GLOBAL T *RESTRICT out, GLOBAL const T *RESTRICT in, cons
 }
 """
 
+WGSL_KERNELS = """
+var<workgroup> local_values: array<u32, 64>;
+KERNEL scale(a: read f32, b: write f32, factor: f32, n: u32) { if (ID < n) { b[ID] = factor * a[ID]; } }
+KERNEL widths(out: write u32, a: u32, b: u32, c: u32, d: f32, e: i32) {
+    out[0] = a; out[2] = b; out[4] = c; out[6] = u32(d); out[8] = u32(e + 8);
+}
+KERNEL count(cell: write u32) { if (ID == 0u) { cell[0] += 1u; } }
+KERNEL total(cell: atomic u32, value: u32) { atomicAdd(&cell[0], value); }
+KERNEL reverse(out: write u32, data: read u32) {
+    local_values[LID] = data[ID];
+    workgroupBarrier();
+    out[ID] = local_values[GROUP_SIZE - 1u - LID] + (ITEMS - ITEMS);
+}
+"""
+WGSL_ARITHMETIC = """
+fn both(a: T, b: T) -> T { return a * b + a; }
+KERNEL arithmetic(out: write T, data: read T, s: S) {
+    let x = T(s);
+    let one = T(S(1));
+    out[2u * ID] = data[ID] * x + one;
+    storageBarrier();
+    out[2u * ID + 1u] = both(data[ID], x);
+}
+"""
+IN_WGSL = {KERNELS: WGSL_KERNELS, ARITHMETIC: WGSL_ARITHMETIC}
+DIALECTS = ("c", "wgsl")  # of targets that have kernels
+
 
 def _found() -> list[Any]:
     with build.if_possible():
@@ -87,11 +114,11 @@ def _buffer(target: Target, data: Any, where: Where = "device") -> Buffer:
 
 
 def _kernel(target: Target, name: str, source: str = KERNELS, defines: tuple[str, ...] = ()) -> Any:
-    if target.dialect != "c":
+    if target.dialect not in DIALECTS:
         with pytest.raises(NotSupported):
             target.kernel(source, name, defines)
         pytest.skip(f"targets of the dialect {target.dialect} have no kernels of their own")
-    return target.kernel(source, name, defines)
+    return target.kernel(IN_WGSL[source] if target.dialect == "wgsl" else source, name, defines)
 
 
 def _work(target: Target) -> tuple[Enqueue, Buffer | None]:
@@ -99,7 +126,7 @@ def _work(target: Target) -> tuple[Enqueue, Buffer | None]:
     if target.dialect == "model":
         stream = work.find("stream")
         return target.library.prepare(Case(workload="stream", params=stream.parse({"op": "copy", "size": 2**24}))).enqueue, None
-    cell = target.buffer(np.zeros(4096, np.uint32 if target.dialect == "c" else np.int32))
+    cell = target.buffer(np.zeros(4096, np.uint32 if target.dialect in DIALECTS else np.int32))
     call = _adder(target, cell)
 
     def enqueue(calls: int) -> None:
@@ -112,7 +139,7 @@ def _work(target: Target) -> tuple[Enqueue, Buffer | None]:
 def _adder(target: Target, cell: Buffer) -> Any:
     if target.dialect == "torch":
         return lambda: cell.handle.add_(1)
-    kernel = target.kernel(KERNELS, "count")
+    kernel = _kernel(target, "count")
     return lambda: kernel(GROUP, GROUP, cell)
 
 
@@ -124,7 +151,7 @@ def test_a_device_says_who_it_is(target: Target) -> None:
     assert device.memory_bytes is None or device.memory_bytes > 0
     assert device.compute_units is None or device.compute_units > 0
     assert device.clock_max_hz is None or 1e7 < device.clock_max_hz < 1e11
-    assert (target.library is not None) == (target.dialect != "c")
+    assert (target.library is not None) == (target.dialect not in DIALECTS)
 
 
 @pytest.mark.parametrize("where", WHERES)
@@ -221,9 +248,13 @@ def test_a_kernel_runs_with_the_prelude(target: Target, n: int) -> None:
 
 def test_scalars_have_the_width_they_are_given_with(target: Target) -> None:
     kernel = _kernel(target, "widths")
-    out = target.buffer(np.zeros(5, np.uint64))
-    kernel(1, 1, out, np.uint8(200), np.uint32(4_000_000_000), np.uint64(2**63 + 5), np.float32(3.75), np.int32(-7))
-    assert target.read(out).tolist() == [200, 4_000_000_000, 2**63 + 5, 3, 1]
+    out, large = target.buffer(np.zeros(5, np.uint64)), 2**63 + 5
+    if target.dialect == "wgsl":
+        with pytest.raises(NotSupported, match="64 bits"):
+            kernel(1, 1, out, np.uint8(200), np.uint32(4_000_000_000), np.uint64(large), np.float32(3.75), np.int32(-7))
+        large = 2**31 + 5
+    kernel(1, 1, out, np.uint8(200), np.uint32(4_000_000_000), np.uint64(large), np.float32(3.75), np.int32(-7))
+    assert target.read(out).tolist() == [200, 4_000_000_000, large, 3, 1]
     kernel(1, 1, out, np.uint8(1), np.uint32(2), np.uint64(3), np.float32(4), np.int32(5))
     assert target.read(out).tolist() == [1, 2, 3, 4, 13]
 
@@ -306,9 +337,10 @@ def test_a_claimed_type_multiplies_matrices(target: Target, dtype: str) -> None:
     ],
 )
 def test_a_kernel_that_does_not_compile_is_refused_in_one_line(target: Target, source: str, name: str, says: str) -> None:
+    broken_in_wgsl = "KERNEL broken(a: write f32) { a[0] = nothing; }"
     with pytest.raises(NotSupported) as refused:
-        target.kernel(source, name)
-    if target.dialect != "c":
+        target.kernel(IN_WGSL.get(source, broken_in_wgsl) if target.dialect == "wgsl" else source, name)
+    if target.dialect not in DIALECTS:
         pytest.skip(f"targets of the dialect {target.dialect} have no kernels of their own")
     assert says in str(refused.value)
     assert "\n" not in str(refused.value)

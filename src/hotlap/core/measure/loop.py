@@ -142,7 +142,7 @@ def time_prepared(target: Target, prepared: Prepared, budget: CaseBudget, blank:
     resolution = target.timer_resolution_s
     watched = not budget.watch.why_not and not isinstance(budget.watch, Nothing)
     disturbed = raw.disturbed_share(places)
-    own = [*way.notices, *(prepared.notices() if prepared.notices else [])]
+    own = [*way.notices, *_of_target(target, prepared), *(prepared.notices() if prepared.notices else [])]
     notices = _notices(kept, first, resolution, calls) + _shared(raw, places, others, steal, ended - sampling_s) + own
     return _with(
         blank, status=verdict.status, cause=verdict.cause, reason=verdict.reason, values=kept, calls=calls, method=method, overhead_s=cost,
@@ -337,6 +337,17 @@ def _shared(raw: RawTimings, places: Sequence[int], others: float | None, steal:
         notices.append(Notice(code="shared_device", seen=f"others ran during {percent(disturbed)} of the samples that are left{used}"))
     if steal is not None and steal >= STOLEN and steal * seconds >= TICK_S:
         notices.append(Notice(code="steal", seen=f"the hypervisor gave {percent(steal)} of the processors' time to other guests"))
+    return notices
+
+
+def _of_target(target: Target, prepared: Prepared) -> list[Notice]:
+    """What stands beside every number of a device: that it is none, and that its timer was refused when it was opened."""
+    notices = []
+    if target.device.facts.get("software"):
+        notices.append(Notice(code="software_device", seen=f"{target.device.name}: this computer's processor draws and computes"))
+    refused = getattr(target, "timer_refused", "")
+    if refused and prepared.timer == "device":
+        notices.append(Notice(code="timer_refused", seen=f"{refused}; timed by the wall clock"))
     return notices
 
 

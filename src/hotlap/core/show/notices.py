@@ -67,6 +67,7 @@ KINDS = {  # the most important first
     "noise": NoticeKind("noisy", ""),
     "few_samples": NoticeKind("few samples", LONGER),
     "timer_coarse": NoticeKind("coarse timer", "longer samples: set sample_time in the plan"),
+    "timer_refused": NoticeKind("timer refused", "the wall clock's number holds the launch too; another driver may bring a timer", "info"),
     "one_process": NoticeKind("one process", "the workload command measures the same code in fresh processes", "info"),
     "low_clock": NoticeKind("low clock", "look at power limit, temperature, and clocks that were set", "info"),
     "whole_card": NoticeKind("whole card", "read power, clock and temperature with all slices idle but this one", "info"),

@@ -16,6 +16,7 @@ TARGETS = {  # in order of preference when none is named
     "cuda": "NVIDIA GPUs through the CUDA driver",
     "opencl": "any vendor's OpenCL driver; PoCL on the CPU is built in",
     "torch": "PyTorch: CPU, CUDA, ROCm, XPU, MPS",
+    "webgpu": "any GPU that Vulkan, Metal or Direct3D 12 reaches, through wgpu: it draws, too",
     "host": "this machine by its wall clock: programs, Python callables, its disk and its network",
     "simulated": "any GPU of the machine table, with faults on request",
     "scripted": "no device: seconds, clocks and faults of each call from a file, to test what makes numbers of them",
@@ -86,11 +87,12 @@ def survey() -> tuple[list[Device], dict[str, HotlapError]]:
 
 
 def default() -> TargetSpec:
-    """The best target for kernels here: a real GPU by cuda, opencl or torch, else OpenCL on the CPU, else PyTorch on the CPU."""
+    """The best target for kernels here: a real GPU by cuda, opencl, torch or webgpu, else OpenCL on the CPU, else PyTorch on the
+    CPU; never a software adapter."""
     devices, missing = survey()
     for kind in ("gpu", "other", "cpu"):
         for device in devices:
-            if device.kind == kind and device.target != "host":
+            if device.kind == kind and device.target != "host" and not device.facts.get("software"):
                 return TargetSpec(device.target)
     reasons = "; ".join(f"{name}: {error}" for name, error in missing.items())
     raise Unavailable(f"no target is usable here ({reasons})", "hotlap devices says what would make each usable")

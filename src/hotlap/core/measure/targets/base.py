@@ -4,6 +4,7 @@ A target module has `find() -> list[Device]` (raises Unavailable: the reason, an
 `open(device, options) -> Target`. A Target has six methods; `dialect` says what its kernels are written in:
 
     c       kernel source in the common C dialect of `workloads/kernels` (OpenCL C, CUDA C++)
+    wgsl    kernel source in WGSL (webgpu)
     torch   PyTorch operations, through `target.library`
     host    none: programs and callables run as they are (host)
     model   none: the target answers from the model (simulated)
@@ -163,7 +164,7 @@ class Target(Protocol):
     def device(self) -> Device: ...
 
     @property
-    def dialect(self) -> Literal["c", "torch", "host", "model"]: ...
+    def dialect(self) -> Literal["c", "wgsl", "torch", "host", "model"]: ...
 
     @property
     def clock(self) -> Clock: ...
@@ -191,7 +192,7 @@ class Target(Protocol):
         """Enqueues a copy of the whole of the smaller one; does not wait."""
 
     def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
-        """Compiles `source` (dialect c) with `defines` ("T=float16"). Raises DoesNotCompile with the compiler's first error."""
+        """Compiles `source` (dialects c and wgsl) with `defines` ("T=float16"). Raises DoesNotCompile with the compiler's first error."""
 
     def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         """Runs `enqueue(calls)` on an idle device and waits. `calls` may be 0: the cost of timing itself.

@@ -44,8 +44,10 @@ def prepare(target: Target, case: Case, seed: int, variant: str = "") -> Prepare
 
 
 @functools.cache
-def source(name: str) -> str:
-    """A kernel file in the common C dialect; one that spreads elements gets the macros of spread.c."""
+def source(name: str, dialect: str = "c") -> str:
+    """A kernel file in WGSL, or in the common C dialect; there one that spreads elements gets the macros of spread.c."""
     folder = importlib.resources.files("hotlap.core.measure.workloads") / "kernels"
+    if dialect == "wgsl":
+        return (folder / f"{name}.wgsl").read_text()
     text = (folder / f"{name}.c").read_text()
     return (folder / "spread.c").read_text() + "#line 1\n" + text if SPREADS.search(text) else text

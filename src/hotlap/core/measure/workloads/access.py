@@ -9,7 +9,7 @@ from hotlap.core.measure.targets.base import Array, Target
 from hotlap.core.measure.workloads import source
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.flush import flusher
-from hotlap.core.measure.workloads.layout import layout
+from hotlap.core.measure.workloads.layout import layout, most_turns
 from hotlap.core.record import Case, Check
 from hotlap.core.work.base import integer
 from hotlap.core.work.memory import LINE, chase_hops, gather_shape
@@ -43,7 +43,7 @@ def _gather(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     values, index, stride = _inputs(case, rng)
     count = gather_shape(case.params)[1]
     shape = layout(target, 4, 4 * count)
-    kernel = target.kernel(source("memory"), f"gather_{case.params['pattern']}", shape.defines("float"))
+    kernel = target.kernel(source("memory", target.dialect), f"gather_{case.params['pattern']}", shape.defines("float"))
     table, places, out = target.buffer(values), target.buffer(index), target.buffer(np.zeros(count, np.float32))
 
     def enqueue(calls: int) -> None:
@@ -96,14 +96,15 @@ def _chase(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     cycle = np.zeros(lines * step, np.uint32)
     cycle[order.astype(np.int64) * step] = np.roll(order, -1) * np.uint32(step)
     links, place = target.buffer(cycle), target.buffer(np.array([order[0] * step], np.uint32))
-    kernel = target.kernel(source("memory"), "chase", ["S=float", "T=float"])
-    launches = 0
+    kernel = target.kernel(source("memory", target.dialect), "chase", ["S=float", "T=float"])
+    launches, turns = 0, most_turns(target)
 
     def enqueue(calls: int) -> None:
         nonlocal launches
         launches += calls
         for _ in range(calls):
-            kernel(1, 1, links, place, np.uint32(hops))
+            for first in range(0, hops, turns):
+                kernel(1, 1, links, place, np.uint32(min(turns, hops - first)))
 
     def check() -> Check:
         enqueue(1)

@@ -12,7 +12,7 @@ from hotlap.core.errors import NotSupported
 from hotlap.core.measure.targets.base import Array, Buffer, Target
 from hotlap.core.measure.workloads import source
 from hotlap.core.measure.workloads.base import Prepared
-from hotlap.core.measure.workloads.layout import Layout, group_size, layout
+from hotlap.core.measure.workloads.layout import Layout, group_size, layout, most_turns
 from hotlap.core.record import Case, Check, Notice
 from hotlap.core.work.base import DTYPES
 from hotlap.core.work.compute import intensity_elements
@@ -71,7 +71,7 @@ class _Chains:
     def __init__(self, target: Target, dtype: str, variant: Variant, rng: np.random.Generator) -> None:
         self.target, self.variant, self.real = target, variant, NUMPY[dtype]
         self.xy = _factors(dtype, rng)
-        self.kernel = target.kernel(source("compute"), "fma_chains", variant.defines(SCALAR[dtype]))
+        self.kernel = target.kernel(source("compute", target.dialect), "fma_chains", variant.defines(SCALAR[dtype]))
         units = target.device.compute_units or 1
         self.items, self.group = (units * 256, 64) if target.device.kind == "cpu" else (units * 2048, group_size(target))
         self.first = rng.integers(0, 8, self.items * variant.width).astype(self.real)
@@ -107,7 +107,7 @@ def best_of(trials: Sequence[_Chains]) -> _Chains:
     meanwhile favours none."""
     target, kind = trials[0].target, trials[0].target.device.kind
     operations = int(TRIAL_OPERATIONS.get(kind, 5e8))
-    loops = [max(operations // one.per_loop, 50) for one in trials]
+    loops = [min(max(operations // one.per_loop, 50), most_turns(target)) for one in trials]
     began = target.clock.now()
     while kind == "gpu" and target.clock.now() - began < WARM_S:
         trials[0].timed_s(loops[0])
@@ -127,14 +127,16 @@ def _fma(target: Target, case: Case, rng: np.random.Generator, variant: str) -> 
     known = [one for one in tries if _name(dtype, one) == variant]
     trials = [_Chains(target, dtype, one, rng) for one in known or tries]
     best = trials[0] if known else best_of(trials)
-    loops = max(round(float(str(case.params["operations"])) / best.per_loop), 1)
+    wanted = max(round(float(str(case.params["operations"])) / best.per_loop), 1)
+    parts = -(-wanted // most_turns(target))  # launches of a call
+    loops = round(wanted / parts)
 
     def enqueue(calls: int) -> None:
-        for _ in range(calls):
+        for _ in range(calls * parts):
             best.launch(loops)
 
     return Prepared(
-        enqueue, lambda: _check_chains(best, dtype, loops), operations=float(best.per_loop * loops),
+        enqueue, lambda: _check_chains(best, dtype, loops), operations=float(best.per_loop * loops * parts),
         variant=_name(dtype, best.variant), capture=True,
         notices=lambda: [EMULATED] if dtype == "int8" and target.device.target == "cuda" else [],
     )
@@ -176,8 +178,10 @@ def _intensity(target: Target, case: Case, rng: np.random.Generator) -> Prepared
     shape = layout(target, DTYPES[dtype])
     variant = Variant(max(shape.width // 2, 1) if shape.blocked else shape.width, 8 if shape.blocked else 4)
     defines = [*variant.defines(SCALAR[dtype]), *(["BLOCKED=1"] if shape.blocked else [])]
-    kernel = target.kernel(source("compute"), "intensity", defines)
+    kernel = target.kernel(source("compute", target.dialect), "intensity", defines)
     items, per_item = _shares(shape, variant, intensity_elements(case.params))
+    if per_item // variant.chains * (fmas + 1) > most_turns(target):
+        raise NotSupported(f"this software adapter leaves loops after {most_turns(target)} turns, and this case takes more")
     n = items * variant.width * per_item
     x, y = _factors(dtype, rng)
     source_array = rng.random(n, NUMPY[dtype])

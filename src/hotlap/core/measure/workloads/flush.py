@@ -26,7 +26,7 @@ def flusher(target: Target, case: Case) -> Callable[[], None] | None:
 
         return torch_flush
     shape = layout(target, 4)
-    fill = target.kernel(source("memory"), "fill", shape.defines("float"))
+    fill = target.kernel(source("memory", target.dialect), "fill", shape.defines("float"))
     seed = 0
 
     def flush() -> None:

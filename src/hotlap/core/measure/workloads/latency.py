@@ -30,8 +30,8 @@ def _launch(target: Target, case: Case) -> Prepared:
     mode = str(case.params["mode"])
     if mode == "graph" and "graph" not in target.features:
         raise NotSupported(f"{target.device.target} has no graphs here")
-    empty = target.kernel(source("latency"), "empty")
-    counted = target.kernel(source("latency"), "counted")
+    empty = target.kernel(source("latency", target.dialect), "empty")
+    counted = target.kernel(source("latency", target.dialect), "counted")
     cell = target.buffer(np.zeros(1, np.uint32))
 
     def run(kernel: TargetKernel, calls: int) -> None:
@@ -93,7 +93,7 @@ def _sync(target: Target, case: Case) -> Prepared:
 def _atomic(target: Target, case: Case) -> Prepared:
     repeats, spread = integer(case.params, "repeats"), 16 if case.params["contention"] == "spread" else 0
     cells = target.buffer(np.zeros(ATOMIC_ITEMS * max(spread, 1) if spread else 16, np.uint32))
-    kernel = target.kernel(source("latency"), "atomic")
+    kernel = target.kernel(source("latency", target.dialect), "atomic")
     launches = 0
 
     def enqueue(calls: int) -> None:
@@ -121,7 +121,7 @@ def _barrier(target: Target, case: Case) -> Prepared:
     if group > int(target.device.facts.get("max_group", 1024)):
         raise NotSupported(f"groups of this device hold at most {target.device.facts.get('max_group')} work-items")
     out = target.buffer(np.zeros(group, np.uint32))
-    kernel = target.kernel(source("latency"), "barrier_ring")
+    kernel = target.kernel(source("latency", target.dialect), "barrier_ring")
 
     def enqueue(calls: int) -> None:
         for _ in range(calls):

@@ -12,7 +12,7 @@ from hotlap.core.measure.targets.base import Buffer, Target, TargetKernel
 from hotlap.core.measure.workloads import source
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.flush import flusher
-from hotlap.core.measure.workloads.layout import layout
+from hotlap.core.measure.workloads.layout import layout, most_turns
 from hotlap.core.record import Case, Check, Notice
 from hotlap.core.units import size
 from hotlap.core.work.base import DTYPES
@@ -46,7 +46,7 @@ class _Stream:
         self.op, dtype = str(case.params["op"]), str(case.params["dtype"])
         self.target, self.rng, self.real = target, rng, NUMPY[dtype]
         self.shape = layout(target, DTYPES[dtype], stream_elements(case.params))
-        defines, text = self.shape.defines(SCALAR[dtype]), source("memory")
+        defines, text = self.shape.defines(SCALAR[dtype]), source("memory", target.dialect)
         self.run = target.kernel(text, f"stream_{self.op}", defines)
         self.fill = target.kernel(text, "fill", defines)
         self.n = stream_elements(case.params)
@@ -62,7 +62,8 @@ class _Stream:
         self.refill(1023)
         moved = (read + written) * size
         per_unit = PASS_BYTES.get(target.device.kind, 32 << 20)
-        self.passes = max(1, per_unit * (target.device.compute_units or 1) // moved)
+        turns = 1 + int(self.vectors) // self.shape.items  # of a pass, in one work-item
+        self.passes = max(1, min(per_unit * (target.device.compute_units or 1) // moved, most_turns(target) // (2 * turns)))
         self.read_bytes = read * size
 
     def launch(self, kernel: TargetKernel, *args: Buffer | np.generic) -> None:
@@ -116,7 +117,7 @@ def _check_write(work: _Stream, case: Case) -> Check:
     work.refill(1023)
     work.once(3 if work.shape.blocked else 1, s)
     defines = work.shape.defines(SCALAR[str(case.params["dtype"])])
-    verify = work.target.kernel(source("memory"), "stream_verify", defines)
+    verify = work.target.kernel(source("memory", work.target.dialect), "stream_verify", defines)
     wrong = work.target.buffer(np.zeros(1, np.uint32))
     terms = [work.real(f) for f in factors(work.op, s)]
     seeds = [np.uint32(s) for s in work.seeds]
@@ -131,7 +132,7 @@ def _check_read(work: _Stream) -> Check:
     work.once(PASSES_CHECKED)
     lanes = work.target.read(work.a).view(work.real)
     defines = work.shape.defines("float" if work.real is np.float32 else "double")
-    total = work.target.kernel(source("memory"), "fill_sum", defines)
+    total = work.target.kernel(source("memory", work.target.dialect), "fill_sum", defines)
     sums = work.target.buffer(np.zeros(work.shape.items, np.uint64))
     work.launch(total, sums, np.uint64(work.n), np.uint32(work.seeds[0]), np.uint32(1))
     expected = float(PASSES_CHECKED * work.target.read(sums).sum())
