@@ -255,6 +255,7 @@ FEATURES: Mapping[str, Feature] = {
                 "hotlap cluster collective --hosts 'n[01-16]'",
             ),
         },
+        sections={"isolation": "hotlap.bringup.show:SECTION"},
     ),
 }
 

@@ -134,5 +134,9 @@ def test_members_transfer_in_rounds_and_their_campaign_keeps_it(home: Path, caps
     assert all(each.rate > 0 for each in transfers)
     assert main(["cluster", "isolate", "--of", kept.name, "--json"]) == code
     assert json.loads(capsys.readouterr().out)["isolation"] == answer["isolation"]
+    assert main(["report", kept.name, "--out", str(home / "page.html")]) == 0
+    page = (home / "page.html").read_text()
+    assert "Slow parts of the fabric" in page
+    assert "3 rounds to screen" in page
     assert main(["cluster", "status"]) == 0
     assert (kept / files.RUN).is_file()

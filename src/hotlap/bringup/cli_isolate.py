@@ -12,7 +12,7 @@ import numpy as np
 import hotlap
 from hotlap.bringup import fabrics, pairs, show, topology
 from hotlap.bringup.isolating import Isolating
-from hotlap.bringup.record import Floats, Ints, Isolation, Open
+from hotlap.bringup.record import KEPT, Floats, Ints, Isolation, Open
 from hotlap.cli import terminal
 from hotlap.cluster import asked, folder, session
 from hotlap.cluster.folder import CampaignFolder
@@ -24,7 +24,7 @@ from hotlap.core.measure import signals
 from hotlap.core.record import encode
 from hotlap.core.store import files, paths
 
-KEPT, TRANSFERS = "isolation.json", "transfers.jsonl"  # in the campaign's folder
+TRANSFERS = "transfers.jsonl"  # in the campaign's folder
 MOST_MEMBERS = 256  # agents at a time
 
 

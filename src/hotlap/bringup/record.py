@@ -180,6 +180,9 @@ class Open(Record, frozen=True, kw_only=True):
     loss: float = 0.0
 
 
+KEPT = "isolation.json"  # an Isolation, in a campaign's folder
+
+
 class Isolation(Record, frozen=True, kw_only=True):
     """What was named, what it took, and what was not excluded."""
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 
-from hotlap.bringup.record import Culprit, Isolation, NamedPart, Open
+import msgspec
+
+from hotlap.bringup.record import KEPT, Culprit, Isolation, NamedPart, Open
 from hotlap.core.show import layout, words
-from hotlap.core.show.table import Cell, Column
+from hotlap.core.show.sections.base import Report, ReportSection
+from hotlap.core.show.table import Cell, Column, Table, html
 from hotlap.core.units import show
 
 MOST = 0.949  # a transfer that gives less than 5 % is as one that gives 5 % (factors.DEEPEST)
@@ -35,10 +39,14 @@ def lines(answer: Isolation, width: int, color: bool) -> list[str]:
         text += [*layout.paragraph("", note, width), ""]
     if answer.culprits:
         text += [*layout.fitted(_columns(answer.culprits), width).lines(color), ""]
-    for note in (_verdict(answer), _spent(answer), *(_told_apart(each) for each in answer.culprits)):
-        text += layout.paragraph("", note, width) if note else []
+    for note in _notes(answer):
+        text += layout.paragraph("", note, width)
     text += layout.paragraph("not excluded  ", "; ".join(_open(each) for each in answer.open), width) if answer.open else []
     return text
+
+
+def _notes(answer: Isolation) -> list[str]:
+    return [note for note in (_verdict(answer), _spent(answer), *(_told_apart(each) for each in answer.culprits)) if note]
 
 
 def _columns(culprits: list[Culprit]) -> list[Column]:
@@ -93,3 +101,19 @@ def _open(each: Open) -> str:
         "rdma": "RDMA, which was not measured",
         "gpu": "GPUs behind the NICs: none was tested alone",
     }[each.code]
+
+
+def _section(report: Report) -> str:
+    parts = list[str]()
+    for bundle, _ in report.runs:
+        try:
+            answer = msgspec.json.decode((bundle.path / KEPT).read_bytes(), type=Isolation)
+        except (OSError, msgspec.MsgspecError):
+            continue
+        table = html(Table(_columns(answer.culprits))) if answer.culprits else ""
+        lacks = f"Not excluded: {'; '.join(_open(each) for each in answer.open)}." if answer.open else ""
+        parts.append(table + "".join(f"<p>{escape(note)}</p>" for note in (*_notes(answer), lacks) if note))
+    return "".join(parts)
+
+
+SECTION = ReportSection("Slow parts", "Slow parts of the fabric", _section)
