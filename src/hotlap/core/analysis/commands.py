@@ -11,6 +11,7 @@ from hotlap.core.record import Comparison, Notice, Record, Result, RunRecord, St
 from hotlap.core.stats.summary import outliers, summarize
 from hotlap.core.store import select
 from hotlap.core.store.bundle import Bundle
+from hotlap.core.units import percent
 
 BUSY = 0.25  # processors that others used, from which numbers may be too large
 DIFFERENCE, MIN_EFFECT = 0.02, 0.005  # of commands that were run a fixed number of times: the margin of *same*, the change that is reported
@@ -92,7 +93,8 @@ def _notices(values: Sequence[float], codes: Sequence[int], warmup: int) -> list
     far = [bool(one) for one in outliers(values)]
     middle = statistics.median(values)
     if far[0] and values[0] > middle and not warmup:
-        notices.append(Notice("slow_first_run", f"the first run took {values[0] / middle:.2g} × the median", "--warmup 1"))
+        took = f"{values[0] / middle:.2g} ×" if values[0] >= 1.95 * middle else f"{percent(values[0] / middle - 1)} longer than"
+        notices.append(Notice("slow_first_run", f"the first run took {took} the median", "--warmup 1"))
     elif count := sum(far):
         notices.append(Notice("outliers", f"{count} of {len(values)} runs far from the others", count=count))
     return notices

@@ -47,6 +47,8 @@ def of_medians(comparison: Comparison) -> str:
     if change is None or low is None or high is None or not a or b is None:
         return ""
     digits, by_hand = _digits(comparison), b / a - 1
+    if percent(by_hand, digits) == percent(change, digits):
+        return ""
     near = abs(by_hand - change) <= min(10.0 ** -(digits - 1), (high - low) / 4)
     return f"the medians {percent(by_hand, digits)}" if another(by_hand, change, high - low) and not near else ""
 
