@@ -25,8 +25,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A.toml", help="a configuration: [server] with url, command or simulated, and [load]")
     parser.add_argument("b", metavar="B.toml", help="the same of the server that is compared with it; [load] must be equal")
     metrics = ", ".join(ab_blocks.METRICS)
-    of_blocks = f"compared by its median over a block, as in ttft,tpot; of {metrics} (default: e2e)"
-    parser.add_argument("--metric", default="", metavar="NAMES", help=of_blocks)
+    parser.add_argument(
+        "--metric", default="", metavar="NAMES",
+        help=f"compared by its median over a block, as in ttft,tpot; of {metrics} (default: e2e)",
+    )  # fmt: skip
     parser.add_argument("--resolve", metavar="SHARE", help="change to be found with 80 %% power (default: 5 %%, or twice --min-effect)")
     parser.add_argument("--min-effect", metavar="SHARE", help="minimum change to report (threshold; default: a quarter of --resolve)")
     parser.add_argument("--budget", metavar="TIME", help="end within this, as in '5 min', answered or not")
