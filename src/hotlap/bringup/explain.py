@@ -15,6 +15,7 @@ from hotlap.bringup.factors import Groups, TransferNoise
 from hotlap.bringup.record import FabricLayout, Flags, Floats, Ints, SlowPart, Transfers
 from hotlap.core.errors import MachineError
 
+SINGLE = 3.0  # standard deviations of a single transfer that a part has to lose: healthy parts of a busy fabric differ lastingly by less
 PASSES = 40
 LEAST_SIGMA = 1e-4  # relative; a simulator without noise has none
 LEAST_FASTER = 1e-6  # of transfers; where none is faster than what limits it, a single one excludes a slow part against two that are slow
@@ -200,7 +201,7 @@ def _beyond(model: Model, some: Groups, effects: Floats) -> Flags:
     between = max(spread - float(np.median(own[usual])), 0.0) if usual.sum() > 3 else 0.0
     unsure = 1 + 2 / math.sqrt(2 * max(int(kept.sum()), 1))  # the spread is an estimate: two of its own standard errors more
     result: Flags = -effects > (math.sqrt(2 * math.log(3 * max(count, 1))) + 2) * unsure * np.sqrt(between + own)
-    return result
+    return result & (-effects > SINGLE * model.noise.sigma)
 
 
 def limiting(fits: list[PartFit], tests: Transfers, where: FabricLayout) -> tuple[Floats, Ints, Floats, Floats]:

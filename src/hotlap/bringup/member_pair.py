@@ -16,11 +16,12 @@ from typing import Any
 BLOCK = 1 << 16
 PATIENCE_S = 10.0  # for the other side to be there
 CUT = 0.25  # of the time
+LEAD_S = 0.4  # from the order until all pairs begin at once
 ADAPTERS = "/sys/class/infiniband/*"  # of RDMA
 
 
-def send(address: str, port: int, time_s: float) -> dict[str, Any]:
-    """Until the receiver has seen enough."""
+def send(address: str, port: int, time_s: float, at_s: float = 0.0) -> dict[str, Any]:
+    """From a moment of this machine's clock, so that all pairs share what they share; until the receiver has seen enough."""
     deadline_s, stream = time.monotonic() + PATIENCE_S, None
     while stream is None:
         try:
@@ -32,6 +33,7 @@ def send(address: str, port: int, time_s: float) -> dict[str, Any]:
     block, deadline_s = bytes(BLOCK), time.monotonic() + time_s + PATIENCE_S
     with stream:
         stream.settimeout(PATIENCE_S)
+        time.sleep(min(max(at_s - time.time(), 0.0), LEAD_S))
         try:
             while time.monotonic() < deadline_s:
                 stream.sendall(block)
@@ -76,14 +78,14 @@ def _counted(stream: socket.socket, time_s: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """What HOTLAP_PAIR asks for: `do`, `address`, `port`, `time_s`."""
+    """What HOTLAP_PAIR asks for: `do`, `address`, `port`, `time_s`, `at_s`."""
     if "HOTLAP_PAIR" not in os.environ:
         sys.exit("these rounds belong to hotlap cluster isolate: run that again")
     order = json.loads(os.environ["HOTLAP_PAIR"])
     if order["do"] == "rest":
         return
-    act = {"send": send, "receive": receive}[order["do"]]
-    answer = act(order["address"], order["port"], order["time_s"])
+    address, port, time_s = order["address"], order["port"], order["time_s"]
+    answer = send(address, port, time_s, order["at_s"]) if order["do"] == "send" else receive(address, port, time_s)
     print(json.dumps(dict(answer, rdma=len(glob.glob(ADAPTERS)))), flush=True)
 
 

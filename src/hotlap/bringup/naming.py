@@ -169,6 +169,8 @@ def smallest(tests: int, penalty: float, model: Model) -> float:
     zero = np.zeros(1)
     for loss in np.linspace(0.005, 0.95, 190):
         effect = math.log1p(-loss)
+        if -effect < explain.SINGLE * model.noise.sigma:
+            continue
         gain: Floats = model.noise.likelihood(zero) - model.noise.likelihood(np.array([effect]))
         if tests * float(gain[0]) > penalty:
             return float(loss)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,10 +64,12 @@ class PairController(ClusterController):
         """
         self._wait()
         orders: dict[int, dict[str, Any]] = {}
+        begins_s = time.time() + member_pair.LEAD_S
         for source, sink in pairs.tolist():
             _, port, address = self._places[self.rest[sink].name]
             address = "127.0.0.1" if self.launcher.name == "local" else address
-            orders[source] = {"do": "send", "address": address, "port": port, "time_s": self.time_s}
+            at_s = begins_s + self._off_s(self.rest[source].name)
+            orders[source] = {"do": "send", "address": address, "port": port, "time_s": self.time_s, "at_s": at_s}
             orders[sink] = {"do": "receive", "address": address, "port": port, "time_s": self.time_s}
         self._printed = {}
         self._send_round(orders, last=False)
@@ -85,6 +88,10 @@ class PairController(ClusterController):
         for number, member in enumerate(self.rest):
             order = json.dumps(orders.get(number, {"do": "rest"}))
             self._send(self.links[member.name], {"do": "round", "env": {**environments[number], "HOTLAP_PAIR": order}, "last": last})
+
+    def _off_s(self, name: str) -> float:
+        """A member's clock less the one here."""
+        return float(self.links[name].member.facts.get("clock_off_s", 0.0))
 
     def _rate(self, name: str) -> float:
         try:
