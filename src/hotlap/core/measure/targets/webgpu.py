@@ -263,6 +263,8 @@ class WebGpuTarget:
     def encoder(self) -> Any:
         """The one that commands are put into, outside of a pass."""
         self._end_pass()
+        if self._waiting >= UNSUBMITTED:
+            self.submit()
         if self._encoder is None:
             self._encoder = self.raw.create_command_encoder()
         self._waiting += 1
