@@ -51,7 +51,6 @@ def _overdraw(params: Mapping[str, Value]) -> Work:
 
 
 def _texture(params: Mapping[str, Value]) -> Work:
-    """A trilinear texel costs two bilinear ones on every GPU of the table, an assumption that makes no bound."""
     texels = float(integer(params, "side") ** 2 * integer(params, "taps"))
     size = integer(params, "texels") ** 2 * TEXEL_BYTES
     return Work(steps=texels, operations={"raster.texels": texels}, working_set_bytes=float(size))
@@ -87,7 +86,7 @@ def _encoded(params: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _compiled(params: Mapping[str, Any]) -> tuple[str, str]:
-    kept = {"cold": "a shader never seen is compiled, and the first draw waits for it", "warm": "a driver that keeps what it compiled finds it"}
+    kept = {"cold": "a shader never seen is compiled, and the first draw waits", "warm": "a driver that keeps what it compiled finds it"}
     return "compile", kept.get(str(params["state"]), "the pipeline is kept: what is left is a draw and waiting for it")
 
 
@@ -150,7 +149,7 @@ WORKLOADS = (
     ),
     Workload(
         "pipeline", "a pipeline made, and its first picture waited for: shaders compile in one or the other",
-        (Param("state", "str", "cold: a shader never seen; warm: made again; cached: the pipeline kept", "cold", choices=("cold", "warm", "cached")),),
+        (Param("state", "str", "cold: new; warm: made again; cached: the pipeline kept", "cold", choices=("cold", "warm", "cached")),),
         "latency", "s", "lower", lambda _: Work(), heading="graphics", preparer="graphics", needs="a target that draws: webgpu",
         step="pipeline", cause=_compiled,
     ),

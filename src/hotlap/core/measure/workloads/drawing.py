@@ -12,7 +12,8 @@ from hotlap.core.measure.targets.base import Array
 from hotlap.core.measure.workloads import source
 
 NUMPY: Mapping[str, tuple[type[np.generic], int]] = {  # format: type and channels
-    "rgba8unorm": (np.uint8, 4), "r8unorm": (np.uint8, 1), "rgba16float": (np.float16, 4), "rgba32float": (np.float32, 4), "r32uint": (np.uint32, 1),
+    "rgba8unorm": (np.uint8, 4), "r8unorm": (np.uint8, 1),
+    "rgba16float": (np.float16, 4), "rgba32float": (np.float32, 4), "r32uint": (np.uint32, 1),
 }  # fmt: skip
 ADD = {name: {"src_factor": "one", "dst_factor": "one", "operation": "add"} for name in ("color", "alpha")}
 DEPTH = "depth32float"
@@ -94,7 +95,8 @@ class Picture:
         kind, channels = NUMPY[self.form]
         row = self.side * channels * np.dtype(kind).itemsize
         raw = self.target.queue.read_texture(
-            {"texture": self.texture, "mip_level": 0, "origin": (0, 0, 0)}, {"offset": 0, "bytes_per_row": row, "rows_per_image": self.side},
+            {"texture": self.texture, "mip_level": 0, "origin": (0, 0, 0)},
+            {"offset": 0, "bytes_per_row": row, "rows_per_image": self.side},
             (self.side, self.side, 1),
         )  # fmt: skip
         return np.frombuffer(raw, kind).reshape(self.side, self.side, channels)
@@ -122,4 +124,5 @@ class Picture:
 def shaders(constants: Mapping[str, int | float | str]) -> str:
     """The text of all shaders; constants that are not given are 1."""
     kinds = {"TAPS": "u32", "LEVELS": "u32", "TEXELS": "u32", "SIDE": "u32", "CELL": "u32", "OFFSET": "f32", "BETWEEN": "f32"}
-    return "\n".join(f"const {name}: {kind} = {constants.get(name, 1)};" for name, kind in kinds.items()) + "\n" + source("graphics", "wgsl")
+    given = "\n".join(f"const {name}: {kind} = {constants.get(name, 1)};" for name, kind in kinds.items())
+    return f"{given}\n{source('graphics', 'wgsl')}"

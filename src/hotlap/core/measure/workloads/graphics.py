@@ -146,13 +146,14 @@ def _texture(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
         for k in range(taps):
             should += _filtered(content, k % used, side, k, offset, between)
         tolerance = 0.01 if how == "nearest" else FILTERED_LSB * taps
-        return compared(got, should, tolerance, f"all pixels of {taps} taps over {levels} level{'s' * (levels > 1)}, recomputed on the host")
+        return compared(got, should, tolerance, f"all pixels of {taps} taps, {levels} of levels, recomputed on the host")
 
     return Prepared(lambda calls: _repeat(picture, commands, calls), check, variant=f"rgba8unorm, {levels} levels")
 
 
 def _filtered(content: list[Array], level: int, side: int, tap: int, offset: float, between: float) -> Array:
-    """What one tap adds to each pixel, in 255ths: nearest where `offset` is a texel's centre, else linear; between two levels their mean."""
+    """What one tap adds to each pixel, in 255ths. `offset` from a texel's corner: at its centre it is the texel's own value; between two
+    levels their mean."""
     x, y = np.arange(side) + 5.0 * tap + offset, np.arange(side) + 3.0 * tap + offset
     parts = []
     for n in (level, level + 1) if between else (level,):
@@ -188,10 +189,13 @@ def hashed(numbers: Array, seed: int) -> Array:
 class _Numbers:
     """A picture in which everything writes a hash of its number, with the seed of the last drawing."""
 
-    def __init__(self, target: Any, side: int, cell: int, vertex: str, topology: str, rng: np.random.Generator, culled: bool = False) -> None:
-        self.target, self.rng, self.culled = target, rng, culled
+    def __init__(self, target: Any, side: int, cell: int, rng: np.random.Generator, culled: bool | None = None) -> None:
+        """`culled`: of triangles, whether every other one faces away; None: squares."""
+        self.target, self.rng, self.culled = target, rng, bool(culled)
+        vertex, topology = ("square", "triangle-strip") if culled is None else ("triangle", "triangle-list")
         self.picture = Picture(target, side, "r32uint")
-        self.pipeline = self.picture.pipeline(self.picture.module({"SIDE": side, "CELL": cell}), vertex, "numbered", topology, cull=culled)
+        module = self.picture.module({"SIDE": side, "CELL": cell})
+        self.pipeline = self.picture.pipeline(module, vertex, "numbered", topology, cull=self.culled)
         self.seeded = target.uniform(bytes(16))
         self.bindings = self.picture.bound(self.pipeline, self.seeded)
         self.seed()
@@ -211,7 +215,7 @@ class _Numbers:
 def _geometry(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
     side, cell, culled = integer(case.params, "side"), integer(case.params, "cell"), case.params["culled"] is True
     count = triangles(case.params)
-    scene = _Numbers(target, side, cell, "triangle", "triangle-list", rng, culled)
+    scene = _Numbers(target, side, cell, rng, culled)
 
     def commands(render: Any) -> None:
         scene.begin(render)
@@ -228,7 +232,8 @@ def _geometry(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
         inside = x[:, None] + x[None, :] < cell  # centres under the hypotenuse, which is half a pixel further out
         should = np.kron(values.reshape(side // cell, side // cell), inside)[:, :, None]
         check = compared(scene.picture.read(), should, 0.0, f"all pixels of {count} triangles, exact")
-        short = [name for name, least in (("vertex-shader-invocations", 3 * count), ("clipper-invocations", count)) if counted.get(name, least) < least]
+        least = {"vertex-shader-invocations": 3 * count, "clipper-invocations": count}
+        short = [name for name, fewest in least.items() if counted.get(name, fewest) < fewest]
         if short:
             return Check(passed=False, what=f"{short[0]} are {counted[short[0]]}, too few for {count} triangles", error=1.0, tolerance=0.0)
         return check
@@ -240,7 +245,7 @@ def _draws(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
     calls, side = integer(case.params, "calls"), 16
     while (side // CELL) ** 2 < calls:
         side *= 2
-    scene = _Numbers(target, side, CELL, "square", "triangle-strip", rng)
+    scene = _Numbers(target, side, CELL, rng)
     bundle = None
     if case.params["mode"] == "bundle":
         encoder = target.raw.create_render_bundle_encoder(color_formats=["r32uint"])
