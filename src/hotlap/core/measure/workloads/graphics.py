@@ -223,7 +223,9 @@ def _geometry(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
 
     def check() -> Check:
         seed, parity = scene.seed()
-        counted = scene.picture.counted(commands) or scene.picture.draw(commands) or {}
+        counted = scene.picture.counted(commands)
+        if not counted:
+            scene.picture.draw(commands)
         numbers = np.arange(count)
         values = hashed(numbers, seed)
         if culled:
@@ -282,7 +284,7 @@ def _pipeline(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
     picture = Picture(target, side, "rgba8unorm")
     last: list[tuple[int, Any]] = []
 
-    def made(number: int) -> Any:
+    def fresh(number: int) -> Any:
         colour = ", ".join(f"{number >> shift & 255}.0 / 255.0" for shift in (24, 16, 8, 0))
         text = f"{shaders({})}\n@fragment fn fresh() -> @location(0) vec4f {{ return vec4f({colour}); }}"
         return picture.pipeline(target.shader(text, "graphics"), "whole", "fresh")
@@ -299,9 +301,9 @@ def _pipeline(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
         for _ in range(calls):
             if state == "cold" or not last:
                 number = secrets.randbits(32)
-                last[:] = [(number, made(number))]
+                last[:] = [(number, fresh(number))]
             elif state == "warm":
-                last[:] = [(last[0][0], made(last[0][0]))]
+                last[:] = [(last[0][0], fresh(last[0][0]))]
             show(*last[0])
 
     def check() -> Check:
