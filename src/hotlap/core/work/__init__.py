@@ -5,13 +5,13 @@ from __future__ import annotations
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.record import Case
 from hotlap.core.units import exact, size
-from hotlap.core.work import compute, host, latency, layers, link, memory, network, program, science
+from hotlap.core.work import compute, graphics, host, latency, layers, link, memory, network, program, science
 from hotlap.core.work.base import Workload
 from hotlap.core.work.traits import Traits
 
 WORKLOADS: dict[str, Workload] = {
     w.name: w
-    for family in (memory, compute, latency, link, host, network, layers, science, program)
+    for family in (memory, compute, graphics, latency, link, host, network, layers, science, program)
     for w in family.WORKLOADS
 }
 

@@ -10,7 +10,7 @@ from hotlap.core.work.counted import Work
 from hotlap.core.work.variety import Variety
 
 Params = Mapping[str, Any]
-Heading = Literal["memory", "compute", "latency", "model kernels", "science", "transfers", "user"]
+Heading = Literal["memory", "compute", "graphics", "latency", "model kernels", "science", "transfers", "user"]
 HEADINGS: tuple[Heading, ...] = get_args(Heading)
 """Of tables, in their order."""
 Shows = Literal["", "memory", "vector", "matrix", "roofline", "load", "launch", "wait", "atomics", "barriers", "host link"]

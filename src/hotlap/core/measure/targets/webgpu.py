@@ -11,6 +11,7 @@ import functools
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -74,7 +75,8 @@ def _wgpu() -> Any:
     except Exception as error:  # its library is loaded here, and fails in many ways
         raise Unavailable(f"wgpu cannot be imported ({_line(error)})", "pip install wgpu") from error
     os.environ.setdefault("NODEVICE_SELECT", "1")  # a layer of Mesa that complains to stderr where there is no display
-    native.extras.set_instance_extras(backends=["Primary"])  # Vulkan, Metal, Direct3D 12: OpenGL would show the same device again
+    with suppress(RuntimeError):  # the process has used wgpu before
+        native.extras.set_instance_extras(backends=["Primary"])  # Vulkan, Metal, Direct3D 12: OpenGL would show the same device again
     return wgpu
 
 
@@ -178,7 +180,8 @@ class WebGpuTarget:
         self.timer_resolution_s = time.get_clock_info("perf_counter").resolution
         self._stamps: Any = None  # a query set, where timestamps are used
         self._resolved: Any = None
-        self.timer_refused = self._timer_fault()
+        software = bool(device.facts.get("software"))  # its timestamps are of this host's own clock, and of no use beside it
+        self.timer_refused = "a software adapter has no timer of its own" if software else self._timer_fault()
         self.features = frozenset({"fp32", "int32"} if self.timer_refused else {"fp32", "int32", "events"})
 
     # ------------------------------------------------------------ memory
@@ -263,6 +266,8 @@ class WebGpuTarget:
     def encoder(self) -> Any:
         """The one that commands are put into, outside of a pass."""
         self._end_pass()
+        if self._waiting >= UNSUBMITTED:
+            self.submit()
         if self._encoder is None:
             self._encoder = self.raw.create_command_encoder()
         self._waiting += 1
