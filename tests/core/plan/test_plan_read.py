@@ -247,7 +247,7 @@ def test_deep_nesting_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("quik", ["no plan 'quik'", "did you mean 'quick'?", "valid: calibrate, calibrate-cpu, compute, kernels, kernels-small, latency, link, memory, quick, standard"]),
+    ("quik", ["no plan 'quik'", "did you mean 'quick'?", "valid: calibrate, calibrate-cpu, compute, graphics, graphics-small, kernels, kernels-small, latency, link, memory, quick, standard"]),
     ("no/such.toml", ["no plan 'no/such.toml'", "valid: calibrate"]),
     ("", ["no plan ''"]),
     ("a\0b", ["no plan"]),
@@ -343,7 +343,7 @@ def test_override() -> None:
 
 class TestBuiltin:
     def test_names(self) -> None:
-        assert set(plan.builtin()) == {"quick", "standard", "memory", "compute", "latency", "link", "calibrate", "calibrate-cpu", "kernels", "kernels-small"}
+        assert set(plan.builtin()) == {"quick", "standard", "memory", "compute", "latency", "link", "calibrate", "calibrate-cpu", "graphics", "graphics-small", "kernels", "kernels-small"}
         assert all(about and "\n" not in about for about in plan.builtin().values())
 
     @pytest.mark.parametrize("name", ["quick", "standard", "memory", "compute", "latency", "link", "calibrate"])

@@ -88,8 +88,9 @@ def test_kernel_files_that_are_asked_for_exist() -> None:
     for path in sorted(PREPARERS.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "source":
-                (name,) = (one.value for one in node.args if isinstance(one, ast.Constant))
-                assert (PREPARERS / "kernels" / f"{name}.c").is_file(), f"{path.name} needs src/hotlap/core/measure/workloads/kernels/{name}.c"
+                name, *dialect = (one.value for one in node.args if isinstance(one, ast.Constant))
+                file = f"{name}.wgsl" if dialect == ["wgsl"] else f"{name}.c"
+                assert (PREPARERS / "kernels" / file).is_file(), f"{path.name} needs src/hotlap/core/measure/workloads/kernels/{file}"
 
 
 def test_every_trait_stands_on_the_page() -> None:

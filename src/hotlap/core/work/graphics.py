@@ -106,7 +106,7 @@ def _rate(name: str, about: str, params: tuple[Param, ...], work: Any, **traits:
 
 WORKLOADS = (
     _rate(
-        "fill", "pixels written a second: rectangles over each other, exact to the value of each pixel",
+        "fillrate", "pixels written a second: rectangles over each other, exact to the value of each pixel",
         (
             Param("format", "str", "of the picture", "rgba8unorm", choices=tuple(FORMATS)),
             Param("blend", "str", "opaque, or added to what is there", "none", choices=("none", "add")),

@@ -26,7 +26,7 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     if target.dialect != "wgsl":
         raise NotSupported(f"the {target.device.target} target does not draw; give --target webgpu")
     makers: dict[str, Callable[[Any, Case, np.random.Generator], Prepared]] = {
-        "fill": _layers, "overdraw": _layers, "texture": _texture, "geometry": _geometry, "draws": _draws, "pipeline": _pipeline,
+        "fillrate": _layers, "overdraw": _layers, "texture": _texture, "geometry": _geometry, "draws": _draws, "pipeline": _pipeline,
     }
     return makers[case.workload](target, case, rng)
 
