@@ -32,9 +32,9 @@ class Forking:
     def Popen(self, argv: list[str], *, env: dict[str, str], **options: Any) -> subprocess.Popen[bytes]:  # noqa: N802 - the name it has there
         if not getattr(_simulated, "now", False):
             return subprocess.Popen(argv, env=env, **options)
-        assert argv[:2] == [sys.executable, "-m"]
+        assert argv[:3] == [sys.executable, "-P", "-m"]
         # preexec_fn runs in the new process, its pipes and session in place; this one never comes to exec.
-        return subprocess.Popen(argv, preexec_fn=functools.partial(_become, importlib.import_module(argv[2]), env), **options)
+        return subprocess.Popen(argv, preexec_fn=functools.partial(_become, importlib.import_module(argv[3]), env), **options)
 
 
 def _become(module: Any, environment: dict[str, str]) -> None:

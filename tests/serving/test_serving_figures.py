@@ -140,7 +140,8 @@ def test_the_client_is_judged_first(requests: list[Request], client: ClientState
     serving = run_of(requests, client, objectives="ttft<=1s", attain=0.9, **asked)
     judged = verdict.of(serving, summary.of(serving))
     assert judged.client.flaws == flaws
-    assert (judged.state, judged.code) == (("inconclusive", 3) if flaws else ("pass", 0))
+    only_later = client is not None and client.cpu_s < 9 and set(flaws) <= {"late", "starved"}  # by 10 ms, beside a limit of 1 s
+    assert (judged.state, judged.code) == (("pass", 0) if only_later else ("inconclusive", 3))
 
 
 @pytest.mark.parametrize(("attain", "state", "code"), [(0.5, "pass", 0), (0.999, "fail", 1), (0.9, "inconclusive", 3)])

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from hotlap.cli import against, gate_base, gate_fleet, looking, reports, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
-from hotlap.core import stand_in
+from hotlap.core import stand_in, units
 from hotlap.core.analysis import fleet, standards, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
@@ -45,6 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="", help="of --measure: as in hotlap run")
     parser.add_argument("--device", default="", metavar="INDEX|UUID|all", help="of --measure: as in hotlap run")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="of --measure: kept with the run")
+    parser.add_argument("--wait", metavar="TIME", help="of --measure: for a device that another run holds (default: refuse at once)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -108,7 +109,7 @@ def _refuse(args: argparse.Namespace) -> None:
         raise InputError("--measure makes a run of its own; leave out the run, or --measure")
     if args.base:
         _refuse_beside_base(args)
-    given = [name for name in ("budget", "target", "device", "label", "base") if getattr(args, name)]
+    given = [name for name in ("budget", "target", "device", "label", "base", "wait") if getattr(args, name)]
     if given and not args.measure:
         raise InputError(f"--{given[0]} is for --measure PLAN, which measures first; the run to judge is there already")
     if args.share and args.against != "limit":
@@ -138,6 +139,7 @@ def _prepared(args: argparse.Namespace, where: dict[str, str], asked: against.Ag
         limit_s = plan.measure.budget_s
     options = session.SessionOptions(
         target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=home, limit_s=limit_s,
+        wait_s=units.parse(args.wait or 0.0, "s"),
     )
     asked.check(plan, options, args.match, part=bool(where))
     return plan, options

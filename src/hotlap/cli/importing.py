@@ -144,6 +144,9 @@ def _simulated(path: Path, args: argparse.Namespace, marks: dict[str, str]) -> t
 def _columns(args: argparse.Namespace) -> table.TableColumns:
     """A single --value may be the column of all numbers; several are a metric each."""
     value, several = (args.value[0], ()) if len(args.value) == 1 else ("", tuple(args.value))
+    if "=" in args.unit:
+        why = "a unit of each column's own stands at the end of its name, as in latency_us or copy_GB/s"
+        raise InputError(f"--unit is the column of units, or one unit for all numbers, not '{args.unit}'; {why}")
     known = {name: getattr(args, name) for name in (*COLUMNS, "model", "unit")}
     return table.TableColumns(value=value, labels=tuple(args.label_column), values=several, **known)
 

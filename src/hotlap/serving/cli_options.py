@@ -24,6 +24,7 @@ from hotlap.serving.simulated import starting
 SECRET = ("authorization", "api-key", "x-api-key", "cookie", "proxy-authorization")
 OURS = ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept", "x-request-id")
 LOG_S = 10.0
+MOST_INPUT = 10_000_000  # tokens of a prompt: more than any model takes
 LENGTHS = ("512", "128")  # tokens of a prompt and of an answer, unless they are said
 
 
@@ -68,6 +69,8 @@ def server(args: argparse.Namespace) -> Iterator[str]:
 def whole(text: str, option: str, least: int = 1) -> int:
     if not text.isdecimal() or not least <= int(text) <= arrivals.MOST_REQUESTS * 10_000:
         raise InputError(f"{option} is a whole number from {least} on, not '{text}'")
+    if option == "--input" and int(text) > MOST_INPUT:
+        raise InputError(f"--input: at most {MOST_INPUT:,} tokens in a prompt, not {text}")
     if option in ("--requests", "--warm-up") and int(text) > arrivals.MOST_REQUESTS:
         raise InputError(f"{option}: at most {arrivals.MOST_REQUESTS:,} requests in a run, not {text}")
     return int(text)

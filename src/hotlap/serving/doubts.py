@@ -30,8 +30,9 @@ def of(
     notices = list(serving.served.notices)
     if cached_share is not None and cached_share > CACHED and serving.served.asked.arrivals != arrivals.TRACE:
         notices.append(Notice(
-            "shared_cache", f"{cached_share:.0%} of the input was in the server's prefix cache although this run sends none twice",
-            "switch the server's prefix cache off, or compare with a trace that shares prefixes; with one --salt twice it is as asked",
+            "shared_cache",
+            f"{units.percent(cached_share)} of the input was in the server's prefix cache although this run sends no prompt twice",
+            "if one --salt was not meant twice, switch the server's prefix cache off, or compare with a trace that shares prefixes",
         ))  # fmt: skip
     if any(request.chunks > 1 for request in ok) and not itl_known:
         notices.append(Notice("itl_unknown", "the server does not say how many tokens a chunk has: ITL is not known, chunk gaps are"))
@@ -59,7 +60,8 @@ def _server(serving: ServingRun, ok: Sequence[Request], parts: Mapping[str, floa
             seen = f"the server's counters say {units.show(own_s, 's')} {name} on average, {more}"
             return [Notice("metrics_disagree", seen, "its clock or its counters are wrong: trust what was seen here")]
         if name == "of TTFT" and seen_s > max((1 + APART) * own_s, own_s + OUTSIDE_S):
-            seen = f"{units.show(seen_s - own_s, 's')} of the server's TTFT of {units.show(seen_s, 's')} is in none of its counters"
+            time = "E2E" if serving.served.asked.api == "embeddings" else "TTFT"
+            seen = f"{units.show(seen_s - own_s, 's')} of the server's {time} of {units.show(seen_s, 's')} is in none of its counters"
             notices.append(Notice("outside_server", seen, "look at the network, and at what stands before the server"))
     if parts and parts["rest"] < -APART * parts["total"]:
         own = units.show(parts["server_queue"] + parts["prefill"], "s")

@@ -101,7 +101,7 @@ class _Bench:
         return self.folder
 
     def _load(self) -> int:
-        command = [sys.executable, "-m", "hotlap.serving.generator", str(self.folder)]
+        command = [sys.executable, "-P", "-m", "hotlap.serving.generator", str(self.folder)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
             self.process = process
             assert process.stdin is not None

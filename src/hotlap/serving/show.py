@@ -12,7 +12,7 @@ from hotlap.serving.definitions import DefinedNumbers
 from hotlap.serving.expected import MOST, ExpectedServing
 from hotlap.serving.quantiles import Quantile
 from hotlap.serving.record import ServingAsked
-from hotlap.serving.summary import LatencyFigures, ServingSummary, SteadyFigures
+from hotlap.serving.summary import BAD, LatencyFigures, ServingSummary, SteadyFigures
 from hotlap.serving.verdict import ClientVerdict, ServingVerdict
 
 FLAWS = {
@@ -288,13 +288,16 @@ def answer(judged: ServingVerdict) -> str:
         return "no request was due; ask for more of them, or for longer"
     if not summary.outcomes["ok"] and (summary.reasons or not judged.client.flaws):
         return f"no request was answered: {harmless(next(iter(summary.reasons), 'all were cut by the end'))}"
-    if judged.client.flaws:
-        return f"inconclusive: the client: {remedy(judged.client.flaws[0], not arrivals.kept(asked.arrivals).open)}"
+    if judged.client.flaws and judged.state != "pass":
+        bad = sum(summary.outcomes[name] for name in BAD)
+        failed = f"; {bad} of {summary.due} requests failed" if bad else ""
+        return f"inconclusive: the client: {remedy(judged.client.flaws[0], not arrivals.kept(asked.arrivals).open)}{failed}"
     if not summary.held.attainment:
         return "measured; with --slo it says how many requests met it"
     if asked.attain is None:
         return "measured; with --attain it says whether enough requests met the objectives"
     wanted, words = _share(asked.attain), {"pass": "met", "fail": "not met"}
     if judged.state in words:
-        return f"{words[judged.state]}: {_share(summary.held.attainment.share)} of requests, {wanted} asked"
+        late = "; the client was late, which only makes these times longer" if judged.client.flaws else ""
+        return f"{words[judged.state]}: {_share(summary.held.attainment.share)} of requests, {wanted} asked{late}"
     return f"inconclusive: the interval holds the {wanted} asked; send more requests"

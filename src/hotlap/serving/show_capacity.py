@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from hotlap.core import units
-from hotlap.core.show import charts, layout
+from hotlap.core.show import charts, layout, words
 from hotlap.core.show.bands import figure
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, harmless, html
@@ -112,16 +112,18 @@ def remark(visited: RateVisited) -> str:
 
 def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
     """What is said beside the table, the answer last."""
-    pairs = [("sent", f"{kept.capacity.requests} requests at {len(kept.rates)} rates in {units.show(kept.seconds, 's')}")]
+    sent = sum(visited.requests for visited in kept.rates)
+    pairs = [("sent", f"{sent} requests in {words.counted(len(kept.rates), 'run')}, in {units.show(kept.seconds, 's')}")]
     if kept.ended in ENDED:
         pairs.append(("ended", ending(kept.ended, kept.detail) + _next(kept)))
     if kept.capacity.evidence and kept.options.warm_up:
         pairs.append(("met", f"without the first {units.percent(kept.options.warm_up)} of each rate, in which a server fills"))
     refused = [visited for visited in kept.rates if visited.flaws]
     if refused:
-        rates = ", ".join(f"{units.round_to(visited.rate)}/s" for visited in refused)
+        rates = ", ".join(dict.fromkeys(f"{units.round_to(visited.rate)}/s" for visited in refused))
         remedy = show.remedy(refused[0].flaws[0])
-        pairs.append(("client", f"at {rates} it was at fault, so nothing is known of the server there: {remedy}"))
+        runs = words.counted(len(refused), "run")
+        pairs.append(("client", f"it was at fault in {runs} (at {rates}), which count for nothing: {remedy}"))
     if kept.expected is not None:
         pairs.append(("model", f"{_between(kept.expected)} is expected of {kept.expected_of}{_beside(kept)}"))
     return [*pairs, ("answer", answer(kept))]
@@ -138,7 +140,7 @@ def _next(kept: ServerCapacity) -> str:
     seen = [visited.rate for visited in kept.rates if not visited.flaws]
     rate = c.estimate or c.known_good or (c.known_bad / 2 if c.known_bad else max(seen, default=None))
     start = f" with --start {units.round_to(rate)}" if rate else ""
-    return f"; to go on, type the same command{start}: a search of its own, from there"
+    return f"; the same command{start} begins a new search there"
 
 
 def answer(kept: ServerCapacity) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import ArrayLike
 
+from hotlap.core import objectives
 from hotlap.core.errors import InputError
 from hotlap.core.objectives import Objective
 from hotlap.core.record import Notice, Record
@@ -22,10 +23,11 @@ from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.expected import ExpectedServing
 from hotlap.serving.reading import ServingRun
 from hotlap.serving.record import Request
-from hotlap.serving.summary import ServingSummary
+from hotlap.serving.summary import METRICS, ServingSummary
 
 LATE_S = 0.001  # p90 of a delay of the client's own that is always allowed …
 LATE_SHARE = 0.02  # … and as a share of the median TTFT (E2E of embeddings), beside which it does not matter
+LATE_MET = 0.1  # of the tightest limit of TTFT or E2E: p99 of a delay beside which objectives that were met are met
 CPU_SHARE = 0.9  # of its one core: beyond it the client is the bottleneck
 FEW, ALPHA, FAR = 30, 0.001, 0.05  # arrivals: fewest gaps tested, chance of a false alarm, and the least distance that matters
 TESTED = 5000
@@ -77,8 +79,11 @@ def _state(serving: ServingRun, summary: ServingSummary, judged: ClientVerdict) 
     asked, attained = serving.served.asked, summary.held.attainment
     if attained is None or asked.attain is None:
         return ""
-    if judged.flaws or attained.low is None or attained.high is None:
+    if attained.low is None or attained.high is None:
         return "inconclusive"
+    if judged.flaws:
+        limits = objectives.parse(asked.objectives, METRICS)
+        return "pass" if attained.low >= asked.attain and lengthens(judged, limits) else "inconclusive"
     return "pass" if attained.low >= asked.attain else "fail" if attained.high < asked.attain else "inconclusive"
 
 
@@ -108,6 +113,16 @@ def client(serving: ServingRun, summary: ServingSummary, typical_s: float | None
         run_delay_share=None if state.run_delay_s is None or not state.wall_s else state.run_delay_s / state.wall_s,
         distance=distance, chance=chance,
     )  # fmt: skip
+
+
+def lengthens(judged: ClientVerdict, limits: Sequence[Objective]) -> bool:
+    """Whether all that the client did wrong is to be late, by little: times count from when a request was due, so a late client makes them
+    longer, and what met its objectives all the same would have met them. Of TPOT alone, which counts from the first token, it is not so,
+    and a client that is late by more than LATE_MET of a limit offers another load than was asked."""
+    first = [limit.limit_s for limit in limits if limit.metric in ("ttft", "e2e")]
+    if not first or set(judged.flaws) - {"late", "starved"} or (judged.cpu_share or 0.0) > CPU_SHARE:
+        return False
+    return _within(judged.lag_s, LATE_MET * min(first)) and _within(judged.loop_lag_s, LATE_MET * min(first))
 
 
 def matter(judged: ClientVerdict, limits: Sequence[Objective]) -> list[str]:

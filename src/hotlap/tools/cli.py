@@ -158,7 +158,7 @@ def _run(args: argparse.Namespace, home: Path) -> int:
     progress, limit_s = _Progress(rounds * len(jobs)), _limit_s(args.budget)
     options = ToolOptions(
         rounds, args.target, args.device, terminal.pairs(args.label, "a label"), home=home, wait_s=_wait_s(args), limit_s=limit_s,
-        looked=progress.looked,
+        looked=progress.looked, began=progress.began,
     )  # fmt: skip
     progress.begin(jobs, rounds)
     try:
@@ -301,8 +301,11 @@ class _Progress:
         """Says that the machine is busy."""
         if busy_with := warning(look):
             print(f"hotlap: {busy_with}", file=sys.stderr)
-        self.began_s = self.last_s = time.monotonic()
         self._draw("")
+
+    def began(self) -> None:
+        """The device is free: time counts from here."""
+        self.began_s = self.last_s = time.monotonic()
 
     def __call__(self, job: ToolJob, number: int, refused: str) -> None:
         self.done += 1
@@ -311,7 +314,7 @@ class _Progress:
             self.reasons.add((job.tool.name, refused))
             self.end()
             print(f"hotlap: {job.tool.name}: {refused}", file=sys.stderr)
-        if not self.live and now_s - self.logged_s >= LOG_S:
+        if not self.live and not job.place.missing and now_s - self.logged_s >= LOG_S:
             self.logged_s = now_s
             print(f"{self.done} of {self.count} executions, {job.tool.name}: {now_s - self.last_s:.1f} s{self._left()}", file=sys.stderr)
         self.last_s = now_s

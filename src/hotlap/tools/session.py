@@ -42,6 +42,7 @@ class ToolOptions:
     home: Path = Path()
     wait_s: float = 0.0  # for a device that another run holds
     limit_s: float = math.inf  # no round begins that would pass it, but the first
+    began: Callable[[], None] = lambda: None  # is called once the device is free, before anything is executed
     looked: Callable[[Look], None] = lambda _: None  # is told what a look at the machine showed, before anything is executed
 
 
@@ -74,6 +75,7 @@ def run(jobs: Sequence[ToolJob], options: ToolOptions, listen: Listener = lambda
         labels=labels.check({**({} if not terms["terms"] else terms), **options.labels}), look=look,
     )
     with runs.begin(record, [target.device], options.home, options.wait_s) as held:
+        options.began()
         return _Session(held, target, jobs, options, listen).measure()
 
 

@@ -169,9 +169,9 @@ def test_few_samples_are_counted_where_they_are_few(triad: Row) -> None:
 def test_the_confidence_beside_an_interval_is_explained(triad: Row) -> None:
     few, enough = made(triad, [10e9, 11e9, 12e9, 13e9]), made(triad, [10e9] * 6)
     shown = " ".join(text.table([few, enough], 100).split())
-    assert "(88 %) and the like: its confidence with fewer than 6 rounds" in shown
+    assert "(88 %): its confidence, with fewer than 6 rounds" in shown
     assert shown.endswith("for the precision asked.")  # the whole legend
-    assert "and the like" not in text.table([enough], 100)
+    assert "its confidence" not in text.table([enough], 100)
     assert words.unsure(few)
     assert not words.unsure(enough)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.record import Row
 from hotlap.core.stats import series
@@ -69,8 +71,10 @@ def _of_notices(row: Row) -> list[str]:
     seen = [SAME.get(name, name) for name in (raised(row) if numbered(row) else [])]
     if "throttled" in seen and own_power(row):
         seen[seen.index("throttled")] = "power_cap"
-    if "low_clock" in seen and {"throttled", "power_cap"} & set(seen):
-        seen.remove("low_clock")  # what a brake does
-    if "clock_varied" in seen and not row.result.bound_by_clock:
-        seen.remove("clock_varied")  # the number hardly depends on it
-    return seen
+    return [name for name in seen if name not in unimportant(row, seen)]
+
+
+def unimportant(row: Row, seen: Iterable[str]) -> set[str]:
+    """Of the notices of a row those that add nothing: a low clock is what a brake does, and some numbers hardly depend on the clock."""
+    braked = {"throttled", "power_cap"} & set(seen)
+    return ({"low_clock"} if braked else set()) | (set() if row.result.bound_by_clock else {"clock_varied"})

@@ -40,7 +40,7 @@ class Process:
         self.limit_s, self.stop, self.hung = limit_s, stop, False
         self.silent_s = 0.0  # until then nothing had come
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [sys.executable, "-P", "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={**SPEED_ENVIRONMENT, **os.environ, "PYTHONUNBUFFERED": "1"}, bufsize=0, start_new_session=os.name == "posix",
         )  # fmt: skip
         self.talk: list[bytes] = []

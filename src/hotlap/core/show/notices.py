@@ -13,7 +13,7 @@ from msgspec import structs
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis.noticed import SAME as SAME
 from hotlap.core.analysis.noticed import codes as codes
-from hotlap.core.analysis.noticed import own_power
+from hotlap.core.analysis.noticed import own_power, unimportant
 from hotlap.core.analysis.noticed import raised as raised
 from hotlap.core.analysis.state import MOST_ROUNDS, QUIET, asking_for
 from hotlap.core.model import ceilings
@@ -370,8 +370,11 @@ def beside_all(results: Sequence[Result]) -> str:
 def notes(row: Row) -> list[tuple[str, str]]:
     """Every notice of one row that its sensors and samples raised: its word, and what was seen."""
     by_word: dict[str, str] = {}
+    without = unimportant(row, [SAME.get(notice.code, notice.code) for notice in row.result.notices])
     for notice in row.result.notices:
         code = SAME.get(notice.code, notice.code)
+        if code in without:
+            continue
         code = "power_cap" if code == "throttled" and own_power(row) else code
         seen = _clock(row) if code == "clock_varied" else taken([row.result]) if code == "busy" else ""
         by_word.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(notice.seen))

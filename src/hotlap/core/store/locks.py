@@ -146,8 +146,13 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _wait(file: BinaryIO, name: str, path: Path, wait_s: float) -> None:
-    deadline = time.monotonic() + wait_s
+    deadline, waits = time.monotonic() + wait_s, False
     while not take(file):
+        if wait_s > 0 and not waits:
+            by = owner(path)
+            holder = f"process {by.pid} ({by.command})" if by else "another process"
+            print(f"hotlap: waiting at most {wait_s:g} s for the device {name}, which {holder} holds", file=sys.stderr, flush=True)
+            waits = True
         left = deadline - time.monotonic()
         if left <= 0:
             raise Busy(_busy(name, owner(path), wait_s))

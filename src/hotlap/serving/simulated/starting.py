@@ -35,7 +35,7 @@ def started(options: ServerOptions) -> Iterator[Started]:
     """It listens inside, and is ended at the end; Ctrl-C does not reach it. Raises InputError for options that the
     server refuses, Unavailable with what it printed where it does not come up."""
     with tempfile.TemporaryFile() as errors:
-        command = [sys.executable, "-m", "hotlap.serving.simulated", asked.encode(options), str(os.getpid())]
+        command = [sys.executable, "-P", "-m", "hotlap.serving.simulated", asked.encode(options), str(os.getpid())]
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
         process = subprocess.Popen(command, **pipes, start_new_session=True)
         try:
