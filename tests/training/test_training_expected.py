@@ -3,7 +3,6 @@ table's, and of what is not known the reason."""
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import json
 import math
@@ -18,7 +17,6 @@ from exact_processor import BYTES_S, CALL_S, FLOP_S, swept
 from hotlap.cli import main
 from hotlap.core.measure.targets import host
 from hotlap.core.model import calibration_text, processor
-from hotlap.core.model.calibration import Factor
 from hotlap.core.record import Device
 from hotlap.core.show.document import Document
 from hotlap.core.store import calibrations
@@ -66,22 +64,6 @@ def test_twice_the_batch_takes_twice_the_passes_and_the_same_update(home: Path) 
     assert two.section_s("optimiser") == one.section_s("optimiser")
     work = [each.section_s("forward") - sum(part.seconds for part in each.parts if (part.section, part.name) == ("forward", "framework")) for each in (one, two)]
     assert work[1] == pytest.approx(2 * work[0], rel=0.02)  # tables are read in part again
-
-
-def test_the_state_of_all_tensors_is_found_where_it_lies_together(tmp_path: Path) -> None:
-    """Of 7 arrays of small tensors the first pass is at the rate of all of them, which is that of memory; 13 arrays are of a cache."""
-    calibration = swept()
-    large = next(name for name in calibration.facts if name.startswith("optimizer ") and "8388608" in name)
-    known = calibration.facts[large]
-    slow = {**calibration.facts, large: Factor(10 * known.value, 10 * known.low, 10 * known.high)}
-    calibrations.save(processor.NAME, calibration_text.write(dataclasses.replace(calibration, facts=slow)), tmp_path)
-    one = expected.of(asked(layers=300, hidden=64), CPU, tmp_path)
-    network, _, _ = conventions.network_of("llama-3-8b", {**SMALL, "layers": "300"})
-    every, tensors = conventions.parameters(network), sum(expected.tensors(network).values())
-    assert every > 8_388_608
-    assert max(expected.tensors(network)) <= 16_384
-    wanted = (10 * 28.0 + 52.0) * every / BYTES_S + 10 * tensors * CALL_S
-    assert one.section_s("optimiser") - one.named_s("tables") == pytest.approx(wanted, rel=0.01)
 
 
 def test_a_step_shorter_than_those_that_were_checked_says_so(home: Path) -> None:

@@ -292,3 +292,10 @@ def test_after_a_single_run_the_next_step_works_with_a_single_run(tmp_path: Path
     (tmp_path / "b.csv").write_text(CSV.replace("12.5", "14"))
     assert main(["import", str(tmp_path / "b.csv")]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "next    hotlap history"
+
+
+def test_a_unit_for_one_column_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not taken for a unit of all numbers that is called `latency=us`."""
+    (tmp_path / "x.csv").write_text("time,host,latency,rate\n2026-11-20,n1,5.5,90\n")
+    assert main(["import", str(tmp_path / "x.csv"), "--unit", "latency=us"]) == 2
+    assert "--unit is the column of units, or one unit for all numbers, not 'latency=us'" in capsys.readouterr().err

@@ -71,9 +71,10 @@ def test_a_device_that_is_held_names_its_owner(other: subprocess.Popen[str]) -> 
     taken(device("GPU-2"))  # another device is free
 
 
-def test_waiting_ends_with_a_name_or_with_the_device(other: subprocess.Popen[str]) -> None:
+def test_waiting_ends_with_a_name_or_with_the_device(other: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Busy, match=r"was not let go within 0\.2 s"):
         taken(GPU, wait_s=0.2)
+    assert f"hotlap: waiting at most 0.2 s for the device {GPU.key}, which process {other.pid} (" in capsys.readouterr().err
     assert other.stdin is not None
     other.stdin.write("\n")
     other.stdin.flush()
