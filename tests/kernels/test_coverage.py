@@ -321,6 +321,7 @@ def test_the_command_and_its_completion(tmp_path: Path, capsys: pytest.CaptureFi
         (["quick", "--share", "2"], "--share is a share above 0"), (["nothing.toml"], "there is no plan"), (["quick", "--machine", "h900"], "h900"),
         (["quick", "--networks", "all", "--phase", "dekode"], "--phase cannot be 'dekode'"), (["quick", "--memory", "much"], "much"),
         (["quick", "--networks", "bert-large", "--phase", "decode"], "has no phase decode"),
+        (["quick", "--networks", "m1/config.json"], "hotlap plan from m1/config.json -o m1.toml, then --networks ./m1.toml"),
     ],
 )  # fmt: skip
 def test_a_usage_error_is_said_in_one_line(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,6 +70,7 @@ DRILLS = {
     "process killed": ("dies=30s", "fail", "process died"),
     "frozen power sensor": ("frozen=power_w@30s", "inconclusive", "frozen sensor: power_w"),
     "a lowered power limit": ("power_cap=500W", "inconclusive", "power limit lowered"),
+    "a power limit lowered so far that rates fall": ("power_cap=350W", "inconclusive", "power limit lowered"),
     "capped far below the limit": ("throttle=0.3@0s&reason=software_power_cap", "inconclusive", "capped below its limit"),
     "a third of the speed": ("efficiency=0.3", "fail", "far below expectation"),
     "clock stuck low from the start": ("stuck=0.4", "fail", "far below expectation"),

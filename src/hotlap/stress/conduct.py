@@ -87,9 +87,9 @@ def rates(found_rates: Sequence[Rate], findings: Findings) -> None:
         what = f"{worst.kind} {show(worst.sustained, worst.unit)}, under {least}, the least that is plausible"
         expected = f" ({show(worst.expected, worst.unit)} expected)" if worst.expected else ""
         action = "audit its settings: clocks, power limit, link, ECC, MIG"
-        if "power limit lowered" in findings.open:
-            action = "raise the power limit first, and load it again: it held the clock"
-        findings.add("far below expectation", f"{what}{expected}{more}", action=action)
+        capped = "power limit lowered" in findings.open
+        action = "raise the power limit first, and load it again: it held the clock" if capped else action
+        findings.add("far below expectation", f"{what}{expected}{more}", "open" if capped else "fail", action)
     beyond = [r for r in found_rates if r.bound and r.sustained > BEYOND * r.bound]
     if beyond:
         one = max(beyond, key=lambda r: r.sustained / (r.bound or 1.0))

@@ -123,6 +123,10 @@ def _used(args: argparse.Namespace, loaded: Sequence[Plan]) -> usage.Used | None
 
 
 def _networks(names: Sequence[str], settings: usage.Settings) -> usage.Used:
+    if configuration := next((name for name in names if name.endswith(".json") or Path(name).is_dir()), ""):
+        plan = f"{Path(configuration).resolve().parent.name if configuration.endswith('config.json') else Path(configuration).stem}.toml"
+        how = f"hotlap plan from {configuration} -o {plan}, then --networks ./{plan}"
+        raise InputError(f"'{configuration}' is a network's configuration; its uses are counted by a plan: {how}")
     files = [name for name in names if name.endswith(".toml") or "/" in name]
     parts = [usage.of_plan(plans.load(name)) for name in files]
     for name, one in zip(files, parts, strict=True):
