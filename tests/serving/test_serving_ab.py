@@ -352,5 +352,5 @@ def test_a_slower_server_is_found_and_the_same_is_not_different(home: Path, caps
         code, out = until_sure([a, c], capsys, "--seed", "4")
         assert code == 0
         assert "within ± 20 %" in out
-        assert "blocks  of 10 requests, seed 4; requests that count, warm-up blocks among them: A " in out
+        assert "blocks  of 10 requests, seed 4; requests of blocks that warm up and of pairs that count: A " in out
         assert "; failed: A 0 and B 0" in out

@@ -13,7 +13,7 @@ from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis import drift, environment, implementations
 from hotlap.core.errors import InputError
 from hotlap.core.record import Comparison, OnDevice
-from hotlap.core.show import comparison, comparison_page, document, shape
+from hotlap.core.show import comparison, comparison_page, document, kinds, shape
 from hotlap.core.show import implementations as side_by_side
 from hotlap.core.stats.ratio import beyond
 from hotlap.core.store import paths
@@ -45,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
         if apart and not args.force:
             raise InputError(f"{args.side[0]} (A) and {name} (B) are not comparable: {apart}; --force compares them all the same")
     comparisons = {name: _compared(first, other, min_effect, args) for name, other in others.items()}
+    if not any(comparisons.values()):
+        kinds.refuse_without_cases([one for side in sides for one in side])
     differs = {name: environment.differences([one.run for one in first], [one.run for one in other]) for name, other in others.items()}
     held = {name: comparison.Other(comparisons[name], others[name], differs[name]) for name in others}
     if args.out:

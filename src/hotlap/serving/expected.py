@@ -93,7 +93,8 @@ def of(serving: ServingRun, summary: ServingSummary) -> ExpectedServing | None:
     jobs = [_job(request) for request in played]
     known = engine(on, 1 << (max(job.tokens for job in jobs) - 1).bit_length())
     batch = _play(known, on, jobs, arrivals.kept(asked.arrivals).concurrency)
-    every = [(job, one) for job, one in zip(jobs, played, strict=True) if job.ended_s is not None and one.index >= asked.warm_up]
+    both = zip(jobs, played, strict=True)
+    every = [(job, one) for job, one in both if job.ended_s is not None and one.outcome == "ok" and one.index >= asked.warm_up]
     window = summary.steady.window if summary.steady else None
     held = {one.index for one in (steady.within(played, window) if window else played)}
     some = [(job, one) for job, one in every if one.index in held]

@@ -214,14 +214,16 @@ def _expected(expected: ExpectedServing | None, width: int) -> list[str]:
     text = []
     for name, alone, own, measured, judged in expected_cells(expected):
         text += layout.paragraph("expected  ", f"{name} p50 {own} for this load, {alone} alone; {measured} measured: {judged}", width)
-    text += layout.paragraph("          ", expected_rule(expected), width)
+    if rule := expected_rule(expected):
+        text += layout.paragraph("          ", rule, width)
     return [*text, *layout.paragraph("gap       ", "; ".join(gaps(expected)[: 2 if _unlike(expected) else 1]), width)]
 
 
 def expected_rule(expected: ExpectedServing) -> str:
     """Of which requests both sides of an expectation are, and what its answer means."""
-    first = f"of the first {expected.requests} requests, which were played through the model; " if expected.requests >= MOST else ""
-    return first + RULE
+    parts = [f"of the first {expected.requests} requests, which were played through the model"] * (expected.requests >= MOST)
+    parts += [RULE] * any(figure.answer == "as expected" for figure in expected.figures)
+    return "; ".join(parts)
 
 
 def expected_cells(expected: ExpectedServing) -> list[tuple[str, str, str, str, str]]:

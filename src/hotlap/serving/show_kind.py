@@ -10,7 +10,10 @@ from hotlap.core.store.bundle import Bundle
 from hotlap.serving import definitions, reading, show, show_page, summary, verdict
 from hotlap.serving.verdict import ServingVerdict
 
-NO_GATE = "{run} is a bench of a server, which has a verdict of its own: hotlap show {run}, and --slo and --attain when it is measured"
+NO_GATE = (
+    "{run} is a bench of a server, which has a verdict of its own: hotlap show {run}, and --slo and --attain when it is measured; "
+    "hotlap serving ab compares two configurations"
+)
 UNFINISHED = "not finished: it was killed, or still goes on"
 CASES = False
 NO_CASES = "a bench of a server has no cases to explain; hotlap show {run} says what its requests took"

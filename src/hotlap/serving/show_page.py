@@ -115,7 +115,8 @@ def _expected(expected: ExpectedServing | None) -> str:
     table = Table([Column(name, [Cell(row[place]) for row in cells], right=0 < place < 4) for place, name in enumerate(names)])
     on, gaps = expected.on, "".join(f"<p>{escape(gap)}.</p>" for gap in show.gaps(expected))
     on_text = f"{on.network} on {on.tp} × {on.gpu}, {on.dtype}" if on.tp > 1 else f"{on.network} on {on.gpu}, {on.dtype}"
-    about = f"hotlap predict net of {on_text}, this load played through it; {show.expected_rule(expected)}."
+    rule = f"; {text}" if (text := show.expected_rule(expected)) else ""
+    about = f"hotlap predict net of {on_text}, this load played through it{rule}."
     return f"<h3>What the model expects</h3><p>{escape(about)}</p>{html(table)}{gaps}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from hotlap.core import extend, stand_in
@@ -68,6 +69,14 @@ def refuse_gate(bundle: Bundle) -> None:
     kind = of(bundle)
     if kind and not kind.CASES:
         raise InputError(kind.NO_GATE.format(run=bundle.run.id))
+
+
+def refuse_without_cases(bundles: Sequence[Bundle]) -> None:
+    """Raises InputError where all are of kinds without cases, which have nothing to compare: with what their first has instead."""
+    shown = [of(bundle) for bundle in bundles]
+    without = [kind for kind in shown if kind and not kind.CASES]
+    if len(without) == len(shown):
+        raise InputError(without[0].NO_GATE.format(run=bundles[0].run.id))
 
 
 def unfinished(kind: str) -> str:
