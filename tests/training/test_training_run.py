@@ -23,7 +23,7 @@ from hotlap.cli import main
 from hotlap.core.errors import InputError
 from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
-from hotlap.training import session, show, show_kind
+from hotlap.training import session, show_kind
 from hotlap.training.launching import Launch
 from hotlap.training.record import COLUMNS, TrainingAsked, column
 from hotlap.training.show_kind import ShownTraining
@@ -111,60 +111,6 @@ def test_without_a_loader_the_stall_is_unknown_and_nothing_is_frozen(home: Path)
     assert (shown.summary.stall.known, shown.summary.stall.why) == (False, "no_loader")
     assert codes(shown) == []
     assert shown.summary.arms[0].tokens_s is None
-
-
-BATCHES = """
-import hotlap, time, types
-def batches():
-    for place in range(40):
-        yield types.SimpleNamespace(shape=({rows}, 4))
-with hotlap.steps() as t:
-    for batch in t.loader(batches()):
-        time.sleep(1e-4 * batch.shape[0])
-        t.step(samples=batch.shape[0])
-"""
-
-
-@pytest.mark.parametrize(
-    ("rows", "known"), [("8 if place < 20 else 16", False), ("8 + place % 3", False), ("4 if place % 20 == 19 else 8", True)],
-)  # fmt: skip
-def test_a_frozen_batch_does_not_stand_for_batches_of_other_shapes(home: Path, rows: str, known: bool) -> None:
-    """But an epoch's last one may be smaller."""
-    assert run(script(home, BATCHES.replace("{rows}", rows)), "--processes", "2") == 0
-    shown = latest(home)
-    stall = shown.summary.stall
-    assert stall is not None
-    assert stall.stall_s is not None
-    assert (stall.known, stall.why) == (known, "" if known else "batches_differ")
-    text = show.stall_text(stall)
-    assert ("batches differ in shape" in text) != known
-    assert "in next()" in text
-    assert "batches_differ" in codes(shown)
-
-
-def test_the_answer_names_a_loader_that_costs_much(home: Path) -> None:
-    assert run(script(home, SLEEPY), "--processes", "2") == 0
-    summary = latest(home).summary
-    assert summary.stall is not None
-    assert summary.stall.stall_s is not None
-    said = show.answer(msgspec.structs.replace(summary, state="measured"))
-    assert "of it waits for the loader (2 pairs, too few for an interval): a faster loader first" in said
-    sure = msgspec.structs.replace(summary.stall, stall_s=msgspec.structs.replace(summary.stall.stall_s, low=0.001))
-    assert "% of it waits for the loader: a faster" in show.answer(msgspec.structs.replace(summary, state="measured", stall=sure))
-    never = msgspec.structs.replace(sure, stall_s=msgspec.structs.replace(summary.stall.stall_s, low=-0.001))
-    assert "loader" not in show.answer(msgspec.structs.replace(summary, state="measured", stall=never))
-
-
-def test_parts_that_sum_to_more_than_the_step_say_why(home: Path) -> None:
-    """Two long steps of twenty are in means, and not in what is usual."""
-    text = "import hotlap, time\nwith hotlap.steps() as t:\n    for i in range(20):\n        time.sleep(0.1 if i in (9, 15) else 0.002)\n        t.step()\n"
-    assert run(script(home, text), "--processes", "1", "--data", "real") == 0
-    shown = latest(home)
-    (arm,) = shown.summary.arms
-    assert arm.mean_s is not None
-    assert sum(arm.parts_s.values()) == pytest.approx(arm.mean_s)
-    (line,) = (one for one in show.facts(shown.run, shown.summary) if one.startswith("parts "))
-    assert re.match(r"parts of real are means, with rare long steps.* and sum to .*ms; the step is of the usual ones", line)
 
 
 def test_a_function_of_a_module_and_json_against_the_schema(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
