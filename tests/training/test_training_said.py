@@ -93,6 +93,6 @@ def test_parts_that_sum_to_more_than_the_step_say_why(home: Path) -> None:
     (arm,) = shown.summary.arms
     assert arm.mean_s is not None
     assert sum(arm.parts_s.values()) == pytest.approx(arm.mean_s)
-    assert arm.made == 20
+    assert arm.every_step == 20
     (line,) = (one for one in show.facts(shown.run, shown.summary) if one.startswith("parts "))
     assert re.match(r"parts of real are means, with rare long steps.* and sum to .*ms; the step is of the usual ones", line)
