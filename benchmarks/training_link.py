@@ -70,14 +70,14 @@ def exposed_s(bed: beds.Bed, folder: Path, arguments: list[str]) -> list[float]:
     for rank, node in enumerate(bed.spec.names):
         home = folder / f"home-{rank}"
         shutil.rmtree(home, ignore_errors=True)
-        variables = {
+        environment = {
             "RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": bed.spec.address("n01"), "MASTER_PORT": "29511",
             "GLOO_SOCKET_IFNAME": "eth0", "HOTLAP_HOME": str(home), "PYTHONPATH": str(beds.ROOT / "src"), "OMP_NUM_THREADS": "1",
         }  # fmt: skip
         asked = ["training", "run", str(script), "--processes", "1", "--data", "real", "--steps", "all", "--limit", "300", "--", *arguments]
         argv = [sys.executable, "-m", "hotlap", *asked]
-        streams: dict[str, int] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
-        running.append((home, bed.popen(argv, node, env=variables, **streams)))
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        running.append((home, bed.popen(argv, node, env=environment, **streams)))
     texts = [process.communicate()[0] for _, process in running]
     medians = []
     for (home, process), text in zip(running, texts, strict=True):

@@ -5,27 +5,29 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
-from tests.training.programs_of_training import latest, script
 
 import hotlap
 from hotlap.cli import main
 from hotlap.core.errors import InputError
 from hotlap.core.show.document import Document
-from hotlap.training import session, show
+from hotlap.core.store import bundle as bundles
+from hotlap.training import session, show_kind
 from hotlap.training.launching import Launch
 from hotlap.training.record import COLUMNS, TrainingAsked, column
 from hotlap.training.show_kind import ShownTraining
 
-pytestmark = pytest.mark.usefixtures("home")
 torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: pip install torch")
 SLEEPY = """
     import time, hotlap
@@ -41,6 +43,27 @@ SLEEPY = """
     if __name__ == "__main__":
         main()
 """
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(hotlap.__file__).parents[1]), str(tmp_path)]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return tmp_path
+
+
+def script(home: Path, text: str, name: str = "train.py") -> str:
+    path = home / name
+    path.write_text(textwrap.dedent(text))
+    return str(path)
+
+
+def latest(home: Path) -> ShownTraining:
+    shown = show_kind.read(bundles.load(max((home / "home" / "runs").iterdir())))
+    assert shown is not None
+    return shown
 
 
 def codes(shown: ShownTraining) -> list[str]:
@@ -88,60 +111,6 @@ def test_without_a_loader_the_stall_is_unknown_and_nothing_is_frozen(home: Path)
     assert (shown.summary.stall.known, shown.summary.stall.why) == (False, "no_loader")
     assert codes(shown) == []
     assert shown.summary.arms[0].tokens_s is None
-
-
-BATCHES = """
-import hotlap, time, types
-def batches():
-    for place in range(40):
-        yield types.SimpleNamespace(shape=({rows}, 4))
-with hotlap.steps() as t:
-    for batch in t.loader(batches()):
-        time.sleep(1e-4 * batch.shape[0])
-        t.step(samples=batch.shape[0])
-"""
-
-
-@pytest.mark.parametrize(
-    ("rows", "known"), [("8 if place < 20 else 16", False), ("8 + place % 3", False), ("4 if place % 20 == 19 else 8", True)],
-)  # fmt: skip
-def test_a_frozen_batch_does_not_stand_for_batches_of_other_shapes(home: Path, rows: str, known: bool) -> None:
-    """But an epoch's last one may be smaller."""
-    assert run(script(home, BATCHES.replace("{rows}", rows)), "--processes", "2") == 0
-    shown = latest(home)
-    stall = shown.summary.stall
-    assert stall is not None
-    assert stall.stall_s is not None
-    assert (stall.known, stall.why) == (known, "" if known else "batches_differ")
-    text = show.stall_text(stall)
-    assert ("batches differ in shape" in text) != known
-    assert "in next()" in text
-    assert "batches_differ" in codes(shown)
-
-
-def test_the_answer_names_a_loader_that_costs_much(home: Path) -> None:
-    assert run(script(home, SLEEPY), "--processes", "2") == 0
-    summary = latest(home).summary
-    assert summary.stall is not None
-    assert summary.stall.stall_s is not None
-    said = show.answer(msgspec.structs.replace(summary, state="measured"))
-    assert "of it waits for the loader (2 pairs, too few for an interval): a faster loader first" in said
-    sure = msgspec.structs.replace(summary.stall, stall_s=msgspec.structs.replace(summary.stall.stall_s, low=0.001))
-    assert "% of it waits for the loader: a faster" in show.answer(msgspec.structs.replace(summary, state="measured", stall=sure))
-    never = msgspec.structs.replace(sure, stall_s=msgspec.structs.replace(summary.stall.stall_s, low=-0.001))
-    assert "loader" not in show.answer(msgspec.structs.replace(summary, state="measured", stall=never))
-
-
-def test_parts_that_sum_to_more_than_the_step_say_why(home: Path) -> None:
-    """Two long steps of twenty are in means, and not in what is usual."""
-    text = "import hotlap, time\nwith hotlap.steps() as t:\n    for i in range(20):\n        time.sleep(0.1 if i in (9, 15) else 0.002)\n        t.step()\n"
-    assert run(script(home, text), "--processes", "1", "--data", "real") == 0
-    shown = latest(home)
-    (arm,) = shown.summary.arms
-    assert arm.mean_s is not None
-    assert sum(arm.parts_s.values()) == pytest.approx(arm.mean_s)
-    (line,) = (one for one in show.facts(shown.run, shown.summary) if one.startswith("parts "))
-    assert re.match(r"parts of real are means, with rare long steps.* and sum to .*ms; the step is of the usual ones", line)
 
 
 def test_a_function_of_a_module_and_json_against_the_schema(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -333,3 +302,165 @@ def test_steps_are_also_those_that_a_capture_counts(home: Path) -> None:
     assert main(["trace", "capture", "--warmup", "5", "--steps", "5", "--", sys.executable, script(home, text)]) == 0
     found = json.loads(next((home / "home").rglob("capture.json")).read_text())
     assert (found["processes"][0]["steps"], found["processes"][0]["source"]) == (40, "program")
+
+
+# ---------------------------------------------------------------- PyTorch
+
+
+TORCH = """
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    optimiser = torch.optim.AdamW(model.parameters())
+    seen = []
+    try:
+        for epoch in range(2):
+            for (x,) in DataLoader(TensorDataset(torch.arange(120.0).view(30, 4)), batch_size=3):
+                seen.append(float(x[0, 0]))
+                optimiser.zero_grad()
+                (model(x) ** 2).mean().backward()
+                optimiser.step()
+    finally:
+        print("SEEN", len(seen), len(set(seen)))
+"""
+
+
+@torch
+@pytest.mark.slow("imports PyTorch in three programs")
+def test_a_data_loader_is_seen_by_itself_and_frozen_to_its_first_batch(home: Path) -> None:
+    assert run(script(home, TORCH), "--processes", "1") == 0
+    shown = latest(home)
+    real, frozen, count = shown.run.trained.processes
+    assert [(one.arm, one.steps, one.source, one.loaders) for one in (real, frozen)] == [
+        ("real", 20, "optimiser", ["DataLoader, 0 workers"]), ("frozen", 20, "optimiser", ["DataLoader, 0 workers"]),
+    ]  # fmt: skip
+    folder = shown.run.bundle.path
+    assert "SEEN 20 10" in (folder / "output-0.txt").read_text()
+    assert "SEEN 20 1" in (folder / "output-1.txt").read_text()
+    assert real.shapes == ["3×4"]
+    assert real.parameters == {"float32": 49}
+    # 3 rows: two products forward; backward both weights' gradients and one input's
+    assert count.flop == {"float32": 2.0 * 3 * (4 * 8 + 8) * 2 + 2.0 * 3 * 8}
+    parts = shown.summary.arms[0].parts_s
+    assert set(parts) == {"data_wait", "forward", "backward", "optimiser", "unexplained"}
+    assert min(parts.values()) > 0
+    table = shown.run.launches[0][0].table
+    assert np.isfinite(column(table, "loss")).all()
+    assert column(table, "samples").tolist() == [3.0] * 20
+    assert shown.summary.stall is not None
+    assert shown.summary.stall.known
+
+
+@torch
+@pytest.mark.slow("imports PyTorch")
+def test_a_loss_that_is_no_number_and_batches_of_several_shapes(home: Path) -> None:
+    text = """
+        import torch, hotlap
+        model = torch.nn.Linear(4, 1)
+        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+        with hotlap.steps() as t:
+            for place, x in enumerate(t.loader([torch.ones(2 + i % 2, 4) for i in range(20)])):
+                loss = model(x).sum() * (float("nan") if place >= 9 else 1.0)
+                loss.backward()
+                optimiser.step()
+                t.step(tokens=len(x))
+    """
+    assert run(script(home, text), "--processes", "1", "--data", "real") == 0
+    shown = latest(home)
+    assert {"loss_not_finite", "batches_differ"} <= set(codes(shown))
+    assert next(e.step for e in shown.run.trained.processes[0].events if e.kind == "loss") == 10
+    assert shown.run.trained.processes[0].shapes == ["2×4", "3×4"]
+    assert shown.summary.state == "inconclusive"
+
+
+@torch
+@pytest.mark.slow("compiles with Dynamo")
+def test_a_recompile_in_the_window_is_found_with_its_guard(home: Path) -> None:
+    text = """
+        import torch
+        torch._dynamo.reset()  # forgets callbacks that are registered
+        model = torch.nn.Linear(4, 4)
+        compiled = torch.compile(model, backend="eager")
+        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+        for place in range(60):
+            compiled(torch.ones(5 if place >= 40 else 4, 4)).sum().backward()
+            optimiser.step()
+    """
+    assert run(script(home, text), "--processes", "1", "--data", "real") == 0
+    shown = latest(home)
+    events = [(event.kind, event.step) for event in shown.run.trained.processes[0].events]
+    assert events == [("compile", 1), ("compile", 41), ("recompile", 41)]
+    note = next(notice for notice in shown.summary.notices if notice.code == "recompiled")
+    assert "recompiled at step 41" in note.seen
+    assert "expected 4, actual 5" in note.seen
+    assert shown.summary.state == "inconclusive"
+    assert shown.summary.arms[0].compile_s["cold"] > 0
+
+
+@torch
+@pytest.mark.slow("two ranks of PyTorch on gloo")
+def test_two_ranks_count_as_one_program(home: Path) -> None:
+    text = """
+        import torch, torch.distributed as dist, hotlap
+        dist.init_process_group("gloo")
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+        optimiser = torch.optim.SGD(model.parameters(), 0.1)
+        with hotlap.steps() as t:
+            for _ in range(12):
+                model(torch.ones(2, 4)).sum().backward()
+                total = torch.ones(1)
+                dist.all_reduce(total)
+                optimiser.step()
+                t.step(tokens=10)
+        dist.destroy_process_group()
+    """
+    assert run(script(home, text), "--processes", "1", "--ranks", "2", "--data", "real") == 0
+    shown = latest(home)
+    assert [(one.rank, one.world, one.steps) for one in shown.run.launches[0][0:2] for one in [one.process]] == [(0, 2, 12), (1, 2, 12)]
+    arm = shown.summary.arms[0]
+    assert arm.tokens_s is not None
+    assert arm.step_s is not None
+    assert arm.tokens_s.value * arm.step_s.value == pytest.approx(20)  # of both ranks
+    assert arm.parts_s["exposed_communication"] > 0
+    assert "several_stepped" not in codes(shown)
+
+
+@torch
+@pytest.mark.slow("trains a small network, compiled and not")
+def test_a_network_with_modes_in_turns(home: Path) -> None:
+    small = ["layers=1", "hidden=32", "heads=2", "kv_heads=1", "inter=48", "vocabulary=64", "context=16"]
+    assert run("llama-3-8b", *small, "--compile", "off,eager", "--processes", "1", "--steps", "12") == 0
+    shown = latest(home)
+    off, eager = shown.summary.arms
+    assert (off.name, eager.name, off.compile_s) == ("off", "eager", {})
+    assert eager.compile_s["cold"] > 0
+    assert [one.mode for one in shown.summary.break_even] == ["eager"]
+    assert off.tokens_s is not None
+    conventions = {share.convention for share in shown.summary.shares}
+    assert shown.summary.no_share or conventions >= {"palm", "nanogpt", "torchtitan", "megatron", "causal", "counted"}
+    counted = next(one for one in shown.run.trained.processes if one.arm == "count").flop
+    # 16 tokens, T·T pairs without the mask: products of attention 4·T·width, three times forward
+    weights = 32 * (16 * 4 + 32) + 3 * 32 * 48 + 32 * 64
+    assert sum(counted.values()) == 6 * 16 * weights + 3 * 4 * 16 * 16 * 32
+
+
+@torch
+@pytest.mark.slow("imports PyTorch")
+def test_of_several_optimisers_the_first_ends_a_step_until_it_steps_no_more(home: Path) -> None:
+    text = """
+        import torch
+        model = torch.nn.Linear(4, 1)
+        def step(optimiser):
+            model(torch.ones(2, 4)).sum().backward()
+            optimiser.step()
+        a, b = (torch.optim.SGD(model.parameters(), 0.1) for _ in range(2))
+        for _ in range(10):
+            step(a)
+            step(b)
+        for _ in range(10):
+            step(b)
+    """
+    assert run(script(home, text), "--processes", "1", "--data", "real") == 0
+    # ten of the first; of the second alone the fourth since, and all after it
+    assert latest(home).run.trained.processes[0].steps == 10 + 8

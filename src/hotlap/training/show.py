@@ -64,7 +64,7 @@ def table(arms: Sequence[ArmFigures]) -> Table:
             for name in PARTS if any(name in arm.parts_s for arm in arms)
         ),
         Column("peak", [Cell(_memory(arm)) for arm in arms], right=True),
-        Column("steady", [Cell(f"{arm.steps} of {arm.steps + arm.warm * arm.processes}") for arm in arms], right=True),
+        Column("steady", [Cell(f"{arm.steps} of {arm.every_step}") for arm in arms], right=True),
     ]  # fmt: skip
     return Table(columns)
 

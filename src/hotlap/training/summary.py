@@ -44,6 +44,7 @@ class ArmFigures(Record, frozen=True, kw_only=True):
     processes: int
     steps: int  # steady ones, all processes
     warm: int  # steps before them, the most of any process
+    every_step: int = 0  # steps in all, all processes
     step_s: ProcessEstimate | None = None
     mean_s: float | None = None  # with every interruption
     tokens_s: ProcessEstimate | None = None  # per second
@@ -147,7 +148,7 @@ def arm_of(run: TrainingRun, name: str) -> ArmFigures | None:
     allocated = [one.process.allocated_bytes for launch in mine for one in launch if one.process.allocated_bytes]
     return ArmFigures(
         name=name, processes=len(mine), steps=sum(one.steady.steps for one in leads),
-        warm=max((one.steady.first - 1 for one in good), default=0),
+        warm=max((one.steady.first - 1 for one in good), default=0), every_step=sum(len(one.table) for one in leads),
         step_s=estimate([one.steady.step_s for one in good if one.steady.step_s]),
         mean_s=float(np.mean([one.steady.mean_s for one in good if one.steady.mean_s])) if good else None,
         tokens_s=estimate([rate for launch in mine if (rate := _rate(launch, "tokens")) is not None]),
