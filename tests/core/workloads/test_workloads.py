@@ -165,6 +165,6 @@ def test_a_read_that_skips_elements_is_caught(monkeypatch: pytest.MonkeyPatch) -
     if isinstance(opened, str):
         pytest.skip(opened)
     original = workloads.source("memory")
-    monkeypatch.setattr("hotlap.core.measure.workloads.stream.source", lambda name: original.replace("s3 = s3 + b[i + 3 * STEP];", ""))
+    monkeypatch.setattr("hotlap.core.measure.workloads.stream.source", lambda name, *_: original.replace("s3 = s3 + b[i + 3 * STEP];", ""))
     prepared = workloads.prepare(opened, _case("stream", {"op": "read", "size": "1 MiB"}), seed=5)
     assert not prepared.check().passed
