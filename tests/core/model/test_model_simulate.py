@@ -21,7 +21,8 @@ def test_every_case_has_a_time_where_the_facts_are_complete(slug: str) -> None:
     spec = machines.load(slug)
     for case in CASES:
         units = set(work.find(case.workload).work(case.params).operations)
-    XX
+        unrated = NO_RATE | {unit for unit in units if unit.startswith("raster.")}  # the table has no rates of drawing yet
+        if units & unrated - set(spec.flop_per_clock):
             with pytest.raises(NotSupported, match="no published rate of"):
                 expected_call_s(case, spec)
         else:
