@@ -135,8 +135,9 @@ def test_the_answer_is_printed_kept_and_shown(home: Path, capsys: pytest.Capture
     assert answer["serving"]["summary"]["outcomes"]["ok"] == 12
     assert main(["show", "latest", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"][0]["serving"]["state"] == ""
-    assert main(["gate", "latest"]) == 2
-    assert "has a verdict of its own" in capsys.readouterr().err
+    for verb in (["gate", "latest"], ["history", "latest"], ["compare", "latest", "latest"]):
+        assert main(verb) == 2
+        assert "has a verdict of its own" in capsys.readouterr().err
     assert main(["report", "latest", "--out", str(home / "page.html")]) == 0
     page = (home / "page.html").read_text()
     for part in ("Requests to the server", "Requests over time", "How they are spread", "Requests under way", "12 due: 12 answered"):

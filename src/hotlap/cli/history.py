@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hotlap.cli import terminal
 from hotlap.core.analysis import history as remembering
 from hotlap.core.errors import InputError
-from hotlap.core.show import history, history_page
+from hotlap.core.show import history, history_page, kinds
 from hotlap.core.store import select
 from hotlap.core.store.bundle import Bundle
 
@@ -56,3 +56,4 @@ def _explain(bundles: Sequence[Bundle], where: Mapping[str, str]) -> None:
         raise InputError("no runs are kept yet: 'hotlap run' measures one, 'hotlap import FILE' brings in numbers measured elsewhere")
     if where:
         raise select.no_match_error(bundles, where)
+    kinds.refuse_without_cases(bundles)
