@@ -54,12 +54,12 @@ def gone(pid: int) -> bool:
 
 
 def test_a_process_gets_its_job_and_what_is_written_to_it(start: Start) -> None:
-    with start('read job; echo "$1 $2 $job"; read more; echo "$more"') as process:
+    with start('read job; echo "$1 $2 $3 $job"; read more; echo "$more"') as process:
         heard = []
         for line in process.lines():
             heard.append(line)
             process.write(b"more\n")
-    assert heard == [b'-m some.module {"spec":"test"}', b"more"]
+    assert heard == [b'-P -m some.module {"spec":"test"}', b"more"]
     assert (process.status, process.ending(), process.last_words()) == (0, "ended with status 0", "it said nothing")
 
 
