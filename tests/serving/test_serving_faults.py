@@ -18,7 +18,7 @@ TOGETHER = (  # faults that do not hide each other, arrivals, requests
 WORDS = {  # of each, in the text
     "role-first": "an event without text came", "batched": "a chunk has", "no-usage": "does not say how many tokens it made",
     "reasoning": "answers began with reasoning", "early-end": "the server ended them", "refuse": "10 of 40 requests were refused",
-    "reset": "10 of 40 connections were closed in the middle", "cached": "in the server's prefix cache although this run sends none twice",
+    "reset": "10 of 40 connections were closed in the middle", "cached": "in the server's prefix cache although this run sends no prompt twice",
     "stall": "5 answers paused for more than", "slow-start": "times as long as those after them",
     "duplicate": "more chunks with text than tokens", "drift": "the server's counters say",
 }  # fmt: skip
