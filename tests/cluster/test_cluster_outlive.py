@@ -72,6 +72,19 @@ def handed_over(home: Path) -> None:
     until(lambda: not folders(home) and not agent.marked(kept.campaign.id)[0])
 
 
+def ends(home: Path) -> None:
+    """The programs go on to their end, and so do their agents."""
+    (home.parent / "go").touch()
+    until(lambda: not any(map(alive, folders(home))))
+
+
+def waiting(home: Path) -> subprocess.Popen[bytes]:
+    """A resume that waits for the program of the second member."""
+    resuming = subprocess.Popen([sys.executable, "-m", "hotlap", "cluster", "resume"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    until(lambda: states(home)["slot01"] == ("running", 2))
+    return resuming
+
+
 @pytest.mark.slow("two agents, and a campaign that goes on")
 def test_a_program_that_ends_without_its_controller_is_handed_over(home: Path) -> None:
     killed(home, held(home))
@@ -85,8 +98,7 @@ def test_a_program_that_ends_without_its_controller_is_handed_over(home: Path) -
 @pytest.mark.slow("two agents, and a campaign that goes on")
 def test_a_program_that_still_runs_is_waited_for(home: Path) -> None:
     killed(home, held(home))
-    resuming = subprocess.Popen([sys.executable, "-m", "hotlap", "cluster", "resume"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    until(lambda: states(home)["slot01"] == ("running", 2))
+    resuming = waiting(home)
     (home.parent / "go").touch()
     _, errors = resuming.communicate(timeout=WAIT_S)
     assert resuming.returncode == 0, errors
@@ -99,8 +111,7 @@ def test_collect_fetches_what_has_ended_and_leaves_alone_what_runs(home: Path) -
     assert main(["cluster", "collect"]) == 3
     assert states(home)["slot01"] == ("died", 1)
     assert len(agent.marked(newest(home).campaign.id)[0]) > 0
-    (home.parent / "go").touch()
-    until(lambda: not any(map(alive, folders(home))))
+    ends(home)
     assert main(["cluster", "resume"]) == 0
     handed_over(home)
 
@@ -108,8 +119,7 @@ def test_collect_fetches_what_has_ended_and_leaves_alone_what_runs(home: Path) -
 @pytest.mark.slow("two agents, and those that fetch")
 def test_collect_takes_what_has_ended_by_then(home: Path) -> None:
     killed(home, held(home))
-    (home.parent / "go").touch()
-    until(lambda: not any(map(alive, folders(home))))
+    ends(home)
     assert main(["cluster", "collect"]) == 0
     assert states(home) == {"slot00": ("measured", 1), "slot01": ("measured", 2)}
     assert main(["cluster", "stop"]) == 0
@@ -119,8 +129,7 @@ def test_collect_takes_what_has_ended_by_then(home: Path) -> None:
 @pytest.mark.slow("two agents, and a campaign that goes on")
 def test_ctrl_c_while_it_is_waited_for_ends_it(home: Path) -> None:
     killed(home, held(home))
-    resuming = subprocess.Popen([sys.executable, "-m", "hotlap", "cluster", "resume"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until(lambda: states(home)["slot01"] == ("running", 2))
+    resuming = waiting(home)
     resuming.send_signal(signal.SIGINT)
     assert resuming.wait(WAIT_S) == 130
     until(lambda: not folders(home) and not agent.marked(newest(home).campaign.id)[0])

@@ -53,7 +53,7 @@ def test_a_stall_that_no_median_shows_is_a_notice() -> None:
     assert "e2e's median decides, not these" in joined
     assert "p99 of E2E" in joined
     assert "p50 of E2E" not in joined
-    assert "stood still for a second and more: A 0 of 400 and B 40 of 400" in joined
+    assert "paused for a second or more: A 0 of 400 and B 40 of 400" in joined
     rows = {line.split()[0]: line.split() for line in text if line.startswith(("TTFT", "E2E", "TPOT", "stall"))}
     assert set(rows) == {"TTFT", "E2E", "TPOT", "stall"}
     assert (rows["stall"][-4:-2], rows["stall"][-2:]) == (["30.0", "ms"], ["2.00", "s"])

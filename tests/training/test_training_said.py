@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.training.test_training_run import SLEEPY
 
 import hotlap
 from hotlap.cli import main
@@ -16,20 +17,6 @@ from hotlap.core.store import bundle as bundles
 from hotlap.training import show, show_kind
 from hotlap.training.show_kind import ShownTraining
 
-SLEEPY = """
-    import time, hotlap
-    def batches():
-        for _ in range(12):
-            time.sleep(0.004)
-            yield [0] * 4
-    def main():
-        with hotlap.steps() as t:
-            for batch in t.loader(batches()):
-                time.sleep(0.001)
-                t.step(tokens=8)
-    if __name__ == "__main__":
-        main()
-"""
 BATCHES = """
 import hotlap, time, types
 def batches():

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-import msgspec
-
-import hotlap
-from hotlap.bringup import collectives
+from hotlap.bringup import campaigns, collectives
 from hotlap.bringup.cli_isolate import expected
 from hotlap.bringup.collectives import CollectiveRow
 from hotlap.cli import terminal
 from hotlap.cluster import asked, folder, live, session
-from hotlap.cluster.record import Campaign
 from hotlap.core import units
 from hotlap.core.errors import InputError
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
-from hotlap.core.store import paths
 from hotlap.core.units import show
 
 
@@ -38,32 +32,18 @@ def run(args: argparse.Namespace) -> int:
     for name in ("rounds", "iterations"):
         if getattr(args, name) < 1:
             raise InputError(f"--{name} is a number from 1 on, not {getattr(args, name)}")
-    args.kubernetes, rate = None, expected(args.expected)
-    sizes = [_size(text) for text in args.sizes.split(",")]
-    asked.joined(args)
-    name, options, python = asked.launcher(args)
-    draft = Campaign(id="", hotlap=hotlap.__version__, began="", launcher=name, options=options, python=python, gpus=args.gpus, steps=[])
-    launcher = session.launcher_of(draft)
-    members = launcher.members()
-    try:
-        plan = collectives.CollectivePlan(args.op, sizes, args.iterations, args.by, args.rounds)
-        order = collectives.step(python, plan, len(members))
-        named, began = folder.new_id()
-        campaign = msgspec.structs.replace(draft, id=named, began=began, steps=[order])
-        kept = folder.create(paths.home(), campaign, members, {}, name)
-        session.remember(kept, launcher)
-        print(f"hotlap: campaign {named}, {len(members)} members by {name}", file=sys.stderr)
-        view = live.ClusterView(len(members), len(members), {1: order.name})
+    rate = expected(args.expected)
+    plan = collectives.CollectivePlan(args.op, [_size(text) for text in args.sizes.split(",")], args.iterations, args.by, args.rounds)
+    with campaigns.begun(args, lambda python, members: collectives.step(python, plan, len(members))) as (kept, launcher, members):
+        view = live.ClusterView(members, members, {1: kept.campaign.steps[0].name})
         try:
-            interrupted = session.measure(kept, view.tell, len(members), False, launcher, view.draw)
+            interrupted = session.measure(kept, view.tell, members, False, launcher, view.draw)
         finally:
             view.end()
-    finally:
-        launcher.release()
     rows = collectives.rows(kept)
     code = 130 if interrupted else 3 if not rows else 1 if any(row.wrong for row in rows) else 0
     if args.json:
-        terminal.answer(args.json, {"run": named, "collective": rows}, code=code)
+        terminal.answer(args.json, {"run": kept.campaign.id, "collective": rows}, code=code)
         return code
     print("\n".join(lines(rows, rate, terminal.width(), terminal.color()) if rows else _reasons(kept)))
     print(f"\nrun     {kept.path}")

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 
-import hotlap
-from hotlap.bringup import fabrics, pairs, show, topology
+from hotlap.bringup import campaigns, fabrics, pairs, show, topology
 from hotlap.bringup.isolating import Isolating
 from hotlap.bringup.record import KEPT, Floats, Ints, Isolation, Open
 from hotlap.cli import terminal
-from hotlap.cluster import asked, folder, session
+from hotlap.cluster import asked, session
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
-from hotlap.cluster.record import Campaign
+from hotlap.cluster.record import Member, StepRecord
 from hotlap.core import units
 from hotlap.core.errors import InputError, MachineError, SchemaError
 from hotlap.core.measure import signals
 from hotlap.core.record import encode
-from hotlap.core.store import files, paths
+from hotlap.core.store import files
 
 TRANSFERS = "transfers.jsonl"  # in the campaign's folder
 MOST_MEMBERS = 256  # agents at a time
@@ -33,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     instead = "'fabric?nodes=1024&leaf=32&fault=node:n0007:20%%' in place of members"
     parser.add_argument("--simulate", default="", metavar="FABRIC", help=instead)
     parser.add_argument("--of", default="", metavar="RUN", help="print again what a campaign kept, and measure nothing")
-    parser.add_argument("--topology", default="", metavar="FILE", help="lines of a node and its leaf; without it uplinks cannot be told")
+    parser.add_argument("--topology", default="", metavar="FILE", help="lines of a node and its leaf; without it uplinks are not examined")
     carried = "pairs that an uplink carries (default: one for each node of its leaf)"
     parser.add_argument("--limit", type=int, default=0, metavar="N", help=carried)
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="to screen (default: by their number; every pair of up to 16)")
@@ -99,27 +98,18 @@ def _simulated(args: argparse.Namespace) -> Isolation:
 
 def _measured(args: argparse.Namespace) -> tuple[Isolation, CampaignFolder]:
     """By a campaign of one gang, which is kept with the answer beside it."""
-    args.kubernetes, time_s, rate = None, asked.seconds(args.time, "--time"), expected(args.expected)
-    asked.joined(args)
-    name, options, python = asked.launcher(args)
-    draft = Campaign(id="", hotlap=hotlap.__version__, began="", launcher=name, options=options, python=python, gpus=args.gpus, steps=[])
-    launcher = session.launcher_of(draft)
-    members = launcher.members()
-    try:
+    time_s, rate = asked.seconds(args.time, "--time"), expected(args.expected)
+
+    def step(python: str, members: Sequence[Member]) -> StepRecord:
         if len(members) > MOST_MEMBERS:
             raise InputError(f"{len(members)} members are too many for one controller; give at most {MOST_MEMBERS}")
-        topology.read(args.topology, [member.name for member in members], args.limit)  # so that a wrong one leaves no campaign
-        named, began = folder.new_id()
-        steps = [pairs.step(python, time_s, len(members))]
-        kept = folder.create(paths.home(), msgspec.structs.replace(draft, id=named, began=began, steps=steps), members, {}, name)
-        session.remember(kept, launcher)
-        print(f"hotlap: campaign {named}, {len(members)} members by {name}", file=sys.stderr)
-        with kept.held():
-            answer = _isolated(args, kept, launcher, time_s, rate)
-            session.collect(kept)
-        return answer, kept
-    finally:
-        launcher.release()
+        topology.read(args.topology, [member.name for member in members], args.limit)
+        return pairs.step(python, time_s, len(members))
+
+    with campaigns.begun(args, step) as campaign, campaign.kept.held():
+        answer = _isolated(args, campaign.kept, campaign.launcher, time_s, rate)
+        session.collect(campaign.kept)
+        return answer, campaign.kept
 
 
 def _isolated(args: argparse.Namespace, kept: CampaignFolder, launcher: AgentLauncher, time_s: float, rate: float | None) -> Isolation:

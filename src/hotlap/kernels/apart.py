@@ -14,7 +14,7 @@ class Broken(Exception):
 def answer(module: str, job: bytes, limit_s: float, environment: Mapping[str, str]) -> bytes:
     """What `module` writes, run as a program with no other environment than this. Raises Broken where it ends badly, says nothing or takes
     longer than `limit_s`, seconds."""
-    command = [sys.executable, "-m", module]
+    command = [sys.executable, "-P", "-m", module]
     try:
         done = subprocess.run(command, input=job, capture_output=True, timeout=limit_s, check=False, env=environment)
     except subprocess.TimeoutExpired:

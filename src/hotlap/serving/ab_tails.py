@@ -32,7 +32,7 @@ class SideTail(Record, frozen=True, kw_only=True):
 
 
 class AbTails(Record, frozen=True, kw_only=True):
-    """`paused`: answers of each side that stood still for STALL_S and STALL_TIMES usual gaps. `differ`: what is surely unlike, by metric
+    """`paused`: answers of each side that paused for STALL_S and STALL_TIMES usual gaps. `differ`: what is surely unlike, by metric
     and quantile (their 95 % intervals lie apart), or `paused` (Fisher's exact test, one-sided at 1 %)."""
 
     tails: list[SideTail]
@@ -99,5 +99,5 @@ def notices(tails: AbTails, decides: Sequence[str]) -> list[str]:
         notes.append(f"{words}: surely unlike on both sides (95 % intervals lie apart); the verdict is not of that")
     if "paused" in tails.differ:
         counts = " and ".join(f"{side} {tails.paused[side]} of {tails.answered[side]}" for side in SIDES)
-        notes.append(f"answers that stood still for a second and more: {counts}; the verdict is not of that")
+        notes.append(f"answers that paused for a second or more: {counts}; the verdict does not count pauses")
     return notes

@@ -77,7 +77,7 @@ class Capacity(Record, frozen=True, kw_only=True):
     known_bad: float | None
     estimate: float | None
     pooled: bool  # the interval is of the curve through all runs; False: of single runs
-    requests: int  # sent
+    requests: int  # asked for; fewer are sent where time ends a run
     evidence: tuple[RateEvidence, ...]  # as visited
     refused: tuple[float, ...] = ()  # rates of which nothing is known, for what measures was at fault
 

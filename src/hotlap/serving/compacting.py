@@ -36,7 +36,7 @@ def compact(folder: Path, fewest: int = FEWEST) -> bool:
 
 
 def remedy(requests: int, packed: bool) -> list[str]:
-    """A line for a run of so many requests that stays lines because a package is missing, with what mends it."""
+    """A line for a run of so many requests that stays lines because a package is missing, with the remedy."""
     if requests < FEWEST or packed or chunks.available():
         return []
     return [f"files     {FILE} stays lines, ten times as large as Parquet: {chunks.REMEDY}, and the next run is packed"]

@@ -129,7 +129,7 @@ def _population(figures: LatencyFigures) -> str:
 
 
 def _value(figures: LatencyFigures, quantile: Quantile) -> str:
-    """What never came is told apart from what only the run's end cut: that takes longer than was looked at."""
+    """`never`: it did not come; `cut`: the end of the run cut it, so it takes longer than the run lasted."""
     if quantile.value is not None:
         return units.show(quantile.value, "s")
     return "never" if figures.never > (1 - quantile.p) * figures.count or not figures.cut else "cut"

@@ -27,7 +27,7 @@ PRECISIONS = ("fp32", "bf16")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or of PyTorch: .pt or .jit (TorchScript), .pt2 (exported)")
     parser.add_argument("--engine", default=",".join(ENGINES), metavar="NAMES", help=f"of {', '.join(ENGINES)} (default: all)")
     parser.add_argument("--scenario", default="single", metavar="NAMES", help="; ".join(f"{n}: {t}" for n, t in SCENARIOS.items()))
     parser.add_argument("--by", default=",".join(GENERATORS), metavar="NAMES", help="whose load: hotlap's, loadgen's (default: both)")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,13 +23,10 @@ KERNEL second(sums: atomic u32, data: read S) {
 """
 
 
-@pytest.fixture(scope="module")
-def target() -> Iterator[Any]:
-    spec = targets.TargetSpec("webgpu")
-    try:
-        yield targets.open_device(spec, targets.find(spec)[0])
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+@pytest.fixture(name="target", scope="module")
+def opened(webgpu_target: Any) -> Any:
+    return webgpu_target
+
 
 
 def test_a_kernel_is_taken_out_of_its_source() -> None:

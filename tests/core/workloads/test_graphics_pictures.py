@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,10 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def target() -> Iterator[Any]:
-    spec = targets.TargetSpec("webgpu")
-    try:
-        yield targets.open_device(spec, targets.find(spec)[0])
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+@pytest.fixture(name="target", scope="module")
+def opened(webgpu_target: Any) -> Any:
+    return webgpu_target
+
 
 
 def _prepared(target: Any, spec: Any, params: dict[str, Any]) -> Any:

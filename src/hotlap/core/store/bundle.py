@@ -281,7 +281,7 @@ class Writer:
                 with suppress(subprocess.TimeoutExpired):
                     self._compacting.wait(PATIENCE_S)
             if self._compacting is None or self._compacting.poll() is not None:
-                command = [sys.executable, "-m", "hotlap.core.store.compact", str(self.path)]
+                command = [sys.executable, "-P", "-m", "hotlap.core.store.compact", str(self.path)]
                 self._compacting = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         except OSError as error:
             self._refuse(READINGS, error)
