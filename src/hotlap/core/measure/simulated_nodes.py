@@ -35,13 +35,16 @@ def each(options: session.SessionOptions) -> list[session.SessionOptions]:
     if faults.nodes == 1 or "node" in spec.options:
         return []
     labels = {LABEL: bundles.new_id(datetime.now(UTC)), **options.labels}
-    digits = len(str(faults.nodes - 1))
     return [
         replace(
-            options, target=replace(spec, options={**spec.options, "node": str(node)}).text, labels=labels, host=f"node{node:0{digits}}",
+            options, target=replace(spec, options={**spec.options, "node": str(node)}).text, labels=labels, host=_host(node, faults.nodes),
         )
         for node in range(faults.nodes)
     ]
+
+
+def _host(node: int, nodes: int) -> str:
+    return f"node{node:0{len(str(nodes - 1))}}"
 
 
 def run(plan: Plan, nodes: Sequence[session.SessionOptions], ended: Callable[[int], None]) -> NodeRuns:
@@ -89,7 +92,7 @@ def without_runs(runs: Iterable[RunRecord]) -> list[str]:
             seen.add(int(options["node"]))
     lines = []
     for label, (count, seen) in groups.items():
-        missing = [f"node{node:0{len(str(count - 1))}}" for node in range(count) if node not in seen]
+        missing = [_host(node, count) for node in range(count) if node not in seen]
         if missing:
             names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
             lines.append(f"{len(missing)} of the {count} nodes of {LABEL}={label} have no run and are not judged: {names}")
