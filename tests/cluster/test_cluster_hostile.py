@@ -82,7 +82,7 @@ PLACE = "place = os.path.dirname(s['probe']) + '/steps/0001-true/slot01/1/shared
         (f"send(HELLO); {WAIT}{PLACE}os.symlink('/etc/hostname', place)\n" + FOLDER + "time.sleep(9)", "refused", "is no file"),
         (f"send(HELLO); {WAIT}{PLACE}os.mkfifo(place)\n" + FOLDER + "time.sleep(9)", "refused", "no file of a size that an agent writes"),
         (f"send(HELLO); {WAIT}send(dict(AT, **{{'is': 'lacks'}})); send(dict(AT, **{{'is': 'lacks'}})); time.sleep(9)", "refused", "twice"),
-        (f"send(HELLO); {WAIT}send(dict(AT, **{{'is': 'want', 'digest': '../x'}})); time.sleep(9)", "refused", "not offered"),
+        (f"send(HELLO); {WAIT}send(dict(AT, **{{'is': 'want', 'digests': ['../x'], 'direct': False}})); time.sleep(9)", "refused", "not offered"),
         (f"send(HELLO); {WAIT}" + FOLDER + "time.sleep(9)", "truncated", "0 of 7 bytes"),
     ],
 )  # fmt: skip

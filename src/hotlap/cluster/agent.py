@@ -29,13 +29,14 @@ from hotlap.cluster.member_marks import GRACE_S as GRACE_S
 from hotlap.cluster.member_marks import MARK as MARK
 from hotlap.cluster.member_marks import marked as marked
 from hotlap.cluster.member_marks import sweep as sweep
+from hotlap.cluster.member_relay import TOKEN_DIGITS as TOKEN_DIGITS
 from hotlap.cluster.member_step import MOST_BUNDLE_BYTES as MOST_BUNDLE_BYTES
 from hotlap.cluster.member_step import MOST_OUTPUT_BYTES as MOST_OUTPUT_BYTES
 from hotlap.cluster.member_step import PART_BYTES as PART_BYTES
 from hotlap.cluster.member_step import MemberStep
 
-VERSION = 3
-SOURCES = ("member_left", "member_facts", "member_marks", "member_zips", "member_step", "agent")  # beside this file, in their order
+VERSION = 4
+SOURCES = ("member_left", "member_facts", "member_marks", "member_zips", "member_relay", "member_step", "agent")  # in their order
 CLOCK = "HOTLAP_AGENT_CLOCK_S"  # in its environment: so many seconds is its clock ahead, to try what a wrong one does
 MAGIC = b"HLF1"
 HEAD = struct.Struct(">4s16sI32s")  # magic, session, length of what follows, its SHA-256
@@ -125,6 +126,7 @@ class Agent:
         self.step: MemberStep | None = None  # that runs
         self.alone_until_s = 0.0  # 0: the controller is there
         self.unfetched = ""  # folder of a step whose end the controller has not confirmed
+        self.relays: list[int] = []  # of processes that pass wheels on, which end when these are closed
 
     @property
     def alone(self) -> bool:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
 from hotlap.cluster import agent, states
+from hotlap.cluster.fanout import WheelFanOut
 from hotlap.cluster.folder import PROBE, SHARED, CampaignFolder, command
 from hotlap.cluster.gang import Gang, GangEnd, gangs
 from hotlap.cluster.launch.base import AgentLauncher, AgentProcess, available, seam
@@ -54,7 +55,6 @@ class AgentLink:
     silent: bool = False
     number: int = 0  # of its last frame
     attempt: Attempt | None = None
-    wheel: IO[bytes] | None = None  # that is being sent
     probed: dict[str, Any] | None = None
     left: set[int] = field(default_factory=set)  # steps that an agent before has ended
 
@@ -77,6 +77,7 @@ class ClusterController:
         self._machines: dict[str, str] = {}  # Identity.key → member
         self._attempts = states.attempts(folder.events())
         self._count = len(folder.members())
+        self.wheels = WheelFanOut(parcel, launcher.name, self._count, lambda name, message: self._send(self.links[name], message))
         self._gangs: dict[str, Gang] = {}  # of the step that runs, by member
 
     # ------------------------------------------------------------ the parts of a campaign
@@ -297,7 +298,11 @@ class ClusterController:
             elif kind == "lacks":
                 self._offer(link)
             elif kind == "want":
-                self._supply(link, str(message["digest"]))
+                self.wheels.want(link.member.name, [str(digest) for digest in message["digests"]], message["direct"] is True)
+            elif kind == "got":
+                self.wheels.got(link.member.name)
+            elif kind == "relays":
+                self.wheels.relays(link.member.name, str(message["address"]), int(message["port"]))
             elif kind == "refused":
                 self._end_attempt(link, "refused", str(message["why"])[:300])
             elif kind == "done":
@@ -381,6 +386,7 @@ class ClusterController:
 
     def _end_attempt(self, link: AgentLink, state: State, why: str, **more: Any) -> None:
         """`more`: code, seconds and evidence, where the program ended. Of a gang only the last end is recorded, with all others."""
+        self.wheels.leave(link.member.name)
         gang = self._gangs.get(link.member.name)
         if gang is None:
             self._record_end(link, state, why, more)
@@ -423,9 +429,7 @@ class ClusterController:
         for stream in (link.process.stdin, link.process.stdout, link.process.stderr):
             with suppress(KeyError, ValueError, OSError):
                 self._selector.unregister(stream)  # type: ignore[arg-type]
-        if link.wheel:
-            link.wheel.close()
-            link.wheel = None
+        self.wheels.lose(link.member.name)
         if link.process.stdin and not link.process.stdin.closed:
             link.process.stdin.close()
         if not link.ended or link.process.poll() is None:
@@ -441,32 +445,17 @@ class ClusterController:
         self._flush(link)
 
     def _offer(self, link: AgentLink) -> None:
-        """What Hotlap on a member that lacks it can be made of. Raises FrameError where it was offered before: what waits is held
-        here."""
+        """Raises FrameError where it was offered before: what waits is held here."""
         assert link.attempt
         if link.attempt.offered:
             raise agent.FrameError("it lacks Hotlap twice in a step")
         link.attempt.offered = True
-        files = self.parcel.files() if self.parcel else []
-        self._send(link, {"do": "offer", "files": [file.offered for file in files]})
-
-    def _supply(self, link: AgentLink, digest: str) -> None:
-        """Sends a wheel that was offered, in parts, as fast as the pipe takes them. Raises FrameError for another."""
-        path = next((file.path for file in (self.parcel.files() if self.parcel else []) if file.digest == digest), None)
-        if path is None or link.wheel:
-            raise agent.FrameError("it wants what was not offered")
-        link.wheel = open(path, "rb")  # noqa: SIM115 - closed at its end, or with the link
-        self._flush(link)
+        self._send(link, self.wheels.offer())
 
     def _more(self, link: AgentLink) -> bool:
         """Whether there is something to send: the next part of a wheel where all else has gone."""
-        if not link.outbox and link.wheel:
-            data = link.wheel.read(agent.PART_BYTES)
-            if data:
-                link.outbox += agent.frame(link.reader.session, {"do": "part"}, data)
-            else:
-                link.wheel.close()
-                link.wheel = None
+        if not link.outbox and (data := self.wheels.part(link.member.name)):
+            link.outbox += agent.frame(link.reader.session, {"do": "part"}, data)
         return bool(link.outbox)
 
     def _flush(self, link: AgentLink) -> None:

@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from hotlap.cluster import member_left, member_zips
+from hotlap.cluster import member_left, member_relay, member_zips
 from hotlap.cluster.member_facts import hotlap_version, own_address
 from hotlap.cluster.member_marks import GRACE_S, MARK, sweep
 from hotlap.cluster.member_zips import UnfitError, pack
@@ -130,33 +130,59 @@ class MemberStep:
             return
         lack = f"Hotlap {there} is there, {need} is needed" if there else f"no Hotlap that works is there, {need} is needed"
         self.agent.send(dict(self.at, **{"is": "lacks"}))
-        offered = self._answer("offer", deadline_s)[0]["files"]
-        if not offered:
+        offer = self._answer(("offer",), deadline_s)[0]
+        if not offer["files"]:
             raise UnfitError(lack)
-        files = member_zips.chosen(offered)
+        files = member_zips.chosen(offer["files"])
         self.path = member_zips.cache(files, self.agent.folder)
         if not os.path.isdir(self.path):
-            paths = [self._fetched(file, deadline_s) for file in files]
+            paths = self._fetched(files, offer["token"], deadline_s)
+            self._relay({file["digest"]: path for file, path in zip(files, paths)}, offer)  # noqa: B905 - Python 3.9
+            self.agent.send(dict(self.at, **{"is": "got"}))
             member_zips.unpack(paths, self.path)
         there, why = hotlap_version(python, self.path)
         if there != need:
             raise UnfitError(f"{lack}; it was sent, and does not work: {why or there}")
 
-    def _fetched(self, file: dict[str, Any], deadline_s: float | None) -> str:
-        """A wheel of the controller's, by its digest."""
-        path, whole = os.path.join(self.folder, os.path.basename(file["name"])), hashlib.sha256()
-        self.agent.send(dict(self.at, **{"is": "want", "digest": file["digest"]}))
+    def _fetched(self, files: list[dict[str, Any]], token: str, deadline_s: float | None) -> list[str]:
+        """Wheels by their digests: from a member that the controller names, else from the controller."""
+        paths = [os.path.join(self.folder, os.path.basename(file["name"])) for file in files]
+        digests = [file["digest"] for file in files]
+        for direct in (False, True):
+            self.agent.send(dict(self.at, **{"is": "want", "digests": digests, "direct": direct}))
+            message = self._answer(("from", "wheels"), deadline_s)[0]
+            if message["do"] == "wheels":
+                for file, path in zip(files, paths):  # noqa: B905 - Python 3.9
+                    self._receive(file, path, deadline_s)
+                break
+            place = message["address"], message["port"]
+            if all(member_relay.fetch(place, token, file, path, lambda: self.agent.look([], 0.0)) for file, path in zip(files, paths)):  # noqa: B905
+                break
+        return paths
+
+    def _receive(self, file: dict[str, Any], path: str, deadline_s: float | None) -> None:
+        whole = hashlib.sha256()
         with open(path, "wb") as out:
             while out.tell() < file["size"]:
-                body = self._answer("part", deadline_s)[1]
+                body = self._answer(("part",), deadline_s)[1]
                 whole.update(body)
                 out.write(body)
         if whole.hexdigest() != file["digest"]:
             raise UnfitError(f"{file['name']} did not come as it was sent")
-        return path
 
-    def _answer(self, kind: str, deadline_s: float | None) -> tuple[dict[str, Any], bytes]:
-        """The controller's next message of a kind. Raises _EndedError where the step ends before."""
+    def _relay(self, paths: dict[str, str], offer: dict[str, Any]) -> None:
+        """Passes wheels on to other members, where that is of use and a port can be had."""
+        kind = offer["relays"]
+        if not kind:
+            return
+        with suppress(OSError):
+            port, held = member_relay.relay(paths, offer["token"], "127.0.0.1" if kind == "local" else "")
+            self.agent.relays.append(held)
+            address = "127.0.0.1" if kind == "local" else own_address(kind == "ssh")
+            self.agent.send(dict(self.at, **{"is": "relays", "address": address, "port": port}))
+
+    def _answer(self, kinds: tuple[str, ...], deadline_s: float | None) -> tuple[dict[str, Any], bytes]:
+        """The controller's next message of these kinds. Raises _EndedError where the step ends before."""
         while True:
             self.stopped = self.agent.stopped()
             self.timed_out = bool(deadline_s) and time.monotonic() >= (deadline_s or 0.0)
@@ -164,7 +190,7 @@ class MemberStep:
                 raise _EndedError
             items: list[tuple[dict[str, Any], bytes]] = self.agent.waiting
             for place, item in enumerate(items):
-                if item[0]["do"] == kind:
+                if item[0]["do"] in kinds:
                     del self.agent.waiting[place]
                     return item
             self.agent.look([], 0.5)
@@ -178,10 +204,9 @@ class MemberStep:
             held.bind(("127.0.0.1" if kind == "local" else "", 0))
             place = {"port": held.getsockname()[1], "address": own_address(kind == "ssh")}
             self.agent.send(dict(self.at, **{"is": "ready", "round": number}, **place))
-            message = self._answer("round", deadline_s)[0]
+            message = self._answer(("round",), deadline_s)[0]
             self.task["env"].update(message["env"])
             self.last = message.get("last", False)
-
 
     def _round(self, deadline_s: float | None) -> int:
         environment = dict(os.environ, **self.task["env"])
