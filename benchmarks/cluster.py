@@ -96,7 +96,8 @@ def by_ssh(bed: beds.Bed, home: Path, *command: str) -> str:
     states = folder.load(max((home / "runs").iterdir())).states(time.time())
     measured = sum(state.state == "measured" for state in states)
     why = next((f"; {state.why}" for state in states if state.why), "") or ("" if states else done.stderr[-200:])
-    return f"{spent:.1f} CPU s, {wall_s:.1f} s; {measured} of {len(states)} measured{why}"
+    sent = "".join(f"; {line.partition(': ')[2]}" for line in done.stderr.splitlines() if "wheels" in line)
+    return f"{spent:.1f} CPU s, {wall_s:.1f} s; {measured} of {len(states)} measured{why}{sent}"
 
 
 def node_cpu_s(bed: beds.Bed) -> float:

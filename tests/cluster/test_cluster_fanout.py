@@ -166,3 +166,4 @@ def test_members_of_a_campaign_get_wheels_from_each_other(tmp_path: Path, monkey
     assert [state.state for state in kept.states(0.0)] == ["measured"] * 6
     assert fan.sent + fan.relayed == 6
     assert fan.relayed >= 2
+    assert fan.summary() == f"6 members got Hotlap and its wheels, {fan.relayed} of them from another member"

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from hotlap.cluster import agent
 from hotlap.cluster.parcel import Parcel
+from hotlap.core.show import words
 
 FAN = 2  # that each sends to at a time
 CONTROLLER = ""
@@ -97,6 +98,12 @@ class WheelFanOut:
             del self._open[name]
             self._begin(name)
         return b""
+
+    def summary(self) -> str:
+        """How the wheels went; "" where none did."""
+        count = self.sent + self.relayed
+        by = f", {self.relayed} of them from another member" if self.relayed else ""
+        return f"{words.counted(count, 'member')} got Hotlap and its wheels{by}" if count else ""
 
     def _busy(self, source: str) -> int:
         return sum(each == source for each in self._from.values())

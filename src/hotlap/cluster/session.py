@@ -95,6 +95,8 @@ def measure(
 
         with signals.caught(stop), closing(parcel), _held(folder, launcher, members):
             run(conductor, members, steps, lacking, max(fanout - fanout % gang, gang))
+        if sent := conductor.wheels.summary():
+            print(f"hotlap: {sent}", file=sys.stderr)
         collect(folder)
     return conductor.interrupted
 
