@@ -16,6 +16,7 @@ from hotlap.core.measure.targets import simulated
 from hotlap.core.measure.targets.faults import Faults
 from hotlap.core.model import machines
 from hotlap.core.record import Case, Gap, Limit, Machine, Plan, Row, RunRecord, Samples, Stop, Use
+from hotlap.core.show import words
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import find as workload
 from hotlap.kernels import signs
@@ -159,6 +160,19 @@ def test_without_an_expected_time_the_bound_stands_in_and_says_so() -> None:
     assert gemm.win.s == pytest.approx(gemm.most_s)
     assert "no expected time is known; bound" in shown.goal(gemm)
     assert shown.win(gemm).startswith("≤ ")
+
+
+def test_a_bound_that_takes_the_weights_to_be_cached_promises_nothing() -> None:
+    """A matrix of 50 MiB fits L2 of H200 to the byte: its bound is of arithmetic alone, and hundreds of times what memory allows."""
+    weights = case("gemm", m=1, n=5120, k=5120, dtype="bf16")
+    bundle = simulated_run([use(weights, 64)], {"slow_kernel": "9.0@gemm"}, (weights,))
+    (one,) = found(bundle).ranked
+    assert one.cached_share > 0.99
+    assert "can be won is open" in shown.goal(one)
+    assert "at most" not in shown.goal(one)
+    assert "from the cache" in words.headroom(tables.rows(bundle)[0].gap)
+    alone = [_without_expectation(row) for row in tables.rows(bundle)]
+    assert find(alone, usage.of_plan(bundle.run.plan).needed, ON).ranked == []
 
 
 def test_a_case_that_nothing_is_known_of_is_said() -> None:

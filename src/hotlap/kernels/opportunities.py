@@ -1,7 +1,8 @@
 """Where work on kernels pays: each case's time against what is expected and what is possible, weighed by the networks that call it.
 
 A difference that lies within the intervals is no opportunity: the measured interval must lie wholly above that of the expected time.
-Where nothing is expected, the bound and then the run's own ceiling stand in, and what is won is then *at most*.
+Where nothing is expected, the bound and then the run's own ceiling stand in, and what is won is then *at most*. A bound for which most
+bytes would have to come from a cache, whose rate nobody publishes, is no goal.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from hotlap.core import work
 from hotlap.core.errors import HotlapError, InputError, nearest
-from hotlap.core.model import expect
+from hotlap.core.model import causes, expect, limits
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Case, Gap, Readings, Record, Row
 from hotlap.kernels import numbers, signs
@@ -48,6 +49,7 @@ class Opportunity(Record, frozen=True, kw_only=True):
     goal_s: float  # what it is compared with
     win: Span  # to the goal; both ends count the interval of the goal too
     most_s: float | None = None  # to the bound: the ceiling
+    cached_share: float = 0.0  # of the bytes, that the bound takes to come from a cache, where it is most of them: it tells little then
     sure: bool  # the intervals lie apart
     score: float  # what is won as a share of the steps' time, weighed over networks
     places: list[OpportunityPlace] = []  # the largest first
@@ -70,8 +72,8 @@ class Opportunity(Record, frozen=True, kw_only=True):
 
     @property
     def to_bound_s(self) -> float:
-        """By how much it misses its bound in the step that calls it most."""
-        return max(((self.most_s or 0.0) * place.calls for place in self.places), default=0.0)
+        """By how much it misses its bound in the step that calls it most; 0 where the bound tells little."""
+        return max(((self.most_s or 0.0) * place.calls for place in self.places if not self.cached_share), default=0.0)
 
 
 class Missing(Record, frozen=True, kw_only=True):
@@ -246,7 +248,9 @@ def _opportunity(row: Row, rows: Sequence[Row], on: On) -> Opportunity | None:
     measured, limit = span(row), row.gap.limit
     bound = float(limit.bound_s) if limit and limit.bound_s else None
     expected = Span(s=float(limit.expected_s), low_s=limit.low_s, high_s=limit.high_s) if limit and limit.expected_s else None
-    goal = _goal(row, measured, expected, bound) if measured else None
+    cached = limits.cached_share(row.case, bound, on.spec)
+    cached = cached if cached > causes.MOSTLY else 0.0
+    goal = _goal(row, measured, expected, None if cached else bound) if measured else None
     if goal is None or measured is None:
         return None
     against, aim = goal
@@ -260,6 +264,7 @@ def _opportunity(row: Row, rows: Sequence[Row], on: On) -> Opportunity | None:
     return Opportunity(
         case=row.case, label=row.label, implementation=row.case.implementation or _variant(row), measured=measured, expected=expected,
         bound_s=bound, against=against, goal_s=aim.s, win=win, most_s=measured.s - bound if bound else None,
+        cached_share=cached,
         sure=measured.low_s is not None and win.lower_s > 0, score=0.0, cause=row.gap.cause, part=part, signs=seen,
         gap=replace(row.gap, limit=None),
         rule=rule.name, change=rule.change, source=rule.source, similar=peers, power_w=power,

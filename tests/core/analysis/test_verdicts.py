@@ -57,6 +57,14 @@ def test_a_share_of_a_bound_says_what_is_usual_and_rests_on_no_expectation() -> 
     assert verdict.provenance.endswith("expected to reach 74 % of it [62 %, 91 %], which is what is asked, or more; source of the bound: the table")
 
 
+@pytest.mark.parametrize(("limiter", "source"), [("memory", "the table"), ("arithmetic unit", "another table"), ("", "the clock")])
+def test_the_source_of_a_bound_is_of_what_sets_it(limiter: str, source: str) -> None:
+    terms = [("peak matrix.bf16", "another table"), ("memory bandwidth", "the table"), ("clock", "the clock")]
+    limit = Limit(kind="bound", bound_s=1.0, limiter=limiter, provenance=[Term(name=name, value=1.0, unit="", source=where) for name, where in terms])
+    (row,) = rows(0.74)
+    assert AgainstLimit(0.7).judge([replace(row, gap=replace(row.gap, limit=limit))])[0].provenance.endswith(f"source of the bound: {source}")
+
+
 def test_what_no_healthy_device_reaches_is_no_fail() -> None:
     """Of 1 MiB that is cold a healthy device reaches 4 % of the bound: a share of 80 % says nothing of this one."""
     (row,) = rows(0.04)

@@ -42,6 +42,15 @@ def test_provenance_says_what_was() -> None:
     assert "what-if" in found.calibration_level
 
 
+def test_a_figure_names_only_its_own_edits() -> None:
+    capped = {term.name: term.source for term in predict("gemm", "h200-sxm+power_w=500", **BIG).provenance}
+    assert not [name for name, source in capped.items() if "power_w edited" in source]
+    fewer = {term.name: term.source for term in predict("gemm", "h200-sxm+compute_units=100+power_w=500", **BIG).provenance}
+    assert "compute_units edited: was 132" in fewer["peak matrix.bf16"]
+    assert "power_w" not in fewer["peak matrix.bf16"]
+    assert fewer["clock"] == "highest published clock: machine table, h200-sxm"
+
+
 def test_a_faster_matrix_unit_is_fed_as_before() -> None:
     """Twice the matrix rate alone gains less than twice; with L2 twice as wide more."""
     plain, faster, fed = (predict("gemm", f"h200-sxm{edit}", **BIG).expected_s for edit in ("+power_w=7000", "+power_w=7000+matrix_rate=*2", "+power_w=7000+matrix_rate=*2+l2_bandwidth=*2"))

@@ -94,7 +94,11 @@ def test_a_correlation(golden: Golden, width: int) -> None:
 
 def test_an_explanation_with_its_split(gpu: Kept, golden: Golden) -> None:
     slower, quicker = (text.explain(explained(gpu[1], missed_s), 100) for missed_s in (5e-6, -3e-6))
-    for name in (*SPLIT, "unexplained"):
+    for name in (*SPLIT, "beyond what is expected"):
         assert name in " ".join(slower.split())
+    (unknown,) = explained(gpu[1], 5e-6)
+    alone = text.explain([replace(unknown, gap=replace(unknown.gap, cause="unknown", basis="unexplained"))], 100)
+    assert "unexplained" in " ".join(alone.split())
+    assert "unexplained" not in slower
     assert "faster than that" in " ".join(quicker.split())
     golden("explain-split.txt", f"{slower}\n\n{quicker}\n")

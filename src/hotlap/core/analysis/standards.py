@@ -91,7 +91,7 @@ class AgainstLimit:
         if gap.limit_value is None or gap.reference_kind not in ("bound", "expected") or limit is None:
             why = limit.reason if limit and limit.reason else "only a ceiling of the run itself is known"
             return Verdict(state="inconclusive", reason=f"no limit is known: {why}", against=self.name)
-        source = next((term.source for term in reversed(_terms(gap.reference_kind, limit))), "the machine table")
+        source = _source(gap.reference_kind, limit)
         if self.share is not None:
             asked = f"{_asked(self.share)} of the {gap.reference_kind}, {show(gap.limit_value, row.result.unit)}{_with_cache(gap)}"
             where_from = f"{asked}{_usual_share(gap.reference_kind, limit, self.share)}; source of the {gap.reference_kind}: {source}"
@@ -131,6 +131,17 @@ EXPECTED = "expected time"  # the term of a limit's provenance that a bound does
 
 def _terms(against: str, limit: Limit) -> list[Term]:
     return [term for term in limit.provenance if against == "expected" or term.name != EXPECTED]
+
+
+SETTERS = {"arithmetic unit": "peak ", "memory": "memory bandwidth", "link": "link bandwidth", "cache": "first-cache "}
+"""How the term of a limit's provenance begins that sets it, by limiter."""
+
+
+def _source(against: str, limit: Limit) -> str:
+    """Where the figure comes from that sets the limit."""
+    terms = _terms(against, limit)
+    setting = [term for name in (EXPECTED, SETTERS.get(limit.limiter)) if name for term in terms if term.name.startswith(name)]
+    return next((term.source for term in (*setting, *reversed(terms))), "the machine table")
 
 
 def _with_cache(gap: Gap) -> str:

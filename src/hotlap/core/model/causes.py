@@ -12,10 +12,12 @@ from hotlap.core import work
 from hotlap.core.model.ceilings import demand
 from hotlap.core.model.context import Context
 from hotlap.core.model.levels import MEMORY, hierarchy, place
+from hotlap.core.model.limits import cached_share
 from hotlap.core.record import Case, GapBasis, Limit, Result
 from hotlap.core.work.base import Work
 
 AT_LIMIT = 0.90
+MOSTLY = 0.5  # of a call's bytes from a cache, beyond which a bound tells little of what can be reached
 AT_BOUND = 0.01  # of the bound: nearer to it there is nothing to split
 LOW_CLOCK = 0.97  # of the highest clock
 MOST = 0.5  # of the gap, on a logarithmic scale, that the clock must explain to be its cause
@@ -69,12 +71,16 @@ class GapInputs:
 
     @property
     def memory(self) -> dict[str, float]:
-        """Of a limit that memory sets: its rate, and the bytes that it takes to have stayed in cache."""
+        """Of a limit that memory sets: its rate, and the bytes that it takes to have stayed in cache. Of a bound that takes most of them
+        to have: their share."""
+        share = cached_share(self.case, self.limit_s, self.context.spec) if self.against == "bound" else 0.0
+        cached = {"limit_cached_share": share} if share > MOSTLY else {}
         rates = [t.value for t in self.limit.provenance if t.name == "memory bandwidth"]
         if self.name != "memory" or not rates:
-            return {}
+            return cached
         spared = max(self.asked.memory_bytes - rates[0] * (self.limit_s or 0.0), 0.0)
-        return {"limit_memory_b_s": rates[0]} | ({"limit_spared_bytes": spared} if spared > 0.005 * self.asked.memory_bytes else {})
+        known = {"limit_memory_b_s": rates[0]} | ({"limit_spared_bytes": spared} if spared > 0.005 * self.asked.memory_bytes else {})
+        return known | cached
 
 
 def cause(seen: GapInputs) -> NamedCause:

@@ -9,6 +9,7 @@ from hotlap.core.model.causes import Against
 from hotlap.core.model.ceilings import Ceilings, ceiling_s, ceilings, nominal_s
 from hotlap.core.model.context import Context, context
 from hotlap.core.model.levels import cache_levels
+from hotlap.core.model.limits import cached_share
 from hotlap.core.record import Case, Gap, Limit, Result, Summary
 
 __all__ = ["Ceilings", "Context", "cache_levels", "ceilings", "context", "gap", "split"]
@@ -22,8 +23,8 @@ LOW_CLOCK = "clock below the one expected"
 def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap:
     """How far a result is from its limit, and why.
 
-    Held against the bound, else the expected value, else the measured ceiling of the run's other cases. A bound that leaves
-    memory out yields to a ceiling that is tighter, unless the result is faster than the bound.
+    Held against the bound, else the expected value, else the measured ceiling of the run's other cases. A bound that leaves memory out,
+    or most of it for a cache, yields to a ceiling that is tighter, unless the result is faster than the bound.
     """
     if result.status != "measured" or not summary.median or not result.seconds:  # a program's own number has no seconds
         return Gap(limit=limit, cause="unknown" if result.status == "measured" else "")
@@ -85,7 +86,8 @@ def _slower_s(limit: Limit, clock_hz: float | None) -> float:
 def _reference(case: Case, seconds: float, limit: Limit, context: Context) -> tuple[Against, float | None, str]:
     """What to compare it with, its seconds, and what sets it."""
     if limit.kind == "bound" and limit.bound_s:
-        memory = None if _counts_memory(limit) else ceiling_s(case, context.ceilings, context.spec, "bandwidth")
+        counted = _counts_memory(limit) and cached_share(case, limit.bound_s, context.spec) <= causes.MOSTLY
+        memory = None if counted else ceiling_s(case, context.ceilings, context.spec, "bandwidth")
         if memory and seconds >= limit.bound_s and memory[0] > limit.bound_s:
             return ("ceiling", *memory)
         return "bound", float(limit.bound_s), limit.limiter

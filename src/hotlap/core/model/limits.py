@@ -15,6 +15,7 @@ from msgspec import structs
 from hotlap.core import work
 from hotlap.core.model import cpu, machines
 from hotlap.core.model.machines import Spec
+from hotlap.core.model.spec import SLICE
 from hotlap.core.record import Case, Device, Limit, Machine, Notice, Term
 from hotlap.core.units import show, size
 from hotlap.core.work.base import Work
@@ -60,13 +61,13 @@ def spec_for(device: Device, machine: Machine, clocks_hz: Sequence[float] = ()) 
 def _slice(card: Spec, device: Device, seen_hz: float | None) -> Spec:
     """The part of a card that a MIG slice has: the units and the memory that its driver counts, and of the bandwidth as many eighths as of
     the memory. A slice has no link to peers, and of the card's power an unknown part. Source: NVIDIA, MIG User Guide, partitioning."""
-    profile, whole = f"MIG slice {device.facts['mig']}", card.memory_bytes
+    profile, whole = f"{SLICE} {device.facts['mig']}", card.memory_bytes
     eighths = min(max(round(MEMORY_SLICES * device.memory_bytes / whole), 1), MEMORY_SLICES) if whole and device.memory_bytes else None
     rate = card.memory_bandwidth_b_s * eighths / MEMORY_SLICES if card.memory_bandwidth_b_s and eighths else None
     spec = replace(
         card, slug=f"{card.slug}, {profile}", name=f"{card.name}, {profile}", aliases=(), names=(), pci_ids=(), original=card,
         compute_units=device.compute_units, memory_bytes=device.memory_bytes and float(device.memory_bytes), memory_bandwidth_b_s=rate,
-        memory_bandwidth_source=f"{eighths} of {MEMORY_SLICES} memory slices of {card.slug}: {card.source}" if rate else "",
+        memory_bandwidth_source=f"{eighths} of {MEMORY_SLICES} memory slices of {card.slug}: {card.source()}" if rate else "",
         scaleup_b_s=None, power_w=None, published_peak=None, edits={profile: f"all of {card.slug}"},
     )  # fmt: skip
     facts = {name: value for name, value in device.facts.items() if not name.startswith("memory_")}  # those are the card's
@@ -226,6 +227,18 @@ def dram_bytes(case: Case, asked: Work, resident_bytes: float) -> float:
     return max(read + written - resident_bytes, 0.0)
 
 
+def cached_share(case: Case, bound_s: float | None, spec: Spec | None) -> float:
+    """Share of the compulsory bytes that memory has no time to move within a bound: a cache must hold them, and nobody publishes its rate.
+
+    0 where memory's bandwidth is not known, and for what moves nothing.
+    """
+    kind = work.find(case.workload)
+    nbytes = 0.0 if kind.link or kind.on_host else sum(compulsory(case, kind.work(case.params)))
+    if not (nbytes and bound_s and spec and spec.memory_bandwidth_b_s):
+        return 0.0
+    return max(1 - bound_s * spec.memory_bandwidth_b_s / nbytes, 0.0)
+
+
 def _memory(case: Case, asked: Work, spec: Spec) -> LimitPart | str:
     if not asked.memory_bytes:
         return "no memory traffic is counted"
@@ -236,8 +249,8 @@ def _memory(case: Case, asked: Work, spec: Spec) -> LimitPart | str:
     if least <= 0:
         return f"{size(asked.memory_bytes)} may stay in {spec.name}'s cache of {size(held or 0.0)}, whose bandwidth is not published"
     terms = (
-        Term(name="memory traffic", value=least, unit="B", source=_traffic_source(case, held)),
-        Term(name="memory bandwidth", value=spec.memory_bandwidth_b_s, unit="B/s", source=spec.memory_bandwidth_source or spec.source),
+        Term(name="least memory traffic", value=least, unit="B", source=_traffic_source(case, held)),
+        Term(name="memory bandwidth", value=spec.memory_bandwidth_b_s, unit="B/s", source=spec.memory_bandwidth_source or spec.source()),
     )
     unproven = f"memory is expected, not bound: the size of {spec.name}'s cache is not known"
     notes = () if held is not None else (Notice("not_proven", unproven),)
@@ -264,8 +277,8 @@ def _first_cache(asked: Work, spec: Spec) -> LimitPart | str:
         return f"no published port width of {spec.name}'s first cache" if clock else f"no clock of {spec.name} is known"
     rate = clock * spec.compute_units
     terms = (
-        Term(name="first-cache load rate", value=load * rate, unit="B/s", source=f"{load:g} B a clock and core: {spec.source}"),
-        Term(name="first-cache store rate", value=store * rate, unit="B/s", source=f"{store:g} B a clock and core: {spec.source}"),
+        Term(name="first-cache load rate", value=load * rate, unit="B/s", source=f"{load:g} B a clock and core: {spec.source()}"),
+        Term(name="first-cache store rate", value=store * rate, unit="B/s", source=f"{store:g} B a clock and core: {spec.source()}"),
         Term(name="clock", value=clock, unit="Hz", source=spec.clock_source),
     )
     seconds = max(asked.read_bytes / load, asked.written_bytes / store) / rate
@@ -302,11 +315,11 @@ def link_rate(between: str, spec: Spec) -> tuple[float, str] | str:
     if between == "peers":
         if spec.scaleup_b_s is None:
             return f"no published link between {spec.name} and its peers"
-        options.append((spec.scaleup_b_s / 2, f"half of the published figure for both ways: {spec.source}"))
+        options.append((spec.scaleup_b_s / 2, f"half of the published figure for both ways: {spec.source('scaleup_b_s')}"))
     elif spec.host_b_s is not None:
-        options.append((spec.host_b_s / 2, f"half of the published figure for both ways: {spec.source}"))
+        options.append((spec.host_b_s / 2, f"half of the published figure for both ways: {spec.source('host_b_s')}"))
     return max(options) if options else f"no published link between host and {spec.name}"
 
 
 def _pcie_source(spec: Spec) -> str:
-    return f"PCI Express {spec.pcie_generation}.0 × {spec.pcie_lanes} lanes × 128/130, before packet headers: {spec.source}"
+    return f"PCI Express {spec.pcie_generation}.0 × {spec.pcie_lanes} lanes × 128/130, before packet headers: {spec.source('pcie_generation', 'pcie_lanes')}"

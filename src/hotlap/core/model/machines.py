@@ -171,7 +171,7 @@ def _spec(given: dict[str, Any], slug: str, file: str) -> Spec:
     for pci_id in given.get("pci_ids", ()):
         if not re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{4}", pci_id):
             raise InputError(f"{file}: 'pci_ids' holds '{pci_id}', which is not vendor:device in hex, as in 10de:2335")
-    clock = "highest published clock" if given.get("clock_max_hz") else ""
+    clock = f"highest published clock: machine table, {slug}" if given.get("clock_max_hz") else ""
     return Spec(slug=slug, published_peak=peak, clock_source=clock, **given)
 
 

@@ -6,7 +6,7 @@ Rates are per unit (SM, CU, Xe core, or processor core) and clock, dense, a mult
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,6 +15,7 @@ UNITS_OF_ARITHMETIC = (
     "matrix.fp64", "matrix.fp32", "matrix.tf32", "matrix.fp16", "matrix.bf16", "matrix.fp8", "matrix.int8", "matrix.fp4",
 )
 PCIE_TRANSFERS_PER_S = {3: 8e9, 4: 16e9, 5: 32e9}  # per lane, one bit each; PCI Express Base Specification
+SLICE = "MIG slice"  # how an edit begins that makes a slice of a card
 PCIE_PAYLOAD_SHARE = 128 / 130  # generations 3 to 5 send 128 bits in 130
 
 
@@ -107,20 +108,20 @@ class Spec:
         clock, per_clock = clock_hz or self.clock_max_hz, self.flop_per_clock.get(unit)
         return self.compute_units * per_clock * clock if self.compute_units and per_clock and clock else None
 
-    @property
-    def source(self) -> str:
-        """One line that names where the figures come from."""
-        return self._named([s for s in self.sources if "PCI ids" not in s and ": vector" not in s])
+    def source(self, *fields: str) -> str:
+        """One line that names where figures come from, with what was edited of these `fields`."""
+        return self._named([s for s in self.sources if "PCI ids" not in s and ": vector" not in s], fields)
 
     def source_of(self, unit: str) -> str:
         """The same for the rate of one unit of arithmetic."""
         kind, _, dtype = unit.partition(".")
         special = [s for s in self.sources if kind == "fma" and dtype in re.split(r"[ ,]+", s.partition(": vector ")[2])]
-        return self._named(special) if special else self.source
+        fields = ("compute_units", unit, f"{kind.replace('fma', 'vector')}_rate")
+        return self._named(special, fields) if special else self.source(*fields)
 
-    def _named(self, sources: list[str]) -> str:
+    def _named(self, sources: list[str], fields: Sequence[str]) -> str:
         text = "; ".join(sources)
         if self.kind != "gpu":
             return text
-        edits = "".join(f"{name} edited: {was}; " for name, was in self.edits.items())
+        edits = "".join(f"{name} edited: {was}; " for name, was in self.edits.items() if name in fields or name.startswith(SLICE))
         return f"{edits}machine table, {self.table_slug} ({text})"

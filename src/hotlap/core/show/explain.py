@@ -64,7 +64,9 @@ def split_line(row: Row) -> str:
         return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; by the readings of this run, the kernel has no model"
     expected = words.quantity(limit.expected_s, "s")
     if missed >= 0:
-        return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; expected {expected}, {limit.calibration_level}"
+        beyond = "beyond what is expected" if row.gap.cause not in ("", "unknown") else "unexplained"  # the cause explains some of it
+        named = {beyond if name == "unexplained" else name: value for name, value in split.items()}
+        return f"{words.quantity(whole, 's')} over the bound: {_shares(named, whole)}; expected {expected}, {limit.calibration_level}"
     causes = {name: value for name, value in split.items() if name != "unexplained"}
     faster = f"measured {words.quantity(-missed, 's')} ({percent(-missed / limit.expected_s)}) faster than that"
     over = f"{words.quantity(whole, 's')} over the bound: {_shares(causes, whole)}"

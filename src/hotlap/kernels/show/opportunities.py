@@ -138,7 +138,12 @@ def goal(opportunity: Opportunity) -> str:
         text += f" {between(opportunity.expected.lower_s, opportunity.expected.upper_s)}"
     elif opportunity.against != "expected":
         text = f"no expected time is known; {text}"
-    if opportunity.bound_s and opportunity.against == "expected":
+    if opportunity.bound_s and opportunity.cached_share:
+        text += (
+            f"; the bound of {show(opportunity.bound_s, 's')} takes {percent(opportunity.cached_share)} of the bytes to come from the cache, "
+            "whose rate is not published: how much can be won is open"
+        )
+    elif opportunity.bound_s and opportunity.against == "expected":
         text += f"; the bound is {show(opportunity.bound_s, 's')}, at most {show(opportunity.most_s or 0.0, 's')} a call can be won"
     return text
 
@@ -151,7 +156,7 @@ def _cause(opportunity: Opportunity) -> str:
     by = "by the model" if opportunity.expected else "as the run measured"
     model = f"{by} most of the time above the bound is {opportunity.part}" if opportunity.part and opportunity.part != "unexplained" else ""
     if opportunity.part == "unexplained" and opportunity.expected:
-        model = "the model does not explain most of the time above the bound: it is the kernel's own"
+        model = "most of the time above the bound is beyond what the model expects" + ("" if cause else ": it is the kernel's own")
     return "; ".join(part for part in (text, signs, model) if part)
 
 

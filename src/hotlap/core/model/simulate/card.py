@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hotlap.core.model.kernels.base import Chip
+from hotlap.core.model.kernels.power import MARGIN
 from hotlap.core.model.simulate import chip as facts
 from hotlap.core.model.simulate import energy, engine
 from hotlap.core.model.simulate.counters import Counters
@@ -16,8 +17,8 @@ from hotlap.core.model.simulate.tasks import SimulatedKernel
 from hotlap.core.model.simulate.thermal import Thermal
 
 CLOCK_LEAST = 0.3  # of the highest clock: no governor goes below: assumed
-NEAR = 0.02  # of the power limit: close enough
-ROUNDS = 3
+NEAR = 0.014  # of the power that the clock is set for: close enough, and below the limit
+ROUNDS = 4
 HALVINGS = 12
 RATES = ("matrix_flop", "vector_flop", "special", "shared_bytes", "l2_bytes", "dram_bytes")
 NOT_AT_CLOCK = ("DRAM", "memory latency", "launch", "L2")  # causes whose seconds do not change with the units' clock
@@ -28,12 +29,13 @@ def activity(kernel: SimulatedKernel, chip: Chip, trace: Trace, gap_s: float, te
     steps, step, seconds = float(kernel.steps.sum()), kernel.step, trace.seconds + gap_s
     size = facts.BYTES.get(kernel.unit.partition(".")[2], 2.0)
     matrix, vector = kernel.flop, steps * step.fma
-    if facts.on_vectors(chip, kernel.unit):
+    on_vectors = facts.on_vectors(chip, kernel.unit)
+    if on_vectors:
         matrix, vector = 0.0, matrix + vector
     return Activity(
         chip, chip.clock_hz, temperature_c, matrix / seconds, vector / seconds, steps * step.special / seconds,
         steps * step.shared_bytes / seconds, trace.l2_bytes / seconds, (trace.dram_read + trace.dram_written) / seconds, size,
-        kernel.unit if not facts.on_vectors(chip, kernel.unit) else "", kernel.vector, kernel.kind,
+        "" if on_vectors else kernel.unit, kernel.unit if on_vectors and kernel.flop else kernel.vector, kernel.kind,
         1.0 - (trace.causes.get("tail", 0.0) + trace.causes.get("fill and drain", 0.0) + gap_s) / seconds,
     )  # fmt: skip
 
@@ -53,26 +55,27 @@ def simulate(
 ) -> Counters:
     """A kernel repeated back to back for long, at the clock its power leaves; of several candidates the fastest.
 
-    Temperature is that of `thermal`, which is not moved on; 60 °C without. `cap_w`: a limit below the board's own.
+    Temperature is that of `thermal`, which is not moved on; 60 °C without. `cap_w`: a limit below the board's own. Boards settle a little
+    below their limit, never above it.
     """
     kernel, trace = pick([kernels] if isinstance(kernels, SimulatedKernel) else kernels, chip)
     hot = thermal.temperature_c if thermal else 60.0
     limit = chip.power_w if thermal is None or chip.power_w is None else thermal.cap_w(chip.power_w)
     limit = min(cap_w, math.inf if limit is None else limit)
-    now = chip
+    aim, now = limit * MARGIN, chip
     watts = power(activity(kernel, now, trace, gap_s, hot))
     for _ in range(ROUNDS):
         high_enough = now.clock_hz >= chip.clock_hz * 0.999
-        if math.isinf(limit) or (watts <= limit if high_enough else abs(watts / limit - 1.0) <= NEAR):
+        if math.isinf(limit) or (watts <= aim if high_enough else abs(watts / aim - 1.0) <= NEAR):
             break
         known = activity(kernel, now, trace, gap_s, hot)
-        clock_hz = settle(known, moving(trace) / (trace.seconds + gap_s), limit, (power, chip.clock_hz))
+        clock_hz = settle(known, moving(trace) / (trace.seconds + gap_s), aim, (power, chip.clock_hz))
         if abs(clock_hz / now.clock_hz - 1.0) < 1e-3:
             break
         now = facts.at_clock(chip, clock_hz)
         trace = engine.run(kernel, now)
         watts = power(activity(kernel, now, trace, gap_s, hot))
-    if watts > limit * (1 + NEAR):
+    if watts > limit:
         trace, watts = resting(trace, gap_s, limit, (watts, power(quiet(now, hot))))
     return report(kernel, now, trace, gap_s, (watts, hot))
 

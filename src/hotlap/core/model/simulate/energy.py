@@ -27,7 +27,7 @@ class Activity(NamedTuple):
     dram_bytes: float
     operand_bytes: float  # of one matrix element: 2 bf16, 1 fp8
     unit: str = ""  # of the matrix operations; "" none
-    vector: str = "fma.fp32"  # of the vector operations
+    vector: str = "fma.fp32"  # of the vector operations; of a product without a matrix unit, which runs there, its own
     kind: str = ""  # of kernel, whose units' toggling was measured
     active: float = 1.0  # share of the units at work, over time
 
@@ -75,8 +75,9 @@ def measured(activity: Activity) -> float:
     try:
         limit, scale = board.built_for_w(chip), board.energy_scale(chip, table)
         matrix_pj = board.operation_pj(activity.unit, table) if activity.matrix_flop else 0.0
-        known = activity.kind in board.KINDS  # then toggling as measured holds what vector units do beside the matrix unit
-        vector_pj = 0.0 if known or not activity.vector_flop else board.operation_pj(vector, table)
+        known = activity.kind in board.KINDS
+        beside = known and bool(activity.unit)  # then toggling as measured holds what vector units do beside the matrix unit
+        vector_pj = 0.0 if beside or not activity.vector_flop else board.operation_pj(vector, table)
     except InputError:
         return power(activity)
     x = activity.clock_hz / chip.clock_max_hz
