@@ -165,25 +165,32 @@ class Progress:
             elapsed_s, done, good = now_s - self.began_s, number + 1, self._good(device, number + 1)
             each_s = (self.rounds_s if self.started_once else elapsed_s) / done
             most = self._most(device, done)
-            low_s, high_s = (elapsed_s + each_s * min(max(rounds - good, 0), most) for rounds in (asked.rounds, asked.rounds_max))
-            disturbed_s = max(longest(asked, elapsed_s, most, each_s), low_s)
-            high_s = disturbed_s if self.disturbed else min(high_s, max(asked.budget_s, low_s))
+            for_good_s = each_s * done / good if self.disturbed and good else each_s  # as many are replaced as until now
+            low_s, high_s = (
+                elapsed_s + min(for_good_s * max(rounds - good, 0), each_s * most) for rounds in (asked.rounds, asked.rounds_max)
+            )
+            disturbed_s = longest(asked, elapsed_s, most, each_s)
+            low_s = min(low_s, disturbed_s) if self.disturbed else low_s
+            disturbed_s = max(disturbed_s, low_s)
+            high_s = min(high_s, disturbed_s) if self.disturbed else min(high_s, max(asked.budget_s, low_s))
             self.expected = ExpectedTime(*(min(one, self.limit_s) for one in (low_s, high_s, disturbed_s)))
         if not self.live and now_s - self.logged_s >= LOG_S:
             self.logged_s = now_s
-            self._line(f"{device.selector} {self._round(device, number + 1, number + 1)}: {seconds:.1f} s{self._left(now_s)}")
+            left = self._left(now_s, device, number + 1)
+            self._line(f"{device.selector} {self._round(device, number + 1, number + 1)}: {seconds:.1f} s{left}")
 
-    def _left(self, now_s: float) -> str:
-        """What is left: of the fewest rounds, or at most where those are done; where rounds are replaced, the most that the session has."""
-        if self.expected is None:
+    def _left(self, now_s: float, device: Device, done: int) -> str:
+        """What is left: of the fewest rounds, or at most where those are done; where rounds are replaced, if as many are good as of the
+        `done` ones until now, and nothing while none is."""
+        if self.expected is None or (self.disturbed and done and not self._good(device, done)):
             return ""
+        if_so = " at this rate" if self.disturbed and done else ""
         low_s, high_s, _ = (max(end_s - (now_s - self.began_s), 0.0) for end_s in self.expected)
-        if low_s > 0.5 and not self.disturbed:
-            return f", {self._slower(self.expected.low_s)}about {_time(low_s)} left"
+        if low_s > 0.5:
+            return f", {self._slower(self.expected.low_s)}about {_time(low_s)} left{if_so}"
         if high_s <= 0.5:
             return ""
-        alone = "" if self.disturbed else " if no other program runs"
-        return f", {self._slower(self.expected.high_s)}at most {_time(high_s)} left{alone}"
+        return f", {self._slower(self.expected.high_s)}at most {_time(high_s)} left{if_so or ' if no other program runs'}"
 
     def _slower(self, end_s: float) -> str:
         """That a run which ends then takes longer than was said at its start; "" where it does not."""
@@ -224,7 +231,7 @@ class Progress:
             return
         total = max(len(self.plan.cases) * self.plan.measure.rounds, 1)
         filled = int(min(self.done / total, 1.0) * BAR)
-        left = self._left(self.clock.now())
+        left = self._left(self.clock.now(), device, number)
         text = f"{'━' * filled}{'╌' * (BAR - filled)} {self._round(device, number + 1, number)}{left}  {label}"
         self.stream.write(f"\r\x1b[K{device.selector}  {text}"[:160])
         self.stream.flush()

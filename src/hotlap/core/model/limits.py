@@ -322,4 +322,5 @@ def link_rate(between: str, spec: Spec) -> tuple[float, str] | str:
 
 
 def _pcie_source(spec: Spec) -> str:
-    return f"PCI Express {spec.pcie_generation}.0 × {spec.pcie_lanes} lanes × 128/130, before packet headers: {spec.source('pcie_generation', 'pcie_lanes')}"
+    source = spec.source("pcie_generation", "pcie_lanes")
+    return f"PCI Express {spec.pcie_generation}.0 × {spec.pcie_lanes} lanes × 128/130, before packet headers: {source}"

@@ -140,8 +140,8 @@ def goal(opportunity: Opportunity) -> str:
         text = f"no expected time is known; {text}"
     if opportunity.bound_s and opportunity.cached_share:
         text += (
-            f"; the bound of {show(opportunity.bound_s, 's')} takes {percent(opportunity.cached_share)} of the bytes to come from the cache, "
-            "whose rate is not published: how much can be won is open"
+            f"; the bound of {show(opportunity.bound_s, 's')} takes {percent(opportunity.cached_share)} of the bytes to come from the "
+            "cache, whose rate is not published: how much can be won is open"
         )
     elif opportunity.bound_s and opportunity.against == "expected":
         text += f"; the bound is {show(opportunity.bound_s, 's')}, at most {show(opportunity.most_s or 0.0, 's')} a call can be won"
