@@ -33,7 +33,7 @@ setup:
 	@scripts/setup.sh $(WITH)
 
 run: setup
-	@.venv/bin/hotlap run '$(PLAN)' $(if $(DEVICE),--device '$(DEVICE)') $(ARGS)
+	@HOTLAP_BEGUN_BY='make run' .venv/bin/hotlap run '$(PLAN)' $(if $(DEVICE),--device '$(DEVICE)') $(ARGS)
 
 # Tests start Python hundreds of times: where nothing may be compiled ahead, each start costs three times as much.
 PYTEST = env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest -n $(JOBS) --maxprocesses 8

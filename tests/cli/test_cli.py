@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import hotlap
 from hotlap import cli
 from hotlap.cli import commands, main, terminal
 from hotlap.core import extend, work
@@ -317,6 +318,24 @@ def test_two_runs_from_two_homes_at_one_device(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "runs").exists()
 
 
+def test_what_the_user_s_programs_meet_at_a_held_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Programs may be runs themselves: they hold nothing and are not refused, and who holds the processor is said by one rule."""
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    cpu = Device(target="torch", index=0, name="the CPU", kind="cpu")
+    said = rf"is held, as torch:0:the CPU, by process {os.getpid()} .*: both disturb each other's numbers; --wait '10 min' waits for it"
+    with locks.hold([cpu]):
+        assert main(["bench", "true", "--runs", "2"]) == 0
+        assert re.search(said, capsys.readouterr().err)
+        assert main(["ab", "true", "true", "--pairs", "10"]) in (0, 3)
+        assert re.search(said, capsys.readouterr().err)
+        timed = hotlap.measure(lambda: None, rounds=1, round_s=0.01)
+        assert [re.search(said, one.seen) is not None for one in timed.rounds[0].notices if one.code == "shared_device"][-1:] == [True]
+        assert main(["bench", "stream", "size=1MiB", "--target", "opencl:cpu"]) == 3
+        assert "wait for it: --wait '10 min'" in capsys.readouterr().err
+    assert main(["bench", "true", "--runs", "2", "--wait", "1 s"]) == 0
+    assert "is held" not in capsys.readouterr().err
+
+
 def test_nothing_measured_exits_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = tmp_path / "p.toml"
     plan.write_text('schema = 1\n[measure]\nrounds = 1\n[[case]]\nworkload = "command"\nargv = ["true"]\n')
@@ -367,6 +386,14 @@ def test_json_before_the_command_is_json_of_the_command(capsys: pytest.CaptureFi
             json.loads(after)
     assert main(["--json"]) == 2
     assert "as in hotlap list --json" in capsys.readouterr().err
+
+
+def test_parameters_that_nobody_gave_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "gemm"]) == 0
+    assert "these are taken: dtype=fp32, m=4096, n=4096, k=4096" in (said := capsys.readouterr().err)
+    assert "as in hotlap predict gemm m=4096 (hotlap schema workloads gemm says what each is)" in said
+    assert main(["predict", "gemm", "m=64"]) == 0
+    assert "are taken" not in capsys.readouterr().err
 
 
 def test_verbs_that_predict_have_one_default_machine_and_name_it(capsys: pytest.CaptureFixture[str]) -> None:

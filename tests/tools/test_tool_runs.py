@@ -15,7 +15,9 @@ import pytest
 
 from hotlap.cli import main
 from hotlap.core.analysis import rows as tables
+from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.store import bundle as bundles
+from hotlap.core.store import locks
 
 FILE = """name = "{name}"
 about = "prints a rate"
@@ -104,8 +106,13 @@ def test_a_tool_that_is_not_here(home: Path, capsys: pytest.CaptureFixture[str])
     write(home)
     file = home / "tools" / "echoed.toml"
     file.write_text(file.read_text().replace('find = ["sh"]', 'find = ["no-such-program"]'))
-    code, said = answer(capsys, "tool", "run", "echoed", "--rounds", "1", "--wait", "5 min")
-    assert code == 3
+    with locks.hold([HostTarget().device]):  # which is not asked for
+        assert main(["tool", "run", "echoed", "--rounds", "1"]) == 3
+    assert capsys.readouterr().err == "hotlap: nothing was run: echoed: there is no program no-such-program\n"
+    assert not (home / "runs").exists()
+    write(home, "other")
+    code, said = answer(capsys, "tool", "run", "echoed", "other", "--rounds", "1", "--wait", "5 min")
+    assert code == 0
     assert "not run, because there is no program no-such-program" in json.dumps(said)
 
 
@@ -172,6 +179,23 @@ def test_a_file_from_elsewhere(home: Path, capsys: pytest.CaptureFixture[str], t
     (tmp_path / "out.txt").write_text("rate inf GB/s\n")
     assert main(["tool", "read", "echoed", str(tmp_path / "out.txt")]) == 3
     assert "no number: rate (line 1): 'inf' is no number" in capsys.readouterr().out
+
+
+def test_the_tool_of_a_file_is_found_by_its_numbers(home: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write(home)
+    file = tmp_path / "out.txt"
+    file.write_text("rate 3.5 GB/s\n")
+    assert main(["tool", "read", str(file)]) == 0
+    said = capsys.readouterr()
+    assert ("read as the output of echoed" in said.err, "3.50 GB/s" in said.out) == (True, True)
+    assert main(["import", str(file)]) == 2
+    assert f"hotlap tool read {file}" in capsys.readouterr().err
+    write(home, "twin")
+    assert main(["tool", "read", str(file)]) == 2
+    assert f"{file} may be of echoed, twin; name the tool: hotlap tool read echoed {file}" in capsys.readouterr().err
+    file.write_text("nothing\n")
+    assert main(["tool", "read", str(file)]) == 2
+    assert "no tool reads a number in" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

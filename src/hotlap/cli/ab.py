@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hotlap.cli import terminal
+from hotlap.cli import looking, terminal
 from hotlap.core import units
 from hotlap.core.analysis import turns
 from hotlap.core.errors import InputError
@@ -39,11 +40,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="", help="of plans: as in hotlap run")
     parser.add_argument("--device", default="", metavar="INDEX|UUID", help="of plans: as in hotlap run")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with both runs")
+    looking.wait(parser, "for a device that another run holds (default: plans are refused, of commands it is said)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measures A and B in turns until the answer is sure; exit code 0 when B is not slower, 1 when it is, 3 when inconclusive."""
     asked, how = options(args, dict(terminal.pairs(args.label, "a label"))), _how(args)
+    asked = dataclasses.replace(asked, wait_s=looking.wait_s(args), tell=looking.say)
     a, b = (arms.arm(text, how, args.target, args.device) for text in (args.a, args.b))
     return answer(ab.ab(a, b, asked, paths.home(), AbProgress()), asked, args)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from hotlap.cli import bench_commands, terminal
+from hotlap.cli import bench_commands, looking, terminal
 from hotlap.cli import run as running
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
@@ -38,6 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     kept.add_argument("--save-plan", metavar="FILE", help="what was measured, as a plan for 'hotlap run'")
     kept.add_argument("--replace", action="store_true", help="overwrite files that exist")
     kept.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run; may be repeated")
+    looking.wait(parser, "for a device that another run holds (default: a workload is refused, of commands it is said)")
     workload = parser.add_argument_group("of a workload only")
     workload.add_argument("--target", default="", help="as in hotlap run")
     workload.add_argument("--device", default="", metavar="INDEX|UUID|all", help="as in hotlap run")
@@ -176,7 +177,7 @@ def _workload(args: argparse.Namespace) -> int:
     plan = _plan(args)
     options = session.SessionOptions(
         target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=paths.home(),
-        limit_s=plan.measure.budget_s if args.budget is not None else math.inf,
+        wait_s=looking.wait_s(args), limit_s=plan.measure.budget_s if args.budget is not None else math.inf,
     )
     if args.save_plan:
         _save_plan(args.save_plan, plan)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
-from hotlap.cli import terminal
+from hotlap.cli import looking, terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError
 from hotlap.core.measure.spawn import SHELL
@@ -78,7 +78,10 @@ def options(args: argparse.Namespace) -> BenchOptions:
     warmup = counts["warmup"] if counts["warmup"] is not None else int(bool(sure))
     labels: dict[str, object] = dict(terminal.pairs(args.label, "a label"))
     fewest = {"min_runs": low} if low is not None else {}
-    return BenchOptions(warmup=warmup, runs=runs or 0, max_runs=high, until_sure=sure, budget_s=budget_s, labels=labels, **fewest)
+    return BenchOptions(
+        warmup=warmup, runs=runs or 0, max_runs=high, until_sure=sure, budget_s=budget_s, labels=labels, wait_s=looking.wait_s(args),
+        tell=looking.say, **fewest,
+    )
 
 
 def _count(text: str | None, name: str) -> int | None:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from hotlap.cli import terminal
+from hotlap.cli import looking, terminal
 from hotlap.core import plan as plans
 from hotlap.core import units
 from hotlap.core.analysis import rows as tables
@@ -50,7 +50,9 @@ def _options(args: argparse.Namespace, cases: int) -> ab.AbOptions:
     min_effect = terminal.min_effect(args.min_effect)
     budget_s = units.parse(args.budget, "s") if args.budget else math.inf
     labels: dict[str, object] = dict(terminal.pairs(args.label, "a label"))
-    return ab.AbOptions(max(FOUND, 2 * min_effect), min_effect, budget_s, MOST, labels, ALPHA / max(cases, 1))
+    return ab.AbOptions(
+        max(FOUND, 2 * min_effect), min_effect, budget_s, MOST, labels, ALPHA / max(cases, 1), looking.wait_s(args), looking.say,
+    )
 
 
 def _listen(text: str) -> None:

@@ -51,7 +51,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Numbers measured elsewhere become runs, so that history, compare and gate work on them."""
+    """Numbers measured elsewhere become runs, so that history, compare and gate work on them. Exit code 2 where a run is there already
+    with other numbers."""
     if args.formats:
         known = formats.formats()
         terminal.answer(args.json, known, "formats") if args.json else print(shown.formats(known, terminal.width()))
@@ -63,13 +64,14 @@ def run(args: argparse.Namespace) -> int:
         _former_labels(args)
         _refuse(args, gathered)
         texts, documents = _keep(args, gathered)
+    conflicts = any(isinstance(one, imported.Imported) and one.conflicting for one in documents)
     if args.json == shape.SHAPE:
         terminal.answer(args.json, documents, "imported")
     elif args.json:
         terminal.print_former(documents[0] if len(documents) == 1 else documents)
     else:
         print("\n".join(texts))
-    return 0
+    return 2 if conflicts else 0
 
 
 def _former_labels(args: argparse.Namespace) -> None:
@@ -98,7 +100,7 @@ def _keep(args: argparse.Namespace, gathered: gathering.Gathered) -> tuple[list[
     home, better = paths.home(), _better(args.better)
     marks = labels.check(terminal.pairs(args.label, "a label"))
     checked = [(folder, *bundled.check(folder, home)) for folder in gathered.bundles]
-    tables = [(source, table.read(source, _columns(args)).labelled(marks)) for source in gathered.tables]
+    tables = [(source, _read(source, args).labelled(marks)) for source in gathered.tables]
     foreign = {name: [replace(run, labels={**run.labels, **marks}) for run in runs] for name, runs in gathered.runs.items()}
     results: list[tuple[str, imported.Imported]] = []
     for dry in (True,) if args.dry_run else (True, False) if len(foreign) + len(tables) > 1 else (False,):
@@ -121,6 +123,16 @@ def _keep(args: argparse.Namespace, gathered: gathering.Gathered) -> tuple[list[
     if gathered.unclaimed:
         texts.append(shown.unclaimed(gathered.unclaimed))
     return texts, documents
+
+
+def _read(source: Source, args: argparse.Namespace) -> table.ReadTable:
+    """A table. Raises InputError; of what looks like none with what else it may be."""
+    try:
+        return table.read(source, _columns(args))
+    except InputError as error:
+        if str(error) == error.reason:  # it is a table, with a fault
+            raise
+        raise InputError(str(error), f"what a measuring tool printed is read by: hotlap tool read {source.path}") from None
 
 
 def _table(source: Source, read: table.ReadTable, unit: str, better: dict[str, imported.Better], dry: bool) -> imported.Imported:

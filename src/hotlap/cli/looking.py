@@ -23,9 +23,19 @@ Looker = Callable[[Sequence[Device]], Look]
 
 def add(parser: argparse.ArgumentParser, of: str = "") -> None:
     """The options of a verb that measures. `of`: before their help."""
-    parser.add_argument("--wait", metavar="TIME", help=f"{of}for a device that another run holds (default: refuse at once)")
+    wait(parser, f"{of}for a device that another run holds (default: refuse at once)")
     idle = f"{of}wait until the machine is idle, so long at most (default: 5 min)"
     parser.add_argument("--wait-quiet", nargs="?", const="5 min", metavar="TIME", help=idle)
+
+
+def wait(parser: argparse.ArgumentParser, about: str) -> None:
+    """The option that waits for a device."""
+    parser.add_argument("--wait", metavar="TIME", help=about)
+
+
+def wait_s(args: argparse.Namespace) -> float:
+    """Of --wait. Raises InputError."""
+    return units.parse(args.wait or 0.0, "s")
 
 
 def before(plan: Plan, options: session.SessionOptions, wait: str | None, earlier: Sequence[Look] = ()) -> session.SessionOptions:
@@ -59,7 +69,7 @@ def _looked(devices: Sequence[Device], earlier: Sequence[Look]) -> Look:
     look = busy.look(devices, LOOK_S)
     said = any(one.kind == look.kind and warning(one) for one in earlier)
     if not said and (busy_with := warning(look)):
-        _say(f"{busy_with}; --wait-quiet '5 min' waits until it is idle")
+        say(f"{busy_with}; --wait-quiet '5 min' waits until it is idle")
     return look
 
 
@@ -68,16 +78,17 @@ def quiet(devices: Sequence[Device], patience_s: float, looker: Looker = lambda 
     began_s, look = time.monotonic(), looker(devices)
     if not warning(look):
         return look
-    _say(f"{warning(look)}; waiting until it is idle, {units.exact(patience_s, 's')} at most")
+    say(f"{warning(look)}; waiting until it is idle, {units.exact(patience_s, 's')} at most")
     while time.monotonic() - began_s + LOOKED_TWICE + look.seconds <= patience_s:
         time.sleep(LOOKED_TWICE)
         look = looker(devices)
         if not warning(look):
-            _say(f"the machine is idle after {time.monotonic() - began_s:.0f} s")
+            say(f"the machine is idle after {time.monotonic() - began_s:.0f} s")
             return look
-    _say(f"{warning(look)}; going on after {time.monotonic() - began_s:.0f} s all the same")
+    say(f"{warning(look)}; going on after {time.monotonic() - began_s:.0f} s all the same")
     return look
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """On standard error."""
     print(f"hotlap: {text}", file=sys.stderr)

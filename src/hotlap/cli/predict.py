@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import textwrap
 from typing import Any
 
@@ -14,6 +15,7 @@ from hotlap.core.model import kept
 from hotlap.core.model.networks import predict as networks
 from hotlap.core.model.predict import predict
 from hotlap.core.show import listing, network
+from hotlap.core.work.base import Workload
 from hotlap.core.work.networks import steps
 from hotlap.core.work.networks.steps import DTYPES, PHASES
 
@@ -51,14 +53,24 @@ def run(args: argparse.Namespace) -> int:
         option, name = stray[0].removesuffix("_type").replace("_", "-"), args.workload
         raise InputError(f"--{option} is of a network's step (predict net); a parameter of {name} is given as NAME=VALUE: dtype=bf16")
     _machine_apart(args)
-    case = plans.case(args.workload, terminal.pairs(args.parameter, "a parameter"))
+    given = terminal.pairs(args.parameter, "a parameter")
+    case = plans.case(args.workload, given)
     known = kept.chosen(args.machine, args.calibration, args.spec_only, kept.place())
     limit = predict(args.workload, args.machine, args.implementation, known, **dict[str, Any](case.params))
+    if not given and (usual := ", ".join(f"{one.name}={case.params[one.name]}" for one in spec.params if one.name in case.params)):
+        own = f"hotlap predict {spec.name} {_example(spec)} (hotlap schema workloads {spec.name} says what each is)"
+        print(f"hotlap: no parameters are given, so these are taken: {usual}; give your own, as in {own}", file=sys.stderr)
     if args.json:
         terminal.answer(args.json, {"case": case, "machine": args.machine, "unit": spec.unit, "limit": limit})
     else:
         print(listing.prediction(case, args.machine, limit, terminal.width()))
     return 0
+
+
+def _example(spec: Workload) -> str:
+    """A parameter as it is given: a number where there is one."""
+    one = next((one for one in spec.params if one.kind == "int"), spec.params[0])
+    return f"{one.name}={one.default}"
 
 
 _SETTING = (

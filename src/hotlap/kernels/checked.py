@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -46,8 +46,15 @@ def described(path: Path) -> tuple[kernels.KeptKernel, list[Path]]:
     return msgspec.convert(answer, kernels.KeptKernel), describe.files(path)
 
 
-def checked(cases: Sequence[Case], target: str, limit_s: float = PATIENCE_S) -> Iterator[Samples]:
+Listener = Callable[[Case, int], None]
+"""Called before a case is checked: which, and how many are done."""
+
+
+def checked(
+    cases: Sequence[Case], target: str, limit_s: float = PATIENCE_S, listen: Listener = lambda *_: None
+) -> Iterator[Samples]:  # fmt: skip
     """Each case on the target's first device, with its check; one that ends or hangs its process takes only itself."""
+    by_id = {case.id: case for case in cases}
     left = list(cases)
     try:
         device = choose(targets.find(targets.parse(target)), "")[0]
@@ -66,6 +73,7 @@ def checked(cases: Sequence[Case], target: str, limit_s: float = PATIENCE_S) -> 
                     raise InputError(message.message)
                 if isinstance(message, CaseStarted):
                     began = message.case
+                    listen(by_id[began], len(cases) - len(left) + len(done))
                 elif isinstance(message, CaseDone):
                     done.add(message.samples.case)
                     worker.go_on()

@@ -20,7 +20,7 @@ from hotlap.cli.progress import LOG_S, Progress
 from hotlap.core import plan as plans
 from hotlap.core import units, work
 from hotlap.core.analysis import rows as tables
-from hotlap.core.errors import InputError
+from hotlap.core.errors import InputError, Unavailable
 from hotlap.core.measure import session as measuring
 from hotlap.core.measure.tools import finding, reading, running, toolfile
 from hotlap.core.measure.tools.reading import ToolOutput
@@ -118,16 +118,34 @@ def _tested(name: str, result: Sequence[testing.Tested] | str) -> dict[str, Any]
 
 
 def _read(args: argparse.Namespace, home: Path) -> int:
-    if len(args.items) < 2:
+    if not args.items or (args.items[0] in files.names(home) and len(args.items) < 2):
         raise InputError("read what? give the tool and its output: hotlap tool read fio fio.json")
-    tool = files.load(args.items[0], home)
-    answer = reading.read(tool, _output(tool, [Path(item) for item in args.items[1:]]), tool.settings({}))
+    named = args.items[0] in files.names(home) or args.items[0].endswith(".toml") or not Path(args.items[0]).is_file()
+    tool = files.load(args.items[0], home) if named else _tool_of([Path(item) for item in args.items], home)
+    answer = _reading(tool, [Path(item) for item in args.items[named:]])
     if args.json:
         values = [msgspec.to_builtins(value) for value in answer.values]
         terminal.answer(args.json, {"tool": tool.name, "device": answer.device, "values": values, "refused": answer.refused}, "result")
     else:
         print(show.read(tool, answer, terminal.width(), terminal.color()))
     return 0 if any(value.values for value in answer.values) else 3
+
+
+def _tool_of(given: Sequence[Path], home: Path) -> ToolFile:
+    """The one whose numbers stand in the files. Raises InputError where none reads them, or several do."""
+    shown = " ".join(str(path) for path in given)
+    reads = [tool for tool in files.every(home) if any(value.values for value in _reading(tool, given).values)]
+    if not reads:
+        raise InputError(f"no tool reads a number in {shown}; name its tool: hotlap tool read NAME {shown} (hotlap tool lists them)")
+    if len(reads) > 1:
+        names = ", ".join(tool.name for tool in reads)
+        raise InputError(f"{shown} may be of {names}; name the tool: hotlap tool read {reads[0].name} {shown}")
+    print(f"hotlap: read as the output of {reads[0].name}", file=sys.stderr)
+    return reads[0]
+
+
+def _reading(tool: ToolFile, given: Sequence[Path]) -> reading.ToolReading:
+    return reading.read(tool, _output(tool, given), tool.settings({}))
 
 
 def _output(tool: ToolFile, given: Sequence[Path]) -> ToolOutput:
@@ -154,6 +172,7 @@ def _output(tool: ToolFile, given: Sequence[Path]) -> ToolOutput:
 
 def _run(args: argparse.Namespace, home: Path) -> int:
     jobs = _jobs(args.items, home, shlex.split(args.prefix or ""))
+    _here(jobs)
     rounds = _rounds(args.rounds)
     progress, limit_s = _Progress(rounds * len(jobs)), _limit_s(args.budget)
     options = ToolOptions(
@@ -189,6 +208,15 @@ def _run(args: argparse.Namespace, home: Path) -> int:
     print(f"\nrun     {', '.join(str(bundle.path) for bundle in measured)}")
     print(f"next    hotlap show {measured[0].run.id}")
     return code
+
+
+def _here(jobs: Sequence[ToolJob]) -> None:
+    """Raises Unavailable where none of the tools can be run: there is nothing to hold a device for, or to keep."""
+    if any(not job.place.missing for job in jobs):
+        return
+    reasons = "; ".join(f"{job.tool.name}: {job.place.missing}" for job in jobs)
+    brings = dict.fromkeys(job.place.remedy for job in jobs if job.place.remedy and not job.place.program)
+    raise Unavailable(f"nothing was run: {reasons}", f"what brings it: {'; '.join(brings)}" if brings else "")
 
 
 def _below(jobs: Sequence[ToolJob], rows: Sequence[Any]) -> None:

@@ -12,7 +12,7 @@ from hotlap.cli import main
 from hotlap.core.analysis.history import history
 from hotlap.core.errors import InputError
 from hotlap.core.show.history import places
-from hotlap.core.store import select
+from hotlap.core.store import paths, select
 from hotlap.core.store.readers import imported, table
 from hotlap.core.store.readers.source import Source
 from hotlap.core.store.readers.table import TableColumns, moment
@@ -149,8 +149,8 @@ def test_of_a_wide_file_some_columns_and_a_direction_for_each(tmp_path: Path, mo
     assert "1 run added" in capsys.readouterr().out
     (run,) = select.every(tmp_path / "home")
     assert [(r.case.params["name"], r.better) for r in select.results(run)] == [("score_a", "higher"), ("lat", "lower")]
-    assert main([*wide, "--better", "lower", "--unit", "ms"]) == 0
-    assert "stay as they are" in capsys.readouterr().out
+    assert main([*wide, "--better", "lower", "--unit", "ms"]) == 2
+    assert f"rm -r {paths.runs(tmp_path / 'home') / run.run.id}" in capsys.readouterr().out
     for words, message in ((["--better", "sideways"], "not 'sideways'"), (["--better", "late=lower"], "did you mean 'lat'"), (["--value", "x"], "no column 'x'")):
         assert main([*wide, *words]) == 2
         assert message in capsys.readouterr().err

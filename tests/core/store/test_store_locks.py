@@ -62,6 +62,15 @@ def taken(one: Device, wait_s: float = 0.0) -> None:
         pass
 
 
+def test_make_names_its_own_way_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_BEGUN_BY", "make run")
+    with locks.hold([GPU]), pytest.raises(Busy, match="""wait for it: make run ARGS="--wait '10 min'";"""), locks.hold([GPU]):
+        pass
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text()
+    assert "HOTLAP_BEGUN_BY='make run' .venv/bin/hotlap run" in makefile
+
+
+
 def test_a_device_that_is_held_names_its_owner(other: subprocess.Popen[str]) -> None:
     with pytest.raises(Busy, match=rf"the device GPU-1 is held by process {other.pid} \(-c GPU-1.*\) since \d\d:\d\d:\d\d UTC, \d+ s ago; wait for it: --wait '10 min'; where process {other.pid} is yours, it can be ended: kill {other.pid}"):
         taken(GPU)

@@ -16,6 +16,7 @@ from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.record import Case, Check, MeasureOptions, Notice, Samples
+from hotlap.core.store import locks
 from hotlap.core.work.program import CALLABLE
 
 ONE_PROCESS = Notice(code="one_process", seen="rounds share one process, so differences between processes are not in the interval")
@@ -41,6 +42,7 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
         for _ in range(calls):
             call()
 
+    others = locks.beside([target.device])
     call()
     overhead, watch = timing_overhead(target), foreign.beside(target)
     planned, samples = Rounds([case], options), list[Samples]()
@@ -53,11 +55,13 @@ def rounds(call: Callable[[], Any], case: Case, spec: str, options: MeasureOptio
             whole=options.deadline_s > 0 or options.sustain_s > 0,
         )
         prepared = Prepared(enqueue, lambda: Check(passed=True, what="returned without an exception; the result is the caller's to check"))
-        samples.append(_noticed(time_prepared(target, prepared, budget, blank, overhead)))
+        samples.append(_noticed(time_prepared(target, prepared, budget, blank, overhead), others))
         planned.add(samples[-1])
         planned.ended(target.clock.now() - began_s)
     return target, samples
 
 
-def _noticed(samples: Samples) -> Samples:
-    return replace(samples, notices=[*samples.notices, ONE_PROCESS])
+def _noticed(samples: Samples, others: str) -> Samples:
+    """`others`: who holds the device meanwhile; "" nobody."""
+    held = [Notice("shared_device", others)] if others else []
+    return replace(samples, notices=[*samples.notices, ONE_PROCESS, *held])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hotlap.core import work
 from hotlap.core.record import Row
 from hotlap.core.show import counters, layout, words
 from hotlap.core.show import notices as noticing
@@ -60,12 +61,13 @@ def split_line(row: Row) -> str:
     whole = sum(split.values()) - min(missed, 0.0)
     if not split or whole <= 0 or limit is None or not limit.bound_s:
         return ""
+    known = row.gap.cause not in ("", "unknown")  # a named cause explains some of what no part does
+    rest = "unexplained" if not known else "beyond what is expected" if limit.expected_s else "in no reading"
+    named = {rest if name == "unexplained" else name: value for name, value in split.items()}
     if not limit.expected_s:
-        return f"{words.quantity(whole, 's')} over the bound: {_shares(split, whole)}; by the readings of this run, the kernel has no model"
+        return f"{words.quantity(whole, 's')} over the bound: {_shares(named, whole)}; by the readings of this run, the kernel has no model"
     expected = words.quantity(limit.expected_s, "s")
     if missed >= 0:
-        beyond = "beyond what is expected" if row.gap.cause not in ("", "unknown") else "unexplained"  # the cause explains some of it
-        named = {beyond if name == "unexplained" else name: value for name, value in split.items()}
         return f"{words.quantity(whole, 's')} over the bound: {_shares(named, whole)}; expected {expected}, {limit.calibration_level}"
     causes = {name: value for name, value in split.items() if name != "unexplained"}
     faster = f"measured {words.quantity(-missed, 's')} ({percent(-missed / limit.expected_s)}) faster than that"
@@ -171,10 +173,19 @@ def limit_line(row: Row) -> str:
     value, setter = words.quantity(gap.limit_value, row.result.unit), words.setter(row)
     if gap.reference_kind == "ceiling":
         of = f" ({setter})" if setter else ""
-        return f"best median of a case of this run: {value}{of}, reached {gap.share:.2f} of it; no limit is known"
+        return f"best median of a case of this run: {value}{of}, reached {gap.share:.2f} of it; {_farther(row)}"
     reached = ", ".join(filter(None, (f"reached {words.share(gap)}", words.headroom(gap))))
     said = "; ".join(filter(None, (reached, _expected(row))))
     return f"{gap.reference_kind} {value}{f', set by {setter}' if setter else ''}; {said}"
+
+
+def _farther(row: Row) -> str:
+    """The bound, where the run's own best is nearer because the bound leaves memory out, or most of it."""
+    limit = row.gap.limit
+    if limit is None or not limit.bound_s:
+        return "no limit is known"
+    value = work.find(row.case.workload).value(float(limit.bound_s), row.case.params)
+    return f"the bound {words.quantity(value, row.result.unit)}, set by {limit.limiter}, lies beyond it: memory's part is not in it"
 
 
 def _expected(row: Row) -> str:

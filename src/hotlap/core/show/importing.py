@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hotlap.core.store.readers.outside import Outside
 from hotlap.core.store.readers.table import MODELS_MAX
 from hotlap.core.units import show
 
+CONFLICT = "not imported: these runs are there already with other numbers, units or directions; remove them, then import again:"
 SHOWN = 8  # values, cases or runs that are named
 
 
@@ -29,8 +31,7 @@ def kept(result: Imported, name: str, dry: bool) -> list[str]:
     lines += _listed(f"{words.counted(len(result.not_run), 'case')} not run there:", result.not_run)
     lines += _listed(f"{words.counted(len(result.ignored), 'number')} left out: their meaning is not known:", result.ignored)
     folder = paths.runs(paths.home())
-    conflict = "runs that are there with other numbers, units or directions stay as they are; remove them to import again:"
-    lines += _listed(conflict, [str(folder / run) for run in result.conflicting])
+    lines += _listed(CONFLICT, [f"rm -r {shlex.quote(str(folder / run))}" for run in result.conflicting])
     single = len(result.added) == 1 and not result.present
     alone = f"hotlap show {result.added[0]}" if single else "hotlap history"  # which needs more runs
     step = f"hotlap gate {result.fleet} --against fleet" if result.fleet else alone

@@ -27,6 +27,8 @@ from hotlap.core.record import Device
 from hotlap.core.store import paths
 
 POLL_S = 0.1
+WAIT = "--wait '10 min'"
+BEGUN_BY = "HOTLAP_BEGUN_BY"  # environment: the command in front of ours
 NOBODYS = ("simulated", "scripted")  # targets without hardware
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 _log = logging.getLogger(__name__)
@@ -52,6 +54,22 @@ def hold(devices: Sequence[Device], wait_s: float = 0.0, settings: bool = False)
         for file, device in sorted(wanted.items(), key=lambda item: item[0]):  # in one order: no two runs wait for each other's
             held.enter_context(_held(file, f"settings of {device.key}" if settings else device.key, wait_s))
         yield
+
+
+def beside(devices: Sequence[Device], wait_s: float = 0.0) -> str:
+    """Who holds one of these devices, for a user's own program that is measured on it: such a program may be a run itself, so it holds
+    no device and is never refused. Waits up to `wait_s` for others to let go. "" where nobody holds one."""
+    wanted = {path(one): one for one in devices if one.target not in NOBODYS}
+    for file, device in sorted(wanted.items(), key=lambda item: item[0]):
+        try:
+            with _held(file, device.key, wait_s):
+                pass
+        except Busy:
+            what = "both disturb each other's numbers"
+            return f"{_who(device.key, owner(file))}: {what}; {_option()} waits for it"
+        except MachineError as error:  # nothing is refused for want of a lock that only tells
+            _log.warning("%s", error)
+    return ""
 
 
 def within(home: Path, name: str, wait_s: float) -> AbstractContextManager[None]:
@@ -160,11 +178,20 @@ def _wait(file: BinaryIO, name: str, path: Path, wait_s: float) -> None:
 
 
 def _busy(name: str, held: LockOwner | None, wait_s: float) -> str:
-    by = f"process {held.pid} ({held.command}) since {_ago(held.since)}" if held else "another process"
-    other = f", as {held.device}," if held and held.device != name else ""
     waited = f" and was not let go within {wait_s:g} s" if wait_s > 0 else ""
     end = f"; where process {held.pid} is yours, it can be ended: kill {held.pid}" if held else ""
-    return f"the device {name} is held{other} by {by}{waited}; wait for it: --wait '10 min'{end}"
+    return f"{_who(name, held)}{waited}; wait for it: {_option()}{end}"
+
+
+def _who(name: str, held: LockOwner | None) -> str:
+    by = f"process {held.pid} ({held.command}) since {_ago(held.since)}" if held else "another process"
+    other = f", as {held.device}," if held and held.device != name else ""
+    return f"the device {name} is held{other} by {by}"
+
+
+def _option() -> str:
+    """The option that waits, as whoever began this run gives it: `make run` has its own way."""
+    return f'make run ARGS="{WAIT}"' if os.environ.get(BEGUN_BY) == "make run" else WAIT
 
 
 def _ago(since: str) -> str:

@@ -40,6 +40,8 @@ class AbOptions:
     most: int = 1000  # pairs
     labels: dict[str, object] = field(default_factory=dict)
     level: float = ALPHA  # chance that a case without a change is called one, over all looks
+    wait_s: float = 0.0  # for a device that another run holds
+    tell: Callable[[str], None] = lambda _: None  # is told before anything is measured that one holds the device of programs
     order_seed: int | None = None  # None: A B, B A, A B …; else each two pairs are A B, B A or B A, A B at random: drift cancels too
 
 
@@ -79,7 +81,9 @@ def ab(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener = lambda
     """
     if len(a.plan.cases) != len(b.plan.cases):
         raise InputError(f"A has {len(a.plan.cases)} cases and B {len(b.plan.cases)}; the sides must be case by case")
-    with locks.hold([arm.device for arm in (a, b) if arm.target != "host"]):
+    if others := locks.beside([arm.device for arm in (a, b) if arm.target == "host"], options.wait_s):
+        options.tell(others)
+    with locks.hold([arm.device for arm in (a, b) if arm.target != "host"], options.wait_s):
         return _in_turns(a, b, options, home, listen)
 
 

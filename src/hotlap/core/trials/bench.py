@@ -21,7 +21,7 @@ from hotlap.core.plan import of_programs
 from hotlap.core.record import METHOD, Benched, Case, Check, Notice, Plan, Result, RunRecord, Samples, Stop, Turns
 from hotlap.core.stats.sequential import PILOT, SequentialOptions
 from hotlap.core.store import bundle as bundles
-from hotlap.core.store import labels
+from hotlap.core.store import labels, locks
 from hotlap.core.store.fold import fold
 from hotlap.core.together import BenchedCommand
 from hotlap.core.trials.ab import AbOptions, AbPair, enough, fitting, pair
@@ -55,6 +55,8 @@ class BenchOptions:
     until_sure: AbOptions | None = None
     budget_s: float = math.inf
     labels: dict[str, object] = field(default_factory=dict)
+    wait_s: float = 0.0  # for the processor, where another run holds it
+    tell: Callable[[str], None] = lambda _: None  # is told before anything is measured that one does
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,10 @@ def bench(commands: Sequence[BenchCommand], options: BenchOptions, home: Path, l
 
     Raises NothingMeasured for a program that is not there or that fails at once, and for a setup that fails.
     """
-    return _Bench(commands, options, home, listen).measure()
+    bench = _Bench(commands, options, home, listen)
+    if others := locks.beside([bench.host.device], options.wait_s):
+        options.tell(others)
+    return bench.measure()
 
 
 class _Bench:

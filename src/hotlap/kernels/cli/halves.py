@@ -21,13 +21,15 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import Unavailable
 from hotlap.core.measure import interleaved, session, targets
 from hotlap.core.record import Case, Plan, Samples
-from hotlap.core.show import document, shape
+from hotlap.core.show import document, layout, shape
 from hotlap.core.show import implementations as side_by_side
 from hotlap.core.show.busy import warning
+from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths
 from hotlap.kernels import checked as checking
 from hotlap.kernels import kept as kernels
+from hotlap.kernels.cli.checks import CheckProgress
 from hotlap.kernels.show import own_kernels
 
 ROUND_S = 0.5  # of a case in one round
@@ -90,9 +92,21 @@ def run(plan: Plan, several: Sequence[kernels.KeptKernel], args: argparse.Namesp
         terminal.print_former(side_by_side.document(pairs))
     else:
         print(side_by_side.beside(pairs, terminal.width(), color=terminal.color()))
+        if short := _cut_short(measured, args):
+            print("\n" + "\n".join(layout.paragraph("", short, terminal.width())))
         print("\n" + "\n".join(f"run     {bundle.path}" for bundle in measured))
         print(f"next    hotlap compare {' '.join(bundle.run.id for bundle in measured)} --by implementation")
     return code
+
+
+def _cut_short(measured: Sequence[bundles.Bundle], args: argparse.Namespace) -> str:
+    """That the budget ended before the rounds of an interval, and which one is enough; "" where it did not."""
+    rounds = min((len({one.round for one in bundle.samples}) for bundle in measured), default=0)
+    if not any(bundle.run.stopped_by("budget") for bundle in measured) or not 0 < rounds < FEWEST:
+        return ""
+    enough_s = 10 * math.ceil(units.parse(args.budget, "s") * FEWEST / rounds / 10)
+    few = f"{rounds} of the {FEWEST} rounds that a 95 % interval needs"
+    return f"the budget of {args.budget} ended after {few}: --budget '{enough_s} s' is enough for all"
 
 
 def _here(half: TargetHalf, several: Sequence[kernels.KeptKernel]) -> None:
@@ -110,8 +124,9 @@ def _nothing_runs(parts: Sequence[TargetHalf], args: argparse.Namespace) -> int:
     checked: list[tuple[Case, Samples]] = []
     for half in parts:
         first = list({name: case for case in reversed(half.plan.cases) if (name := kernels.kernel_of(case))}.values())
-        by_id = {case.id: case for case in first}
-        checked += [(by_id[samples.case], samples) for samples in checking.checked(first, half.target)]
+        by_id, progress = {case.id: case for case in first}, CheckProgress(len(first), checking.PATIENCE_S)
+        checked += [(by_id[one.case], one) for one in checking.checked(first, half.target, listen=progress)]
+        progress.end()
     states = {samples.status for _, samples in checked}
     if "measured" in states or not states:
         return 0

@@ -21,6 +21,7 @@ from hotlap.core.work import WORKLOADS, find
 from hotlap.kernels import checked as measuring
 from hotlap.kernels import kept as kernels
 from hotlap.kernels.cli import halves
+from hotlap.kernels.cli.checks import CheckProgress
 from hotlap.kernels.own import heading
 from hotlap.kernels.show import own_kernels
 
@@ -170,7 +171,12 @@ def _check(kernel: kernels.KeptKernel, args: argparse.Namespace) -> int:
     cases = _cases(kernel, args.params, beside=False)
     by_id, order = {case.id: case for case in cases}, [case.id for case in cases]
     limit = units.parse(args.timeout, "s")
-    checked = [(by_id[one.case], one) for one in measuring.checked(cases, args.target or kernels.RUNS_ON[kernel.kind], limit)]
+    progress = CheckProgress(len(cases), limit)
+    try:
+        done = list(measuring.checked(cases, args.target or kernels.RUNS_ON[kernel.kind], limit, progress))
+    finally:
+        progress.end()
+    checked = [(by_id[one.case], one) for one in done]
     checked.sort(key=lambda pair: order.index(pair[0].id))
     states = {samples.status for _, samples in checked}
     code = 1 if states & {"invalid", "error"} else 0 if "measured" in states else 3

@@ -47,7 +47,7 @@ def _transfer(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
 def _peer(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     to, size = integer(case.params, "to"), integer(case.params, "size")
     if target.dialect != "torch":
-        raise NotSupported("peer copies are measured through torch, on cuda or xpu")
+        raise NotSupported("copies between peers are measured by PyTorch; use --target torch:cuda or torch:xpu")
     torch, place = target.library, str(target.device.facts["place"])
     kind = place.partition(":")[0]
     count = getattr(torch, kind).device_count() if kind in ("cuda", "xpu") else 1

@@ -46,7 +46,9 @@ _clock = time.perf_counter  # bound before any operator runs
 def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     """Only targets with a library of operators run them. Raises NotSupported."""
     if target.dialect != "torch":
-        raise NotSupported(f"the {target.device.target} target has no library of operators; measured through torch")
+        device = "cpu" if target.device.kind == "cpu" else "cuda"
+        what = f"{case.workload} is measured by PyTorch's operators, which the target {target.device.target} does not run"
+        raise NotSupported(f"{what}; use --target torch:{device}")
     module = cast(OperatorFamily, importlib.import_module(f"hotlap.core.measure.workloads.operators.{FAMILIES[case.workload]}"))
     return prepared(target, case, module.operator(case, target.library), rng)
 
