@@ -162,6 +162,26 @@ def test_slow_steps_are_twice_the_median_and_not_explained_by_waits_for_data(mad
     assert ("slow-steps" in rules) == found
 
 
+@pytest.mark.parametrize(("of_the_machine", "confidence"), [(True, "low"), (False, "medium")])
+def test_slow_steps_of_a_host_by_the_same_operators_stand_behind_what_the_program_can_mend(of_the_machine: bool, confidence: str) -> None:
+    """Every operator of two steps takes five times as long; or a checkpoint is written in them, by an operator that the others lack."""
+    made, now = Made(), 0.0
+    for number in range(20):
+        slow = number in (4, 13)
+        began = now
+        for name in ("aten::mm", "aten::add_"):
+            length = 1000 * (5 if slow and of_the_machine else 1)
+            made.operator(name, now, length)
+            now += length + 10
+        if slow and not of_the_machine:
+            made.operator("aten::save", now, 8000)
+            now += 8000
+        made.marker(f"ProfilerStep#{number}", began, now - began)
+    (found,) = [one for one in findings(made.events()) if one.rule == "slow-steps"]
+    assert found.confidence == confidence
+    assert ("likelier than the program" in found.detail, found.gain_low == 0) == (of_the_machine, of_the_machine)
+
+
 def test_tiny_operators_of_a_host_alone() -> None:
     made, now = Made(), 0.0
     for _ in range(2000):

@@ -33,6 +33,13 @@ WITHOUT_OPERATORS = (
     "and not by waits of the host, synchronise once where the host needs the result; hand device buffers to a library that takes them "
     "(CUDA-aware MPI, NCCL)."
 )
+SAME = (
+    ", by the same operators as the others, called as often: other programs, a lower clock or larger inputs are likelier than the program"
+)
+IDLE = (
+    "Record again on an idle machine (hotlap doctor says whether it is): what is the program's own stays. Where steps get inputs of "
+    "different sizes, that is why."
+)
 WORKERS_REMEDY = (
     "There are workers, and they do not keep up: give them more cores, raise num_workers up to those that are free (then "
     "persistent_workers=True, prefetch_factor=4), decode and augment less on the host or on the device, keep the data on local storage."
@@ -299,7 +306,26 @@ def slow_steps(study: Study) -> list[Tip]:
         f", every {period} steps" if period else ", in a row" if len(slow) > 1 and (np.diff(slow) == 1).all() else ""
     )
     there = marks.of_times(intervals.Intervals(steps.start[slow], steps.start[slow] + steps.lengths[slow]))
+    if not period and _same_operators(study, slow):
+        evidence |= {"same_operators": True}
+        return [Tip("slow-steps", detail + SAME, evidence, share, 0.0, "low", f"steps {which}", IDLE, marks=there, switch=False)]
     return [Tip("slow-steps", detail, evidence, share, share / 2, "high" if period else "medium", f"steps {which}", marks=there)]
+
+
+def _same_operators(study: Study, slow: NDArray[np.int64]) -> bool:
+    """Of a host alone: whether the slow steps call the same operators as the others, as often, and lose most of their time within them.
+    What a program does besides now and then (collecting garbage, logging, a checkpoint) calls others, or none."""
+    events, steps = study.events, study.steps
+    places = events.of_kind(OPERATOR)
+    if study.devices or not len(places):
+        return False
+    step = of_times(steps, events.start[places])
+    names, name = np.unique(events.name[places], return_inverse=True)
+    calls = np.zeros((len(steps), len(names)), np.int64)
+    np.add.at(calls, (step[step >= 0], name[step >= 0]), 1)
+    within = intervals.covered(times(study, places), steps.start, steps.start + steps.lengths).astype(float)
+    longer, inside = (float((one[slow] - np.median(one)).sum()) for one in (steps.lengths.astype(float), within))
+    return bool((calls[slow] == np.median(calls, axis=0)).all()) and inside > longer / 2
 
 
 def _period(slow: NDArray[np.int64], steps: int) -> int:

@@ -71,10 +71,15 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
                 experiment=rule.experiment(program) if tip.switch and not (study.jax and rule.jax) else "",
             )
         )
-    order = sorted(range(len(findings)), key=lambda i: (-(findings[i].gain or 0.0), -(findings[i].gain_high or 0.0)))
+    order = sorted(range(len(findings)), key=lambda i: _place(findings[i]))
     order = [i for i in order if (findings[i].gain_high or 0.0) >= least or findings[i].rule in WITHOUT_GAIN]
     shown, where = [findings[i] for i in order], [_marks(study, tips[i]) for i in order]
     return Advice(shown, len(findings) - len(shown), _together(study, tips, findings), where)
+
+
+def _place(finding: Finding) -> tuple[bool, float, float]:
+    """Where it stands: by gain; what is likelier of the machine while it recorded than of the program stands behind the rest."""
+    return bool(finding.evidence.get("same_operators")), -(finding.gain or 0.0), -(finding.gain_high or 0.0)
 
 
 def _together(study: Study, tips: list[Tip], findings: list[Finding]) -> float | None:
