@@ -14,6 +14,7 @@ from hotlap.core.show import fleet, page, table, words
 from hotlap.core.show.table import Cell, Column, Table
 from hotlap.core.units import percent
 
+STACKED = "results stack labelled"  # on a phone, where a row has no room for its columns
 WORST = 25  # devices in the first table
 RANKED = 60  # devices of which each has a line in the ranking; of more the ends
 ENDS = 10
@@ -81,7 +82,7 @@ def _worst(judged: FleetVerdict) -> str:
         return "<p>Nothing: no device differs from the others by more than chance.</p>"
     left = len(judged.named) - sum(len(group.devices) for group in named[:WORST])
     more = page.notes([f"{left} more stand in the data of this page."]) if left else ""
-    return table.html(fleet.devices(judged, named[:WORST], numbers=True), "results") + more
+    return table.html(fleet.devices(judged, named[:WORST], numbers=True), STACKED) + more
 
 
 def _cases(judged: FleetVerdict) -> str:
@@ -95,7 +96,7 @@ def _cases(judged: FleetVerdict) -> str:
     drawn = [Cell(drawn=_strip(case, off.get((case.case, case.model), set()))) for case in ordered]
     columns.insert(len(columns) - 1, Column("distribution", drawn, title="Distribution", kind="spare"))
     note = "Distribution: devices by their difference to the median (the line), worse to the left; red is a device that stands out."
-    return table.html(Table(columns), "results") + page.notes([note], "note spare")
+    return table.html(Table(columns), STACKED) + page.notes([note], "note spare")
 
 
 def _strip(case: FleetCase, off: set[str]) -> str:

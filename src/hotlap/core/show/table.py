@@ -132,7 +132,7 @@ def spaced(padded: str) -> str:
 
 def html(table: Table, kind: str = "", box: str = "scroll", sort: str = "", anchor: str = "") -> str:
     """The table as HTML, in a box that scrolls. `sort`: head of the column by which its rows stand, where a script is to sort them by
-    `value`; `anchor`: its id."""
+    `value`; `anchor`: its id. Of the kind `labelled`, each cell of a phone's stack says what it is."""
     named = f' id="{anchor}"' if anchor else ""
     heads = "".join(_head(column, sort) for column in table.columns)
     lines = [f'<table{_class(kind)}{named}><thead><tr>{heads}</tr></thead><tbody>']
@@ -140,7 +140,7 @@ def html(table: Table, kind: str = "", box: str = "scroll", sort: str = "", anch
         if name:
             lines.append(f'<tr class="family"><th colspan="{len(table.columns)}">{name.capitalize()}</th></tr>')
         for place in places:
-            cells = "".join(_cell(column, place, bool(sort)) for column in table.columns)
+            cells = "".join(_cell(column, place, bool(sort), "labelled" in kind) for column in table.columns)
             lines.append(f"<tr{_class(table.kinds[place] if table.kinds else '')}>{cells}</tr>")
     drawn = "".join([*lines, "</tbody></table>"])
     return f'<div class="{box}">{drawn}</div>' if box else drawn
@@ -162,11 +162,12 @@ def _kinds(column: Column) -> list[str]:
     return column.kind.split() or ["n"] * column.right
 
 
-def _cell(column: Column, place: int, sorts: bool) -> str:
+def _cell(column: Column, place: int, sorts: bool, labelled: bool) -> str:
     cell = column.cells[place]
     style = cell.style if cell.style in SHOUTED and not cell.drawn and not column.names else ""
     kind = " ".join(filter(None, (*_kinds(column), cell.kind, style)))
     title = f' title="{text(cell.title)}"' if cell.title else ""
+    title += f' data-h="{text(column.title)}"' if labelled and column.title else ""
     value = f' data-v="{cell.value or 0:.9g}"' if sorts and column.right else ""
     inner = cell.drawn or (spaced(column.texts[place]) if column.point and "n" not in _kinds(column) else text(cell.text))
     tag = "th" if column.names else "td"
