@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +16,8 @@ from hotlap.core.plan import case
 from hotlap.core.record import Machine, Plan, RunRecord, Samples, Stop, Use, encode
 from hotlap.core.show.document import Document
 from hotlap.core.store.bundle import Bundle
+from hotlap.kernels.cli import halves
+from hotlap.kernels.cli.checks import CheckProgress
 
 NORM = case("rowwise", {"op": "rmsnorm", "rows": 8192})
 GEMM = case("gemm", {"m": 4096, "n": 4096, "k": 4096})
@@ -132,3 +135,27 @@ def test_kernel_run_waits_with_the_options_of_run_and_the_other_words_do_not(cap
     assert "--wait and --wait-quiet are of hotlap kernel run" in capsys.readouterr().err
     assert main(["kernel", "check", "mine", "--budget", "1 min"]) == 2
     assert "check takes no --budget: it is of hotlap kernel run" in capsys.readouterr().err
+
+
+def test_a_check_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """An interpreter of Triton takes a minute a case: the first is said at once, and a log has a line in 5 s at most."""
+    progress = CheckProgress(3, 120.0)
+    for done in range(3):
+        progress(NORM, done)
+    assert capsys.readouterr().err == "checking 1 of 3: rowwise rmsnorm rows=8192 bf16; 120 s at most\n"
+
+
+@pytest.mark.parametrize(
+    ("rounds", "why", "said"),
+    [
+        (3, "budget", "the budget of 20 s ended after 3 of the 6 rounds that a 95 % interval needs: --budget '40 s' is enough for all"),
+        (6, "budget", ""), (3, "interrupted", ""),
+    ],
+)  # fmt: skip
+def test_a_budget_that_ended_before_an_interval_names_one_that_is_enough(rounds: int, why: str, said: str) -> None:
+    run = RunRecord(
+        id="r1", began="2026-11-21T10:00:00.000+00:00", stops=[Stop(why)], hotlap="0", plan=Plan(name="p", cases=[]), target="host",  # type: ignore[arg-type]
+        devices=["d"], machine=Machine(host="n"),
+    )  # fmt: skip
+    samples = [Samples(case="c", device="d", round=n, values=[1.0]) for n in range(rounds)]
+    assert halves._cut_short([Bundle(run, Path("nowhere"), samples)], argparse.Namespace(budget="20 s")) == said

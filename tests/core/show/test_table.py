@@ -78,3 +78,11 @@ def test_a_table_without_rows_has_its_heading_alone() -> None:
     assert table.csv(none) == "case,value\n"
     assert table.records(none) == []
     assert "<tbody></tbody>" in table.html(none)
+
+
+def test_cells_of_a_stack_say_what_they_are() -> None:
+    """On a phone a row of a fleet has no room for its columns: each cell stands in a line, under the words of its heading."""
+    found = Table([Column("device", [Cell("n1")], names=True, title="Device"), Column("why", [Cell("slower")], title="Why"), Column("", [Cell("·")])])
+    page = table.html(found, "results stack labelled")
+    assert '<td data-h="Why">slower</td><td>·</td>' in page
+    assert "data-h" not in table.html(found, "results")

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from hotlap.core.analysis import fleets
+from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.analysis.state import BEYOND
 from hotlap.core.record import Row
 from hotlap.core.show import explain as explaining
@@ -23,7 +24,8 @@ __all__ = ["devices", "explain", "fleet_of_runs", "heading", "machine", "machine
 
 AGAINST = {  # by what a share is of: how to read it
     "bound": "bound: the roofline (speed-of-light) limit", "expected": "expected: what the model expects of a good implementation",
-    "ceiling": "of best: ÷ the best median rate of a case of this run, no limit is known", "unknown": "–: no limit is known",
+    "ceiling": "of best: ÷ the best median rate of a case of this run, which is nearer than any limit that is known",
+    "unknown": "– of limit: none is known",
 }
 LIMITS = {"bound": "the bound", "expected": "the expected value"}
 NOTICES = 3  # below a table, at most
@@ -57,7 +59,8 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str =
             lines += [layout.painted(words.clean(key), "accent", color)]
         lines += [*_table([row for row in shown if row.device == key], width, color), ""]
     below = [*_tally(rows, color), *_extremes(shown, width, color), *_doubts(shown, run, width, color), *_not_run(rows, run, width, color)]
-    return "\n".join([*lines, *below, *_reading(shown, width, color, precision)])
+    reading = _reading_folded(shown, width, color) if len(keys) > fleets.MANY else _reading(shown, width, color, precision)
+    return "\n".join([*lines, *below, *reading])
 
 
 def fleet_of_runs(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 100, color: bool = False, asked: str = "") -> str:
@@ -185,6 +188,13 @@ def _not_run(rows: Sequence[Row], run: str, width: int, color: bool, places: Seq
     return _named("not run", f"{names}{counts[0] if alike else ''}: {why}", "dim", width, color)
 
 
+def _reading_folded(rows: Sequence[Row], width: int, color: bool) -> list[str]:
+    """The same of a table over devices, which has neither intervals nor limits of its own: below it stand shares of them."""
+    seen = {row.gap.reference_kind for row in rows if words.numbered(row) and row.gap.share is not None}
+    parts = ["– of outliers: no device stands out", *(AGAINST[kind] for kind in LIMITS if kind in seen)]
+    return ["", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{'; '.join(parts)}.", width, most=12))]
+
+
 def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | None) -> list[str]:
     """How to read the columns, of what is in them."""
     having = [row for row in rows if words.numbered(row)]
@@ -194,6 +204,7 @@ def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | No
     parts = ["±: 95 % interval of the median over rounds"]
     parts += [f"{sure}: its confidence, with fewer than 6 rounds" for sure in filter(None, [words.confidences(having)])]
     parts += ["best: the best round, in the unit of the value, where they are far apart"] * any(map(words.best, having))
+    parts += ["– of ±: one value that stands for many samples, without rounds"] * any(is_aggregate(row.result) for row in having)
     parts += [about for kind, about in AGAINST.items() if kind in seen]
     beyond = any(words.stands(row) and row.gap.reference_kind == "bound" and (row.gap.share or 0.0) >= OVER for row in having)
     parts += [f"over 100 %: its interval begins at most {percent(BEYOND)} beyond the bound, else it were invalid"] * beyond

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.record import Row
 from hotlap.core.show import results, table, words
 from hotlap.core.show.sections.base import Report, ReportSection, Side
@@ -76,11 +77,13 @@ def _reading(rows: Sequence[Row]) -> str:
     kinds = {
         "bound": "<b>bound</b>: the roofline (speed-of-light) limit",
         "expected": "<b>expected</b>: what the model expects of a good implementation",
-        "ceiling": "<b>of best</b>: ÷ the best median rate of a case of this run, no limit is known",
-        "unknown": f"<b>{words.DASH}</b>: no limit is known",
+        "ceiling": "<b>of best</b>: ÷ the best median rate of a case of this run, which is nearer than any limit that is known",
+        "unknown": f"<b>{words.DASH}</b> of limit: none is known",
     }
     parts = ["<b>±</b>: 95 % interval of the median over rounds, as a share of the median"]
     parts += [f"<b>{sure}</b>: its confidence, with fewer than 6 rounds" for sure in filter(None, [words.confidences(having)])]
     parts += ["<b>best</b>: the best round, in the unit of the value, where they are far apart"] * any(map(words.best, having))
+    alone = f"<b>{words.DASH}</b> of ±: one value that stands for many samples, without rounds"
+    parts += [alone] * any(is_aggregate(row.result) for row in having)
     parts += [about for kind, about in kinds.items() if kind in seen]
     return f'<p class="note">{"; ".join(parts)}.</p>' if having else ""
