@@ -102,3 +102,12 @@ def test_an_explanation_with_its_split(gpu: Kept, golden: Golden) -> None:
     assert "unexplained" not in slower
     assert "faster than that" in " ".join(quicker.split())
     golden("explain-split.txt", f"{slower}\n\n{quicker}\n")
+
+
+def test_a_bound_is_named_beside_the_best_of_the_run(gpu: Kept) -> None:
+    """A bound that leaves memory out yields to the run's own best: it is there all the same, in a run with and one without such a case."""
+    (row,) = explained(gpu[1], 5e-6)
+    gap = replace(row.gap, reference_kind="ceiling", share=0.5, split={}, limit=replace(row.gap.limit, limiter="arithmetic unit"))
+    said = " ".join(text.explain([replace(row, gap=gap)], 100).split())
+    assert "set by arithmetic unit, lies beyond it: memory's part is not in it" in said
+    assert "no limit is known" in " ".join(text.explain([replace(row, gap=replace(gap, limit=None))], 100).split())
