@@ -383,3 +383,15 @@ def test_nothing_is_split_at_the_bound_nor_where_nothing_is_known() -> None:
     bound = float(limit(asked, HOST).bound_s or 0)
     assert judge(result(asked, 1.005 * bound), HOST).split == {}
     assert judge(result(asked, 2.0 * bound), HOST).split == {}  # no clock, no launch, no wait
+
+
+def test_what_the_run_s_best_rate_takes_beyond_the_bound_is_explained() -> None:
+    """A stream of 1 GiB reaches 4.2 TB/s; at that rate the 134 MB of this case take 32 µs, and the bound lets 52 MB of them stay in L2."""
+    stream, asked = case("stream", op="copy", size="1 GiB"), case("intensity", fmas=1, size="128 MiB")
+    best = result(stream, 2**30 / 4.2e12)
+    at_best_s = 2**27 / 4.2e12
+    seen = judge(result(asked, at_best_s / 0.83), others=[best])
+    assert (seen.cause, seen.names["resource"]) == ("bandwidth", "bandwidth memory")
+    assert seen.split[causes.PACED] == pytest.approx(at_best_s - seen.limit.bound_s, rel=0.01)  # type: ignore[union-attr,operator]
+    assert sum(seen.split.values()) == pytest.approx(at_best_s / 0.83 - seen.limit.bound_s)  # type: ignore[union-attr,operator]
+    assert seen.split["unexplained"] < 0.4 * sum(seen.split.values())

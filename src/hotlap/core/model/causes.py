@@ -199,13 +199,15 @@ def _low_clock(seen: GapInputs) -> NamedCause | None:
 WAITED = "waiting for a core, at most"
 """Pressure is the share of time in which some task waited, not how long this one did."""
 BY_HEAT = "heat, which lowered the clock"
+PACED = "at the run's best rate, beyond the bound"
 APART = "memory and arithmetic that do not overlap, at most"
 """The shorter of both, at rates that other cases of the run reached: expected, never a bound."""
 
 
 def measured_split(seen: GapInputs) -> dict[str, float]:
-    """Seconds between the bound and the measured time where no model knows the kernel: what the run's clock, its launches, memory
-    beside arithmetic and, on a processor, the time in which some task waited for a core account for (at most), and what they do not.
+    """Seconds between the bound and the measured time where no model knows the kernel: what the run's clock, the best rate of its other
+    cases, its launches, memory beside arithmetic and, on a processor, the time in which some task waited for a core account for (at most),
+    and what they do not.
     Empty at the bound, where there is none, and where none of them does."""
     bound = float(seen.limit.bound_s or 0.0)
     missing = seen.seconds - bound
@@ -214,6 +216,9 @@ def measured_split(seen: GapInputs) -> dict[str, float]:
     ratio, launch = _clock_ratio(seen), seen.context.ceilings.launch_s
     slower = bound * (1 / ratio - 1) if ratio and ratio < 1 and seen.limit.limiter in ("arithmetic unit", "cache") else 0.0
     split = {BY_HEAT if heated(seen.result) else "clock below its highest": min(slower, missing)}
+    if paced := _resource(seen):  # the cause is that resource: what it takes at the run's best rate is no riddle
+        at_best = paced.numbers["time_share"] * seen.seconds - bound - sum(split.values())
+        split[PACED] = min(max(at_best, 0.0), missing - sum(split.values()))
     if launch and not _shares_launch(seen.result) and not _cheaper_than_launch(seen, launch):
         split["launch"] = min(launch, missing - sum(split.values()))
     waited = _during(seen, "pressure")
