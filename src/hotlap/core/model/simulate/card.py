@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hotlap.core.model.kernels.base import Chip
-from hotlap.core.model.kernels.power import MARGIN
 from hotlap.core.model.simulate import chip as facts
 from hotlap.core.model.simulate import energy, engine
 from hotlap.core.model.simulate.counters import Counters
@@ -17,7 +16,8 @@ from hotlap.core.model.simulate.tasks import SimulatedKernel
 from hotlap.core.model.simulate.thermal import Thermal
 
 CLOCK_LEAST = 0.3  # of the highest clock: no governor goes below: assumed
-NEAR = 0.014  # of the power that the clock is set for: close enough, and below the limit
+AIM = 0.995  # of the power limit, that the clock is set for: a board reads 690 W of 700 W and never more than them
+NEAR = 0.005  # of that power: close enough, and below the limit
 ROUNDS = 4
 HALVINGS = 12
 RATES = ("matrix_flop", "vector_flop", "special", "shared_bytes", "l2_bytes", "dram_bytes")
@@ -62,7 +62,7 @@ def simulate(
     hot = thermal.temperature_c if thermal else 60.0
     limit = chip.power_w if thermal is None or chip.power_w is None else thermal.cap_w(chip.power_w)
     limit = min(cap_w, math.inf if limit is None else limit)
-    aim, now = limit * MARGIN, chip
+    aim, now = limit * AIM, chip
     watts = power(activity(kernel, now, trace, gap_s, hot))
     for _ in range(ROUNDS):
         high_enough = now.clock_hz >= chip.clock_hz * 0.999

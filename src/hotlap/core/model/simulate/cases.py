@@ -19,7 +19,6 @@ from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.model import composed
 from hotlap.core.model.kernels import passes as counted
 from hotlap.core.model.kernels.base import Chip, Floats
-from hotlap.core.model.kernels.power import MARGIN
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.simulate import attention, calls, card, energy, gemm, stream
 from hotlap.core.model.simulate import chip as facts
@@ -283,5 +282,5 @@ def _plain(asked: Work, seconds: float, spec: Spec, reason: str) -> SimulatedCal
     matrix = sum(value for unit, value in asked.operations.items() if unit.startswith("matrix."))
     moved = asked.memory_bytes / seconds
     busy = card.quiet(chip)._replace(matrix_flop=matrix / seconds, vector_flop=vector / seconds, l2_bytes=moved, dram_bytes=moved)
-    watts = min(energy.measured(busy), MARGIN * (chip.power_w or math.inf))
+    watts = min(energy.measured(busy), card.AIM * (chip.power_w or math.inf))
     return SimulatedCall(seconds, how, path, reason, watts, chip.clock_hz)
