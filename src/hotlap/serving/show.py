@@ -149,6 +149,8 @@ def _rates(summary: ServingSummary, width: int) -> list[str]:
     text = []
     if summary.rate_ok is not None:
         due = f" ({units.round_to(summary.rate_due)} due)" if summary.rate_due else ""
+        if summary.steady and summary.steady.rate_ok is not None and not summary.rate_due:  # of a loop: its first and last turn are slower
+            due = f" of the whole run, {units.round_to(summary.steady.rate_ok)} of the steady part"
         text += layout.paragraph("rate      ", f"{units.round_to(summary.rate_ok)} answers/s{due}{tokens}", width)
     if summary.held.attainment and summary.held.attainment.share is not None:
         whole = summary.attainment if summary.steady else None
