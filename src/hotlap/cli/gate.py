@@ -111,6 +111,8 @@ def _refuse(args: argparse.Namespace) -> None:
         _refuse_beside_base(args)
     given = [name for name in ("budget", "target", "device", "label", "base", "wait") if getattr(args, name)]
     if given and not args.measure:
+        for one in terminal.runs(args.run or ["latest"]):
+            kinds.refuse_gate(one)
         raise InputError(f"--{given[0]} is for --measure PLAN, which measures first; the run to judge is there already")
     if args.share and args.against != "limit":
         raise InputError("--share is a share of the limit; give --against limit with it")

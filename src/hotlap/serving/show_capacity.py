@@ -16,12 +16,17 @@ from hotlap.serving import reading, show
 from hotlap.serving.capacity import LEAST_INFLATION, Capacity, RateEvidence
 from hotlap.serving.capacity_record import FILE, KIND, RateVisited, ServerCapacity
 
-NO_GATE = "{run} is a search for a server's capacity: hotlap show {run} says between which rates it lies"
+NO_GATE = (
+    "{run} is a search for a server's capacity, which gate does not judge: hotlap show {run} says between which rates it lies, and "
+    "hotlap serving bench URL --arrivals poisson:RATE --slo … --attain … exits by whether a rate is held"
+)
 UNFINISHED = "not finished: it was killed"
 CASES = False
+FIRST, SUBJECT = True, "search for the capacity of"
 NO_CASES = "a search for capacity has no cases to explain; hotlap show {run} says what each rate showed"
 METHOD = ""
-ENDED = {"budget": "the time was spent", "interrupted": "it was interrupted", "error": "the server failed"}
+EARLY = {"budget": "the time was spent", "interrupted": "it was interrupted", "error": "the server failed"}
+ENDED = {"rounds_max": "the search is over", "budget": EARLY["budget"]}
 
 
 def read(bundle: Bundle) -> ServerCapacity | None:
@@ -114,7 +119,7 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
     """What is said beside the table, the answer last."""
     sent = sum(visited.requests for visited in kept.rates)
     pairs = [("sent", f"{sent} requests in {words.counted(len(kept.rates), 'run')}, in {units.show(kept.seconds, 's')}")]
-    if kept.ended in ENDED:
+    if kept.ended in EARLY:
         pairs.append(("ended", ending(kept.ended, kept.detail) + _next(kept)))
     elif spent := _spent(kept):
         pairs.append(("ended", spent))
@@ -155,7 +160,7 @@ def _withdrawn(c: Capacity, rate: float) -> str:
 
 def ending(code: str, detail: str) -> str:
     """Why it ended before its time."""
-    return harmless(f"{ENDED[code]}{': ' if detail else ''}{detail}; what was measured until then counts")
+    return harmless(f"{EARLY[code]}{': ' if detail else ''}{detail}; what was measured until then counts")
 
 
 def _next(kept: ServerCapacity) -> str:

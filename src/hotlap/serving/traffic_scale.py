@@ -43,7 +43,8 @@ def _resampled(trace: TrafficTrace, times: Floats, factor: float, rng: np.random
     picked, passes, moments = [], [], []
     for start, end in steady(times):
         size = end - start
-        count = int(np.floor(factor * size + rng.random()))
+        intervals = size if start else size - 1  # the first of all has none before it: the rate is of intervals
+        count = int(np.floor(factor * intervals + rng.random())) + (not start and intervals > 0)
         if not count:
             continue
         at = (rng.integers(size) + np.arange(count)) % size
