@@ -18,6 +18,7 @@ from tests.serving.played import PlayedBenches, asked, judged, model
 
 from hotlap.cli import main
 from hotlap.core.errors import InputError
+from hotlap.core.record import Stop
 from hotlap.core.show.document import Document
 from hotlap.serving import capacity_session, cli_capacity, several, show_capacity, steady
 from hotlap.serving.address import Address
@@ -170,11 +171,9 @@ def test_a_bench_that_the_time_cut_ends_the_search(monkeypatch: pytest.MonkeyPat
     benches = SeveralBenches(Address("http", "127.0.0.1", 1, "127.0.0.1", ""), asked(), ServingOptions(Path()), "search", seconds=60.0)
     cut = judged(replace(asked(), arrivals="poisson:4"), [Request(index=0, due_s=0.0, outcome="censored", ended_s=0.1)], ClientState(wall_s=1, cpu_s=0.1))
 
-    def spend(*_: object) -> Path:
-        benches.until_s = 0.0
-        return Path()
-
-    monkeypatch.setattr(several.session, "run", spend)
+    run = replace(cut.serving.run, stops=[Stop("over")])
+    cut = cut._replace(serving=cut.serving._replace(run=run))
+    monkeypatch.setattr(several.session, "run", lambda *_: Path())
     monkeypatch.setattr(several.bundles, "load", lambda _: None)
     monkeypatch.setattr(several.show_kind, "read", lambda _: cut)
     search = ServerSearch(benches, POISSON, CapacityOptions(attain=0.9, start=4, requests=2000), lambda *_: None)

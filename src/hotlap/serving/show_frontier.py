@@ -65,7 +65,7 @@ def asked(kept: ServerFrontier) -> str:
     lengths = f"{a.input_tokens} tokens in, {a.output_tokens} out"
     loads = "closed loops" if not arrivals.parse(kept.settings[0]).open else "Poisson arrivals"
     rounds = 1 + max((visit.round for visit in kept.visits), default=0)
-    return harmless(f"frontier of {a.model} at {a.url} by {a.api}: {loads}, in {rounds} rounds, {lengths}, seed {a.seed}")
+    return harmless(f"frontier of {a.model} at {a.url} by {a.api}: {loads}, in {words.counted(rounds, 'round')}, {lengths}, seed {a.seed}")
 
 
 def unit(kept: ServerFrontier) -> str:
@@ -147,7 +147,8 @@ def _met(kept: ServerFrontier, point: ServingPoint) -> str:
 def facts(kept: ServerFrontier) -> list[tuple[str, str]]:
     """What is said beside the table, the answer last."""
     sent = sum(visit.requests for visit in kept.visits)
-    pairs = [("sent", f"{sent} requests that count in {len(kept.visits)} runs, beside those that warm up; {units.show(kept.seconds, 's')}")]
+    runs = words.counted(len(kept.visits), "run")
+    pairs = [("sent", f"{sent} requests that count in {runs}, beside those that warm up; {units.show(kept.seconds, 's')}")]
     if kept.ended in show_capacity.EARLY:
         pairs.append(("ended", show_capacity.ending(kept.ended, kept.detail)))
     failed = sum(visit.failed for visit in kept.visits)
@@ -157,7 +158,7 @@ def facts(kept: ServerFrontier) -> list[tuple[str, str]]:
     if flawed:
         loads = ", ".join(dict.fromkeys(name(visit.setting) for visit in flawed))
         remedy = show.remedy(flawed[0].flaws[0], not arrivals.parse(flawed[0].setting).open)
-        pairs.append(("client", f"in {len(flawed)} runs ({loads}) it was at fault, so they count for nothing: {remedy}"))
+        pairs.append(("client", f"in {words.counted(len(flawed), 'run')} ({loads}) it was at fault, so they count for nothing: {remedy}"))
     if kept.expected:
         pairs.append(("model", f"of {kept.expected_of}"))
     return [*pairs, ("answer", answer(kept))]
