@@ -242,6 +242,8 @@ def test_a_search_is_printed_kept_and_shown_again(home: Path, capsys: pytest.Cap
     assert main(["show", answer["run"]]) == (0 if kept.capacity.evidence else 3)
     shown = capsys.readouterr().out
     assert show_capacity.text(kept, 120, False) in shown
+    main(["show", f"search={kept.label}"])
+    assert capsys.readouterr().out.startswith(answer["run"])  # the search's answer, and its rates after it
     assert main(["list", f"search={kept.label}", "--json"]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     assert {run["id"] for run in runs} == {answer["run"], *(visited.run for visited in kept.rates)}
