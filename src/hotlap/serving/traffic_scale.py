@@ -43,8 +43,8 @@ def _resampled(trace: TrafficTrace, times: Floats, factor: float, rng: np.random
     picked, passes, moments = [], [], []
     for start, end in steady(times):
         size = end - start
-        intervals = size if start else size - 1  # the first of all has none before it: the rate is of intervals
-        count = int(np.floor(factor * intervals + rng.random())) + (not start and intervals > 0)
+        alone = not start and size > 1 and times[-1] > times[0]  # the first of all has no interval before it, and the rate is of intervals
+        count = int(np.floor(factor * (size - alone) + rng.random())) + alone
         if not count:
             continue
         at = (rng.integers(size) + np.arange(count)) % size
