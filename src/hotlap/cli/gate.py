@@ -124,7 +124,7 @@ def _refuse(args: argparse.Namespace) -> None:
 
 
 def _refuse_kinds(selectors: Sequence[str]) -> None:
-    """Raises InputError for runs that gate does not take whatever the options, with what does. Without a run the options are what is wrong."""
+    """Raises InputError for runs that gate never takes, with what does. Without a run the options are what is wrong."""
     try:
         asked = terminal.runs(list(selectors) or ["latest"])
     except InputError:
