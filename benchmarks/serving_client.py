@@ -48,11 +48,11 @@ def bench(url: str, core: int, home: str, *more: str, held: bool = False) -> dic
     return json.loads(out)["serving"]
 
 
-def hold(pid: int) -> None:
-    """Stops the load generator of a bench for 20 ms, then lets it run for 5."""
+def hold(pid: int, stopped_s: float = 0.02, running_s: float = 0.005) -> None:
+    """Stops the load generator of a bench for a while, then lets it run for a shorter one."""
     try:
         held = generators(pid)
-        for number, seconds in ((signal.SIGSTOP, 0.02), (signal.SIGCONT, 0.005)):
+        for number, seconds in ((signal.SIGSTOP, stopped_s), (signal.SIGCONT, running_s)):
             for generator in held:
                 os.kill(generator, number)
             time.sleep(seconds)

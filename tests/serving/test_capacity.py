@@ -242,3 +242,20 @@ def test_runs_last_as_long_as_a_server_takes_to_fill() -> None:
     assert kept == [360, 90, 4500]
     state.took(5.0)
     assert state.least_s == 8.0  # the shortest usual time counts: a server that is too full takes longer
+
+
+def test_a_rate_that_is_known_good_no_more_is_said() -> None:
+    """450 requests at 72/s and 78/s miss less and less, as if a higher rate were easier: what 85/s showed before is not sure any more."""
+    script = [(20, 50, 0.0), (80, 50, 0.0), (134, 50, 1.0), (99, 450, 0.867), (89, 450, 0.948), (84.5, 450, 0.277), (72, 450, 0.106), (78, 450, 0.017)]
+    shares, rng, held = iter(share for _, _, share in script), np.random.default_rng(0), list[float | None]()
+    state = CapacitySearch(
+        lambda rate, requests: rng.permutation(np.arange(requests) >= round(next(shares) * requests)), CapacityOptions(attain=0.9, start=20, requests=6000)
+    )
+    for rate, requests, _ in script:
+        state.visit(rate, requests)
+        held.append(state.answer().known_good)
+        best = max((one or 0.0 for one in held), default=0.0)
+        assert (state.answer().withdrawn is None) == (best <= 1.1 * (held[-1] or 0.0))
+    assert state.answer().known_good is None
+    assert state.answer().withdrawn == max(one for one in held if one)
+    assert state.answer().requests == sum(requests for _, requests, _ in script)

@@ -18,13 +18,16 @@ from tests.serving.played import PlayedBenches, asked, judged, model
 
 from hotlap.cli import main
 from hotlap.core.errors import InputError
+from hotlap.core.record import Stop
 from hotlap.core.show.document import Document
-from hotlap.serving import capacity_session, cli_capacity, show_capacity, steady
+from hotlap.serving import capacity_session, cli_capacity, several, show_capacity, steady
 from hotlap.serving.address import Address
 from hotlap.serving.capacity import Capacity, CapacityOptions, RateEvidence, SearchEnded
 from hotlap.serving.capacity_record import ArrivalsAsked, RateVisited, ServerCapacity
 from hotlap.serving.capacity_session import ServerSearch
 from hotlap.serving.record import ClientState, Request
+from hotlap.serving.session import ServingOptions
+from hotlap.serving.several import SeveralBenches
 
 POISSON = ArrivalsAsked("poisson")
 
@@ -147,6 +150,38 @@ def test_ctrl_c_keeps_what_was_measured() -> None:
     assert "met without the first 10 % of each rate" in text
 
 
+def test_a_search_says_why_it_ended_and_what_it_took_back() -> None:
+    search = ServerSearch(PlayedBenches(model(asked())), POISSON, CapacityOptions(attain=0.9, start=60, requests=2000, rates=4), lambda *_: None)
+    kept = search.kept(search.run())
+    assert "all 2000 requests that --requests allows were sent" in show_capacity.text(kept, 300, False)
+    fewer = replace(kept, capacity=replace(kept.capacity, requests=900))
+    assert "all 4 rates that --rates allows were measured" in show_capacity.text(fewer, 300, False)
+    narrow = replace(kept, options=replace(kept.options, width=0.6), capacity=replace(kept.capacity, known_good=60.0, known_bad=90.0))
+    assert "that --" not in show_capacity.text(narrow, 300, False)
+    assert all((visited.goodput or 0.0) <= visited.rate for visited in kept.rates)  # however many came by chance
+    again = replace(kept.capacity, known_good=None, withdrawn=70.1, inflation=23.2)
+    shown = show_capacity.text(replace(kept, capacity=again), 400, False)
+    assert "withdrawn earlier in this search 70.1/s was shown to be held" in shown
+    assert "23 requests tell as much as one alone), and by all of them no rate is: allow more requests" in shown
+    assert "bursts" not in show_capacity.text(replace(kept, capacity=replace(again, inflation=1.0)), 400, False)
+
+
+def test_a_bench_that_the_time_cut_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where none of its requests could be decided too: that the time was spent is said."""
+    benches = SeveralBenches(Address("http", "127.0.0.1", 1, "127.0.0.1", ""), asked(), ServingOptions(Path()), "search", seconds=60.0)
+    cut = judged(replace(asked(), arrivals="poisson:4"), [Request(index=0, due_s=0.0, outcome="censored", ended_s=0.1)], ClientState(wall_s=1, cpu_s=0.1))
+
+    run = replace(cut.serving.run, stops=[Stop("over")])
+    cut = cut._replace(serving=cut.serving._replace(run=run))
+    monkeypatch.setattr(several.session, "run", lambda *_: Path())
+    monkeypatch.setattr(several.bundles, "load", lambda _: None)
+    monkeypatch.setattr(several.show_kind, "read", lambda _: cut)
+    search = ServerSearch(benches, POISSON, CapacityOptions(attain=0.9, start=4, requests=2000), lambda *_: None)
+    kept = search.kept(search.run())
+    assert (len(kept.rates), kept.ended) == (1, "budget")
+    assert "the time was spent" in show_capacity.text(kept, 300, False)
+
+
 def test_refused_requests_are_missed() -> None:
     search = ServerSearch(PlayedBenches(model(asked()), failed=50), POISSON, CapacityOptions(attain=0.9, start=4, requests=2000), lambda *_: None)
     answer = search.measure(4.0, 100)
@@ -207,6 +242,8 @@ def test_a_search_is_printed_kept_and_shown_again(home: Path, capsys: pytest.Cap
     assert main(["show", answer["run"]]) == (0 if kept.capacity.evidence else 3)
     shown = capsys.readouterr().out
     assert show_capacity.text(kept, 120, False) in shown
+    main(["show", f"search={kept.label}"])
+    assert capsys.readouterr().out.startswith(answer["run"])  # the search's answer, and its rates after it
     assert main(["list", f"search={kept.label}", "--json"]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     assert {run["id"] for run in runs} == {answer["run"], *(visited.run for visited in kept.rates)}

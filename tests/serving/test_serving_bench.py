@@ -134,7 +134,7 @@ def test_the_answer_is_printed_kept_and_shown(home: Path, capsys: pytest.Capture
     msgspec.convert(answer, Document)
     assert answer["serving"]["summary"]["outcomes"]["ok"] == 12
     assert main(["show", "latest", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["runs"][0]["serving"]["state"] == ""
+    assert json.loads(capsys.readouterr().out)["runs"][0]["serving"]["state"] in ("measured", "inconclusive")
     for verb in (["gate", "latest"], ["history", "latest"], ["compare", "latest", "latest"]):
         assert main(verb) == 2
         assert "has a verdict of its own" in capsys.readouterr().err
@@ -463,19 +463,20 @@ def test_the_time_to_the_first_token_is_taken_apart_by_the_servers_counters(
 
 @pytest.mark.slow("a process of its own")
 def test_a_client_that_is_starved_says_so(home: Path) -> None:
-    """It may run 5 of every 25 ms."""
+    """Stopped for 200 of every 220 ms. A TPOT is not longer for a late client, so no lateness is let pass beside it. The share of the time in
+    which it is stopped would have to fall below a tenth for its p90 to be small: whoever stops it may be late himself."""
     with serving(service_s=0.02, workers=4) as server:
-        command = [sys.executable, "-m", "hotlap", "serving", "bench", server.url, "--arrivals", "poisson:50", "--requests", "60", "--output", "2",
-                   "--slo", "ttft<=10s", "--attain", "50%"]  # fmt: skip
+        command = [sys.executable, "-m", "hotlap", "serving", "bench", server.url, "--arrivals", "poisson:50", "--requests", "150", "--output", "2",
+                   "--slo", "tpot<=10s", "--attain", "50%"]  # fmt: skip
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=dict(os.environ), text=True) as process:
             while process.poll() is None:
-                hold(process.pid)
+                hold(process.pid, 0.2, 0.02)
             out = process.stdout.read() if process.stdout else ""
-    assert process.returncode == 3
+    assert process.returncode == 3, out
     assert "answer    inconclusive: the client" in out
     judged = latest(home)
-    assert set(judged.client.flaws) & {"late", "starved"}
-    assert judged.summary.outcomes["ok"] == 60
+    assert {"late", "starved"} <= set(judged.client.flaws)
+    assert judged.summary.outcomes["ok"] == 150
 
 
 def test_what_serves_may_be_said_and_the_model_stands_beside(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

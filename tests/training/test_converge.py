@@ -3,6 +3,7 @@ sleeps three times as long; how long is never asserted on."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import textwrap
@@ -16,7 +17,7 @@ from hotlap.cli import main
 from hotlap.core.errors import InputError
 from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
-from hotlap.training import converge, converge_show, mllog
+from hotlap.training import cli_converge, converge, converge_show, mllog
 from hotlap.training.converge_record import ConvergeAsked, Converged, ConvergeKept, ConvergeRun
 from hotlap.training.mllog import QualityAsked
 
@@ -259,6 +260,14 @@ def test_programs_are_run_in_turns_each_with_its_seed(home: Path, capsys: pytest
     assert done.check.why == "B has 2 runs, and 3 are needed to drop the fastest and the slowest"
     bundle = bundles.load(max((home / "home" / "runs").iterdir()))
     assert (bundle.run.kind, [stop.kind for stop in bundle.run.stops]) == ("converge", ["program_ended"])
+
+
+def test_by_default_there_are_runs_enough_for_an_interval() -> None:
+    parser = argparse.ArgumentParser()
+    cli_converge.add(parser)
+    asked, _ = cli_converge._asked(parser.parse_args(["a.py", "b.py"]))
+    assert converge.estimate([float(number) for number in range(asked.runs)]).low is not None
+    assert converge.estimate([float(number) for number in range(asked.runs - 1)]).low is None
 
 
 def test_a_program_may_print_mllog_itself_or_fail(capsys: pytest.CaptureFixture[str]) -> None:

@@ -199,7 +199,8 @@ def test_a_network_without_a_backward_pass(tmp_path: Path) -> None:
     ("words", "why"),
     [(["lama-3-8b"], "did you mean 'llama-3-8b'"), (["llama-3-8b", "layer=2"], "did you mean 'layers'"), (["llama-3-8b", "layers=two"], "whole number"),
      (["mixtral-8x7b"], "has experts"), (["nothing.py"], "is no file"), (["nothing.py:make"], "is no file"), (["llama-3-8b", "--batch", "0"], "--batch"),
-     (["gpt-2", "--context", "4096"], "at most 1024 tokens"), (["llama-3-8b", "--machine", "h1000"], "h1000"), (["gpt-2", "--limit", "0s"], "--limit")],
+     (["gpt-2", "--context", "4096"], "at most 1024 tokens"), (["gpt-2", "context=4096"], "at most 1024 tokens"),
+     (["gpt-2", "batch=2", "--batch", "2"], "give one of them"), (["gpt-2", "batch=two"], "--batch is a whole number"), (["s.pickle", "batch=2"], "no sizes"), (["llama-3-8b", "--machine", "h1000"], "h1000"), (["gpt-2", "--limit", "0s"], "--limit")],
 )  # fmt: skip
 def test_what_is_asked_wrongly_is_one_line(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["training", "memory", *words]) == 2

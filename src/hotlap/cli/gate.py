@@ -111,6 +111,7 @@ def _refuse(args: argparse.Namespace) -> None:
         _refuse_beside_base(args)
     given = [name for name in ("budget", "target", "device", "label", "base", "wait") if getattr(args, name)]
     if given and not args.measure:
+        _refuse_kinds(args.run)
         raise InputError(f"--{given[0]} is for --measure PLAN, which measures first; the run to judge is there already")
     if args.share and args.against != "limit":
         raise InputError("--share is a share of the limit; give --against limit with it")
@@ -120,6 +121,16 @@ def _refuse(args: argparse.Namespace) -> None:
         raise InputError(f"--match is about a baseline's runs; leave it out with --against {args.against}")
     terminal.min_effect(args.min_effect)
     _share(args.share)
+
+
+def _refuse_kinds(selectors: Sequence[str]) -> None:
+    """Raises InputError for runs that gate never takes, with what does. Without a run the options are what is wrong."""
+    try:
+        asked = terminal.runs(list(selectors) or ["latest"])
+    except InputError:
+        return
+    for one in asked:
+        kinds.refuse_gate(one)
 
 
 def _refuse_beside_base(args: argparse.Namespace) -> None:

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "text" and not shown and _many(analysed):
         print(text.fleet_of_runs(analysed, width, color, shlex.join(args.run)))
         return cases.code(analysed, shown)
-    for number, (bundle, rows) in enumerate(analysed):
+    for number, (bundle, rows) in enumerate(sorted(analysed, key=lambda one: not kinds.sums_up(one[0].run.kind))):
         if args.format == "markdown":
             print(export.to_markdown(bundle, rows))
         elif args.format == "csv":

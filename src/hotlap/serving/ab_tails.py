@@ -100,4 +100,7 @@ def notices(tails: AbTails, decides: Sequence[str]) -> list[str]:
     if "paused" in tails.differ:
         counts = " and ".join(f"{side} {tails.paused[side]} of {tails.answered[side]}" for side in SIDES)
         notes.append(f"answers that paused for a second or more: {counts}; the verdict does not count pauses")
+    elif any(tails.paused.values()):
+        counts = " and ".join(f"{side} {tails.paused[side]} of {tails.answered[side]}" for side in SIDES)
+        notes.append(f"answers that paused for a second or more: {counts}: too few to say that the sides differ; more --pairs would")
     return notes

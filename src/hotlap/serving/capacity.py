@@ -41,6 +41,7 @@ WARM_UP = 300  # requests of a run's beginning that are left out at most, where 
 FILLS = 4.0  # times what a request takes, in which a server fills
 LONGER, BESIDE = 3.0, 1.1  # times the requests, and the rate at most, of a bad run that a good one does not stand against
 LEAST_INFLATION = 10.0  # of the variance, where batches have not shown it
+WITHDRAWN = 1.1  # ratio of a rate that was known good and the one that is, from which that is said
 
 
 class SearchEnded(Exception):
@@ -80,6 +81,8 @@ class Capacity(Record, frozen=True, kw_only=True):
     requests: int  # asked for; fewer are sent where time ends a run
     evidence: tuple[RateEvidence, ...]  # as visited
     refused: tuple[float, ...] = ()  # rates of which nothing is known, for what measures was at fault
+    withdrawn: float | None = None  # was known good earlier in the search; runs that came after it agree too little for that
+    inflation: float | None = None  # requests that count as one independent one; None: not known
 
     @property
     def width(self) -> float:
@@ -100,6 +103,8 @@ class CapacitySearch:
     sent: int = 0
     in_a_row: int = 0  # refused
     ceiling: float = math.inf  # the highest rate that may still be measured soundly
+    best: float = 0.0  # that was known good
+    known: tuple[int, Capacity] | None = None  # by how many runs, and what they show
     least_s: float = 0.0  # that a run lasts, up to NEXT_PART: what measures knows how long an empty server takes to fill
 
     @property
@@ -128,6 +133,13 @@ class CapacitySearch:
         missed = ~checked(answer, rate, requests)
         most = max(WARM_UP, math.ceil(rate * self.least_s))
         self.runs.append(RateRun(rate, missed[min(int(len(missed) * self.options.warm_up), most) :]))
+        self.best = max(self.best, self.pooled().known_good or 0.0)
+
+    def pooled(self) -> Capacity:
+        """What the runs so far show together."""
+        if self.known is None or self.known[0] != len(self.runs):
+            self.known = len(self.runs), pooled(self.runs, self.options)
+        return self.known[1]
 
     def _refuse(self, rate: float) -> None:
         """Halfway back to what went well; below that it is no matter of the rate, unless it happens again. Raises SearchEnded where it
@@ -209,7 +221,7 @@ class CapacitySearch:
         """The next rate and its requests, once the place is known."""
         curve, rest = self.curve(), self.options.rates - self.visited
         off = (-BELOW, ABOVE)[turn % 2]
-        if curve is None or pooled(self.runs, self.options, self.sent).width > LOCATED:
+        if curve is None or self.pooled().width > LOCATED:
             return self._within(curve, off), max(round(self.options.requests * NEXT_PART), self.left // max(rest, 1))
         turns = max(min(rest, LONG_RUNS - turn), 1)
         return self._within(curve, off if turns > 1 or turn % 2 else 0.0), self.left if turns == 1 else self.left // turns
@@ -245,7 +257,9 @@ class CapacitySearch:
 
     def answer(self) -> Capacity:
         """By what was visited so far."""
-        return replace(pooled(self.runs, self.options, self.sent), refused=tuple(self.refused))
+        known = self.pooled()
+        withdrawn = self.best if self.best > WITHDRAWN * (known.known_good or 0.0) else None
+        return replace(known, requests=self.sent, refused=tuple(self.refused), withdrawn=withdrawn)
 
 
 def search(measure: Measure, options: CapacityOptions) -> Capacity:
@@ -273,7 +287,7 @@ def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> 
         estimate = curve.rate(curve.wanted) if few < state.miss < many else None
     return Capacity(
         attain=options.attain, confidence=options.confidence, known_good=good, known_bad=bad, estimate=estimate,
-        pooled=curve is not None, requests=sent, evidence=evidence,
+        pooled=curve is not None, requests=sent, evidence=evidence, inflation=float(curve.inflation) if curve else None,
     )  # fmt: skip
 
 

@@ -79,11 +79,14 @@ def begun(request: Request) -> float | None:
 
 
 def visited(rate: float, judged: ServingVerdict, answer: Sequence[bool], outrun: bool, flaws: Sequence[str] = ()) -> RateVisited:
+    """Goodput is at the rate that was asked: how many came by chance is no matter of the server."""
     figures = judged.summary
-    attained = figures.attainment
+    attained, goodput = figures.attainment, figures.goodput[0] if figures.goodput else None
+    if goodput is not None and figures.rate_due:
+        goodput *= rate / figures.rate_due
     return RateVisited(
         rate=rate, run=judged.serving.run.id, requests=figures.due, met=sum(answer), decided=len(answer),
         low=attained.low if attained else None, high=attained.high if attained else None,
-        goodput=figures.goodput[0] if figures.goodput else None, failed=sum(figures.outcomes[name] for name in summary.BAD),
+        goodput=goodput, failed=sum(figures.outcomes[name] for name in summary.BAD),
         outrun=outrun, flaws=list(flaws),
     )  # fmt: skip

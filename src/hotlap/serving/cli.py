@@ -18,7 +18,7 @@ from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
 from hotlap.core.work.networks import calls, steps
 from hotlap.serving import address as addresses
-from hotlap.serving import arrivals, cli_options, compacting, definitions, expected, session, show, show_kind, traffic
+from hotlap.serving import arrivals, cli_options, compacting, definitions, expected, session, show, show_kind, traffic, traffic_fit
 from hotlap.serving.address import Address
 from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.record import Schedule, ServedOn, ServingAsked
@@ -62,7 +62,10 @@ def run(args: argparse.Namespace) -> int:
         if process:
             _bounded(args, address, process)
         schedule = _schedule(trace, asked) if trace else None
-        options = session.ServingOptions(paths.home(), labels, cli_options.headers(args), cli_options.key(args), schedule=schedule, on=on)
+        options = session.ServingOptions(
+            paths.home(), labels, cli_options.headers(args), cli_options.key(args), schedule=schedule, on=on,
+            prefix_share=_prefix_share(schedule) if schedule else None,
+        )  # fmt: skip
         view = cli_options.ProgressView(sys.stderr)
         try:
             path = session.run(address, asked, options, view)
@@ -97,6 +100,12 @@ def _schedule(trace: traffic.TrafficTrace, asked: ServingAsked) -> Schedule:
     return structs.replace(schedule, planned=tuple(planned))
 
 
+def _prefix_share(schedule: Schedule) -> float:
+    """Of the prompt tokens to be sent, that a prefix cache without a limit could find."""
+    inputs = [(one.prompt.input_tokens, one.prompt.prefix) for one in schedule.planned]
+    return traffic_fit.shared(inputs).share if sum(tokens for tokens, _ in inputs) else 0.0
+
+
 def _show(path: Path, args: argparse.Namespace) -> int:
     bundle = bundles.load(path)
     judged = show_kind.read(bundle)
@@ -105,7 +114,8 @@ def _show(path: Path, args: argparse.Namespace) -> int:
         if stop.kind == "error":
             print(f"hotlap: {stop.detail}; what was measured until then is kept as {bundle.run.id}", file=sys.stderr)
     if args.json:
-        terminal.answer(args.json, {"run": bundle.run.id, **show_kind.document(judged)}, code=judged.code, judged=judged.state != "")
+        keys = {"run": bundle.run.id, **show_kind.document(judged)}
+        terminal.answer(args.json, keys, code=judged.code, judged=judged.code != 0 or judged.state != "measured")
     else:
         print(listing.heading(bundle, []))
         print("\n".join(show.lines(judged, terminal.width(), terminal.color())))

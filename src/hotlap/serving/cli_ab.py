@@ -73,7 +73,8 @@ def _metrics(text: str, load: ab_config.SideLoad) -> Sequence[str]:
 
 def _lines(tally: ab_blocks.Tally, load: ab_config.SideLoad, seed: int, metrics: Sequence[str]) -> list[str]:
     remedy = "use a quieter machine, or longer requests"
-    lost = f"; {words.counted(len(tally.lost), 'pair')} left out: the client was at fault: {remedy}" if tally.lost else ""
+    whose = "; ".join(dict.fromkeys(tally.lost.values()))
+    lost = f"; {words.counted(len(tally.lost), 'pair')} left out: the client was at fault ({whose}): {remedy}" if tally.lost else ""
     sent, failed = (" and ".join(f"{side} {count}" for side, count in each.items()) for each in (tally.sent, tally.failed))
     counted = f"requests of blocks that warm up and of pairs that count: {sent}; failed: {failed}{lost}"
     return [*_tails(tally, metrics), f"blocks  of {load.requests} requests, seed {seed}; {counted}", *_worse(tally)]

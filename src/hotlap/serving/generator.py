@@ -269,7 +269,8 @@ class Generator:
                 self.files[name].write(data)
 
     async def _tick(self) -> None:
-        """How late the event loop itself is; keeps what ended and says how it goes."""
+        """How late the event loop itself is; keeps what ended and says how it goes. Ticks that a pause of the process swallows count, each
+        as late as it was: else a long pause would be one late tick among many."""
         due_s = shown_s = self.origin_s
         while True:
             await self.deadlines.wait(due_s)
@@ -279,7 +280,7 @@ class Generator:
                 self._flush()
                 show(self.progress())
                 shown_s = now_s + SHOWN_S
-            due_s = max(due_s + TICK_S, now_s)
+            due_s += TICK_S
 
     def progress(self, client: ClientState | None = None) -> LoadProgress:
         return LoadProgress(

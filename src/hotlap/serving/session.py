@@ -32,7 +32,7 @@ KIND = "serving"
 @dataclass(frozen=True)
 class ServingOptions:
     """How to bench. `headers`: of every request; never kept. `schedule`: of a trace, in place of what `arrivals` would draw.
-    `on`: what serves, where it is known."""
+    `on`: what serves, where it is known. `prefix_share`: of a trace, as `Served` keeps it."""
 
     home: Path
     labels: Mapping[str, object] = field(default_factory=dict)
@@ -40,6 +40,7 @@ class ServingOptions:
     key_env: str = ""
     schedule: Schedule | None = None
     on: ServedOn | None = None
+    prefix_share: float | None = None
 
 
 Listener = Callable[[LoadProgress], None]
@@ -60,7 +61,9 @@ def run(address: Address, asked: ServingAsked, options: ServingOptions, listen: 
         plan, "host", [device], fingerprint([device]), kind=KIND, method=METHOD, labels=labels.check(dict(options.labels)), seed=asked.seed,
         look=busy.look([device]),
     )
-    served = Served(asked=asked, tokens_per_word=probed.tokens_per_word, notices=probed.notices, on=options.on)
+    served = Served(
+        asked=asked, tokens_per_word=probed.tokens_per_word, notices=probed.notices, on=options.on, prefix_share=options.prefix_share
+    )
     job = LoadJob(
         asked=asked, address=address, words=probed.words, dialect=probed.dialect, headers=headers, schedule=options.schedule,
         key_env=options.key_env if key else "",
@@ -76,7 +79,7 @@ class _Bench:
         self.held, self.served, self.job, self.headers, self.listen = held, served, job, headers, listen
         self.folder = held.writer.path
         self.process: subprocess.Popen[bytes] | None = None
-        self.interrupted = False
+        self.interrupted, self.ended = False, 0  # requests
 
     def measure(self) -> Path:
         for name in (FILE, CHUNKS, TOKENS):
@@ -87,7 +90,9 @@ class _Bench:
         try:
             with signals.caught(self._interrupt):
                 status = self._load()
-            whole = Stop("rounds_max" if self.served.asked.seconds is None else "over")
+            asked = self.served.asked
+            every = asked.requests is not None and self.ended >= asked.requests + asked.warm_up
+            whole = Stop("rounds_max" if every or asked.seconds is None else "over")
             stop = Stop("interrupted") if self.interrupted else whole if status == 0 else stop
             after = scraped.read(probe.get(self.job.address, "/metrics", self.headers)) if before and status == 0 else {}
             self.served = replace(self.served, server=scraped.grown(before, after))
@@ -111,6 +116,7 @@ class _Bench:
                 process.stdin.flush()  # it stays open: that it closes ends the load, whatever becomes of this process
                 for line in process.stdout:
                     progress = msgspec.json.decode(line, type=LoadProgress)
+                    self.ended = progress.ok + progress.bad
                     if self.served.origin_s is None or progress.client:
                         self.served = replace(self.served, origin_s=progress.origin_s, client=progress.client)
                         self._write()

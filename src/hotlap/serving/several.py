@@ -84,6 +84,8 @@ class SeveralBenches:
         for stop in judged.serving.run.stops:
             if stop.kind in ("interrupted", "error"):
                 self.stop = stop
+            elif stop.kind == "over":  # it was cut, for it had all the time that was left
+                self.stop = Stop("budget")
         return judged
 
     def keep(self, kind: str, file: str, content: Record) -> Path:

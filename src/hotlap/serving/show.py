@@ -48,6 +48,7 @@ def lines(judged: ServingVerdict, width: int, color: bool) -> list[str]:
     if any(figures.count for figures in summary.held.latencies):
         text += ["", *layout.fitted(table(summary.held.latencies).columns, width).lines(color), ""]
     text += [*_window(summary, width), *_rates(summary, width), *_parts(summary, width, judged.serving.served.asked.warm_up)]
+    text += _prefixes(judged, width)
     text += _expected(judged.expected, width)
     text += _client(judged.client, width)
     for notice in summary.notices:
@@ -60,7 +61,8 @@ def lines(judged: ServingVerdict, width: int, color: bool) -> list[str]:
 def facts(judged: ServingVerdict) -> list[tuple[str, str]]:
     """What a page says in words, by what it is of: requests, the steady part, rates, attainment, the client."""
     summary = judged.summary
-    text = [*_requests(summary, WIDE), *_window(summary, WIDE), *_rates(summary, WIDE), *_client(judged.client, WIDE)]
+    text = [*_requests(summary, WIDE), *_window(summary, WIDE), *_rates(summary, WIDE), *_prefixes(judged, WIDE)]
+    text += _client(judged.client, WIDE)
     return [(line[:NAMED].strip(), line[NAMED:]) for line in text]
 
 
@@ -149,6 +151,8 @@ def _rates(summary: ServingSummary, width: int) -> list[str]:
     text = []
     if summary.rate_ok is not None:
         due = f" ({units.round_to(summary.rate_due)} due)" if summary.rate_due else ""
+        if summary.steady and summary.steady.rate_ok is not None and not summary.rate_due:  # of a loop: its first and last turn are slower
+            due = f" of the whole run, {units.round_to(summary.steady.rate_ok)} of the steady part"
         text += layout.paragraph("rate      ", f"{units.round_to(summary.rate_ok)} answers/s{due}{tokens}", width)
     if summary.held.attainment and summary.held.attainment.share is not None:
         whole = summary.attainment if summary.steady else None
@@ -205,6 +209,16 @@ def _parts(summary: ServingSummary, width: int, warm_up: int = 0) -> list[str]:
     whole += ", with the warm-up" if warm_up else ""
     name = "TTFT" if any(figures.name == "TTFT" for figures in summary.latencies) else "E2E"  # of embeddings
     return layout.paragraph(f"{name:<{NAMED}}", f"mean{whole} {units.show(summary.ttft_parts['total'], 's')}: {parts}", width)
+
+
+def _prefixes(judged: ServingVerdict, width: int) -> list[str]:
+    """Of a trace: how much of its prompts a prefix cache could hold, and how much the server's did."""
+    share, cached = judged.serving.served.prefix_share, judged.summary.cached_share
+    if share is None:
+        return []
+    seen = "the server does not say what it took from one" if cached is None else f"the server took {units.percent(cached)} from one"
+    could = f"{units.percent(share)} of the prompt tokens could come from a prefix cache that never forgets"
+    return layout.paragraph("prefixes  ", f"{could}; {seen}", width)
 
 
 def _expected(expected: ExpectedServing | None, width: int) -> list[str]:

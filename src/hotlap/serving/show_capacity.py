@@ -13,15 +13,20 @@ from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, harmless, html
 from hotlap.core.store.bundle import Bundle
 from hotlap.serving import reading, show
-from hotlap.serving.capacity import Capacity, RateEvidence
+from hotlap.serving.capacity import LEAST_INFLATION, Capacity, RateEvidence
 from hotlap.serving.capacity_record import FILE, KIND, RateVisited, ServerCapacity
 
-NO_GATE = "{run} is a search for a server's capacity: hotlap show {run} says between which rates it lies"
+NO_GATE = (
+    "{run} is a search for a server's capacity, which gate does not judge: hotlap show {run} says between which rates it lies, and "
+    "hotlap serving bench URL --arrivals poisson:RATE --slo … --attain … exits by whether a rate is held"
+)
 UNFINISHED = "not finished: it was killed"
 CASES = False
+FIRST, SUBJECT = True, "search for the capacity of"
 NO_CASES = "a search for capacity has no cases to explain; hotlap show {run} says what each rate showed"
 METHOD = ""
-ENDED = {"budget": "the time was spent", "interrupted": "it was interrupted", "error": "the server failed"}
+EARLY = {"budget": "the time was spent", "interrupted": "it was interrupted", "error": "the server failed"}
+ENDED = {"rounds_max": "the search is over", "budget": EARLY["budget"]}
 
 
 def read(bundle: Bundle) -> ServerCapacity | None:
@@ -114,8 +119,10 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
     """What is said beside the table, the answer last."""
     sent = sum(visited.requests for visited in kept.rates)
     pairs = [("sent", f"{sent} requests in {words.counted(len(kept.rates), 'run')}, in {units.show(kept.seconds, 's')}")]
-    if kept.ended in ENDED:
+    if kept.ended in EARLY:
         pairs.append(("ended", ending(kept.ended, kept.detail) + _next(kept)))
+    elif spent := _spent(kept):
+        pairs.append(("ended", spent))
     if kept.capacity.evidence and kept.options.warm_up:
         pairs.append(("met", f"without the first {units.percent(kept.options.warm_up)} of each rate, in which a server fills"))
     refused = [visited for visited in kept.rates if visited.flaws]
@@ -124,14 +131,36 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
         remedy = show.remedy(refused[0].flaws[0])
         runs = words.counted(len(refused), "run")
         pairs.append(("client", f"it was at fault in {runs} (at {rates}), which count for nothing: {remedy}"))
+    if kept.capacity.withdrawn is not None:
+        pairs.append(("withdrawn", _withdrawn(kept.capacity, kept.capacity.withdrawn)))
     if kept.expected is not None:
         pairs.append(("model", f"{_between(kept.expected)} is expected of {kept.expected_of}{_beside(kept)}"))
     return [*pairs, ("answer", answer(kept))]
 
 
+def _spent(kept: ServerCapacity) -> str:
+    """What ended a search whose interval is wider than was asked; "" for one that is narrow enough, or that its client ended."""
+    c, options = kept.capacity, kept.options
+    if c.width <= options.width or not c.evidence:
+        return ""
+    asked_for = f"before the interval was {units.percent(options.width)} wide; half the interval costs four times as many requests"
+    if c.requests >= options.requests:
+        return f"all {options.requests} requests that --requests allows were sent, {asked_for}"
+    return f"all {options.rates} rates that --rates allows were measured, {asked_for}" if len(kept.rates) >= options.rates else ""
+
+
+def _withdrawn(c: Capacity, rate: float) -> str:
+    """Why a rate that was known good earlier is not any more."""
+    now = f"only {units.round_to(c.known_good)}/s is" if c.known_good is not None else "no rate is"
+    bursts = c.inflation is not None and c.inflation > LEAST_INFLATION
+    worth = f" (misses come in bursts: {round(c.inflation)} requests tell as much as one alone)" if bursts and c.inflation else ""
+    why = f"runs after that agree less with the earlier ones than chance allows{worth}, and by all of them {now}"
+    return f"earlier in this search {units.round_to(rate)}/s was shown to be held; {why}: allow more requests"
+
+
 def ending(code: str, detail: str) -> str:
     """Why it ended before its time."""
-    return harmless(f"{ENDED[code]}{': ' if detail else ''}{detail}; what was measured until then counts")
+    return harmless(f"{EARLY[code]}{': ' if detail else ''}{detail}; what was measured until then counts")
 
 
 def _next(kept: ServerCapacity) -> str:

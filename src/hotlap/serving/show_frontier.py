@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 from hotlap.core import units
-from hotlap.core.show import charts, layout
+from hotlap.core.show import charts, layout, words
 from hotlap.core.show.bands import figure
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, harmless, html
 from hotlap.core.store.bundle import Bundle
 from hotlap.serving import arrivals, reading, show, show_capacity
-from hotlap.serving.frontier_points import FILE, KIND, FrontierMean, ServerFrontier, ServingPoint
+from hotlap.serving.frontier_points import FEWEST, FILE, KIND, FrontierMean, FrontierVisit, ServerFrontier, ServingPoint
 
 NO_GATE = "{run} is a frontier of a server, throughput against interactivity: hotlap show {run}"
 UNFINISHED = "not finished: it was killed"
 CASES = False
+FIRST, SUBJECT, ENDED = True, "frontier of", {"rounds_max": "every load was measured", "budget": "the time was spent"}
 NO_CASES = "a frontier of a server has no cases to explain; hotlap show {run} says what each load gave"
 METHOD = ""
 
@@ -29,6 +31,8 @@ def text(kept: ServerFrontier, width: int, color: bool) -> str:
     lines = layout.paragraph("", asked(kept), width)
     if kept.points:
         lines += ["", *layout.fitted(table(kept).columns, width).lines(color), "", *layout.paragraph("", LEGEND, width)]
+    if without(kept):
+        lines += ["", *layout.fitted(uncounted(kept).columns, width).lines(color), ""]
     for label, what in facts(kept):
         lines += layout.paragraph(f"{label:<10}", what, width)
     return "\n".join(lines)
@@ -61,7 +65,7 @@ def asked(kept: ServerFrontier) -> str:
     lengths = f"{a.input_tokens} tokens in, {a.output_tokens} out"
     loads = "closed loops" if not arrivals.parse(kept.settings[0]).open else "Poisson arrivals"
     rounds = 1 + max((visit.round for visit in kept.visits), default=0)
-    return harmless(f"frontier of {a.model} at {a.url} by {a.api}: {loads}, in {rounds} rounds, {lengths}, seed {a.seed}")
+    return harmless(f"frontier of {a.model} at {a.url} by {a.api}: {loads}, in {words.counted(rounds, 'round')}, {lengths}, seed {a.seed}")
 
 
 def unit(kept: ServerFrontier) -> str:
@@ -87,6 +91,45 @@ def table(kept: ServerFrontier) -> Table:
     return Table(columns)
 
 
+def without(kept: ServerFrontier) -> list[str]:
+    """Loads that have no point."""
+    return [setting for setting in kept.settings if setting not in {point.setting for point in kept.points}]
+
+
+def uncounted(kept: ServerFrontier) -> Table:
+    """What was seen of loads that have no point, and why it does not count."""
+    loads = without(kept)
+    visits = {setting: [visit for visit in kept.visits if visit.setting == setting] for setting in loads}
+    blocks = {setting: [block for visit in visits[setting] for block in visit.blocks] for setting in loads}
+
+    def seen(setting: str, axis: str) -> Cell:
+        values = [getattr(block, axis) for block in blocks[setting]]
+        return Cell(units.round_to(sum(values) / len(values)) if values else "?", "dim")
+
+    return Table([
+        Column("no point", [Cell(name(setting), "bold") for setting in loads], right=True),
+        Column(unit(kept), [seen(setting, "throughput") for setting in loads], right=True),
+        Column("of a user", [seen(setting, "interactivity") for setting in loads], right=True),
+        Column("runs", [Cell(str(len(visits[setting]))) for setting in loads], right=True),
+        Column("why it does not count", [Cell(_why(visits[setting])) for setting in loads], wrap=True),
+    ])  # fmt: skip
+
+
+def _why(visits: Sequence[FrontierVisit]) -> str:
+    """Why these runs make no point."""
+    if not visits:
+        return "it was not measured: the search ended before"
+    flawed = [visit for visit in visits if visit.flaws]
+    sound = [block for visit in visits if not visit.flaws for block in visit.blocks]
+    parts = [f"the client, in {len(flawed)} of {words.counted(len(visits), 'run')}: {show.FLAWS[flawed[0].flaws[0]]}"] if flawed else []
+    if len(flawed) < len(visits):
+        failed = sum(visit.failed for visit in visits)
+        parts.append(f"{len(sound)} blocks of sound runs, and {FEWEST} are needed" + (f"; {failed} requests failed" if failed else ""))
+        if not sound and not failed:
+            parts.append("the server does not count tokens, or too few requests came after the warm-up: give more --requests")
+    return "; ".join(parts)
+
+
 def known(figure_: FrontierMean) -> str:
     return f"{units.round_to(figure_.value)} [{units.round_to(figure_.low)}, {units.round_to(figure_.high)}]"
 
@@ -104,8 +147,9 @@ def _met(kept: ServerFrontier, point: ServingPoint) -> str:
 def facts(kept: ServerFrontier) -> list[tuple[str, str]]:
     """What is said beside the table, the answer last."""
     sent = sum(visit.requests for visit in kept.visits)
-    pairs = [("sent", f"{sent} requests that count in {len(kept.visits)} runs, beside those that warm up; {units.show(kept.seconds, 's')}")]
-    if kept.ended in show_capacity.ENDED:
+    runs = words.counted(len(kept.visits), "run")
+    pairs = [("sent", f"{sent} requests that count in {runs}, beside those that warm up; {units.show(kept.seconds, 's')}")]
+    if kept.ended in show_capacity.EARLY:
         pairs.append(("ended", show_capacity.ending(kept.ended, kept.detail)))
     failed = sum(visit.failed for visit in kept.visits)
     if failed:
@@ -114,7 +158,7 @@ def facts(kept: ServerFrontier) -> list[tuple[str, str]]:
     if flawed:
         loads = ", ".join(dict.fromkeys(name(visit.setting) for visit in flawed))
         remedy = show.remedy(flawed[0].flaws[0], not arrivals.parse(flawed[0].setting).open)
-        pairs.append(("client", f"in {len(flawed)} runs ({loads}) it was at fault, so they count for nothing: {remedy}"))
+        pairs.append(("client", f"in {words.counted(len(flawed), 'run')} ({loads}) it was at fault, so they count for nothing: {remedy}"))
     if kept.expected:
         pairs.append(("model", f"of {kept.expected_of}"))
     return [*pairs, ("answer", answer(kept))]
@@ -122,15 +166,15 @@ def facts(kept: ServerFrontier) -> list[tuple[str, str]]:
 
 def answer(kept: ServerFrontier) -> str:
     """In a sentence."""
-    missing = [name(setting) for setting in kept.settings if setting not in {point.setting for point in kept.points}]
-    without = f"; no point at {', '.join(missing)}" if missing else ""
+    missing = [name(setting) for setting in without(kept)]
+    lacking = f"; no point at {', '.join(missing)}" if missing else ""
     if not kept.points:
         flawed = any(visit.flaws for visit in kept.visits)
         return "inconclusive: the client: no run was sound" if flawed else "no load has blocks enough for a point"
     on = [name(point.setting) for point in kept.points if point.front]
     off = [name(point.setting) for point in kept.points if not point.front]
     beaten = f"surely beaten: {', '.join(off)}" if off else "none is surely beaten"
-    return f"on the frontier: {', '.join(on)}; {beaten}{without}"
+    return f"on the frontier: {', '.join(on)}; {beaten}{lacking}"
 
 
 # ---------------------------------------------------------------- the page
@@ -147,10 +191,11 @@ def lead(kept: ServerFrontier) -> str:
 
 def section(kept: ServerFrontier) -> str:
     """Throughput against interactivity, with what is said of it."""
-    words = "".join(f"<p>{escape(f'{label}: {what}')}</p>" for label, what in facts(kept))
+    said = "".join(f"<p>{escape(f'{label}: {what}')}</p>" for label, what in facts(kept))
+    said += html(uncounted(kept)) if without(kept) else ""
     if not kept.points:
-        return words
-    return f'{words}{html(table(kept))}<p>{escape(LEGEND)}</p><div class="plots">{_chart(kept)}</div>'
+        return said
+    return f'{said}{html(table(kept))}<p>{escape(LEGEND)}</p><div class="plots">{_chart(kept)}</div>'
 
 
 def _chart(kept: ServerFrontier) -> str:

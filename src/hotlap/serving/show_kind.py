@@ -16,6 +16,7 @@ NO_GATE = (
 )
 UNFINISHED = "not finished: it was killed, or still goes on"
 CASES = False
+SUBJECT, ENDED = "bench of", {"rounds_max": "all requests were sent and waited for", "over": "the time is over"}
 NO_CASES = "a bench of a server has no cases to explain; hotlap show {run} says what its requests took"
 METHOD = ""
 

@@ -16,7 +16,6 @@ from hotlap.core import objectives
 from hotlap.core.objectives import Objective
 from hotlap.core.record import Notice, Record
 from hotlap.serving import arrivals, doubts, quantiles, scraped, steady
-from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.quantiles import Quantile
 from hotlap.serving.reading import Floats, ServingRun
 from hotlap.serving.record import Attainment, Request
@@ -49,6 +48,7 @@ class SteadyFigures(Record, frozen=True, kw_only=True):
     latencies: list[LatencyFigures]
     attainment: Attainment | None = None
     goodput: tuple[float, float, float] | None = None
+    rate_ok: float | None = None
 
 
 class ServingSummary(Record, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ def of(serving: ServingRun) -> ServingSummary:
         tokens_rate=sum(counted) / span_s if counted and span_s > 0 and asked.api != "embeddings" else None,
         attainment=attained, goodput=goodput, cached_share=_cached(serving, cached),
         input_tokens=_median([r.input_tokens for r in ok]), output_tokens=_median([r.output_tokens for r in ok]),
-        ttft_parts=_parts(serving, ok), steady=_steady(serving, requests, process, slow),
+        ttft_parts=_parts(serving, ok), steady=_steady(serving, requests, rate_due, slow),
         ttft_missing=[] if asked.api == "embeddings" else scraped.missing(serving.served.server),
     )  # fmt: skip
     queue = steady.doubts(requests) if process.kind not in ("closed", "ramp") else []
@@ -126,14 +126,18 @@ def _figures_of(
 
 
 def _steady(
-    serving: ServingRun, requests: Sequence[Request], process: ArrivalProcess, slow: steady.ColdStart | None
+    serving: ServingRun, requests: Sequence[Request], rate_due: float | None, slow: steady.ColdStart | None
 ) -> SteadyFigures | None:
+    """An open loop that does not grow answers as many as come: its rate is that of the whole run, which more requests tell."""
+    process = arrivals.kept(serving.served.asked.arrivals)
     window = steady.window(requests, process, serving.served.asked.seconds is None, slow)
     if window is None:
         return None
     some = steady.within(requests, window)
-    latencies, attained, goodput = _figures_of(serving, some, (window.end_s or requests[-1].due_s) - window.begin_s)
-    return SteadyFigures(window=window, latencies=latencies, attainment=attained, goodput=goodput)
+    span_s = len(some) / rate_due if rate_due else (window.end_s or requests[-1].due_s) - window.begin_s
+    latencies, attained, goodput = _figures_of(serving, some, span_s)
+    rate_ok = sum(request.outcome == "ok" for request in some) / span_s if span_s > 0 else None
+    return SteadyFigures(window=window, latencies=latencies, attainment=attained, goodput=goodput, rate_ok=rate_ok)
 
 
 def good(request: Request, limits: Sequence[Objective]) -> bool | None:

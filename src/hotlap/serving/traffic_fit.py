@@ -9,6 +9,7 @@ the CV of a renewal process with the dispersion of the counts (variance ÷ mean 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -307,12 +308,17 @@ def lengths(tokens: Counts) -> TrafficLengths:
 
 
 def sharing(trace: TrafficTrace) -> PrefixSharing:
-    """A block counts where every block before it was known as well: a cache of prefixes finds no middle. The last block of an input may
-    be part of a block."""
+    """Of all of its requests. Raises ZeroDivisionError for none."""
+    return shared(list(zip(trace.input_tokens.tolist(), trace.prefix, strict=True)))
+
+
+def shared(inputs: Sequence[tuple[int, Sequence[int]]]) -> PrefixSharing:
+    """Of requests in the order of arrival, tokens and hash ids of each. A block counts where every block before it was known as well: a
+    cache of prefixes finds no middle. The last block of an input may be part of a block."""
     known: set[int] = set()
     firsts: dict[int, int] = {}
     cached = distinct = finding = 0
-    for tokens, ids in zip(trace.input_tokens.tolist(), trace.prefix, strict=True):
+    for tokens, ids in inputs:
         run = next((at for at, number in enumerate(ids) if number not in known), len(ids))
         cached += min(run * BLOCK, tokens)
         finding += run > 0
@@ -320,8 +326,8 @@ def sharing(trace: TrafficTrace) -> PrefixSharing:
         known.update(ids)
         if ids:
             firsts[ids[0]] = firsts.get(ids[0], 0) + 1
-    total = int(trace.input_tokens.sum())
+    total = sum(tokens for tokens, _ in inputs)
     return PrefixSharing(
         share=cached / total, input_tokens=total, cached_tokens=cached, distinct_tokens=distinct, requests=finding,
-        commonest=max(firsts.values()) / len(trace.prefix),
+        commonest=max(firsts.values(), default=0) / len(inputs),
     )  # fmt: skip

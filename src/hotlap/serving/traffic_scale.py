@@ -43,7 +43,8 @@ def _resampled(trace: TrafficTrace, times: Floats, factor: float, rng: np.random
     picked, passes, moments = [], [], []
     for start, end in steady(times):
         size = end - start
-        count = int(np.floor(factor * size + rng.random()))
+        alone = not start and size > 1 and times[-1] > times[0]  # the first of all has no interval before it, and the rate is of intervals
+        count = int(np.floor(factor * (size - alone) + rng.random())) + alone
         if not count:
             continue
         at = (rng.integers(size) + np.arange(count)) % size

@@ -33,6 +33,9 @@ FEW, ALPHA, FAR = 30, 0.001, 0.05  # arrivals: fewest gaps tested, chance of a f
 TESTED = 5000
 
 
+ServingState = Literal["measured", "pass", "fail", "inconclusive"]
+
+
 class ClientVerdict(Record, frozen=True, kw_only=True):
     """`flaws`: what is wrong with it, codes; [] where its numbers are the server's."""
 
@@ -47,12 +50,12 @@ class ClientVerdict(Record, frozen=True, kw_only=True):
 
 
 class ServingVerdict(NamedTuple):
-    """A run with all that is concluded from it. `state`: "" where no objective was given."""
+    """A run with all that is concluded from it. `state`: `measured` where no share that has to meet objectives was given."""
 
     serving: ServingRun
     summary: ServingSummary
     client: ClientVerdict
-    state: Literal["", "pass", "fail", "inconclusive"]
+    state: ServingState
     expected: ExpectedServing | None = None  # by the model, where it is known what serves
 
     @property
@@ -60,9 +63,7 @@ class ServingVerdict(NamedTuple):
         """The exit code of the command that measured it."""
         if self.serving.run.stopped_by("interrupted"):
             return 130
-        if not self.summary.outcomes["ok"] and self.state != "fail":
-            return 3
-        return {"": 3 if self.client.flaws else 0, "pass": 0, "fail": 1, "inconclusive": 3}[self.state]
+        return {"measured": 0, "pass": 0, "fail": 1, "inconclusive": 3}[self.state]
 
 
 def of(serving: ServingRun, summary: ServingSummary) -> ServingVerdict:
@@ -75,10 +76,10 @@ def of(serving: ServingRun, summary: ServingSummary) -> ServingVerdict:
     return ServingVerdict(serving, summary, judged, _state(serving, summary, judged), modelled)
 
 
-def _state(serving: ServingRun, summary: ServingSummary, judged: ClientVerdict) -> Literal["", "pass", "fail", "inconclusive"]:
+def _state(serving: ServingRun, summary: ServingSummary, judged: ClientVerdict) -> ServingState:
     asked, attained = serving.served.asked, summary.held.attainment
     if attained is None or asked.attain is None:
-        return ""
+        return "inconclusive" if judged.flaws or not summary.outcomes["ok"] else "measured"
     if attained.low is None or attained.high is None:
         return "inconclusive"
     if judged.flaws:

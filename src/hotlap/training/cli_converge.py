@@ -13,11 +13,11 @@ from hotlap.core.show import listing
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
-from hotlap.training import cli, converge_session, converge_show
+from hotlap.training import cli, converge, converge_session, converge_show
 from hotlap.training.converge_record import ConvergeAsked
 from hotlap.training.record import ProgramKind
 
-RUNS, MOST = 5, 1000
+RUNS, MOST = converge.INTERVAL, 1000
 CODES = {"faster": 0, "same": 0, "slower": 1, "inconclusive": 3}
 
 
@@ -25,7 +25,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     what = "the reference: logs of MLPerf (a folder, or files with commas between), or a program, script.py or module:function"
     parser.add_argument("a", metavar="A", help=what)
     parser.add_argument("b", metavar="B", help="what is compared with it: logs where A is logs, else a program")
-    parser.add_argument("--runs", default="", metavar="N", help=f"of each program, with a seed each (default: {RUNS}; A B, B A in turns)")
+    fewest = f"of each program, with a seed each, A B, B A in turns (default: {RUNS}, the fewest with an interval)"
+    parser.add_argument("--runs", default="", metavar="N", help=fewest)
     parser.add_argument("--target", default="", metavar="VALUE", help="quality to reach (default: what the logs say)")
     parser.add_argument("--lower", action="store_true", help="lower quality is better, as of a loss")
     parser.add_argument("--metric", default="", metavar="NAME", help="which one, of logs with several (metadata.metric)")

@@ -12,7 +12,7 @@ from hotlap.core.show import listing
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
-from hotlap.training import memory, memory_keep, memory_kind
+from hotlap.training import memory, memory_keep, memory_kind, memory_snapshot
 from hotlap.training.memory_record import TrainingVariant
 
 MOST = {"--batch": 1_000_000, "--context": 10_000_000, "--steps": 1000, "--threads": 1024}
@@ -21,8 +21,8 @@ MOST = {"--batch": 1_000_000, "--context": 10_000_000, "--steps": 1000, "--threa
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="WHAT", help="a network, script.py, file.py:function(batch) → module, its inputs, or a snapshot")
     parser.add_argument("arguments", nargs="*", metavar="SIZE=N", help="of a network: layers=2 hidden=256; of a script, after --: its own")
-    parser.add_argument("--batch", default="1", metavar="N", help="sequences, or samples of a function (default: 1)")
-    parser.add_argument("--context", default="128", metavar="TOKENS", help="of a network (default: 128)")
+    parser.add_argument("--batch", default="", metavar="N", help="sequences (or batch=N), or samples of a function (default: 1)")
+    parser.add_argument("--context", default="", metavar="TOKENS", help="of a network, or context=TOKENS (default: 128)")
     parser.add_argument("--optimizer", choices=("adamw", "sgd"), default="adamw", help="(default: adamw)")
     parser.add_argument("--checkpointing", action="store_true", help="of each layer of a network")
     parser.add_argument("--autocast", action="store_true", help="products in bf16")
@@ -40,12 +40,13 @@ def run(args: argparse.Namespace) -> int:
     limit_s = units.parse(args.limit, "s")
     if not 0 < limit_s <= 86400:
         raise InputError(f"--limit is a time above 0 and at most 24 h, not '{args.limit}'")
+    arguments, batch, context = _lengths(args)
     variant = TrainingVariant(
-        optimizer=args.optimizer, checkpointing=args.checkpointing, autocast=args.autocast, batch=_whole(args.batch, "--batch"),
-        context=_whole(args.context, "--context"),
+        optimizer=args.optimizer, checkpointing=args.checkpointing, autocast=args.autocast, batch=_whole(batch, "--batch"),
+        context=_whole(context, "--context"),
     )  # fmt: skip
     asked = memory.MemoryAsked(
-        target=args.target, arguments=tuple(args.arguments), variant=variant, steps=_whole(args.steps, "--steps"), machine=args.machine,
+        target=args.target, arguments=arguments, variant=variant, steps=_whole(args.steps, "--steps"), machine=args.machine,
         measure=not args.predict, limit_s=limit_s, threads=_whole(args.threads, "--threads"),
     )  # fmt: skip
     if args.checkpointing and ".py" in args.target:
@@ -62,6 +63,21 @@ def run(args: argparse.Namespace) -> int:
         print(memory_kind.text(report, terminal.width(), terminal.color()))
         print(f"kept as {bundle.run.id}")
     return code
+
+
+def _lengths(args: argparse.Namespace) -> tuple[tuple[str, ...], str, str]:
+    """Arguments, batch and context: of a network these two may stand among its sizes, as in `training run`."""
+    given, left = {"batch": args.batch, "context": args.context}, list[str]()
+    network = ".py" not in args.target and not memory_snapshot.is_snapshot(args.target)
+    for text in args.arguments:
+        name, _, value = text.partition("=")
+        if not network or name not in given:
+            left.append(text)
+        elif given[name]:
+            raise InputError(f"'{text}': --{name} {given[name]} says it too; give one of them")
+        else:
+            given[name] = value
+    return tuple(left), given["batch"] or "1", given["context"] or "128"
 
 
 def _listener() -> memory.Listener:

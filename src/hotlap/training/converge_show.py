@@ -17,6 +17,7 @@ from hotlap.training.converge_record import Converged, ConvergeEstimate, Converg
 NO_GATE = "{run} is a comparison of time to quality, and has its verdict: hotlap show {run}"
 UNFINISHED = "not finished: it was killed, or still goes on"
 CASES = False
+SUBJECT = "comparison of"
 NO_CASES = "time to quality has no cases to explain; hotlap show {run} says which side reached it sooner"
 METHOD = ""
 MOST_LOST = 8

@@ -20,6 +20,7 @@ from hotlap.training.summary import ProcessEstimate
 NO_GATE = "{run} is a frontier over batches: hotlap show {run}"
 UNFINISHED = "not finished: it was killed, or still goes on"
 CASES = False
+SUBJECT = "frontier of"
 NO_CASES = "a frontier over batches has no cases to explain; hotlap show {run} says what each value gave"
 METHOD = ""
 AXES = {"throughput": "throughput", "step_s": "step time", "memory_bytes": "peak memory", "joules": "energy"}

@@ -14,6 +14,7 @@ from hotlap.training.memory_record import KIND, MemoryReport
 NO_GATE = "{run} is an account of memory, in which nothing was timed: hotlap show {run}"
 UNFINISHED = "not finished: it was killed"
 CASES = False
+SUBJECT, ENDED = "account of", {"rounds_max": "the step was accounted for"}
 NO_CASES = "an account of memory has no cases to explain; hotlap show {run} says which lines own the peak"
 METHOD = ""
 

@@ -14,6 +14,7 @@ from hotlap.training.summary import TrainingSummary
 NO_GATE = "{run} is a run of training: hotlap compare two of them, or measure both in turns with --against"
 UNFINISHED = "not finished: it was killed, or still goes on"
 CASES = False
+SUBJECT = "training of"
 NO_CASES = "steps of a program have no modelled case to explain; hotlap show {run} says where their time goes"
 METHOD = ""
 

@@ -39,7 +39,7 @@ def _compared(a: Result, b: Result, turns: Turns, ended: tuple[Stop | None, str]
         return replace(base, answer="not comparable", reason=method_changed(a.timing, b.timing, "in A", "in B"))
     plan, decision = sequential.trial(x, y, asked, ended=stop is not None)
     if decision is None or plan is None:
-        return replace(base, reason=_failure(a, b) or _undecided(x, y, stop, _ended(stop, option)))
+        return replace(base, reason=_failure(a, b) or _undecided(x, y, stop, _lost(a, b) or _ended(stop, option)))
     answered = _answered(base, decision, min_effect)
     notices = list(plan.notices) if answered.answer == "inconclusive" else []
     return replace(answered, notices=notices, reason=_reason(plan, decision, (len(x), min_effect), ended))
@@ -82,6 +82,16 @@ def _answered(base: Comparison, decision: Decision, min_effect: float) -> Compar
 
 def _failure(a: Result, b: Result) -> str:
     return next((r.reason for r in (a, b) if r.reason and not r.values), "")
+
+
+def _lost(a: Result, b: Result) -> str:
+    """Pairs that gave no number on a side, with the reason of the last, for they and not the budget were too few; "" for none."""
+    reasons = {one.round: one.reason for side in (a, b) for one in side.rounds if not one.values}
+    if not reasons:
+        return ""
+    count = len({one.round for side in (a, b) for one in side.rounds})
+    why = next((reason for _, reason in sorted(reasons.items(), reverse=True) if reason), "")
+    return f"; {len(reasons)} of {count} gave no number" + (f": {why}" if why else "")
 
 
 def _undecided(x: Sequence[float], y: Sequence[float], stop: Stop | None, ended: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from hotlap.core import extend, stand_in
 from hotlap.core.errors import InputError, SchemaError
-from hotlap.core.record import IMPORTED
+from hotlap.core.record import IMPORTED, RunRecord
 from hotlap.core.store.bundle import Bundle
 
 PLAN = "plan"
@@ -16,7 +16,9 @@ PLAN = "plan"
 class Kind(Protocol):
     """A module that shows the runs of one kind. `content` is what its `read` returned, None where the bundle holds too little for it.
 
-    One whose runs are of something else than the machine that measured may have `title(content)`: what a page is of."""
+    One whose runs are of something else than the machine that measured may have `title(content)`: what a page is of; `SUBJECT`: what a run
+    is, before the name of its plan; `ENDED`: how it ended, in its own words by kind of stop; `FIRST`: it sums up other runs, and is shown
+    before them."""
 
     CASES: bool  # whether its runs have cases of a plan, shown beside the rest
     NO_CASES: str  # why there is nothing to explain; {run} is the run's id
@@ -85,6 +87,26 @@ def unfinished(kind: str) -> str:
         return "not finished: hotlap run --resume goes on"
     shown = extend.find("kinds", kind)
     return str(shown.UNFINISHED) if shown else "not finished"
+
+
+def subject(run: RunRecord) -> str:
+    """What a run is and of what, as a heading says it."""
+    shown = _own(run.kind)
+    return f"{getattr(shown, 'SUBJECT', 'plan')} {run.plan.name}"
+
+
+def ended(kind: str) -> Mapping[str, str]:
+    """How runs of this kind ended, in their own words by kind of stop; the others are everybody's."""
+    return getattr(_own(kind), "ENDED", {})
+
+
+def sums_up(kind: str) -> bool:
+    """Whether a run of this kind says what others come to, and is shown before them."""
+    return bool(getattr(_own(kind), "FIRST", False))
+
+
+def _own(kind: str) -> Any:
+    return extend.find("kinds", kind) if kind not in (PLAN, IMPORTED) else None
 
 
 def read(bundle: Bundle) -> tuple[Kind, Any] | None:

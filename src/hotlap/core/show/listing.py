@@ -38,7 +38,7 @@ def heading(bundle: Bundle, rows: Sequence[Row] = ()) -> str:
     rounds = 1 + max((s.round for s in bundle.samples), default=-1) if kinds.has_cases(run.kind) else 0
     replaced = ", bad ones among them" if rounds > run.plan.measure.rounds_max and any(map(bad, bundle.samples)) else ""
     counted = f"{words.counted(rounds, 'round')}{replaced}{early(rows, rounds)}" if rounds else ""
-    first = [run.id, f"plan {run.plan.name}", counted, ending(run, bundle.is_being_measured), labels]
+    first = [run.id, kinds.subject(run), counted, ending(run, bundle.is_being_measured), labels]
     asked = _precision(run, rows) if run.plan.cases and rounds else ""
     second = [*_named(measured(run)), f"on {run.machine.host}", f"hotlap {run.hotlap}", asked]
     return "\n".join(words.clean(" · ".join(part for part in parts if part)) for parts in (first, second)) + "\n"
@@ -84,18 +84,18 @@ def ending(run: RunRecord, being_measured: bool = False) -> str:
         return BEING_MEASURED
     if not run.ended:
         return kinds.unfinished(run.kind)
-    return stopped(run.stops)
+    return stopped(run.stops, kinds.ended(run.kind))
 
 
-def stopped(stops: Sequence[Stop]) -> str:
-    """Why a run ended, in words."""
-    return "; ".join(map(_stopped, stops))
+def stopped(stops: Sequence[Stop], own: Mapping[str, str] = {}) -> str:
+    """Why a run ended, in words. `own`: those of its kind."""
+    return "; ".join(_stopped(stop, own.get(stop.kind, ENDINGS[stop.kind])) for stop in stops)
 
 
-def _stopped(stop: Stop) -> str:
+def _stopped(stop: Stop, ending: str) -> str:
     if stop.kind == "program_ended" and stop.detail:
-        return f"{ENDINGS[stop.kind]} with {stop.detail}"
-    return ": ".join(part for part in (ENDINGS[stop.kind], stop.detail or stop.state) if part)
+        return f"{ending} with {stop.detail}"
+    return ": ".join(part for part in (ending, stop.detail or stop.state) if part)
 
 
 # ---------------------------------------------------------------- devices
