@@ -8,7 +8,7 @@ Requests of a run wait in the same queue, so they are correlated: the variance i
 Carson, Operations Research 27, 1979), with what is left between neighbours added, and pooled over runs. Correlated noise
 acts as a rate that wanders, so it moves log odds in proportion to the curve's slope.
 
-MARGIN, KNEE and RARE are set by simulation (benchmarks/serving_capacity.py), not derived.
+MARGIN, KNEE, RARE and FEWER are set by simulation (benchmarks/serving_capacity.py), not derived.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ CURVES = np.array([(gamma, steep) for steep in STEEP for gamma in GAMMAS])
 CHANCES = 1 / (1 + CURVES[:, 0] / 6) / CURVES[:, 1] ** 3  # of each, before anything is seen: knees are rarer than slopes, cliffs far rarer
 RARE = 0.08  # more of it per log odds that the wanted misses are rarer than one in ten: fewer bursts, whose variance is itself unsure
 MARGIN, KNEE = 0.82, 16.0  # standard errors are × (margin + γ ÷ knee): past a knee a run from an empty queue is not steady for long
+MANY, FEWER = 60_000, 0.18  # requests of a search; of the margin more per e-th of them: few tell little of bursts and of the curve
 FAR = 0.2  # of log odds below the wanted ones, off the logarithm of the error: that many misses would have been more, and surer
 BATCHES = 10  # of the longest run
 LEAST_BATCH = 100  # requests
@@ -79,8 +80,9 @@ class Curve:
         height = sum(line.weight * (line.beta[0] + line.beta[1] * basis(GRID, line.gamma)) for line in self.lines)
         return self.reference * math.exp(float(GRID[int(np.argmin(np.abs(height - log_odds)))]))
 
-    def chances(self) -> Floats:
-        """That more than the wanted share is missed, at each rate of the grid."""
+    def chances(self, requests: int = MANY) -> Floats:
+        """That more than the wanted share is missed, at each rate of the grid. `requests`: of the search."""
+        few = 1 + FEWER * max(math.log(MANY / requests), 0.0)
         total = np.zeros_like(GRID)
         for line in self.lines:
             if line.weight < 1e-4:
@@ -89,12 +91,12 @@ class Curve:
             error = np.sqrt(np.maximum(v[0, 0] + 2 * h * v[0, 1] + h * h * v[1, 1], 1e-18))
             margin = MARGIN + RARE * max(log_odds(0.1) - self.wanted, 0.0) + line.gamma / KNEE
             off = line.beta[0] + line.beta[1] * h - self.wanted
-            total += line.weight * _below(_standard(off, margin * error), self.freedom)
+            total += line.weight * _below(_standard(off, few * margin * error), self.freedom)
         return total
 
-    def interval(self, confidence: float) -> tuple[float | None, float | None]:
+    def interval(self, confidence: float, requests: int = MANY) -> tuple[float | None, float | None]:
         """The largest rate that is shown to be good, the smallest shown to be bad; None where the grid has none."""
-        chances, middle = self.chances(), int(np.argmin(np.abs(GRID - math.log(self.rate(self.wanted) / self.reference))))
+        chances, middle = self.chances(requests), int(np.argmin(np.abs(GRID - math.log(self.rate(self.wanted) / self.reference))))
         tail = (1 - confidence) / 2
         good = np.flatnonzero(chances[: middle + 1] <= tail)
         bad = np.flatnonzero(chances[middle:] >= 1 - tail)

@@ -136,9 +136,10 @@ class CapacitySearch:
         self.best = max(self.best, self.pooled().known_good or 0.0)
 
     def pooled(self) -> Capacity:
-        """What the runs so far show together."""
+        """What the runs so far show together: few requests are less sure than their numbers say."""
         if self.known is None or self.known[0] != len(self.runs):
-            self.known = len(self.runs), pooled(self.runs, self.options)
+            sent = min(max(self.sent, 1), self.options.requests)
+            self.known = len(self.runs), pooled(self.runs, replace(self.options, requests=sent))
         return self.known[1]
 
     def _refuse(self, rate: float) -> None:
@@ -221,7 +222,7 @@ class CapacitySearch:
         """The next rate and its requests, once the place is known."""
         curve, rest = self.curve(), self.options.rates - self.visited
         off = (-BELOW, ABOVE)[turn % 2]
-        if curve is None or self.pooled().width > LOCATED:
+        if curve is None or pooled(self.runs, self.options).width > LOCATED:
             return self._within(curve, off), max(round(self.options.requests * NEXT_PART), self.left // max(rest, 1))
         turns = max(min(rest, LONG_RUNS - turn), 1)
         return self._within(curve, off if turns > 1 or turn % 2 else 0.0), self.left if turns == 1 else self.left // turns
@@ -280,7 +281,7 @@ def pooled(runs: Sequence[RateRun], options: CapacityOptions, sent: int = 0) -> 
     good, bad = _shown(state.standing, curve, options), _shown(runs, curve, options, bad=True)
     estimate = None
     if curve is not None:
-        low, high = curve.interval(options.confidence)
+        low, high = curve.interval(options.confidence, options.requests)
         rates, few, many = [run.rate for run in runs], min(run.share for run in runs), max(run.share for run in runs)
         good = min(low, max(rates)) if low and few < state.miss else good  # beyond all runs a curve is a guess
         bad = max(high, min(rates)) if high and many > state.miss else bad
