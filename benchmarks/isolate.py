@@ -2,6 +2,7 @@
 
     python benchmarks/isolate.py [--nodes 1024,4096] [--fleets 200] [--uplinks 0,1,2] [--leaf 32]      simulated
     python benchmarks/isolate.py --clean 200 [--nodes 1024,4096]                                        fleets without a fault
+    python benchmarks/isolate.py --tournament 16 [--fleets 200]        fabrics small enough for every pair, with a fault of each kind
     python benchmarks/isolate.py --bed 16 [--scenarios 21] [--kinds send,none] [--talk]                 real nodes; needs root
 """
 
@@ -20,7 +21,7 @@ import numpy as np
 from tests.netbed.bed import Bed
 from tests.netbed.spec import Spec
 
-from hotlap.bringup import fabrics, isolating
+from hotlap.bringup import fabrics, isolating, naming
 from hotlap.bringup.record import FabricLayout, Isolation, SlowPart, layout
 
 SCREENING = {1024: 4, 4096: 6}
@@ -84,6 +85,31 @@ def cell(count: int, uplinks: int, fleets: int, leaf: int, share: float) -> None
     print(f"  {time.process_time() - began:.0f} CPU s in all", flush=True)
 
 
+def tournament(count: int, leaf: int, kinds: list[str], fleets: int, noise: float) -> None:
+    """Every pair is tested. One fault of a kind (10 to 60 %), or none; transfers are not disturbed, uplinks are shared unfairly."""
+    where = layout([f"n{number:02}" for number in range(1, count + 1)], np.arange(count) // leaf)
+    print(f"{count} nodes, leaves of {leaf}, noise {noise:.1%}, {fleets} fleets a kind")
+    for kind in kinds:
+        right, wrong, off, screened, confirmed = 0, 0, list[float](), list[int](), list[int]()
+        for seed in range(fleets):
+            random = np.random.default_rng([seed, count, len(kind)])
+            first, second = (int(node) for node in random.choice(count, 2, replace=False))
+            place = {"link": (first, second), "uplink": (first // leaf,)}.get(kind, (first,))
+            faults = {} if kind == "none" else {SlowPart(kind, *place): float(random.uniform(0.1, 0.6))}  # type: ignore[arg-type]
+            fabric = fabrics.Fabric(where, faults, noise, 0.0, seed=seed, unfair=0.15)
+            answer, _ = isolating.Isolating(where, fabric.transfer, random).run()
+            names = {(each.part.kind, *each.part.members): each.loss for each in answer.culprits}
+            truth = {(each.kind, *naming.part(each, where).members): loss for each, loss in faults.items()}
+            right += set(names) == set(truth)
+            wrong += len(set(names) - set(truth))
+            off += [abs(names[name] - loss) for name, loss in truth.items() if name in names]
+            screened.append(answer.screening)
+            confirmed.append(answer.confirming)
+        rounds = f"{min(screened)} to {max(screened)} rounds to screen, at most {max(confirmed)} to confirm"
+        loss = f"; loss within {max(off):.1%}" if off else ""
+        print(f"  {kind:<8} right {right} of {fleets}; {wrong} wrong names; {rounds}{loss}", flush=True)
+
+
 def on_bed(nodes: int, scenarios: int, kinds: list[str], time_s: float, seed: int, talk: bool) -> None:
     """Scenarios on a bed of real nodes whose agents stay; needs root."""
     import isolate_bed
@@ -129,6 +155,8 @@ def main() -> None:
     parser.add_argument("--fleets", type=int, default=200)
     parser.add_argument("--leaf", type=int, default=32)
     parser.add_argument("--clean", type=int, default=0, help="fleets without a fault, instead")
+    parser.add_argument("--tournament", type=int, default=0, metavar="N", help="simulated fleets of N nodes in leaves of 4, instead")
+    parser.add_argument("--noise", type=float, default=0.005, help="of --tournament")
     parser.add_argument("--bed", type=int, default=0, metavar="N", help="scenarios on a bed of N nodes, instead")
     parser.add_argument("--scenarios", type=int, default=21)
     parser.add_argument("--kinds", default="send,receive,node,uplink,link,two,none")
@@ -138,6 +166,10 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.bed:
         on_bed(asked.bed, asked.scenarios, asked.kinds.split(","), asked.time, asked.seed, asked.talk)
+        return
+    if asked.tournament:
+        single = [kind for kind in asked.kinds.split(",") if kind != "two"]
+        tournament(asked.tournament, 4, single, asked.fleets, asked.noise)
         return
     for count in map(int, asked.nodes.split(",")):
         if asked.clean:

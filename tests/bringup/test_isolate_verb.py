@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -140,3 +143,30 @@ def test_members_transfer_in_rounds_and_their_campaign_keeps_it(home: Path, caps
     assert "3 rounds to screen" in page
     assert main(["cluster", "status"]) == 0
     assert (kept / files.RUN).is_file()
+
+
+@pytest.mark.slow("agents of three members, interrupted and resumed")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_isolation_goes_on_from_its_transfers(number: int, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [sys.executable, "-m", "hotlap", "cluster", "isolate", "--local", "3", "--time", "0.1 s"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as running:
+        assert running.stderr is not None
+        for line in running.stderr:
+            if "round 2" in line:
+                running.send_signal(number)
+                break
+        running.stderr.read()
+        assert running.wait() == (130 if number == signal.SIGINT else -signal.SIGKILL)
+    kept = next((home / "runs").iterdir())
+    before = (kept / "transfers.jsonl").read_bytes()
+    assert before
+    assert main(["cluster", "isolate", "--of", kept.name]) == 2
+    assert f"--resume {kept.name} goes on" in capsys.readouterr().err
+    assert main(["cluster", "isolate", "--resume", kept.name, "--json"]) in (0, 1, 3)
+    isolation = msgspec.convert(json.loads(capsys.readouterr().out)["isolation"], Isolation)
+    after = (kept / "transfers.jsonl").read_bytes()
+    assert after.startswith(before)
+    assert isolation.transfers == len(after.splitlines())
+    assert isolation.screening == 3
+    assert main(["cluster", "isolate", "--resume", kept.name]) == 2
+    assert "has ended" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from hotlap.bringup.record import Evidence, FabricLayout, Floats, Ints, Isolatio
 Transfer = Callable[[Ints], Floats]  # [P, 2] senders and receivers at once → [P, rails] B/s, NaN where it was not measured
 FIRST = 5  # rounds of a tournament after which is looked whether a node, a direction or an uplink explains it
 MEETINGS = 3  # good partners that confirm a suspect (clusters study, stage 3)
-CONFIRM, CONFIRM_LINKS = 4, 6  # rounds at most
+CONFIRM, CONFIRM_LINKS = 4, 6  # rounds at most; the latter with those before
 
 
 @dataclass
@@ -37,6 +37,8 @@ class Isolating:
     screened: int = 0
     confirmed: int = 0
     early: frozenset[int] = frozenset()
+    more: Callable[[], bool] = lambda: True  # whether there is time for another round
+    cut: bool = False  # there was none
 
     def run(self) -> tuple[Isolation, Model]:
         """Measures, and names."""
@@ -47,13 +49,13 @@ class Isolating:
             model = explain.explain(self.tests, self.where)
             if len(rounds) > FIRST and (self.whole or not model.fits):
                 self._screen(rounds[FIRST:])
-                self._confirm(explain.explain(self.tests, self.where), CONFIRM_LINKS, links=True)
+                self._confirm(explain.explain(self.tests, self.where), CONFIRM_LINKS - self.confirmed, links=True)
         else:
             self._screen(schedule.matchings(self.where, self.screen or schedule.screening(self.where.nodes), self.random))
             self._confirm(self._early(), CONFIRM)
         model = explain.explain(self.tests, self.where)
         model, shared = self._group(model)
-        evidence = Evidence(self.where, self.tests, self.screened, self.confirmed, self.alone, self.expected, self.early)
+        evidence = Evidence(self.where, self.tests, self.screened, self.confirmed, self.alone, self.expected, self.early, self.cut)
         return naming.isolation(evidence, model, shared), model
 
     def _early(self) -> Model:
@@ -62,18 +64,22 @@ class Isolating:
         self.early = frozenset(fit.factor.first for fit in model.fits if fit.factor.kind in naming.OF_NODES)
         return model
 
-    def _round(self, pairs: Ints, what: str) -> None:
+    def _round(self, pairs: Ints, what: str) -> bool:
+        """Both directions; False where there are no pairs, or no time."""
         if not len(pairs):
-            return
+            return False
+        self.cut = self.cut or not self.more()
+        if self.cut:
+            return False
         self.rounds += 1
         self.tell(what, self.rounds)
         for way in (pairs, pairs[:, ::-1]):
             self.tests.add(way, self.transfer(way), self.rounds, self.where)
+        return True
 
     def _screen(self, rounds: list[Ints]) -> None:
         for pairs in rounds:
-            self._round(pairs, "screening")
-            self.screened += 1
+            self.screened += self._round(pairs, "screening")
 
     def _confirm(self, model: Model, most: int, links: bool = False) -> None:
         """Suspects against good partners, until each has met enough; in the first round also all nodes of leaves with a slow uplink."""
@@ -97,9 +103,8 @@ class Isolating:
                 leaves = [fit.factor.first for fit in model.fits if fit.factor.kind in ("uplink", "uplink-out", "uplink-in")]
                 busy = {int(node) for node in pairs.ravel()}
                 pairs = np.concatenate([pairs, schedule.inside(self.where, dict.fromkeys(leaves), self.random, busy)])
-            if not len(pairs):
+            if not self._round(pairs, "confirming"):
                 break
-            self._round(pairs, "confirming")
             self.confirmed += 1
             model = explain.explain(self.tests, self.where)
 
@@ -119,8 +124,9 @@ class Isolating:
             return model, []
         before = len(self.tests)
         for pairs in schedule.circle(self.random.permutation(names))[:2]:
-            self._round(pairs, "confirming")
-            self.confirmed += 1
+            self.confirmed += self._round(pairs, "confirming")
+        if self.cut:
+            return model, []
         logs = np.log(np.maximum(self.tests.rate[before:], 1e-12)) - model.fleet
         fast = logs > 0.5 * float(np.median(effects))
         sender, receiver = self.tests.sender[before:], self.tests.receiver[before:]

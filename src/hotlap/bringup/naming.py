@@ -210,6 +210,8 @@ def _open(run: Evidence, model: Model, fits: list[PartFit]) -> list[Open]:
         answer.append(Open(code="topology"))
     if run.expected is None:
         answer.append(Open(code="common"))
+    if run.cut:
+        answer.append(Open(code="cut", count=run.screened + run.confirmed))
     if run.alone is None and any(fit.factor.kind == "nic" for fit in fits):
         answer.append(Open(code="gpu"))
     return answer

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -76,13 +76,13 @@ def layout(
 
 
 class PairRecord(Record, frozen=True, kw_only=True):
-    """A transfer, as a line of transfers.jsonl. `rate`: B/s; 0: nothing passed."""
+    """A transfer, as a line of transfers.jsonl. `rate`: B/s; 0: nothing passed; None: it was not measured."""
 
     sender: str
     receiver: str
     rail: int
     round: int
-    rate: float
+    rate: float | None
 
 
 @dataclass
@@ -115,14 +115,6 @@ class Transfers:
         self.rail = np.concatenate([self.rail, np.tile(np.arange(rails), len(pairs))[kept]])
         self.rate = np.concatenate([self.rate, rates.ravel()[kept]])
 
-    def records(self, where: FabricLayout) -> Iterator[PairRecord]:
-        """A record for each, in their order."""
-        for at in range(len(self)):
-            yield PairRecord(
-                sender=where.names[self.sender[at]], receiver=where.names[self.receiver[at]], rail=int(self.rail[at]),
-                round=int(self.round[at]), rate=float(self.rate[at]),
-            )  # fmt: skip
-
 
 def loads(pairs: Ints, where: FabricLayout) -> tuple[Ints, Ints]:
     """Transfers at once on the sender's uplink outwards and on the receiver's inwards, for each pair; 0 within a leaf. [P], [P]"""
@@ -148,6 +140,7 @@ class Evidence:
     alone: Floats | None = None
     expected: float | None = None
     early: frozenset[int] = frozenset()  # nodes that screening alone named
+    cut: bool = False  # for want of time
 
 
 class NamedPart(Record, frozen=True, kw_only=True):
@@ -173,14 +166,30 @@ class Culprit(Record, frozen=True, kw_only=True):
 class Open(Record, frozen=True, kw_only=True):
     """Something that was not excluded."""
 
-    code: Literal["small", "links", "untested", "masked", "uplinks", "topology", "common", "gpu", "light", "vanished", "alike", "rdma"]
+    code: Literal[
+        "small", "links", "untested", "masked", "uplinks", "topology", "common", "gpu", "light", "vanished", "alike", "rdma", "cut",
+    ]  # fmt: skip
     members: list[str] = []
     count: int = 0
     of: int = 0
     loss: float = 0.0
 
 
-KEPT = "isolation.json"  # an Isolation, in a campaign's folder
+# In a campaign's folder: an Isolation; what was asked for; lines of PairRecord as they were measured.
+KEPT, ASKED, TRANSFERS = "isolation.json", "isolate.json", "transfers.jsonl"
+
+
+class IsolationAsked(Record, frozen=True, kw_only=True):
+    """What an isolation goes on with after an interruption."""
+
+    leaves: dict[str, str] = {}  # by member; {}: unknown
+    limit: int = 0
+    rounds: int = 0
+    whole: bool = False
+    time_s: float = 1.0  # of a transfer
+    expected: float | None = None  # B/s
+    seed: int = 0
+    step: int = 1  # of the campaign, by its number
 
 
 class Isolation(Record, frozen=True, kw_only=True):

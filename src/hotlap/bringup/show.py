@@ -99,6 +99,7 @@ def _open(each: Open) -> str:
         "topology": "uplinks: no topology is known (--topology)",
         "common": "what all nodes lose alike: no rate is expected (--expected)",
         "rdma": "RDMA, which was not measured",
+        "cut": f"what further rounds would tell: there was time for {each.count}",
         "gpu": "GPUs behind the NICs: none was tested alone",
     }[each.code]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hotlap.bringup.record import FabricLayout, layout
@@ -35,5 +35,19 @@ def read(file: str, names: Sequence[str], limit: int = 0) -> FabricLayout:
     if lacking:
         more = f" and {len(lacking) - 1} more have" if len(lacking) > 1 else " has"
         raise InputError(f"{file}: {lacking[0]}{more} no leaf; name every member, or leave --topology out")
+    return of(leaves, names, limit)
+
+
+def of(leaves: Mapping[str, str], names: Sequence[str], limit: int = 0) -> FabricLayout:
+    """The layout of nodes of which leaves are known; {}: none is."""
+    if not leaves:
+        return layout(names, None, limit=limit)
     known = list(dict.fromkeys(leaves[name] for name in names))
     return layout(names, [known.index(leaves[name]) for name in names], limit=limit, leaves=known)
+
+
+def leaves(where: FabricLayout) -> dict[str, str]:
+    """By node; {} where none is known."""
+    if int(where.leaf.min()) < 0:
+        return {}
+    return {name: where.leaf_name(int(leaf)) for name, leaf in zip(where.names, where.leaf, strict=True)}
