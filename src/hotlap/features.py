@@ -254,6 +254,10 @@ FEATURES: Mapping[str, Feature] = {
                 "all-reduce and the like between members: bus bandwidth", "hotlap.bringup.cli_collective",
                 "hotlap cluster collective --hosts 'n[01-16]'",
             ),
+            "cluster gate": Verb(
+                "before a job: nodes by the age of what is known, stale tested", "hotlap.bringup.cli_gate",
+                "hotlap cluster gate --hosts 'n[01-16]'",
+            ),
         },
         sections={"isolation": "hotlap.bringup.show:SECTION"},
     ),

@@ -44,6 +44,7 @@ class PairController(ClusterController):
     failures = 0
     why = ""  # of the last transfer that gave nothing
     rdma: frozenset[str] = frozenset()  # members that have adapters, which TCP does not use
+    until_s = math.inf  # no transfer is waited for beyond, monotonic
     _gang: Gang | None = None
 
     def begin(self, order: StepRecord, members: Sequence[Member], time_s: float) -> None:
@@ -80,7 +81,7 @@ class PairController(ClusterController):
         """A last round without transfers, after which members have their result."""
         self._wait()
         self._send_round({}, last=True)
-        while any(link.attempt for link in self.links.values()) and not self.interrupted:
+        while any(link.attempt for link in self.links.values()) and not self.interrupted and time.monotonic() < self.until_s:
             self._turn()
 
     def _send_round(self, orders: Mapping[int, Mapping[str, Any]], last: bool) -> None:
@@ -114,6 +115,8 @@ class PairController(ClusterController):
         while not self._environments:
             if self.interrupted:
                 raise Interrupted("")
+            if time.monotonic() > self.until_s:
+                raise MachineError("the transfers did not end in time", "give more by --budget")
             if gang.failed_s and gang.whole:
                 name, ended = min(
                     ((name, each) for name, each in gang.ends.items() if each.state != "measured"), key=lambda item: item[1].at_s
@@ -130,6 +133,6 @@ class PairController(ClusterController):
         self._environments = gang.take(name, *place)
 
     def _of_attempt(self, link: AgentLink, attempt: Attempt, kind: str, message: Mapping[str, Any], body: bytes) -> None:
-        if kind == "output" and message["stream"] == "stdout":
+        if self._gang and kind == "output" and message["stream"] == "stdout":
             self._printed[link.member.name] = (self._printed.get(link.member.name, b"") + body)[:4096]
         super()._of_attempt(link, attempt, kind, message, body)

@@ -64,6 +64,8 @@ class ClusterController:
     without Hotlap are sent. `adopt`: what agents of an earlier controller did is taken over; `fetching`: that alone, where it has ended.
     Not for several threads."""
 
+    connect_s = CONNECT_S
+
     def __init__(
         self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False,
         parcel: Parcel | None = None, tick: Callable[[], None] = lambda: None,
@@ -87,13 +89,13 @@ class ClusterController:
         for member in members:
             if not self.interrupted:
                 self._start(member)
-        deadline = time.monotonic() + CONNECT_S
+        deadline = time.monotonic() + self.connect_s
         while any(not link.ready and not link.gone for link in self.links.values()) and not self.interrupted:
             self._turn()
             if time.monotonic() > deadline:
                 for link in self.links.values():
                     if not link.ready and not link.gone:
-                        self._lose(link, "never started", f"its agent did not answer within {CONNECT_S:.0f} s")
+                        self._lose(link, "never started", f"its agent did not answer within {self.connect_s:.0f} s")
 
     def step(self, step: StepRecord, members: Iterable[Member]) -> None:
         """One step on these members, to its end; those without an agent have no result, with the reason."""

@@ -73,7 +73,7 @@ class Campaign(Record, frozen=True, kw_only=True):
     silent_s: float = 20.0
     wheels: str = ""  # a folder of them, for members without Hotlap; beside those that are made here
     gpus: int = 0  # that each member must have; 0: as many as it has
-    steps: list[StepRecord]
+    steps: list[StepRecord] = []  # none: its agents only said who they are
 
 
 class MemberEvent(Record, frozen=True, kw_only=True):

@@ -1,0 +1,123 @@
+"""hotlap cluster gate"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from hotlap.bringup import gate_decide, gate_evidence, gate_labels, gate_rules, gate_tests, show_gate, topology
+from hotlap.bringup.cli_isolate import MOST_MEMBERS
+from hotlap.bringup.gate_evidence import History
+from hotlap.bringup.gate_record import GATE, Gate, GateEvidence, GateRule, RuleAnswer, RuleKnown
+from hotlap.cli import terminal
+from hotlap.cluster import asked, session
+from hotlap.cluster.launch.base import AgentLauncher
+from hotlap.cluster.record import Campaign, Member
+from hotlap.core.errors import InputError
+from hotlap.core.store import files, paths
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    asked.add_members(parser)
+    parser.add_argument("--risk", default="1%", metavar="SHARE", help="chance of a fault since that makes evidence stale (default: 1%%)")
+    parser.add_argument("--budget", default="30 s", metavar="TIME", help="for all tests (default: 30 s)")
+    parser.add_argument("--evidence", action="store_true", help="answer by what is kept; test nothing")
+    parser.add_argument("--again", action="store_true", help="test by all rules, however new the evidence is")
+    parser.add_argument("--rules", default="", metavar="FILE", help="rules of your own, beside the package's: commands, in shadow at first")
+    parser.add_argument("--topology", default="", metavar="FILE", help="as of cluster isolate")
+    parser.add_argument("--time", default="0.5 s", metavar="TIME", help="of a transfer (default: 0.5 s)")
+    parser.add_argument("--labels", choices=["json", *gate_labels.WAYS], help="print verdicts as labels or commands; nothing is changed")
+    parser.add_argument("--apply", choices=gate_labels.WAYS, help="take nodes out that failed; needs --cluster and --node")
+    parser.add_argument("--cluster", default="", metavar="NAME", help="with --apply: Slurm's ClusterName, or a context of kubectl")
+    parser.add_argument("--node", default="", metavar="NAMES", help="with --apply: the nodes, with commas")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code 0 every node passes, 1 one fails, 3 of one there is no evidence that is new enough."""
+    risk, budget_s = terminal.share(args.risk, "--risk"), asked.seconds(args.budget, "--budget")
+    until_s = time.monotonic() + budget_s
+    nodes = gate_labels.named(args.apply, args.cluster, args.node) if args.apply else []
+    if args.evidence and args.again:
+        raise InputError("--evidence tests nothing and --again everything: leave out one of both")
+    if (args.cluster or args.node) and not args.apply:
+        raise InputError("--cluster and --node go with --apply; leave them out, or add that")
+    rules = gate_rules.load(args.rules)
+    args.kubernetes = None
+    asked.joined(args)
+    name, options, python = asked.launcher(args)
+    launcher = session.launcher_of(Campaign(id="", hotlap="", began="", launcher=name, options=options, python=python, steps=[]))
+    try:
+        gate = _gated(args, launcher, options, python, rules, risk, budget_s, until_s)
+    finally:
+        launcher.release()
+    if nodes:
+        gate = msgspec.structs.replace(gate, applied=gate_labels.apply(gate, args.apply, args.cluster, nodes, show_gate.reason))
+    verdicts = {each.verdict for each in gate.nodes}
+    code = 1 if "fail" in verdicts else 3 if "inconclusive" in verdicts else 0
+    _print(args, gate, code)
+    return code
+
+
+def _print(args: argparse.Namespace, gate: Gate, code: int) -> None:
+    if args.json or args.labels == "json":
+        labels = gate_labels.labels(gate, show_gate.reason)
+        terminal.answer(args.json or 3, {"gate": gate, "labels": labels}, code=code)
+    elif args.labels:
+        for command in gate_labels.commands(gate, args.labels, show_gate.reason):
+            print(shlex.join(command))
+    else:
+        print("\n".join(show_gate.lines(gate, terminal.width(), terminal.color())))
+        for command in gate.applied:
+            print(f"done    {shlex.join(command)}")
+        if gate.run:
+            print(f"\nrun     {paths.runs(paths.home()) / gate.run}")
+
+
+def _gated(
+    args: argparse.Namespace, launcher: AgentLauncher, options: dict[str, object], python: str, rules: Mapping[str, GateRule], risk: float,
+    budget_s: float, until_s: float,
+) -> Gate:
+    members = launcher.members()
+    if len(members) > MOST_MEMBERS:
+        raise InputError(f"{len(members)} members are too many for one controller; give at most {MOST_MEMBERS}")
+    names = [member.name for member in members]
+    leaves = topology.leaves(topology.read(args.topology, names)) if args.topology else {}
+    history = gate_evidence.read(paths.home(), rules)
+    known = {name: gate_decide.known(rule, history) for name, rule in rules.items()}
+    answers = gate_decide.from_evidence(names, known, gate_evidence.last(history.evidence, names), time.time())
+    worst = dict.fromkeys(rules, 1.0) if args.again else gate_decide.stale(answers.values(), risk)
+    chosen, left_out, kept = list[str](), list[str](), ""
+    if worst and not args.evidence:
+        chosen, left_out = gate_decide.plan(worst, rules, until_s - time.monotonic() - gate_tests.CLOSE_S)
+    if chosen:
+        wanted = gate_tests.GateAsked(rules, chosen, leaves, 0, asked.seconds(args.time, "--time"), until_s)
+        kept = _tested(wanted, launcher, members, python, options, history, known, answers)
+    gate = Gate(
+        nodes=[gate_decide.verdict(node, [answers[name, node] for name in rules], risk) for node in names], rules=list(known.values()),
+        risk=risk, budget_s=budget_s, at_s=time.time(), left_out=left_out, run=kept,
+    )  # fmt: skip
+    if kept:
+        files.write_whole(paths.runs(paths.home()) / kept / GATE, msgspec.json.format(msgspec.json.encode(gate), indent=2) + b"\n")
+    return gate
+
+
+def _tested(
+    wanted: gate_tests.GateAsked, launcher: AgentLauncher, members: Sequence[Member], python: str, options: dict[str, object],
+    history: History, known: Mapping[str, RuleKnown], answers: dict[tuple[str, str], RuleAnswer],
+) -> str:
+    """Tests, and puts what came in place of the evidence; the campaign's id."""
+    kept = gate_tests.begun(wanted, launcher, members, python, options)
+    came = gate_tests.tested(wanted, kept, launcher, history)
+    machines = {member.name: gate_evidence.machine(member) for member in kept.members()}
+    for place, answer in answers.items():
+        before = answer.seen
+        if place in came:
+            answers[place] = gate_decide.answered(came[place], known[place[0]], time.time(), True)
+        elif before.why != "no evidence" and machines[place[1]] not in ("", before.machine):
+            other = GateEvidence(rule=place[0], node=place[1], at_s=time.time(), holds="unknown", why="other machine", run=kept.path.name)
+            answers[place] = RuleAnswer(seen=other, acts=known[place[0]].acts, tested=True)
+    return kept.path.name

@@ -1,0 +1,73 @@
+"""A gate as text: a verdict for each node, with the answer of each rule and how old it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hotlap.bringup import show
+from hotlap.bringup.gate_record import Gate, GateEvidence, NodeGate, RuleAnswer, RuleKnown
+from hotlap.core.show import layout, words
+from hotlap.core.show.table import Cell, Column
+from hotlap.core.units import show as quantity
+
+STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
+MOST_ROWS = 40
+
+
+def why(seen: GateEvidence) -> str:
+    """Of one piece of evidence, without its rule."""
+    part = show.named(seen.part) if seen.part else ""
+    text = words.clean(seen.text)
+    return {
+        "": "good", "slow": f"{part} loses {seen.loss:.0%}", "shares": f"{part} loses {seen.loss:.0%}, which is not this node alone",
+        "exit": f"exit code {seen.code}{f': {text}' if text else ''}", "gpus": f"{seen.count} of {words.counted(seen.of, 'GPU')} are there",
+        "no result": text or "no result", "stale": "the evidence is too old", "no evidence": "no evidence",
+        "other machine": "another machine answers by this name", "few": "too few nodes to compare with",
+        "noisy": "transfers differ too much", "no time": "the budget ended first",
+    }[seen.why]  # fmt: skip
+
+
+def answer(each: RuleAnswer) -> str:
+    """A rule's name, what it says, and its age."""
+    age = "" if each.tested or each.age_s is None else f", {quantity(each.age_s, 's')} ago"
+    shadow = "" if each.acts else " (shadow)"
+    return f"{words.clean(each.seen.rule)}{shadow}: {why(each.seen)}{age}"
+
+
+def reason(node: NodeGate) -> str:
+    """What decides: the first bad answer of a rule that acts, else the first that says nothing."""
+    acting = [each for each in node.answers if each.acts]
+    for holds in ("bad", "unknown"):
+        for each in acting:
+            if each.seen.holds == holds:
+                return f"hotlap gate: {words.clean(each.seen.rule)}: {why(each.seen)}"
+    return "hotlap gate: pass"
+
+
+def lines(gate: Gate, width: int, color: bool) -> list[str]:
+    order = {"fail": 0, "inconclusive": 1, "pass": 2}
+    nodes = sorted(gate.nodes, key=lambda each: order[each.verdict])[:MOST_ROWS]
+    columns = [
+        Column("node", [Cell(words.clean(each.node), "bold") for each in nodes]),
+        Column("verdict", [Cell(each.verdict, STYLES[each.verdict]) for each in nodes]),
+        Column("rules", [Cell("; ".join(map(answer, each.answers))) for each in nodes], wrap=True),
+    ]
+    text = layout.fitted(columns, width).lines(color)
+    if len(gate.nodes) > MOST_ROWS:
+        text += [f"… and {len(gate.nodes) - MOST_ROWS} more; --json has all"]
+    notes = [_left_out(gate.left_out)] if gate.left_out else []
+    notes += [_shadow(each) for each in gate.rules if not each.acts]
+    for note in notes:
+        text += ["", *layout.paragraph("", note, width)]
+    return text
+
+
+def _left_out(names: Sequence[str]) -> str:
+    return f"The budget had no time for {words.some(names, 6)}: give more by --budget."
+
+
+def _shadow(rule: RuleKnown) -> str:
+    if rule.high is None:
+        return f"{rule.rule} is in shadow: it does not act until later campaigns have told how often it is wrong on healthy nodes."
+    share = f"{rule.alarms} of {words.counted(rule.healthy, 'verdict')} on healthy nodes were alarms"
+    return f"{rule.rule} is in shadow: {share}, at most {rule.high:.1%} (95 %)."
