@@ -6,8 +6,10 @@ import argparse
 from collections.abc import Sequence
 
 from hotlap.bringup import campaigns, collectives
+from hotlap.bringup import show as show_isolation
 from hotlap.bringup.cli_isolate import expected
 from hotlap.bringup.collectives import CollectiveRow
+from hotlap.bringup.record import LinkKnown
 from hotlap.cli import terminal
 from hotlap.cluster import asked, folder, live, session
 from hotlap.core import units
@@ -20,7 +22,8 @@ from hotlap.core.units import show
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("op", nargs="?", default="all_reduce", help=f"{', '.join(collectives.OPS)} (default: all_reduce)")
     asked.add_members(parser)
-    parser.add_argument("--by", default="tcp", choices=sorted(collectives.WAYS), help="tcp; gloo: members need PyTorch (default: tcp)")
+    ways = "tcp; gloo: members need PyTorch; nccl: and a GPU for each (default: tcp)"
+    parser.add_argument("--by", default="tcp", choices=sorted(collectives.WAYS), help=ways)
     parser.add_argument("--sizes", default="64KiB,1MiB,16MiB", metavar="SIZES", help="of a rank's whole buffer (default: 64KiB,1MiB,16MiB)")
     parser.add_argument("--rounds", type=int, default=6, metavar="N", help="each in new processes (default: 6)")
     parser.add_argument("--iterations", type=int, default=5, metavar="N", help="of each size in a round (default: 5)")
@@ -40,12 +43,17 @@ def run(args: argparse.Namespace) -> int:
             interrupted = session.measure(kept, view.tell, members, False, launcher, view.draw)
         finally:
             view.end()
-    rows = collectives.rows(kept)
+    rows, (link, rdma) = collectives.rows(kept), collectives.known(kept)
+    if rate is not None:
+        link = LinkKnown(why="given", rate=rate)
+    rdma = rdma if args.by in collectives.BY_TCP else []
     code = 130 if interrupted else 3 if not rows else 1 if any(row.wrong for row in rows) else 0
     if args.json:
-        terminal.answer(args.json, {"run": kept.campaign.id, "collective": rows}, code=code)
+        terminal.answer(args.json, {"run": kept.campaign.id, "collective": rows, "link": link, "rdma_unused": rdma}, code=code)
         return code
-    print("\n".join(lines(rows, rate, terminal.width(), terminal.color()) if rows else _reasons(kept)))
+    if rdma:
+        print("\n".join(layout.paragraph("", show_isolation.tcp(f"{words.some(rdma, 6)} with RDMA adapters"), terminal.width())))
+    print("\n".join(lines(rows, link, terminal.width(), terminal.color()) if rows else _reasons(kept)))
     print(f"\nrun     {kept.path}")
     return code
 
@@ -62,8 +70,9 @@ def _reasons(kept: folder.CampaignFolder) -> list[str]:
     return [f"{words.clean(state.member)} {state.state}: {words.clean(state.why)}" for state in states]
 
 
-def lines(rows: Sequence[CollectiveRow], rate: float | None, width: int, color: bool) -> list[str]:
-    """A row for each size. `rate`: of a link, B/s."""
+def lines(rows: Sequence[CollectiveRow], link: LinkKnown, width: int, color: bool) -> list[str]:
+    """A row for each size, beside what a link carries."""
+    rate = link.rate
     columns = [
         Column("operation", [Cell(row.op, "bold") for row in rows]),
         Column("size", [Cell(show(row.size, "B")) for row in rows], right=True),
@@ -77,7 +86,8 @@ def lines(rows: Sequence[CollectiveRow], rate: float | None, width: int, color: 
     ]
     ranks, op = rows[0].ranks, rows[0].op
     note = f"bus bandwidth = algorithm bandwidth × {collectives.factor(op, ranks):.3g} of {ranks} ranks; a time is that of the slowest rank"
-    return [*layout.fitted(columns, width).lines(color), "", *layout.paragraph("", note, width)]
+    notes = [note, show_isolation.at_most(link)]
+    return [*layout.fitted(columns, width).lines(color), "", *(line for each in notes for line in layout.paragraph("", each, width))]
 
 
 def _interval(row: CollectiveRow) -> str:

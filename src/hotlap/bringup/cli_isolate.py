@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from hotlap.bringup import campaigns, fabrics, measuring, pairs, show, topology
@@ -26,7 +27,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--simulate", default="", metavar="FABRIC", help=instead)
     parser.add_argument("--of", default="", metavar="RUN", help="print again what a campaign kept, and measure nothing")
     parser.add_argument("--resume", default="", metavar="RUN", help="go on with one that was interrupted; what it measured stays")
-    parser.add_argument("--topology", default="", metavar="FILE", help="lines of a node and its leaf; without it uplinks are not examined")
+    where = "a node and its leaf a line, or text of ibnetdiscover or iblinkinfo"
+    parser.add_argument("--topology", default="", metavar="FILE", help=f"{where}; without it uplinks are not examined")
     carried = "pairs that an uplink carries (default: one for each node of its leaf)"
     parser.add_argument("--limit", type=int, default=0, metavar="N", help=carried)
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="to screen (default: by their number; every pair of up to 16)")
@@ -50,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         answer = _simulated(args)
     else:
         answer, kept = _measured(args)
-    code = 3 if not answer.sure else 1 if answer.culprits else 0
+    code = 3 if not answer.sure else 1 if answer.culprits or answer.before else 0
     if args.json:
         terminal.answer(args.json, {"isolation": answer}, code=code)
         return code
@@ -76,9 +78,11 @@ def _simulated(args: argparse.Namespace) -> Isolation:
     fabric = fabrics.parse(args.simulate)
     where = topology.read(args.topology, fabric.where.names, args.limit) if args.topology else fabric.where
     alone = fabric.by_itself() if where.rails > 1 else None
-    return Isolating(
+    before = topology.findings(args.topology, fabric.where.names)
+    answer = Isolating(
         where, fabric.transfer, np.random.default_rng(args.seed), args.whole, args.rounds, alone, expected(args.expected),
     ).run()[0]  # fmt: skip
+    return msgspec.structs.replace(answer, before=before)
 
 
 def _measured(args: argparse.Namespace) -> tuple[Isolation, CampaignFolder]:
@@ -95,7 +99,7 @@ def _measured(args: argparse.Namespace) -> tuple[Isolation, CampaignFolder]:
     with campaigns.begun(args, step) as campaign, campaign.kept.held():
         wanted = IsolationAsked(
             leaves=topology.leaves(layouts[0]), limit=args.limit, rounds=args.rounds, whole=args.whole, time_s=time_s, expected=rate,
-            seed=args.seed,
+            seed=args.seed, before=topology.findings(args.topology, list(layouts[0].names)),
         )  # fmt: skip
         measuring.keep_asked(campaign.kept, wanted)
         answer = measuring.isolated(campaign.kept, campaign.launcher, wanted)

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
-from hotlap.bringup import member_collective
+from hotlap.bringup import expecting, member_collective, member_link, pairs
+from hotlap.bringup.record import LinkKnown
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import StepRecord
 from hotlap.core.errors import InputError, nearest
@@ -20,7 +23,9 @@ from hotlap.core.record import Record
 from hotlap.core.stats.summary import summarize
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast")
-WAYS = {"tcp": OPS, "gloo": ("all_reduce", "all_gather", "broadcast")}
+WAYS = {"tcp": OPS, "gloo": ("all_reduce", "all_gather", "broadcast"), "nccl": OPS}
+BY_TCP = ("tcp", "gloo")
+T = TypeVar("T", bound=Record)
 SCRIPT = "ranks.py"
 TIMEOUT_S = 1800.0
 
@@ -32,6 +37,12 @@ class RankLine(Record, frozen=True, kw_only=True):
     size: int
     time_s: float
     wrong: int
+
+
+class RankLink(Record, frozen=True, kw_only=True):
+    """What a rank prints of the link that has its address, as `member_link` says it."""
+
+    link: dict[str, Any]
 
 
 class CollectiveRow(Record, frozen=True, kw_only=True):
@@ -83,7 +94,7 @@ def step(python: str, plan: CollectivePlan, ranks: int) -> StepRecord:
     return StepRecord(
         number=1, name=op.replace("_", "-"), gather="command", label=f"{op} by {way}", gang=ranks, rounds=plan.rounds, timeout_s=TIMEOUT_S,
         argv=[python, *isolated, SCRIPT, op, ",".join(map(str, whole)), str(plan.iterations), way],
-        files={SCRIPT: Path(member_collective.__file__).read_text(encoding="utf-8")},
+        files={SCRIPT: pairs.source(member_collective), pairs.LINK: pairs.source(member_link)},
     )  # fmt: skip
 
 
@@ -101,16 +112,25 @@ def rows(kept: CampaignFolder) -> list[CollectiveRow]:
     return [_row(op, size, by_member, len(lines)) for (op, size), by_member in by_size.items() if len(by_member) == len(lines)]
 
 
+def known(kept: CampaignFolder) -> tuple[LinkKnown, list[str]]:
+    """What links carry at most, and members that have RDMA adapters."""
+    order, links = kept.campaign.steps[0], dict[str, dict[str, Any]]()
+    for state in kept.states(0.0):
+        if state.state == "measured":
+            text = (kept.attempt(order.number, state.member, state.attempt) / "stdout").read_bytes()
+            links.update((state.member, line.link) for line in _decoded(text, RankLink))
+    return expecting.of_links(links.values()), sorted(name for name, link in links.items() if link.get("rdma"))
+
+
+def _decoded(text: bytes, kind: type[T]) -> Iterator[T]:
+    """Lines of one kind; programs may print others."""
+    for line in text.splitlines():
+        with suppress(msgspec.MsgspecError):
+            yield msgspec.json.decode(line, type=kind)
+
+
 def _lines(path: Path) -> list[RankLine]:
-    lines = list[RankLine]()
-    for text in path.read_bytes().splitlines():
-        try:
-            line = msgspec.json.decode(text, type=RankLine)
-        except msgspec.MsgspecError:
-            continue
-        if line.time_s > 0 and line.size > 0:
-            lines.append(line)
-    return lines
+    return [line for line in _decoded(path.read_bytes(), RankLine) if line.time_s > 0 and line.size > 0]
 
 
 def _row(op: str, size: int, by_member: Mapping[str, Sequence[RankLine]], ranks: int) -> CollectiveRow:

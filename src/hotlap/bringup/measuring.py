@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from hotlap.bringup import pairs, topology
+from hotlap.bringup import expecting, pairs, topology
 from hotlap.bringup.isolating import Isolating
-from hotlap.bringup.record import ASKED, KEPT, TRANSFERS, FabricLayout, Floats, Ints, Isolation, IsolationAsked, Open, PairRecord
+from hotlap.bringup.record import ASKED, KEPT, TRANSFERS, FabricLayout, Floats, Ints, Isolation, IsolationAsked, LinkKnown, Open, PairRecord
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.core.errors import InputError, MachineError, SchemaError
@@ -117,7 +117,9 @@ def isolated(
             log.close()
             if conductor is None:
                 own.close()
-    answer = msgspec.structs.replace(answer, open=_beside(answer, own, [each.name for each in members if each.name not in where.names]))
+    lost = [each.name for each in members if each.name not in where.names]
+    link = LinkKnown(why="given", rate=asked.expected) if asked.expected else expecting.of_links(own.known.values())
+    answer = msgspec.structs.replace(answer, open=_beside(answer, own, lost), link=link, before=asked.before)
     files.write_whole(kept.path / KEPT, msgspec.json.format(msgspec.json.encode(answer), indent=2) + b"\n")
     return answer
 
@@ -128,7 +130,7 @@ def _beside(answer: Isolation, conductor: pairs.PairController, lost: Sequence[s
     if lost:
         names = [*lost, *(name for each in rest if each.code == "untested" for name in each.members)]
         rest = [Open(code="untested", members=names, count=len(names)), *(each for each in rest if each.code != "untested")]
-    with_rdma = sorted(conductor.rdma)
+    with_rdma = conductor.rdma
     return [Open(code="rdma", members=with_rdma, count=len(with_rdma)), *rest] if with_rdma else rest
 
 

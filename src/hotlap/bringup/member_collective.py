@@ -6,6 +6,7 @@ By TCP: a ring, in which parts are combined by exclusive or; all-to-all by pairs
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import socket
@@ -170,6 +171,7 @@ def wanted(op: str, rank: int, world: int, place: int) -> int | None:
 
 def by_tcp(op: str, sizes: list[int], iterations: int) -> None:
     mesh = Mesh()
+    _tell_link(mesh.rank)
     act = getattr(mesh, op)
     for size in sizes:
         before = _parts(op, mesh.rank, mesh.world, size)
@@ -186,33 +188,74 @@ def by_tcp(op: str, sizes: list[int], iterations: int) -> None:
 
 
 def by_gloo(op: str, sizes: list[int], iterations: int) -> None:
+    by_torch("gloo", op, sizes, iterations)
+
+
+def by_nccl(op: str, sizes: list[int], iterations: int) -> None:
+    """A GPU for each rank, by its place on its machine. Ends where there is none, before it joins the others."""
+    import torch
+
+    place, count = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if place >= count or not torch.distributed.is_nccl_available():
+        what = f"{count} CUDA GPUs for rank {place + 1} of this machine" if place >= count else "no NCCL in this PyTorch"
+        sys.exit(f"nccl needs a GPU for each rank, and there is {what}; --by gloo needs none")
+    torch.cuda.set_device(place)
+    by_torch("nccl", op, sizes, iterations, f"cuda:{place}")
+
+
+def by_torch(backend: str, op: str, sizes: list[int], iterations: int, device: str = "cpu") -> None:
+    """On tensors of float32; `device`: where they are. A GPU's time ends when it is idle."""
     import torch
     import torch.distributed as dist
 
-    dist.init_process_group("gloo")
+    dist.init_process_group(backend)
     rank, world = dist.get_rank(), dist.get_world_size()
+    _tell_link(rank)
+
+    def settle() -> None:
+        if device != "cpu":
+            torch.cuda.synchronize()
 
     def act(whole: Any, parts: list[Any]) -> None:
         if op == "all_reduce":
             dist.all_reduce(whole)
         elif op == "broadcast":
             dist.broadcast(whole, 0)
-        else:
+        elif op == "all_gather":
             dist.all_gather(parts, whole[: len(parts[0])])
+        elif op == "reduce_scatter":
+            dist.reduce_scatter(parts[rank], list(whole.chunk(world)))
+        else:
+            dist.all_to_all(parts, list(whole.chunk(world)))
 
     for size in sizes:
-        whole, parts = torch.full((size // 4,), rank + 1.0), [torch.empty(size // 4 // world) for _ in range(world)]
+        whole = torch.full((size // 4,), rank + 1.0, device=device)
+        parts = [torch.empty(size // 4 // world, device=device) for _ in range(world)]
         act(whole, parts)  # warms up, and is checked
-        right = {"all_reduce": world * (world + 1) / 2, "broadcast": 1.0}
-        results = parts if op == "all_gather" else [whole]
+        settle()
+        summed = world * (world + 1) / 2
+        right = {"all_reduce": summed, "reduce_scatter": summed, "broadcast": 1.0}
+        results = [whole] if op in ("all_reduce", "broadcast") else [parts[rank]] if op == "reduce_scatter" else parts
         wrong = sum(bool((part != right.get(op, place + 1.0)).any()) for place, part in enumerate(results))
         whole.zero_()  # sums of sums overflow, and infinities may be slow
         dist.barrier()
+        settle()
         began_s = time.perf_counter()
         for _ in range(iterations):
             act(whole, parts)
+        settle()
         _tell(op, size, (time.perf_counter() - began_s) / iterations, wrong)
     dist.destroy_process_group()
+
+
+def _tell_link(rank: int) -> None:
+    """What `member_link`, beside this file, says of this rank's address."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    try:
+        known = importlib.import_module("member_link").facts(os.environ["HOTLAP_GANG"].split(",")[rank])
+    except (ImportError, OSError, KeyError):
+        return
+    print(json.dumps({"link": known}), flush=True)
 
 
 def _tell(op: str, size: int, time_s: float, wrong: int) -> None:
@@ -220,9 +263,9 @@ def _tell(op: str, size: int, time_s: float, wrong: int) -> None:
 
 
 def main() -> None:
-    """Arguments: the operation, sizes with commas, iterations, tcp or gloo."""
+    """Arguments: the operation, sizes with commas, iterations, tcp, gloo or nccl."""
     op, sizes, iterations, way = sys.argv[1:5]
-    {"tcp": by_tcp, "gloo": by_gloo}[way](op, [int(size) for size in sizes.split(",")], int(iterations))
+    {"tcp": by_tcp, "gloo": by_gloo, "nccl": by_nccl}[way](op, [int(size) for size in sizes.split(",")], int(iterations))
 
 
 if __name__ == "__main__":

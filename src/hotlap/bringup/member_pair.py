@@ -5,7 +5,7 @@ The receiver's clock and bytes count. The first quarter of the time is cut: a sh
 
 from __future__ import annotations
 
-import glob
+import importlib
 import json
 import os
 import socket
@@ -17,7 +17,6 @@ BLOCK = 1 << 16
 PATIENCE_S = 10.0  # for the other side to be there
 CUT = 0.25  # of the time
 LEAD_S = 0.4  # from the order until all pairs begin at once
-ADAPTERS = "/sys/class/infiniband/*"  # of RDMA
 
 
 def send(address: str, port: int, time_s: float, at_s: float = 0.0) -> dict[str, Any]:
@@ -77,8 +76,18 @@ def _counted(stream: socket.socket, time_s: float) -> dict[str, Any]:
     return {"rate": total / seconds if seconds > 0 else 0.0, "bytes": total, "seconds": seconds, "why": "" if total else "nothing came"}
 
 
+def link(address: str) -> dict[str, Any]:
+    """What `member_link`, beside this file, says of an address; {} where it is not there."""
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    try:
+        known: dict[str, Any] = importlib.import_module("member_link").facts(address)
+    except (ImportError, OSError):
+        return {}
+    return known
+
+
 def main() -> None:
-    """What HOTLAP_PAIR asks for: `do`, `address`, `port`, `time_s`, `at_s`."""
+    """What HOTLAP_PAIR asks for: `do`, `address`, `port`, `time_s`, `at_s`, `own` (the member's address)."""
     if "HOTLAP_PAIR" not in os.environ:
         sys.exit("these rounds belong to hotlap cluster isolate: run that again")
     order = json.loads(os.environ["HOTLAP_PAIR"])
@@ -86,7 +95,7 @@ def main() -> None:
         return
     address, port, time_s = order["address"], order["port"], order["time_s"]
     answer = send(address, port, time_s, order["at_s"]) if order["do"] == "send" else receive(address, port, time_s)
-    print(json.dumps(dict(answer, rdma=len(glob.glob(ADAPTERS)))), flush=True)
+    print(json.dumps(dict(answer, link=link(order.get("own", address)))), flush=True)
 
 
 if __name__ == "__main__":

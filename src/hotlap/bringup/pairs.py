@@ -10,11 +10,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from hotlap.bringup import member_pair
+from hotlap.bringup import member_link, member_pair
 from hotlap.bringup.record import Floats, Ints
 from hotlap.cluster.controller import AgentLink, ClusterController
 from hotlap.cluster.gang import Gang
@@ -22,16 +23,22 @@ from hotlap.cluster.receiving import Attempt
 from hotlap.cluster.record import Member, StepRecord
 from hotlap.core.errors import Interrupted, MachineError
 
-SCRIPT = "pair.py"
+SCRIPT, LINK = "pair.py", "member_link.py"
 MOST_ROUNDS = 10_000
 STEP = "pairs"
+
+
+def source(module: ModuleType) -> str:
+    """Of a module that is sent to members."""
+    assert module.__file__
+    return Path(module.__file__).read_text(encoding="utf-8")
 
 
 def step(python: str, time_s: float, members: int) -> StepRecord:
     """What every member runs, until it is asked for no more."""
     return StepRecord(
         number=1, name=STEP, gather="command", argv=[python, "-I", "-S", SCRIPT], label=f"transfers of {time_s:g} s between pairs",
-        files={SCRIPT: Path(member_pair.__file__).read_text(encoding="utf-8")}, rounds=MOST_ROUNDS, gang=members,
+        files={SCRIPT: source(member_pair), LINK: source(member_link)}, rounds=MOST_ROUNDS, gang=members,
         timeout_s=MOST_ROUNDS * (time_s + 2 * member_pair.PATIENCE_S),
     )  # fmt: skip
 
@@ -43,7 +50,6 @@ class PairController(ClusterController):
     time_s = 1.0
     failures = 0
     why = ""  # of the last transfer that gave nothing
-    rdma: frozenset[str] = frozenset()  # members that have adapters, which TCP does not use
     until_s = math.inf  # no transfer is waited for beyond, monotonic
     _gang: Gang | None = None
 
@@ -53,6 +59,7 @@ class PairController(ClusterController):
         self._gang = Gang(list(members), self.launcher.name == "local")
         self._gangs = {member.name: self._gang for member in members}
         self._printed: dict[str, bytes] = {}
+        self.known: dict[str, dict[str, Any]] = {}  # of the link that a member received by, as `member_link` says it
         self._places: dict[str, tuple[int, int, str]] = {}
         self._environments: list[dict[str, str]] = []
         for member in members:
@@ -71,11 +78,16 @@ class PairController(ClusterController):
             address = "127.0.0.1" if self.launcher.name == "local" else address
             at_s = begins_s + self._off_s(self.rest[source].name)
             orders[source] = {"do": "send", "address": address, "port": port, "time_s": self.time_s, "at_s": at_s}
-            orders[sink] = {"do": "receive", "address": address, "port": port, "time_s": self.time_s}
+            orders[sink] = {"do": "receive", "address": address, "port": port, "time_s": self.time_s, "own": address}
         self._printed = {}
         self._send_round(orders, last=False)
         self._wait()
         return np.array([[self._rate(self.rest[sink].name)] for sink in pairs[:, 1]])
+
+    @property
+    def rdma(self) -> list[str]:
+        """Members that have adapters, which TCP does not use."""
+        return sorted(name for name, link in self.known.items() if link.get("rdma"))
 
     def finish(self) -> None:
         """A last round without transfers, after which members have their result."""
@@ -100,8 +112,8 @@ class PairController(ClusterController):
             rate = float(answer["rate"])
         except (ValueError, KeyError, TypeError):
             return math.nan
-        if answer.get("rdma"):
-            self.rdma |= {name}
+        if isinstance(answer.get("link"), dict):
+            self.known[name] = answer["link"]
         if not 0 <= rate < math.inf:
             return math.nan
         if rate == 0:

@@ -163,6 +163,25 @@ class Culprit(Record, frozen=True, kw_only=True):
     telling: list[str] = []  # the transfer that would tell them apart, where the odds do not: from, to; [GPU's node] is a test of it alone
 
 
+class LinkKnown(Record, frozen=True, kw_only=True):
+    """What the slowest link of members can carry at most. `why` it is known, or not: given by the user, by the kernel of each member."""
+
+    why: Literal["given", "link", "loopback", "virtual", "unknown"]
+    rate: float | None = None  # B/s of TCP
+    mbps: float = 0.0
+    interface: str = ""
+
+
+class FabricFinding(Record, frozen=True, kw_only=True):
+    """What a fabric's own text says before anything is measured: a link, by its ends, with fewer or slower lanes than it could have; an
+    adapter of a node on another switch than most."""
+
+    code: Literal["narrow", "slow", "swapped"]
+    members: list[str]
+    seen: str
+    usual: str
+
+
 class Open(Record, frozen=True, kw_only=True):
     """Something that was not excluded."""
 
@@ -189,6 +208,7 @@ class IsolationAsked(Record, frozen=True, kw_only=True):
     time_s: float = 1.0  # of a transfer
     expected: float | None = None  # B/s
     seed: int = 0
+    before: list[FabricFinding] = []
     step: int = 1  # of the campaign, by its number
 
 
@@ -207,3 +227,5 @@ class Isolation(Record, frozen=True, kw_only=True):
     open: list[Open]
     sure: bool = True  # whether there is a fleet to compare with
     below: float | None = None  # by how much the fleet is below what was expected; None: no expected rate
+    link: LinkKnown | None = None  # what links carry at most; None: of a simulated fabric
+    before: list[FabricFinding] = []  # by the fabric's own text

@@ -7,7 +7,7 @@ from html import escape
 
 import msgspec
 
-from hotlap.bringup.record import KEPT, Culprit, Isolation, NamedPart, Open
+from hotlap.bringup.record import KEPT, Culprit, FabricFinding, Isolation, LinkKnown, NamedPart, Open
 from hotlap.core.show import layout, words
 from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.show.table import Cell, Column, Table, html
@@ -32,11 +32,11 @@ def _some(names: list[str]) -> str:
 
 def lines(answer: Isolation, width: int, color: bool) -> list[str]:
     """The table of culprits, then sentences."""
-    text = list[str]()
+    text = [line for each in answer.before for line in layout.paragraph("", f"{before(each)}.", width)]
+    text += [""] if text else []
     if by_tcp := next((each for each in answer.open if each.code == "rdma"), None):
         with_rdma = f"{words.counted(by_tcp.count, 'member')} with RDMA adapters ({_some(by_tcp.members)})"
-        note = f"These are rates of TCP: {with_rdma} did not use them."
-        text += [*layout.paragraph("", note, width), ""]
+        text += [*layout.paragraph("", tcp(with_rdma), width), ""]
     if answer.culprits:
         text += [*layout.fitted(_columns(answer.culprits), width).lines(color), ""]
     for note in _notes(answer):
@@ -45,8 +45,31 @@ def lines(answer: Isolation, width: int, color: bool) -> list[str]:
     return text
 
 
+def tcp(who: str) -> str:
+    return f"These are rates of TCP: {who} did not use them."
+
+
+def before(each: FabricFinding) -> str:
+    """Of a fabric's text."""
+    members = [words.clean(member) for member in each.members]
+    seen, usual = words.clean(each.seen), words.clean(each.usual)
+    if each.code == "swapped":
+        return f"{members[1]} of {members[0]} hangs on {seen}, that of most nodes beside it on {usual}: two cables may be swapped"
+    return f"The link {' to '.join(members)} runs at {seen} instead of {usual}"
+
+
+def at_most(link: LinkKnown) -> str:
+    """What links let through, or why nobody knows."""
+    if link.rate is not None:
+        whose = "as given" if link.why == "given" else f"by TCP over {words.clean(link.interface)} of {show(link.mbps * 1e6, 'bit/s')}"
+        return f"Expected at most {show(link.rate, 'B/s')}, {whose}."
+    why = {"loopback": "loopback is no link", "virtual": "interfaces are virtual, and what they say of their speed does not hold"}
+    return f"What links carry at most is unknown: {why.get(link.why, 'the kernel of a member says no speed')}."
+
+
 def _notes(answer: Isolation) -> list[str]:
-    return [note for note in (_verdict(answer), _spent(answer), *(_told_apart(each) for each in answer.culprits)) if note]
+    link = at_most(answer.link) if answer.link else ""
+    return [note for note in (_verdict(answer), _spent(answer), link, *(_told_apart(each) for each in answer.culprits)) if note]
 
 
 def _columns(culprits: list[Culprit]) -> list[Column]:
@@ -112,6 +135,7 @@ def _section(report: Report) -> str:
         except (OSError, msgspec.MsgspecError):
             continue
         table = html(Table(_columns(answer.culprits))) if answer.culprits else ""
+        parts += [f"<p>{escape(before(each))}.</p>" for each in answer.before]
         lacks = f"Not excluded: {'; '.join(_open(each) for each in answer.open)}." if answer.open else ""
         parts.append(table + "".join(f"<p>{escape(note)}</p>" for note in (*_notes(answer), lacks) if note))
     return "".join(parts)

@@ -8,7 +8,6 @@ from hotlap.bringup import show
 from hotlap.bringup.gate_record import Gate, GateEvidence, NodeGate, RuleAnswer, RuleKnown
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
-from hotlap.core.units import show as quantity
 
 STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
 MOST_ROWS = 40
@@ -27,11 +26,19 @@ def why(seen: GateEvidence) -> str:
     }[seen.why]  # fmt: skip
 
 
+def age(seconds: float) -> str:
+    """In one unit that people use."""
+    for size, unit in ((86_400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def answer(each: RuleAnswer) -> str:
     """A rule's name, what it says, and its age."""
-    age = "" if each.tested or each.age_s is None else f", {quantity(each.age_s, 's')} ago"
+    old = "" if each.tested or each.age_s is None else f", {age(each.age_s)} ago"
     shadow = "" if each.acts else " (shadow)"
-    return f"{words.clean(each.seen.rule)}{shadow}: {why(each.seen)}{age}"
+    return f"{words.clean(each.seen.rule)}{shadow}: {why(each.seen)}{old}"
 
 
 def reason(node: NodeGate) -> str:

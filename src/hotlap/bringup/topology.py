@@ -1,11 +1,12 @@
-"""Which leaf each node hangs on, from a file: a node and its leaf to a line."""
+"""Which leaf each node hangs on, from a file: a node and its leaf to a line, or the text of ibnetdiscover or iblinkinfo."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hotlap.bringup.record import FabricLayout, layout
+from hotlap.bringup import infiniband
+from hotlap.bringup.record import FabricFinding, FabricLayout, layout
 from hotlap.core.errors import InputError
 
 EXAMPLE = "a line is a node and its leaf, as in n01 leaf1"
@@ -18,12 +19,31 @@ def read(file: str, names: Sequence[str], limit: int = 0) -> FabricLayout:
     """
     if not file:
         return layout(names, None, limit=limit)
+    text = _text(file)
+    leaves = infiniband.leaves(infiniband.links(text), names) if infiniband.is_fabric(text) else _lines(file, text)
+    lacking = [name for name in names if name not in leaves]
+    if lacking:
+        more = f" and {len(lacking) - 1} more have" if len(lacking) > 1 else " has"
+        raise InputError(f"{file}: {lacking[0]}{more} no leaf; name every member, or leave --topology out")
+    return of(leaves, names, limit)
+
+
+def findings(file: str, names: Sequence[str]) -> list[FabricFinding]:
+    """What the text of ibnetdiscover or iblinkinfo says of these nodes' links; none of other files."""
+    text = _text(file) if file else ""
+    return infiniband.findings(infiniband.links(text), names) if infiniband.is_fabric(text) else []
+
+
+def _text(file: str) -> str:
     try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
+        return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--topology {file} cannot be read: {getattr(error, 'strerror', '') or 'it is no text'}; {EXAMPLE}") from None
+
+
+def _lines(file: str, text: str) -> dict[str, str]:
     leaves: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].replace(",", " ").split()
         if not words:
             continue
@@ -31,11 +51,7 @@ def read(file: str, names: Sequence[str], limit: int = 0) -> FabricLayout:
             raise InputError(f"{file}:{number}: '{line.strip()[:60]}' has {len(words)} words; {EXAMPLE}")
         if leaves.setdefault(words[0], words[1]) != words[1]:
             raise InputError(f"{file}:{number}: {words[0]} is on {leaves[words[0]]} already; give each node one leaf")
-    lacking = [name for name in names if name not in leaves]
-    if lacking:
-        more = f" and {len(lacking) - 1} more have" if len(lacking) > 1 else " has"
-        raise InputError(f"{file}: {lacking[0]}{more} no leaf; name every member, or leave --topology out")
-    return of(leaves, names, limit)
+    return leaves
 
 
 def of(leaves: Mapping[str, str], names: Sequence[str], limit: int = 0) -> FabricLayout:

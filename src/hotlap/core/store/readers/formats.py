@@ -20,7 +20,9 @@ from hotlap.core.store.readers import (
     inference_perf,
     jmh,
     llama_bench,
+    nccl_tests,
     nvbench,
+    perftest,
     phoronix,
     pytest_benchmark,
     sglang_bench,
@@ -57,7 +59,7 @@ class Format:
 
 READERS: tuple[Reader, ...] = (
     hyperfine, pytest_benchmark, asv, google_benchmark, nvbench, criterion, jmh, benchmarkdotnet, conbench, phoronix, superbench,
-    vllm_bench, sglang_bench, aiperf, guidellm, inference_perf, llama_bench, exported,
+    vllm_bench, sglang_bench, aiperf, guidellm, inference_perf, llama_bench, nccl_tests, perftest, exported,
 )  # fmt: skip
 OTHERS = (
     Format("table", "CSV or JSON: a row per number, or a column per metric, as the options of columns say", "our own: docs/import.md"),
