@@ -4,6 +4,7 @@
 `kinds`: a kind of run → the module that shows it (`hotlap.core.show.kinds.Kind`).
 `sections`: a part of the report of runs (`hotlap.core.show.sections.base.ReportSection`).
 `schemas`: a command → the JSON Schema of what its `--json` prints, a function.
+`beside`: a file in a campaign's folder → what shows it there (`hotlap.cluster.show.Beside`).
 `tool_files`: what reads tool files: `load(name, home) -> ToolFile`.
 `implementers`: modules that prepare cases which users' own code implements (`hotlap.core.measure.workloads.base.Implementer`).
 """
@@ -40,6 +41,7 @@ class Feature(NamedTuple):
     sections: Mapping[str, str] = {}
     implementers: Mapping[str, str] = {}
     schemas: Mapping[str, str] = {}
+    beside: Mapping[str, str] = {}
     tool_files: Mapping[str, str] = {}
 
 
@@ -259,12 +261,13 @@ FEATURES: Mapping[str, Feature] = {
                 "hotlap cluster gate --hosts 'n[01-16]'",
             ),
         },
-        sections={"isolation": "hotlap.bringup.show:SECTION"},
+        sections={"isolation": "hotlap.bringup.show:SECTION", "gate": "hotlap.bringup.show_gate:SECTION"},
+        beside={"isolation.json": "hotlap.bringup.show:BESIDE", "gate.json": "hotlap.bringup.show_gate:BESIDE"},
     ),
 }
 
 TABLE = {
     what: {name: line for feature in FEATURES.values() for name, line in getattr(feature, what).items()}
-    for what in ("kinds", "sections", "implementers", "schemas", "tool_files")
+    for what in ("kinds", "sections", "implementers", "schemas", "tool_files", "beside")
 }
 """What `core.extend` takes."""

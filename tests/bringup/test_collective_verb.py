@@ -66,6 +66,15 @@ def test_gloo_gives_the_same_operations(op: str, capsys: pytest.CaptureFixture[s
     assert (row.op, row.size, row.wrong) == (op, 65_536, 0)
 
 
+@pytest.mark.slow("PyTorch in two processes")
+def test_nccl_without_gpus_is_refused_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() > 1:
+        pytest.skip("two GPUs are here")
+    assert main(["cluster", "collective", "--by", "nccl", "--local", "2", "--rounds", "1", "--sizes", "64KiB"]) == 3
+    assert "nccl needs a GPU for each rank" in capsys.readouterr().out
+
+
 @pytest.mark.slow("a program of two members")
 def test_a_member_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "torch.py").write_text("raise SystemExit('no torch here')")

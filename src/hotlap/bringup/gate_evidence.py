@@ -125,11 +125,12 @@ def _pairs(kept: CampaignFolder, isolation: Isolation) -> list[GateEvidence]:
 def of_isolation(isolation: Isolation, machines: Mapping[str, str], at_s: float, run: str) -> list[GateEvidence]:
     """Of every node that took part: named itself, part of what is named, or neither. `machines`: by node."""
     untested = {name for each in isolation.open if each.code == "untested" for name in each.members}
+    small = next((each.loss for each in isolation.open if each.code == "small"), 0.0)
     answer = list[GateEvidence]()
     for node, where in machines.items():
         if node in untested:
             continue
-        seen = GateEvidence(rule="pair", node=node, at_s=at_s, holds="good", run=run, machine=where)
+        seen = GateEvidence(rule="pair", node=node, at_s=at_s, holds="good", run=run, machine=where, loss=small)
         named = [each for each in isolation.culprits if node in each.part.members]
         worst = sorted(named, key=lambda each: (each.part.kind in OWN, each.loss))
         if not isolation.sure:

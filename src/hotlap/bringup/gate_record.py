@@ -41,7 +41,7 @@ class GateEvidence(Record, frozen=True, kw_only=True):
     machine: str = ""
     why: Why = ""
     part: NamedPart | None = None
-    loss: float = 0.0
+    loss: float = 0.0  # of the part; of a good node the least that would have been seen
     code: int | None = None
     count: int = 0
     of: int = 0

@@ -8,6 +8,7 @@ from html import escape
 import msgspec
 
 from hotlap.bringup.record import KEPT, Culprit, FabricFinding, Isolation, LinkKnown, NamedPart, Open
+from hotlap.cluster.show import Beside
 from hotlap.core.show import layout, words
 from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.show.table import Cell, Column, Table, html
@@ -141,4 +142,9 @@ def _section(report: Report) -> str:
     return "".join(parts)
 
 
+def _read(data: bytes) -> Isolation:
+    return msgspec.json.decode(data, type=Isolation)
+
+
+BESIDE = Beside("isolation", _read, lambda data, width, color: lines(_read(data), width, color))
 SECTION = ReportSection("Slow parts", "Slow parts of the fabric", _section)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
+
+import msgspec
 
 from hotlap.bringup import show
-from hotlap.bringup.gate_record import Gate, GateEvidence, NodeGate, RuleAnswer, RuleKnown
+from hotlap.bringup.gate_record import GATE, Gate, GateEvidence, NodeGate, RuleAnswer, RuleKnown
+from hotlap.cluster.show import Beside
 from hotlap.core.show import layout, words
-from hotlap.core.show.table import Cell, Column
+from hotlap.core.show.sections.base import Report, ReportSection
+from hotlap.core.show.table import Cell, Column, Table, html
 
 STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
 MOST_ROWS = 40
@@ -18,7 +23,8 @@ def why(seen: GateEvidence) -> str:
     part = show.named(seen.part) if seen.part else ""
     text = words.clean(seen.text)
     return {
-        "": "good", "slow": f"{part} loses {seen.loss:.0%}", "shares": f"{part} loses {seen.loss:.0%}, which is not this node alone",
+        "": f"good, of losses from {seen.loss:.0%}" if seen.loss else "good", "slow": f"{part} loses {seen.loss:.0%}",
+        "shares": f"{part} loses {seen.loss:.0%}, which is not this node alone",
         "exit": f"exit code {seen.code}{f': {text}' if text else ''}", "gpus": f"{seen.count} of {words.counted(seen.of, 'GPU')} are there",
         "no result": text or "no result", "stale": "the evidence is too old", "no evidence": "no evidence",
         "other machine": "another machine answers by this name", "few": "too few nodes to compare with",
@@ -54,19 +60,24 @@ def reason(node: NodeGate) -> str:
 def lines(gate: Gate, width: int, color: bool) -> list[str]:
     order = {"fail": 0, "inconclusive": 1, "pass": 2}
     nodes = sorted(gate.nodes, key=lambda each: order[each.verdict])[:MOST_ROWS]
-    columns = [
+    text = layout.fitted(_columns(nodes), width).lines(color)
+    if len(gate.nodes) > MOST_ROWS:
+        text += [f"… and {len(gate.nodes) - MOST_ROWS} more; --json has all"]
+    for note in _notes(gate):
+        text += ["", *layout.paragraph("", note, width)]
+    return text
+
+
+def _columns(nodes: Sequence[NodeGate]) -> list[Column]:
+    return [
         Column("node", [Cell(words.clean(each.node), "bold") for each in nodes]),
         Column("verdict", [Cell(each.verdict, STYLES[each.verdict]) for each in nodes]),
         Column("rules", [Cell("; ".join(map(answer, each.answers))) for each in nodes], wrap=True),
     ]
-    text = layout.fitted(columns, width).lines(color)
-    if len(gate.nodes) > MOST_ROWS:
-        text += [f"… and {len(gate.nodes) - MOST_ROWS} more; --json has all"]
-    notes = [_left_out(gate.left_out)] if gate.left_out else []
-    notes += [_shadow(each) for each in gate.rules if not each.acts]
-    for note in notes:
-        text += ["", *layout.paragraph("", note, width)]
-    return text
+
+
+def _notes(gate: Gate) -> list[str]:
+    return ([_left_out(gate.left_out)] if gate.left_out else []) + [_shadow(each) for each in gate.rules if not each.acts]
 
 
 def _left_out(names: Sequence[str]) -> str:
@@ -78,3 +89,22 @@ def _shadow(rule: RuleKnown) -> str:
         return f"{rule.rule} is in shadow: it does not act until later campaigns have told how often it is wrong on healthy nodes."
     share = f"{rule.alarms} of {words.counted(rule.healthy, 'verdict')} on healthy nodes were alarms"
     return f"{rule.rule} is in shadow: {share}, at most {rule.high:.1%} (95 %)."
+
+
+def _read(data: bytes) -> Gate:
+    return msgspec.json.decode(data, type=Gate)
+
+
+def _section(report: Report) -> str:
+    parts = list[str]()
+    for bundle, _ in report.runs:
+        try:
+            gate = _read((bundle.path / GATE).read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            continue
+        parts.append(html(Table(_columns(gate.nodes))) + "".join(f"<p>{escape(note)}</p>" for note in _notes(gate)))
+    return "".join(parts)
+
+
+BESIDE = Beside("gate", _read, lambda data, width, color: lines(_read(data), width, color))
+SECTION = ReportSection("Gate", "Nodes before a job", _section)

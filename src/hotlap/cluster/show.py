@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from hotlap.cluster.record import STATES, WITHOUT_RESULT, Campaign, Member, MemberState
 from hotlap.core import units
@@ -17,14 +18,23 @@ MOST_MISSING = 40
 STYLES = {"measured": "good", "running": "", "silent": "warn", "never started": "warn"}
 
 
+class Beside(NamedTuple):
+    """A file that another feature keeps in a campaign's folder: its key in --json, and what reads it. Raises msgspec.MsgspecError."""
+
+    key: str
+    document: Callable[[bytes], Any]
+    lines: Callable[[bytes, int, bool], list[str]]
+
+
 @dataclass(frozen=True)
 class CampaignShown:
-    """A campaign, judged. `fleet`: None where no member has a number."""
+    """A campaign, judged. `fleet`: None where no member has a number; `beside`: files of other features, by what shows them."""
 
     campaign: Campaign
     members: Sequence[Member]
     states: Sequence[MemberState]
     fleet: FleetVerdict | None
+    beside: Sequence[tuple[Beside, bytes]] = ()
 
     @property
     def missing(self) -> list[MemberState]:
@@ -50,6 +60,8 @@ def lines(shown: CampaignShown, width: int, color: bool) -> list[str]:
         text += fleet.folded(shown.fleet, width, color)
     text += coded(shown)
     text += missing(shown, width, color)
+    for one, data in shown.beside:
+        text += ["", *one.lines(data, width, color)]
     return text
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -10,7 +13,8 @@ import msgspec
 
 from hotlap.cluster import folder, show, states
 from hotlap.cluster.record import Member, MemberEvent
-from hotlap.cluster.show import CampaignShown
+from hotlap.cluster.show import Beside, CampaignShown
+from hotlap.core import extend
 from hotlap.core.analysis import fleets
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, html
@@ -28,8 +32,8 @@ def read(bundle: Bundle) -> CampaignShown | None:
     """From a folder, or a zip of one."""
     judged = fleets.judge([bundle]) if bundle.samples else None
     if bundle.path.is_dir():
-        return of_folder(folder.load(bundle.path), judged)
-    contents = files.long(bundle.path, (folder.CAMPAIGN, folder.MEMBERS, folder.EVENTS))
+        return replace(of_folder(folder.load(bundle.path), judged), beside=_beside(files.long(bundle.path, tuple(_shown()))))
+    contents = files.long(bundle.path, (folder.CAMPAIGN, folder.MEMBERS, folder.EVENTS, *_shown()))
     if folder.CAMPAIGN not in contents:
         return None
     campaign = folder.parsed(contents[folder.CAMPAIGN].decode(errors="replace"), f"{bundle.path}/{folder.CAMPAIGN}")
@@ -37,7 +41,25 @@ def read(bundle: Bundle) -> CampaignShown | None:
     members = sorted(known.values(), key=lambda one: one.index)
     events = lines.read(contents.get(folder.EVENTS, b""), MemberEvent, folder.EVENTS).records
     derived = states.derive(members, [step.number for step in campaign.steps], events, {}, time.time(), campaign.silent_s)
-    return CampaignShown(campaign, members, derived, judged)
+    return CampaignShown(campaign, members, derived, judged, _beside(contents))
+
+
+def _shown() -> dict[str, str]:
+    """Files that other features keep here."""
+    return extend.table().get("beside", {})
+
+
+def _beside(contents: Mapping[str, bytes]) -> list[tuple[Beside, bytes]]:
+    """Those that are there and can be read."""
+    answer = list[tuple[Beside, bytes]]()
+    for name in _shown():
+        one = extend.find("beside", name) if name in contents else None
+        if one is None:
+            continue
+        with suppress(msgspec.MsgspecError):
+            one.document(contents[name])
+            answer.append((one, contents[name]))
+    return answer
 
 
 def of_folder(kept: folder.CampaignFolder, judged: fleets.FleetVerdict | None = None) -> CampaignShown:
@@ -52,7 +74,8 @@ def document(content: CampaignShown) -> dict[str, Any]:
     campaign = msgspec.structs.replace(
         content.campaign, steps=[msgspec.structs.replace(step, files={}) for step in content.campaign.steps]
     )
-    return {"cluster": {"campaign": campaign, "members": content.members, "states": content.states}}
+    more = {one.key: one.document(data) for one, data in content.beside}
+    return {"cluster": {"campaign": campaign, "members": content.members, "states": content.states, **more}}
 
 
 def measured(content: CampaignShown) -> bool:

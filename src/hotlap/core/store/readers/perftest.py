@@ -76,4 +76,5 @@ def _unit(results: Fields, size: float, average: float, place: str) -> str:
     for unit, scale in (("Gbit/s", 1e9 / 8), ("MiB/s", 1 << 20)):
         if rate and abs(average * scale / rate - 1) < MATCHES:
             return unit
-    raise InputError(f"{place}: no unit stands in the file, and BW_average and MsgRate agree in none; hotlap tool read perftest-json takes Gbit/s")
+    why = "no unit stands in the file, and BW_average and MsgRate agree in none"
+    raise InputError(f"{place}: {why}; hotlap tool read perftest-json takes Gbit/s")
