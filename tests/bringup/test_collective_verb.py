@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hotlap.bringup import collectives, member_collective
+from hotlap.bringup import cli_collective, collectives, member_collective
 from hotlap.bringup.collectives import CollectiveRow
+from hotlap.bringup.record import LinkKnown
 from hotlap.cli import main
 from hotlap.core.show.document import Document
 
@@ -96,3 +97,19 @@ def test_what_cannot_be_is_refused(words: list[str], reason: str, home: Path, ca
     assert main(["cluster", "collective", *words]) == 2
     assert reason in capsys.readouterr().err
     assert not (home / "runs").exists()
+
+
+def test_the_model_of_gpus_stands_beside_times_by_nccl(capsys: pytest.CaptureFixture[str]) -> None:
+    row = CollectiveRow(
+        op="all_reduce", size=1 << 30, ranks=8, rounds=3, time_s=0.004, low_s=None, high_s=None, algbw=268e9, busbw=469e9, wrong=0, slowest={"n1": 3},
+    )  # fmt: skip
+    (with_model,) = collectives.modelled([row], "h100-sxm", 1)
+    assert with_model.model is not None
+    assert with_model.model.bound_s is not None
+    assert with_model.model.expected_s is not None
+    assert with_model.model.bound_s < with_model.model.expected_s
+    assert "of the model" in cli_collective.lines([with_model], LinkKnown(why="unknown"), 200, False)[0]
+    assert main(["cluster", "collective", "--local", "2", "--machine", "h100-sxm"]) == 2
+    assert "--machine is of GPUs" in capsys.readouterr().err
+    assert main(["cluster", "collective", "--local", "2", "--by", "nccl", "--machine", "h9000"]) == 2
+    assert "h9000" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hotlap.bringup import gate_decide, gate_evidence, gate_rules
 from hotlap.bringup.gate_evidence import History
 from hotlap.bringup.gate_record import Gate, GateEvidence, GateRule, NodeGate, RuleAnswer
-from hotlap.bringup.record import Culprit, Isolation, NamedPart
+from hotlap.bringup.record import CauseKind, Culprit, Isolation, NamedPart, Open
 from hotlap.core.errors import InputError
 
 NOTHING = History([], [], [], None, {})
@@ -32,7 +32,9 @@ def test_without_history_a_fault_is_expected_once_in_264_node_days() -> None:
 
 def test_history_counts_faults_of_one_machine_and_the_days_between_evidence() -> None:
     evidence = [seen("good", 0), seen("unknown", 3), seen("good", 10), seen("bad", 12), seen("bad", 13), seen("good", 20), seen("good", 21)]
-    assert gate_decide.exposure(evidence) == (1, pytest.approx(13.0))  # not the days in which it was bad
+    faults, days = gate_decide.exposure(evidence)
+    assert faults == 1
+    assert days == pytest.approx(13.0)  # not the days in which it was bad
     moved = [seen("good", 0), replace(seen("bad", 5), machine="serial other")]
     assert gate_decide.exposure(moved) == (0, 0.0)
 
@@ -97,7 +99,7 @@ def test_kept_campaigns_are_evidence(tmp_path: Path) -> None:
     keep(tmp_path, 3, ["n1", "n2", "n3", "n4"], slow={"n2": 0.2})
     keep(tmp_path, 2, ["n1", "n2"], codes={"n1": 0, "n2": 1})
     keep(tmp_path, 1, ["n1"], gpus=7)
-    history = gate_evidence.read(tmp_path, gate_rules.builtin())
+    history = gate_evidence.read(tmp_path, gate_rules.builtin(), 0.1)
     newest = gate_evidence.last(history.evidence, ["n1", "n2", "n3"])
     holds = {place: each.holds for place, each in newest.items()}
     assert holds == {
@@ -115,12 +117,49 @@ def test_a_node_beside_a_slow_link_is_neither_good_nor_bad() -> None:
         culprits=[link], nodes=8, screening=15, confirming=6, transfers=99, fleet=1e9, noise=0.01, disturbed=0.0, faster=0.0, open=[], sure=True,
     )  # fmt: skip
     machines = {f"n{number}": "" for number in range(1, 9)}
-    holds = {each.node: each.holds for each in gate_evidence.of_isolation(isolation, machines, 0.0, "")}
+    holds = {each.node: each.holds for each in gate_evidence.of_isolation(isolation, machines, 0.0, "", 0.1, {})}
     assert {node for node, each in holds.items() if each == "unknown"} == {"n1", "n2"}
-    noisy = gate_evidence.of_isolation(replace(isolation, sure=False), machines, 0.0, "")
+    noisy = gate_evidence.of_isolation(replace(isolation, sure=False), machines, 0.0, "", 0.1, {})
     assert {each.why for each in noisy} == {"noisy"}
-    few = gate_evidence.of_isolation(replace(isolation, culprits=[], nodes=3), machines, 0.0, "")
+    few = gate_evidence.of_isolation(replace(isolation, culprits=[], nodes=3), machines, 0.0, "", 0.1, {})
     assert {each.why for each in few} == {"few"}
+
+
+@pytest.mark.parametrize(
+    ("loss", "odds", "holds"), [(0.3, 20.0, "bad"), (0.3, 1.0, "unknown"), (0.02, 20.0, "good"), (0.09, 20.0, "unknown")]
+)  # fmt: skip
+def test_a_node_is_bad_by_a_loss_that_matters_and_that_nothing_else_explains(loss: float, odds: float, holds: str) -> None:
+    node, other = NamedPart(kind="node", members=["n1"]), NamedPart(kind="link", members=["n1", "n2"])
+    culprit = Culprit(part=node, loss=loss, low=loss - 0.02, high=loss + 0.02, tests=6, runner_up=other, odds=odds)
+    isolation = Isolation(
+        culprits=[culprit], nodes=8, screening=3, confirming=3, transfers=99, fleet=1e9, noise=0.01, disturbed=0.0, faster=0.0, open=[], sure=True,
+    )  # fmt: skip
+    (seen,) = gate_evidence.of_isolation(isolation, {"n1": ""}, 0.0, "", 0.1, {})
+    assert seen.holds == holds
+
+
+def test_a_node_is_good_only_where_a_loss_that_matters_would_have_shown() -> None:
+    isolation = Isolation(
+        culprits=[], nodes=8, screening=3, confirming=0, transfers=24, fleet=1e9, noise=0.1, disturbed=0.0, faster=0.0,
+        open=[Open(code="small", loss=0.3, count=6)],
+    )  # fmt: skip
+    assert [each.why for each in gate_evidence.of_isolation(isolation, {"n1": ""}, 0.0, "", 0.1, {})] == ["few"]
+    assert [each.holds for each in gate_evidence.of_isolation(isolation, {"n1": ""}, 0.0, "", 0.4, {})] == ["good"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "members", "concerned"),
+    [("uplink", ["leaf1"], {"n1", "n2"}), ("leaf pair", ["leaf1", "leaf2"], {"n1", "n2", "n3"}), ("rail", ["0"], {"n1", "n2", "n3", "n4"})],
+)  # fmt: skip
+def test_nodes_on_a_slow_part_are_neither_good_nor_bad(kind: CauseKind, members: list[str], concerned: set[str]) -> None:
+    culprit = Culprit(part=NamedPart(kind=kind, members=members), loss=0.3, low=0.3, high=0.3, tests=4)
+    isolation = Isolation(
+        culprits=[culprit], nodes=8, screening=3, confirming=3, transfers=99, fleet=1e9, noise=0.01, disturbed=0.0, faster=0.0, open=[], sure=True,
+    )  # fmt: skip
+    leaves = {"n1": "leaf1", "n2": "leaf1", "n3": "leaf2", "n4": "leaf3"}
+    answers = gate_evidence.of_isolation(isolation, dict.fromkeys(leaves, ""), 0.0, "", 0.1, leaves)
+    assert {each.node for each in answers if each.why == "shares"} == concerned
+    assert {each.node for each in answers if each.holds == "good"} == set(leaves) - concerned
 
 
 @pytest.mark.parametrize(

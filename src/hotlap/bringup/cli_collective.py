@@ -27,6 +27,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", default="64KiB,1MiB,16MiB", metavar="SIZES", help="of a rank's whole buffer (default: 64KiB,1MiB,16MiB)")
     parser.add_argument("--rounds", type=int, default=6, metavar="N", help="each in new processes (default: 6)")
     parser.add_argument("--iterations", type=int, default=5, metavar="N", help="of each size in a round (default: 5)")
+    beside = "of the table, as in h100-sxm: with --by nccl the model's expectation stands beside each size"
+    parser.add_argument("--machine", default="", metavar="NAME", help=beside)
     parser.add_argument("--expected", default="", metavar="RATE", help="of a link, as in '11 GB/s': bus bandwidth is set against it")
 
 
@@ -36,6 +38,10 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) < 1:
             raise InputError(f"--{name} is a number from 1 on, not {getattr(args, name)}")
     rate = expected(args.expected)
+    if args.machine:
+        if args.by != "nccl":
+            raise InputError(f"--machine is of GPUs, and --by {args.by} uses none; leave it out, or give --expected")
+        collectives.of_model(args.op, 1 << 20, 2, args.machine, 1)
     plan = collectives.CollectivePlan(args.op, [_size(text) for text in args.sizes.split(",")], args.iterations, args.by, args.rounds)
     with campaigns.begun(args, lambda python, members: collectives.step(python, plan, len(members))) as (kept, launcher, members):
         view = live.ClusterView(members, members, {1: kept.campaign.steps[0].name})
@@ -44,6 +50,8 @@ def run(args: argparse.Namespace) -> int:
         finally:
             view.end()
     rows, (link, rdma) = collectives.rows(kept), collectives.known(kept)
+    if args.machine:
+        rows = collectives.modelled(rows, args.machine, 1 if args.local else members)
     if rate is not None:
         link = LinkKnown(why="given", rate=rate)
     rdma = rdma if args.by in collectives.BY_TCP else []
@@ -81,6 +89,7 @@ def lines(rows: Sequence[CollectiveRow], link: LinkKnown, width: int, color: boo
         Column("algorithm", [Cell(show(row.algbw, "B/s")) for row in rows], right=True),
         Column("bus", [Cell(show(row.busbw, "B/s"), "bold") for row in rows], right=True),
         *([Column("of a link", [Cell(f"{row.busbw / rate:.0%}") for row in rows], right=True)] if rate else []),
+        *([Column("of the model", [Cell(_modelled(row)) for row in rows], right=True)] if any(row.model for row in rows) else []),
         Column("slowest", [Cell(_slowest(row)) for row in rows], wrap=True),
         *([Column("wrong", [Cell(str(row.wrong), "bad" if row.wrong else "") for row in rows])] if any(row.wrong for row in rows) else []),
     ]
@@ -92,6 +101,14 @@ def lines(rows: Sequence[CollectiveRow], link: LinkKnown, width: int, color: boo
 
 def _interval(row: CollectiveRow) -> str:
     return f"{show(row.low_s, 's')} to {show(row.high_s, 's')}" if row.low_s is not None and row.high_s is not None else ""
+
+
+def _modelled(row: CollectiveRow) -> str:
+    """Its time, and the model's interval."""
+    model = row.model
+    if model is None or model.expected_s is None or model.low_s is None or model.high_s is None:
+        return "unknown"
+    return f"{show(model.expected_s, 's')} ({show(model.low_s, 's')} to {show(model.high_s, 's')})"
 
 
 def _slowest(row: CollectiveRow) -> str:

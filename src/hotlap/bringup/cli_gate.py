@@ -24,6 +24,7 @@ from hotlap.core.store import files, paths
 def add(parser: argparse.ArgumentParser) -> None:
     asked.add_members(parser)
     parser.add_argument("--risk", default="1%", metavar="SHARE", help="chance of a fault since that makes evidence stale (default: 1%%)")
+    parser.add_argument("--loss", default="10%", metavar="SHARE", help="of a node's transfers that matters (default: 10%%)")
     parser.add_argument("--budget", default="30 s", metavar="TIME", help="for all tests (default: 30 s)")
     parser.add_argument("--evidence", action="store_true", help="answer by what is kept; test nothing")
     parser.add_argument("--again", action="store_true", help="test by all rules, however new the evidence is")
@@ -39,6 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit code 0 every node passes, 1 one fails, 3 of one there is no evidence that is new enough."""
     risk, budget_s = terminal.share(args.risk, "--risk"), asked.seconds(args.budget, "--budget")
+    terminal.share(args.loss, "--loss")
     until_s = time.monotonic() + budget_s
     nodes = gate_labels.named(args.apply, args.cluster, args.node) if args.apply else []
     if args.evidence and args.again:
@@ -86,7 +88,8 @@ def _gated(
         raise InputError(f"{len(members)} members are too many for one controller; give at most {MOST_MEMBERS}")
     names = [member.name for member in members]
     leaves = topology.leaves(topology.read(args.topology, names)) if args.topology else {}
-    history = gate_evidence.read(paths.home(), rules)
+    least = terminal.share(args.loss, "--loss")
+    history = gate_evidence.read(paths.home(), rules, least)
     known = {name: gate_decide.known(rule, history) for name, rule in rules.items()}
     answers = gate_decide.from_evidence(names, known, gate_evidence.last(history.evidence, names), time.time())
     worst = dict.fromkeys(rules, 1.0) if args.again else gate_decide.stale(answers.values(), risk)
@@ -94,7 +97,7 @@ def _gated(
     if worst and not args.evidence:
         chosen, left_out = gate_decide.plan(worst, rules, until_s - time.monotonic() - gate_tests.CLOSE_S)
     if chosen:
-        wanted = gate_tests.GateAsked(rules, chosen, leaves, 0, asked.seconds(args.time, "--time"), until_s)
+        wanted = gate_tests.GateAsked(rules, chosen, leaves, 0, asked.seconds(args.time, "--time"), until_s, least)
         kept = _tested(wanted, launcher, members, python, options, history, known, answers)
     gate = Gate(
         nodes=[gate_decide.verdict(node, [answers[name, node] for name in rules], risk) for node in names], rules=list(known.values()),

@@ -99,7 +99,8 @@ def _measured(args: argparse.Namespace) -> tuple[Isolation, CampaignFolder]:
     with campaigns.begun(args, step) as campaign, campaign.kept.held():
         wanted = IsolationAsked(
             leaves=topology.leaves(layouts[0]), limit=args.limit, rounds=args.rounds, whole=args.whole, time_s=time_s, expected=rate,
-            seed=args.seed, before=topology.findings(args.topology, list(layouts[0].names)),
+            seed=args.seed, before=topology.findings(args.topology, layouts[0].names),
+            rdma=topology.rdma(args.topology, layouts[0].names),
         )  # fmt: skip
         measuring.keep_asked(campaign.kept, wanted)
         answer = measuring.isolated(campaign.kept, campaign.launcher, wanted)

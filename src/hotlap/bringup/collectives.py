@@ -19,6 +19,7 @@ from hotlap.bringup.record import LinkKnown
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import StepRecord
 from hotlap.core.errors import InputError, nearest
+from hotlap.core.model import predict
 from hotlap.core.record import Record
 from hotlap.core.stats.summary import summarize
 
@@ -45,6 +46,15 @@ class RankLink(Record, frozen=True, kw_only=True):
     link: dict[str, Any]
 
 
+class ModelTime(Record, frozen=True, kw_only=True):
+    """What the model expects of GPUs of a machine of the table, and its interval; `bound_s`: no less than that."""
+
+    expected_s: float | None
+    low_s: float | None
+    high_s: float | None
+    bound_s: float | None
+
+
 class CollectiveRow(Record, frozen=True, kw_only=True):
     """One size: the median over rounds of the slowest rank's time, with its interval; bandwidths in B/s."""
 
@@ -59,6 +69,7 @@ class CollectiveRow(Record, frozen=True, kw_only=True):
     busbw: float
     wrong: int
     slowest: dict[str, int]  # rounds by the member that took longest
+    model: ModelTime | None = None
 
 
 def factor(op: str, ranks: int) -> float:
@@ -110,6 +121,17 @@ def rows(kept: CampaignFolder) -> list[CollectiveRow]:
         for line in own:
             by_size[line.op, line.size].setdefault(name, []).append(line)
     return [_row(op, size, by_member, len(lines)) for (op, size), by_member in by_size.items() if len(by_member) == len(lines)]
+
+
+def modelled(rows: Sequence[CollectiveRow], machine: str, nodes: int) -> list[CollectiveRow]:
+    """With what the model expects of GPUs of this machine, spread over so many nodes."""
+    return [msgspec.structs.replace(row, model=of_model(row.op, row.size, row.ranks, machine, nodes)) for row in rows]
+
+
+def of_model(op: str, size: int, ranks: int, machine: str, nodes: int) -> ModelTime:
+    """Raises InputError for a machine that is not in the table."""
+    limit = predict.predict("collective", machine, op=op, size=size, gpus=ranks, nodes=nodes, dtype="fp32")
+    return ModelTime(expected_s=limit.expected_s, low_s=limit.low_s, high_s=limit.high_s, bound_s=limit.bound_s)
 
 
 def known(kept: CampaignFolder) -> tuple[LinkKnown, list[str]]:

@@ -114,7 +114,7 @@ def _best(model: Model, tests: Transfers, where: FabricLayout, dropped: set[Slow
         net = gains - model.penalty(some)
         for group in np.flatnonzero((net > 0) & _beyond(model, some, effects) & _again(model, some, tests)):
             factor = some.factor(int(group))
-            if factor not in known:
+            if factor not in known and _several(model, tests, where, factor):
                 fit = PartFit(factor, float(effects[group]), gain=float(gains[group]), shared=bool(shared[group] > 0))
                 found_parts.append((float(net[group]), fit))
     found_parts.sort(key=lambda each: (-each[0], factors.ORDER.index(each[1].factor.kind)))
@@ -126,6 +126,17 @@ def _best(model: Model, tests: Transfers, where: FabricLayout, dropped: set[Slow
             chosen.append(fit)
         touched[slow] = True  # a part that waits for the next pass keeps worse ones waiting
     return chosen
+
+
+def _several(model: Model, tests: Transfers, where: FabricLayout, factor: SlowPart) -> bool:
+    """Whether what leaves share is slow for several nodes at both of its ends: else it is that node."""
+    if factor.kind not in ("uplink", "uplink-out", "uplink-in", "leaf pair"):
+        return True
+    place, _ = factors.members(tests, where, factor)
+    slow = place[model.view[place] - model.current[place] < -2 * model.noise.sigma]
+    ends = np.concatenate([tests.sender[slow], tests.receiver[slow]])
+    inside = where.leaf[ends] == factor.first
+    return min(len(np.unique(ends[inside])), len(np.unique(ends[~inside]))) > 1
 
 
 def _together(model: Model, some: Groups) -> tuple[Floats, Floats]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from hotlap.bringup import naming
 from hotlap.bringup.gate_record import GATE, Gate, GateEvidence, GateRule, Why
-from hotlap.bringup.record import KEPT, CauseKind, Isolation
+from hotlap.bringup.record import ASKED, KEPT, CauseKind, Culprit, Isolation, IsolationAsked, NamedPart
 from hotlap.cluster import folder, states
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import Member
@@ -32,8 +33,8 @@ class History(NamedTuple):
     gpus: dict[tuple[str, str], set[str]]
 
 
-def read(home: Path, rules: Mapping[str, GateRule]) -> History:
-    """Campaigns that cannot be read are left out."""
+def read(home: Path, rules: Mapping[str, GateRule], least: float) -> History:
+    """Campaigns that cannot be read are left out. `least`: the loss of a node that matters."""
     try:
         entries = select.entries(["kind=campaign"], home)
     except InputError:
@@ -49,7 +50,7 @@ def read(home: Path, rules: Mapping[str, GateRule]) -> History:
             continue
         isolation = kept_record(kept.path / KEPT, Isolation)
         if isolation:
-            own += _pairs(kept, isolation)
+            own += _pairs(kept, isolation, least)
             fleet = (isolation.fleet, isolation.noise) if isolation.sure else fleet
         if gate := kept_record(kept.path / GATE, Gate):
             gates.append(gate)
@@ -115,35 +116,47 @@ def of_command(rule: str, node: str, code: int | None, at_s: float, run: str, wh
     return GateEvidence(rule=rule, node=node, at_s=at_s, holds=holds, why=why, code=code, run=run, machine=where)  # type: ignore[arg-type]
 
 
-def _pairs(kept: CampaignFolder, isolation: Isolation) -> list[GateEvidence]:
+def _pairs(kept: CampaignFolder, isolation: Isolation, least: float) -> list[GateEvidence]:
     events = kept.events()
     at_s = max((event.time_s for event in events), default=0.0)
-    machines = {member.name: machine(member) for member in kept.members()}
-    return of_isolation(isolation, machines, at_s, kept.path.name)
+    machines, asked = {member.name: machine(member) for member in kept.members()}, kept_record(kept.path / ASKED, IsolationAsked)
+    return of_isolation(isolation, machines, at_s, kept.path.name, least, asked.leaves if asked else {})
 
 
-def of_isolation(isolation: Isolation, machines: Mapping[str, str], at_s: float, run: str) -> list[GateEvidence]:
-    """Of every node that took part: named itself, part of what is named, or neither. `machines`: by node."""
+def of_isolation(
+    isolation: Isolation, machines: Mapping[str, str], at_s: float, run: str, least: float, leaves: Mapping[str, str]
+) -> list[GateEvidence]:
+    """Of every node that took part: bad where it is named with a loss that matters, good where such a loss would have shown, else neither.
+    `machines` and `leaves`: by node; `least`: the loss that matters."""
     untested = {name for each in isolation.open if each.code == "untested" for name in each.members}
     small = next((each.loss for each in isolation.open if each.code == "small"), 0.0)
     answer = list[GateEvidence]()
     for node, where in machines.items():
-        if node in untested:
-            continue
-        seen = GateEvidence(rule="pair", node=node, at_s=at_s, holds="good", run=run, machine=where, loss=small)
-        named = [each for each in isolation.culprits if node in each.part.members]
-        worst = sorted(named, key=lambda each: (each.part.kind in OWN, each.loss))
-        if not isolation.sure:
-            seen = msgspec.structs.replace(seen, holds="unknown", why="noisy")
-        elif worst:
-            own = worst[-1].part.kind in OWN
-            seen = msgspec.structs.replace(
-                seen, holds="bad" if own else "unknown", why="slow" if own else "shares", part=worst[-1].part, loss=worst[-1].loss
-            )
-        elif isolation.nodes < 4:
-            seen = msgspec.structs.replace(seen, holds="unknown", why="few")
-        answer.append(seen)
+        if node not in untested:
+            named = [each for each in isolation.culprits if each.high >= least and _concerns(each.part, node, leaves.get(node, ""))]
+            seen = GateEvidence(rule="pair", node=node, at_s=at_s, holds="unknown", run=run, machine=where)
+            answer.append(msgspec.structs.replace(seen, **_holds(isolation, named, small, least)))
     return answer
+
+
+def _concerns(part: NamedPart, node: str, leaf: str) -> bool:
+    """Whether a node is, or hangs on, a part."""
+    if part.kind == "rail":
+        return True
+    return (leaf if part.kind in (*naming.UPLINKS, "leaf pair") else node) in part.members
+
+
+def _holds(isolation: Isolation, named: Sequence[Culprit], small: float, least: float) -> dict[str, Any]:
+    """What differs from neither good nor bad: the worst of what is named, a part of the node itself before what it shares."""
+    if not isolation.sure:
+        return {"why": "noisy"}
+    if named:
+        worst = max(named, key=lambda each: (each.part.kind in OWN, each.loss))
+        own, sure = worst.part.kind in OWN, worst.loss >= least and (worst.runner_up is None or worst.odds >= naming.TELLS)
+        return {"holds": "bad" if own and sure else "unknown", "why": "slow" if own else "shares", "part": worst.part, "loss": worst.loss}
+    if isolation.nodes < 4 or small > least:
+        return {"why": "few", "loss": small}
+    return {"holds": "good", "loss": small}
 
 
 def of_node(seen: GateEvidence, node: str) -> GateEvidence:

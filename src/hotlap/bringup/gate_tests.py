@@ -33,6 +33,7 @@ class GateAsked:
     limit: int
     time_s: float  # of a transfer
     until_s: float
+    least: float = 0.1  # the loss of a node that matters
 
     @property
     def left_s(self) -> float:
@@ -135,7 +136,7 @@ def _pairs(
     except MachineError as error:
         late = gate_evidence.worded(nothing, error.reason, "no time" if asked.left_s <= 0 else "no result")
         return {("pair", name): gate_evidence.of_node(late, name) for name in machines}
-    answers = gate_evidence.of_isolation(isolation, machines, time.time(), kept.path.name)
+    answers = gate_evidence.of_isolation(isolation, machines, time.time(), kept.path.name, asked.least, asked.leaves)
     if history.fleet and isolation.nodes < 4:
         transfers = lines.read((kept.path / TRANSFERS).read_bytes(), PairRecord, TRANSFERS).records
         answers = [_beside_fleet(each, transfers, *history.fleet) for each in answers]

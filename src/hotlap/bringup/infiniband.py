@@ -153,8 +153,8 @@ def findings(found: Sequence[FabricLink], names: Sequence[str]) -> list[FabricFi
             best = max(usual, link.best or usual, key=lambda each: each[0] * LANES[each[1]][1])
             if link.gbps < best[0] * LANES[best[1]][1]:
                 ends = [f"{end.name} port {end.port}" for end in link.ends]
-                code = "narrow" if link.width < best[0] else "slow"
-                answer.append(FabricFinding(code=code, members=ends, seen=f"{link.width}x{link.speed}", usual=f"{best[0]}x{best[1]}"))
+                seen, could = f"{link.width}x{link.speed}", f"{best[0]}x{best[1]}"
+                answer.append(FabricFinding(code="narrow" if link.width < best[0] else "slow", members=ends, seen=seen, usual=could))
     return answer + _swapped(_hosts(found), wanted)
 
 
@@ -165,17 +165,17 @@ def _swapped(hosts: Sequence[tuple[FabricPort, FabricPort]], wanted: set[str]) -
         if host.node in wanted:
             by_node[host.node][f"{host.adapter}/{host.port}"] = switch.name
     groups = defaultdict[frozenset[str], list[str]](list)
-    for node, rails in by_node.items():
-        groups[frozenset(rails.values())].append(node)
+    for node, switches in by_node.items():
+        groups[frozenset(switches.values())].append(node)
     answer = list[FabricFinding]()
     for nodes in groups.values():
         rails = {rail for node in nodes for rail in by_node[node]}
         usual = {rail: Counter(_switches(by_node, nodes, rail)).most_common(1)[0] for rail in rails}
         for node in nodes:
-            for rail, switch in sorted(by_node[node].items()):
+            for rail, own in sorted(by_node[node].items()):
                 name, count = usual[rail]
-                if switch != name and 2 * count > len(nodes):
-                    answer.append(FabricFinding(code="swapped", members=[node, rail.split("/")[0]], seen=switch, usual=name))
+                if own != name and 2 * count > len(nodes):
+                    answer.append(FabricFinding(code="swapped", members=[node, rail.split("/")[0]], seen=own, usual=name))
     return answer
 
 

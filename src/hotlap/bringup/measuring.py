@@ -119,19 +119,20 @@ def isolated(
                 own.close()
     lost = [each.name for each in members if each.name not in where.names]
     link = LinkKnown(why="given", rate=asked.expected) if asked.expected else expecting.of_links(own.known.values())
-    answer = msgspec.structs.replace(answer, open=_beside(answer, own, lost), link=link, before=asked.before)
+    unused = sorted({*own.rdma, *(name for name in asked.rdma if name in where.names)})
+    gbps = min((asked.rdma[name] for name in unused if name in asked.rdma), default=None)
+    answer = msgspec.structs.replace(answer, open=_beside(answer, unused, lost), link=link, before=asked.before, rdma_gbps=gbps)
     files.write_whole(kept.path / KEPT, msgspec.json.format(msgspec.json.encode(answer), indent=2) + b"\n")
     return answer
 
 
-def _beside(answer: Isolation, conductor: pairs.PairController, lost: Sequence[str]) -> list[Open]:
+def _beside(answer: Isolation, with_rdma: Sequence[str], lost: Sequence[str]) -> list[Open]:
     """What is open, with members that have RDMA and such that took no part."""
     rest = list(answer.open)
     if lost:
         names = [*lost, *(name for each in rest if each.code == "untested" for name in each.members)]
         rest = [Open(code="untested", members=names, count=len(names)), *(each for each in rest if each.code != "untested")]
-    with_rdma = conductor.rdma
-    return [Open(code="rdma", members=with_rdma, count=len(with_rdma)), *rest] if with_rdma else rest
+    return [Open(code="rdma", members=list(with_rdma), count=len(with_rdma)), *rest] if with_rdma else rest
 
 
 def _watched(conductor: pairs.PairController) -> Callable[[Ints], Floats]:

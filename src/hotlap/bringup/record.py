@@ -209,6 +209,7 @@ class IsolationAsked(Record, frozen=True, kw_only=True):
     expected: float | None = None  # B/s
     seed: int = 0
     before: list[FabricFinding] = []
+    rdma: dict[str, float] = {}  # Gb/s that the fabric's text says of members' links
     step: int = 1  # of the campaign, by its number
 
 
@@ -229,3 +230,4 @@ class Isolation(Record, frozen=True, kw_only=True):
     below: float | None = None  # by how much the fleet is below what was expected; None: no expected rate
     link: LinkKnown | None = None  # what links carry at most; None: of a simulated fabric
     before: list[FabricFinding] = []  # by the fabric's own text
+    rdma_gbps: float | None = None  # of the slowest member that did not use it; None: nobody knows

@@ -22,12 +22,13 @@ def why(seen: GateEvidence) -> str:
     """Of one piece of evidence, without its rule."""
     part = show.named(seen.part) if seen.part else ""
     text = words.clean(seen.text)
+    few = f"losses below {seen.loss:.0%} would not show" if 0 < seen.loss < 1 else "too few transfers to tell"
     return {
         "": f"good, of losses from {seen.loss:.0%}" if seen.loss else "good", "slow": f"{part} loses {seen.loss:.0%}",
         "shares": f"{part} loses {seen.loss:.0%}, which is not this node alone",
         "exit": f"exit code {seen.code}{f': {text}' if text else ''}", "gpus": f"{seen.count} of {words.counted(seen.of, 'GPU')} are there",
         "no result": text or "no result", "stale": "the evidence is too old", "no evidence": "no evidence",
-        "other machine": "another machine answers by this name", "few": "too few nodes to compare with",
+        "other machine": "another machine answers by this name", "few": few,
         "noisy": "transfers differ too much", "no time": "the budget ended first",
     }[seen.why]  # fmt: skip
 

@@ -34,6 +34,12 @@ def findings(file: str, names: Sequence[str]) -> list[FabricFinding]:
     return infiniband.findings(infiniband.links(text), names) if infiniband.is_fabric(text) else []
 
 
+def rdma(file: str, names: Sequence[str]) -> dict[str, float]:
+    """Gb/s of the links that the fabric's text says of these nodes; {} of other files."""
+    text = _text(file) if file else ""
+    return infiniband.host_gbps(infiniband.links(text), names) if infiniband.is_fabric(text) else {}
+
+
 def _text(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
