@@ -1,6 +1,6 @@
 """A gate before a job: how often a healthy node fails, how often a slow one passes, and how long it takes.
 
-    python benchmarks/gate.py [--nodes 4,16,64] [--gates 500]       simulated: the rule `pair`, three rounds to screen
+    python benchmarks/gate.py [--nodes 4,5,8,16,64] [--gates 500]       simulated: the rule `pair`, three rounds to screen
     python benchmarks/gate.py --bed 16                              real nodes, seconds from the order to the verdict; needs root
 """
 
@@ -71,7 +71,7 @@ def on_bed(nodes: int, time_s: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", default="4,16,64")
+    parser.add_argument("--nodes", default="4,5,8,16,64")
     parser.add_argument("--gates", type=int, default=500)
     parser.add_argument("--bed", type=int, default=0, metavar="N", help="a bed of N nodes, instead")
     parser.add_argument("--time", type=float, default=0.5, help="seconds of a transfer")

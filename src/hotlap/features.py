@@ -4,7 +4,7 @@
 `kinds`: a kind of run → the module that shows it (`hotlap.core.show.kinds.Kind`).
 `sections`: a part of the report of runs (`hotlap.core.show.sections.base.ReportSection`).
 `schemas`: a command → the JSON Schema of what its `--json` prints, a function.
-`beside`: a file in a campaign's folder → what shows it there (`hotlap.cluster.show.Beside`).
+`beside`: a file in a campaign's folder → what shows it there (`hotlap.cluster.show.BesideCampaign`).
 `tool_files`: what reads tool files: `load(name, home) -> ToolFile`.
 `implementers`: modules that prepare cases which users' own code implements (`hotlap.core.measure.workloads.base.Implementer`).
 """

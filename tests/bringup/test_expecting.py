@@ -21,7 +21,7 @@ def test_tcp_carries_a_link_less_headers(mtu: int, share: float) -> None:
 
 def test_the_slowest_link_counts() -> None:
     known = expecting.of_links([WIRE, WIRE | {"mbps": 1000, "interface": "eth1"}])
-    assert (known.why, known.interface) == ("link", "eth1")
+    assert (known.code, known.interface) == ("link", "eth1")
     assert known.rate == pytest.approx(117.7e6, rel=1e-3)
 
 
@@ -34,7 +34,7 @@ def test_the_slowest_link_counts() -> None:
 )  # fmt: skip
 def test_a_link_that_says_nothing_has_no_rate(facts: list[dict[str, object]], why: str) -> None:
     known = expecting.of_links(facts)
-    assert (known.why, known.rate) == (why, None)
+    assert (known.code, known.rate) == (why, None)
     assert "unknown" in show.at_most(known)
 
 
@@ -59,7 +59,7 @@ def test_a_rate_stands_beside_what_a_link_carries() -> None:
     row = CollectiveRow(
         op="all_reduce", size=1 << 20, ranks=2, rounds=3, time_s=0.002, low_s=None, high_s=None, algbw=0.5e9, busbw=0.5e9, wrong=0, slowest={"n1": 3},
     )  # fmt: skip
-    text = "\n".join(cli_collective.lines([row], LinkKnown(why="link", rate=1e9, mbps=1e4, interface="eth0"), 120, False))
+    text = "\n".join(cli_collective.lines([row], LinkKnown(code="link", rate=1e9, mbps=1e4, interface="eth0"), 120, False))
     assert "50%" in text
     assert "Expected at most 1.00 GB/s, by TCP over eth0 of 10.0 Gbit/s." in text
-    assert "of a link" not in "\n".join(cli_collective.lines([row], LinkKnown(why="virtual"), 120, False))
+    assert "of a link" not in "\n".join(cli_collective.lines([row], LinkKnown(code="virtual"), 120, False))

@@ -120,9 +120,9 @@ def test_a_node_beside_a_slow_link_is_neither_good_nor_bad() -> None:
     holds = {each.node: each.holds for each in gate_evidence.of_isolation(isolation, machines, 0.0, "", 0.1, {})}
     assert {node for node, each in holds.items() if each == "unknown"} == {"n1", "n2"}
     noisy = gate_evidence.of_isolation(replace(isolation, sure=False), machines, 0.0, "", 0.1, {})
-    assert {each.why for each in noisy} == {"noisy"}
+    assert {each.code for each in noisy} == {"noisy"}
     few = gate_evidence.of_isolation(replace(isolation, culprits=[], nodes=3), machines, 0.0, "", 0.1, {})
-    assert {each.why for each in few} == {"few"}
+    assert {each.code for each in few} == {"few"}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_node_is_good_only_where_a_loss_that_matters_would_have_shown() -> Non
         culprits=[], nodes=8, screening=3, confirming=0, transfers=24, fleet=1e9, noise=0.1, disturbed=0.0, faster=0.0,
         open=[Open(code="small", loss=0.3, count=6)],
     )  # fmt: skip
-    assert [each.why for each in gate_evidence.of_isolation(isolation, {"n1": ""}, 0.0, "", 0.1, {})] == ["few"]
+    assert [each.code for each in gate_evidence.of_isolation(isolation, {"n1": ""}, 0.0, "", 0.1, {})] == ["few"]
     assert [each.holds for each in gate_evidence.of_isolation(isolation, {"n1": ""}, 0.0, "", 0.4, {})] == ["good"]
 
 
@@ -158,7 +158,7 @@ def test_nodes_on_a_slow_part_are_neither_good_nor_bad(kind: CauseKind, members:
     )  # fmt: skip
     leaves = {"n1": "leaf1", "n2": "leaf1", "n3": "leaf2", "n4": "leaf3"}
     answers = gate_evidence.of_isolation(isolation, dict.fromkeys(leaves, ""), 0.0, "", 0.1, leaves)
-    assert {each.node for each in answers if each.why == "shares"} == concerned
+    assert {each.node for each in answers if each.code == "shares"} == concerned
     assert {each.node for each in answers if each.holds == "good"} == set(leaves) - concerned
 
 

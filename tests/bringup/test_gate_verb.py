@@ -171,9 +171,9 @@ def test_two_nodes_are_set_beside_the_fleet_that_is_known(home: Path, tmp_path: 
     words = ["cluster", "gate", "--local", "2", "--budget", "40 s", "--time", "0.1 s", "--again", "--json"]
     main(words)
     gate = msgspec.convert(answered(capsys)["gate"], Gate)
-    assert {each.seen.why for one in gate.nodes for each in one.answers if each.seen.rule == "pair"} <= {"few", "noisy"}
+    assert {each.seen.code for one in gate.nodes for each in one.answers if each.seen.rule == "pair"} <= {"few", "noisy"}
     kept = home / "runs" / gate.run / "isolation.json"
     kept.write_text(json.dumps(json.loads(kept.read_text()) | {"fleet": 1.0, "sure": True}))  # any loopback is faster
     main(words)
     gate = msgspec.convert(answered(capsys)["gate"], Gate)
-    assert {each.seen.why for one in gate.nodes for each in one.answers if each.seen.rule == "pair"} <= {"", "noisy"}
+    assert {each.seen.code for one in gate.nodes for each in one.answers if each.seen.rule == "pair"} <= {"", "noisy"}

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.machine:
         rows = collectives.modelled(rows, args.machine, 1 if args.local else members)
     if rate is not None:
-        link = LinkKnown(why="given", rate=rate)
+        link = LinkKnown(code="given", rate=rate)
     rdma = rdma if args.by in collectives.BY_TCP else []
     code = 130 if interrupted else 3 if not rows else 1 if any(row.wrong for row in rows) else 0
     if args.json:

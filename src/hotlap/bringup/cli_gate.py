@@ -5,20 +5,31 @@ from __future__ import annotations
 import argparse
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from hotlap.bringup import gate_decide, gate_evidence, gate_labels, gate_rules, gate_tests, show_gate, topology
 from hotlap.bringup.cli_isolate import MOST_MEMBERS
-from hotlap.bringup.gate_evidence import History
 from hotlap.bringup.gate_record import GATE, Gate, GateEvidence, GateRule, RuleAnswer, RuleKnown
 from hotlap.cli import terminal
 from hotlap.cluster import asked, session
 from hotlap.cluster.launch.base import AgentLauncher
-from hotlap.cluster.record import Campaign, Member
+from hotlap.cluster.record import Campaign
 from hotlap.core.errors import InputError
 from hotlap.core.store import files, paths
+
+Place = tuple[str, str]
+"""Rule and node."""
+
+
+class _Way(NamedTuple):
+    """How members are reached."""
+
+    launcher: AgentLauncher
+    options: dict[str, object]
+    python: str
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +51,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Exit code 0 every node passes, 1 one fails, 3 of one there is no evidence that is new enough."""
     risk, budget_s = terminal.share(args.risk, "--risk"), asked.seconds(args.budget, "--budget")
-    terminal.share(args.loss, "--loss")
     until_s = time.monotonic() + budget_s
     nodes = gate_labels.named(args.apply, args.cluster, args.node) if args.apply else []
     if args.evidence and args.again:
@@ -53,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     name, options, python = asked.launcher(args)
     launcher = session.launcher_of(Campaign(id="", hotlap="", began="", launcher=name, options=options, python=python, steps=[]))
     try:
-        gate = _gated(args, launcher, options, python, rules, risk, budget_s, until_s)
+        gate = _gated(args, _Way(launcher, options, python), rules, risk, until_s)
     finally:
         launcher.release()
     if nodes:
@@ -79,16 +89,12 @@ def _print(args: argparse.Namespace, gate: Gate, code: int) -> None:
             print(f"\nrun     {paths.runs(paths.home()) / gate.run}")
 
 
-def _gated(
-    args: argparse.Namespace, launcher: AgentLauncher, options: dict[str, object], python: str, rules: Mapping[str, GateRule], risk: float,
-    budget_s: float, until_s: float,
-) -> Gate:
-    members = launcher.members()
+def _gated(args: argparse.Namespace, way: _Way, rules: Mapping[str, GateRule], risk: float, until_s: float) -> Gate:
+    members, least = way.launcher.members(), terminal.share(args.loss, "--loss")
     if len(members) > MOST_MEMBERS:
         raise InputError(f"{len(members)} members are too many for one controller; give at most {MOST_MEMBERS}")
     names = [member.name for member in members]
     leaves = topology.leaves(topology.read(args.topology, names)) if args.topology else {}
-    least = terminal.share(args.loss, "--loss")
     history = gate_evidence.read(paths.home(), rules, least)
     known = {name: gate_decide.known(rule, history) for name, rule in rules.items()}
     answers = gate_decide.from_evidence(names, known, gate_evidence.last(history.evidence, names), time.time())
@@ -98,29 +104,29 @@ def _gated(
         chosen, left_out = gate_decide.plan(worst, rules, until_s - time.monotonic() - gate_tests.CLOSE_S)
     if chosen:
         wanted = gate_tests.GateAsked(rules, chosen, leaves, 0, asked.seconds(args.time, "--time"), until_s, least)
-        kept = _tested(wanted, launcher, members, python, options, history, known, answers)
+        folder = gate_tests.begun(wanted, way.launcher, members, way.python, way.options)
+        came, kept = gate_tests.tested(wanted, folder, way.launcher, history), folder.path.name
+        answers = _newer(answers, came, {member.name: gate_evidence.machine(member) for member in folder.members()}, known)
     gate = Gate(
         nodes=[gate_decide.verdict(node, [answers[name, node] for name in rules], risk) for node in names], rules=list(known.values()),
-        risk=risk, budget_s=budget_s, at_s=time.time(), left_out=left_out, run=kept,
+        risk=risk, budget_s=asked.seconds(args.budget, "--budget"), at_s=time.time(), left_out=left_out, run=kept,
     )  # fmt: skip
     if kept:
         files.write_whole(paths.runs(paths.home()) / kept / GATE, msgspec.json.format(msgspec.json.encode(gate), indent=2) + b"\n")
     return gate
 
 
-def _tested(
-    wanted: gate_tests.GateAsked, launcher: AgentLauncher, members: Sequence[Member], python: str, options: dict[str, object],
-    history: History, known: Mapping[str, RuleKnown], answers: dict[tuple[str, str], RuleAnswer],
-) -> str:
-    """Tests, and puts what came in place of the evidence; the campaign's id."""
-    kept = gate_tests.begun(wanted, launcher, members, python, options)
-    came = gate_tests.tested(wanted, kept, launcher, history)
-    machines = {member.name: gate_evidence.machine(member) for member in kept.members()}
+def _newer(
+    answers: Mapping[Place, RuleAnswer], came: Mapping[Place, GateEvidence], machines: Mapping[str, str], known: Mapping[str, RuleKnown]
+) -> dict[Place, RuleAnswer]:
+    """What was tested in place of the evidence; evidence of another machine says nothing. `machines`: that answered, by node."""
+    newer = dict(answers)
     for place, answer in answers.items():
+        rule, node = place
         before = answer.seen
         if place in came:
-            answers[place] = gate_decide.answered(came[place], known[place[0]], time.time(), True)
-        elif before.why != "no evidence" and machines[place[1]] not in ("", before.machine):
-            other = GateEvidence(rule=place[0], node=place[1], at_s=time.time(), holds="unknown", why="other machine", run=kept.path.name)
-            answers[place] = RuleAnswer(seen=other, acts=known[place[0]].acts, tested=True)
-    return kept.path.name
+            newer[place] = gate_decide.answered(came[place], known[rule], time.time(), True)
+        elif before.code != "no evidence" and machines[node] not in ("", before.machine):
+            other = GateEvidence(rule=rule, node=node, at_s=time.time(), holds="unknown", code="other machine")
+            newer[place] = RuleAnswer(seen=other, acts=known[rule].acts, tested=True)
+    return newer

@@ -18,15 +18,15 @@ def of_links(facts: Iterable[Mapping[str, Any]]) -> LinkKnown:
     """The rate of the slowest link in B/s. `facts`: as of `member_link`, of every member."""
     several = list(facts)
     if not several or any(not each.get("interface") for each in several):
-        return LinkKnown(why="unknown")
+        return LinkKnown(code="unknown")
     if any(each["interface"] == LOOPBACK for each in several):
-        return LinkKnown(why="loopback")
+        return LinkKnown(code="loopback")
     if any(each.get("virtual") for each in several):
-        return LinkKnown(why="virtual")
+        return LinkKnown(code="virtual")
     if any(each.get("mbps", 0) <= 0 or each.get("mtu", 0) <= 52 for each in several):
-        return LinkKnown(why="unknown")
+        return LinkKnown(code="unknown")
     slowest = min(several, key=lambda each: tcp(each["mbps"], each["mtu"]))
-    return LinkKnown(rate=tcp(slowest["mbps"], slowest["mtu"]), why="link", mbps=slowest["mbps"], interface=str(slowest["interface"])[:40])
+    return LinkKnown(rate=tcp(slowest["mbps"], slowest["mtu"]), code="link", mbps=slowest["mbps"], interface=str(slowest["interface"])[:40])
 
 
 def tcp(mbps: float, mtu: float) -> float:

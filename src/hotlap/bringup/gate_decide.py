@@ -95,7 +95,7 @@ def from_evidence(
     for name, rule in rules.items():
         for node in nodes:
             seen = newest.get((name, node))
-            nothing = GateEvidence(rule=name, node=node, at_s=now_s, holds="unknown", why="no evidence")
+            nothing = GateEvidence(rule=name, node=node, at_s=now_s, holds="unknown", code="no evidence")
             answers[name, node] = answered(seen, rule, now_s, False) if seen else RuleAnswer(seen=nothing, acts=rule.acts)
     return answers
 
@@ -121,4 +121,4 @@ def _dated(answer: RuleAnswer, risk: float) -> RuleAnswer:
     """Good evidence that is too old says nothing."""
     if answer.seen.holds != "good" or answer.chance is None or answer.chance < risk:
         return answer
-    return msgspec.structs.replace(answer, seen=msgspec.structs.replace(answer.seen, holds="unknown", why="stale"))
+    return msgspec.structs.replace(answer, seen=msgspec.structs.replace(answer.seen, holds="unknown", code="stale"))

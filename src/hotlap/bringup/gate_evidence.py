@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from hotlap.bringup import naming
-from hotlap.bringup.gate_record import GATE, Gate, GateEvidence, GateRule, Why
+from hotlap.bringup.gate_record import GATE, Gate, GateCode, GateEvidence, GateRule
 from hotlap.bringup.record import ASKED, KEPT, CauseKind, Culprit, Isolation, IsolationAsked, NamedPart
 from hotlap.cluster import folder, states
 from hotlap.cluster.folder import CampaignFolder
@@ -85,7 +85,7 @@ def fewer(member: Member, at_s: float, run: str, gpus: dict[tuple[str, str], set
     gpus[place] = own if own >= before else before  # until they are all there again
     gone = before - own
     return GateEvidence(
-        rule="gpus", node=member.name, machine=place[1], at_s=at_s, run=run, holds="bad" if gone else "good", why="gpus" if gone else "",
+        rule="gpus", node=member.name, machine=place[1], at_s=at_s, run=run, holds="bad" if gone else "good", code="gpus" if gone else "",
         count=len(own), of=len(before),
     )  # fmt: skip
 
@@ -112,8 +112,8 @@ def of_command(rule: str, node: str, code: int | None, at_s: float, run: str, wh
     """Exit code 0 good; 3 (Hotlap: it could not tell), a signal and none unknown; any other bad."""
     none = code is None or code < 0
     holds = "good" if code == 0 else "unknown" if none or code == 3 else "bad"
-    why = "" if code == 0 else "no result" if none else "exit"
-    return GateEvidence(rule=rule, node=node, at_s=at_s, holds=holds, why=why, code=code, run=run, machine=where)  # type: ignore[arg-type]
+    seen = "" if code == 0 else "no result" if none else "exit"
+    return GateEvidence(rule=rule, node=node, at_s=at_s, holds=holds, code=seen, status=code, run=run, machine=where)  # type: ignore[arg-type]
 
 
 def _pairs(kept: CampaignFolder, isolation: Isolation, least: float) -> list[GateEvidence]:
@@ -149,13 +149,13 @@ def _concerns(part: NamedPart, node: str, leaf: str) -> bool:
 def _holds(isolation: Isolation, named: Sequence[Culprit], small: float, least: float) -> dict[str, Any]:
     """What differs from neither good nor bad: the worst of what is named, a part of the node itself before what it shares."""
     if not isolation.sure:
-        return {"why": "noisy"}
+        return {"code": "noisy"}
     if named:
         worst = max(named, key=lambda each: (each.part.kind in OWN, each.loss))
         own, sure = worst.part.kind in OWN, worst.loss >= least and (worst.runner_up is None or worst.odds >= naming.TELLS)
-        return {"holds": "bad" if own and sure else "unknown", "why": "slow" if own else "shares", "part": worst.part, "loss": worst.loss}
+        return {"holds": "bad" if own and sure else "unknown", "code": "slow" if own else "shares", "part": worst.part, "loss": worst.loss}
     if isolation.nodes < 4 or small > least:
-        return {"why": "few", "loss": small}
+        return {"code": "few", "loss": small}
     return {"holds": "good", "loss": small}
 
 
@@ -163,13 +163,13 @@ def of_node(seen: GateEvidence, node: str) -> GateEvidence:
     return msgspec.structs.replace(seen, node=node)
 
 
-def worded(seen: GateEvidence, text: str, why: Why | None = None) -> GateEvidence:
+def worded(seen: GateEvidence, text: str, code: GateCode | None = None) -> GateEvidence:
     """With what somebody said of it."""
-    return msgspec.structs.replace(seen, text=text[:200], why=why or seen.why)
+    return msgspec.structs.replace(seen, text=text[:200], code=code or seen.code)
 
 
 def excused(seen: GateEvidence) -> GateEvidence:
-    return msgspec.structs.replace(seen, holds="good", why="")
+    return msgspec.structs.replace(seen, holds="good", code="")
 
 
 def _health(kept: CampaignFolder, own: Iterable[GateEvidence]) -> list[tuple[float, str, bool]]:

@@ -12,7 +12,7 @@ from hotlap.core.record import Record
 
 GATE = "gate.json"  # a Gate, in the folder of the campaign that tested
 Holds = Literal["good", "bad", "unknown"]
-Why = Literal[
+GateCode = Literal[
     "", "slow", "shares", "exit", "gpus", "no result", "stale", "no evidence", "other machine", "few", "noisy", "no time",
 ]  # fmt: skip
 
@@ -39,10 +39,10 @@ class GateEvidence(Record, frozen=True, kw_only=True):
     holds: Holds
     run: str = ""
     machine: str = ""
-    why: Why = ""
+    code: GateCode = ""
     part: NamedPart | None = None
     loss: float = 0.0  # of the part; of a good node the least that would have been seen
-    code: int | None = None
+    status: int | None = None  # of a command
     count: int = 0
     of: int = 0
     text: str = ""  # what the launcher or the program said

@@ -89,7 +89,7 @@ def tested(asked: GateAsked, kept: CampaignFolder, launcher: AgentLauncher, hist
     answers |= _commands(asked, kept)
     for name in asked.chosen:
         for member in members:
-            nothing = GateEvidence(rule=name, node=member.name, at_s=time.time(), holds="unknown", why="no result")
+            nothing = GateEvidence(rule=name, node=member.name, at_s=time.time(), holds="unknown", code="no result")
             answers.setdefault((name, member.name), gate_evidence.worded(nothing, why.get(member.name, "")))
     return answers
 
@@ -123,7 +123,7 @@ def _pairs(
     history: History,
 ) -> dict[tuple[str, str], GateEvidence]:
     machines, now_s = {member.name: gate_evidence.machine(member) for member in there}, time.time()
-    nothing = GateEvidence(rule="pair", node="", at_s=now_s, holds="unknown", why="few", run=kept.path.name)
+    nothing = GateEvidence(rule="pair", node="", at_s=now_s, holds="unknown", code="few", run=kept.path.name)
     step = next((step for step in kept.campaign.steps if step.gang), None)
     if step is None or len(there) < 2:
         return {("pair", name): gate_evidence.of_node(nothing, name) for name in machines}
@@ -145,7 +145,7 @@ def _pairs(
 
 def _beside_fleet(seen: GateEvidence, transfers: Sequence[PairRecord], fleet: float, noise: float) -> GateEvidence:
     """A node of too few to compare: good where it sends and receives as the fleet did when that was isolated."""
-    if seen.why != "few":
+    if seen.code != "few":
         return seen
     sent, taken = (
         max((each.rate or 0.0 for each in transfers if getattr(each, side) == seen.node), default=0.0) for side in ("sender", "receiver")

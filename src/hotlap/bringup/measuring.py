@@ -118,7 +118,7 @@ def isolated(
             if conductor is None:
                 own.close()
     lost = [each.name for each in members if each.name not in where.names]
-    link = LinkKnown(why="given", rate=asked.expected) if asked.expected else expecting.of_links(own.known.values())
+    link = LinkKnown(code="given", rate=asked.expected) if asked.expected else expecting.of_links(own.known.values())
     unused = sorted({*own.rdma, *(name for name in asked.rdma if name in where.names)})
     gbps = min((asked.rdma[name] for name in unused if name in asked.rdma), default=None)
     answer = msgspec.structs.replace(answer, open=_beside(answer, unused, lost), link=link, before=asked.before, rdma_gbps=gbps)

@@ -164,9 +164,9 @@ class Culprit(Record, frozen=True, kw_only=True):
 
 
 class LinkKnown(Record, frozen=True, kw_only=True):
-    """What the slowest link of members can carry at most. `why` it is known, or not: given by the user, by the kernel of each member."""
+    """What the slowest link of members can carry at most. `code`: who says it, the user or the kernel of a member, or why nobody does."""
 
-    why: Literal["given", "link", "loopback", "virtual", "unknown"]
+    code: Literal["given", "link", "loopback", "virtual", "unknown"]
     rate: float | None = None  # B/s of TCP
     mbps: float = 0.0
     interface: str = ""

@@ -8,7 +8,7 @@ from html import escape
 import msgspec
 
 from hotlap.bringup.record import KEPT, Culprit, FabricFinding, Isolation, LinkKnown, NamedPart, Open
-from hotlap.cluster.show import Beside
+from hotlap.cluster.show import BesideCampaign
 from hotlap.core.show import layout, words
 from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.show.table import Cell, Column, Table, html
@@ -63,10 +63,10 @@ def before(each: FabricFinding) -> str:
 def at_most(link: LinkKnown) -> str:
     """What links let through, or why nobody knows."""
     if link.rate is not None:
-        whose = "as given" if link.why == "given" else f"by TCP over {words.clean(link.interface)} of {show(link.mbps * 1e6, 'bit/s')}"
+        whose = "as given" if link.code == "given" else f"by TCP over {words.clean(link.interface)} of {show(link.mbps * 1e6, 'bit/s')}"
         return f"Expected at most {show(link.rate, 'B/s')}, {whose}."
     why = {"loopback": "loopback is no link", "virtual": "interfaces are virtual, and what they say of their speed does not hold"}
-    return f"What links carry at most is unknown: {why.get(link.why, 'the kernel of a member says no speed')}."
+    return f"What links carry at most is unknown: {why.get(link.code, 'the kernel of a member says no speed')}."
 
 
 def _notes(answer: Isolation) -> list[str]:
@@ -147,5 +147,5 @@ def _read(data: bytes) -> Isolation:
     return msgspec.json.decode(data, type=Isolation)
 
 
-BESIDE = Beside("isolation", _read, lambda data, width, color: lines(_read(data), width, color))
+BESIDE = BesideCampaign("isolation", _read, lambda data, width, color: lines(_read(data), width, color))
 SECTION = ReportSection("Slow parts", "Slow parts of the fabric", _section)

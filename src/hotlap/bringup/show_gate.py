@@ -9,7 +9,7 @@ import msgspec
 
 from hotlap.bringup import show
 from hotlap.bringup.gate_record import GATE, Gate, GateEvidence, NodeGate, RuleAnswer, RuleKnown
-from hotlap.cluster.show import Beside
+from hotlap.cluster.show import BesideCampaign
 from hotlap.core.show import layout, words
 from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.show.table import Cell, Column, Table, html
@@ -18,19 +18,20 @@ STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
 MOST_ROWS = 40
 
 
-def why(seen: GateEvidence) -> str:
+def wording(seen: GateEvidence) -> str:
     """Of one piece of evidence, without its rule."""
     part = show.named(seen.part) if seen.part else ""
     text = words.clean(seen.text)
     few = f"losses below {seen.loss:.0%} would not show" if 0 < seen.loss < 1 else "too few transfers to tell"
     return {
-        "": f"good, of losses from {seen.loss:.0%}" if seen.loss else "good", "slow": f"{part} loses {seen.loss:.0%}",
+        "": f"no loss of {seen.loss:.0%} or more" if seen.loss else "good", "slow": f"{part} loses {seen.loss:.0%}",
         "shares": f"{part} loses {seen.loss:.0%}, which is not this node alone",
-        "exit": f"exit code {seen.code}{f': {text}' if text else ''}", "gpus": f"{seen.count} of {words.counted(seen.of, 'GPU')} are there",
+        "exit": f"exit code {seen.status}{f': {text}' if text else ''}",
+        "gpus": f"{seen.count} of {words.counted(seen.of, 'GPU')} are there",
         "no result": text or "no result", "stale": "the evidence is too old", "no evidence": "no evidence",
         "other machine": "another machine answers by this name", "few": few,
         "noisy": "transfers differ too much", "no time": "the budget ended first",
-    }[seen.why]  # fmt: skip
+    }[seen.code]  # fmt: skip
 
 
 def age(seconds: float) -> str:
@@ -45,7 +46,7 @@ def answer(each: RuleAnswer) -> str:
     """A rule's name, what it says, and its age."""
     old = "" if each.tested or each.age_s is None else f", {age(each.age_s)} ago"
     shadow = "" if each.acts else " (shadow)"
-    return f"{words.clean(each.seen.rule)}{shadow}: {why(each.seen)}{old}"
+    return f"{words.clean(each.seen.rule)}{shadow}: {wording(each.seen)}{old}"
 
 
 def reason(node: NodeGate) -> str:
@@ -54,7 +55,7 @@ def reason(node: NodeGate) -> str:
     for holds in ("bad", "unknown"):
         for each in acting:
             if each.seen.holds == holds:
-                return f"hotlap gate: {words.clean(each.seen.rule)}: {why(each.seen)}"
+                return f"hotlap gate: {words.clean(each.seen.rule)}: {wording(each.seen)}"
     return "hotlap gate: pass"
 
 
@@ -107,5 +108,5 @@ def _section(report: Report) -> str:
     return "".join(parts)
 
 
-BESIDE = Beside("gate", _read, lambda data, width, color: lines(_read(data), width, color))
+BESIDE = BesideCampaign("gate", _read, lambda data, width, color: lines(_read(data), width, color))
 SECTION = ReportSection("Gate", "Nodes before a job", _section)

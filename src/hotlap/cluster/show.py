@@ -18,7 +18,7 @@ MOST_MISSING = 40
 STYLES = {"measured": "good", "running": "", "silent": "warn", "never started": "warn"}
 
 
-class Beside(NamedTuple):
+class BesideCampaign(NamedTuple):
     """A file that another feature keeps in a campaign's folder: its key in --json, and what reads it. Raises msgspec.MsgspecError."""
 
     key: str
@@ -34,7 +34,7 @@ class CampaignShown:
     members: Sequence[Member]
     states: Sequence[MemberState]
     fleet: FleetVerdict | None
-    beside: Sequence[tuple[Beside, bytes]] = ()
+    beside: Sequence[tuple[BesideCampaign, bytes]] = ()
 
     @property
     def missing(self) -> list[MemberState]:

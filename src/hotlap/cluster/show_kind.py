@@ -13,7 +13,7 @@ import msgspec
 
 from hotlap.cluster import folder, show, states
 from hotlap.cluster.record import Member, MemberEvent
-from hotlap.cluster.show import Beside, CampaignShown
+from hotlap.cluster.show import BesideCampaign, CampaignShown
 from hotlap.core import extend
 from hotlap.core.analysis import fleets
 from hotlap.core.show.sections.base import ReportSection
@@ -49,9 +49,9 @@ def _shown() -> dict[str, str]:
     return extend.table().get("beside", {})
 
 
-def _beside(contents: Mapping[str, bytes]) -> list[tuple[Beside, bytes]]:
+def _beside(contents: Mapping[str, bytes]) -> list[tuple[BesideCampaign, bytes]]:
     """Those that are there and can be read."""
-    answer = list[tuple[Beside, bytes]]()
+    answer = list[tuple[BesideCampaign, bytes]]()
     for name in _shown():
         one = extend.find("beside", name) if name in contents else None
         if one is None:
