@@ -177,3 +177,16 @@ def test_two_nodes_are_set_beside_the_fleet_that_is_known(home: Path, tmp_path: 
     main(words)
     gate = msgspec.convert(answered(capsys)["gate"], Gate)
     assert {each.seen.code for one in gate.nodes for each in one.answers if each.seen.rule == "pair"} <= {"", "noisy"}
+
+
+@pytest.mark.slow("two processes of node inspect")
+def test_kept_inspections_are_evidence_of_the_audit(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "run", "node", "inspect", "--local", "2"]) == 0
+    capsys.readouterr()
+    main(["cluster", "gate", "--local", "2", "--evidence", "--json"])
+    gate = msgspec.convert(answered(capsys)["gate"], Gate)
+    kept = next((home / "runs").iterdir())
+    code = main(["node", "audit", "--root", str(kept / "facts" / "slot00.json"), "--json"])
+    answers = {(one.node, each.seen.rule): each for one in gate.nodes for each in one.answers}
+    assert answers["slot00", "audit"].seen.status == code
+    assert answers["slot00", "audit"].seen.run == kept.name

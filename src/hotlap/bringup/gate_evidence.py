@@ -17,8 +17,11 @@ from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import Member
 from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.store import select
+from hotlap.nodes import audit
+from hotlap.nodes.inspect import node as facts
 
 T = TypeVar("T")
+AUDIT = ["hotlap", "node", "audit"]
 OWN: tuple[CauseKind, ...] = ("node", "send", "receive", "nic", "gpu")  # parts that are of one node
 
 
@@ -45,7 +48,7 @@ def read(home: Path, rules: Mapping[str, GateRule], least: float) -> History:
     for entry in sorted(entries, key=lambda each: each.began_s or 0.0):
         try:
             kept = folder.load(entry.path)
-            own = _facts(kept, entry.began_s or 0.0, gpus) + _commands(kept, rules)
+            own = _facts(kept, entry.began_s or 0.0, gpus) + _commands(kept, rules) + _inspected(kept, rules)
         except HotlapError:
             continue
         isolation = kept_record(kept.path / KEPT, Isolation)
@@ -101,6 +104,21 @@ def _commands(kept: CampaignFolder, rules: Mapping[str, GateRule]) -> list[GateE
             if event.to in ("measured", "died") and event.code is not None
         ) if name
     ]  # fmt: skip
+
+
+def _inspected(kept: CampaignFolder, rules: Mapping[str, GateRule]) -> list[GateEvidence]:
+    """Kept facts of `node inspect`, by the rules of `node audit`: as if that had run then."""
+    name = next((rule.name for rule in rules.values() if rule.command == AUDIT), "")
+    steps = {step.number for step in kept.campaign.steps if step.gather == "facts"}
+    if not steps or not name:
+        return []
+    machines, own, answer = {member.name: machine(member) for member in kept.members()}, audit.builtin(), list[GateEvidence]()
+    for (step, member), event in states.last(kept.events()).items():
+        file = kept.path / folder.FACTS / f"{member}.json"
+        if step in steps and event.to == "measured" and file.is_file():
+            code = audit.reached(audit.audit(facts.read(str(file)), own, "bench"), "error")
+            answer.append(of_command(name, member, code, event.time_s, kept.path.name, machines.get(member, "")))
+    return answer
 
 
 class _Ended(NamedTuple):
