@@ -143,6 +143,11 @@ def test_members_transfer_in_rounds_and_their_campaign_keeps_it(home: Path, caps
     page = (home / "page.html").read_text()
     assert "Slow parts of the fabric" in page
     assert "3 rounds to screen" in page
+    capsys.readouterr()
+    assert main(["show", kept.name]) == 0
+    assert "3 rounds to screen" in capsys.readouterr().out
+    assert main(["show", kept.name, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["cluster"]["isolation"] == answer["isolation"]
     assert main(["cluster", "status"]) == 0
     assert (kept / files.RUN).is_file()
 

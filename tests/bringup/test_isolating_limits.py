@@ -90,3 +90,17 @@ def test_with_half_a_leaf_missing_its_uplink_is_named_where_it_limits() -> None:
     fabric = Fabric(where, {SlowPart("uplink", 3): 0.7}, disturbed=0)
     answer = Isolating(where, fabric.transfer, np.random.default_rng(1)).run()[0]
     assert names(answer) == {"uplink 3"}
+
+
+def test_a_wrong_topology_is_said_where_an_uplink_is_slow_and_never_on_a_clean_fabric() -> None:
+    """Leaves of 16 nodes in a random order. Where a part is named all the same, links or ways that lose alike are said."""
+    heard = 0
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        true = layout([f"n{number:02}" for number in range(16)], np.arange(16) // 4)
+        wrong = layout(true.names, random.permutation(true.leaf))
+        fabric = Fabric(true, {SlowPart("uplink", 2): 0.5}, disturbed=0, seed=seed)
+        heard += bool({"alike", "sharing"} & {each.code for each in Isolating(wrong, fabric.transfer, random).run()[0].open})
+    assert heard >= 10
+    for seed in range(12):
+        assert not {"alike", "sharing"} & {each.code for each in isolated(f"fabric?nodes=64&leaf=8&seed={seed}", seed).open}

@@ -147,13 +147,14 @@ def of_isolation(
     """Of every node that took part: bad where it is named with a loss that matters, good where such a loss would have shown, else neither.
     `machines` and `leaves`: by node; `least`: the loss that matters."""
     untested = {name for each in isolation.open if each.code == "untested" for name in each.members}
+    sharing = {name for each in isolation.open if each.code == "sharing" for name in each.members}
     small = next((each.loss for each in isolation.open if each.code == "small"), 0.0)
     answer = list[GateEvidence]()
     for node, where in machines.items():
         if node not in untested:
             named = [each for each in isolation.culprits if each.high >= least and _concerns(each.part, node, leaves.get(node, ""))]
             seen = GateEvidence(rule="pair", node=node, at_s=at_s, holds="unknown", run=run, machine=where)
-            answer.append(msgspec.structs.replace(seen, **_holds(isolation, named, small, least)))
+            answer.append(msgspec.structs.replace(seen, **_holds(isolation, named, small, least, node in sharing)))
     return answer
 
 
@@ -164,9 +165,9 @@ def _concerns(part: NamedPart, node: str, leaf: str) -> bool:
     return (leaf if part.kind in (*naming.UPLINKS, "leaf pair") else node) in part.members
 
 
-def _holds(isolation: Isolation, named: Sequence[Culprit], small: float, least: float) -> dict[str, Any]:
+def _holds(isolation: Isolation, named: Sequence[Culprit], small: float, least: float, unexplained: bool) -> dict[str, Any]:
     """What differs from neither good nor bad: the worst of what is named, a part of the node itself before what it shares."""
-    if not isolation.sure:
+    if not isolation.sure or unexplained:
         return {"code": "noisy"}
     if named:
         worst = max(named, key=lambda each: (each.part.kind in OWN, each.loss))

@@ -10,6 +10,7 @@ from hotlap.bringup import explain, factors, schedule
 from hotlap.bringup.explain import Model, PartFit
 from hotlap.bringup.factors import Groups
 from hotlap.bringup.record import Culprit, Evidence, FabricLayout, Floats, Ints, Isolation, NamedPart, Open, SlowPart, Transfers
+from hotlap.core.stats import student
 
 TELLS = math.log(20)  # odds of 20 to 1: below, the next best explanation is not excluded
 NORMAL = 1.96  # of a 95 % interval
@@ -197,8 +198,12 @@ def _open(run: Evidence, model: Model, fits: list[PartFit]) -> list[Open]:
     if vanished:
         answer.append(Open(code="vanished", members=vanished, count=len(vanished)))
     effects = [fit.effect for fit in fits if fit.factor.kind == "link"]
-    if len(effects) > 1 and max(effects) - min(effects) < 4 * model.noise.sigma:
-        answer.append(Open(code="alike", count=len(effects)))
+    alike = len(effects) if len(effects) > 1 and max(effects) - min(effects) < 4 * model.noise.sigma else 0
+    ways = sum(fit.factor.kind == "leaf pair" for fit in fits)
+    if alike or ways > 1:
+        answer.append(Open(code="alike", count=alike + (ways if ways > 1 else 0)))
+    if together := sharing(tests, model, where):
+        answer.append(Open(code="sharing", members=together, count=len(together)))
     slow = {fit.factor.first for fit in fits if fit.factor.kind in UPLINKS}
     within = np.bincount(np.concatenate([tests.sender[tests.out == 0], tests.receiver[tests.out == 0]]), minlength=count)
     masked = [where.names[node] for node in range(count) if int(where.leaf[node]) in slow and within[node] == 0]
@@ -215,6 +220,21 @@ def _open(run: Evidence, model: Model, fits: list[PartFit]) -> list[Open]:
     if run.alone is None and any(fit.factor.kind == "nic" for fit in fits):
         answer.append(Open(code="gpu"))
     return answer
+
+
+def sharing(tests: Transfers, model: Model, where: FabricLayout) -> list[str]:
+    """Nodes, two to half of all, whose transfers are slow without an explanation more often than those of most: binomial, 5 % over all."""
+    slow = (model.view - model.current < -4 * model.noise.sigma).astype(float)
+    ends, both = np.concatenate([tests.sender, tests.receiver]), np.concatenate([slow, slow])
+    counts, slows = (np.bincount(ends, weights, where.nodes) for weights in (None, both))
+    shares = slows / np.maximum(counts, 1)
+    usual = max(float(np.median(shares[counts > 0])), model.noise.disturbed)
+    least = SHARE / where.nodes
+    names = [
+        where.names[node] for node in np.flatnonzero(shares > usual)
+        if student.incomplete_beta(usual, float(slows[node]), float(counts[node] - slows[node] + 1)) < least
+    ]  # fmt: skip
+    return names if 2 <= len(names) <= where.nodes / 2 else []
 
 
 def _uplinks(where: FabricLayout, tests: Transfers) -> list[Open]:

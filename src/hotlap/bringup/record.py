@@ -186,7 +186,8 @@ class Open(Record, frozen=True, kw_only=True):
     """Something that was not excluded."""
 
     code: Literal[
-        "small", "links", "untested", "masked", "uplinks", "topology", "common", "gpu", "light", "vanished", "alike", "rdma", "cut",
+        "small", "links", "untested", "masked", "uplinks", "topology", "common", "gpu", "light", "vanished", "alike", "sharing", "rdma",
+        "cut",
     ]  # fmt: skip
     members: list[str] = []
     count: int = 0
