@@ -56,14 +56,14 @@ def settled(rule: str, history: History) -> tuple[int, int]:
         by_node.setdefault(node, []).append((at_s, good))
     verdicts = dict[tuple[str, float], bool]()
     for gate in history.gates:
-        for one in gate.nodes:
-            for answer in one.answers:
+        for gated in gate.nodes:
+            for answer in gated.answers:
                 if answer.seen.rule != rule or not answer.tested or answer.seen.holds == "unknown":
                     continue
-                after = by_node.get(one.node, [])
+                after = by_node.get(gated.node, [])
                 place = bisect_right([at_s for at_s, _ in after], gate.at_s)
                 if place < len(after) and after[place][1]:
-                    verdicts[one.node, after[place][0]] = answer.seen.holds == "bad"
+                    verdicts[gated.node, after[place][0]] = answer.seen.holds == "bad"
     return len(verdicts), sum(verdicts.values())
 
 

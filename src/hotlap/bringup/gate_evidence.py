@@ -193,15 +193,15 @@ def excused(seen: GateEvidence) -> GateEvidence:
 
 def _health(kept: CampaignFolder, own: Iterable[GateEvidence]) -> list[tuple[float, str, bool]]:
     """What a campaign found of each node by all that it measured: healthy where all of it is good, and at least a step or an isolation."""
-    found = defaultdict[str, list[tuple[float, bool]]](list)
+    pieces = defaultdict[str, list[tuple[float, bool]]](list)
     for each in own:
         if each.rule != "gpus" or each.holds == "bad":
-            found[each.node].append((each.at_s, each.holds == "good"))
+            pieces[each.node].append((each.at_s, each.holds == "good"))
     pairs = {step.number for step in kept.campaign.steps if step.gang}
     for (step, member), event in states.last(kept.events()).items():
         if event.to == "measured" and step not in pairs:
-            found[member].append((event.time_s, event.code == 0))
-    return [(max(at_s for at_s, _ in each), node, all(good for _, good in each)) for node, each in found.items()]
+            pieces[member].append((event.time_s, event.code == 0))
+    return [(max(at_s for at_s, _ in each), node, all(good for _, good in each)) for node, each in pieces.items()]
 
 
 def last(evidence: Sequence[GateEvidence], nodes: Iterable[str]) -> dict[tuple[str, str], GateEvidence]:

@@ -115,34 +115,34 @@ def lane(gbps: str | None) -> str:
     return next((name for name, (rate, _) in LANES.items() if gbps and abs(float(gbps) - rate) < 0.004 * rate), "")
 
 
-def leaves(found: Sequence[FabricLink], names: Sequence[str]) -> dict[str, str]:
+def leaves(cables: Sequence[FabricLink], names: Sequence[str]) -> dict[str, str]:
     """The switch of each node that has one; of a node on several, all of them."""
     switches = defaultdict[str, set[str]](set)
-    for host, switch in _hosts(found):
+    for host, switch in _hosts(cables):
         switches[host.node].add(switch.name)
     return {name: " + ".join(sorted(switches[short])) for name in names if (short := name.split(".")[0]) in switches}
 
 
-def _hosts(found: Iterable[FabricLink]) -> list[tuple[FabricPort, FabricPort]]:
+def _hosts(cables: Iterable[FabricLink]) -> list[tuple[FabricPort, FabricPort]]:
     """Links between a host and a switch, in that order."""
-    return [(a, b) for link in found for a, b in (link.ends, link.ends[::-1]) if a.host and not b.host]
+    return [(a, b) for link in cables for a, b in (link.ends, link.ends[::-1]) if a.host and not b.host]
 
 
-def host_gbps(found: Sequence[FabricLink], names: Sequence[str]) -> dict[str, float]:
+def host_gbps(cables: Sequence[FabricLink], names: Sequence[str]) -> dict[str, float]:
     """What all links of each node carry together."""
     wanted, total = {name.split(".")[0]: name for name in names}, dict[str, float]()
-    for link in found:
+    for link in cables:
         for end in link.ends:
             if name := wanted.get(end.node):
                 total[name] = total.get(name, 0.0) + link.gbps
     return total
 
 
-def findings(found: Sequence[FabricLink], names: Sequence[str]) -> list[FabricFinding]:
+def findings(cables: Sequence[FabricLink], names: Sequence[str]) -> list[FabricFinding]:
     """Links of these nodes, and between switches, that run below what both ends support or below most of their kind; swapped rails."""
     wanted = {name.split(".")[0] for name in names}
     groups = defaultdict[bool, list[FabricLink]](list)
-    for link in found:
+    for link in cables:
         hosts = [end.node for end in link.ends if end.host]
         if not hosts or wanted & set(hosts):
             groups[bool(hosts)].append(link)
@@ -155,7 +155,7 @@ def findings(found: Sequence[FabricLink], names: Sequence[str]) -> list[FabricFi
                 ends = [f"{end.name} port {end.port}" for end in link.ends]
                 seen, could = f"{link.width}x{link.speed}", f"{best[0]}x{best[1]}"
                 answer.append(FabricFinding(code="narrow" if link.width < best[0] else "slow", members=ends, seen=seen, usual=could))
-    return answer + _swapped(_hosts(found), wanted)
+    return answer + _swapped(_hosts(cables), wanted)
 
 
 def _swapped(hosts: Sequence[tuple[FabricPort, FabricPort]], wanted: set[str]) -> list[FabricFinding]:

@@ -77,4 +77,4 @@ def _unit(results: Fields, size: float, average: float, place: str) -> str:
         if rate and abs(average * scale / rate - 1) < MATCHES:
             return unit
     why = "no unit stands in the file, and BW_average and MsgRate agree in none"
-    raise InputError(f"{place}: {why}; hotlap tool read perftest-json takes Gbit/s")
+    raise InputError(f"{place}: {why}; import a table of it, with its unit")
