@@ -89,7 +89,7 @@ def link(address: str) -> dict[str, Any]:
 def main() -> None:
     """What HOTLAP_PAIR asks for: `do`, `address`, `port`, `time_s`, `at_s`, `own` (the member's address)."""
     if "HOTLAP_PAIR" not in os.environ:
-        sys.exit("these rounds belong to hotlap cluster isolate: run that again")
+        sys.exit("these rounds belong to hotlap cluster isolate: its --resume goes on")
     order = json.loads(os.environ["HOTLAP_PAIR"])
     if order["do"] == "rest":
         return
