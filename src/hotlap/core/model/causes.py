@@ -28,8 +28,13 @@ LAUNCHES, FEW_LAUNCHES = 20.0, 3.0  # a call shorter than this many launches is 
 ASSUMED_LAUNCH_S = 3e-6  # of GPUs whose run measured none: of the size that drivers show
 POWER_FULL = 0.97  # of the power limit
 TILE = 128  # rows and columns of one work-group's share of a matrix product, the size that vendors' libraries prefer
-PACE: dict[str, GapBasis] = {"bandwidth": "traffic", "arithmetic": "units", "cache": "cache_level"}
-LIMITERS = {"memory": "bandwidth", "link": "bandwidth", "arithmetic unit": "arithmetic", "cache": "cache"}  # cause by what sets the limit
+DRAWING = {"ROP": "rop", "texture unit": "texture", "geometry": "geometry"}  # causes by the units that draw
+PACE: dict[str, GapBasis] = {
+    "bandwidth": "traffic", "arithmetic": "units", "cache": "cache_level", "rop": "drawing", "texture": "drawing", "geometry": "drawing",
+}  # fmt: skip
+LIMITERS = {"memory": "bandwidth", "link": "bandwidth", "arithmetic unit": "arithmetic", "cache": "cache", **DRAWING}
+"""Cause by what sets the limit."""
+ON_CLOCK = ("arithmetic unit", "cache", *DRAWING)
 Against = Literal["bound", "expected", "ceiling", "unknown"]
 
 
@@ -187,7 +192,7 @@ def _too_few_tiles(seen: GapInputs) -> NamedCause | None:
 def _low_clock(seen: GapInputs) -> NamedCause | None:
     """The clock, where what sets the limit runs on it and it explains most of the gap."""
     ratio = _clock_ratio(seen)
-    on_clock = seen.limit.limiter in ("arithmetic unit", "cache") or seen.name.startswith("compute")
+    on_clock = seen.limit.limiter in ON_CLOCK or seen.name.startswith("compute")
     if ratio is None or ratio >= LOW_CLOCK or not on_clock or seen.share is None or seen.share >= 1:
         return None
     if math.log(ratio) / math.log(seen.share) < MOST:
@@ -214,7 +219,7 @@ def measured_split(seen: GapInputs) -> dict[str, float]:
     if seen.against != "bound" or missing <= AT_BOUND * bound or not work.traits(seen.case.workload).counted:
         return {}
     ratio, launch = _clock_ratio(seen), seen.context.ceilings.launch_s
-    slower = bound * (1 / ratio - 1) if ratio and ratio < 1 and seen.limit.limiter in ("arithmetic unit", "cache") else 0.0
+    slower = bound * (1 / ratio - 1) if ratio and ratio < 1 and seen.limit.limiter in ON_CLOCK else 0.0
     split = {BY_HEAT if heated(seen.result) else "clock below its highest": min(slower, missing)}
     if paced := _resource(seen):  # the cause is that resource: what it takes at the run's best rate is no riddle
         at_best = paced.numbers["time_share"] * seen.seconds - bound - sum(split.values())

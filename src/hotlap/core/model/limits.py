@@ -8,12 +8,13 @@ traffic beyond a cache after the residency argument of `dram_bytes`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from msgspec import structs
 
 from hotlap.core import work
-from hotlap.core.model import cpu, machines
+from hotlap.core.model import cpu, machines, raster
+from hotlap.core.model.limit_part import COUNTED, LimitPart
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.spec import SLICE
 from hotlap.core.record import Case, Device, Limit, Machine, Notice, Term
@@ -21,21 +22,8 @@ from hotlap.core.units import show, size
 from hotlap.core.work.base import Work
 from hotlap.core.work.traits import Link
 
-COUNTED = "counted from the case's parameters"
 MEMORY_SLICES = 8  # of a card that can be sliced
 REPORTED_UNITS = ("NVIDIA", "AMD")  # their drivers count SMs and CUs as the table does; Intel's count something else
-
-
-@dataclass(frozen=True)
-class LimitPart:
-    """One term of a limit in seconds. `is_hard_bound`: nothing can be faster."""
-
-    name: str
-    limiter: str
-    seconds: float
-    is_hard_bound: bool
-    terms: tuple[Term, ...]
-    notes: tuple[Notice, ...] = ()
 
 
 # ---------------------------------------------------------------- the machine of a device
@@ -68,7 +56,8 @@ def _slice(card: Spec, device: Device, seen_hz: float | None) -> Spec:
         card, slug=f"{card.slug}, {profile}", name=f"{card.name}, {profile}", aliases=(), names=(), pci_ids=(), original=card,
         compute_units=device.compute_units, memory_bytes=device.memory_bytes and float(device.memory_bytes), memory_bandwidth_b_s=rate,
         memory_bandwidth_source=f"{eighths} of {MEMORY_SLICES} memory slices of {card.slug}: {card.source()}" if rate else "",
-        scaleup_b_s=None, power_w=None, published_peak=None, edits={profile: f"all of {card.slug}"},
+        scaleup_b_s=None, power_w=None, published_peak=None, rops=None, texels_per_clock=None, triangles_per_clock=None,
+        edits={profile: f"all of {card.slug}"},
     )  # fmt: skip
     facts = {name: value for name, value in device.facts.items() if not name.startswith("memory_")}  # those are the card's
     return _with_driver(spec, structs.replace(device, facts=facts), seen_hz)
@@ -107,6 +96,9 @@ def limit(case: Case, spec: Spec | None, clock_hz: float | None = None) -> Limit
     asked = work.find(case.workload).work(case.params)
     if link := work.find(case.workload).link:
         return _link(link, case, asked, spec)
+    if drawn := work.find(case.workload).drawn:
+        parts = raster.parts(drawn(case.params), asked, spec)
+        return unknown(parts) if isinstance(parts, str) else _join(parts, [], spec)
     if not asked.memory_bytes and not asked.total_operations:
         return unknown(f"no published figure for {case.workload} on {spec.name}")
     return _roofline(case, asked, spec)

@@ -93,6 +93,10 @@ SCHEMA: Mapping[str, Mapping[str, tuple[str, _Kind]]] = {  # table: key: (field 
     "memory": {
         "bytes": ("memory_bytes", "positive"), "type": ("memory_type", "text"), "bandwidth_b_s": ("memory_bandwidth_b_s", "positive"),
     },
+    "raster": {
+        "rops": ("rops", "count"), "texels": ("texels_per_clock", "count"), "primitives": ("triangles_per_clock", "positive"),
+        "culled": ("culled_per_clock", "positive"),
+    },
     "cache": {"l2_bytes": ("l2_bytes", "positive"), "llc_bytes": ("llc_bytes", "positive")},
     "link": {
         "scaleup_b_s": ("scaleup_b_s", "zero or more"), "host_b_s": ("host_b_s", "positive"),

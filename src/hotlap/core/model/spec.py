@@ -16,6 +16,7 @@ UNITS_OF_ARITHMETIC = (
 )
 PCIE_TRANSFERS_PER_S = {3: 8e9, 4: 16e9, 5: 32e9}  # per lane, one bit each; PCI Express Base Specification
 SLICE = "MIG slice"  # how an edit begins that makes a slice of a card
+RASTER = ": raster"  # how a source ends that is of the units that draw alone
 PCIE_PAYLOAD_SHARE = 128 / 130  # generations 3 to 5 send 128 bits in 130
 
 
@@ -49,6 +50,10 @@ class Spec:
     clock_source: str = ""
     clock_proven: bool = True  # nothing of this machine runs faster than clock_max_hz
     flop_per_clock: Mapping[str, float] = field(default_factory=dict)
+    rops: int | None = None  # pixels that the whole chip writes a clock
+    texels_per_clock: int | None = None  # bilinear, 32 bits, of the whole chip; so are triangles
+    triangles_per_clock: float | None = None  # rasterised
+    culled_per_clock: float | None = None  # looked at, rasterised ones among them
     special_per_clock: float = 16.0  # exponentials of one unit: CUDA C++ Programming Guide, "Arithmetic Instructions"; a CDNA CU the same
     matrix_held: float = 0.85  # share of the 16-bit matrix peak at the highest clock that long products hold; this where nobody measured it
     published_peak: PublishedPeak | None = None
@@ -110,7 +115,12 @@ class Spec:
 
     def source(self, *fields: str) -> str:
         """One line that names where figures come from, with what was edited of these `fields`."""
-        return self._named([s for s in self.sources if "PCI ids" not in s and ": vector" not in s], fields)
+        return self._named([s for s in self.sources if "PCI ids" not in s and ": vector" not in s and not s.endswith(RASTER)], fields)
+
+    def source_of_drawing(self, field: str) -> str:
+        """The same for one figure of the units that draw."""
+        named = [s.removesuffix(RASTER) for s in self.sources if s.endswith(RASTER)]
+        return self._named(named, (field,)) if named else self.source(field)
 
     def source_of(self, unit: str) -> str:
         """The same for the rate of one unit of arithmetic."""

@@ -120,6 +120,7 @@ def _traffic(gap: Gap) -> str:
     return f"traffic sets the pace{moved}{_ruled_out(gap)}"
 
 
+_DRAWN = {"rop": "ROPs", "texture": "texture units", "geometry": "rasterizer's triangles"}
 _BASIS: Mapping[GapBasis, Callable[[Gap], str]] = {
     "beyond_expected": lambda _: BEYOND,
     "unexplained": lambda _: "nothing measured explains the rest",
@@ -131,5 +132,6 @@ _BASIS: Mapping[GapBasis, Callable[[Gap], str]] = {
     "in_level": lambda gap: f"the working set of {size(gap.numbers['footprint_bytes'])} stays in {gap.names['level']}, which sets the pace",
     "resource": _resource, "nearest": lambda gap: f"{_resource(gap)}: no other case of this run comes nearer to the limit{_ruled_out(gap)}",
     "no_overlap": _no_overlap, "traffic": _traffic, "units": lambda gap: f"the arithmetic units set the pace{_ruled_out(gap)}",
+    "drawing": lambda gap: f"the {_DRAWN.get(gap.cause, gap.cause)} set the pace{_ruled_out(gap)}",
     "cache_level": lambda gap: f"the cache sets the pace{_ruled_out(gap)}",
 }  # fmt: skip

@@ -12,6 +12,7 @@ from hotlap.core import units, work
 from hotlap.core.errors import InputError
 from hotlap.core.record import Case, Notice, Result, Samples, Status
 from hotlap.core.stats import series
+from hotlap.core.stats.summary import MAD_TO_SD
 from hotlap.core.timing import timing_of
 
 DISTURBED = 0.25  # share of a round's samples during which others ran, or twice the share of stolen time, from which it is a bad round
@@ -49,7 +50,8 @@ def fold(case: Case, samples: Sequence[Samples], target: str, device: str = "") 
     return Result(
         case=case, device=rounds[0].device if rounds else device, target=target, status=status, reason=reason or meter.unknown,
         metric=meter.metric, unit=meter.unit, better=meter.better, values=values, seconds=[] if meter.own else usual,
-        notices=_notices(rounds, used, values), checks=[s.check for s in rounds if s.check], rounds=rounds, left_out=left_out,
+        notices=[*_notices(rounds, used, values), *_stutter(case, used)],
+        checks=[s.check for s in rounds if s.check], rounds=rounds, left_out=left_out,
         too_short=any(short), bound_by_clock=meter.bound_by_clock, cycles=cycles,
         timing="+".join(dict.fromkeys(timing_of(s.method) for s in used)),
     )
@@ -121,6 +123,8 @@ def _at_most(samples: Samples) -> float:
 
 FALSE_RATE = {"drift": 0.01, "bimodal": 0.02, "not_steady": 0.02}
 """Notices that are tests of one round, and how often each raises on a perfect machine. The samples keep them all the same."""
+FAR = 6.0  # standard deviations, from which a sample's time is no scatter: 1 in 10⁹ of normal data
+HITCH_S = 8e-3  # as of a capture's hitches: half a refresh at 60 Hz
 FALSE_SHOWN = 0.01  # of cases on a perfect machine may show one
 
 
@@ -156,6 +160,27 @@ def _between(values: Sequence[float]) -> list[Notice]:
     if not all(map(math.isfinite, values)) or not series.drifting(values):
         return []
     return [Notice(code="drift", seen=f"{series.drift(values):+.1%} from the first round to the last")]
+
+
+def _stutter(case: Case, used: Sequence[Samples]) -> list[Notice]:
+    """Samples of what draws that took a hitch's time longer than the median of their round, which does not show them."""
+    if work.traits(case.workload).heading != "graphics":
+        return []
+    longer = [seconds for one in used if one.unit == "s" and one.values for seconds in _longer_s(one)]
+    if not longer:
+        return []
+    of, least, most = sum(len(one.values) for one in used), units.show(min(longer), "s"), units.show(max(longer), "s")
+    return [Notice(code="stutter", seen=f"{len(longer)} of {of} samples took {least} to {most} longer")]
+
+
+def _longer_s(samples: Samples) -> list[float]:
+    """How much longer than the median whole samples took, of those that were longer than a hitch and than scatter explains."""
+    median = statistics.median(samples.values)
+    scatter = MAD_TO_SD * statistics.median(abs(value - median) for value in samples.values)
+    return [
+        (value - median) * samples.calls for value in samples.values
+        if value - median > FAR * scatter and (value - median) * samples.calls >= HITCH_S
+    ]  # fmt: skip
 
 
 def _clock(used: Sequence[Samples]) -> list[Notice]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hotlap.core.record import Value
 from hotlap.core.work.base import Param, Work, Workload, integer, text
+from hotlap.core.work.traits import RasterWork
 
 STEP = 8  # rows that a layer shows beside the next one
 FORMATS = {"rgba8unorm": 4, "r8unorm": 1, "rgba16float": 8, "rgba32float": 16}  # bytes of a pixel
@@ -52,8 +53,34 @@ def _overdraw(params: Mapping[str, Value]) -> Work:
 
 def _texture(params: Mapping[str, Value]) -> Work:
     texels = float(integer(params, "side") ** 2 * integer(params, "taps"))
-    size = integer(params, "texels") ** 2 * TEXEL_BYTES
-    return Work(steps=texels, operations={"raster.texels": texels}, working_set_bytes=float(size))
+    size, picture = integer(params, "texels") ** 2 * TEXEL_BYTES, float(integer(params, "side") ** 2 * FORMATS["rgba32float"])
+    return Work(steps=texels, operations={"raster.texels": texels}, written_bytes=picture, working_set_bytes=float(size) + picture)
+
+
+def _filled(params: Mapping[str, Any]) -> RasterWork:
+    """Of opaque layers only what shows must be written; of blended ones all of them."""
+    side, pixels = integer(params, "side"), float(staircase_pixels(integer(params, "side"), integer(params, "layers")))
+    return RasterWork(pixels=pixels, least_pixels=pixels if params["blend"] == "add" else float(side * side))
+
+
+def _covered(params: Mapping[str, Any]) -> RasterWork:
+    """From the back every layer is written over the one before; from the front a depth test rejects what is hidden."""
+    side = integer(params, "side")
+    if params["order"] == "front":
+        return RasterWork(lacks="how many hidden pixels its depth test rejects a clock")
+    return RasterWork(pixels=float(staircase_pixels(side, integer(params, "layers"))), least_pixels=float(side * side))
+
+
+def _sampled(params: Mapping[str, Any]) -> RasterWork:
+    pixels = float(integer(params, "side") ** 2)
+    return RasterWork(
+        pixels=pixels, least_pixels=pixels, texels=pixels * integer(params, "taps"), sampled=params["filter"] == "nearest",
+    )
+
+
+def _rasterised(params: Mapping[str, Any]) -> RasterWork:
+    count = float(triangles(params))
+    return RasterWork(triangles=count / 2 if params["culled"] is True else count, looked_at=count)
 
 
 def _powers(params: Mapping[str, Value]) -> tuple[str, str] | None:
@@ -114,7 +141,7 @@ WORKLOADS = (
             Param("depth", "str", "no depth buffer, tested, or tested and written", "none", choices=("none", "test", "write")),
             _side(2048), LAYERS,
         ),
-        _fill, fault=_fill_fault,
+        _fill, fault=_fill_fault, drawn=_filled,
     ),
     _rate(
         "texture", "texels filtered a second; footprint = texels² × 4 B",
@@ -124,7 +151,7 @@ WORKLOADS = (
             Param("taps", "int", "texels of one pixel", 16, low=1, high=64),
             _side(1024),
         ),
-        _texture, fault=_powers,
+        _texture, fault=_powers, drawn=_sampled,
     ),
     _rate(
         "geometry", "triangles a second, each with a value of its own in the picture",
@@ -132,12 +159,12 @@ WORKLOADS = (
             Param("cell", "int", "side of the square that a triangle lies in, in pixels", 4, low=2, high=1024),
             Param("culled", "bool", "every other one faces away", False), _side(2048),
         ),
-        _geometry, fault=_powers,
+        _geometry, fault=_powers, drawn=_rasterised,
     ),
     _rate(
         "overdraw", "covered pixels a second under a depth test: from the front most are rejected, from the back none",
         (Param("order", "str", "which layer comes first", "front", choices=("front", "back")), _side(2048), LAYERS),
-        _overdraw, fault=_fill_fault,
+        _overdraw, fault=_fill_fault, drawn=_covered,
     ),
     _rate(
         "draws", "draw calls a second, each a square of its own",

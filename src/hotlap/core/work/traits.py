@@ -38,6 +38,19 @@ class Link:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RasterWork:
+    """What a call draws, in steps of the graphics units. `lacks`: what sets its pace that no table of machines has; "" for none."""
+
+    pixels: float = 0.0  # covered by all that is drawn
+    least_pixels: float = 0.0  # of those, that are written whatever a driver leaves out as hidden
+    texels: float = 0.0
+    sampled: bool = False  # texels are points: some units take more of those in a clock than filtered ones
+    triangles: float = 0.0  # rasterised
+    looked_at: float = 0.0  # triangles, those that face away among them
+    lacks: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Passes:
     """Passes over memory beside the counted bytes, and what else a pass costs. Each takes the parameters as arrays."""
 
@@ -74,6 +87,7 @@ class Traits:
     traffic: Traffic = ""
     passes: Passes | None = None  # of the model `passes`
     link: Link | None = None
+    drawn: Callable[[Params], RasterWork] | None = None  # of what draws
     like: Callable[[Params], tuple[str, float]] | None = None  # a case of ours that means the same, and the number's factor to it; or ""
     variety: Variety | None = None  # how its cases differ for a kernel: what a covering plan varies; None: nothing
 

@@ -74,6 +74,9 @@ INJECTIONS = {  # option: what it injects, an example, what Hotlap then says
         "time, power, energy at that clock; not_run where a case is not played tile by tile",
     ),
     "power_cap": ("no fault: the watts that the card may draw, as a user can set them", "500W", "the clock that this leaves"),
+    "raster": ("share that is left of the rate of pixels, texels, triangles", "0.8", "share of the limit; cause rop, texture, geometry"),
+    "stutter": ("calls of what draws in each round that take longer, and by how much", "3@200ms", "notice stutter"),
+    "tiles": ("tiles of 8 × 8 pixels that each picture has wrong", "1", "invalid: wrong result"),
     "seed": ("of all noise", "7", "the same numbers again"),
     "count": ("how many such GPUs there are", "2", "--device all, one after another or --together"),
     "nodes": ("how many such machines there are: 'hotlap run' measures each in a run of its own", "200", "a run for each"),
@@ -81,9 +84,9 @@ INJECTIONS = {  # option: what it injects, an example, what Hotlap then says
 }
 ONSETS = (
     "step", "throttle", "stuck", "ecc", "ecc_corrected", "xid", "remapped", "fan_speed", "pcie_width", "replays",
-    "bursts", "pending", "retiring", "spent", "nvlink",
+    "bursts", "pending", "retiring", "spent", "nvlink", "stutter",
 )
-WHOLE = ("seed", "count", "nodes", "node")
+WHOLE = ("seed", "count", "nodes", "node", "tiles")
 SETTINGS = {"clock": "Hz", "power_cap": "W"}
 REASONS = {  # NVML's clock event reasons
     "idle": 0x1, "application_clocks": 0x2, "software_power_cap": 0x4, "hardware_slowdown": 0x8, "sync_boost": 0x10,
@@ -197,6 +200,9 @@ class Faults:
     retiring: Onset | None = None
     spent: Onset | None = None
     nvlink: Onset | None = None
+    raster: float = 1.0
+    stutter: Onset | None = None  # how many calls of a round, and by how many seconds each is longer
+    tiles: int = 0
     hang: float = math.inf
     dies: float = math.inf
     clock: float = math.inf
@@ -238,11 +244,12 @@ class Faults:
 
     def _check(self) -> None:
         """Raises InputError for what no machine can do."""
-        for name in ("efficiency", "slow_link", "timer"):
+        for name in ("efficiency", "slow_link", "timer", "raster"):
             if getattr(self, name) <= 0:
                 raise InputError(f"simulated: '{name}' must be above 0, as in {name}={INJECTIONS[name][1]}")
         for name, value, most in (
             ("throttle", self.throttle.share, 0.99), ("stuck", self.stuck.share, 0.99), ("cooling", self.cooling, 10.0),
+            ("tiles", self.tiles, 64), ("stutter", self.stutter.share if self.stutter else 0.0, 1000),
             ("flip", self.flip, 1.0), ("noise", self.noise, 1.0), ("count", self.count, 1024), ("nodes", self.nodes, 100_000),
             ("node", self.node, self.nodes - 1),
             ("run_noise", self.run_noise, 1.0), ("step", self.step.share, 100.0), ("drift", self.drift, 1000.0),

@@ -86,6 +86,24 @@ def narrowed(faults: Faults, time_s: float, lanes: int | None) -> float:
     return max((lanes or WIDTH) / narrow.share, 1.0)
 
 
+class Stutter:
+    """Calls of what draws that take longer: one of every so many samples, until a round has had as many as were asked for."""
+
+    EVERY = 4
+
+    def __init__(self, faults: Faults) -> None:
+        self.left, self.seconds = (int(faults.stutter.share), faults.stutter.at_s) if faults.stutter else (0, 0.0)
+        self.samples = 0
+
+    def next_s(self) -> float:
+        """Seconds that the next sample takes longer."""
+        self.samples += 1
+        if not self.left or self.samples % self.EVERY:
+            return 0.0
+        self.left -= 1
+        return self.seconds
+
+
 def strike(faults: Faults, time_s: float) -> None:
     """What befalls the process itself: a kernel that never ends, or a kill."""
     if time_s >= faults.dies:

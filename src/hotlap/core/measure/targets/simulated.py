@@ -15,6 +15,7 @@ import numpy as np
 
 from hotlap.core import units, work
 from hotlap.core.errors import InputError, MachineError, NotSupported
+from hotlap.core.measure import pictures
 from hotlap.core.measure.targets import TargetSpec, injected
 from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, Prepared, TargetKernel, Timing, Where
 from hotlap.core.measure.targets.faults import Faults
@@ -168,7 +169,7 @@ class SimulatedTarget:
         self.library = self
         self.random = random.Random(faults.seed)
         self.round_factor: float | None = None
-        self.pending_s, self.on_link = 0.0, False
+        self.pending_s, self.on_link, self.stutter = 0.0, False, injected.Stutter(faults)
 
     def prepare(self, case: Case) -> Prepared:
         """Any workload but users' own programs."""
@@ -180,19 +181,23 @@ class SimulatedTarget:
             raise NotSupported(f"{units.size(needed)} do not fit the device's memory of {units.size(self.device.memory_bytes)}")
         link = _copied(case)
         self.gpu.load = played  # until another case runs
-        late = self.faults.slow_kernel.factor(case)
+        draws = kind.heading == "graphics"
+        late = self.faults.slow_kernel.factor(case) / (self.faults.raster if kind.drawn else 1.0)
+        if draws:
+            self.stutter = injected.Stutter(self.faults)
 
         def enqueue(calls: int) -> None:
-            self.pending_s += base_s * late * calls
+            self.pending_s += base_s * late * calls + (self.stutter.next_s() if draws and calls else 0.0)
             self.on_link, self.gpu.load = link, played
 
         def counters() -> dict[str, float]:
             return self._counters(played, link, late) if played else {}
 
+        check = self._picture if draws else self._check
         if not played:
-            return Prepared(enqueue, self._check, variant="model", counters=counters)
+            return Prepared(enqueue, check, variant="model", counters=counters)
         return Prepared(
-            enqueue, self._check, variant=played.how, code_path=played.path, no_counters=played.plain, passes=played.passes,
+            enqueue, check, variant=played.how, code_path=played.path, no_counters=played.plain, passes=played.passes,
             counters=counters,
         )  # fmt: skip
 
@@ -222,6 +227,12 @@ class SimulatedTarget:
         self.gpu.advance(1e-3, busy=True)
         flipped = self.random.random() < self.faults.flip
         return Check(passed=not flipped, what="simulated result, one bit compared", error=float(flipped), tolerance=0.0)
+
+    def _picture(self) -> Check:
+        """A picture in which so many tiles are wrong; a flipped bit makes one wrong too."""
+        self.gpu.advance(1e-3, busy=True)
+        flipped = self.random.random() < self.faults.flip
+        return pictures.simulated(self.faults.tiles + flipped, self.random.randrange(2**32))
 
     def clock_hz(self) -> float | None:
         return self.gpu.clock_hz

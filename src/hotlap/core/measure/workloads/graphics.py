@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hotlap.core.errors import NotSupported
+from hotlap.core.measure.pictures import compared
 from hotlap.core.measure.targets.base import Array, Target
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.drawing import ADD, NUMPY, Picture, shaders
@@ -17,7 +18,6 @@ from hotlap.core.record import Case, Check
 from hotlap.core.work.base import integer
 from hotlap.core.work.graphics import CELL, STEP, triangles
 
-TILE = 8  # pixels of the side of a tile, in which errors are counted
 FILTERED_LSB = 1.5  # of 255, that one filtered texel may be off: WebGPU leaves the filter's precision open; 0.9 seen
 
 
@@ -29,18 +29,6 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
         "fillrate": _layers, "overdraw": _layers, "texture": _texture, "geometry": _geometry, "draws": _draws, "pipeline": _pipeline,
     }
     return makers[case.workload](target, case, rng)
-
-
-def compared(got: Array, should: Array, tolerance: float, what: str) -> Check:
-    """Every pixel. The error is the largest; the words count the tiles of 8 × 8 that hold one beyond what is allowed."""
-    off = np.abs(got.astype(np.float64) - should.astype(np.float64)).max(axis=2)
-    error = float(off.max())
-    rows, columns = (-(-n // TILE) for n in off.shape)
-    bad = np.zeros((rows * TILE, columns * TILE), bool)
-    bad[: off.shape[0], : off.shape[1]] = off > tolerance
-    tiles = int(bad.reshape(rows, TILE, columns, TILE).any(axis=(1, 3)).sum())
-    seen = f"; {tiles} of {rows * columns} tiles differ" if tiles else ""
-    return Check(passed=error <= tolerance, what=f"{what}{seen}", error=error, tolerance=tolerance)
 
 
 # ---------------------------------------------------------------- fill, overdraw

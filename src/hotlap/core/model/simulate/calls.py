@@ -7,6 +7,7 @@ against this.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +22,10 @@ from hotlap.core.work.latency import ATOMIC_ITEMS
 LAUNCH_S = {"single": 3e-6, "stream": 2e-6, "graph": 1e-6}  # assumed, of the size that NVIDIA drivers show
 SYNC_S = {"synchronize": 2e-6, "event": 3e-6}  # assumed
 PASSED_BYTES_A_UNIT = 32 * 2**20  # moved in one launch per compute unit, by passes over a small working set: as real targets do
+DRAW_S = 0.5e-6  # from one draw call to the next: assumed
+COMPILE_S = {"cold": 20e-3, "warm": 1e-3, "cached": 50e-6}  # and a first picture: assumed
+TRIANGLES = 4.0  # rasterised a clock, of chips whose vendor says none: assumed
+REJECTED = 4.0  # pixels that the depth test rejects while a ROP writes one: assumed
 COPY_S = 1e-6  # from one command of a copy engine to the next: assumed
 L2_OF_MEMORY = 2.0  # L2 bandwidth ÷ memory bandwidth: assumed; A100's published 5120 B a clock is 3.5 times, L4's more
 L1_BYTES = 128 * 2**10  # one unit's share of first cache that a chase can use: assumed
@@ -44,10 +49,27 @@ def expected_call_s(case: Case, spec: Spec) -> float:
         raise NotSupported("a simulated GPU cannot run programs")
     if latency := _LATENCIES.get(kind.shows):
         return latency(case, spec)
+    if kind.heading == "graphics":
+        return _drawn_s(case, asked, spec)
     if kind.model == "recurrence":  # every step waits for the one before
         return max(_bound_s(case, spec), integer(case.params, "steps") * LAUNCH_S["graph"])
     floor_s = COPY_S if asked.link_bytes else LAUNCH_S["stream"] * launches(case) / _calls_a_launch(case, asked, spec)
     return max(_bound_s(case, spec), _traffic_s(case, asked, spec), floor_s)
+
+
+def _drawn_s(case: Case, asked: Work, spec: Spec) -> float:
+    """Of what draws: its limit, with assumed rates of triangles and of the depth test where the table has none; draw calls and compiling
+    take assumed times."""
+    kind = work.find(case.workload)
+    if spec.rops is None:
+        raise NotSupported(f"no published number of pixels written a clock (ROPs) of {spec.name}: nothing is known of what it draws")
+    if kind.drawn is None:
+        return COMPILE_S[text(case.params, "state")] if kind.metric == "latency" else max(asked.steps * DRAW_S, LAUNCH_S["stream"])
+    drawn = kind.drawn(case.params)
+    if drawn.lacks:
+        return max(asked.steps / (REJECTED * spec.rops * _clock(spec)), LAUNCH_S["stream"])
+    assumed = replace(spec, triangles_per_clock=spec.triangles_per_clock or TRIANGLES)
+    return max(_bound_s(case, assumed), LAUNCH_S["stream"])
 
 
 def launches(case: Case) -> float:
