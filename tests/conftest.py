@@ -20,6 +20,8 @@ import draws
 import forks
 import left_behind
 from hotlap.core import extend
+from hotlap.core.errors import Unavailable
+from hotlap.core.measure import targets
 from hotlap.features import TABLE
 
 # As in the processes of rounds: threads that spin after a parallel region look like a kernel that goes on computing.
@@ -136,3 +138,13 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{path.name} differs; HOTLAP_GOLDEN=write accepts what is printed now"
 
     return check
+
+
+@pytest.fixture(scope="module")
+def webgpu_target() -> Any:
+    """The first adapter of wgpu; skips with the reason where there is none."""
+    spec = targets.TargetSpec("webgpu")
+    try:
+        return targets.open_device(spec, targets.find(spec)[0])
+    except Unavailable as reason:
+        pytest.skip(str(reason))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import msgspec
@@ -123,3 +124,27 @@ def test_without_the_feature_that_reads_tools_one_line_says_so(place: Path, caps
     finally:
         extend.use(TABLE)
     assert "knows other people's tools, MangoHud too, is not here" in capsys.readouterr().err
+
+
+def test_ctrl_c_keeps_what_was_captured(place: Path, capsys: Printed) -> None:
+    """The second process of the program sends Ctrl-C to Hotlap itself."""
+    log(place)
+    script = place / "game.sh"
+    script.write_text(f'#!/bin/sh\necho run >> seen\n[ $(wc -l < seen) -lt 2 ] || {{ kill -INT {os.getpid()}; sleep 5; }}\n')
+    script.chmod(0o755)
+    asked = ["frames", "capture", "--captures", "4", "--seconds", "3 s", "--after", "2 s", "--start", "1 s", "--json", "--", str(script)]
+    assert main(asked) == 130
+    printed = capsys.readouterr()
+    assert "1 of 4 captures are kept" in printed.err
+    assert json.loads(printed.out)
+    (run,) = (place / "home" / "runs").iterdir()
+    assert (run / "frames.json").exists()
+
+
+def test_ctrl_c_before_the_first_capture_keeps_nothing(place: Path, capsys: Printed) -> None:
+    log(place)
+    script = place / "game.sh"
+    script.write_text(f"#!/bin/sh\nkill -INT {os.getpid()}\nsleep 5\n")
+    script.chmod(0o755)
+    assert main(["frames", "capture", "--captures", "2", "--", str(script)]) == 130
+    assert not (place / "home" / "runs").exists() or not list((place / "home" / "runs").iterdir())

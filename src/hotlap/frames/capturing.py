@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +46,8 @@ Listener = Callable[[int, str], None]
 """Told of each capture when it is over: its number from 0, and why it gave none ("" where it did)."""
 
 
-def capture(options: LogOptions, home: Path, listen: Listener) -> list[FrameCapture]:
-    """The captures that succeeded, one a process.
+def capture(options: LogOptions, home: Path, listen: Listener) -> Iterator[FrameCapture]:
+    """The captures that succeed, one a process, each as soon as it is read.
 
     Raises InputError for no such program, Unavailable where MangoHud, its tool file or a display is missing, MachineError where the first
     capture gives none, with the reason.
@@ -61,17 +61,16 @@ def capture(options: LogOptions, home: Path, listen: Listener) -> list[FrameCapt
         "over": command, "seconds": options.logged_s, "after": options.after_s, "folder": str(options.folder.absolute()),
         "limit": options.start_s + options.after_s + options.logged_s + SPARE_S,
     })
-    taken: list[FrameCapture] = []
-    refused = ""
+    taken = 0
     for number in range(options.captures):
         log, refused = _once(tool, place.program, settings, options)
         if log is not None:
             facts = {"command": shlex.join(options.argv), **({TOOL: place.version} if place.version else {})}
-            taken.append(FrameCapture(replace(log.kept, facts={**log.kept.facts, **facts}), log.ticks))
+            taken += 1
+            yield FrameCapture(replace(log.kept, facts={**log.kept.facts, **facts}), log.ticks)
         listen(number, refused)
         if not taken:
             raise MachineError(f"nothing was captured: {refused}")
-    return taken
 
 
 def _tool(home: Path) -> tuple[ToolFile, FoundTool]:

@@ -10,8 +10,10 @@ from hotlap.core.errors import InputError
 from hotlap.core.store import paths
 from hotlap.frames import capturing, cli
 from hotlap.frames.capturing import LogOptions
+from hotlap.frames.record import FrameCapture
 
 LONGEST_S, MOST = 600, 100
+INTERRUPTED = 130
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +26,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 0 captured and judged, 2 what cannot be asked, 3 without MangoHud, a display or frames."""
+    """Exit code 0 captured and judged, 2 what cannot be asked, 3 without MangoHud, a display or frames, 130 interrupted, with what was
+    captured before kept and judged."""
     options = _options(args)
     asked = cli.asked(args)
     refused: list[str] = []
@@ -34,9 +37,19 @@ def run(args: argparse.Namespace) -> int:
             refused.append(reason)
         print(f"hotlap: capture {number + 1} of {options.captures}{f' gave none: {reason}' if reason else ''}", file=sys.stderr)
 
-    captures = capturing.capture(options, paths.home(), listen)
+    captures: list[FrameCapture] = []
+    interrupted = False
+    try:
+        for one in capturing.capture(options, paths.home(), listen):
+            captures.append(one)
+    except KeyboardInterrupt:
+        if not captures:
+            raise
+        interrupted = True
+        print(f"hotlap: interrupted; {len(captures)} of {options.captures} captures are kept", file=sys.stderr)
     judged = cli.kept(captures, asked, args.label)
-    return cli.answer(judged, args.json, args.like, {"refused": refused} if refused else {})
+    code = cli.answer(judged, args.json, args.like, {"refused": refused} if refused else {})
+    return INTERRUPTED if interrupted else code
 
 
 def _options(args: argparse.Namespace) -> LogOptions:

@@ -15,7 +15,7 @@ from hotlap.core.errors import InputError, nearest
 from hotlap.core.record import Record
 
 FOLDER = Path(__file__).parent / "profiles"
-KINDS = ("products", "memory", "link", "atomics", "idle")
+KINDS = ("products", "memory", "link", "atomics", "graphics", "idle")
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 FILE = "stress.jsonl"
 SETUP = "stress.json"  # the profile that the run was begun with
@@ -34,7 +34,7 @@ ALLOWED = {  # violation budgets: what a run may have of each before it fails, a
 class Phase(Record, frozen=True, kw_only=True):
     """One kind of load for a time; phases repeat in their order until the run's time is over."""
 
-    kind: Literal["products", "memory", "link", "atomics", "idle"]
+    kind: Literal["products", "memory", "link", "atomics", "graphics", "idle"]
     seconds: float
     dtypes: list[str] = []  # of products; empty is every dtype that the device has
     duty: float = 1.0  # share of the time with load
@@ -63,6 +63,7 @@ class Done(Record, frozen=True, kw_only=True):
     flop: float = 0.0
     moved_bytes: float = 0.0
     busy_s: float = 0.0
+    steps: float = 0.0  # pixels, texels or triangles of what draws
 
 
 class Tick(Record, frozen=True, kw_only=True, tag="tick"):
@@ -100,7 +101,7 @@ class Mismatch(Record, frozen=True, kw_only=True, tag="mismatch"):
     expected: str  # hexadecimal
     got: str
     bits: list[int]
-    by: Literal["checksum", "repeat", "pattern", "count", "operand"]
+    by: Literal["checksum", "repeat", "pattern", "count", "operand", "picture"]
     kind: Literal["transient", "permanent"]
 
 

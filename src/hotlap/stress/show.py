@@ -57,6 +57,7 @@ def rate(tick: Tick) -> str:
     kind = tick.unit or tick.phase
     value = show(done.flop / done.busy_s, unit(kind, "FLOP/s")) if done.flop else ""
     value = value or (show(done.moved_bytes / done.busy_s, "B/s") if done.moved_bytes else "")
+    value = value or (show(done.steps / done.busy_s, "1/s") if done.steps else "")
     return f"{kind.removeprefix('products ')} {value}".strip()
 
 
@@ -294,8 +295,8 @@ def _device(verdict: DeviceVerdict, devices: Mapping[str, Device], width: int, c
         mark = f"  {'!' if finding.severity != 'info' else '·'} "
         lines += layout.paragraph(mark, named(f"{finding.title}: {finding.detail}{more}"), width)
     for wrong in verdict.wrong[:WRONG]:
-        bits = f"bit{'s' * (len(wrong.bits) != 1)} {', '.join(map(str, wrong.bits))}"
-        text = f"{named(wrong.unit)}, {wrong.place}: expected {wrong.expected}, got {wrong.got}, {bits}, {wrong.kind}, by {wrong.by}"
+        bits = f", bit{'s' * (len(wrong.bits) != 1)} {', '.join(map(str, wrong.bits))}" if wrong.bits else ""
+        text = f"{named(wrong.unit)}, {wrong.place}: expected {wrong.expected}, got {wrong.got}{bits}, {wrong.kind}, by {wrong.by}"
         lines += layout.paragraph("    ", text, width)
     if (unlisted := len(verdict.wrong) - WRONG) > 0:
         lines.append(f"    and {unlisted} more; --json has all")

@@ -292,7 +292,7 @@ class _Worker:
             self.say("mix", said + more, {f"power_w.{name}": watts for name, watts in self.mix.watts.items()})
 
     def _unit(self, unit: Any, phase: str) -> None:
-        self.unit = _kind(unit) if phase == "mix" else unit.name if phase == "products" else phase  # patterns of memory differ
+        self.unit = _kind(unit) if phase == "mix" else unit.name if phase in ("products", "graphics") else phase  # memory: patterns differ
         began_s = self.clock.now()
         unit.run()
         ran_s = self.clock.now()
@@ -305,7 +305,7 @@ class _Worker:
         so_far = self.done.get(self.unit, Done())
         self.done[self.unit] = Done(
             units=so_far.units + 1, flop=so_far.flop + unit.flop, moved_bytes=so_far.moved_bytes + unit.moved_bytes,
-            busy_s=so_far.busy_s + ran_s - began_s,
+            busy_s=so_far.busy_s + ran_s - began_s, steps=so_far.steps + getattr(unit, "steps", 0.0),
         )  # fmt: skip
         for one in check:
             self.wrong += 1

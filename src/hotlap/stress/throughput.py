@@ -25,7 +25,7 @@ SHORT_S = 0.05  # busy for less than this, a rate is the timer's: such ticks are
 FEWEST = 12  # ticks of a kind that can show a trend
 BLOCKS = 6
 ONE_WAY = 0.9  # of pairs of an early and a late tick
-PRODUCTS = "products "
+PRODUCTS, PICTURES = "products ", "graphics "
 FAR = 0.8  # of the low end of the model's interval: below it, no scatter of good kernels explains a rate
 LINK_FAR = 0.8  # of what a link is expected to carry, whose interval is wide only by assumption
 BEYOND = 1.02  # of the bound: no device is faster than that
@@ -38,7 +38,7 @@ class Rate:
     """One kind of unit on one device. Rates are of single ticks, about a second each, over the time in which it ran."""
 
     kind: str  # products fp16, memory, link …
-    unit: str  # FLOP/s or B/s
+    unit: str  # FLOP/s, B/s, or 1/s of pixels, texels and triangles
     peak: float
     sustained: float  # median of the second half of its ticks
     busy_s: float
@@ -57,19 +57,19 @@ class Rate:
 
 def rates(ticks: Sequence[Tick], events: Sequence[Happened], spec: Spec | None) -> list[Rate]:
     """One entry for each kind of unit, in the order in which they first ran."""
-    by: dict[str, list[tuple[float, float, float]]] = {}  # FLOP, bytes, seconds
+    by: dict[str, list[tuple[float, float, float, float]]] = {}  # FLOP, bytes, steps, seconds
     for tick in ticks:
         for kind, done in tick.parts().items():
             if done.busy_s > 0:
-                by.setdefault(kind, []).append((done.flop, done.moved_bytes, done.busy_s))
+                by.setdefault(kind, []).append((done.flop, done.moved_bytes, done.steps, done.busy_s))
     sides = {x.unit: x.numbers for x in events if x.what == "coverage"}
-    return [_rate(kind, np.array(rows), sides.get(kind, {}), spec) for kind, rows in by.items() if any(row[0] or row[1] for row in rows)]
+    return [_rate(kind, np.array(rows), sides.get(kind, {}), spec) for kind, rows in by.items() if any(any(row[:3]) for row in rows)]
 
 
 def _rate(kind: str, rows: NDArray[np.float64], sides: dict[str, float], spec: Spec | None) -> Rate:
-    column, unit = (0, "FLOP/s") if rows[:, 0].any() else (1, "B/s")
+    column, unit = next((place, name) for place, name in enumerate(("FLOP/s", "B/s", "1/s")) if rows[:, place].any())
     joined = _together(rows)
-    values = joined[:, column] / joined[:, 2]
+    values = joined[:, column] / joined[:, -1]
     middle = float(np.median(values))
     slope = change = spread = None
     if len(values) >= FEWEST and middle:
@@ -82,7 +82,7 @@ def _rate(kind: str, rows: NDArray[np.float64], sides: dict[str, float], spec: S
     known = limit(kind, sides, spec)
     return Rate(
         kind=kind, unit=unit, peak=float(values.max()), sustained=float(np.median(values[len(values) // 2 :])),
-        busy_s=float(rows[:, 2].sum()), ticks=len(rows), slope=slope, change=change, spread=spread,
+        busy_s=float(rows[:, -1].sum()), ticks=len(rows), slope=slope, change=change, spread=spread,
         falls=change is not None and _one_way(values), bound=known.bound, expected=known.expected, no_limit=known.reason,
         floor=known.floor, quickest=known.quickest,
     )  # fmt: skip
@@ -90,16 +90,16 @@ def _rate(kind: str, rows: NDArray[np.float64], sides: dict[str, float], spec: S
 
 def _together(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Ticks too short to time on their own, added up until they are long enough; none is dropped, and none outweighs another kind."""
-    if not (rows[:, 2] < SHORT_S).any():
+    if not (rows[:, -1] < SHORT_S).any():
         return rows
     rates: list[NDArray[np.float64]] = []
-    open_row = np.zeros(3)
+    open_row = np.zeros(rows.shape[1])
     for row in rows:
         open_row = open_row + row
-        if open_row[2] >= SHORT_S:
+        if open_row[-1] >= SHORT_S:
             rates.append(open_row)
-            open_row = np.zeros(3)
-    if open_row[2] > 0:
+            open_row = np.zeros(rows.shape[1])
+    if open_row[-1] > 0:
         if rates:
             rates[-1] = rates[-1] + open_row
         else:
@@ -131,6 +131,8 @@ class Known(NamedTuple):
 def limit(kind: str, sides: dict[str, float], spec: Spec | None) -> Known:
     """Bound and expectation of a product, of a copy in memory or of one over the link; or why there is none. `sides`: the unit's facts:
     m, n and k, `library` of products by a vendor's library, `plain` of copies that move no more than they count."""
+    if kind.startswith(PICTURES):
+        return _drawn(kind.removeprefix(PICTURES), sides, spec)
     if kind not in COPIES and not kind.startswith(PRODUCTS):
         return Known(reason="no rate is published for it")
     if kind in COPIES and not sides.get("plain"):
@@ -151,6 +153,16 @@ def limit(kind: str, sides: dict[str, float], spec: Spec | None) -> Known:
     if not (sides.get("plain") or sides.get("library")):  # a simple kernel of Hotlap's own is not what the model expects
         floor = None
     return Known(bound, expected, "" if bound or expected else expected_limit.reason or "no published rate", floor, quickest)
+
+
+def _drawn(workload: str, sides: dict[str, float], spec: Spec | None) -> Known:
+    """Of pixels, texels or triangles a second. `sides`: the picture's side."""
+    if spec is None or "side" not in sides:
+        return Known(reason="the device is not in the machine table")
+    case = work.find(workload).case({"side": int(sides["side"])})
+    found, steps = limits.limit(case, spec), work.find(workload).work(case.params).steps
+    bound, expected = (steps / s if s else None for s in (found.bound_s, found.expected_s))
+    return Known(bound, expected, "" if bound or expected else found.reason)
 
 
 def _case(kind: str, sides: dict[str, float]) -> tuple[Case, float]:

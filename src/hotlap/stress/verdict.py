@@ -275,7 +275,7 @@ def _unrated(ticks: Sequence[Tick]) -> dict[str, float]:
     rated: set[str] = set()
     for kind, done in (pair for tick in ticks for pair in tick.parts().items()):
         units[kind] = units.get(kind, 0.0) + done.units
-        rated |= {kind} if done.flop or done.moved_bytes else set()
+        rated |= {kind} if done.flop or done.moved_bytes or done.steps else set()
     return {f"{UNRATED}{kind}": count for kind, count in units.items() if kind not in rated and count}
 
 

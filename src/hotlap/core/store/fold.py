@@ -12,7 +12,6 @@ from hotlap.core import units, work
 from hotlap.core.errors import InputError
 from hotlap.core.record import Case, Notice, Result, Samples, Status
 from hotlap.core.stats import series
-from hotlap.core.stats.summary import MAD_TO_SD
 from hotlap.core.timing import timing_of
 
 DISTURBED = 0.25  # share of a round's samples during which others ran, or twice the share of stolen time, from which it is a bad round
@@ -176,7 +175,7 @@ def _stutter(case: Case, used: Sequence[Samples]) -> list[Notice]:
 def _longer_s(samples: Samples) -> list[float]:
     """How much longer than the median whole samples took, of those that were longer than a hitch and than scatter explains."""
     median = statistics.median(samples.values)
-    scatter = MAD_TO_SD * statistics.median(abs(value - median) for value in samples.values)
+    scatter = series.MAD_TO_SD * statistics.median(abs(value - median) for value in samples.values)
     return [
         (value - median) * samples.calls for value in samples.values
         if value - median > FAR * scatter and (value - median) * samples.calls >= HITCH_S

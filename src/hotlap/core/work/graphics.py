@@ -16,6 +16,7 @@ from hotlap.core.work.traits import RasterWork
 STEP = 8  # rows that a layer shows beside the next one
 FORMATS = {"rgba8unorm": 4, "r8unorm": 1, "rgba16float": 8, "rgba32float": 16}  # bytes of a pixel
 TEXEL_BYTES = 4  # rgba8unorm
+BLENDS = ("none", "add", "over")
 FILTERS = ("nearest", "linear", "trilinear")
 CELL = 2  # pixels of the side of what one draw call of `draws` covers
 
@@ -29,7 +30,7 @@ def _fill(params: Mapping[str, Value]) -> Work:
     side, layers = integer(params, "side"), integer(params, "layers")
     pixels, size = float(staircase_pixels(side, layers)), FORMATS[text(params, "format")]
     samples = integer(params, "samples")
-    read = pixels * size * samples if params["blend"] == "add" else 0.0
+    read = pixels * size * samples if params["blend"] != "none" else 0.0
     return Work(
         steps=pixels, operations={"raster.pixels": pixels}, read_bytes=read, written_bytes=pixels * size * samples,
         working_set_bytes=float(side * side * size * samples),
@@ -60,7 +61,7 @@ def _texture(params: Mapping[str, Value]) -> Work:
 def _filled(params: Mapping[str, Any]) -> RasterWork:
     """Of opaque layers only what shows must be written; of blended ones all of them."""
     side, pixels = integer(params, "side"), float(staircase_pixels(integer(params, "side"), integer(params, "layers")))
-    return RasterWork(pixels=pixels, least_pixels=pixels if params["blend"] == "add" else float(side * side))
+    return RasterWork(pixels=pixels, least_pixels=float(side * side) if params["blend"] == "none" else pixels)
 
 
 def _covered(params: Mapping[str, Any]) -> RasterWork:
@@ -136,7 +137,7 @@ WORKLOADS = (
         "fillrate", "pixels written a second: rectangles over each other, exact to the value of each pixel",
         (
             Param("format", "str", "of the picture", "rgba8unorm", choices=tuple(FORMATS)),
-            Param("blend", "str", "opaque, or added to what is there", "none", choices=("none", "add")),
+            Param("blend", "str", "opaque, added to what is there, or half of it over what is there", "none", choices=BLENDS),
             Param("samples", "int", "of a pixel (MSAA): 1 or 4", 1, low=1, high=4),
             Param("depth", "str", "no depth buffer, tested, or tested and written", "none", choices=("none", "test", "write")),
             _side(2048), LAYERS,

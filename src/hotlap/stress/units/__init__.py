@@ -1,11 +1,11 @@
-"""Units of load whose every result is checked: matrix products, memory patterns, link traffic, atomics."""
+"""Units of load whose every result is checked: matrix products, memory patterns, link traffic, atomics, pictures."""
 
 from __future__ import annotations
 
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.targets.base import Target
 from hotlap.stress.record import DTYPES
-from hotlap.stress.units import memory, products, simulated, traffic
+from hotlap.stress.units import graphics, memory, products, simulated, traffic
 from hotlap.stress.units.base import TRIES, Unit, Wrong
 
 __all__ = ["TRIES", "Unit", "Wrong", "units"]
@@ -22,6 +22,8 @@ def units(target: Target, kind: str, dtypes: list[str], seed: int) -> tuple[list
             except NotSupported as error:
                 missing[f"products {dtype}"] = str(error)
         return units_, missing
+    if kind == "graphics":
+        return [*units_, *(drawn := graphics.units(target, seed))[0]], drawn[1]
     try:
         units_.append(_other(target, kind, seed))
     except NotSupported as error:

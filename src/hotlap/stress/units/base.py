@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from typing import Literal, NamedTuple, Protocol
+
+from hotlap.core.measure import workloads
+from hotlap.core.measure.targets.base import Target
 
 TRIES = 3  # times that work is done again where its result was wrong
 RESULT_BITS = {"fp64": 64, "fp32": 32, "tf32": 32, "int8": 32}  # of an element of a product's result; of the other types 16
@@ -16,7 +18,7 @@ class Wrong(NamedTuple):
     expected: str
     got: str
     bits: list[int]
-    by: Literal["checksum", "repeat", "pattern", "count", "operand"]
+    by: Literal["checksum", "repeat", "pattern", "count", "operand", "picture"]
     kind: Literal["transient", "permanent"]
 
 
@@ -40,9 +42,9 @@ class Unit(Protocol):
         """For products: its sides, and the share of bit positions whose flip the checksum alone is sure to see."""
 
 
-def source() -> str:
-    """The kernels of all units, in the common C dialect."""
-    return (importlib.resources.files("hotlap.core.measure.workloads") / "kernels" / "stress.c").read_text()
+def source(target: Target) -> str:
+    """The kernels of all units, in the target's dialect."""
+    return workloads.source("stress", "wgsl" if target.dialect == "wgsl" else "c")
 
 
 def bits_of(difference: int) -> list[int]:

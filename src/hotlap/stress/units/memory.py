@@ -13,6 +13,7 @@ import numpy as np
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.targets.cuda_driver import check
+from hotlap.core.measure.workloads.layout import UNTOLD_UNITS
 from hotlap.stress.units.base import TRIES, Wrong, bits_of, source
 
 PATTERNS = ("walking ones", "walking zeros", "solid", "random with address")
@@ -126,12 +127,15 @@ class KernelMemory(MemoryUnit):
 
     def __init__(self, target: Target, seed: int) -> None:
         super().__init__(target, seed)
+        seen: Any = getattr(target, "limits", {})  # of WebGPU: what a kernel may see of one buffer
+        self.words = min(self.words, int(seen.get("max-storage-buffer-binding-size", 4 * self.words)) // 4)
+        self.moved_bytes = 5.0 * 4 * self.words
         self.slices = [self.slice()]
         self.buffer = self.slices[0]
         defines = ["T=float", "R=float"]
-        self.writing = target.kernel(source(), "pattern_write", defines)
-        self.checking = target.kernel(source(), "pattern_check", defines)
-        self.items = 1024 * max(1, target.device.compute_units or 1)
+        self.writing = target.kernel(source(target), "pattern_write", defines)
+        self.checking = target.kernel(source(target), "pattern_check", defines)
+        self.items = 1024 * (target.device.compute_units or (UNTOLD_UNITS if target.device.kind == "gpu" else 1))
 
     def slice(self) -> Any:
         return self.target.buffer(4 * self.words)

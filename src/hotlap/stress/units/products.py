@@ -284,7 +284,7 @@ class KernelProduct(ProductUnit):
             raise NotSupported(f"Hotlap's own kernel multiplies {', '.join(TYPES)}, not {dtype}; torch does")
         element, result, _, out = TYPES[dtype]
         self.width = np.dtype(out).itemsize * 8
-        self.kernel = target.kernel(source(), "product", [f"T={element}", f"R={result}"])
+        self.kernel = target.kernel(source(target), "product", [f"T={element}", f"R={result}"])
         self.a: Any = None
         self.b: Any = None
         self.c = target.buffer(np.zeros(self.m * self.n, out))
@@ -313,7 +313,8 @@ class KernelProduct(ProductUnit):
         return checksum.bits(self.target.read(x).reshape((self.m, self.k) if x is self.a else (self.k, self.n)))
 
     def run(self) -> None:
-        self.kernel(self.m * self.n, 64, self.a, self.b, self.c, np.uint32(self.n), np.uint32(self.k))
+        group = 256 if self.target.dialect == "wgsl" else 64  # which starts few groups at once
+        self.kernel(self.m * self.n, group, self.a, self.b, self.c, np.uint32(self.n), np.uint32(self.k))
         self.target.sync()
 
     def result(self) -> Array:

@@ -54,14 +54,20 @@ class SimulatedUnit:
         self.width = RESULT_BITS.get(text(case.params, "dtype"), 16) if kind.model == "product" else 32  # bits of what is compared
         asked = kind.work(case.params)
         self.moved_bytes = float(asked.link_bytes or asked.working_set_bytes) * self.calls if kind.metric == "bandwidth" else 0.0
+        self.steps = asked.steps * self.calls if kind.drawn else 0.0
+        self.picture = integer(case.params, "side") if kind.drawn else 0
         self.rng = np.random.default_rng([seed, *name.encode()])
 
     def run(self) -> None:
         self.target.time(self.prepared.enqueue, self.calls)
 
     def check(self) -> list[Wrong]:
-        if self.prepared.check().passed:
+        check = self.prepared.check()
+        if check.passed:
             return []
+        if self.picture:
+            again: Literal["transient", "permanent"] = "transient" if self.prepared.check().passed else "permanent"
+            return [Wrong(check.what, "the picture", f"one that is off by {check.error:g}", [], "picture", again)]
         bit, word = int(self.rng.integers(self.width)), int(self.rng.integers(2**self.width, dtype=np.uint64))
         row, column = self.rng.integers(self.side, size=2)
         place = f"row {row}, column {column} of {self.side} × {self.side}" if self.flop else f"address 0x{4 * (self.side * row + column):x}"
@@ -73,4 +79,6 @@ class SimulatedUnit:
     def facts(self) -> dict[str, float]:
         if self.flop:
             return {name: float(self.side) for name in "mnk"} | {"library": 1.0}
+        if self.picture:
+            return {"side": float(self.picture)}
         return {"plain": 1.0} if self.moved_bytes else {}

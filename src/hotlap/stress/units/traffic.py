@@ -115,7 +115,7 @@ class KernelAtomics(Atomics):
 
     def __init__(self, target: Target) -> None:
         self.target, self.items = target, 4096
-        self.kernel = target.kernel(source(), "count_up", ["T=float", "R=float"])
+        self.kernel = target.kernel(source(target), "count_up", ["T=float", "R=float"])
         self.should = self.items * self.repeats // self.cells
         self.zeros = target.buffer(np.zeros(self.cells, np.uint32))
         self.buffer = target.buffer(np.zeros(self.cells, np.uint32))

@@ -25,6 +25,7 @@ Number = type[np.float32] | type[np.uint32] | type[np.int32]
 NUMPY: dict[str, Number] = {"f32": np.float32, "u32": np.uint32, "i32": np.int32}
 RANGES: dict[Number, tuple[float, float]] = {np.uint32: (0, 2**32 - 1), np.int32: (-(2**31), 2**31 - 1)}
 WIDTHS = (1, 2, 4)
+TYPES = ("S", "T", "R")  # defines that are names of types
 ACCESS = {"read": "read", "write": "read_write", "atomic": "read_write"}
 BUILT_IN = {"hl_global": "global_invocation_id", "hl_local": "local_invocation_id", "hl_groups": "num_workgroups"}
 PLACES = ", ".join(f"@builtin({name}) {word}: vec3u" for word, name in BUILT_IN.items())
@@ -120,9 +121,9 @@ def _module(helpers: str, body: str, arguments: list[tuple[str, str, str]], valu
     buffers = [(word, access, kind) for word, access, kind in arguments if access]
     scalars = [(word, kind) for word, access, kind in arguments if not access]
     head = ["var<private> ID: u32;", "var<private> LID: u32;", "var<private> ITEMS: u32;"]
-    head += [f"alias {word} = {_kind(value)};" for word, value in values.items() if word in ("S", "T")]
+    head += [f"alias {word} = {_kind(value)};" for word, value in values.items() if word in TYPES]
     head.append(f"const BLOCKED: bool = {'true' if 'BLOCKED' in values else 'false'};")
-    head += [f"const {word}: u32 = {value}u;" for word, value in values.items() if value.isdigit() and word not in ("S", "T", "BLOCKED")]
+    head += [f"const {word}: u32 = {value}u;" for word, value in values.items() if value.isdigit() and word not in (*TYPES, "BLOCKED")]
     for place, (word, access, kind) in enumerate(buffers):
         element = f"atomic<{kind}>" if access == "atomic" else kind
         head.append(f"@group(0) @binding({place}) var<storage, {ACCESS[access]}> {word}: array<{element}>;")

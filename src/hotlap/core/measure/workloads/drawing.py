@@ -16,6 +16,10 @@ NUMPY: Mapping[str, tuple[type[np.generic], int]] = {  # format: type and channe
     "rgba16float": (np.float16, 4), "rgba32float": (np.float32, 4), "r32uint": (np.uint32, 1),
 }  # fmt: skip
 ADD = {name: {"src_factor": "one", "dst_factor": "one", "operation": "add"} for name in ("color", "alpha")}
+OVER = {
+    "color": {"src_factor": "src-alpha", "dst_factor": "one-minus-src-alpha", "operation": "add"},
+    "alpha": {"src_factor": "one", "dst_factor": "one-minus-src-alpha", "operation": "add"},
+}
 DEPTH = "depth32float"
 COUNTED = ("vertex-shader-invocations", "clipper-invocations", "clipper-primitives-out", "fragment-shader-invocations")
 

@@ -13,11 +13,13 @@ from hotlap.core.errors import NotSupported
 from hotlap.core.measure.pictures import compared
 from hotlap.core.measure.targets.base import Array, Target
 from hotlap.core.measure.workloads.base import Prepared
-from hotlap.core.measure.workloads.drawing import ADD, NUMPY, Picture, shaders
+from hotlap.core.measure.workloads.drawing import ADD, NUMPY, OVER, Picture, shaders
 from hotlap.core.record import Case, Check
 from hotlap.core.work.base import integer
 from hotlap.core.work.graphics import CELL, STEP, triangles
 
+HALF = 128  # of 255: alpha of a layer that is drawn over others
+OVER_LSB = 2.0  # of 255: each layer rounds by 1 at most, and halves what those below were off by
 FILTERED_LSB = 1.5  # of 255, that one filtered texel may be off: WebGPU leaves the filter's precision open; 0.9 seen
 
 
@@ -40,9 +42,10 @@ def _layers(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
     if integer(params, "samples") not in (1, 4):
         raise NotSupported(f"WebGPU has 1 or 4 samples, not {params['samples']}")
     picture = Picture(target, side, form, integer(params, "samples"), params["depth"] != "none")
-    add = params["blend"] == "add"
+    blend = str(params["blend"])
     pipeline = picture.pipeline(
-        picture.module({}), "layer", "plain", "triangle-strip", blend=ADD if add else None, depth_write=params["depth"] == "write",
+        picture.module({}), "layer", "plain", "triangle-strip", blend={"add": ADD, "over": OVER}.get(blend),
+        depth_write=params["depth"] == "write",
     )
     places = target.buffer(np.zeros(8 * layers, np.float32))
     bindings = picture.bound(pipeline, places.handle)
@@ -55,13 +58,17 @@ def _layers(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
 
     def colour() -> Array:
         """Fresh whole numbers for each strip's layer, written to the device."""
-        most = 255 // layers if add else 255
+        most = 255 // layers if blend == "add" else 255
         colours = rng.integers(1, most + 1, (layers, 4))
-        same = (np.diff(colours, axis=0, prepend=-1) == 0) & (not add)
+        same = (np.diff(colours, axis=0, prepend=-1) == 0) & (blend != "add")
         colours[same] = colours[same] % 255 + 1 - (colours[same] == 255)
+        if blend == "over":
+            colours[:, 3] = HALF
         unit = 255.0 if form.endswith("unorm") else 1.0
         rows = np.zeros((layers, 8), np.float32)
         rows[:, :4] = colours[order] / unit
+        if blend == "over":
+            rows[:, 3] = HALF / 255
         rows[:, 4] = 1 - 2 * order * STEP / side
         rows[:, 5] = 1 - (order + 1) / (layers + 1)
         target.copy(places, target.buffer(rows.reshape(-1), "pageable"))
@@ -72,12 +79,25 @@ def _layers(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
     def check() -> Check:
         colours = colour()
         picture.draw(commands)
-        shown = np.cumsum(colours, axis=0) if add else colours
+        shown = np.cumsum(colours, axis=0) if blend == "add" else over(colours, form) if blend == "over" else colours
         rows = np.minimum(np.arange(side) // STEP, layers - 1)
         should = np.broadcast_to(shown[rows][:, None, : NUMPY[form][1]], (side, side, NUMPY[form][1]))
-        return compared(picture.read(), should, 0.0, f"all pixels of {layers} layers, exact")
+        tolerance, words = (OVER_LSB, f"within {OVER_LSB:g} of 255") if blend == "over" else (0.0, "exact")
+        return compared(picture.read(), should, tolerance, f"all pixels of {layers} layers, {words}")
 
     return Prepared(lambda calls: _repeat(picture, commands, calls), check, variant=f"{layers} layers in one draw")
+
+
+def over(colours: Array, form: str) -> Array:
+    """What shows of each layer, half of it over what lies below. In floats, alpha is of 1 and colours of 255."""
+    share, whole, shown = HALF / 255, form.endswith("unorm"), np.zeros((len(colours), 4))
+    below = np.zeros(4)
+    for number, colour in enumerate(colours.astype(np.float64)):
+        full = 255.0 if whole else 1.0
+        below = np.append(colour[:3] * share + below[:3] * (1 - share), share * full + below[3] * (1 - share))
+        below = np.round(below) if whole else below
+        shown[number] = below
+    return shown
 
 
 def _repeat(picture: Picture, commands: Callable[[Any], None], calls: int) -> None:

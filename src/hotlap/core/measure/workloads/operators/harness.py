@@ -21,7 +21,7 @@ from hotlap.core.measure.targets.base import Target
 from hotlap.core.measure.targets.sticky import ended, sticky
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.flush import flusher
-from hotlap.core.measure.workloads.operators import FAMILIES, footprint, memory
+from hotlap.core.measure.workloads.operators import FAMILIES, footprint, in_wgsl, memory
 from hotlap.core.measure.workloads.operators.base import Exact, Operator, OperatorFamily
 from hotlap.core.measure.workloads.operators.compare import alike, farthest
 from hotlap.core.measure.workloads.operators.making import Tensors
@@ -44,7 +44,9 @@ _clock = time.perf_counter  # bound before any operator runs
 
 
 def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
-    """Only targets with a library of operators run them. Raises NotSupported."""
+    """Targets with a library of operators run them, and those with kernels in WGSL some. Raises NotSupported."""
+    if target.dialect == "wgsl":
+        return in_wgsl.prepare(target, case, rng)
     if target.dialect != "torch":
         device = "cpu" if target.device.kind == "cpu" else "cuda"
         what = f"{case.workload} is measured by PyTorch's operators, which the target {target.device.target} does not run"
