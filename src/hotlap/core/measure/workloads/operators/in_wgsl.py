@@ -58,7 +58,7 @@ class _Run:
 
     def __init__(self, target: Target, name: str, operands: Sequence[Array], out: int) -> None:
         self.target, self.operands = target, list(operands)
-        self.kernel = target.kernel(source("operators", target.dialect), name)
+        self.kernel = target.kernel(source("operators", "wgsl"), name)
         self.held = [target.buffer(one) for one in operands]
         self.out = target.buffer(np.zeros(out, np.float32))
 
