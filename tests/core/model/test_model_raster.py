@@ -88,7 +88,7 @@ def test_texels_are_limited_by_texture_units_and_points_may_be_faster() -> None:
 def test_triangles_are_limited_where_the_vendor_says_how_many() -> None:
     spec = machines.load("rx-5700-xt")
     shown, half = (limit(case(f"geometry side=1024 culled={culled}"), spec) for culled in ("false", "true"))
-    assert shown.limiter == half.limiter == "geometry"
+    assert shown.limiter == half.limiter == "geometry unit"
     assert shown.expected_s == pytest.approx(256**2 / (4 * 1.905e9))
     assert half.expected_s == pytest.approx(256**2 / (8 * 1.905e9))
 

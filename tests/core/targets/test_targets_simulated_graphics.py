@@ -46,7 +46,7 @@ def test_every_case_of_the_plans_has_a_time(case: Case) -> None:
 
 @pytest.mark.parametrize(
     ("text", "cause", "limiter"),
-    [(FILL, "rop", "ROP"), ("overdraw order=back side=2048", "rop", "ROP"), ("texture taps=64 side=4096 texels=4096", "texture", "texture unit")],
+    [(FILL, "rop", "ROP"), ("overdraw order=back side=2048", "rop", "ROP"), ("texture taps=64 side=4096 texels=4096", "texture_unit", "texture unit")],
 )  # fmt: skip
 def test_slow_graphics_units_are_a_share_of_the_limit_of_that_unit(text: str, cause: str, limiter: str) -> None:
     found = explained(result(text, "raster=0.8&noise=0.002&seed=5", rounds=1))

@@ -28,9 +28,10 @@ LAUNCHES, FEW_LAUNCHES = 20.0, 3.0  # a call shorter than this many launches is 
 ASSUMED_LAUNCH_S = 3e-6  # of GPUs whose run measured none: of the size that drivers show
 POWER_FULL = 0.97  # of the power limit
 TILE = 128  # rows and columns of one work-group's share of a matrix product, the size that vendors' libraries prefer
-DRAWING = {"ROP": "rop", "texture unit": "texture", "geometry": "geometry"}  # causes by the units that draw
+DRAWING = {"ROP": "rop", "texture unit": "texture_unit", "geometry unit": "geometry_unit"}  # causes by the units that draw
 PACE: dict[str, GapBasis] = {
-    "bandwidth": "traffic", "arithmetic": "units", "cache": "cache_level", "rop": "drawing", "texture": "drawing", "geometry": "drawing",
+    "bandwidth": "traffic", "arithmetic": "units", "cache": "cache_level", "rop": "drawing", "texture_unit": "drawing",
+    "geometry_unit": "drawing",
 }  # fmt: skip
 LIMITERS = {"memory": "bandwidth", "link": "bandwidth", "arithmetic unit": "arithmetic", "cache": "cache", **DRAWING}
 """Cause by what sets the limit."""

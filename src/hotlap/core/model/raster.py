@@ -52,9 +52,9 @@ def _texels(drawn: RasterWork, spec: Spec) -> list[LimitPart]:
 def _triangles(drawn: RasterWork, spec: Spec) -> list[LimitPart]:
     if not drawn.triangles or not spec.triangles_per_clock:
         return []
-    made = [_unit("geometry", "triangles", drawn.triangles, "triangles_per_clock", spec, "")]
+    made = [_unit("geometry unit", "triangles", drawn.triangles, "triangles_per_clock", spec, "")]
     if spec.culled_per_clock and drawn.looked_at > drawn.triangles:
-        made.append(_unit("geometry, with culled ones", "triangles looked at", drawn.looked_at, "culled_per_clock", spec, ""))
+        made.append(_unit("geometry unit, with culled ones", "triangles looked at", drawn.looked_at, "culled_per_clock", spec, ""))
     return made
 
 

@@ -32,8 +32,8 @@ CAUSE_ACTIONS = {  # a cause of the glossary: what would close the gap
     "cache": "keep the working set within the cache level that is fast enough",
     "bandwidth": "move fewer bytes: fuse passes over memory, or use smaller types",
     "rop": "write fewer pixels: draw from front to back, blend less, use smaller formats",
-    "texture": "take fewer texels of a pixel, or a cheaper filter",
-    "geometry": "draw fewer, larger triangles, and leave out those that do not show",
+    "texture_unit": "take fewer texels of a pixel, or a cheaper filter",
+    "geometry_unit": "draw fewer, larger triangles, and leave out those that do not show",
     "arithmetic": "use a narrower type or the matrix engines, where the numbers allow it",
 }
 

@@ -120,7 +120,7 @@ def _traffic(gap: Gap) -> str:
     return f"traffic sets the pace{moved}{_ruled_out(gap)}"
 
 
-_DRAWN = {"rop": "ROPs", "texture": "texture units", "geometry": "rasterizer's triangles"}
+_DRAWN = {"rop": "ROPs", "texture_unit": "texture units", "geometry_unit": "units that rasterise triangles"}
 _BASIS: Mapping[GapBasis, Callable[[Gap], str]] = {
     "beyond_expected": lambda _: BEYOND,
     "unexplained": lambda _: "nothing measured explains the rest",
