@@ -69,7 +69,7 @@ class Group:
 
 def turns(count: int, seconds: float, group: Group) -> dict[str, list[dict[str, Any]]]:
     """The numbers of each turn by side, free and quota, which take turns; which of them is first alternates."""
-    found: dict[str, list[dict[str, Any]]] = {"free": [], "quota": []}
+    measured: dict[str, list[dict[str, Any]]] = {"free": [], "quota": []}
     command = [sys.executable, __file__, "--child"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -81,10 +81,10 @@ def turns(count: int, seconds: float, group: Group) -> dict[str, list[dict[str, 
                 group.put(process.pid, side == "quota")
                 process.stdin.write(f"{seconds}\n")
                 process.stdin.flush()
-                found[side].append(json.loads(process.stdout.readline()))
+                measured[side].append(json.loads(process.stdout.readline()))
         group.put(process.pid, False)
         process.stdin.close()
-    return found
+    return measured
 
 
 def main() -> int:
@@ -104,19 +104,19 @@ def main() -> int:
         print(f"not run, because no control group can be made here: {error}")
         return 3
     try:
-        found = turns(args.turns, args.seconds, group)
+        measured = turns(args.turns, args.seconds, group)
     except RuntimeError as error:
         print(f"not run, because {error}")
         return 3
     finally:
         group.path.rmdir()
-    rates = {side: [one["pixels"] / one["cpu_s"] for one in many] for side, many in found.items()}
+    rates = {side: [one["pixels"] / one["cpu_s"] for one in many] for side, many in measured.items()}
     ratios = [b / a for a, b in zip(rates["free"], rates["quota"], strict=True)]
     medians = {side: statistics.median(many) for side, many in rates.items()}
     row = {
         "free_pixels_per_cpu_s": medians["free"], "quota_pixels_per_cpu_s": medians["quota"], "ratio": medians["quota"] / medians["free"],
-        "interval": list(interval(ratios) or ()), "right": all(one["right"] for many in found.values() for one in many),
-        **{f"{side}_processors": statistics.median(one["cpu_s"] / one["wall_s"] for one in many) for side, many in found.items()},
+        "interval": list(interval(ratios) or ()), "right": all(one["right"] for many in measured.values() for one in many),
+        **{f"{side}_processors": statistics.median(one["cpu_s"] / one["wall_s"] for one in many) for side, many in measured.items()},
     }  # fmt: skip
     if args.json:
         print(json.dumps(row))

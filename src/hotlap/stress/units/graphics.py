@@ -28,15 +28,15 @@ def cases(target: Target) -> list[Case]:
 
 def units(target: Target, seed: int) -> tuple[list[PictureUnit | SimulatedUnit], dict[str, str]]:
     """The units, and those that the device cannot do, with the reason."""
-    found: list[PictureUnit | SimulatedUnit] = []
+    drawing: list[PictureUnit | SimulatedUnit] = []
     missing: dict[str, str] = {}
     for case in cases(target):
         name = f"graphics {case.workload}"
         try:
-            found.append(SimulatedUnit(target, name, case, seed) if target.dialect == "model" else PictureUnit(target, name, case, seed))
+            drawing.append(SimulatedUnit(target, name, case, seed) if target.dialect == "model" else PictureUnit(target, name, case, seed))
         except NotSupported as error:
             missing[name] = error.reason
-    return found, missing
+    return drawing, missing
 
 
 class PictureUnit:
