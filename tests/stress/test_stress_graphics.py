@@ -53,14 +53,14 @@ def test_rates_stand_beside_their_limits_and_a_card_that_is_well_passes(tmp_path
 
 
 def test_beside_compute_both_are_done_and_checked(tmp_path: Path) -> None:
-    (device,) = ran("graphics-mixed", "simulated:rtx-4090", tmp_path, 30.0).devices
+    (device,) = ran("graphics-mixed", "simulated:rtx-4090", tmp_path, 10.0).devices
     kinds = {rate.kind for rate in device.rates}
     assert {"graphics fillrate", "products fp32", "memory"} <= kinds
     assert device.figures["checked"] == device.figures["units"] > 0
 
 
 def test_one_wrong_tile_fails_the_device(tmp_path: Path) -> None:
-    found = ran("graphics", "simulated:rtx-4090?tiles=1", tmp_path, 30.0)
+    found = ran("graphics", "simulated:rtx-4090?tiles=1", tmp_path, 5.0)
     assert found.state == "fail"
     wrong = found.devices[0].wrong[0]
     assert (wrong.by, wrong.kind, wrong.bits) == ("picture", "permanent", [])
