@@ -12,6 +12,7 @@ from hotlap.bringup.collectives import CollectiveRow
 from hotlap.bringup.record import LinkKnown
 from hotlap.cli import terminal
 from hotlap.cluster import asked, folder, live, session
+from hotlap.cluster.asked import dashed as rewritten  # noqa: F401 - the dispatcher asks for it
 from hotlap.core import units
 from hotlap.core.errors import InputError
 from hotlap.core.show import layout, words

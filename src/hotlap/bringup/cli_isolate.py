@@ -13,6 +13,7 @@ from hotlap.bringup.isolating import Isolating
 from hotlap.bringup.record import KEPT, FabricLayout, Isolation, IsolationAsked
 from hotlap.cli import terminal
 from hotlap.cluster import asked, session
+from hotlap.cluster.asked import dashed as rewritten  # noqa: F401 - the dispatcher asks for it
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import Member, StepRecord
 from hotlap.core import units

@@ -23,7 +23,7 @@ import sys
 import time
 from typing import Any
 
-from hotlap.cluster import member_left
+from hotlap.cluster import member_left, member_zips
 from hotlap.cluster.member_facts import facts, hotlap_version, text, work_folder
 from hotlap.cluster.member_marks import GRACE_S as GRACE_S
 from hotlap.cluster.member_marks import MARK as MARK
@@ -154,7 +154,7 @@ class Agent:
         """Until standard input ends, or `end` is asked."""
         swept = self._take_over() if self.again else 0
         try:
-            self.folder = work_folder()
+            self.folder, skipped = work_folder()
             member_left.note(self.folder, self.mark)
         except OSError as error:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -164,6 +164,7 @@ class Agent:
         try:
             disk = shutil.disk_usage(self.folder)
             about = dict(facts(self.root), swept=swept, folder=self.folder, free_bytes=disk.free, time_s=time.time() + self.offset_s)
+            about["skipped"] = skipped
             left = member_left.ended_steps(self.mark) if self.adopt else []
             self.send(dict({"is": "hello", "version": VERSION, "probe": text(self.probe)[:64], "left": left}, **about))
             while not self.alone:
@@ -202,7 +203,17 @@ class Agent:
             self.step.run()
             self.step = None
         elif message["do"] == "probe":
-            self.send({"is": "probed", "hotlap": hotlap_version(message["python"])[0]})
+            there = hotlap_version(message["python"])[0]
+            self.send({"is": "probed", "hotlap": there, "unfit": "" if there == message.get("need") else self._unfit(message["wheels"])})
+
+    def _unfit(self, wheels: list[dict[str, Any]]) -> str:
+        """Why Hotlap cannot be made here of these wheels; "": it can."""
+        try:
+            chosen = member_zips.chosen(wheels)
+            member_zips.place(chosen, self.folder)
+        except member_zips.UnfitError as error:
+            return str(error)
+        return ""
 
     def _next(self) -> tuple[dict[str, Any], bytes]:
         while not self.waiting:

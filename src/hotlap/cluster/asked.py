@@ -25,6 +25,7 @@ from hotlap.core.plan import write
 from hotlap.core.store import paths, select
 
 VERBS = {"stress": "run", "inspect": "facts", "audit": "command"}  # steps of Hotlap beside plans, and what they leave
+DASHED = ("--slurm", "--wrap")  # options whose value is words of another program, and may begin with a dash
 FANOUT = 256  # agents at a time
 LOCAL_WAIT = "1 h"  # slots of one machine measure one after the other
 
@@ -57,15 +58,18 @@ def joined(args: argparse.Namespace) -> None:
 def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
     """The launcher's name, its options as they are kept, and the Python. Raises InputError."""
     pods = getattr(args, "kubernetes", None)
-    if sum(given is not None for given in (args.hosts, args.local, args.slurm, args.ray, args.mpi or None, pods)) != 1:
+    ways = {"--hosts": args.hosts, "--local": args.local, "--slurm": args.slurm, "--ray": args.ray, "--mpi": args.mpi or None}
+    given = [option for option, value in [*ways.items(), ("--kubernetes", pods)] if value is not None]
+    if not given:
         raise InputError("which members? give one of --hosts 'n[01-16]', --local N, --slurm 'OPTIONS', --ray ADDRESS, --mpi")
+    if len(given) > 1:
+        raise InputError(f"members are reached in one way, and {' and '.join(given)} are given: give one of them")
     if args.gpus < 0:
         raise InputError(f"--gpus is a number from 1 on, not {args.gpus}")
     if args.ssh_config and args.hosts is None:
         raise InputError("--ssh-config goes with --hosts; leave it out")
     if args.local is not None:
-        if args.python and not shutil.which(args.python):
-            raise InputError(f"--python {args.python}: no such program is on this machine; leave it out for this one")
+        _local_python(args.python)
         return "local", {"count": args.local}, args.python or sys.executable
     if pods is not None:
         if args.gang:
@@ -81,12 +85,25 @@ def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
     if args.slurm is not None:
         if getattr(args, "gang", 0) and slurm.is_array(words(args.slurm, "--slurm", "-p gpu -N 16")):
             raise InputError("--gang with --array: tasks of an array start one by one; ask for all nodes at once by -N")
-        given = {"options": words(args.slurm, "--slurm", "-p gpu -N 16"), "queue_s": seconds(args.queue, "--queue")}
-        return "slurm", given, args.python or "python3"
+        asked = {"options": words(args.slurm, "--slurm", "-p gpu -N 16"), "queue_s": seconds(args.queue, "--queue")}
+        return "slurm", asked, args.python or "python3"
     if args.ssh_config and not Path(args.ssh_config).is_file():
         raise InputError(f"there is no file '{args.ssh_config}'; --ssh-config takes a configuration of ssh")
     config = str(Path(args.ssh_config).absolute()) if args.ssh_config else ""
     return "ssh", {"hosts": ",".join(hosts.parse(args.hosts)), "config": config}, args.python or "python3"
+
+
+def _local_python(path: str) -> None:
+    """Raises InputError where it is not here."""
+    if path and not shutil.which(path):
+        raise InputError(f"--python {path}: no such program is on this machine; leave it out for this one")
+
+
+def python(path: str, campaign: Campaign) -> str:
+    """The Python of a campaign that goes on; "": the one that it began with. Raises InputError."""
+    if campaign.launcher == "local":
+        _local_python(path)
+    return path or campaign.python
 
 
 def add_fanout(parser: argparse.ArgumentParser) -> None:
@@ -103,9 +120,20 @@ def fanout(args: argparse.Namespace) -> int:
 def rewritten(words: Sequence[str]) -> list[str]:
     """The words with the command behind `--` as one, so that options may stand anywhere before it."""
     if "--" not in words:
-        return list(words)
+        return dashed(words)
     place = list(words).index("--")
-    return [*words[:place], "--command", json.dumps(list(words[place + 1 :]))]
+    return [*dashed(words[:place]), "--command", json.dumps(list(words[place + 1 :]))]
+
+
+def dashed(words: Sequence[str]) -> list[str]:
+    """The words, those of DASHED as one with their value."""
+    joined = list[str]()
+    for word in words:
+        if joined and joined[-1] in DASHED:
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def seconds(text: str, option: str) -> float:
@@ -121,7 +149,7 @@ def seconds(text: str, option: str) -> float:
 def steps(args: argparse.Namespace) -> list[StepRecord]:
     """The steps in their order. Raises InputError for none, and for a plan that is none."""
     command = json.loads(args.command) if args.command else []
-    words = list(args.what)
+    words = [word for what in args.what for word in (what.split() if what.startswith("node ") else [what])]
     if bool(words) == bool(command):
         raise InputError("what is to be run? give plans, stress, node inspect or node audit, or a command after --, as in -- hostname")
     if args.rounds is not None and args.rounds < 1:
@@ -131,7 +159,9 @@ def steps(args: argparse.Namespace) -> list[StepRecord]:
         word = words.pop(0)
         if word == "node" and words:
             word = words.pop(0)
-        chosen_steps.append(_verb(word) if word in VERBS else _plan(word, args))
+        chosen_steps.append(_verb(word, args) if word in VERBS else _plan(word, args))
+    if not command:
+        _used(args, chosen_steps)
     timeout_s = seconds(args.timeout, "--timeout") or (gang.TIMEOUT_S if args.gang else 0.0)
     wrap = wrapping(args.wrap)
     return [
@@ -141,6 +171,10 @@ def steps(args: argparse.Namespace) -> list[StepRecord]:
         )
         for number, step in enumerate(chosen_steps, 1)
     ]  # fmt: skip
+
+
+def add_wheels(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--wheels", default="", metavar="FOLDER", help="of NumPy and msgspec, for members with another Python or system")
 
 
 def wheels(folder: str) -> str:
@@ -175,8 +209,20 @@ def _command(words: list[str], args: argparse.Namespace) -> StepRecord:
     return StepRecord(number=0, name=name, gather=gather, argv=words, label=label)  # type: ignore[arg-type]
 
 
-def _verb(word: str) -> StepRecord:
-    words = {"stress": ["hotlap", "stress"], "inspect": ["hotlap", "node", "inspect", "--json"], "audit": ["hotlap", "node", "audit"]}[word]
+def _used(args: argparse.Namespace, chosen: Sequence[StepRecord]) -> None:
+    """Raises InputError for an option that no step takes: it would be dropped."""
+    taken = {word for step in chosen for word in step.argv}
+    options = {"--target": "plans and stress", "--budget": "plans", "--rounds": "plans"}
+    for option, whose in options.items():
+        if getattr(args, option[2:]) and option not in taken:
+            asked = ", ".join(step.name for step in chosen)
+            raise InputError(f"{option} goes with {whose}, not with {asked}; a command takes its own: -- hotlap stress --for '1 h'")
+
+
+def _verb(word: str, args: argparse.Namespace) -> StepRecord:
+    target = ["--target", args.target] if args.target else []
+    inspect, audit = ["hotlap", "node", "inspect", "--json"], ["hotlap", "node", "audit"]
+    words = {"stress": ["hotlap", "stress", *target], "inspect": inspect, "audit": audit}[word]
     return StepRecord(number=0, name=word, gather=VERBS[word], argv=words, label=" ".join(words))  # type: ignore[arg-type]
 
 

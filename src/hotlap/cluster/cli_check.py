@@ -12,7 +12,8 @@ from typing import Any
 
 import hotlap
 from hotlap.cli import terminal
-from hotlap.cluster import asked, controller, folder, session
+from hotlap.cluster import asked, controller, folder, parcel, session
+from hotlap.cluster.asked import dashed as rewritten  # noqa: F401 - the dispatcher asks for it
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.member_zips import LEAST
 from hotlap.cluster.record import Campaign
@@ -23,10 +24,12 @@ from hotlap.core.units import show
 
 CLOCK_S = 2.0  # by which a clock may be off before it is said
 FREE_BYTES = 1 << 30
+COMPARED = ("python", "gpus", "cpu", "works_in")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     asked.add_members(parser)
+    asked.add_wheels(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +39,8 @@ def run(args: argparse.Namespace) -> int:
     named, began = folder.new_id()
     campaign = Campaign(
         id=named, hotlap=hotlap.__version__, began=began, launcher=name, options=options, python=python, gpus=args.gpus, steps=[],
-    )
+        wheels=asked.wheels(args.wheels),
+    )  # fmt: skip
     launcher = session.launcher_of(campaign)
     try:
         rows = _looked(campaign, launcher)
@@ -51,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _looked(campaign: Campaign, launcher: AgentLauncher) -> list[dict[str, Any]]:
-    members, rows = launcher.members(), list[dict[str, Any]]()
+    members, rows, wheels = launcher.members(), list[dict[str, Any]](), parcel.about(campaign.wheels)
     launcher.prepare(members)
     home = paths.home()
     with tempfile.TemporaryDirectory(prefix=".hotlap-check-", dir=home if os.access(home, os.W_OK) else None) as place:
@@ -60,7 +64,7 @@ def _looked(campaign: Campaign, launcher: AgentLauncher) -> list[dict[str, Any]]
             for begin in range(0, len(members), asked.FANOUT):
                 conductor = controller.ClusterController(kept, launcher)
                 conductor.open(members[begin : begin + asked.FANOUT])
-                conductor.probe(campaign.python)
+                conductor.probe(campaign.python, wheels)
                 rows += [_row(link) for link in conductor.links.values()]
                 conductor.close()
     return rows
@@ -74,33 +78,36 @@ def _row(link: controller.AgentLink) -> dict[str, Any]:
         "python": facts.get("python", ""), "hotlap": probed.get("hotlap", ""), "gpus": len(identity.gpus) if identity else None,
         "clock_off_s": facts.get("clock_off_s"), "free_bytes": facts.get("free_bytes"),
         "return_path": "folder" if facts.get("shared_folder") else "pipe",
-        "doubts": doubts(facts, probed.get("hotlap", "")) if link.ready else [],
-        "product": facts.get("product", ""), "cpu": facts.get("cpu", ""),
+        "doubts": doubts(facts, probed.get("hotlap", ""), probed.get("unfit", "")) if link.ready else [],
+        "product": facts.get("product", ""), "cpu": facts.get("cpu", ""), "works_in": str(Path(facts.get("folder", "")).parent),
     }  # fmt: skip
 
 
-def doubts(facts: Mapping[str, Any], version: str) -> list[str]:
-    """What may go wrong on a member. `version`: of the Hotlap there, or ""."""
+def doubts(facts: Mapping[str, Any], version: str, unfit: str = "") -> list[str]:
+    """What may go wrong on a member. `version`: of the Hotlap there, or ""; `unfit`: why this one cannot be made there, or ""."""
     off_s, free, texts = facts["clock_off_s"], facts["free_bytes"], list[str]()
     if abs(off_s) > CLOCK_S:
         texts.append(f"its clock is {show(abs(off_s), 's')} {'ahead' if off_s > 0 else 'behind'}")
+    if facts.get("skipped"):
+        texts.append(f"{facts['skipped']}: {Path(facts['folder']).parent} is used instead")
     if free < FREE_BYTES:
         texts.append(f"{free / 1e6:.0f} MB are free in {Path(facts['folder']).parent}")
     if version != hotlap.__version__:
         there = f"Hotlap {version} is there" if version else "no Hotlap is there"
         old = tuple(map(int, facts["python"].split(".")[:2])) < LEAST
-        need = f"commands run, plans need Python {LEAST[0]}.{LEAST[1]}" if old else f"{hotlap.__version__} is sent for plans"
+        plans = f"plans would be refused: {unfit}" if unfit else f"{hotlap.__version__} is sent for plans"
+        need = f"commands run, plans need Python {LEAST[0]}.{LEAST[1]}" if old else plans
         texts.append(f"{there}: {need}")
     return texts
 
 
 def lines(rows: list[dict[str, Any]], width: int, color: bool) -> list[str]:
     """A row per member, and what is unlike the majority."""
-    usual = {name: Counter(row[name] for row in rows if not row["refused"]).most_common(1) for name in ("python", "gpus", "cpu")}
+    usual = {name: Counter(row[name] for row in rows if not row["refused"]).most_common(1) for name in COMPARED}
     notes = []
     for row in rows:
         odd = [
-            f"{name} {row[name] or 'unknown'}, most have {usual[name][0][0]}" for name in ("python", "gpus", "cpu")
+            f"{name.replace('_', ' ')} {row[name] or 'unknown'}, most have {usual[name][0][0]}" for name in COMPARED
             if not row["refused"] and usual[name] and row[name] != usual[name][0][0]
         ]  # fmt: skip
         notes.append(row["refused"] or "; ".join([*row["doubts"], *odd]))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 
 from hotlap.cluster import asked, cli_run, pods, session
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch import kubernetes
+from hotlap.cluster.record import MemberEvent
 from hotlap.core.errors import InputError
 
 
@@ -31,6 +33,15 @@ def run(args: argparse.Namespace) -> int:
     return cli_run.answered(args, kept)
 
 
+def _absent(kept: CampaignFolder, launcher: kubernetes.PodLauncher) -> None:
+    """Records of members why there is nothing of them."""
+    why = f"no record of it is in {launcher.place}"
+    names = {member.name for member in launcher.absent(kept.members())}
+    for state in kept.states(0.0):
+        if state.state == "never started" and state.member in names and state.why != why:
+            kept.append(MemberEvent(time_s=time.time(), member=state.member, step=state.step, to="never started", by="collect", why=why))
+
+
 def _records(args: argparse.Namespace, kept: CampaignFolder) -> int:
     """What pods left, read as if their agents were there; exit codes as of `cluster run`."""
     launcher = session.launcher_in(kept)
@@ -39,4 +50,6 @@ def _records(args: argparse.Namespace, kept: CampaignFolder) -> int:
     if args.place and args.serve:
         raise InputError("--from is a volume, --serve takes records by PUT: give one of them")
     launcher.place = pods.served(args, kept) if args.serve else Path(args.place)
+    with kept.held():
+        _absent(kept, launcher)
     return cli_run.measured(args, kept, asked.FANOUT, again=True, launcher=launcher)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 
 from hotlap.cli import terminal
 from hotlap.cluster import asked
 from hotlap.cluster.folder import OUTPUTS, CampaignFolder
-from hotlap.cluster.record import MemberState
+from hotlap.cluster.record import MemberEvent, MemberState
 from hotlap.core.errors import InputError, nearest
 
 MOST_BYTES = 1 << 20  # of a stream, that are printed: its end
@@ -30,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
         if name not in members:
             raise InputError(f"the campaign {kept.campaign.id} has no member '{name}'; {nearest(name, members)}")
     wanted = members if args.all else set(args.node)
-    logs = [one for state in kept.states(0.0) if state.member in wanted for one in _of(kept, state)]
+    ends = {(event.step, event.member, event.attempt): event for event in kept.events()}  # the last of an attempt is how it ended
+    logs = [one for state in kept.states(0.0) if state.member in wanted for one in _of(kept, state, ends)]
     if args.json:
         terminal.answer(args.json, {"run": kept.campaign.id, "logs": logs})
         return 0
@@ -44,16 +46,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _of(kept: CampaignFolder, state: MemberState) -> list[dict[str, object]]:
+def _of(kept: CampaignFolder, state: MemberState, ends: Mapping[tuple[int, str, int], MemberEvent]) -> list[dict[str, object]]:
     base: dict[str, object] = {"member": state.member, "step": kept.step(state.step).name}
     if not state.attempt:
         return [{**base, "attempt": 0, "state": state.state, "why": state.why, **dict.fromkeys(OUTPUTS, "")}]
     logs: list[dict[str, object]] = []
     for attempt in range(1, state.attempt + 1):
-        last = attempt == state.attempt
+        ended = ends.get((state.step, state.member, attempt)) if attempt < state.attempt else None
+        how = {"state": ended.to, "why": ended.why} if ended else {"state": state.state, "why": state.why}
+        if attempt < state.attempt and not ended:
+            how = {"state": "died", "why": "its controller was killed as it began"}
         folder = kept.attempt(state.step, state.member, attempt)
         texts = {name: _end(folder / name) for name in OUTPUTS}
-        logs.append({**base, "attempt": attempt, "state": state.state if last else "earlier", "why": state.why if last else "", **texts})
+        logs.append({**base, "attempt": attempt, **how, **texts})
     return logs
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
-from hotlap.cluster import asked, cli_run
+import msgspec
+
+from hotlap.cluster import asked, cli_run, show_kind
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("campaign", nargs="?", default="", help="which campaign, as any run is named (default: the newest)")
+    parser.add_argument("--python", default="", metavar="PATH", help="on the members, in place of the one that the campaign began with")
+    asked.add_wheels(parser)
     asked.add_fanout(parser)
     asked.add_ranks(parser)
 
@@ -16,4 +21,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Every member without a result has another attempt; results that are there stay. Exit codes as of `cluster run`."""
     asked.joined(args)
-    return cli_run.measured(args, asked.chosen(args.campaign), asked.fanout(args), again=True)
+    kept, fanout = asked.chosen(args.campaign), asked.fanout(args)
+    if all(state.state == "measured" for state in kept.states(0.0)):
+        print(f"hotlap: nothing is left to run: {kept.campaign.id} has a result of every member", file=sys.stderr)
+        return cli_run.answered(args, kept) if args.json else show_kind.of_folder(kept).code
+    kept.campaign = msgspec.structs.replace(
+        kept.campaign, python=asked.python(args.python, kept.campaign), wheels=asked.wheels(args.wheels) or kept.campaign.wheels
+    )
+    return cli_run.measured(args, kept, fanout, again=True)

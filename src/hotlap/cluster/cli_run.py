@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 
 from hotlap.cli import terminal
-from hotlap.cluster import asked, folder, gang, live, pods, session, show, show_kind
+from hotlap.cluster import asked, dry, folder, gang, live, pods, session, show, show_kind
 from hotlap.cluster.asked import rewritten as rewritten
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch import mpi
 from hotlap.cluster.launch.base import AgentLauncher
-from hotlap.cluster.record import Campaign, Member
 from hotlap.core.show import words
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
@@ -37,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--silent", default="20 s", metavar="TIME", help="without a beat for so long a member is silent (default: 20 s)")
     parser.add_argument("--gang", type=int, default=0, metavar="N", help="N members at once that need one another (MASTER_ADDR, RANK)")
     parser.add_argument("--wrap", default="", metavar="COMMAND", help="stands before what is run, as in 'srun --container-image=…'")
-    parser.add_argument("--wheels", default="", metavar="FOLDER", help="of NumPy and msgspec, for members with another Python or system")
+    asked.add_wheels(parser)
     asked.add_fanout(parser)
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the campaign")
     parser.add_argument("--dry-run", action="store_true", help="say what would be run where, and run nothing")
@@ -54,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if args.kubernetes and not args.dry_run:
         return pods.write(args, campaign, marks)
     if args.dry_run:
-        return _dry(args, campaign, launcher)
+        return dry.run(args, campaign, launcher)
     members = launcher.members()
     try:
         if args.gang:
@@ -94,32 +92,18 @@ def answered(args: argparse.Namespace, kept: CampaignFolder) -> int:
         return shown.code
     print("\n".join(show.lines(shown, terminal.width(), terminal.color())))
     print(f"\nrun     {kept.path}")
-    further = "cluster resume" if shown.missing else "show"
-    print(f"next    hotlap {further} {kept.campaign.id}")
+    print(f"next    {_next(kept, shown)}")
     return shown.code
 
 
-def _dry(args: argparse.Namespace, campaign: Campaign, launcher: AgentLauncher) -> int:
-    """Of members that are known only once a job runs the first stands for all."""
-    members = [Member(name="NODE", index=0)] if launcher.planned else launcher.members()
-    if args.gang and not launcher.planned:
-        gang.gangs(members, args.gang, False)
-    commands = {step.name: [*step.wrap, *folder.command(step, campaign.python, members[0], len(members))] for step in campaign.steps}
-    plain = [{"step": step.name, "command": commands[step.name], "needs": _needs(step.argv)} for step in campaign.steps]
-    if args.json:
-        known = [] if launcher.planned else [member.name for member in members]
-        terminal.answer(args.json, {"members": known, "planned": launcher.planned, "steps": plain, "python": campaign.python})
-        return 0
-    names = [member.name for member in members]
-    some = f"{words.counted(len(names), 'member')} by {campaign.launcher}: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}"
-    print(f"members by {campaign.launcher}: {launcher.planned}" if launcher.planned else some)
-    print(f"agent   {campaign.python} -I -S, sent on its standard input; nothing is installed")
-    for step in campaign.steps:
-        print(f"step    {step.name} on {names[0]}: {shlex.join(commands[step.name])}{_needs(step.argv)}")
-    return 0
-
-
-def _needs(argv: list[str]) -> str:
-    return " (Hotlap is sent where this version is not there)" if argv[0] == "hotlap" else ""
-
-
+def _next(kept: CampaignFolder, shown: show.CampaignShown) -> str:
+    """The command that goes on."""
+    named = kept.campaign.id if kept.path.parent == paths.runs(paths.home()) else str(kept.path)
+    if not shown.missing:
+        facts = all(step.gather == "facts" for step in kept.campaign.steps)
+        return f"hotlap node audit --fleet {named}" if facts else f"hotlap show {named}"
+    if kept.campaign.launcher == "kubernetes":
+        job = f"hotlap-{kept.campaign.id.lower()}"
+        return f"kubectl delete job {job}; kubectl apply -f ITS.yaml; hotlap cluster collect {named} --from FOLDER"
+    refused = any(state.state == "refused" for state in shown.missing)
+    return f"hotlap cluster resume {named}{' (takes another --python PATH, --wheels FOLDER)' if refused else ''}"

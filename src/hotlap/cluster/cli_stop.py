@@ -9,12 +9,12 @@ import time
 from contextlib import suppress
 
 from hotlap.cli import terminal
-from hotlap.cluster import agent, asked, controller, folder, member_left, session
+from hotlap.cluster import agent, asked, controller, fanin, folder, member_left, session
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.core.errors import MachineError
 
 PATIENCE_S = 20.0
-HIDDEN = "the environment of others"  # whose processes this user cannot have started
+HIDDEN = "processes of other users"  # which this user cannot have started
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +29,9 @@ def run(args: argparse.Namespace) -> int:
     if owner:
         _end(kept, owner)
     unseen, swept = _sweep(kept)
+    if not any(name.startswith("process ") for name in unseen):
+        with kept.held():
+            fanin.reconcile(kept, "stop", "ended by hotlap cluster stop", unseen)
     code = 3 if unseen.keys() - {HIDDEN} else 0
     if args.json:
         terminal.answer(args.json, {"run": kept.campaign.id, "ended": owner, "processes": swept, "unseen": unseen}, code=code)
@@ -37,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     many = "process" if swept == 1 else "processes"
     print(f"ended {swept} {many} that it had left on its members" if swept else "it had left no process on its members")
     for name, why in unseen.items():
-        print(f"could not be looked at: {name}: {why}")
+        print(f"not looked at: {name}: {why}" if name == HIDDEN else f"could not be looked at: {name}: {why}")
     return code
 
 
@@ -66,7 +69,7 @@ def _sweep(kept: CampaignFolder) -> tuple[dict[str, str], int]:
         ended, _ = member_left.take_over(kept.campaign.id, False)
         count, left, hidden = agent.sweep(kept.campaign.id)
         unseen = {f"process {pid}": "it does not end" for pid in left}
-        return unseen | ({HIDDEN: f"{hidden} of the processes here may not be read"} if hidden else {}), ended + count
+        return unseen | ({HIDDEN: f"{hidden} here, whose environment you may not read"} if hidden else {}), ended + count
     unseen, swept = dict[str, str](), 0
     with kept.held():
         for begin in range(0, len(members), asked.FANOUT):

@@ -11,7 +11,7 @@ import secrets
 import selectors
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +37,7 @@ ERRORS_BYTES = 16 << 10  # of standard error that are remembered
 TURN_S = 0.25
 LASTING = ("local", "ssh")  # launchers whose agents are not ended with the controller
 Tell = Callable[[MemberEvent], None]
+Tick = Callable[[Sequence[str]], None]  # with the members whose agents have not answered yet
 
 
 @dataclass
@@ -68,7 +69,7 @@ class ClusterController:
 
     def __init__(
         self, folder: CampaignFolder, launcher: AgentLauncher, tell: Tell = lambda event: None, again: bool = False,
-        parcel: Parcel | None = None, tick: Callable[[], None] = lambda: None,
+        parcel: Parcel | None = None, tick: Tick = lambda unanswered: None,
     ) -> None:
         self.folder, self.launcher, self.tell, self.again, self.parcel, self.tick = folder, launcher, tell, again, parcel, tick
         self.adopt, self.fetching, self.lasting = True, False, launcher.name in LASTING
@@ -118,11 +119,11 @@ class ClusterController:
         while any(link.attempt for link in self.links.values()) and not self.interrupted:
             self._turn()
 
-    def probe(self, python: str) -> None:
-        """Asks the agents for the version of Hotlap there."""
+    def probe(self, python: str, wheels: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Asks the agents for the version of Hotlap there, and whether it could be made of these wheels."""
         for link in self.links.values():
             if link.ready and not link.gone:
-                self._send(link, {"do": "probe", "python": python})
+                self._send(link, {"do": "probe", "python": python, "wheels": list(wheels), "need": self.folder.campaign.hotlap})
         deadline = time.monotonic() + CONNECT_S
         while any(link.ready and not link.gone and link.probed is None for link in self.links.values()) and time.monotonic() < deadline:
             self._turn()
@@ -197,7 +198,7 @@ class ClusterController:
         if now - self._looked_s < TURN_S:
             return
         self._looked_s = now
-        self.tick()
+        self.tick([name for name, link in self.links.items() if not link.ready and not link.gone])
         for link in self.links.values():
             if not link.gone:
                 self._look(link, now)
@@ -280,7 +281,7 @@ class ClusterController:
         if kind == "hello":
             self._hello(link, message)
         elif kind == "probed":
-            link.probed = {"hotlap": str(message["hotlap"])[:40]}
+            link.probed = {"hotlap": str(message["hotlap"])[:40], "unfit": str(message["unfit"])[:300]}
         elif kind == "refused" and "step" not in message:
             self._refuse(link, str(message["why"])[:300])
         elif attempt and message.get("step", attempt.step) == attempt.step and message.get("attempt", attempt.number) == attempt.number:
@@ -334,7 +335,8 @@ class ClusterController:
         elif code and (step.argv[0] != "hotlap" or code != 1):  # 1 is a verdict
             self._end_attempt(link, "died", attempt.ending(code), code=code, seconds=seconds)
         else:
-            self._end_attempt(link, "measured", "", code=code, seconds=seconds, evidence=attempt.digest)
+            verdict = attempt.verdict() if code else ""
+            self._end_attempt(link, "measured", verdict, code=code, seconds=seconds, evidence=attempt.digest)
         if self.lasting:
             self._send(link, {"do": "kept"})
 
@@ -349,6 +351,7 @@ class ClusterController:
             macs=[str(mac)[:40] for mac in message["macs"][:64]], gpus=[str(gpu)[:80] for gpu in message["gpus"][:256]],
         )  # fmt: skip
         shared = bool(self.folder.nonce) and str(message["probe"]) == self.folder.nonce
+        text["skipped"] = str(message.get("skipped", ""))[:300]
         known = {**text, **numbers, "shared_folder": shared, "clock_off_s": round(float(message["time_s"]) - time.time(), 3)}
         link.member = msgspec.structs.replace(link.member, identity=identity, facts=known)
         self.folder.put(link.member)

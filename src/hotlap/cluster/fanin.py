@@ -12,7 +12,7 @@ import os
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -261,16 +261,19 @@ def _some(path: Path, limit: int) -> bytes:
     return data
 
 
-def reconcile(folder: CampaignFolder) -> None:
-    """What a controller that was killed left open: a result without its event is recorded, all else has died; the folder is held."""
+def reconcile(folder: CampaignFolder, by: str = "resume", why: str = "its controller ended before it", spared: Container[str] = ()) -> None:
+    """What a controller that was killed left open: a result without its event is recorded, all else has died, by whom and why as given; the
+    folder is held. `spared`: members of which that is not known."""
     for (step, member), event in states.open_attempts(folder.events()).items():
+        if member in spared:
+            continue
         attempt = folder.attempt(step, member, event.attempt)
         base: dict[str, Any] = {"time_s": time.time(), "member": member, "step": step, "attempt": event.attempt, "was": event.to}
-        base["by"] = "resume"
+        base["by"] = by
         if folder.result(step, member, event.attempt):
             done = msgspec.json.decode((attempt / folders.DONE).read_bytes(), type=AttemptDone)
             folder.append(MemberEvent(**base, to="measured", evidence=done.digest, code=done.code, seconds=done.seconds))
-        elif event.to == "silent":
+        elif event.to == "silent" and by == "resume":
             folder.append(MemberEvent(**base, to="died", why="it was silent when the campaign went on"))
         else:
-            folder.append(MemberEvent(**base, to="died", why="its controller ended before it"))
+            folder.append(MemberEvent(**base, to="died", why=why))

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import TextIO
 
 from hotlap.cluster.record import STATES, MemberEvent, State
@@ -18,6 +19,7 @@ from hotlap.core.units import show
 EACH = 64  # members, up to which each has a line of its own
 DRAWN_S = 0.2
 NAMED = 4  # members that are waited for
+PATIENCE_S = 3.0  # for agents to answer, until those that have not are named
 
 
 class ClusterView:
@@ -28,6 +30,7 @@ class ClusterView:
         self.each, self.redrawn = members <= EACH, self.out.isatty()
         self._states: dict[tuple[int, str], State] = {}
         self._began_s, self._drawn_s, self._width = time.monotonic(), 0.0, 0
+        self._unanswered_s, self._named = 0.0, set[str]()
 
     def tell(self, event: MemberEvent) -> None:
         self._states[event.step, event.member] = event.to
@@ -48,13 +51,18 @@ class ClusterView:
         self._erase()
         print(f"hotlap: {words.clean(text)}", file=self.out, flush=True)
 
-    def draw(self) -> None:
-        """Anew, as often as it is worth it: counts, who is waited for, and since when the campaign runs."""
+    def draw(self, unanswered: Sequence[str] = ()) -> None:
+        """Anew, as often as it is worth it: counts, who is waited for, and since when the campaign runs. `unanswered`: members whose agents
+        have not answered, which are named once in a line where that takes long."""
         now_s = time.monotonic()
+        self._unanswered_s = (self._unanswered_s or now_s) if unanswered else 0.0
+        if unanswered and now_s - self._unanswered_s > PATIENCE_S and not self._named.issuperset(unanswered):
+            self._named.update(unanswered)
+            self._line(f"waits for the agents of {words.counted(len(unanswered), 'member')}: {words.some(list(unanswered), NAMED)}")
         if not self.redrawn or (self._width and now_s - self._drawn_s < DRAWN_S):
             return
         self._erase()
-        waited = [member for (_, member), state in self._states.items() if state in ("running", "silent")]
+        waited = list(unanswered) or [member for (_, member), state in self._states.items() if state in ("running", "silent")]
         parts = [self.counted(), *([words.some(waited, NAMED)] if waited else []), _clock(int(now_s - self._began_s))]
         text = words.clean(" · ".join(parts))[: shutil.get_terminal_size().columns - 1]
         self.out.write(text)

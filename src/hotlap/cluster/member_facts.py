@@ -72,8 +72,9 @@ def own_address(by_ssh: bool) -> str:
     return name if address.startswith("127.") else address
 
 
-def work_folder() -> str:
-    """A new folder that really takes data: /tmp may be full, and a home read-only. Raises OSError saying what is wrong with each."""
+def work_folder() -> tuple[str, str]:
+    """A new folder that really takes data, as /tmp may be full, and a home read-only; and what is wrong with the places that were tried
+    before. Raises OSError saying what is wrong with each."""
     import tempfile
 
     reasons = []
@@ -84,7 +85,7 @@ def work_folder() -> str:
             with open(os.path.join(folder, "probe"), "wb") as file:
                 file.write(bytes(1 << 16))
             os.unlink(os.path.join(folder, "probe"))
-            return folder
+            return folder, "; ".join(reasons)
         except OSError as error:
             reasons.append(f"{place}: {error.strerror}")
             if folder:

@@ -134,7 +134,7 @@ class MemberStep:
         if not offer["files"]:
             raise UnfitError(lack)
         files = member_zips.chosen(offer["files"])
-        self.path = member_zips.cache(files, self.agent.folder)
+        self.path = member_zips.place(files, self.agent.folder)
         if not os.path.isdir(self.path):
             paths = self._fetched(files, offer["token"], deadline_s)
             self._relay({file["digest"]: path for file, path in zip(files, paths)}, offer)  # noqa: B905 - Python 3.9

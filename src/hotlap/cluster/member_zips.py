@@ -18,6 +18,7 @@ import zipfile
 from typing import Any
 
 LEAST = (3, 11)  # of Python, for plans
+SPARE_BYTES = 8 << 20  # that stay free beside the unpacked wheels
 _OLD = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 
 
@@ -100,12 +101,33 @@ def chosen(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [best[name][1] for name in sorted(best)]
 
 
-def cache(files: list[dict[str, Any]], otherwise: str) -> str:
-    """The folder that holds these wheels unpacked, or will; in `otherwise` where no home can be written."""
+def place(files: list[dict[str, Any]], work: str) -> str:
+    """The folder that holds these wheels unpacked, or will: of the home's cache, or in `work` where no home can be written or has room.
+    `work`: where the wheels come to. Raises UnfitError where there is no room."""
+    home, own = cache(files, work), cache(files, work, True)
+    if os.path.isdir(home):
+        return home
+    sent, unpacked = (sum(file[name] for file in files) for name in ("size", "unpacked"))
+    lacks = []
+    for folder in dict.fromkeys((home, own)):
+        base = os.path.dirname(folder)
+        together = os.stat(base).st_dev == os.stat(work).st_dev
+        needs = {base: unpacked + sent} if together else {base: unpacked, work: sent}
+        short = [(place, need) for place, need in needs.items() if shutil.disk_usage(place).free < need + SPARE_BYTES]
+        if not short:
+            return folder
+        lacks += ["%s has %.0f MB free and needs %.0f MB" % (at, shutil.disk_usage(at).free / 1e6, need / 1e6) for at, need in short]  # noqa: UP031
+    raise UnfitError("no room to unpack Hotlap: %s; make room there" % "; ".join(lacks))  # noqa: UP031
+
+
+def cache(files: list[dict[str, Any]], otherwise: str, own: bool = False) -> str:
+    """The folder that holds these wheels unpacked, or will; in `otherwise` where no home can be written, or `own` asks for that."""
     text = " ".join(sorted(file["digest"] for file in files))
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     base = os.path.join(base, "hotlap-agent")
     try:
+        if own:
+            raise OSError
         os.makedirs(base, exist_ok=True)
         with tempfile.TemporaryFile(dir=base):
             pass

@@ -15,6 +15,8 @@ from hotlap.cluster import agent, folder
 from hotlap.cluster.launch.base import last_line
 from hotlap.cluster.record import AttemptDone
 
+KEPT = "kept as "  # of the line that says where a run is, which is none of the verdict
+
 
 @dataclass
 class Attempt:
@@ -87,6 +89,14 @@ class Attempt:
         with suppress(OSError):
             ending = last_line((self.path / folder.OUTPUTS[1]).read_bytes()[-4096:].decode(errors="replace"))
         return f"{ended}: {ending}" if ending else ended
+
+    def verdict(self) -> str:
+        """The last that a program of Hotlap printed, which is its verdict; "" where it printed nothing."""
+        with suppress(OSError):
+            text = (self.path / folder.OUTPUTS[0]).read_bytes()[-8192:].decode(errors="replace")
+            last = text.rstrip().rpartition("\n\n")[2].splitlines()
+            return " ".join(" ".join(line for line in last if not line.startswith(KEPT)).split())[:300]
+        return ""
 
     @property
     def digest(self) -> str:

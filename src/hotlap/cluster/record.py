@@ -59,6 +59,11 @@ class StepRecord(Record, frozen=True, kw_only=True):
     timeout_s: float = 0.0  # 0: none
     wrap: list[str] = []
 
+    @property
+    def judges(self) -> bool:
+        """Whether exit status 1 is the verdict of a step of Hotlap, and 0 a pass."""
+        return self.argv[:2] in (["hotlap", "stress"], ["hotlap", "gate"]) or self.argv[:3] == ["hotlap", "node", "audit"]
+
 
 class Campaign(Record, frozen=True, kw_only=True):
     """campaign.toml: what, frozen when it begins."""

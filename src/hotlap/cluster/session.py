@@ -67,7 +67,7 @@ def remember(folder: CampaignFolder, launcher: AgentLauncher) -> None:
 
 def measure(
     folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int, again: bool = False, launcher: AgentLauncher | None = None,
-    tick: Callable[[], None] = lambda: None,
+    tick: Callable[[Sequence[str]], None] = lambda unanswered: None,
 ) -> bool:
     """Every step on every member without a result, then `fanin.collect`; whether it was interrupted. Ctrl-C keeps what came.
 
@@ -91,7 +91,8 @@ def measure(
             if conductor.interrupted:
                 raise KeyboardInterrupt
             conductor.interrupted = True
-            print("hotlap: ending the members' programs; once more: at once", file=sys.stderr)
+            begin = "\n" if sys.stderr.isatty() else ""  # below the line of progress
+            print(f"{begin}hotlap: ending the members' programs; once more: at once", file=sys.stderr)
 
         with signals.caught(stop), closing(parcel), _held(folder, launcher, members):
             run(conductor, members, steps, lacking, max(fanout - fanout % gang, gang))

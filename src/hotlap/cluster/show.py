@@ -9,12 +9,15 @@ from typing import Any, NamedTuple
 
 from hotlap.cluster.record import STATES, WITHOUT_RESULT, Campaign, Member, MemberState
 from hotlap.core import units
+from hotlap.core.analysis import fleets
 from hotlap.core.analysis.fleets import FleetVerdict
 from hotlap.core.show import fleet, layout, words
 from hotlap.core.show.table import Cell, Column, Table
 
-MOST_ROWS = 200  # of nodes and cases, that a terminal is given
+MOST_ROWS = 200  # of members and steps, that a terminal is given
 MOST_MISSING = 40
+MOST_FAILED = 8
+APART = "to median: the rate compared with the median, so negative is slower; of a time too"
 STYLES = {"measured": "good", "running": "", "silent": "warn", "never started": "warn"}
 
 
@@ -52,17 +55,28 @@ def lines(shown: CampaignShown, width: int, color: bool) -> list[str]:
     """The one table, and what is missing."""
     text = [summary(shown, color)]
     if shown.fleet and shown.fleet.cases:
-        rows = results(shown.fleet)
-        if len(rows) <= MOST_ROWS:
-            text += ["", *layout.fitted(rows.columns, width).lines(color)]
-        else:
-            text += layout.paragraph("", f"{len(rows):,} rows of nodes and cases: hotlap report has all, as --json", width)
+        if len(shown.fleet.devices) <= fleets.MANY:
+            text += ["", *layout.fitted(results(shown.fleet).columns, width).lines(color)]
+            text += layout.paragraph("", APART, width)
         text += fleet.folded(shown.fleet, width, color)
-    text += coded(shown)
+        if len(shown.fleet.devices) > fleets.MANY:
+            each = f"hotlap show {shown.campaign.id} --format csv has each number of each device, hotlap report a page with all of them"
+            text += layout.paragraph("", each, width)
+    text += facts(shown)
+    text += judged(shown, width, color)
     text += missing(shown, width, color)
     for one, data in shown.beside:
         text += ["", *one.lines(data, width, color)]
     return text
+
+
+def facts(shown: CampaignShown) -> list[str]:
+    """Where facts of nodes were collected, what they are for."""
+    steps = {step.number for step in shown.campaign.steps if step.gather == "facts"}
+    count = sum(state.step in steps and state.state == "measured" for state in shown.states)
+    if not count:
+        return []
+    return ["", f"facts of {words.counted(count, 'member')} are kept: hotlap node audit --fleet {shown.campaign.id} compares them by rules"]
 
 
 def summary(shown: CampaignShown, color: bool = False) -> str:
@@ -77,7 +91,7 @@ def summary(shown: CampaignShown, color: bool = False) -> str:
 
 
 def results(judged: FleetVerdict) -> Table:
-    """A row per node and case: its value, and how far it is from the median of all."""
+    """A row per node and case: its value, and how far it is from the median of all; a negative share is worse, as in a table of a fleet."""
     short = words.short([device.device for device in judged.devices])
     names = {f"{device.host} {device.device}": short[device.device] for device in judged.devices}
     off = {(f"{device.host} {device.device}", case.case): case for device in judged.devices for case in device.off}
@@ -90,19 +104,31 @@ def results(judged: FleetVerdict) -> Table:
             nodes.append(Cell(words.clean(names.get(key, key)), "warn" if odd else ""))
             cases.append(Cell(words.clean(case.label)))
             values.append(Cell(words.quantity(value, case.unit), value=value))
-            apart.append(Cell(words.signed(value / middle - 1) if middle else words.DASH))
+            ratio = (value / middle if case.better == "higher" else middle / value) if middle and value else None
+            apart.append(Cell(words.DASH if ratio is None else words.signed(ratio - 1)))
             marks.append(Cell("outlier" if odd else "", "warn"))
     return Table([
         Column("node", nodes, title="Node", names=True), Column("case", cases, wrap=True, title="Case", names=True),
-        Column("value", values, point=True, title="Value", kind="number"), Column("of median", apart, right=True, title="Of median"),
+        Column("value", values, point=True, title="Value", kind="number"), Column("to median", apart, right=True, title="To median"),
         Column("", marks, key="outlier"),
     ])  # fmt: skip
 
 
-def coded(shown: CampaignShown) -> list[str]:
-    """Members whose program gave a verdict that failed."""
-    failed = [state.member for state in shown.states if state.state == "measured" and state.code]
-    return ["", f"a verdict failed on {words.some(failed, 8)}: hotlap cluster logs NODE shows why"] if failed else []
+def judged(shown: CampaignShown, width: int, color: bool) -> list[str]:
+    """The verdicts that programs of members gave, failed ones with what they printed last."""
+    judging = {step.number for step in shown.campaign.steps if step.judges}
+    gave = [state for state in shown.states if state.state == "measured" and (state.code or state.step in judging)]
+    failed = [state for state in gave if state.code]
+    if not gave:
+        return []
+    word, count = ("FAIL", len(failed)) if failed else ("PASS", len(gave))
+    counted = f"{count} of {words.counted(len(gave), 'verdict')} of members"
+    lines = ["", f"{layout.painted(word, 'bad' if failed else 'good', color)}  {counted}"]
+    for state in failed[:MOST_FAILED]:
+        lines += layout.paragraph("  ", words.clean(f"{state.member}: {state.why or f'exit status {state.code}'}"), width)
+    lines += [f"  … and {len(failed) - MOST_FAILED} more; --json has all"] if len(failed) > MOST_FAILED else []
+    which = f"--campaign {shown.campaign.id} {failed[0].member}" if failed else ""
+    return [*lines, *([f"  hotlap cluster logs {words.clean(which)} shows all that it printed"] if failed else [])]
 
 
 def missing(shown: CampaignShown, width: int, color: bool) -> list[str]:
@@ -124,6 +150,11 @@ def missing(shown: CampaignShown, width: int, color: bool) -> list[str]:
     return ["", *layout.fitted(columns, width).lines(color), *([f"… and {left} more; --json has all"] if left else [])]
 
 
+def _state(state: MemberState) -> Cell:
+    failed = state.state == "measured" and state.code
+    return Cell("measured, a verdict failed" if failed else state.state, "bad" if failed else STYLES.get(state.state, "bad"))
+
+
 def status(shown: CampaignShown, width: int, color: bool) -> list[str]:
     """Where each member is; of very many only those without a result."""
     head = [summary(shown, color)]
@@ -134,7 +165,7 @@ def status(shown: CampaignShown, width: int, color: bool) -> list[str]:
     columns = [
         Column("member", [Cell(words.clean(state.member), "bold") for state in states]),
         Column("step", [Cell(steps[state.step]) for state in states]),
-        Column("state", [Cell(state.state, STYLES.get(state.state, "bad")) for state in states]),
+        Column("state", [_state(state) for state in states]),
         Column("took", [Cell(units.show(state.seconds, "s") if state.seconds is not None else "") for state in states], right=True),
         Column("why", [Cell(words.clean(state.why)) for state in states], wrap=True),
     ]

@@ -125,6 +125,13 @@ def _pod(campaign: Campaign, options: PodOptions, name: str, labels: Mapping[str
     }  # fmt: skip
 
 
+def outline(campaign: Campaign, options: PodOptions) -> str:
+    """The manifest as it would be written, with the size of each file of the ConfigMap in its place."""
+    config, job = manifest(campaign, options)
+    sizes = {name: f"{len(content)} bytes" for name, content in config["data"].items()}
+    return yaml([{**config, "data": sizes}, job])
+
+
 def yaml(documents: Sequence[Mapping[str, Any]]) -> str:
     """As YAML: blocks for tables and lists, strings as in JSON, which YAML 1.2 takes, and texts of several lines as they are."""
     return "".join("---\n" + "\n".join(_lines(document, 0)) + "\n" for document in documents)
@@ -177,15 +184,23 @@ class PodLauncher(AtOnce):
 
     def at_hand(self, members: Sequence[Member]) -> list[Member]:
         """Those of which a record came that was not read before; of several the newest. Raises InputError for no folder."""
+        self._chosen |= {index: path for index, path in self._records() if path.name not in self.used}
+        return [member for member in members if member.index in self._chosen]
+
+    def absent(self, members: Sequence[Member]) -> list[Member]:
+        """Those of which no record is there. Raises InputError for no folder."""
+        there = {index for index, _ in self._records()}
+        return [member for member in members if member.index not in there]
+
+    def _records(self) -> list[tuple[int, Path]]:
+        """Index and file, the newest last."""
         if self.place is None:
             raise InputError("pods run again by kubectl: delete the Job, apply its manifest, then hotlap cluster collect --from FOLDER")
         if not self.place.is_dir():
             raise InputError(f"there is no folder '{self.place}'; collect --from FOLDER is where the pods' volume is mounted")
-        for path in sorted(self.place.iterdir(), key=lambda path: (path.stat().st_mtime_ns, path.name)):
-            match = RECORD.fullmatch(path.name)
-            if match and int(match[1]) < self.count and path.name not in self.used and path.is_file() and not path.is_symlink():
-                self._chosen[int(match[1])] = path
-        return [member for member in members if member.index in self._chosen]
+        paths = sorted(self.place.iterdir(), key=lambda path: (path.stat().st_mtime_ns, path.name))
+        found = [(RECORD.fullmatch(path.name), path) for path in paths if path.is_file() and not path.is_symlink()]
+        return [(int(match[1]), path) for match, path in found if match and int(match[1]) < self.count]
 
     def start(self, member: Member) -> AgentProcess:
         ours, theirs = socket.socketpair()

@@ -77,6 +77,17 @@ class SlurmLauncher(Everyone):
     def planned(self) -> str:
         return f"sbatch {shlex.join([*OWN, *self.options])}" if not self._given else f"the nodes of job {self._given}"
 
+    def outline(self) -> list[str]:
+        """How the job holds its nodes, and how an agent starts on one, as `--dry-run` prints it."""
+        command = [self.python, "-I", "-S", "-c"]
+        srun = ["srun", f"--jobid={self._given or 'JOB'}", "--nodelist=NODE", *SRUN, *command]
+        start = [f"agent   {shlex.join(srun)} (its first lines; the rest on its standard input)"]
+        return start if self._given else ["script  of the job, on standard input of sbatch:", *self._script().splitlines(), *start]
+
+    def _script(self) -> str:
+        idle_s = IDLE_S + (self.queue_s if self.array else 0.0)  # of the first task, until the last has started
+        return SCRIPT.replace("LOOKS", str(int(idle_s / 30.0)))
+
     @property
     def kept(self) -> dict[str, str]:
         return {"job": self.job} if self.job else {}
@@ -194,8 +205,7 @@ class SlurmLauncher(Everyone):
 
     def _submitted(self, options: Sequence[str]) -> str:
         """Its number. Raises InputError saying why sbatch refused it."""
-        idle_s = IDLE_S + (self.queue_s if self.array else 0.0)  # of the first task, until the last has started
-        done = _call(["sbatch", *OWN, *options], SCRIPT.replace("LOOKS", str(int(idle_s / 30.0))))
+        done = _call(["sbatch", *OWN, *options], self._script())
         number = done.stdout.strip().partition(";")[0]
         if done.returncode or not number.isdecimal():
             why = re.sub(r"^sbatch: (error|fatal): (Batch job submission failed: )?", "", last_line(done.stderr))
