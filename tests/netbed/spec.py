@@ -24,7 +24,7 @@ class Spec:
     controller_mbps: float = 1000.0
     queue_ms: float = 100.0
     burst_kb: int = 64
-    tmp_mb: int = 64  # /tmp of a node; so large are its home and /dev/shm too
+    tmp_mb: int = 160  # /tmp of a node; so large are its home and /dev/shm too
 
     def __post_init__(self) -> None:
         if not 2 <= self.nodes <= MOST:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
-from hotlap.cluster import asked, cli_run, pods, session
+from hotlap.cluster import asked, cli_run, folder, pods, session
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch import kubernetes
 from hotlap.cluster.record import MemberEvent
 from hotlap.core.errors import InputError
+from hotlap.core.store import paths
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +26,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Takes what members have finished since their controller was killed, reads every bundle anew, checks it against its digest, and
     rebuilds the campaign's run from them."""
+    for path in (Path(args.campaign), paths.runs(paths.home()) / args.campaign) if args.campaign else ():
+        if folder.restore(path):
+            print(f"hotlap: {path} had no run.json: it is made anew, without labels", file=sys.stderr)
     kept = asked.chosen(args.campaign)
     if args.place or args.serve:
         return _records(args, kept)

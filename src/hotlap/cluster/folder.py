@@ -183,11 +183,7 @@ class CampaignFolder:
 def create(home: Path, campaign: Campaign, members: Sequence[Member], labels: Mapping[str, str], target: str) -> CampaignFolder:
     """A new campaign under `home`: the folder appears whole. Raises MachineError."""
     folder = paths.create(paths.runs(home)) / campaign.id
-    plan = Plan(name=" + ".join(step.name for step in campaign.steps), source="hotlap cluster")
-    run = RunRecord(
-        id=campaign.id, kind=KIND, began=campaign.began, hotlap=hotlap.__version__, plan=plan, machine=Machine(host=os.uname().nodename),
-        target=target, devices=[], labels=dict(labels),
-    )  # fmt: skip
+    run = _run(campaign, labels, target, os.uname().nodename)
     beside = folder.with_name(f".{campaign.id}")
     try:
         beside.mkdir()
@@ -200,6 +196,29 @@ def create(home: Path, campaign: Campaign, members: Sequence[Member], labels: Ma
     except OSError as error:
         raise MachineError(f"the campaign's folder '{folder}' cannot be written: {error.strerror}; nothing was begun") from None
     return CampaignFolder(folder, campaign)
+
+
+def restore(path: Path) -> bool:
+    """Whether a campaign's run.json was missing, and made anew of its campaign.toml: without labels, and the host is not known. `collect`
+    fills it. Raises as `load`, MachineError."""
+    if (path / files.RUN).exists() or not (path / CAMPAIGN).is_file():
+        return False
+    campaign = load(path).campaign
+    try:
+        for name in (files.SAMPLES, files.READINGS):
+            (path / name).touch()
+        files.write_whole(path / files.RUN, msgspec.json.format(encode(_run(campaign, {}, campaign.launcher, "unknown")), indent=2) + b"\n")
+    except OSError as error:
+        raise MachineError(f"the campaign '{path}' cannot be written: {error.strerror}") from None
+    return True
+
+
+def _run(campaign: Campaign, labels: Mapping[str, str], target: str, host: str) -> RunRecord:
+    plan = Plan(name=" + ".join(step.name for step in campaign.steps), source="hotlap cluster")
+    return RunRecord(
+        id=campaign.id, kind=KIND, began=campaign.began, hotlap=hotlap.__version__, plan=plan, machine=Machine(host=host), target=target,
+        devices=[], labels=dict(labels),
+    )  # fmt: skip
 
 
 def load(path: Path) -> CampaignFolder:

@@ -79,9 +79,9 @@ class SlurmLauncher(Everyone):
 
     def outline(self) -> list[str]:
         """How the job holds its nodes, and how an agent starts on one, as `--dry-run` prints it."""
-        command = [self.python, "-I", "-S", "-c"]
+        command = [self.python, "-I", "-S", "-c", "AGENT"]
         srun = ["srun", f"--jobid={self._given or 'JOB'}", "--nodelist=NODE", *SRUN, *command]
-        start = [f"agent   {shlex.join(srun)} (its first lines; the rest on its standard input)"]
+        start = [f"agent   {shlex.join(srun)} (AGENT: its first lines, which read the rest)"]
         return start if self._given else ["script  of the job, on standard input of sbatch:", *self._script().splitlines(), *start]
 
     def _script(self) -> str:

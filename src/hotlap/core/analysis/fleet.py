@@ -6,6 +6,7 @@ table, so that the two cannot contradict each other: the fleet's own test (`stat
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ from hotlap.core.analysis.reference import ReferenceRatio, against, decided, dev
 from hotlap.core.analysis.standards import unmeasured
 from hotlap.core.record import UNNAMED, Baseline, Finding, Machine, Notice, Reference, Row, Verdict, identity
 from hotlap.core.stats import fleet
-from hotlap.core.units import percent
+from hotlap.core.units import percent, show
 
+APART, LEAST = 3.0, 0.05  # of two groups: their gap by what they differ within, and as a logarithm
 ENOUGH_RUNS = 10  # of a device, for runs to be its samples
 LOOK = "look at its clocks, power, temperature and link beside a healthy one"
 Where = tuple[str, str, str]
@@ -106,6 +108,8 @@ class AgainstFleet:
         unsure = self._survey.unsure.get((device.model if device else "", where[1], where[2]))
         if unsure and verdict.state in ("pass", "fail"):
             return replace(verdict, state="inconclusive", reason=unsure.text, code=unsure.code)
+        if verdict.state == "inconclusive" and verdict.ratio is not None and (groups := self._groups(row, where)):
+            return replace(verdict, reason=groups, code="two_groups")
         odd = self._survey.odd.get(where)
         if verdict.state != "pass" or odd is None or (odd.kind == "shift" and (odd.size > 0 or self._slight(verdict))):
             return verdict
@@ -113,6 +117,16 @@ class AgainstFleet:
             return replace(verdict, state="inconclusive", reason=_tailed(odd, self._survey.sizes[where]))
         reason = f"{_worse(row, verdict)} than the others: the interval holds the threshold of {percent(self.min_effect)}"
         return replace(verdict, state="inconclusive", reason=reason)
+
+    def _groups(self, row: Row, where: Where) -> str:
+        """Where devices of the row's model fall into two groups, so that each is no reference for the other, which; else ""."""
+        model = self._model(where)
+        same = [one for one in self._by_case.get(where[2], []) if (one.model, one.target, one.unit) == (model, where[1], row.result.unit)]
+        parts = parted([statistics.median(statistics.median(values) for values in one.runs.values()) for one in same])
+        if not parts:
+            return ""
+        sizes = " and ".join(f"{len(part)} near {show(statistics.median(part), row.result.unit)}" for part in parts)
+        return f"the devices form two groups, {sizes}: the fleet cannot be its own reference; give a limit, or a baseline"
 
     def _slight(self, verdict: Verdict) -> bool:
         return verdict.low is not None and verdict.low >= 1 - self.min_effect
@@ -159,6 +173,18 @@ class AgainstFleet:
             title=title, cases=[row.case.id], severity=severity, detail=detail, action=_action(row),  # type: ignore[arg-type]
             where=where[0], evidence={"case": row.label},
         )
+
+
+def parted(values: Sequence[float]) -> tuple[list[float], list[float]] | None:
+    """Two groups of two or more, further from each other than `APART` times what either differs within, and than `LEAST`; None: there are
+    not."""
+    ordered = sorted(values)
+    if len(ordered) < 4 or ordered[0] <= 0:
+        return None
+    logs = [math.log(value) for value in ordered]
+    place = max(range(2, len(logs) - 1), key=lambda at: logs[at] - logs[at - 1])
+    gap, within = logs[place] - logs[place - 1], max(logs[place - 1] - logs[0], logs[-1] - logs[place])
+    return (ordered[:place], ordered[place:]) if gap > max(APART * within, LEAST) else None
 
 
 def _action(row: Row) -> str:
@@ -217,7 +243,7 @@ def _surveyed(surveyed: _Survey, group: tuple[str, str], members: Sequence[Refer
         case, unknown = cases[notice.index].case, answer.spread[notice.index] is None
         if unknown:
             surveyed.unsure[(*group, case.id)] = notice
-        title = "cannot be judged" if unknown else "with care"
+        title = "cannot be judged" if unknown else "less certain"
         surveyed.notices.append(Finding(title=title, rule=notice.code, cases=[case.id], detail=f"{work.label(case)}: {notice.text}"))
 
 

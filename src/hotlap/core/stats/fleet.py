@@ -184,8 +184,8 @@ def _notices(fleet: Fleet, metric: int, reach: tuple[float, bool], healthy: tupl
     (least, tailing), (centre, spread, limit) = reach, healthy
     off, below = -math.expm1(-least), -math.expm1(centre - limit) if limit is not None else 0.0
     if tailing:
-        named = f"only what is {off:.1%} off is named" if off < 0.5 else "outliers: not enough data"
-        fleet.notices.append(Notice("no_gap", f"levels of nodes tail off without a gap: {named}", index=metric))
+        named = f"a node is named only from {off:.1%} slower" if off < 0.5 else "there is not enough data to name one"
+        fleet.notices.append(Notice("no_gap", f"no clear gap between healthy and slow nodes: {named}", index=metric))
     if below > max(FAR * spread, 0.001):
         fleet.notices.append(Notice("fleet_below", f"the fleet as a whole lies {below:.1%} below the limit", index=metric))
 

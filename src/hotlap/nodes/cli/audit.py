@@ -127,9 +127,13 @@ def _place(name: str) -> Path:
     if path.exists():
         return path
     try:
-        kept = [entry.path / KEPT for entry in select.entries([name], paths.home())]
+        entries = select.entries([name], paths.home())
     except InputError:
         return path
+    kept = [entry.path / KEPT for entry in entries]
+    if len(kept) == 1 and not kept[0].is_dir():
+        how = "hotlap cluster run node inspect --hosts 'n[01-16]' collects them"
+        raise InputError(f"the run {entries[0].id} keeps no facts of nodes; {how}")
     return kept[0] if len(kept) == 1 and kept[0].is_dir() else path
 
 
