@@ -299,7 +299,7 @@ def test_few_members_are_not_judged_and_nothing_is_promised_of_them(home: Path, 
     out = capsys.readouterr().out
     assert "2 devices, 5 are needed" in out
     assert "--model" not in out
-    assert "of 100 fleets" not in out
+    assert "false alarms" not in out
 
 
 def test_the_environment_tells_a_program_who_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

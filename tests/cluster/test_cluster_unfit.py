@@ -4,17 +4,19 @@ three are mounts in a namespace of the agent's own, which needs root."""
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import hotlap
-from hotlap.cluster import agent, cli_check, folder, session
+from hotlap.cluster import agent, cli_check, folder, member_zips, session
 from hotlap.cluster.launch.base import popen
 from hotlap.cluster.launch.local import LocalLauncher
 from hotlap.cluster.record import Campaign, Member, MemberState, StepRecord
@@ -65,6 +67,43 @@ def test_check_says_what_may_go_wrong() -> None:
     fine = {"clock_off_s": 0.1, "free_bytes": 5e9, "folder": "/tmp/x", "python": "3.12.1"}
     assert cli_check.doubts(fine, "0.1") == [f"Hotlap 0.1 is there: {hotlap.__version__} is sent for plans"]
     assert cli_check.doubts(fine, hotlap.__version__) == []
+    why = "no wheel of numpy that is sent fits Python 3.12, x86_64, glibc 2.36: put one into a folder for --wheels"
+    assert cli_check.doubts(fine, "", why) == [f"no Hotlap is there: plans would be refused: {why}"]
+    moved = fine | {"skipped": "/tmp: No space left on device", "folder": "/var/tmp/x"}
+    assert cli_check.doubts(moved, hotlap.__version__) == ["/tmp: No space left on device: /var/tmp is used instead"]
+
+
+def test_a_place_without_room_is_named_with_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is sent; where the home lacks room and the agent's own folder has it, that is taken."""
+    free = {tmp_path / "cache" / "hotlap-agent": 30_000_000, tmp_path: 90_000_000}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=free[Path(place)]))
+    wheel = {"digest": "d", "size": 20_000_000, "unpacked": 60_000_000}
+    assert Path(member_zips.place([wheel], str(tmp_path))).parent == tmp_path
+    free[tmp_path] = 70_000_000
+    with pytest.raises(member_zips.UnfitError, match=r"hotlap-agent has 30 MB free and needs 80 MB; \S+ has 70 MB free and needs 80 MB"):
+        member_zips.place([wheel], str(tmp_path))
+    Path(member_zips.cache([wheel], "")).mkdir()
+    assert Path(member_zips.place([wheel], str(tmp_path))).parent.name == "hotlap-agent"  # it is there already
+
+
+@root
+def test_check_names_a_full_tmp_and_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    (tmp_path / "own").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "own"))
+    small = f"mount -t tmpfs -o size=30m small {tmp_path}/own && mount -t tmpfs -o size=30m small /var/tmp"
+    full = "mount -t tmpfs -o size=64k small /tmp && head -c 64k /dev/zero > /tmp/full; cd /; true"
+    python = os.path.realpath(sys.executable)
+    named, began = folder.new_id()
+    campaign = Campaign(id=named, hotlap="0.0", began=began, launcher="local", options={"count": 1}, python=python, steps=[])
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (row,) = cli_check._looked(campaign, PoorLauncher(1, python, mounts=f"{small} && {full}"))
+    assert row["doubts"][0] == "/tmp: No space left on device: /var/tmp is used instead"
+    assert row["works_in"] == "/var/tmp"
+    assert "plans would be refused: no room to unpack Hotlap: " in row["doubts"][-1]
+    assert re.search(r"/own/.cache/hotlap-agent has \d+ MB free and needs \d+ MB", row["doubts"][-1])
 
 
 PLACES = "for place in /tmp /var/tmp /dev/shm"

@@ -17,7 +17,7 @@ from hotlap.core.show.table import Cell, Column, Table
 MOST_ROWS = 200  # of members and steps, that a terminal is given
 MOST_MISSING = 40
 MOST_FAILED = 8
-APART = "to median: the rate compared with the median, so negative is slower; of a time too"
+APART = "to median: negative is worse, so a time that is 25 % longer is -20 %"
 STYLES = {"measured": "good", "running": "", "silent": "warn", "never started": "warn"}
 
 
