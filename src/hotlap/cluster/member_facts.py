@@ -77,7 +77,7 @@ def work_folder() -> tuple[str, str]:
     before. Raises OSError saying what is wrong with each."""
     import tempfile
 
-    reasons = []
+    reasons: list[str] = []
     for place in places():
         folder = ""
         try:

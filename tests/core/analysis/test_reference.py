@@ -11,7 +11,7 @@ from judging import H200, make
 from msgspec.structs import replace
 
 from hotlap.core.analysis import rows as tables
-from hotlap.core.analysis.fleet import AgainstFleet
+from hotlap.core.analysis.fleet import AgainstFleet, parted
 from hotlap.core.analysis.reference import AgainstBaseline
 from hotlap.core.errors import InputError, SchemaError
 from hotlap.core.record import Baseline, Row, Verdict
@@ -146,6 +146,26 @@ def fleet_rows(levels: list[float]) -> list[tuple[Row, AgainstFleet]]:
 def test_the_slow_device_of_a_fleet_is_named() -> None:
     states = [standard.judge([row])[0].state for row, standard in fleet_rows([1e-3] * 9 + [1.06e-3])]
     assert states == ["pass"] * 9 + ["fail"]
+
+
+def test_two_groups_of_a_few_devices_are_named_rather_than_noise() -> None:
+    for row, standard in fleet_rows([1e-3, 1.001e-3, 1.002e-3, 1.56e-3, 1.561e-3]):
+        verdict = standard.judge([row])[0]
+        assert (verdict.state, verdict.code) == ("inconclusive", "two_groups")
+        assert "the devices form two groups, " in verdict.reason
+        assert "give a limit, or a baseline" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("values", "sizes"),
+    [
+        ([963.0, 960, 965, 615, 617], (2, 3)), ([963.0, 960, 965, 615], None),  # one alone is an outlier, no group
+        ([963.0, 900, 830, 760, 700], None), ([100.0, 101, 103, 104], None), ([0.0, 1, 2, 3], None),
+    ],
+)  # fmt: skip
+def test_two_groups_are_clearly_apart(values: list[float], sizes: tuple[int, int] | None) -> None:
+    parts = parted(values)
+    assert (parts and tuple(map(len, parts))) == sizes
 
 
 def test_two_devices_are_no_fleet() -> None:

@@ -108,8 +108,8 @@ class AgainstFleet:
         unsure = self._survey.unsure.get((device.model if device else "", where[1], where[2]))
         if unsure and verdict.state in ("pass", "fail"):
             return replace(verdict, state="inconclusive", reason=unsure.text, code=unsure.code)
-        if verdict.state == "inconclusive" and verdict.ratio is not None and (groups := self._groups(row, where)):
-            return replace(verdict, reason=groups, code="two_groups")
+        if verdict.state in ("inconclusive", "fail") and verdict.ratio is not None and (groups := self._groups(row, where)):
+            return replace(verdict, state="inconclusive", reason=groups, code="two_groups")
         odd = self._survey.odd.get(where)
         if verdict.state != "pass" or odd is None or (odd.kind == "shift" and (odd.size > 0 or self._slight(verdict))):
             return verdict
@@ -176,13 +176,14 @@ class AgainstFleet:
 
 
 def parted(values: Sequence[float]) -> tuple[list[float], list[float]] | None:
-    """Two groups of two or more, further from each other than `APART` times what either differs within, and than `LEAST`; None: there are
-    not."""
+    """Two groups of two or more, each at least a quarter of all, further from each other than `APART` times what either differs within, and
+    than `LEAST`; None: there are not."""
     ordered = sorted(values)
     if len(ordered) < 4 or ordered[0] <= 0:
         return None
     logs = [math.log(value) for value in ordered]
-    place = max(range(2, len(logs) - 1), key=lambda at: logs[at] - logs[at - 1])
+    few = max(2, math.ceil(fleet.RIVAL * len(logs)))
+    place = max(range(few, len(logs) - few + 1), key=lambda at: logs[at] - logs[at - 1])
     gap, within = logs[place] - logs[place - 1], max(logs[place - 1] - logs[0], logs[-1] - logs[place])
     return (ordered[:place], ordered[place:]) if gap > max(APART * within, LEAST) else None
 
