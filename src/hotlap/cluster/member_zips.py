@@ -112,12 +112,16 @@ def place(files: list[dict[str, Any]], work: str) -> str:
     for folder in dict.fromkeys((home, own)):
         base = os.path.dirname(folder)
         together = os.stat(base).st_dev == os.stat(work).st_dev
-        needs = {base: unpacked + sent} if together else {base: unpacked, work: sent}
-        short = [(place, need) for place, need in needs.items() if shutil.disk_usage(place).free < need + SPARE_BYTES]
-        if not short:
+        needs = {base: unpacked + sent + SPARE_BYTES} if together else {base: unpacked + SPARE_BYTES, work: sent + SPARE_BYTES}
+        room = {at: shutil.disk_usage(at).free for at in needs}
+        if all(room[at] >= need for at, need in needs.items()):
             return folder
-        lacks += ["%s has %.0f MB free and needs %.0f MB" % (at, shutil.disk_usage(at).free / 1e6, need / 1e6) for at, need in short]  # noqa: UP031
-    raise UnfitError("no room to unpack Hotlap: %s; make room there" % "; ".join(lacks))  # noqa: UP031
+        named = {work: os.path.dirname(work)}  # an agent's own folder says nothing
+        lacks += [
+            f"{named.get(at, at)} has {room[at] / 1e6:.0f} MB free and needs {need / 1e6:.0f} MB"
+            for at, need in needs.items() if room[at] < need
+        ]
+    raise UnfitError(f"no room to unpack Hotlap: {'; '.join(lacks)}; make room in one of them, or name another by TMPDIR")
 
 
 def cache(files: list[dict[str, Any]], otherwise: str, own: bool = False) -> str:
