@@ -121,7 +121,7 @@ def place(files: list[dict[str, Any]], work: str) -> str:
             f"{named.get(at, at)} has {room[at] / 1e6:.0f} MB free and needs {need / 1e6:.0f} MB"
             for at, need in needs.items() if room[at] < need
         ]
-    raise UnfitError(f"no room to unpack Hotlap: {'; '.join(lacks)}; make room in one of them, or name another by TMPDIR")
+    raise UnfitError(f"no room to unpack Hotlap: {'; '.join(lacks)}; make room there")
 
 
 def cache(files: list[dict[str, Any]], otherwise: str, own: bool = False) -> str:
