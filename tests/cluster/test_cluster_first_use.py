@@ -136,6 +136,8 @@ def test_verdicts_of_members_are_named_with_their_reason() -> None:
     assert any("measured, a verdict failed" in line for line in show.status(failed, 100, False))
     assert show.lines(shown([state("a", code=0)], "hotlap", "stress"), 100, False)[-1] == "PASS  1 of 1 verdict of members"
     assert len(show.lines(shown([state("a", code=0)], "true"), 100, False)) == 1
+    lost = MemberState(member="b", step=1, state="died", why="exit status 3")
+    assert "PASS" not in " ".join(show.lines(shown([state("a", code=0), lost], "hotlap", "stress"), 100, False))
 
 
 def test_the_reason_of_a_verdict_is_what_was_printed_last(tmp_path: Path) -> None:

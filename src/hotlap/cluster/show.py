@@ -119,7 +119,7 @@ def judged(shown: CampaignShown, width: int, color: bool) -> list[str]:
     judging = {step.number for step in shown.campaign.steps if step.judges}
     gave = [state for state in shown.states if state.state == "measured" and (state.code or state.step in judging)]
     failed = [state for state in gave if state.code]
-    if not gave:
+    if not gave or (shown.missing and not failed):  # no pass of all while a member has no result
         return []
     word, count = ("FAIL", len(failed)) if failed else ("PASS", len(gave))
     counted = f"{count} of {words.counted(len(gave), 'verdict')} of members"
