@@ -57,7 +57,7 @@ def parcel(tmp_path: Path) -> Parcel:
     path = tmp_path / "x-1-py3-none-any.whl"
     path.write_bytes(b"x" * 700_000)
     made = Parcel(tmp_path / "parcel")
-    made._files = [ParcelFile(path.name, path, hashlib.sha256(path.read_bytes()).hexdigest(), 700_000, True)]
+    made._files = [ParcelFile(path.name, path, hashlib.sha256(path.read_bytes()).hexdigest(), 700_000, True, 700_000)]
     return made
 
 

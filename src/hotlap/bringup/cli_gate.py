@@ -15,6 +15,7 @@ from hotlap.bringup.cli_isolate import MOST_MEMBERS
 from hotlap.bringup.gate_record import GATE, Gate, GateEvidence, GateRule, RuleAnswer, RuleKnown
 from hotlap.cli import terminal
 from hotlap.cluster import asked, session
+from hotlap.cluster.asked import dashed as rewritten  # noqa: F401 - the dispatcher asks for it
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.record import Campaign
 from hotlap.core.errors import InputError
