@@ -193,7 +193,7 @@ def test_kubectl_reads_the_manifest_as_it_was_meant(home: Path, tmp_path: Path) 
         (["--image", "x", "--results", "r"], "--pods is a number from 1"), (["--pods", "2", "--results", "r"], "--image NAME says"),
         (["--pods", "2", "--image", "x"], "--results is the name of a PersistentVolumeClaim"),
         (["--pods", "2", "--image", "x", "--results", "r", "--gang", "2"], "pods are told of no rendezvous"),
-        (["--local", "2"], "which members? give one of"),
+        (["--local", "2"], "--local and --kubernetes are given: give one of them"),
     ],
 )  # fmt: skip
 def test_bad_input_leaves_no_campaign(home: Path, tmp_path: Path, words: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,6 +211,13 @@ def test_collect_says_what_it_cannot_take(home: Path, tmp_path: Path, capsys: py
     ):  # fmt: skip
         assert main(["cluster", *words]) == 2
         assert text in capsys.readouterr().err
+    (tmp_path / "wrong").mkdir()
+    for _ in range(2):  # the second time nothing more is kept of it
+        assert main(["cluster", "collect", "--from", str(tmp_path / "wrong")]) == 3
+        out = capsys.readouterr().out
+        assert "no record of it is in" in out
+        assert "kubectl apply -f" in out
+    assert len(newest(home).events()) == 3
     assert main(["cluster", "stop", "--json"]) == 3
     assert "kubectl delete job" in json.loads(capsys.readouterr().out)["unseen"]["its pods"]
 
