@@ -236,7 +236,7 @@ def test_a_campaign_can_be_zipped_and_rebuilt_from_its_parts(home: Path, tmp_pat
     ("words", "said"),
     [
         (["run", "--", "true"], "which members?"), (["run", "--local", "2"], "what is to be run?"),
-        (["run", "--local", "2", "--hosts", "n1", "--", "true"], "one of --hosts"), (["run", "--local", "0", "--", "true"], "from 1 to"),
+        (["run", "--local", "2", "--hosts", "n1", "--", "true"], "give one of them"), (["run", "--local", "0", "--", "true"], "from 1 to"),
         (["run", "--hosts", "", "--", "true"], "names no host"), (["run", "--hosts", "a,a", "--", "true"], "stands twice"),
         (["run", "--hosts", "n[1-", "--", "true"], "lacks a ]"), (["run", "sleep", "--local", "2"], "a command stands after --"),
         (["run", "--local", "2", "--timeout", "-1 s", "--", "true"], "--timeout is a time above 0"),
