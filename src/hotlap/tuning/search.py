@@ -1,0 +1,419 @@
+"""The search for better settings, and its judge. No process is started here: all that is decided follows from what runs gave, and a seed.
+
+    as found       a few runs, for the noise
+    alone          every setting by itself; what fails is dropped with its reason
+    together       balanced combinations of those, and a model of single settings and of pairs: what is better only together
+    rungs          paired successive halving: blocks of as found and all that are left, in random order; the level is spread over rungs
+    leave one out  the winner against itself without each setting; a setting without a contribution of its own is dropped
+    confirmation   the winner against as found, by core's sequential test, on runs that nothing before has seen: the gain reported
+
+Successive halving: Jamieson and Talwalkar, AISTATS 2016; boundaries: `hotlap.core.stats.sequential`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotlap.core.errors import HotlapError
+from hotlap.core.record import Notice
+from hotlap.core.stats import sequential
+from hotlap.core.stats.sequential import SequentialDesign, SequentialOptions
+from hotlap.tuning import space as spaces
+from hotlap.tuning.record import Contribution, DropCode, DroppedSetting, Phase, TuningOutcome, TuningSetting
+from hotlap.tuning.space import Configuration, TuningSpace
+
+Floats = NDArray[np.float64]
+PILOT = 4  # runs as found, first
+COMBINED = 3  # combinations are drawn for each setting …
+FEWEST_COMBINED, MOST_COMBINED = 24, 96  # … but at least and at most so many
+CONFIRMED, CHECKED = 0.28, 0.15  # shares of the budget that are kept for the confirmation, and for leaving out
+PROPOSED = 6  # configurations that the model may add
+CUMULATIVE = (2, 4, 7, 11, 16, 22)  # runs of what is left after each rung; scaled to what there is time for
+ALPHA = 0.05  # two-sided, of each of the tests: 2.5 % for a gain
+LEAST_PAIRS = 6
+SHRUNK = 2.0  # standard errors by which the gain that the search saw is lowered before the confirmation is planned for it
+ENOUGH = 12  # changes between blocks from which the noise is taken
+GRID = 1.05  # plans are made for noises and differences so far apart, rounded to the careful side
+
+
+class Taken(NamedTuple):
+    """What one run gave: a cost above 0, lower is better; None, with the reason, where it failed."""
+
+    cost: float | None
+    code: DropCode = "failed"
+    reason: str = ""
+
+
+class Bench(Protocol):
+    """What runs configurations."""
+
+    def take(self, configuration: Configuration, phase: Phase) -> Taken:
+        """One run in a fresh process."""
+
+    def room(self) -> int:
+        """Runs for which there is time left."""
+
+
+class SearchOptions(NamedTuple):
+    """`resolve`: the smallest gain to be found, `min_effect`: to be reported, as shares of the cost."""
+
+    resolve: float = 0.02
+    min_effect: float = 0.005
+    seed: int = 0
+    level: float = ALPHA
+
+
+class NotRepeating(HotlapError):
+    """As found, the subject fails or gives no number."""
+
+
+Listener = Callable[[str], None]
+
+
+class Rated(NamedTuple):
+    """A configuration after a rung. `gain`: logarithm of as found ÷ it."""
+
+    configuration: Configuration
+    gain: float
+    error: float
+    runs: int
+
+
+class TuningSearch:
+    """A search under way. `run` gives its outcome."""
+
+    def __init__(self, space: TuningSpace, bench: Bench, asked: SearchOptions, listen: Listener = lambda _: None) -> None:
+        self.space, self.bench, self.asked, self.listen = space, bench, asked, listen
+        self.random = random.Random(asked.seed)
+        self.dropped: list[DroppedSetting] = []
+        self.failed: dict[Configuration, Taken] = {}
+        self.contributions: list[Contribution] = []
+        self.counts: dict[str, int] = {}
+        self.tried = set[Configuration]()
+        self.noise = math.nan
+        self.rest: list[float] = []  # of single runs, between neighbouring blocks
+        self.notices: list[Notice] = []
+
+    def run(self) -> TuningOutcome:
+        """Raises NotRepeating where as found gives no number."""
+        self._pilot()
+        pool = self._screened()
+        winner = self._halved(pool)
+        if winner is None:
+            return self._outcome("nothing" if not self._out_of_time(pool) else "budget")
+        winner = self._each_shown(winner)
+        return self._confirmed(winner)
+
+    # ------------------------------------------------------------ runs
+
+    def _take(self, configuration: Configuration, phase: Phase) -> float | None:
+        """A logarithm of a cost; None where it failed: it is not run again. As found a failure ends the search."""
+        if configuration in self.failed:
+            return None
+        self.counts[phase] = self.counts.get(phase, 0) + 1
+        taken = self.bench.take(configuration, phase)
+        if configuration:
+            self.tried.add(configuration)
+        if taken.cost is not None and taken.cost > 0:
+            return math.log(taken.cost)
+        if not configuration:
+            raise NotRepeating(taken.reason)
+        self.failed[configuration] = taken
+        self._drop(configuration, taken.code, taken.reason)
+        return None
+
+    def _drop(self, configuration: Configuration, code: DropCode, reason: str = "", rated: Rated | None = None) -> None:
+        gain = None if rated is None else 1 - math.exp(-rated.gain)
+        runs = 0 if rated is None else rated.runs
+        self.dropped.append(DroppedSetting(settings=kept(configuration), code=code, reason=reason, gain=gain, runs=runs))
+
+    def _pilot(self) -> None:
+        logs = [log for _ in range(PILOT) if (log := self._take((), "as_found")) is not None]
+        self.noise = max(float(np.std(logs, ddof=1)), sequential.QUIETEST)
+        self.listen(f"as found: {PILOT} runs, noise of one run {self.noise:.1%}; time for about {self.bench.room()} more")
+
+    def _block(self, configurations: Sequence[Configuration], phase: Phase) -> dict[Configuration, float]:
+        """As found and all of these once, in random order; those that failed are left out."""
+        order = [(), *configurations]
+        self.random.shuffle(order)
+        taken = {one: self._take(one, phase) for one in order}
+        return {one: log for one, log in taken.items() if log is not None}
+
+    # ------------------------------------------------------------ which are worth it
+
+    def _screened(self) -> list[Configuration]:
+        """Every setting, and what a model of combinations proposes."""
+        settings: list[Configuration] = [(one,) for one in self.space.settings]
+        if len(self.space.values) < 2:
+            return [*dict.fromkeys([*self.space.first, *settings])]
+        alone = self._afforded(settings, 0.5)
+        tried: list[Configuration] = [()] * PILOT
+        logs: list[float] = []
+        order = [*alone, *[()] * math.ceil(len(alone) / 8)]
+        self.random.shuffle(order)
+        first = [(one, log) for one in order if (log := self._take(one, "alone")) is not None]
+        space = self.space.without(list(self.failed))
+        count = min(max(COMBINED * len(space.settings), FEWEST_COMBINED), MOST_COMBINED, int(self._free() * 0.5))
+        drawn = spaces.combinations(space, count, self.asked.seed)
+        self.listen(f"{len(alone)} settings alone, {len(drawn)} combinations of them")
+        second = [(one, log) for one in drawn if (log := self._take(one, "together")) is not None]
+        tried, logs = [one for one, _ in (*first, *second)], [log for _, log in (*first, *second)]
+        proposed = spaces.proposals(tried, np.array(logs), PROPOSED) if logs else []
+        singles = [one for one in alone if one not in self.failed]
+        return [one for one in dict.fromkeys([*space.first, *proposed, *singles]) if one and one not in self.failed]
+
+    def _free(self) -> float:
+        """Runs left that are neither for the confirmation nor for leaving out."""
+        return self.bench.room() - self._kept_back()
+
+    def _kept_back(self) -> float:
+        spent = sum(self.counts.values())
+        whole = self.bench.room() + spent
+        checked = CHECKED if len(self.space.values) > 1 else 0.0
+        return max((CONFIRMED + checked) * whole, 2 * LEAST_PAIRS)
+
+    def _afforded(self, configurations: Sequence[Configuration], share: float) -> list[Configuration]:
+        """As many as there is time for, the first ones; the others are dropped."""
+        room = max(int(self._free() * share), 0)
+        for one in configurations[room:]:
+            self._drop(one, "no_time", "the budget has no room for it")
+        return list(configurations[:room])
+
+    def _out_of_time(self, pool: Sequence[Configuration]) -> bool:
+        return not pool and any(one.code == "no_time" for one in self.dropped)
+
+    # ------------------------------------------------------------ halving
+
+    def _halved(self, pool: Sequence[Configuration]) -> Rated | None:
+        """The best of the pool; None where none is left, or all are surely not worth it."""
+        left = self._afforded(pool, 0.7)
+        plan = rungs(len(left), int(self._free()))
+        looks = tuple(dict.fromkeys(runs for _, runs in plan))
+        data: dict[Configuration, list[float]] = {one: [] for one in left}
+        before: dict[Configuration, float] = {}
+        rated: list[Rated] = []
+        for place, (most, runs) in enumerate(plan):
+            while left and min(len(data[one]) for one in left) < runs:
+                block = self._block(left, "rung")
+                self._learn_noise(before, block)
+                before = block
+                left = [one for one in left if one in block]
+                for one in left:
+                    data[one].append(block[()] - block[one])
+            rated = self._rated({one: data[one] for one in left})
+            left = self._survivors(rated, most, boundary_at(looks, runs, self.asked.level))
+            self.listen(f"rung {place + 1} of {len(plan)}: {len(left)} left" + (f", best {rated[0].gain:+.1%}" if rated else ""))
+            if len(left) < 2:
+                break
+        return self._simplest([one for one in rated if one.configuration in left], rated)
+
+    @staticmethod
+    def _simplest(best: Sequence[Rated], rated: Sequence[Rated]) -> Rated | None:
+        """Of the last rung the one with fewest settings that is within one standard error of the best (Breiman and others, 1984)."""
+        if not best:
+            return None
+        near = [one for one in rated if one.runs == best[0].runs and one.gain > best[0].gain - math.sqrt(2) * best[0].error]
+        return min(near, key=lambda one: (len(one.configuration), -one.gain))
+
+    def _rated(self, data: Mapping[Configuration, Sequence[float]]) -> list[Rated]:
+        """The best first. Values far out of what the others show are drawn in."""
+        if not data:
+            return []
+        scale = math.sqrt(2) * self.noise
+        found = [
+            Rated(one, drawn_in(np.asarray(every), scale), scale / math.sqrt(len(every)), len(every)) for one, every in data.items()
+        ]  # fmt: skip
+        return sorted(found, key=lambda one: (-one.gain, len(one.configuration), one.configuration))
+
+    def _learn_noise(self, before: Mapping[Configuration, float], block: Mapping[Configuration, float]) -> None:
+        """From what changed between two blocks, less what changed for all."""
+        both = [one for one in block if one in before]
+        if len(both) < 2:
+            return
+        change = np.array([block[one] - before[one] for one in both])
+        self.rest += list((change - change.mean()) / math.sqrt(2 * (1 - 1 / len(both))))
+        if len(self.rest) >= ENOUGH:
+            outer = float(np.quantile(np.abs(self.rest), sequential.OUTER)) * sequential.OUTER_TO_SD
+            self.noise = max(outer, sequential.QUIETEST)
+
+    def _survivors(self, rated: Sequence[Rated], most: int, score: float) -> list[Configuration]:
+        """The best; none that is surely not worth it, and only the first where it is surely the best of all."""
+        worth = [one for one in rated if one.gain + score * one.error > math.log1p(self.asked.min_effect)]
+        worth = [one for one in worth if not any(simpler(other, one) for other in worth)]
+        sure = len(worth) > 1 and all(worth[0].gain - one.gain > score * 2 * worth[0].error for one in worth[1:])
+        chosen = worth[:1] if sure else worth[:most]
+        for one in rated:
+            if one not in chosen:
+                self._drop(one.configuration, "not_better", self._why(one, rated, score), one)
+        return [one.configuration for one in chosen]
+
+    def _why(self, one: Rated, rated: Sequence[Rated], score: float) -> str:
+        if one.gain + score * one.error <= math.log1p(self.asked.min_effect):
+            return "surely no gain worth it"
+        less = next((spaces.named(other.configuration) for other in rated if simpler(other, one)), "")
+        return f"no better than {less} alone" if less else "others were better"
+
+    # ------------------------------------------------------------ each setting by itself
+
+    def _each_shown(self, winner: Rated) -> Rated:
+        """The winner without settings that show nothing of their own. Of several such the one that showed most is looked at again without
+        the others: either of two that do the same is worth something once the other is gone."""
+        lacking: list[Contribution] = []
+        while len(winner.configuration) > 1:
+            pairs = self._pairs_without(winner)
+            if pairs < LEAST_PAIRS and lacking:
+                return self._less(winner, lacking[-1:])
+            if pairs < LEAST_PAIRS:
+                self.notices.append(Notice("low_power", "there was no time to leave out each setting of the winner: it is taken whole"))
+                return winner
+            shown = self._contributions(winner.configuration, pairs)
+            lacking = sorted((one for one in shown if not one.kept), key=lambda one: one.ratio or 0.0)
+            self.contributions = [*(one for one in self.contributions if not one.kept), *(one for one in shown if one.kept)]
+            winner = self._less(winner, lacking if len(lacking) == 1 else lacking[:-1])
+            if len(lacking) < 2:
+                return winner
+        return winner
+
+    def _less(self, winner: Rated, gone: Sequence[Contribution]) -> Rated:
+        """The winner without these."""
+        self.contributions = [*self.contributions, *gone]
+        for one in gone:
+            setting = spaces.Setting(one.settings[0].switch, one.settings[0].value)
+            self._drop((setting,), "no_own_contribution", f"of {spaces.named(winner.configuration)}")
+            winner = winner._replace(configuration=tuple(other for other in winner.configuration if other != setting))
+        return winner
+
+    def _pairs_without(self, winner: Rated) -> int:
+        """Pairs that show a setting's equal share of the gain, as far as there is time beside the confirmation."""
+        size = len(winner.configuration) + 1
+        room = (self.bench.room() - 2 * self._planned(winner).pairs) / size
+        share = max(winner.gain / (size - 1), self.asked.resolve)
+        wanted = sequential.needed(rounded(self.noise, up=True), rounded(share, up=False))
+        return int(min(max(wanted, LEAST_PAIRS), room))
+
+    def _contributions(self, configuration: Configuration, pairs: int) -> list[Contribution]:
+        variants = {one: tuple(other for other in configuration if other != one) for one in configuration}
+        whole: list[float] = []
+        without: dict[spaces.Setting, list[float]] = {one: [] for one in configuration}
+        for _ in range(pairs):
+            order = [configuration, *variants.values()]
+            self.random.shuffle(order)
+            taken = {one: self._take(one, "leave_one_out") for one in order}
+            if any(log is None for log in taken.values()):
+                break
+            whole.append(taken[configuration] or 0.0)
+            for one, variant in variants.items():
+                without[one].append(taken[variant] or 0.0)
+        return [self._contribution(one, whole, logs) for one, logs in without.items()]
+
+    def _contribution(self, setting: spaces.Setting, whole: Sequence[float], without: Sequence[float]) -> Contribution:
+        asked = SequentialOptions(self.asked.resolve, 0.0, level=self.asked.level)
+        _, said = sequential.fixed(np.exp(whole), np.exp(without), asked)
+        if said is None:
+            return Contribution(settings=kept((setting,)), ratio=None, low=None, high=None, pairs=len(whole), kept=False)
+        shown = said.answer == "larger"
+        return Contribution(settings=kept((setting,)), ratio=said.ratio, low=said.low, high=said.high, pairs=said.pairs, kept=shown)
+
+    # ------------------------------------------------------------ the one gain
+
+    def _confirmed(self, winner: Rated) -> TuningOutcome:
+        """By core's sequential test, on runs of its own."""
+        plan = self._planned(winner)
+        x: list[float] = []
+        y: list[float] = []
+        said = None
+        for number in range(plan.pairs):
+            order = [(), winner.configuration] if number % 2 == 0 else [winner.configuration, ()]
+            taken = {one: self._take(one, "confirmation") for one in order}
+            if taken[winner.configuration] is None:
+                return self._outcome("nothing", winner)
+            x.append(taken[()] or 0.0)
+            y.append(taken[winner.configuration] or 0.0)
+            if number + 1 in plan.looks:
+                said = sequential.decide(plan, np.exp(x), np.exp(y))
+                if said.answer != "continue":
+                    break
+        if said is None:
+            return self._outcome("cannot_tell", winner)
+        answer = {"smaller": "gain", "larger": "nothing", "same": "nothing"}.get(said.answer, "cannot_tell")
+        return self._outcome(answer, winner, said)
+
+    def _planned(self, winner: Rated) -> SequentialDesign:
+        """For the gain that the search saw, less what chance may have added, as far as there is time."""
+        likely = max(winner.gain - SHRUNK * winner.error, self.asked.resolve)
+        most = max(self.bench.room() // 2, LEAST_PAIRS)
+        difference = max(rounded(math.expm1(likely), up=False), 1.2 * self.asked.min_effect)
+        return planned(rounded(self.noise, up=True), difference, self.asked.min_effect, coarse(most), self.asked.level)
+
+    def _outcome(self, answer: str, winner: Rated | None = None, said: sequential.Decision | None = None) -> TuningOutcome:
+        runs = dict(self.counts)
+        fields = {} if said is None else {"ratio": said.ratio, "low": said.low, "high": said.high, "mde": said.mde, "pairs": said.pairs}
+        return TuningOutcome(
+            answer=answer, winner=kept(winner.configuration) if winner else [], seen=math.exp(-winner.gain) if winner else None,  # type: ignore[arg-type]
+            noise=self.noise, runs=runs, contributions=self.contributions, dropped=self.dropped, tried=len(self.tried), notices=self.notices,
+            **fields,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+
+def kept(configuration: Configuration) -> list[TuningSetting]:
+    return [TuningSetting(one.switch, one.value) for one in configuration]
+
+
+def simpler(other: Rated, one: Rated) -> bool:
+    """Whether another has only some of its settings, and gains about as much, in runs enough to say so."""
+    return one.runs > 2 and set(other.configuration) < set(one.configuration) and other.gain > one.gain - one.error / 2
+
+
+def drawn_in(values: Floats, scale: float) -> float:
+    """The centre, values further than 2.5 scales from the median drawn in to there."""
+    middle = float(np.median(values))
+    return middle + float(np.clip(values - middle, -2.5 * scale, 2.5 * scale).mean())
+
+
+def rungs(count: int, room: int) -> list[tuple[int, int]]:
+    """How many are left after each rung, and runs of each until then: about half each time, twice the runs, as far as `room` runs go.
+
+    At least one run of each in the first; fewer rungs where there is no room.
+    """
+    sizes = [count]
+    while sizes[-1] > 2:
+        sizes.append(max(math.ceil(sizes[-1] / 2 if len(sizes) == 1 else sizes[-1] / 3), 2))
+    if count < 1:
+        return []
+    best: list[tuple[int, int]] = []
+    for scale in (0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0):
+        runs = [max(1, round(scale * base)) for base in CUMULATIVE[: len(sizes)]]
+        runs += [runs[-1]] * (len(sizes) - len(runs))
+        cost = sum((size + 1) * (now - before) for size, now, before in zip(sizes, runs, [0, *runs], strict=False))
+        if cost <= room or not best:
+            best = [(after, now) for after, now in zip([*sizes[1:], 1], runs, strict=True)]
+    return best
+
+
+def boundary_at(looks: tuple[int, ...], runs: int, level: float) -> float:
+    """Normal score at this rung; the level is spread over all of them."""
+    return sequential.boundary(looks, 0.0, level, sequential.EARLY)[looks.index(runs)]
+
+
+def rounded(value: float, up: bool) -> float:
+    """To a grid of 5 %."""
+    step = math.log(value) / math.log(GRID)
+    return float(GRID ** (math.ceil(step - 1e-9) if up else math.floor(step + 1e-9)))
+
+
+def coarse(most: int) -> int:
+    """Pairs there is time for, rounded down to two digits or so: plans are made once."""
+    return most if most < 20 else most // 2 * 2 if most < 60 else most // 10 * 10
+
+
+@lru_cache(maxsize=4096)
+def planned(sd: float, difference: float, min_effect: float, most: int, level: float) -> SequentialDesign:
+    """The plan of the confirmation."""
+    return sequential.design(sd, difference, min_effect=min_effect, most=most, level=level)
