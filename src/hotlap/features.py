@@ -47,6 +47,7 @@ class Feature(NamedTuple):
 
 KERNEL = "hotlap.kernels.cli.kernel"
 TOOL = "hotlap.tools.cli"
+TUNED = "hotlap.tuning.cli_apply"
 
 FEATURES: Mapping[str, Feature] = {
     "kernels": Feature(
@@ -223,6 +224,22 @@ FEATURES: Mapping[str, Feature] = {
             "serving": "hotlap.serving.show_kind:SECTION", "serving-capacity": "hotlap.serving.show_capacity:SECTION",
             "serving-frontier": "hotlap.serving.show_frontier:SECTION",
         },
+    ),
+    "tuning": Feature(
+        nouns={"tuning": Noun("settings searched, and the gain proven on fresh runs", "run")},
+        verbs={
+            "tuning run": Verb(
+                "search switches; one gain, confirmed on runs the search has not seen", "hotlap.tuning.cli",
+                "hotlap tuning run 'python train.py' --budget '30 min'",
+            ),
+            "tuning switches": Verb(
+                "what can be switched, what it may change, whether it applies here", "hotlap.tuning.cli_switches", "hotlap tuning switches"
+            ),
+            "tuning apply": Verb("set what was found, on this device and version", TUNED, "hotlap tuning apply best.toml", ("apply",)),
+            "tuning revert": Verb("put back what stood before", TUNED, "hotlap tuning revert best.toml", ("revert",)),
+        },
+        kinds={"tuning": "hotlap.tuning.show_kind"},
+        sections={"tuning": "hotlap.tuning.show_kind:SECTION"},
     ),
     "cluster": Feature(
         nouns={"cluster": Noun("one measurement on many machines, in one table", "run")},

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hotlap.core.errors import HotlapError
@@ -26,7 +27,7 @@ from hotlap.core.record import Notice
 from hotlap.core.stats import sequential
 from hotlap.core.stats.sequential import SequentialDesign, SequentialOptions
 from hotlap.tuning import space as spaces
-from hotlap.tuning.record import Contribution, DropCode, DroppedSetting, Phase, TuningOutcome, TuningSetting
+from hotlap.tuning.record import Answer, Contribution, DropCode, DroppedSetting, Phase, TuningOutcome, TuningSetting
 from hotlap.tuning.space import Configuration, TuningSpace
 
 Floats = NDArray[np.float64]
@@ -38,6 +39,7 @@ PROPOSED = 6  # configurations that the model may add
 CUMULATIVE = (2, 4, 7, 11, 16, 22)  # runs of what is left after each rung; scaled to what there is time for
 ALPHA = 0.05  # two-sided, of each of the tests: 2.5 % for a gain
 LEAST_PAIRS = 6
+ANSWERS: Mapping[str, Answer] = {"smaller": "gain", "larger": "nothing", "same": "nothing"}
 SHRUNK = 2.0  # standard errors by which the gain that the search saw is lowered before the confirmation is planned for it
 ENOUGH = 12  # changes between blocks from which the noise is taken
 GRID = 1.05  # plans are made for noises and differences so far apart, rounded to the careful side
@@ -342,8 +344,7 @@ class TuningSearch:
                     break
         if said is None:
             return self._outcome("cannot_tell", winner)
-        answer = {"smaller": "gain", "larger": "nothing", "same": "nothing"}.get(said.answer, "cannot_tell")
-        return self._outcome(answer, winner, said)
+        return self._outcome(ANSWERS.get(said.answer, "cannot_tell"), winner, said)
 
     def _planned(self, winner: Rated) -> SequentialDesign:
         """For the gain that the search saw, less what chance may have added, as far as there is time."""
@@ -352,14 +353,15 @@ class TuningSearch:
         difference = max(rounded(math.expm1(likely), up=False), 1.2 * self.asked.min_effect)
         return planned(rounded(self.noise, up=True), difference, self.asked.min_effect, coarse(most), self.asked.level)
 
-    def _outcome(self, answer: str, winner: Rated | None = None, said: sequential.Decision | None = None) -> TuningOutcome:
-        runs = dict(self.counts)
-        fields = {} if said is None else {"ratio": said.ratio, "low": said.low, "high": said.high, "mde": said.mde, "pairs": said.pairs}
-        return TuningOutcome(
-            answer=answer, winner=kept(winner.configuration) if winner else [], seen=math.exp(-winner.gain) if winner else None,  # type: ignore[arg-type]
-            noise=self.noise, runs=runs, contributions=self.contributions, dropped=self.dropped, tried=len(self.tried), notices=self.notices,
-            **fields,  # type: ignore[arg-type]
+    def _outcome(self, answer: Answer, winner: Rated | None = None, said: sequential.Decision | None = None) -> TuningOutcome:
+        outcome = TuningOutcome(
+            answer=answer, winner=kept(winner.configuration) if winner else [], seen=math.exp(-winner.gain) if winner else None,
+            noise=self.noise, runs=dict(self.counts), contributions=self.contributions, dropped=self.dropped, tried=len(self.tried),
+            notices=self.notices,
         )  # fmt: skip
+        if said is None:
+            return outcome
+        return replace(outcome, ratio=said.ratio, low=said.low, high=said.high, mde=said.mde, pairs=said.pairs)
 
 
 def kept(configuration: Configuration) -> list[TuningSetting]:

@@ -98,6 +98,11 @@ def _pairs(items: list[Any]) -> dict[str, str]:
     return dict(str(item).partition("=")[::2] for item in items)
 
 
+def number_in(expression: str, output: str) -> float:
+    """The number where a JSON pointer (/a/b) or a pattern finds it. Raises NoNumber, NotSupported."""
+    return _pointer(expression, output) if expression.startswith("/") else _pattern(expression, output)
+
+
 def _pattern(expression: str, output: str) -> float:
     match = re.search(expression, output, re.MULTILINE)
     if not match:

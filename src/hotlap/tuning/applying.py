@@ -1,0 +1,142 @@
+"""What a configuration means for a subject: variables, words of a command, files, the load of a client."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from hotlap.core.errors import InputError, nearest
+from hotlap.tuning import catalogue
+from hotlap.tuning.catalogue import Facts, Switch
+from hotlap.tuning.record import DroppedSetting, TuningSetting
+from hotlap.tuning.space import Configuration
+
+PLACE = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+AS_FOUND = "as found"
+
+
+class Applied(NamedTuple):
+    """`arguments`: of placeholders; `files`: path → content."""
+
+    environment: Mapping[str, str]
+    arguments: Mapping[str, str]
+    prefix: Sequence[str]
+    files: Mapping[str, str]
+    load: Mapping[str, str]
+
+
+class Chosen(NamedTuple):
+    """What is searched: `values` of each switch, the one that stands first; `refused`: what is not, and why."""
+
+    switches: Mapping[str, Switch]
+    values: Mapping[str, list[str]]
+    refused: Sequence[DroppedSetting]
+
+
+def applied(switches: Mapping[str, Switch], standing: Mapping[str, str], configuration: Configuration) -> Applied:
+    """`standing`: of each placeholder as found."""
+    environment: dict[str, str] = {}
+    arguments = {name: standing[name] for name, switch in switches.items() if switch.argument}
+    prefix: list[str] = []
+    contents: dict[str, str] = {}
+    load: dict[str, str] = {}
+    for name, value in configuration:
+        switch = switches[name]
+        environment |= {variable: text.replace("{value}", value) for variable, text in switch.variables.items()}
+        prefix += [word.replace("{value}", value) for word in switch.prefix]
+        if switch.argument:
+            arguments[name] = value
+        if switch.path:
+            contents[switch.path] = switch.content.replace("{value}", value)
+        if switch.load:
+            key, _, text = switch.load.partition(" = ")
+            load[key] = text.replace("{value}", value)
+    return Applied(environment, arguments, prefix, contents, load)
+
+
+def filled(words: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
+    """A command with its placeholders filled; a word that is nothing but an empty one is left out."""
+    done = [PLACE.sub(lambda match: arguments.get(match[1], match[0]), word) for word in words]
+    return [new for new, old in zip(done, words, strict=True) if new or not old]
+
+
+def chosen(asked: str, subject: str, words: Sequence[str], facts: Facts, checked: bool) -> Chosen:
+    """The switches that are searched. `asked`: NAME or NAME=VALUE,VALUE with `;` between, or a file of one's own; "": all that apply here.
+    `words`: of the command, whose placeholders count. `checked`: results are looked at. Raises InputError."""
+    places = list(dict.fromkeys(name for word in words for name in PLACE.findall(word)))
+    every = dict(catalogue.switches())
+    named: dict[str, list[str]] = {}
+    for part in (one.strip() for one in asked.split(";") if one.strip()):
+        if part.endswith(".toml"):
+            own = catalogue.file(part)
+            every |= own
+            named |= {name: [] for name in own}
+            continue
+        name, sign, text = part.partition("=")
+        given = [value.strip() for value in text.split(",")] if sign else []
+        named[name.strip()] = given
+    for name in [*named, *(one for one in places if not asked)]:
+        every.setdefault(name, _own(name, named.get(name, []), places, every))
+    fits = {name for name, switch in every.items() if subject in switch.subjects and (not switch.argument or name in places)}
+    wanted = named or {name: [] for name in every if name in fits}
+    refused: list[DroppedSetting] = []
+    switches: dict[str, Switch] = {}
+    values: dict[str, list[str]] = {}
+    for name, given in wanted.items():
+        switch = every[name]
+        if why := _refused(name, switch, places, facts, subject, checked):
+            refused.append(DroppedSetting(settings=[TuningSetting(name, "")], code=why[0], reason=why[1]))  # type: ignore[arg-type]
+            continue
+        options = _values(switch, given, facts)
+        if len(options) > 1:
+            switches[name], values[name] = switch, options
+    return Chosen(switches, values, refused)
+
+
+def _own(name: str, given: Sequence[str], places: Sequence[str], every: Mapping[str, Switch]) -> Switch:
+    """A switch that is not in the catalogue: a placeholder of the command, or a variable."""
+    if name in places:
+        if len(given) < 2:
+            raise InputError(f"the command's {{{name}}} is no known switch: give its values, as found first: --switches '{name}=1,2,4'")
+        return Switch(about="a placeholder of the command", argument=True, values=list(given[1:]), standing=given[0])
+    if VARIABLE.fullmatch(name) and given:
+        return Switch(about="a variable of the environment", variables={name: "{value}"}, values=list(given))
+    known = [*every, *places]
+    raise InputError(f"there is no switch '{name}'; {nearest(name, known)}; a variable's name is of capitals, with values: OMP_DYNAMIC=true")
+
+
+def _refused(
+    name: str, switch: Switch, places: Sequence[str], facts: Facts, subject: str, checked: bool
+) -> tuple[str, str] | None:
+    """Code and reason."""
+    if reason := catalogue.lacking(switch, facts, subject):
+        return "not_applicable", reason
+    if switch.verb:
+        return "not_applicable", f"{switch.verb} does it"
+    if switch.argument and name not in places:
+        return "not_applicable", f"the command has no {{{name}}}: write it where its value stands"
+    if switch.path and not os.access(switch.path, os.W_OK if os.path.exists(switch.path) else os.F_OK):
+        if not os.path.exists(switch.path) and os.access(os.path.dirname(switch.path) or ".", os.W_OK):
+            return None
+        return "needs_root", f"{switch.path} cannot be written: run as root, or leave it"
+    if switch.changes == "results" and not checked:
+        return "unchecked", "it changes results, and nothing says whether they are as good: give --result, a number of the program's output"
+    return None
+
+
+def _values(switch: Switch, given: Sequence[str], facts: Facts) -> list[str]:
+    """What stands first, then what is tried, each once. Given ones are tried; of a placeholder the first of them stands."""
+    if switch.argument:
+        options = list(given) or [switch.standing, *catalogue.values(switch, facts)]
+        return list(dict.fromkeys(options))
+    tried = [value for value in dict.fromkeys(given or catalogue.values(switch, facts)) if not _stands(switch, value)]
+    return [AS_FOUND, *tried]
+
+
+def _stands(switch: Switch, value: str) -> bool:
+    """Whether the environment already is so."""
+    wanted = {name: text.replace("{value}", value) for name, text in switch.variables.items()}
+    return bool(wanted) and all(os.environ.get(name) == text for name, text in wanted.items())

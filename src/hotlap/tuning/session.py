@@ -1,0 +1,178 @@
+"""A search as a run: its bundle, kept as it goes, and gone on with after a kill."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import msgspec
+from msgspec.structs import replace
+
+from hotlap.core.errors import HotlapError, InputError, SchemaError
+from hotlap.core.measure import runs, signals
+from hotlap.core.measure.machine.machine import fingerprint
+from hotlap.core.record import Notice, Plan, RunRecord, Stop, encode
+from hotlap.core.store import files, labels
+from hotlap.core.store.bundle import Bundle
+from hotlap.tuning import benches, learnt, restoring, search, tape
+from hotlap.tuning.applying import Chosen
+from hotlap.tuning.record import SESSION, TRIALS, TuningAsked, TuningKept, TuningOutcome, TuningTrial
+from hotlap.tuning.space import Configuration, Setting, TuningSpace
+
+KIND = "tuning"
+PROGRAMS = ("torch", "numpy", "vllm", "onnxruntime")  # whose versions a result is of
+
+
+class TuningSessionOptions(NamedTuple):
+    """`say`: how the search goes; `listen`: each run."""
+
+    home: Path
+    labels: Mapping[str, object] = {}
+    say: Callable[[str], None] = lambda _: None
+    listen: Callable[[TuningTrial], None] = lambda _: None
+
+
+def run(asked: TuningAsked, chosen: Chosen, options: TuningSessionOptions) -> Path:
+    """A new search. Raises InputError before anything is run; what comes later is kept."""
+    _check_space(chosen)
+    subject = benches.subject_of(asked, options.home)
+    device = subject.device
+    mend(options.home)
+    plan = Plan(name="tuning", about=asked.subject, source="hotlap tuning run")
+    target = "host" if device.target == "host" else asked.how.get("target", "") or device.target
+    marks = labels.check(dict(options.labels))
+    record = runs.record(plan, target, [device], fingerprint([device]), kind=KIND, labels=marks, seed=asked.seed)
+    kept = TuningKept(asked=asked, device=device, versions=versions(record), refused=list(chosen.refused))
+    guess = learnt.guess(options.home, kept, chosen)
+    if guess:
+        kept = replace(kept, guess=guess.settings, guessed=guess.when)
+        options.say(f"first guess, of {guess.when[:10]}: {guess.text}")
+    with runs.begin(record, [device], options.home) as held:
+        _write(held.writer.path, kept)
+        return _searched(held, kept, chosen, options, subject, [])
+
+
+def resume(path: Path, chosen_of: Callable[[TuningAsked], Chosen], options: TuningSessionOptions) -> Path:
+    """Goes on with a search that was cut off. Raises InputError for a run that is none, or that has its answer."""
+    kept = _read(path)
+    if kept is None:
+        raise InputError(f"{path.name} is no search that could go on: it kept nothing; begin anew")
+    if kept.outcome is not None:
+        raise InputError(f"{path.name} has its answer: hotlap show {path.name}; begin anew for another one")
+    past = tape.read((path / TRIALS).read_bytes()) if (path / TRIALS).is_file() else []
+    _cut(path / TRIALS, past)
+    chosen = chosen_of(kept.asked)
+    subject = benches.subject_of(kept.asked, options.home)
+    with runs.resume(path) as held:
+        return _searched(held, kept, chosen, options, subject, past)
+
+
+def _cut(file: Path, past: Sequence[TuningTrial]) -> None:
+    """Without a torn last line."""
+    if file.is_file():
+        files.write_whole(file, b"".join(encode(trial) + b"\n" for trial in past))
+
+
+def mend(home: Path) -> None:
+    """Files that searches left as they were not found, where both they and what guards them were killed."""
+    for note in sorted((home / "runs").glob("*/files-before.json")):
+        with contextlib.suppress(HotlapError):
+            restoring.mend(note)
+
+
+def _check_space(chosen: Chosen) -> None:
+    settings = sum(len(values) - 1 for values in chosen.values.values())
+    if settings:
+        return
+    refused = "; ".join(f"{one.settings[0].switch}: {one.reason}" for one in chosen.refused[:4])
+    raise InputError(
+        f"there is nothing to try: every switch has one value{f' or does not apply ({refused})' if refused else ''}; "
+        "name switches and values, as in --switches 'OMP_NUM_THREADS=1,2'; hotlap tuning switches lists what is known"
+    )
+
+
+def space_of(kept: TuningKept, chosen: Chosen) -> TuningSpace:
+    """What is searched, the first guess first."""
+    values = {name: every[1:] for name, every in chosen.values.items()}
+    guess: Configuration = tuple(sorted(Setting(one.switch, one.value) for one in kept.guess))
+    return TuningSpace(values, [guess] if guess else [])
+
+
+def _searched(
+    held: runs.OpenRun, kept: TuningKept, chosen: Chosen, options: TuningSessionOptions, subject: benches.Subject,
+    past: Sequence[TuningTrial],
+) -> Path:
+    folder, asked = held.writer.path, kept.asked
+    bench = tape.TuningTape(subject, asked, chosen, folder, past, options.listen)
+    rules = search.SearchOptions(asked.resolve, asked.min_effect, asked.seed)
+    stop = Stop("interrupted")
+    try:
+        with signals.caught(_interrupt), restoring.guarded(folder / "files-before.json"):
+            outcome = search.TuningSearch(space_of(kept, chosen), bench, rules, options.say).run()
+        kept = replace(kept, outcome=_with_doubts(outcome, bench.trials, asked))
+        stop = Stop("planned_pairs" if outcome.answer in ("gain", "nothing") else "budget")
+        learnt.keep(options.home, kept, held.record.id)
+    except KeyboardInterrupt:
+        pass
+    except search.NotRepeating as error:
+        stop = Stop("error", error.reason)
+        raise InputError(f"as found it gives no number: {error.reason}") from None
+    except HotlapError as error:
+        stop = Stop("error", error.reason)
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            _write(folder, kept)
+        held.finish([stop])
+    return folder
+
+
+def _with_doubts(outcome: TuningOutcome, trials: Sequence[TuningTrial], asked: TuningAsked) -> TuningOutcome:
+    notices = [*outcome.notices]
+    if seen := tape.repeats(trials, asked.tolerance or 1e-3):
+        notices.append(Notice("not_exact", seen))
+    return replace(outcome, notices=notices)
+
+
+def _interrupt(_: int) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def versions(record: RunRecord) -> dict[str, str]:
+    """What a result is of beside the device."""
+    software = record.machine.software
+    return {"hotlap": record.hotlap, **{name: software[name] for name in PROGRAMS if name in software}}
+
+
+def _write(folder: Path, kept: TuningKept) -> None:
+    files.write_whole(folder / SESSION, msgspec.json.format(encode(kept), indent=2) + b"\n")
+
+
+def _read(path: Path) -> TuningKept | None:
+    return _decoded(files.long(path, (SESSION,)), path)
+
+
+def _decoded(contents: Mapping[str, bytes], path: Path) -> TuningKept | None:
+    if SESSION not in contents:
+        return None
+    try:
+        return msgspec.json.decode(contents[SESSION], type=TuningKept)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{path}/{SESSION}: {error}") from None
+
+
+class TuningRead(NamedTuple):
+    """A bundle as it is read."""
+
+    run: RunRecord
+    kept: TuningKept
+    trials: list[TuningTrial]
+
+
+def read(bundle: Bundle) -> TuningRead | None:
+    """None where the run was killed before it said what it is. Raises SchemaError."""
+    contents = files.long(bundle.path, (SESSION, TRIALS))
+    kept = _decoded(contents, bundle.path)
+    return None if kept is None else TuningRead(bundle.run, kept, tape.read(contents.get(TRIALS, b"")))

@@ -1,0 +1,73 @@
+"""How a search is shown, on the terminal and as part of a page (`hotlap.core.show.kinds.Kind`)."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from hotlap.core.show import charts
+from hotlap.core.show.bands import figure
+from hotlap.core.show.sections.base import ReportSection
+from hotlap.core.show.table import html
+from hotlap.core.store.bundle import Bundle
+from hotlap.tuning import session, show
+from hotlap.tuning.session import TuningRead
+
+NO_GATE = "{run} is a search for settings, and has its answer: hotlap show {run}"
+UNFINISHED = "not finished: hotlap tuning run --resume goes on"
+CASES = False
+NO_CASES = "a search for settings has no cases to explain; hotlap show {run} says what was tried and what remains"
+METHOD = ""
+
+
+def read(bundle: Bundle) -> TuningRead | None:
+    return session.read(bundle)
+
+
+def text(shown: TuningRead, width: int, color: bool) -> str:
+    return show.text(shown, width, color)
+
+
+def document(shown: TuningRead) -> dict[str, Any]:
+    return {"tuning": shown.kept, "trials": shown.trials}
+
+
+def measured(shown: TuningRead) -> bool:
+    return any(trial.value is not None for trial in shown.trials)
+
+
+def lead(shown: TuningRead) -> str:
+    label, what = show.facts(shown)[-1]
+    return f'<p class="lead">{escape(f"{label}: {what}")}.</p><p>{escape(show.asked(shown))}.</p>'
+
+
+def section(shown: TuningRead) -> str:
+    done = shown.kept.outcome
+    parts = "".join(f"<p>{escape(f'{label}: {what}')}</p>" for label, what in show.facts(shown))
+    tables = html(show.contributions(done)) if done and done.contributions else ""
+    rows = show.dropped(shown)
+    return f"{parts}{tables}{html(show.dropped_table(rows)) if rows else ''}{_runs(shown)}"
+
+
+def _runs(shown: TuningRead) -> str:
+    """Every run in its order, the winner's and those as found apart."""
+    points = [(trial.number, trial.value, trial) for trial in shown.trials if trial.value is not None]
+    if len(points) < 2:
+        return ""
+    values = [value for _, value, _ in points]
+    goal = shown.kept.asked.goal
+    across = charts.linear_axis(0.0, float(points[-1][0]), lambda value: f"{value:.0f}", "run")
+    chart = charts.Chart(across, charts.linear_axis(min(values), max(values), lambda value: f"{value:.3g}", goal), f"{goal} of every run")
+    winner = shown.kept.outcome.winner if shown.kept.outcome else []
+    for number, value, trial in points:
+        mark = "s0" if not trial.settings else "s1" if trial.settings == winner else "s2"
+        chart.dot((float(number), value), mark, f"{show.named(trial.settings)}: {value:.4g}, {show.PHASES[trial.phase]}")
+    about = ": as found in the first colour, the winner in the second, all others in the third; the confirmation is last"
+    return f'<div class="plots">{figure("Runs", about, chart)}</div>'
+
+
+SECTION = ReportSection("Tuning", "Settings searched", lambda report: "".join(map(section, report.of(session.KIND))))
+
+
+def notices(_shown: TuningRead) -> str:
+    return ""

@@ -1,0 +1,146 @@
+"""Runs of a search, kept one by one: what is there is taken from the tape first, so that a search that was cut off goes on where it was.
+
+Here a run becomes a cost: it counts where it gave a number, its result is the one as found within the tolerance, and it holds the limits.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from hotlap.core.errors import MachineError, NotSupported
+from hotlap.core.record import encode
+from hotlap.tuning import benches, restoring
+from hotlap.tuning.applying import Chosen, applied
+from hotlap.tuning.benches import Ran, Subject
+from hotlap.tuning.record import DropCode, Phase, TuningAsked, TuningTrial
+from hotlap.tuning.search import Taken, kept
+from hotlap.tuning.space import Configuration
+
+HANGS, LEAST_S = 8.0, 5.0  # a run that takes so many times as long as found, and longer than this, hangs
+SAME = 1e-12  # relative: results that are the same
+Listener = Callable[[TuningTrial], None]
+
+
+class TuningTape:
+    """The bench of a search. `past`: runs of it that were kept before."""
+
+    def __init__(
+        self, subject: Subject, asked: TuningAsked, chosen: Chosen, folder: Path, past: Sequence[TuningTrial] = (),
+        listen: Listener = lambda _: None,
+    ) -> None:
+        self.subject, self.asked, self.chosen, self.listen = subject, asked, chosen, listen
+        self.standing = {name: values[0] for name, values in chosen.values.items()}
+        self.limits = benches.limits(",".join(asked.under), asked.kind)
+        self.file, self.note = folder / "tuning-trials.jsonl", folder / "files-before.json"
+        self.past, self.trials = list(past), list[TuningTrial]()
+
+    def take(self, configuration: Configuration, phase: Phase) -> Taken:
+        """Raises MachineError where the tape is of another search, or cannot be written."""
+        number = len(self.trials)
+        if number < len(self.past):
+            trial = self.past[number]
+            if trial.settings != kept(configuration) or trial.phase != phase:
+                raise MachineError("what was kept is of another search: begin anew, without --resume")
+        else:
+            trial = self._run(configuration, phase, number)
+            self._keep(trial)
+        self.trials.append(trial)
+        self.listen(trial)
+        if trial.value is None:
+            return Taken(None, trial.code or "failed", trial.reason)
+        return Taken(1 / trial.value if self.asked.better == "higher" else trial.value)
+
+    def room(self) -> int:
+        """By what runs took until now."""
+        spent = sum(trial.seconds for trial in self.trials)
+        each = statistics.fmean([trial.seconds for trial in self.trials]) if self.trials else math.inf
+        return max(int((self.asked.budget_s - spent) / each), 0) if each > 0 else 0
+
+    # ------------------------------------------------------------ one run
+
+    def _run(self, configuration: Configuration, phase: Phase, number: int) -> TuningTrial:
+        began = time.monotonic()
+        blank = TuningTrial(number=number, phase=phase, settings=kept(configuration))
+        wanted = applied(self.chosen.switches, self.standing, configuration)
+        try:
+            with restoring.written(self.note, wanted.files):
+                ran = self.subject.run(wanted, number, self._limit_s())
+            code, reason = self._fault(ran, configuration)
+            value = None if code else ran.value
+        except (NotSupported, MachineError) as error:
+            ran, code, reason, value = Ran(math.nan), "failed", str(error), None
+        seconds = time.monotonic() - began
+        return msgspec.structs.replace(
+            blank, value=value, result=ran.result, metrics=dict(ran.metrics), seconds=seconds, code=code, reason=reason,
+        )  # fmt: skip
+
+    def _limit_s(self) -> float:
+        """Longer than as found ever took."""
+        longest = float(self.asked.how.get("timeout", "60"))
+        usual = [trial.seconds for trial in self.trials if not trial.settings and trial.value is not None]
+        return min(longest, max(HANGS * max(usual), LEAST_S)) if usual else longest
+
+    def _fault(self, ran: Ran, configuration: Configuration) -> tuple[DropCode | None, str]:
+        """Why a run with a number does not count."""
+        if not (math.isfinite(ran.value) and ran.value > 0):
+            return "failed", f"its number is {ran.value:g}: gains are shares of numbers above zero"
+        if reason := self._changed(ran, configuration):
+            return "results_changed", reason
+        for limit in self.limits if configuration else ():
+            if limit.metric in ran.metrics and ran.metrics[limit.metric] > limit.limit_s:
+                return "over_limit", f"{limit.metric} of {ran.metrics[limit.metric]:.4g} s, over {limit.text}"
+        return None, ""
+
+    def _changed(self, ran: Ran, configuration: Configuration) -> str:
+        """How its result differs from those as found, beyond what those differ and the tolerance; "" where it does not."""
+        usual = [trial.result for trial in self.trials if not trial.settings and trial.result is not None]
+        if not configuration or ran.result is None or not usual:
+            return ""
+        if not math.isfinite(ran.result):
+            return f"its result is {ran.result:g}"
+        low, high = min(usual), max(usual)
+        allowed = self.tolerance(configuration) * max(abs(statistics.median(usual)), 1e-300)
+        if low - allowed <= ran.result <= high + allowed:
+            return ""
+        return f"its result is {ran.result:.6g}, as found {statistics.median(usual):.6g}: further off than {allowed:.2g}"
+
+    def tolerance(self, configuration: Configuration) -> float:
+        """Relative: what was asked; else the largest of its switches'."""
+        if self.asked.tolerance is not None:
+            return self.asked.tolerance
+        each = [self.chosen.switches[setting.switch].tolerance for setting in configuration]
+        return max([SAME, *(one for one in each if one is not None)])
+
+    def _keep(self, trial: TuningTrial) -> None:
+        try:
+            with self.file.open("ab") as file:
+                file.write(encode(trial) + b"\n")
+        except OSError as error:
+            raise MachineError(f"the search cannot be kept: {error.strerror}; what there is lies in {self.file.parent}") from None
+
+
+def read(data: bytes) -> list[TuningTrial]:
+    """Runs that were kept; a torn last line is left out."""
+    trials = []
+    for line in data.splitlines():
+        try:
+            trials.append(msgspec.json.decode(line, type=TuningTrial))
+        except msgspec.MsgspecError:
+            break
+    return trials
+
+
+def repeats(trials: Sequence[TuningTrial], tolerance: float) -> str:
+    """What as found does not repeat of its result; "" where it does."""
+    results = [trial.result for trial in trials if not trial.settings and trial.result is not None]
+    if len(results) < 2 or max(results) - min(results) <= tolerance * abs(statistics.median(results)):
+        return ""
+    return f"as found the result is {min(results):.6g} to {max(results):.6g}"
+
+
