@@ -79,7 +79,8 @@ def chosen(asked: str, subject: str, words: Sequence[str], facts: Facts, checked
         given = [value.strip() for value in text.split(",")] if sign else []
         named[name.strip()] = given
     for name in [*named, *(one for one in places if not asked)]:
-        every.setdefault(name, _own(name, named.get(name, []), places, every))
+        if name not in every:
+            every[name] = _own(name, named.get(name, []), places, every)
     fits = {name for name, switch in every.items() if subject in switch.subjects and (not switch.argument or name in places)}
     wanted = named or {name: [] for name in every if name in fits}
     refused: list[DroppedSetting] = []

@@ -60,7 +60,7 @@ class Bench(Protocol):
         """One run in a fresh process."""
 
     def room(self) -> int:
-        """Runs for which there is time left."""
+        """Runs for which there is time left; below 0 where more is spent than there was."""
 
 
 class SearchOptions(NamedTuple):
@@ -139,7 +139,7 @@ class TuningSearch:
     def _pilot(self) -> None:
         logs = [log for _ in range(PILOT) if (log := self._take((), "as_found")) is not None]
         self.noise = max(float(np.std(logs, ddof=1)), sequential.QUIETEST)
-        self.listen(f"as found: {PILOT} runs, noise of one run {self.noise:.1%}; time for about {self.bench.room()} more")
+        self.listen(f"as found: {PILOT} runs, noise of one run {self.noise:.1%}; time for about {max(self.bench.room(), 0)} more")
 
     def _block(self, configurations: Sequence[Configuration], phase: Phase) -> dict[Configuration, float]:
         """As found and all of these once, in random order; those that failed are left out."""
@@ -332,6 +332,8 @@ class TuningSearch:
         y: list[float] = []
         said = None
         for number in range(plan.pairs):
+            if self.bench.room() < -LEAST_PAIRS:
+                break
             order = [(), winner.configuration] if number % 2 == 0 else [winner.configuration, ()]
             taken = {one: self._take(one, "confirmation") for one in order}
             if taken[winner.configuration] is None:

@@ -112,7 +112,7 @@ def _searched(
         with signals.caught(_interrupt), restoring.guarded(folder / "files-before.json"):
             outcome = search.TuningSearch(space_of(kept, chosen), bench, rules, options.say).run()
         kept = replace(kept, outcome=_with_doubts(outcome, bench.trials, asked))
-        stop = Stop("planned_pairs" if outcome.answer in ("gain", "nothing") else "budget")
+        stop = Stop("precision" if outcome.answer in ("gain", "nothing") else "budget")
         learnt.keep(options.home, kept, held.record.id)
     except KeyboardInterrupt:
         pass

@@ -86,8 +86,8 @@ def answer(ask: TuningAsked, done: TuningOutcome) -> str:
         return "cannot tell: the budget ended before a setting was tried; give more by --budget, or name fewer --switches"
     if done.ratio is None or done.low is None or done.high is None:
         return "nothing worth it: no setting was left that a confirmation could show; nothing was changed"
-    ends = (change(ask, done.low), change(ask, done.high))
-    interval = f"{ask.goal} {change(ask, done.ratio)} [{ends[0]}, {ends[1]}], {done.pairs} pairs of fresh runs that the search had not seen"
+    ends = sorted((done.low, done.high), key=lambda ratio: 1 / ratio if ask.better == "higher" else ratio)
+    interval = f"{ask.goal} {change(ask, done.ratio)} [{change(ask, ends[0])}, {change(ask, ends[1])}], {done.pairs} pairs of fresh runs that the search had not seen"
     if done.answer == "gain":
         return harmless(f"{named(done.winner)}: {interval}")
     best = f"the best candidate, {named(done.winner)}, gives {interval}"

@@ -23,6 +23,7 @@ from hotlap.tuning.search import Taken, kept
 from hotlap.tuning.space import Configuration
 
 HANGS, LEAST_S = 8.0, 5.0  # a run that takes so many times as long as found, and longer than this, hangs
+RECENT = 30  # runs by which the next ones are planned
 SAME = 1e-12  # relative: results that are the same
 Listener = Callable[[TuningTrial], None]
 
@@ -57,10 +58,10 @@ class TuningTape:
         return Taken(1 / trial.value if self.asked.better == "higher" else trial.value)
 
     def room(self) -> int:
-        """By what runs took until now."""
+        """By what the last runs took; below 0 where more is spent than there was."""
         spent = sum(trial.seconds for trial in self.trials)
-        each = statistics.fmean([trial.seconds for trial in self.trials]) if self.trials else math.inf
-        return max(int((self.asked.budget_s - spent) / each), 0) if each > 0 else 0
+        each = statistics.fmean([trial.seconds for trial in self.trials[-RECENT:]]) if self.trials else math.inf
+        return math.floor((self.asked.budget_s - spent) / each) if each > 0 else 0
 
     # ------------------------------------------------------------ one run
 

@@ -1,0 +1,155 @@
+"""The judge of searches on simulated costs: what it finds, what it never claims, and how it spends its runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from hotlap.tuning import search, space
+from hotlap.tuning.record import Phase, TuningOutcome
+from hotlap.tuning.search import NotRepeating, SearchOptions, Taken, TuningSearch
+from hotlap.tuning.space import Configuration, Setting, TuningSpace
+
+TEN = TuningSpace({f"s{number}": ["on"] for number in range(10)})
+ONE = TuningSpace({"config": [str(number) for number in range(1, 33)]})
+
+
+class CostBench:
+    """Costs with lognormal noise, and what was run."""
+
+    def __init__(self, gain: Callable[[Configuration], float], noise: float, runs: int, seed: int = 1) -> None:
+        self.gain, self.noise, self.left, self.random = gain, noise, runs, np.random.default_rng(seed)
+        self.ran: list[tuple[Phase, Configuration]] = []
+
+    def take(self, configuration: Configuration, phase: Phase) -> Taken:
+        self.left -= 1
+        self.ran.append((phase, configuration))
+        return Taken(math.exp(self.noise * self.random.standard_normal() - self.gain(configuration)))
+
+    def room(self) -> int:
+        return self.left
+
+
+def searched(where: TuningSpace, bench: CostBench, seed: int = 1) -> TuningOutcome:
+    return TuningSearch(where, bench, SearchOptions(seed=seed)).run()
+
+
+def only(name: str, share: float) -> Callable[[Configuration], float]:
+    return lambda configuration: math.log1p(share) if any(name in setting for setting in configuration) else 0.0
+
+
+def test_one_gain_among_31_without_effect_is_found_within_six_sweeps() -> None:
+    bench = CostBench(only("7", 0.05), 0.01, 6 * 32)
+    outcome = searched(ONE, bench)
+    assert (outcome.answer, [one.value for one in outcome.winner]) == ("gain", ["7"])
+    assert outcome.low is not None and outcome.high is not None  # noqa: PT018 (both of one interval)
+    assert outcome.low < 1 / 1.05 < outcome.high < 1
+    assert bench.left >= 0
+
+
+def test_equal_configurations_give_no_gain() -> None:
+    outcome = searched(ONE, CostBench(lambda _: 0.0, 0.01, 6 * 32))
+    assert outcome.answer in ("nothing", "cannot_tell")
+    assert outcome.tried == 32
+
+
+def test_what_is_reported_comes_from_the_confirmation_alone() -> None:
+    bench = CostBench(only("7", 0.05), 0.01, 6 * 32)
+    outcome = searched(ONE, bench)
+    pairs = [configuration for phase, configuration in bench.ran if phase == "confirmation"]
+    assert len(pairs) == 2 * outcome.pairs
+    assert set(pairs) == {(), (Setting("config", "7"),)}
+    phases = [phase for phase, _ in bench.ran]
+    assert phases.index("confirmation") > max(place for place, phase in enumerate(phases) if phase != "confirmation")
+
+
+def interacting(configuration: Configuration) -> float:
+    return math.log((1.0, 1.01, 1.08)[len({"s2", "s7"} & {setting.switch for setting in configuration})])
+
+
+def test_two_switches_that_are_good_only_together_are_found_alone() -> None:
+    outcome = searched(TEN, CostBench(interacting, 0.02, 240))
+    assert outcome.answer == "gain"
+    assert [one.switch for one in outcome.winner] == ["s2", "s7"]
+    assert [one.settings[0].switch for one in outcome.contributions if one.kept] == ["s2", "s7"]
+
+
+def test_a_setting_without_a_contribution_of_its_own_is_dropped() -> None:
+    first = (Setting("s2", "on"), Setting("s5", "on"), Setting("s7", "on"))
+    bench = CostBench(interacting, 0.002, 400)
+    hunt = TuningSearch(TEN, bench, SearchOptions(seed=1))
+    hunt.noise = 0.002
+    winner = hunt._each_shown(search.Rated(first, math.log(1.08), 0.001, 10))
+    assert [one.switch for one in winner.configuration] == ["s2", "s7"]
+    assert [(one.code, one.settings[0].switch) for one in hunt.dropped] == [("no_own_contribution", "s5")]
+
+
+def test_either_of_two_that_do_the_same_stays() -> None:
+    def same(configuration: Configuration) -> float:
+        return math.log(1.1) if {"s2", "s7"} & {setting.switch for setting in configuration} else 0.0
+
+    hunt = TuningSearch(TEN, CostBench(same, 0.002, 400), SearchOptions(seed=1))
+    hunt.noise = 0.002
+    winner = hunt._each_shown(search.Rated((Setting("s2", "on"), Setting("s7", "on")), math.log(1.1), 0.001, 10))
+    assert len(winner.configuration) == 1
+
+
+def test_a_configuration_that_fails_is_dropped_with_its_reason_and_run_no_more() -> None:
+    class Failing(CostBench):
+        def take(self, configuration: Configuration, phase: Phase) -> Taken:
+            taken = super().take(configuration, phase)
+            return Taken(None, "failed", "it crashes") if ("s3", "on") in configuration else taken
+
+    bench = Failing(lambda _: 0.0, 0.01, 200)
+    outcome = searched(TEN, bench)
+    assert ("failed", "it crashes") in {(one.code, one.reason) for one in outcome.dropped if one.settings[0].switch == "s3"}
+    assert sum(configuration == (Setting("s3", "on"),) for _, configuration in bench.ran) == 1
+    assert not any(("s3", "on") in configuration for phase, configuration in bench.ran if phase in ("rung", "confirmation"))
+
+
+def test_as_found_that_fails_ends_the_search() -> None:
+    class Dead(CostBench):
+        def take(self, configuration: Configuration, phase: Phase) -> Taken:
+            return Taken(None, "failed", "it never ran")
+
+    with pytest.raises(NotRepeating, match="never ran"):
+        searched(ONE, Dead(lambda _: 0.0, 0.01, 10))
+
+
+def test_a_budget_of_few_runs_drops_what_it_has_no_room_for() -> None:
+    outcome = searched(ONE, CostBench(lambda _: 0.0, 0.01, 40))
+    assert any(one.code == "no_time" for one in outcome.dropped)
+    assert sum(outcome.runs.values()) <= 60
+
+
+def test_the_same_seed_and_costs_give_the_same_search() -> None:
+    runs = [CostBench(interacting, 0.02, 160), CostBench(interacting, 0.02, 160)]
+    assert searched(TEN, runs[0]) == searched(TEN, runs[1])
+    assert runs[0].ran == runs[1].ran
+
+
+def test_combinations_are_balanced_and_have_every_pair() -> None:
+    drawn = space.combinations(TEN, 40, 5)
+    assert len(drawn) == len(set(drawn)) == 40
+    each = [sum(setting in configuration for configuration in drawn) for setting in TEN.settings]
+    assert min(each) >= 15
+    assert max(each) <= 25
+    pairs = {(a, b) for configuration in drawn for a in configuration for b in configuration if a < b}
+    assert len(pairs) == 45
+
+
+def test_rungs_halve_and_stay_within_the_room() -> None:
+    for count, room in ((32, 135), (32, 400), (5, 60), (1, 30)):
+        plan = search.rungs(count, room)
+        sizes = [count, *(size for size, _ in plan)]
+        runs = [0, *(number for _, number in plan)]
+        assert sizes == sorted(sizes, reverse=True)
+        assert sum((size + 1) * (now - before) for size, before, now in zip(sizes, runs, runs[1:], strict=False)) <= room
+        assert sizes[-1] == 1
+
+
+def test_a_value_far_out_is_drawn_in() -> None:
+    assert search.drawn_in(np.array([0.0, 0.01, -0.01, 5.0]), 0.01) < 0.02

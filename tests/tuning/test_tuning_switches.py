@@ -1,0 +1,98 @@
+"""The catalogue of switches: every entry is whole, and says where it applies, what it changes and where that stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hotlap.cli import main
+from hotlap.core.errors import InputError
+from hotlap.tuning import applying, catalogue
+from hotlap.tuning.catalogue import Facts
+from hotlap.tuning.space import Setting
+
+HERE = Facts(cores=4, numa=1, gpu=False, linux=True, glibc=(2, 36))
+ASKED = {
+    "batch", "micro_batch", "precision", "compile", "cuda_graphs", "channels_last", "optimizer", "attention", "checkpointing", "loader_workers",
+    "prefetch", "pin_memory", "bucket_mb", "nccl_algorithm", "cuda_allocator", "omp_threads", "omp_binding", "omp_wait", "numa", "huge_pages",
+    "power_limit", "clocks", "max_sequences", "batched_tokens", "chunked_prefill", "prefix_cache", "block_size", "kv_type",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", catalogue.switches())
+def test_a_switch_says_all_that_a_user_needs(name: str) -> None:
+    switch = catalogue.switches()[name]
+    assert all((switch.about, switch.group, switch.subjects, switch.undo, switch.expect, switch.source))
+    assert switch.argument == bool(switch.standing)
+    assert (switch.changes == "rounding") == (switch.tolerance is not None)
+    assert switch.verb or switch.values
+    assert switch.standing not in switch.values
+
+
+def test_the_catalogue_has_what_was_promised() -> None:
+    assert catalogue.switches().keys() >= ASKED
+
+
+def test_cores_are_numbers_and_each_value_is_tried_once() -> None:
+    threads = catalogue.switches()["omp_threads"]
+    assert catalogue.values(threads, HERE) == ["1", "2", "4"]
+    assert catalogue.values(threads, Facts(cores=2, numa=1, gpu=False, linux=True)) == ["1", "2"]
+
+
+def test_what_does_not_apply_says_why() -> None:
+    switches = catalogue.switches()
+    assert catalogue.lacking(switches["cuda_graphs"], HERE, "program") == "no NVIDIA GPU here"
+    assert catalogue.lacking(switches["numa"], HERE, "program") == "one NUMA node alone"
+    assert catalogue.lacking(switches["batch"], HERE, "server") == "it is of a program"
+    assert catalogue.lacking(switches["omp_wait"], HERE, "plan") == ""
+
+
+def test_the_model_expects_what_it_can() -> None:
+    half = catalogue.expected(catalogue.switches()["precision"], Facts(cores=4, numa=1, gpu=True, linux=True, machine="h200-sxm"))
+    assert "times as fast on h200-sxm" in half
+    assert catalogue.expected(catalogue.switches()["precision"], HERE) == catalogue.UNKNOWN
+    assert "at most 4 times" in catalogue.expected(catalogue.switches()["omp_threads"], HERE)
+
+
+def test_a_configuration_becomes_variables_words_and_files(tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text('[mine]\npath = "a.conf"\ncontent = "size={value}\\n"\nvalues = ["1", "2"]\n[wrapped]\nprefix = ["nice", "-n", "{value}"]\nvalues = ["5"]\n')
+    every = {**catalogue.switches(), **catalogue.file(str(own))}
+    settings = (Setting("compile", "default"), Setting("mine", "2"), Setting("omp_binding", "close"), Setting("wrapped", "5"))
+    means = applying.applied(every, {name: switch.standing for name, switch in every.items()}, settings)
+    assert means.environment == {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"}
+    assert (means.prefix, means.files) == (["nice", "-n", "5"], {"a.conf": "size=2\n"})
+    assert applying.filled(["train", "--compile={compile}", "{x}"], means.arguments) == ["train", "--compile=default", "{x}"]
+    assert applying.filled(["serve", "{flag}"], {"flag": ""}) == ["serve"]
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("[", "is no TOML"), ("a = 1", "is no switch"), ("[x]\nvalue = 1", "no key 'value'"), ('[x]\nvalues = ["1"]', "it has none"),
+    ('[x]\nargument = true\npath = "a"\nvalues = ["1"]', "argument and path"), ('[x]\npath = "a"', "values is empty"),
+    ('[x]\npath = "a"\nvalues = [1]', "Expected `str`"),
+])  # fmt: skip
+def test_a_file_of_switches_that_is_wrong_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(text)
+    with pytest.raises(InputError, match=said):
+        catalogue.file(str(file))
+
+
+def test_a_file_that_only_root_may_write_needs_root(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text('[mine]\npath = "/no/such/folder/file"\nvalues = ["1"]\n')
+    chosen = applying.chosen(str(file), "program", [], HERE, False)
+    assert [one.code for one in chosen.refused] == ["needs_root"]
+    assert not chosen.values
+
+
+def test_switches_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tuning", "switches", "--for", "server"]) == 0
+    out = capsys.readouterr().out
+    assert "kv_type" in out
+    assert "loader_workers" not in out
+    assert main(["tuning", "switches", "omp_wait"]) == 0
+    assert "OMP_WAIT_POLICY={value}" in capsys.readouterr().out
+    assert main(["tuning", "switches", "omp_wat"]) == 2
+    assert "did you mean 'omp_wait'" in capsys.readouterr().err
