@@ -3,10 +3,10 @@
     python benchmarks/tuning_search.py [--searches 500] [--seed 2026] [--json]
 
 *No effect*: 32 configurations that are all alike, at noises of one run of 1, 3 and 10 %: a gain is claimed in at most 5 % of searches (the
-design is for 2.5 %). Beside it what tools report that return the best of 32 single runs, and of as many runs as the search took, dealt
-equally. *One true*: +5 % among 31 without effect, 3 % noise: found in at least 90 %, with at most 6 times the runs of one sweep. *Together*:
-of 10 switches two give +1 % each alone and +8 % together: found in at least 80 %. *Interval*: over all confirmations of 2,000 searches
-(spaces with nothing, with one gain, with an interaction) the interval holds the truth in at least 94 %; among claimed ones it is printed.
+design is for 2.5 %). Beside it what tools report that return the best of 32 single runs, and of as many as the search took. *One true*:
++5 % among 31 without effect, 3 % noise: found in at least 90 %, with at most 6 times the runs of one sweep. *Together*: of 10 switches two
+give +1 % each alone and +8 % together: found in at least 80 %. *Interval*: over all confirmations of these
+2,500 searches the interval holds the truth in at least 94 %; among claimed ones it is printed.
 *Results*: 20 switches that are fast and change results, one that is not as fast and changes none: none of the 20 is ever accepted.
 """
 
@@ -17,7 +17,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from error_rates import wilson
 
 from hotlap.tuning.record import Phase, TuningOutcome
 from hotlap.tuning.search import SearchOptions, Taken, TuningSearch
-from hotlap.tuning.space import Configuration, Setting, TuningSpace
+from hotlap.tuning.space import Configuration, SwitchSetting, TuningSpace
 
 ONE_SWEEP, SWEEPS = 32, 6
 SPACE = TuningSpace({"configuration": [str(number) for number in range(1, ONE_SWEEP + 1)]})
@@ -90,7 +90,7 @@ class Searched(NamedTuple):
 def search(space: TuningSpace, truth: Truth, noise: float, runs: int, seed: int, **more: Any) -> Searched:
     bench = SimulatedBench(truth, noise, runs, seed, **more)
     outcome = TuningSearch(space, bench, SearchOptions(seed=seed)).run()
-    winner = tuple(Setting(one.switch, one.value) for one in outcome.winner)
+    winner = tuple(SwitchSetting(one.switch, one.value) for one in outcome.winner)
     return Searched(outcome, truth(winner), sum(outcome.runs.values()))
 
 
@@ -115,7 +115,7 @@ def null(noise: float, count: int, seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def found(space: TuningSpace, truth: Truth, least: float, runs: int, count: int, seed: int) -> dict[str, Any]:
+def planted(space: TuningSpace, truth: Truth, least: float, runs: int, count: int, seed: int) -> dict[str, Any]:
     """`least`: the gain from which a winner is what was planted."""
     rows = several(space, truth, 0.03, runs, range(seed, seed + count))
     right = [row for row in rows if row.claimed and row.truth > least]
@@ -137,12 +137,48 @@ def held(rows: Sequence[Searched]) -> dict[str, tuple[int, int]]:
 
 def liars(count: int, seed: int) -> dict[str, Any]:
     """Every configuration with one of the 20 gives other results."""
-    def lies(one: Configuration) -> bool:
-        return any(setting.switch.startswith("liar") for setting in one)
+    def lies(configuration: Configuration) -> bool:
+        return any(setting.switch.startswith("liar") for setting in configuration)
 
     rows = [search(LIARS, lying, 0.03, 400, seed + number, lies=lies) for number in range(count)]
     accepted = sum(any(one.switch.startswith("liar") for one in row.outcome.winner) for row in rows)
     return {"searches": count, "accepted": accepted, "honest_found": sum(row.claimed for row in rows)}
+
+
+def no_effect(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    most = SWEEPS * ONE_SWEEP
+    asked = f"at most {most} runs a search, {rows[0]['searches']} searches each; asked: at most 5 %"
+    yield f"no effect: {ONE_SWEEP} equal configurations, {asked}"
+    for row in rows:
+        best, same = row["best_of_single"], row["best_of_same"]
+        share, answers = row["claimed"], row["answers"]
+        yield f"  noise {row['noise']:4.0%}  claimed {rate(share)}  {verdict(share[0] <= 0.05)}; {row['runs']:.0f} runs; {answers}"
+        single = f"best of single runs: median gain {best['median']:.1%}, over 2 % in {best['over_2']:.0%}"
+        yield f"              {single}; best of as many runs: median {same['median']:.1%}, over 2 % in {same['over_2']:.0%}"
+
+
+def finds(single: dict[str, Any], pair: dict[str, Any]) -> Iterator[str]:
+    yield "one true +5 % among 31 without effect, noise 3 %; asked: found in at least 90 % within 6 sweeps"
+    kept = single["found"][0] >= 0.9 and single["most_runs"] <= SWEEPS * ONE_SWEEP
+    cost = f"{single['runs']:.0f} runs, at most {single['most_runs']} of {single['allowed']}"
+    yield f"  found {rate(single['found'])}  {verdict(kept)}; {cost}; {single['answers']}"
+    yield f"  what the search had seen of the winner less what was confirmed: {single['bias']:+.1%} (median)"
+    yield "two of 10 switches give +1 % each alone and +8 % together, noise 3 %; asked: found in at least 80 %"
+    cost = f"{pair['runs']:.0f} runs, at most {pair['most_runs']} of {pair['allowed']}"
+    yield f"  found {rate(pair['found'])}  {verdict(pair['found'][0] >= 0.8)}; they alone in {pair['found_alone']}; {cost}"
+
+
+def intervals(every: tuple[int, ...], of_gains: tuple[int, ...]) -> Iterator[str]:
+    share = every[0] / every[1]
+    claimed = f"of {of_gains[1]} that claim a gain {of_gains[0] / max(of_gains[1], 1):.1%}"
+    yield "the interval holds the truth; asked: in at least 94 % of all confirmations"
+    yield f"  {every[0]} of {every[1]}, {share:.1%}  {verdict(share >= 0.94)}; {claimed}"
+
+
+def results(row: dict[str, Any]) -> Iterator[str]:
+    accepted = f"accepted in {row['accepted']}  {verdict(not row['accepted'])}"
+    yield f"20 fast switches that change results beside one that changes none, {row['searches']} searches; asked: none is accepted"
+    yield f"  {accepted}; the one that changes none is found in {row['honest_found']}"
 
 
 def rate(cell: tuple[float, float, float]) -> str:
@@ -161,31 +197,16 @@ def main() -> None:
     asked = parser.parse_args()
     began, count, seed = time.perf_counter(), asked.searches, asked.seed
     nulls = [null(noise, count, seed + 10_000 * place) for place, noise in enumerate((0.01, 0.03, 0.10))]
-    single = found(SPACE, one_true, 0.03, SWEEPS * ONE_SWEEP, count, seed + 40_000)
-    pair = found(TEN, together, 0.03, TOGETHER_RUNS, count, seed + 50_000)
+    single = planted(SPACE, one_true, 0.03, SWEEPS * ONE_SWEEP, count, seed + 40_000)
+    pair = planted(TEN, together, 0.03, TOGETHER_RUNS, count, seed + 50_000)
     lied = liars(max(count // 25, 5), seed + 60_000)
     cells = [*nulls, single, pair]
     every, of_gains = (tuple(map(sum, zip(*(cell["interval"][which] for cell in cells), strict=True))) for which in ("all", "claimed"))
     if asked.json:
-        print(json.dumps({"no_effect": nulls, "one_true": single, "together": pair, "interval": [every, of_gains], "results": lied}, indent=1))
+        figures = {"no_effect": nulls, "one_true": single, "together": pair, "interval": [every, of_gains], "results": lied}
+        print(json.dumps(figures, indent=1))
         return
-    print(f"no effect: {ONE_SWEEP} equal configurations, at most {SWEEPS * ONE_SWEEP} runs a search, {count} searches each; asked: at most 5 %")
-    for row in nulls:
-        best, same = row["best_of_single"], row["best_of_same"]
-        print(f"  noise {row['noise']:4.0%}  claimed {rate(row['claimed'])}  {verdict(row['claimed'][0] <= 0.05)}; {row['runs']:.0f} runs; {row['answers']}")
-        print(f"              best of single runs: median gain {best['median']:.1%}, over 2 % in {best['over_2']:.0%}; ", end="")
-        print(f"best of as many runs: median {same['median']:.1%}, over 2 % in {same['over_2']:.0%}")
-    print("one true +5 % among 31 without effect, noise 3 %; asked: found in at least 90 % within 6 sweeps")
-    print(f"  found {rate(single['found'])}  {verdict(single['found'][0] >= 0.9 and single['most_runs'] <= SWEEPS * ONE_SWEEP)}; ", end="")
-    print(f"{single['runs']:.0f} runs, at most {single['most_runs']} of {single['allowed']}; {single['answers']}")
-    print(f"  what the search had seen of the winner less what was confirmed: {single['bias']:+.1%} (median)")
-    print("two of 10 switches give +1 % each alone and +8 % together, noise 3 %; asked: found in at least 80 %")
-    print(f"  found {rate(pair['found'])}  {verdict(pair['found'][0] >= 0.8)}; ", end="")
-    print(f"with nothing else beside them in {pair['found_alone']}; {pair['runs']:.0f} runs, at most {pair['most_runs']} of {pair['allowed']}")
-    print(f"the interval holds the truth: {every[0]} of {every[1]} confirmations, {every[0] / every[1]:.1%}  {verdict(every[0] >= 0.94 * every[1])}; ", end="")
-    print(f"of {of_gains[1]} that claim a gain {of_gains[0] / max(of_gains[1], 1):.1%}; asked: at least 94 % of all")
-    print(f"20 fast switches that change results, {lied['searches']} searches: accepted in {lied['accepted']}  {verdict(not lied['accepted'])}; ", end="")
-    print(f"the one that changes none is found in {lied['honest_found']}")
+    print("\n".join([*no_effect(nulls), *finds(single, pair), *intervals(every, of_gains), *results(lied)]))
     print(f"{time.perf_counter() - began:.0f} s")
 
 

@@ -51,7 +51,7 @@ def test_a_file_of_the_kernel_is_put_back_by_the_choice_it_had(tmp_path: Path, m
     file = tmp_path / "enabled"
     file.write_text("always [madvise] never\n")
     monkeypatch.setattr(restoring, "KERNEL", (str(tmp_path),))
-    before = restoring.found(str(file))
+    before = restoring.as_found(str(file))
     file.write_text("[always] madvise never\n")
     restoring.put_back(before)
     assert file.read_text() == "madvise"  # what the kernel is told; it answers with the list
@@ -80,7 +80,7 @@ def test_a_kill_leaves_files_as_found(number: signal.Signals, tmp_path: Path) ->
 def test_a_note_that_was_left_is_mended(tmp_path: Path) -> None:
     file, note = tmp_path / "a.conf", tmp_path / "note"
     file.write_text("as it was")
-    restoring.keep(note, [restoring.found(str(file))])
+    restoring.keep(note, [restoring.as_found(str(file))])
     restoring.write(str(file), "other")
     assert restoring.mend(note) == [str(file)]
     assert (file.read_text(), note.exists()) == ("as it was", False)

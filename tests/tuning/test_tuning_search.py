@@ -11,7 +11,7 @@ import pytest
 from hotlap.tuning import search, space
 from hotlap.tuning.record import Phase, TuningOutcome
 from hotlap.tuning.search import NotRepeating, SearchOptions, Taken, TuningSearch
-from hotlap.tuning.space import Configuration, Setting, TuningSpace
+from hotlap.tuning.space import Configuration, SwitchSetting, TuningSpace
 
 TEN = TuningSpace({f"s{number}": ["on"] for number in range(10)})
 ONE = TuningSpace({"config": [str(number) for number in range(1, 33)]})
@@ -61,7 +61,7 @@ def test_what_is_reported_comes_from_the_confirmation_alone() -> None:
     outcome = searched(ONE, bench)
     pairs = [configuration for phase, configuration in bench.ran if phase == "confirmation"]
     assert len(pairs) == 2 * outcome.pairs
-    assert set(pairs) == {(), (Setting("config", "7"),)}
+    assert set(pairs) == {(), (SwitchSetting("config", "7"),)}
     phases = [phase for phase, _ in bench.ran]
     assert phases.index("confirmation") > max(place for place, phase in enumerate(phases) if phase != "confirmation")
 
@@ -78,7 +78,7 @@ def test_two_switches_that_are_good_only_together_are_found_alone() -> None:
 
 
 def test_a_setting_without_a_contribution_of_its_own_is_dropped() -> None:
-    first = (Setting("s2", "on"), Setting("s5", "on"), Setting("s7", "on"))
+    first = (SwitchSetting("s2", "on"), SwitchSetting("s5", "on"), SwitchSetting("s7", "on"))
     bench = CostBench(interacting, 0.002, 400)
     hunt = TuningSearch(TEN, bench, SearchOptions(seed=1))
     hunt.noise = 0.002
@@ -93,7 +93,7 @@ def test_either_of_two_that_do_the_same_stays() -> None:
 
     hunt = TuningSearch(TEN, CostBench(same, 0.002, 400), SearchOptions(seed=1))
     hunt.noise = 0.002
-    winner = hunt._each_shown(search.Rated((Setting("s2", "on"), Setting("s7", "on")), math.log(1.1), 0.001, 10))
+    winner = hunt._each_shown(search.Rated((SwitchSetting("s2", "on"), SwitchSetting("s7", "on")), math.log(1.1), 0.001, 10))
     assert len(winner.configuration) == 1
 
 
@@ -106,7 +106,7 @@ def test_a_configuration_that_fails_is_dropped_with_its_reason_and_run_no_more()
     bench = Failing(lambda _: 0.0, 0.01, 200)
     outcome = searched(TEN, bench)
     assert ("failed", "it crashes") in {(one.code, one.reason) for one in outcome.dropped if one.settings[0].switch == "s3"}
-    assert sum(configuration == (Setting("s3", "on"),) for _, configuration in bench.ran) == 1
+    assert sum(configuration == (SwitchSetting("s3", "on"),) for _, configuration in bench.ran) == 1
     assert not any(("s3", "on") in configuration for phase, configuration in bench.ran if phase in ("rung", "confirmation"))
 
 

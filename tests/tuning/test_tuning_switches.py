@@ -9,10 +9,10 @@ import pytest
 from hotlap.cli import main
 from hotlap.core.errors import InputError
 from hotlap.tuning import applying, catalogue
-from hotlap.tuning.catalogue import Facts
-from hotlap.tuning.space import Setting
+from hotlap.tuning.catalogue import SwitchFacts
+from hotlap.tuning.space import SwitchSetting
 
-HERE = Facts(cores=4, numa=1, gpu=False, linux=True, glibc=(2, 36))
+HERE = SwitchFacts(cores=4, numa=1, gpu=False, linux=True, glibc=(2, 36))
 ASKED = {
     "batch", "micro_batch", "precision", "compile", "cuda_graphs", "channels_last", "optimizer", "attention", "checkpointing", "loader_workers",
     "prefetch", "pin_memory", "bucket_mb", "nccl_algorithm", "cuda_allocator", "omp_threads", "omp_binding", "omp_wait", "numa", "huge_pages",
@@ -37,7 +37,7 @@ def test_the_catalogue_has_what_was_promised() -> None:
 def test_cores_are_numbers_and_each_value_is_tried_once() -> None:
     threads = catalogue.switches()["omp_threads"]
     assert catalogue.values(threads, HERE) == ["1", "2", "4"]
-    assert catalogue.values(threads, Facts(cores=2, numa=1, gpu=False, linux=True)) == ["1", "2"]
+    assert catalogue.values(threads, SwitchFacts(cores=2, numa=1, gpu=False, linux=True)) == ["1", "2"]
 
 
 def test_what_does_not_apply_says_why() -> None:
@@ -49,7 +49,7 @@ def test_what_does_not_apply_says_why() -> None:
 
 
 def test_the_model_expects_what_it_can() -> None:
-    half = catalogue.expected(catalogue.switches()["precision"], Facts(cores=4, numa=1, gpu=True, linux=True, machine="h200-sxm"))
+    half = catalogue.expected(catalogue.switches()["precision"], SwitchFacts(cores=4, numa=1, gpu=True, linux=True, machine="h200-sxm"))
     assert "times as fast on h200-sxm" in half
     assert catalogue.expected(catalogue.switches()["precision"], HERE) == catalogue.UNKNOWN
     assert "at most 4 times" in catalogue.expected(catalogue.switches()["omp_threads"], HERE)
@@ -59,7 +59,7 @@ def test_a_configuration_becomes_variables_words_and_files(tmp_path: Path) -> No
     own = tmp_path / "own.toml"
     own.write_text('[mine]\npath = "a.conf"\ncontent = "size={value}\\n"\nvalues = ["1", "2"]\n[wrapped]\nprefix = ["nice", "-n", "{value}"]\nvalues = ["5"]\n')
     every = {**catalogue.switches(), **catalogue.file(str(own))}
-    settings = (Setting("compile", "default"), Setting("mine", "2"), Setting("omp_binding", "close"), Setting("wrapped", "5"))
+    settings = (SwitchSetting("compile", "default"), SwitchSetting("mine", "2"), SwitchSetting("omp_binding", "close"), SwitchSetting("wrapped", "5"))
     means = applying.applied(every, {name: switch.standing for name, switch in every.items()}, settings)
     assert means.environment == {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores"}
     assert (means.prefix, means.files) == (["nice", "-n", "5"], {"a.conf": "size=2\n"})

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from hotlap.core.errors import InputError, nearest
 from hotlap.tuning import catalogue
-from hotlap.tuning.catalogue import Facts, Switch
+from hotlap.tuning.catalogue import SwitchFacts, TuningSwitch
 from hotlap.tuning.record import DroppedSetting, TuningSetting
 from hotlap.tuning.space import Configuration
 
@@ -28,15 +28,15 @@ class Applied(NamedTuple):
     load: Mapping[str, str]
 
 
-class Chosen(NamedTuple):
+class ChosenSwitches(NamedTuple):
     """What is searched: `values` of each switch, the one that stands first; `refused`: what is not, and why."""
 
-    switches: Mapping[str, Switch]
+    switches: Mapping[str, TuningSwitch]
     values: Mapping[str, list[str]]
     refused: Sequence[DroppedSetting]
 
 
-def applied(switches: Mapping[str, Switch], standing: Mapping[str, str], configuration: Configuration) -> Applied:
+def applied(switches: Mapping[str, TuningSwitch], standing: Mapping[str, str], configuration: Configuration) -> Applied:
     """`standing`: of each placeholder as found."""
     environment: dict[str, str] = {}
     arguments = {name: standing[name] for name, switch in switches.items() if switch.argument}
@@ -63,7 +63,7 @@ def filled(words: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
     return [new for new, old in zip(done, words, strict=True) if new or not old]
 
 
-def chosen(asked: str, subject: str, words: Sequence[str], facts: Facts, checked: bool) -> Chosen:
+def chosen(asked: str, subject: str, words: Sequence[str], facts: SwitchFacts, checked: bool) -> ChosenSwitches:
     """The switches that are searched. `asked`: NAME or NAME=VALUE,VALUE with `;` between, or a file of one's own; "": all that apply here.
     `words`: of the command, whose placeholders count. `checked`: results are looked at. Raises InputError."""
     places = list(dict.fromkeys(name for word in words for name in PLACE.findall(word)))
@@ -81,10 +81,10 @@ def chosen(asked: str, subject: str, words: Sequence[str], facts: Facts, checked
     for name in [*named, *(one for one in places if not asked)]:
         if name not in every:
             every[name] = _own(name, named.get(name, []), places, every)
-    fits = {name for name, switch in every.items() if subject in switch.subjects and (not switch.argument or name in places)}
-    wanted = named or {name: [] for name in every if name in fits}
+    usual = [name for name, switch in every.items() if subject in switch.subjects and (not switch.argument or name in places)]
+    wanted = named or {name: [] for name in usual}
     refused: list[DroppedSetting] = []
-    switches: dict[str, Switch] = {}
+    switches: dict[str, TuningSwitch] = {}
     values: dict[str, list[str]] = {}
     for name, given in wanted.items():
         switch = every[name]
@@ -94,23 +94,23 @@ def chosen(asked: str, subject: str, words: Sequence[str], facts: Facts, checked
         options = _values(switch, given, facts)
         if len(options) > 1:
             switches[name], values[name] = switch, options
-    return Chosen(switches, values, refused)
+    return ChosenSwitches(switches, values, refused)
 
 
-def _own(name: str, given: Sequence[str], places: Sequence[str], every: Mapping[str, Switch]) -> Switch:
+def _own(name: str, given: Sequence[str], places: Sequence[str], every: Mapping[str, TuningSwitch]) -> TuningSwitch:
     """A switch that is not in the catalogue: a placeholder of the command, or a variable."""
     if name in places:
         if len(given) < 2:
             raise InputError(f"the command's {{{name}}} is no known switch: give its values, as found first: --switches '{name}=1,2,4'")
-        return Switch(about="a placeholder of the command", argument=True, values=list(given[1:]), standing=given[0])
+        return TuningSwitch(about="a placeholder of the command", argument=True, values=list(given[1:]), standing=given[0])
     if VARIABLE.fullmatch(name) and given:
-        return Switch(about="a variable of the environment", variables={name: "{value}"}, values=list(given))
+        return TuningSwitch(about="a variable of the environment", variables={name: "{value}"}, values=list(given))
     known = [*every, *places]
-    raise InputError(f"there is no switch '{name}'; {nearest(name, known)}; a variable's name is of capitals, with values: OMP_DYNAMIC=true")
+    raise InputError(f"there is no switch '{name}'; {nearest(name, known)}; a variable is of capitals, with values: OMP_DYNAMIC=true")
 
 
 def _refused(
-    name: str, switch: Switch, places: Sequence[str], facts: Facts, subject: str, checked: bool
+    name: str, switch: TuningSwitch, places: Sequence[str], facts: SwitchFacts, subject: str, checked: bool
 ) -> tuple[str, str] | None:
     """Code and reason."""
     if reason := catalogue.lacking(switch, facts, subject):
@@ -128,7 +128,7 @@ def _refused(
     return None
 
 
-def _values(switch: Switch, given: Sequence[str], facts: Facts) -> list[str]:
+def _values(switch: TuningSwitch, given: Sequence[str], facts: SwitchFacts) -> list[str]:
     """What stands first, then what is tried, each once. Given ones are tried; of a placeholder the first of them stands."""
     if switch.argument:
         options = list(given) or [switch.standing, *catalogue.values(switch, facts)]
@@ -137,7 +137,7 @@ def _values(switch: Switch, given: Sequence[str], facts: Facts) -> list[str]:
     return [AS_FOUND, *tried]
 
 
-def _stands(switch: Switch, value: str) -> bool:
+def _stands(switch: TuningSwitch, value: str) -> bool:
     """Whether the environment already is so."""
     wanted = {name: text.replace("{value}", value) for name, text in switch.variables.items()}
     return bool(wanted) and all(os.environ.get(name) == text for name, text in wanted.items())

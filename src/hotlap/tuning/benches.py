@@ -31,7 +31,7 @@ from hotlap.serving.ab_config import AbSide, ServerSide, SideLoad
 from hotlap.serving.summary import BAD
 from hotlap.training import launching, steady
 from hotlap.training.record import TrainingAsked, rows
-from hotlap.tuning.applying import Applied, Chosen, filled
+from hotlap.tuning.applying import Applied, ChosenSwitches, filled
 from hotlap.tuning.record import DroppedSetting, TuningAsked, TuningSetting
 
 SubjectKind = Literal["program", "plan", "server"]
@@ -191,13 +191,13 @@ def client_alone(asked: TuningAsked) -> bool:
     return asked.kind == "server" and not side_of(asked.subject).server.command
 
 
-def of_client(chosen: Chosen) -> Chosen:
+def of_client(chosen: ChosenSwitches) -> ChosenSwitches:
     """Without switches of a server that is not started here."""
     lost = [name for name, switch in chosen.switches.items() if not switch.load]
     reason = "the server is not started here: only the client's load can be tried"
     refused = [DroppedSetting(settings=[TuningSetting(name, "")], code="not_applicable", reason=reason) for name in lost]
     kept = {name: switch for name, switch in chosen.switches.items() if switch.load}
-    return Chosen(kept, {name: chosen.values[name] for name in kept}, [*chosen.refused, *refused])
+    return ChosenSwitches(kept, {name: chosen.values[name] for name in kept}, [*chosen.refused, *refused])
 
 
 def words_of(asked: TuningAsked) -> list[str]:

@@ -26,7 +26,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 UNKNOWN = "not known here: only measuring says it"
 
 
-class Switch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TuningSwitch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One switch, as its table has it. Exactly one way to apply it."""
 
     about: str = ""
@@ -58,7 +58,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return next(way for way, value in ways.items() if value)
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class SwitchFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What decides whether a switch applies."""
 
     cores: int
@@ -82,12 +82,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @functools.cache
-def switches() -> Mapping[str, Switch]:
+def switches() -> Mapping[str, TuningSwitch]:
     """All of the catalogue, by name."""
     return parsed(resources.files("hotlap.tuning").joinpath("switches.toml").read_text("utf-8"), "switches.toml")
 
 
-def parsed(text: str, file: str) -> dict[str, Switch]:
+def parsed(text: str, file: str) -> dict[str, TuningSwitch]:
     """Raises InputError with the file and what is wrong there."""
     try:
         tables = tomllib.loads(text)
@@ -96,14 +96,14 @@ def parsed(text: str, file: str) -> dict[str, Switch]:
     return {name: _switch(name, table, file) for name, table in tables.items()}
 
 
-def _switch(name: str, table: object, file: str) -> Switch:
+def _switch(name: str, table: object, file: str) -> TuningSwitch:
     if not isinstance(table, dict) or not NAME.fullmatch(name):
         raise InputError(f"{file}: '{name}' is no switch: write a table [name] of small letters, digits and _, as in [omp_threads]")
     for key in table:
-        if key not in Switch.__struct_fields__:
-            raise InputError(f"{file} [{name}]: no key '{key}'; {nearest(key, Switch.__struct_fields__)}")
+        if key not in TuningSwitch.__struct_fields__:
+            raise InputError(f"{file} [{name}]: no key '{key}'; {nearest(key, TuningSwitch.__struct_fields__)}")
     try:
-        switch = msgspec.convert(table, Switch)
+        switch = msgspec.convert(table, TuningSwitch)
     except msgspec.ValidationError as error:
         raise InputError(f"{file} [{name}]: {error}") from None
     ways = [way for way in ("variables", "argument", "prefix", "path", "load", "verb") if getattr(switch, way)]
@@ -115,7 +115,7 @@ def _switch(name: str, table: object, file: str) -> Switch:
     return switch
 
 
-def file(path: str) -> dict[str, Switch]:
+def file(path: str) -> dict[str, TuningSwitch]:
     """A user's own switches. Raises InputError."""
     try:
         return parsed(Path(path).read_text("utf-8"), path)
@@ -123,7 +123,7 @@ def file(path: str) -> dict[str, Switch]:
         raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}; switches are a TOML file") from None
 
 
-def here(machine: str = "") -> Facts:
+def here(machine: str = "") -> SwitchFacts:
     """Of this process's machine. `machine`: of the machine table, for expectations."""
     nodes = Path("/sys/devices/system/node")
     numa = len(list(nodes.glob("node[0-9]*"))) if nodes.is_dir() else 1
@@ -132,23 +132,23 @@ def here(machine: str = "") -> Facts:
     numbers = [int(part) for part in version.split(".")[:2] if part.isdecimal()] if library == "glibc" else []
     glibc = (numbers[0], numbers[1]) if len(numbers) == 2 else (0, 0)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Facts(cores=cores, numa=max(numa, 1), gpu=gpu, linux=sys.platform == "linux", glibc=glibc, machine=machine)
+    return SwitchFacts(cores=cores, numa=max(numa, 1), gpu=gpu, linux=sys.platform == "linux", glibc=glibc, machine=machine)
 
 
-def lacking(switch: Switch, facts: Facts, subject: str) -> str:
+def lacking(switch: TuningSwitch, facts: SwitchFacts, subject: str) -> str:
     """Why a switch does not apply; "" where it does."""
     if subject not in switch.subjects:
         return f"it is of {' and '.join(f'a {one}' for one in switch.subjects)}"
     return next((reason for condition in switch.when if (reason := facts.lacking(condition))), "")
 
 
-def values(switch: Switch, facts: Facts) -> list[str]:
+def values(switch: TuningSwitch, facts: SwitchFacts) -> list[str]:
     """Those to try here, each once; cores as numbers."""
     shown = [str(max(facts.cores // CORES[value], 1)) if value in CORES else value for value in switch.values]
     return list(dict.fromkeys(shown))
 
 
-def expected(switch: Switch, facts: Facts) -> str:
+def expected(switch: TuningSwitch, facts: SwitchFacts) -> str:
     """What the model expects of it here, in words; the catalogue's own where there is no model."""
     if switch.model == "threads":
         return f"at most {facts.cores} times as fast, where one thread stands"

@@ -18,9 +18,9 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths, select
 from hotlap.tuning import applying, benches, catalogue, result, session, show, show_kind
-from hotlap.tuning.applying import Chosen
+from hotlap.tuning.applying import ChosenSwitches
 from hotlap.tuning.record import TuningAsked, TuningTrial
-from hotlap.tuning.space import Setting
+from hotlap.tuning.space import SwitchSetting
 
 CODES = {"gain": 0, "nothing": 0, "cannot_tell": 3, "budget": 3}
 BUDGET, RESOLVE = "30 min", "2 %"
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """Searches: exit code 0 a gain was confirmed, or nothing is worth it, 3 cannot tell, 130 interrupted; what was measured is kept."""
     if args.out:
         terminal.writable(Path(args.out))
-    view = SearchView()
+    view = TuningView()
     watched = session.TuningSessionOptions(paths.home(), say=view.say, listen=view.ran)
     if args.resume:
         path = session.resume(_cut_off(args), lambda asked: _chosen(asked, _switches(asked)), watched)
@@ -82,7 +82,7 @@ def _switches(asked: TuningAsked) -> str:
     return asked.how.get("switches", "")
 
 
-def _chosen(asked: TuningAsked, switches: str) -> Chosen:
+def _chosen(asked: TuningAsked, switches: str) -> ChosenSwitches:
     words = benches.words_of(asked)
     chosen = applying.chosen(switches, asked.kind, words, catalogue.here(), bool(asked.result))
     return benches.of_client(chosen) if benches.client_alone(asked) else chosen
@@ -114,7 +114,7 @@ def _tuned(shown: session.TuningRead) -> result.TunedFile | None:
         return None
     chosen = _chosen(asked, _switches(asked))
     standing = {name: values[0] for name, values in chosen.values.items()}
-    winner = tuple(Setting(one.switch, one.value) for one in done.winner)
+    winner = tuple(SwitchSetting(one.switch, one.value) for one in done.winner)
     return result.of(shown.kept, shown.run.id, shown.run.target, applying.applied(chosen.switches, standing, winner))
 
 
@@ -180,7 +180,7 @@ def _seed(text: str) -> int:
     return int(text)
 
 
-class SearchView:
+class TuningView:
     """Progress on standard error: one line rewritten on a terminal, one a step on a log."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from hotlap.core.errors import InputError, nearest
 from hotlap.core.show import layout
 from hotlap.core.show.table import Cell, Column, Table
 from hotlap.tuning import catalogue
-from hotlap.tuning.catalogue import Facts, Switch
+from hotlap.tuning.catalogue import SwitchFacts, TuningSwitch
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def document(switch: Switch, facts: Facts) -> dict[str, object]:
+def document(switch: TuningSwitch, facts: SwitchFacts) -> dict[str, object]:
     return {
         **{name: getattr(switch, name) for name in ("about", "group", "subjects", "changes", "tolerance", "undo", "expect", "source")},
         "how": switch.how, "standing": switch.standing, "values": catalogue.values(switch, facts),
@@ -42,7 +42,7 @@ def document(switch: Switch, facts: Facts) -> dict[str, object]:
     }  # fmt: skip
 
 
-def table(switches: dict[str, Switch], facts: Facts) -> Table:
+def table(switches: dict[str, TuningSwitch], facts: SwitchFacts) -> Table:
     rows = [(name, switch, catalogue.lacking(switch, facts, switch.subjects[0])) for name, switch in switches.items()]
     return Table([
         Column("switch", [Cell(name, "bold" if not reason else "") for name, _, reason in rows], names=True),
@@ -54,14 +54,14 @@ def table(switches: dict[str, Switch], facts: Facts) -> Table:
     ])  # fmt: skip
 
 
-def applies(switch: Switch) -> str:
+def applies(switch: TuningSwitch) -> str:
     """How it is tried."""
     return {
         "variables": "yes", "prefix": "yes", "load": "yes", "file": "as root", "argument": "as {name} of the command", "verb": switch.verb,
     }[switch.how]  # fmt: skip
 
 
-def lines(name: str, switch: Switch, facts: Facts) -> list[str]:
+def lines(name: str, switch: TuningSwitch, facts: SwitchFacts) -> list[str]:
     """All that is known of one."""
     set_by = {
         "variables": " ".join(f"{key}={value}" for key, value in switch.variables.items()), "argument": f"{{{name}}} in the command",

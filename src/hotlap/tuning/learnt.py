@@ -10,7 +10,7 @@ from hotlap.core.errors import MachineError
 from hotlap.core.record import Record, encode
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths
-from hotlap.tuning.applying import Chosen
+from hotlap.tuning.applying import ChosenSwitches
 from hotlap.tuning.record import TuningKept, TuningSetting
 
 FILE = "tuning-learnt.jsonl"
@@ -67,7 +67,7 @@ def every(home: Path) -> list[LearntGain]:
     return gains
 
 
-def guess(home: Path, kept: TuningKept, chosen: Chosen) -> LearntGain | None:
+def guess(home: Path, kept: TuningKept, chosen: ChosenSwitches) -> LearntGain | None:
     """The newest of this device and these versions, of the same subject rather than of another, whose settings are all searched now."""
     fitting = [
         gain for gain in every(home)

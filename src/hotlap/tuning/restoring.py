@@ -34,7 +34,7 @@ class FileBefore(msgspec.Struct, frozen=True, kw_only=True):
     mode: int = 0o644
 
 
-def found(path: str) -> FileBefore:
+def as_found(path: str) -> FileBefore:
     """Raises MachineError for what cannot be read."""
     place = Path(path)
     try:
@@ -125,7 +125,7 @@ def written(note: Path, contents: Mapping[str, str]) -> Iterator[None]:
     if not contents:
         yield
         return
-    keep(note, [found(path) for path in contents])
+    keep(note, [as_found(path) for path in contents])
     try:
         for path, content in contents.items():
             write(path, content)

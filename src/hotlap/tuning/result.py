@@ -96,7 +96,7 @@ def apply(tuned: TunedFile, home: Path) -> list[str]:
     place = note(home, tuned)
     if place.exists():
         raise InputError(f"it is applied already: hotlap tuning revert puts back what stood before ({place})")
-    restoring.keep(place, [restoring.found(path) for path in tuned.files])
+    restoring.keep(place, [restoring.as_found(path) for path in tuned.files])
     try:
         for path, content in tuned.files.items():
             restoring.write(path, content)

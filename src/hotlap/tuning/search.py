@@ -53,7 +53,7 @@ class Taken(NamedTuple):
     reason: str = ""
 
 
-class Bench(Protocol):
+class TuningBench(Protocol):
     """What runs configurations."""
 
     def take(self, configuration: Configuration, phase: Phase) -> Taken:
@@ -91,7 +91,7 @@ class Rated(NamedTuple):
 class TuningSearch:
     """A search under way. `run` gives its outcome."""
 
-    def __init__(self, space: TuningSpace, bench: Bench, asked: SearchOptions, listen: Listener = lambda _: None) -> None:
+    def __init__(self, space: TuningSpace, bench: TuningBench, asked: SearchOptions, listen: Listener = lambda _: None) -> None:
         self.space, self.bench, self.asked, self.listen = space, bench, asked, listen
         self.random = random.Random(asked.seed)
         self.dropped: list[DroppedSetting] = []
@@ -256,10 +256,10 @@ class TuningSearch:
                 self._drop(one.configuration, "not_better", self._why(one, rated, score), one)
         return [one.configuration for one in chosen]
 
-    def _why(self, one: Rated, rated: Sequence[Rated], score: float) -> str:
-        if one.gain + score * one.error <= math.log1p(self.asked.min_effect):
+    def _why(self, rating: Rated, rated: Sequence[Rated], score: float) -> str:
+        if rating.gain + score * rating.error <= math.log1p(self.asked.min_effect):
             return "surely no gain worth it"
-        less = next((spaces.named(other.configuration) for other in rated if simpler(other, one)), "")
+        less = next((spaces.named(other.configuration) for other in rated if simpler(other, rating)), "")
         return f"no better than {less} alone" if less else "others were better"
 
     # ------------------------------------------------------------ each setting by itself
@@ -287,7 +287,7 @@ class TuningSearch:
         """The winner without these."""
         self.contributions = [*self.contributions, *gone]
         for one in gone:
-            setting = spaces.Setting(one.settings[0].switch, one.settings[0].value)
+            setting = spaces.SwitchSetting(one.settings[0].switch, one.settings[0].value)
             self._drop((setting,), "no_own_contribution", f"of {spaces.named(winner.configuration)}")
             winner = winner._replace(configuration=tuple(other for other in winner.configuration if other != setting))
         return winner
@@ -303,7 +303,7 @@ class TuningSearch:
     def _contributions(self, configuration: Configuration, pairs: int) -> list[Contribution]:
         variants = {one: tuple(other for other in configuration if other != one) for one in configuration}
         whole: list[float] = []
-        without: dict[spaces.Setting, list[float]] = {one: [] for one in configuration}
+        without: dict[spaces.SwitchSetting, list[float]] = {one: [] for one in configuration}
         for _ in range(pairs):
             order = [configuration, *variants.values()]
             self.random.shuffle(order)
@@ -315,7 +315,7 @@ class TuningSearch:
                 without[one].append(taken[variant] or 0.0)
         return [self._contribution(one, whole, logs) for one, logs in without.items()]
 
-    def _contribution(self, setting: spaces.Setting, whole: Sequence[float], without: Sequence[float]) -> Contribution:
+    def _contribution(self, setting: spaces.SwitchSetting, whole: Sequence[float], without: Sequence[float]) -> Contribution:
         asked = SequentialOptions(self.asked.resolve, 0.0, level=self.asked.level)
         _, said = sequential.fixed(np.exp(whole), np.exp(without), asked)
         if said is None:
@@ -330,7 +330,7 @@ class TuningSearch:
         plan = self._planned(winner)
         x: list[float] = []
         y: list[float] = []
-        said = None
+        decision = None
         for number in range(plan.pairs):
             if self.bench.room() < -LEAST_PAIRS:
                 break
@@ -341,12 +341,12 @@ class TuningSearch:
             x.append(taken[()] or 0.0)
             y.append(taken[winner.configuration] or 0.0)
             if number + 1 in plan.looks:
-                said = sequential.decide(plan, np.exp(x), np.exp(y))
-                if said.answer != "continue":
+                decision = sequential.decide(plan, np.exp(x), np.exp(y))
+                if decision.answer != "continue":
                     break
-        if said is None:
+        if decision is None:
             return self._outcome("cannot_tell", winner)
-        return self._outcome(ANSWERS.get(said.answer, "cannot_tell"), winner, said)
+        return self._outcome(ANSWERS.get(decision.answer, "cannot_tell"), winner, decision)
 
     def _planned(self, winner: Rated) -> SequentialDesign:
         """For the gain that the search saw, less what chance may have added, as far as there is time."""
@@ -355,24 +355,24 @@ class TuningSearch:
         difference = max(rounded(math.expm1(likely), up=False), 1.2 * self.asked.min_effect)
         return planned(rounded(self.noise, up=True), difference, self.asked.min_effect, coarse(most), self.asked.level)
 
-    def _outcome(self, answer: Answer, winner: Rated | None = None, said: sequential.Decision | None = None) -> TuningOutcome:
+    def _outcome(self, answer: Answer, winner: Rated | None = None, decision: sequential.Decision | None = None) -> TuningOutcome:
         outcome = TuningOutcome(
             answer=answer, winner=kept(winner.configuration) if winner else [], seen=math.exp(-winner.gain) if winner else None,
             noise=self.noise, runs=dict(self.counts), contributions=self.contributions, dropped=self.dropped, tried=len(self.tried),
             notices=self.notices,
         )  # fmt: skip
-        if said is None:
+        if decision is None:
             return outcome
-        return replace(outcome, ratio=said.ratio, low=said.low, high=said.high, mde=said.mde, pairs=said.pairs)
+        return replace(outcome, ratio=decision.ratio, low=decision.low, high=decision.high, mde=decision.mde, pairs=decision.pairs)
 
 
 def kept(configuration: Configuration) -> list[TuningSetting]:
     return [TuningSetting(one.switch, one.value) for one in configuration]
 
 
-def simpler(other: Rated, one: Rated) -> bool:
+def simpler(other: Rated, whole: Rated) -> bool:
     """Whether another has only some of its settings, and gains about as much, in runs enough to say so."""
-    return one.runs > 2 and set(other.configuration) < set(one.configuration) and other.gain > one.gain - one.error / 2
+    return whole.runs > 2 and set(other.configuration) < set(whole.configuration) and other.gain > whole.gain - whole.error / 2
 
 
 def drawn_in(values: Floats, scale: float) -> float:

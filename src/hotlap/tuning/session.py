@@ -17,9 +17,9 @@ from hotlap.core.record import Notice, Plan, RunRecord, Stop, encode
 from hotlap.core.store import files, labels
 from hotlap.core.store.bundle import Bundle
 from hotlap.tuning import benches, learnt, restoring, search, tape
-from hotlap.tuning.applying import Chosen
+from hotlap.tuning.applying import ChosenSwitches
 from hotlap.tuning.record import SESSION, TRIALS, TuningAsked, TuningKept, TuningOutcome, TuningTrial
-from hotlap.tuning.space import Configuration, Setting, TuningSpace
+from hotlap.tuning.space import Configuration, SwitchSetting, TuningSpace
 
 KIND = "tuning"
 PROGRAMS = ("torch", "numpy", "vllm", "onnxruntime")  # whose versions a result is of
@@ -34,7 +34,7 @@ class TuningSessionOptions(NamedTuple):
     listen: Callable[[TuningTrial], None] = lambda _: None
 
 
-def run(asked: TuningAsked, chosen: Chosen, options: TuningSessionOptions) -> Path:
+def run(asked: TuningAsked, chosen: ChosenSwitches, options: TuningSessionOptions) -> Path:
     """A new search. Raises InputError before anything is run; what comes later is kept."""
     _check_space(chosen)
     subject = benches.subject_of(asked, options.home)
@@ -54,7 +54,7 @@ def run(asked: TuningAsked, chosen: Chosen, options: TuningSessionOptions) -> Pa
         return _searched(held, kept, chosen, options, subject, [])
 
 
-def resume(path: Path, chosen_of: Callable[[TuningAsked], Chosen], options: TuningSessionOptions) -> Path:
+def resume(path: Path, chosen_of: Callable[[TuningAsked], ChosenSwitches], options: TuningSessionOptions) -> Path:
     """Goes on with a search that was cut off. Raises InputError for a run that is none, or that has its answer."""
     kept = _read(path)
     if kept is None:
@@ -82,7 +82,7 @@ def mend(home: Path) -> None:
             restoring.mend(note)
 
 
-def _check_space(chosen: Chosen) -> None:
+def _check_space(chosen: ChosenSwitches) -> None:
     settings = sum(len(values) - 1 for values in chosen.values.values())
     if settings:
         return
@@ -93,15 +93,15 @@ def _check_space(chosen: Chosen) -> None:
     )
 
 
-def space_of(kept: TuningKept, chosen: Chosen) -> TuningSpace:
+def space_of(kept: TuningKept, chosen: ChosenSwitches) -> TuningSpace:
     """What is searched, the first guess first."""
     values = {name: every[1:] for name, every in chosen.values.items()}
-    guess: Configuration = tuple(sorted(Setting(one.switch, one.value) for one in kept.guess))
+    guess: Configuration = tuple(sorted(SwitchSetting(one.switch, one.value) for one in kept.guess))
     return TuningSpace(values, [guess] if guess else [])
 
 
 def _searched(
-    held: runs.OpenRun, kept: TuningKept, chosen: Chosen, options: TuningSessionOptions, subject: benches.Subject,
+    held: runs.OpenRun, kept: TuningKept, chosen: ChosenSwitches, options: TuningSessionOptions, subject: benches.Subject,
     past: Sequence[TuningTrial],
 ) -> Path:
     folder, asked = held.writer.path, kept.asked

@@ -87,7 +87,8 @@ def answer(ask: TuningAsked, done: TuningOutcome) -> str:
     if done.ratio is None or done.low is None or done.high is None:
         return "nothing worth it: no setting was left that a confirmation could show; nothing was changed"
     ends = sorted((done.low, done.high), key=lambda ratio: 1 / ratio if ask.better == "higher" else ratio)
-    interval = f"{ask.goal} {change(ask, done.ratio)} [{change(ask, ends[0])}, {change(ask, ends[1])}], {done.pairs} pairs of fresh runs that the search had not seen"
+    fresh = f"{done.pairs} pairs of fresh runs that the search had not seen"
+    interval = f"{ask.goal} {change(ask, done.ratio)} [{change(ask, ends[0])}, {change(ask, ends[1])}], {fresh}"
     if done.answer == "gain":
         return harmless(f"{named(done.winner)}: {interval}")
     best = f"the best candidate, {named(done.winner)}, gives {interval}"

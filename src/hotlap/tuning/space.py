@@ -21,7 +21,7 @@ TERMS = 8  # of the model at most
 SURE = 3.0  # standard errors from which a term counts; of some fifty pairs the largest by chance is about 2.5
 
 
-class Setting(NamedTuple):
+class SwitchSetting(NamedTuple):
     """One value of one switch."""
 
     switch: str
@@ -32,7 +32,7 @@ class Setting(NamedTuple):
         return f"{self.switch}={self.value}"
 
 
-Configuration = tuple[Setting, ...]  # in the order of switches; () is as found
+Configuration = tuple[SwitchSetting, ...]  # in the order of switches; () is as found
 
 
 class TuningSpace(NamedTuple):
@@ -42,13 +42,13 @@ class TuningSpace(NamedTuple):
     first: Sequence[Configuration] = ()
 
     @property
-    def settings(self) -> list[Setting]:
-        return [Setting(name, value) for name, values in self.values.items() for value in values]
+    def settings(self) -> list[SwitchSetting]:
+        return [SwitchSetting(name, value) for name, values in self.values.items() for value in values]
 
     def without(self, lost: Sequence[Configuration]) -> TuningSpace:
         """Less the settings that failed alone, and what contains them."""
         gone = {one[0] for one in lost if len(one) == 1}
-        values = {name: [value for value in every if Setting(name, value) not in gone] for name, every in self.values.items()}
+        values = {name: [value for value in every if SwitchSetting(name, value) not in gone] for name, every in self.values.items()}
         return TuningSpace({name: every for name, every in values.items() if every}, [one for one in self.first if not gone & set(one)])
 
 
@@ -57,29 +57,29 @@ def named(configuration: Configuration) -> str:
     return " ".join(setting.text for setting in configuration) or "as found"
 
 
-def ordered(settings: Sequence[Setting]) -> Configuration:
+def ordered(settings: Sequence[SwitchSetting]) -> Configuration:
     return tuple(sorted(set(settings)))
 
 
 def combinations(space: TuningSpace, count: int, seed: int) -> list[Configuration]:
-    """Different configurations of at least two switches. Of each switch half have it as found, the others its values in equal numbers."""
+    """Different configurations of at least two switches. Of each switch half have it as listed, the others its values in equal numbers."""
     if len(space.values) < 2:
         return []
-    drawn, found = random.Random(seed), dict[Configuration, None]()
+    drawn, listed = random.Random(seed), dict[Configuration, None]()
     for _ in range(20):  # small spaces have fewer than asked
         columns = []
         for name, values in sorted(space.values.items()):
-            column: list[Setting | None] = [None] * (count - count // 2)
-            column += [Setting(name, value) for value in itertools.islice(itertools.cycle(values), count // 2)]
+            column: list[SwitchSetting | None] = [None] * (count - count // 2)
+            column += [SwitchSetting(name, value) for value in itertools.islice(itertools.cycle(values), count // 2)]
             drawn.shuffle(column)
             columns.append(column)
         for row in zip(*columns, strict=True):
             chosen = ordered([one for one in row if one])
             if len(chosen) > 1:
-                found.setdefault(chosen)
-            if len(found) == count:
-                return list(found)
-    return list(found)
+                listed.setdefault(chosen)
+            if len(listed) == count:
+                return list(listed)
+    return list(listed)
 
 
 class ScreeningTerm(NamedTuple):
@@ -132,19 +132,19 @@ def proposals(tried: Sequence[Configuration], logs: Floats, most: int) -> list[C
     model = terms(tried, logs)
     good = sorted((term for term in model if term.effect < 0), key=lambda term: term.effect)
     joined: Configuration = ()
-    found = dict[Configuration, None]()
+    listed = dict[Configuration, None]()
     for term in good:
         together = {setting.switch: setting for setting in (*term.settings, *joined)}
         candidate = ordered(list(together.values()))
         if expected(model, candidate) < expected(model, joined):
             joined = candidate
-            found.setdefault(joined)
-    ranked = sorted(found, key=lambda one: (expected(model, one), len(one)))
+            listed.setdefault(joined)
+    ranked = sorted(listed, key=lambda one: (expected(model, one), len(one)))
     ranked += [ordered(term.settings) for term in good]
     ranked += [tried[place] for place in np.argsort(logs, kind="stable")[:2] if tried[place]]
     return list(dict.fromkeys(ranked))[:most]
 
 
 def expected(model: Sequence[ScreeningTerm], configuration: Configuration) -> float:
-    """Logarithm of the cost against as found."""
+    """Logarithm of the cost against as listed."""
     return sum(term.effect for term in model if set(term.settings) <= set(configuration))

@@ -16,7 +16,7 @@ import msgspec
 from hotlap.core.errors import MachineError, NotSupported
 from hotlap.core.record import encode
 from hotlap.tuning import benches, restoring
-from hotlap.tuning.applying import Chosen, applied
+from hotlap.tuning.applying import ChosenSwitches, applied
 from hotlap.tuning.benches import Ran, Subject
 from hotlap.tuning.record import DropCode, Phase, TuningAsked, TuningTrial
 from hotlap.tuning.search import Taken, kept
@@ -32,7 +32,7 @@ class TuningTape:
     """The bench of a search. `past`: runs of it that were kept before."""
 
     def __init__(
-        self, subject: Subject, asked: TuningAsked, chosen: Chosen, folder: Path, past: Sequence[TuningTrial] = (),
+        self, subject: Subject, asked: TuningAsked, chosen: ChosenSwitches, folder: Path, past: Sequence[TuningTrial] = (),
         listen: Listener = lambda _: None,
     ) -> None:
         self.subject, self.asked, self.chosen, self.listen = subject, asked, chosen, listen
