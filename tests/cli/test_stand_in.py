@@ -128,6 +128,7 @@ OTHER = {  # verbs that no run reaches, or whose runs come from the verbs above;
     **dict.fromkeys(("kernel add", "kernel new", "kernel list", "kernel show", "kernel plan", "kernel remove"), "of files"),
     **dict.fromkeys(("kernel coverage", "kernel compiled"), "no measurement"), "kernel check": "right or wrong, no number",
     **dict.fromkeys(("trace show", "trace diff", "trace lint"), "of a program's own file"),
+    "tuning run": "of a program, whatever it runs on", **dict.fromkeys(("tuning switches", "tuning apply", "tuning revert"), "of files"),
     "training infer": "engines on the processor", "training memory": "counts of bytes", "training converge": "of programs or files",
     **dict.fromkeys(("training run", "training frontier"), "of a program, whatever it runs on"),
     **dict.fromkeys(("serving bench", "serving ab", "serving capacity", "serving frontier"), "of a server, whatever it runs on"),

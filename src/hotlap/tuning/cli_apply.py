@@ -14,7 +14,7 @@ from hotlap.tuning import result, session
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("apply", "revert"), help=argparse.SUPPRESS)
+    parser.add_argument("what", choices=("apply", "revert"), help="apply: set it; revert: put back what stood before")
     parser.add_argument("file", metavar="FILE", help="what hotlap tuning run --out wrote")
 
 

@@ -100,6 +100,7 @@ class TuningSearch:
         self.counts: dict[str, int] = {}
         self.tried = set[Configuration]()
         self.noise = math.nan
+        self.ratings: dict[Configuration, Rated] = {}  # the last of each
         self.rest: list[float] = []  # of single runs, between neighbouring blocks
         self.notices: list[Notice] = []
 
@@ -137,9 +138,11 @@ class TuningSearch:
         self.dropped.append(DroppedSetting(settings=kept(configuration), code=code, reason=reason, gain=gain, runs=runs))
 
     def _pilot(self) -> None:
-        logs = [log for _ in range(PILOT) if (log := self._take((), "as_found")) is not None]
+        logs: list[float] = []
+        while len(logs) < 2 or (len(logs) < PILOT and self.bench.room() > 0):
+            logs.append(self._take((), "as_found") or 0.0)
         self.noise = max(float(np.std(logs, ddof=1)), sequential.QUIETEST)
-        self.listen(f"as found: {PILOT} runs, noise of one run {self.noise:.1%}; time for about {max(self.bench.room(), 0)} more")
+        self.listen(f"as found: {len(logs)} runs, noise of one run {self.noise:.1%}; time for about {max(self.bench.room(), 0)} more")
 
     def _block(self, configurations: Sequence[Configuration], phase: Phase) -> dict[Configuration, float]:
         """As found and all of these once, in random order; those that failed are left out."""
@@ -232,6 +235,7 @@ class TuningSearch:
         found = [
             Rated(one, drawn_in(np.asarray(every), scale), scale / math.sqrt(len(every)), len(every)) for one, every in data.items()
         ]  # fmt: skip
+        self.ratings |= {rating.configuration: rating for rating in found}
         return sorted(found, key=lambda one: (-one.gain, len(one.configuration), one.configuration))
 
     def _learn_noise(self, before: Mapping[Configuration, float], block: Mapping[Configuration, float]) -> None:
@@ -273,8 +277,7 @@ class TuningSearch:
             if pairs < LEAST_PAIRS and lacking:
                 return self._less(winner, lacking[-1:])
             if pairs < LEAST_PAIRS:
-                self.notices.append(Notice("low_power", "there was no time to leave out each setting of the winner: it is taken whole"))
-                return winner
+                return self._alone(winner)
             shown = self._contributions(winner.configuration, pairs)
             lacking = sorted((one for one in shown if not one.kept), key=lambda one: one.ratio or 0.0)
             self.contributions = [*(one for one in self.contributions if not one.kept), *(one for one in shown if one.kept)]
@@ -282,6 +285,15 @@ class TuningSearch:
             if len(lacking) < 2:
                 return winner
         return winner
+
+    def _alone(self, winner: Rated) -> Rated:
+        """The best single setting, whose contribution the confirmation shows, where there is no time to leave out each of several."""
+        single = [rating for rating in self.ratings.values() if len(rating.configuration) == 1]
+        best = max(single, key=lambda rating: rating.gain, default=winner._replace(configuration=winner.configuration[:1]))
+        seen = f"no time was left to show what each setting of {spaces.named(winner.configuration)} contributes: its settings stand alone"
+        self.notices.append(Notice("low_power", seen, "give more by --budget"))
+        self._drop(winner.configuration, "no_time", "to leave out each of its settings", winner)
+        return best
 
     def _less(self, winner: Rated, gone: Sequence[Contribution]) -> Rated:
         """The winner without these."""

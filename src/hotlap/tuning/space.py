@@ -63,7 +63,7 @@ def ordered(settings: Sequence[SwitchSetting]) -> Configuration:
 
 def combinations(space: TuningSpace, count: int, seed: int) -> list[Configuration]:
     """Different configurations of at least two switches. Of each switch half have it as listed, the others its values in equal numbers."""
-    if len(space.values) < 2:
+    if len(space.values) < 2 or count < 2:
         return []
     drawn, listed = random.Random(seed), dict[Configuration, None]()
     for _ in range(20):  # small spaces have fewer than asked

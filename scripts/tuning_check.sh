@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# `hotlap tuning run` on this machine, on two real programs: a small training whose threads get in each other's way beside another process, and a
+# count of one thread that no setting of threads can make faster. Answers are printed, not asserted: they are this machine's.
+#
+#   scripts/tuning_check.sh [FOLDER]      runs are kept in FOLDER as zips, with what was printed (default: a temporary one, removed)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"; [ -z "${beside:-}" ] || kill "$beside" 2>/dev/null || true' EXIT
+keep=${1:-$work/keep}
+budget=${HOTLAP_TUNING_BUDGET:-6 min}
+mkdir -p "$keep"
+export HOTLAP_HOME=$work/home
+root=$PWD
+tune() { name=$1; shift
+    (cd examples/tuning && "$root/.venv/bin/python" -m hotlap tuning run "$@" --budget "$budget" --seed 1 --label "case=$name" --out "$keep/$name.toml") || echo "exit code $?"
+    (cd "$HOTLAP_HOME/runs" && "$root/.venv/bin/python" -m zipfile -c "$keep/$name.zip" "$(ls | tail -1)")
+}
+{
+    printf 'load average %s, %s cores\n\n== training beside another process\n' "$(cut -d' ' -f1-3 /proc/loadavg)" "$(nproc)"
+    .venv/bin/python -c 'while True: pass' & beside=$!
+    tune training 'python train.py' --goal step --switches 'omp_threads; omp_wait' --result 'loss ([0-9.e-]+)'
+    kill "$beside"; wait "$beside" 2>/dev/null || true; beside=
+    printf '\n== one thread that counts\n'
+    tune counting 'python counting.py' --metric 'cpu ([0-9.]+)' --unit s --better lower --result 'total ([0-9]+)' \
+        --switches 'omp_threads; omp_wait; omp_binding' --resolve '4 %'
+} 2>&1 | tee "$keep/printed.txt"
