@@ -11,9 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hotlap.cli import main
+from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
 from hotlap.tuning import session
 
@@ -42,6 +44,7 @@ def tuned(switches: str, *more: str, subject: str = "sh toy.sh {mode}") -> list[
 
 def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    msgspec.convert(document, Document)
     return document
 
 
@@ -69,11 +72,12 @@ def test_a_gain_is_confirmed_and_what_fails_is_dropped_with_its_reason(here: Pat
     assert main(["report", "latest", "--out", "page.html"]) == 0
     assert "Settings searched" in (here / "page.html").read_text()
     capsys.readouterr()
-    assert main(["tuning", "apply", "best.toml"]) == 0
-    assert capsys.readouterr().out == "# sh toy.sh fast\n"
+    assert main(["tuning", "apply", "best.toml", "--json"]) == 0
+    assert answer(capsys)["shell"] == ["# sh toy.sh fast"]
     assert main(["tuning", "apply", "best.toml"]) == 2
     assert "applied already" in capsys.readouterr().err
-    assert main(["tuning", "revert", "best.toml"]) == 0
+    assert main(["tuning", "revert", "best.toml", "--json"]) == 0
+    assert answer(capsys)["shell"] == []
     assert main(["tuning", "revert", "best.toml"]) == 2
     text = (here / "best.toml").read_text()
     for old, new, said in (("host:0", "host:9", "another device"), ('"0.2', '"0.1', "search anew")):
