@@ -110,6 +110,15 @@ def test_a_configuration_that_fails_is_dropped_with_its_reason_and_run_no_more()
     assert not any(("s3", "on") in configuration for phase, configuration in bench.ran if phase in ("rung", "confirmation"))
 
 
+def test_one_failure_as_found_does_not_end_the_search() -> None:
+    class Once(CostBench):
+        def take(self, configuration: Configuration, phase: Phase) -> Taken:
+            taken = super().take(configuration, phase)
+            return Taken(None, "failed", "by chance") if len(self.ran) == 3 else taken
+
+    assert searched(ONE, Once(only("7", 0.05), 0.01, 6 * 32)).answer == "gain"
+
+
 def test_as_found_that_fails_ends_the_search() -> None:
     class Dead(CostBench):
         def take(self, configuration: Configuration, phase: Phase) -> Taken:

@@ -38,7 +38,7 @@ CONFIRMED, CHECKED = 0.28, 0.15  # shares of the budget that are kept for the co
 PROPOSED = 6  # configurations that the model may add
 CUMULATIVE = (2, 4, 7, 11, 16, 22)  # runs of what is left after each rung; scaled to what there is time for
 ALPHA = 0.05  # two-sided, of each of the tests: 2.5 % for a gain
-LEAST_PAIRS = 6
+LEAST_PAIRS, ATTEMPTS = 6, 3
 ANSWERS: Mapping[str, Answer] = {"smaller": "gain", "larger": "nothing", "same": "nothing"}
 SHRUNK = 2.0  # standard errors by which the gain that the search saw is lowered before the confirmation is planned for it
 ENOUGH = 12  # changes between blocks from which the noise is taken
@@ -117,11 +117,14 @@ class TuningSearch:
     # ------------------------------------------------------------ runs
 
     def _take(self, configuration: Configuration, phase: Phase) -> float | None:
-        """A logarithm of a cost; None where it failed: it is not run again. As found a failure ends the search."""
+        """A logarithm of a cost; None where it failed: it is not run again. As found so many failures in a row end the search."""
         if configuration in self.failed:
             return None
-        self.counts[phase] = self.counts.get(phase, 0) + 1
-        taken = self.bench.take(configuration, phase)
+        for _ in range(1 if configuration else ATTEMPTS):
+            self.counts[phase] = self.counts.get(phase, 0) + 1
+            taken = self.bench.take(configuration, phase)
+            if taken.cost is not None:
+                break
         if configuration:
             self.tried.add(configuration)
         if taken.cost is not None and taken.cost > 0:
