@@ -13,7 +13,7 @@ mkdir -p "$keep"
 export HOTLAP_HOME=$work/home
 root=$PWD
 tune() { name=$1; shift
-    (cd examples/tuning && "$root/.venv/bin/python" -m hotlap tuning run "$@" --budget "$budget" --seed 1 --label "case=$name" --out "$keep/$name.toml") || echo "exit code $?"
+    (cd examples/tuning && "$root/.venv/bin/python" -m hotlap tuning run "$@" --budget "$budget" --seed 1 --out "$keep/$name.toml") || echo "exit code $?"
     (cd "$HOTLAP_HOME/runs" && "$root/.venv/bin/python" -m zipfile -c "$keep/$name.zip" "$(ls | tail -1)")
 }
 {
