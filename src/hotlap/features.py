@@ -224,6 +224,20 @@ FEATURES: Mapping[str, Feature] = {
             "serving-frontier": "hotlap.serving.show_frontier:SECTION",
         },
     ),
+    "tuning": Feature(
+        nouns={"tuning": Noun("settings and quantised models: what they gain, what they cost", "quality", "")},
+        verbs={
+            "tuning quality": Verb(
+                "is a quantised or compiled model as good: KL, flips, accuracy", "hotlap.tuning.cli_quality",
+                "hotlap tuning quality fp32.npz int8.npz",
+            ),
+            "tuning power": Verb(
+                "time against energy over clocks or power caps", "hotlap.tuning.cli_power", "hotlap tuning power quick --power 400,500"
+            ),
+        },
+        kinds={"tuning-quality": "hotlap.tuning.quality_show"},
+        sections={"tuning-quality": "hotlap.tuning.quality_show:SECTION"},
+    ),
     "cluster": Feature(
         nouns={"cluster": Noun("one measurement on many machines, in one table", "run")},
         verbs={
