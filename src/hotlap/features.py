@@ -225,7 +225,7 @@ FEATURES: Mapping[str, Feature] = {
         },
     ),
     "tuning": Feature(
-        nouns={"tuning": Noun("settings and quantised models: what they gain, what they cost", "quality", "")},
+        nouns={"tuning": Noun("settings searched, models compared, energy over clocks and caps", "quality")},
         verbs={
             "tuning quality": Verb(
                 "is a quantised or compiled model as good: KL, flips, accuracy", "hotlap.tuning.cli_quality",
