@@ -284,6 +284,29 @@ FEATURES: Mapping[str, Feature] = {
                 "before a job: nodes by the age of what is known, stale tested", "hotlap.bringup.cli_gate",
                 "hotlap cluster gate --hosts 'n[01-16]'",
             ),
+            "cluster accept plan": Verb(
+                "write or check a plan of an acceptance: what it takes, and leaves out", "hotlap.bringup.cli_accept_plan",
+                "hotlap cluster accept plan --hosts 'n[001-128]' --out hall.toml",
+            ),
+            "cluster accept run": Verb(
+                "accept nodes step by step; goes on where it was stopped", "hotlap.bringup.cli_accept_run",
+                "hotlap cluster accept run hall.toml",
+            ),
+            "cluster accept status": Verb(
+                "nodes by state, causes, overrides, on one screen", "hotlap.bringup.cli_accept", "hotlap cluster accept status"
+            ),
+            "cluster accept retest": Verb(
+                "measure what failed again, longer, then the whole path", "hotlap.bringup.cli_accept_retest",
+                "hotlap cluster accept retest n07 --repair 'new cable'",
+            ),
+            "cluster accept release": Verb(
+                "decide about a node without evidence; the reason stays", "hotlap.bringup.cli_accept_release",
+                "hotlap cluster accept release n07 --reason 'spare for the lab'",
+            ),
+            "cluster accept pack": Verb(
+                "evidence about a node for its vendor: a zip and a page", "hotlap.bringup.cli_accept_pack",
+                "hotlap cluster accept pack n07 --for rma",
+            ),
         },
         sections={"isolation": "hotlap.bringup.show:SECTION", "gate": "hotlap.bringup.show_gate:SECTION"},
         beside={"isolation.json": "hotlap.bringup.show:BESIDE", "gate.json": "hotlap.bringup.show_gate:BESIDE"},

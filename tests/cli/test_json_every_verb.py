@@ -28,6 +28,7 @@ ELSEWHERE = {  # verbs that take long or need more: the tests that hold their JS
     "cluster compare": "tests/cluster/test_cluster_compare.py", "cluster collective": "tests/bringup/test_collective_verb.py",
     "cluster gate": "tests/bringup/test_gate_verb.py",
     **dict.fromkeys(("tuning run", "tuning apply", "tuning revert"), "tests/tuning/test_tuning_run.py"),
+    **{f"cluster accept {verb}": "tests/bringup/test_accept_verbs.py" for verb in ("plan", "run", "status", "retest", "release", "pack")},
     "training run": "tests/training/test_training_run.py",
     "training frontier": "tests/training/test_training_frontier.py", "training converge": "tests/training/test_converge.py",
     "training infer": "tests/training/test_infer.py", "tuning quality": "tests/tuning/test_quality.py", "training memory": "tests/training/test_memory.py",

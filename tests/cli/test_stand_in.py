@@ -133,6 +133,7 @@ OTHER = {  # verbs that no run reaches, or whose runs come from the verbs above;
     **dict.fromkeys(("training run", "training frontier"), "of a program, whatever it runs on"),
     **dict.fromkeys(("serving bench", "serving ab", "serving capacity", "serving frontier"), "of a server, whatever it runs on"),
     **{f"cluster {verb}": "runs other verbs" for verb in ("run", "check", "status", "logs", "collect", "resume", "stop", "compare", "isolate", "collective", "gate")},
+    **{f"cluster accept {verb}": "of nodes" for verb in ("plan", "run", "status", "retest", "release", "pack")},
     "serving simulate": "no measurement", "serving traffic": "of files", "frames": "of files", "frames capture": "of a program, whatever it runs on",
     **dict.fromkeys(("tool list", "tool show", "tool read", "tool test"), "of files"), "tool run": "shows its run as `run` does",
     **dict.fromkeys(("node inspect", "node audit"), "what the system reports, not a target"),

@@ -115,7 +115,7 @@ def rows(kept: CampaignFolder) -> list[CollectiveRow]:
     states = {state.member: state for state in kept.states(0.0)}
     if not states or any(state.state != "measured" for state in states.values()):
         return []
-    lines = {name: _lines(kept.attempt(order.number, name, state.attempt) / "stdout") for name, state in states.items()}
+    lines = {name: rank_lines(kept.attempt(order.number, name, state.attempt) / "stdout") for name, state in states.items()}
     by_size: dict[tuple[str, int], dict[str, list[RankLine]]] = defaultdict(dict)
     for name, own in lines.items():
         for line in own:
@@ -151,7 +151,7 @@ def _decoded(text: bytes, kind: type[T]) -> Iterator[T]:
             yield msgspec.json.decode(line, type=kind)
 
 
-def _lines(path: Path) -> list[RankLine]:
+def rank_lines(path: Path) -> list[RankLine]:
     return [line for line in _decoded(path.read_bytes(), RankLine) if line.time_s > 0 and line.size > 0]
 
 

@@ -96,6 +96,12 @@ class PairController(ClusterController):
         while any(link.attempt for link in self.links.values()) and not self.interrupted and time.monotonic() < self.until_s:
             self._turn()
 
+    def ended_first(self) -> str | None:
+        """The member whose end ended the gang; None where all are there."""
+        ends = self._gang.ends if self._gang else {}
+        failed = {name: each for name, each in ends.items() if each.state != "measured"}
+        return min(failed, key=lambda name: failed[name].at_s, default=None)
+
     def _send_round(self, orders: Mapping[int, Mapping[str, Any]], last: bool) -> None:
         environments, self._environments = self._environments, []
         for number, member in enumerate(self.rest):

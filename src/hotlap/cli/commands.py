@@ -106,7 +106,7 @@ def renamed(words: list[str]) -> tuple[list[str], str, str]:
 
 def meant(words: list[str]) -> str:
     """The command of two words that was meant, where the second is close to that of one and they are none; else ""."""
-    if len(words) < 2 or " ".join(words[:2]) in VERBS:
+    if len(words) < 2 or " ".join(words[:2]) in VERBS or " ".join(words[:3]) in VERBS:
         return ""
     close = closest(words[1], [name.split()[1] for name in of_noun(words[0])])
     return f"{words[0]} {close}" if close else ""

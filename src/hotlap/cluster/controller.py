@@ -113,7 +113,7 @@ class ClusterController:
                 kept: State = state if state == "refused" else "never started"
                 self._record(link, step.number, 0, to=kept, why=why)
             elif lost and (missing := self.links[lost].gone):
-                self._record(link, step.number, 0, to="never started", why=f"its gang lacks {lost}: {missing[1]}"[:300])
+                self._record(link, step.number, 0, to="never started", why=f"its gang lacks {lost}: {missing[1]}"[:300], because_of=lost)
             elif link.ready:
                 self._begin(link, step)
         while any(link.attempt for link in self.links.values()) and not self.interrupted:

@@ -116,7 +116,7 @@ class CampaignFolder:
             if not locks.take(file):
                 raise Busy(_controlled(self.path.name, self.owner()))
             file.truncate(0)
-            file.write(encode(LockedBy(os.getpid(), os.uname().nodename, _user(), f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")))
+            file.write(encode(LockedBy(os.getpid(), os.uname().nodename, user(), f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")))
             self._log, self._members = Log(self.path / EVENTS), Log(self.path / MEMBERS)
             try:
                 self._put_probe()
@@ -277,7 +277,7 @@ def _bytes(path: Path) -> bytes:
         raise MachineError(f"'{path}' cannot be read: {error.strerror}") from None
 
 
-def _user() -> str:
+def user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):

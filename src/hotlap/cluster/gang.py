@@ -86,10 +86,10 @@ class Gang:
         if not failures:
             return self.ends
         first = min(failures, key=lambda name: failures[name].at_s)
-        cause = failures[first]
+        cause, caused = failures[first], {"because_of": first}
         why = f"its gang ended: {first} {cause.state}{f': {cause.why}' if cause.why else ''}"[:300]
         others = {
-            name: GangEnd("died", why, each.at_s, {key: value for key, value in each.more.items() if key != "evidence"})
+            name: GangEnd("died", why, each.at_s, {**{key: value for key, value in each.more.items() if key != "evidence"}, **caused})
             for name, each in self.ends.items() if name != first
         }  # fmt: skip
         return {**others, first: cause}

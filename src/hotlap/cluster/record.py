@@ -95,6 +95,7 @@ class MemberEvent(Record, frozen=True, kw_only=True):
     evidence: str = ""  # SHA-256 of bundle.zip
     code: int | None = None  # exit status of the program
     seconds: float | None = None
+    because_of: str = ""  # of a gang: the member that ended first, or was not there; "": it is that itself
 
 
 class AttemptDone(Record, frozen=True, kw_only=True):

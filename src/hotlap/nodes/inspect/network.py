@@ -50,6 +50,11 @@ def _speed(text: str) -> int | None:
     return int(text) * SPEED_UNIT if int(text) > 0 else None
 
 
+def _subnet(text: str) -> str:
+    """Of a GID its first 64 bits: which fabric the port is on."""
+    return ":".join(f"{int(group, 16):x}" for group in text.split(":")[:4])
+
+
 def _port(notes: FactNotes, name: str, folder: str, port: str) -> None:
     notes.file(f"{name}.firmware", f"{folder}/fw_ver")
     notes.file(f"{name}.board", f"{folder}/board_id")
@@ -58,6 +63,7 @@ def _port(notes: FactNotes, name: str, folder: str, port: str) -> None:
         notes.file(f"{name}.{fact}", f"{port}/{leaf}", lambda text: text.partition(":")[2].strip() or text)
     notes.file(f"{name}.rate_bits_per_s", f"{port}/rate", lambda text: scaled(1e9)(text.split()[0].partition(".")[0]), "b/s")
     notes.file(f"{name}.rate", f"{port}/rate")
+    notes.file(f"{name}.subnet", f"{port}/gids/0", _subnet)
     for fact, leaf in COUNTERS.items():
         notes.file(f"{name}.{fact}", f"{port}/counters/{leaf}", int)
     for fact, leaf in HARDWARE.items():

@@ -1,0 +1,187 @@
+"""`hotlap cluster accept …`: from a plan to a pack that a stranger verifies, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from hotlap.bringup import rma_verify
+from hotlap.bringup.accept_show import AcceptanceShown
+from hotlap.cli import main
+from hotlap.core.show.document import Document
+
+FLEET = "fleet?nodes=12&products=2&seed=3&fault=rail:n03&fault=late:n08"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def verb(*words: str) -> int:
+    return main(["cluster", "accept", *words])
+
+
+def test_from_a_plan_to_a_pack_and_an_acceptance_after_repair(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verb("plan", "--simulate", FLEET, "--out", "hall.toml", "--soak", "2 h") == 0
+    out = capsys.readouterr().out
+    assert "12 nodes in 2 products, waves of 12; at most 1 may be out" in out
+    assert "hotlap cluster accept run hall.toml" in out
+    assert verb("plan", "hall.toml", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["products"] == {"hgx-h200": 6, "hgx-h100": 6}
+    assert verb("run", "hall.toml", "--json") == 1
+    answer = json.loads(capsys.readouterr().out)
+    msgspec.convert(answer, Document)
+    shown = msgspec.convert(answer["acceptance"], AcceptanceShown)
+    assert (answer["verdict"], shown.on_evidence, shown.out, shown.finished) == ("fail", 11, 1, True)
+    assert shown.states == {"hgx-h200": {"accepted": 5, "quarantined": 1}, "hgx-h100": {"accepted": 6}}
+    assert verb("status", "simulated") == 1
+    out = capsys.readouterr().out
+    assert "rails are swapped: mlx5_0 is on rail 1, not 0" in out
+    assert "Came late: n08." in out
+    pack = _packed(home, capsys)
+    assert verb("retest", "n03", "--repair", "cables of rails 0 and 1 exchanged") == 0
+    assert "Repaired, and tried again: n03 (cables of rails 0 and 1 exchanged)." in capsys.readouterr().out
+    assert verb("status") == 0
+    assert verb("pack", "n03") == 0
+    assert hashlib.sha256((home / "n03-rma.zip").read_bytes()).hexdigest() != hashlib.sha256(pack).hexdigest()
+    capsys.readouterr()
+    assert verb("run", "hall.toml") == 0  # goes on where nothing is left
+    assert "goes on; --new begins another" in capsys.readouterr().err
+
+
+def _packed(home: Path, capsys: pytest.CaptureFixture[str]) -> bytes:
+    """A pack that a stranger verifies, with an interpreter that has nothing of Hotlap."""
+    assert verb("pack", "n03", "--for", "rma", "--json") == 0
+    files = json.loads(capsys.readouterr().out)["pack"]
+    page = Path(files["page"]).read_text()
+    assert files["sha256"] in page
+    assert "rails are swapped" in page
+    with zipfile.ZipFile(files["zip"]) as archive:
+        archive.extractall(home / "unpacked")
+        assert {"MANIFEST.sha256", "ledger.jsonl", "node.json", "verify.py"} < set(archive.namelist())
+    strange = [sys.executable, "-I", "-S", str(home / "unpacked" / "verify.py")]
+    for words in ([], [str(home / files["zip"]), files["sha256"]]):
+        done = subprocess.run([*strange, *words], capture_output=True, text=True, cwd="/")
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        assert "are as they were written" in done.stdout
+    data = Path(files["zip"]).read_bytes()
+    assert verb("pack", "n03") == 0  # the same ledger makes the same zip
+    assert Path(files["zip"]).read_bytes() == data
+    assert verb("pack", "--check", files["zip"]) == 0
+    (home / "unpacked" / "node.json").write_bytes((home / "unpacked" / "node.json").read_bytes().replace(b"n03", b"n04", 1))
+    done = subprocess.run(strange, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "node.json was changed\n")
+    capsys.readouterr()
+    return data
+
+
+def test_one_changed_byte_of_a_pack_is_found_wherever_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verb("plan", "--simulate", "fleet?nodes=6&fault=clock:n2", "--out", "hall.toml") == 0
+    assert verb("run", "hall.toml") == 1
+    assert verb("pack", "n2") == 0
+    files = rma_verify.contents("n2-rma.zip")
+    assert rma_verify.problems(files) == []
+    for name, data in files.items():
+        for place in range(0, len(data), max(len(data) // 25, 1)):
+            changed = {**files, name: data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]}
+            assert rma_verify.problems(changed), (name, place)
+        assert rma_verify.problems({key: value for key, value in files.items() if key != name}), name
+    assert rma_verify.problems({**files, "more.txt": b""}) == ["more.txt is not in MANIFEST.sha256"]
+    whole = Path("n2-rma.zip").read_bytes()
+    digest = hashlib.sha256(whole).hexdigest()
+    for place in range(0, len(whole), 997):
+        Path("n2-rma.zip").write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert rma_verify.main(["n2-rma.zip", digest]) == 1
+    with zipfile.ZipFile("n2-rma.zip", "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data.replace(b"3600", b"0000") if name == "ledger.jsonl" else data)
+    capsys.readouterr()
+    assert verb("pack", "--check", "n2-rma.zip") in (0, 1)
+    assert verb("pack", "--check", "n2-rma.html") == 2
+    assert "is no pack that can be read" in capsys.readouterr().err
+
+
+def test_an_override_needs_a_reason_that_stays_beside_the_state(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verb("plan", "--simulate", "fleet?nodes=10&fault=bmc:n07", "--out", "hall.toml") == 0
+    assert verb("run", "hall.toml") == 1
+    capsys.readouterr()
+    for words in (["release", "n07"], ["release", "n07", "--reason", " "]):
+        assert verb(*words) == 2
+        assert "n07 is quarantined: to make it accepted without evidence needs a reason" in capsys.readouterr().err
+    assert verb("release", "n07", "--reason", "its BMC is replaced on Monday") == 0
+    out = capsys.readouterr().out
+    assert "accepted (override)" in out
+    assert "its BMC is replaced on Monday" in out
+    assert verb("status", "--json") == 0
+    shown = msgspec.convert(json.loads(capsys.readouterr().out)["acceptance"], AcceptanceShown)
+    assert (shown.on_evidence, shown.overrides[0].reasons) == (9, ["its BMC is replaced on Monday"])
+    assert verb("release", "n01", "--reason", "kept cold", "--to", "spare") == 0
+    out = capsys.readouterr().out
+    assert "spare (override)" in out
+    assert "its BMC is replaced on Monday" in out
+    assert verb("pack", "n07") == 0
+    assert "Override: its BMC is replaced on Monday" in Path("n07-rma.html").read_text()
+
+
+PRODUCT = '[[product]]\nname = "a"\nnodes = "n[1-6]"\n'
+LAUNCH = 'launch = { hosts = "n[1-6]" }\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (LAUNCH, "missing required field `product`"), (PRODUCT, "missing required field `launch`"),
+        (LAUNCH + PRODUCT + '[[product]]\nname = "b"\nnodes = "n6"\n', "n6 is a a and a b; name each node in one product"),
+        (LAUNCH + PRODUCT + PRODUCT, "the product 'a' stands twice"),
+        (LAUNCH + PRODUCT + 'gpu = 8\n', "unknown field `gpu`"), (LAUNCH + PRODUCT + 'machine = "h2000"\n', "h200"),
+        ('launch = { ssh = "n1" }\n' + PRODUCT, "launch has one of hosts, local"), ('max_out = "120%"\n' + LAUNCH + PRODUCT, "from 0 to 100 %"),
+        ('waves = ["rest", 4]\n' + LAUNCH + PRODUCT, "waves are numbers"), ('budget = "1 s"\n' + LAUNCH + PRODUCT, "too small for anything"),
+        (LAUNCH + PRODUCT + 'serials = { n1 = "x", n2 = "x" }\n', "'x' stands twice"), (LAUNCH + PRODUCT + 'bmc = { n1 = "host" }\n', "write host:port"),
+        (LAUNCH + PRODUCT + 'serials = { n9 = "x" }\n', "there is no node 'n9'"), ('topology = "none.txt"\n' + LAUNCH + PRODUCT, "cannot be read"),
+        ("launch = [", "docs/accept.md has a plan"), ('launch = { simulate = "fleet?fault=fire:n1" }\n' + PRODUCT, "a fault is KIND:NODE"),
+        ('launch = { local = 2 }\n' + PRODUCT, "give at least so many slots"), (LAUNCH + PRODUCT + '[commands]\nalone = ["ls"]\n', 'begins with "hotlap"'),
+    ],
+)  # fmt: skip
+def test_a_plan_that_is_none_is_refused_before_anything_runs(text: str, reason: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "bad.toml").write_text(text)
+    assert verb("run", "bad.toml") == 2
+    err = capsys.readouterr().err
+    assert reason in err
+    assert "Traceback" not in err
+    assert not (home / "home" / "acceptances").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["run"], "no acceptance is kept yet"), (["status"], "no acceptance is kept yet"), (["plan"], "a plan of what?"),
+        (["plan", "nowhere.toml"], "cannot be read"), (["plan", "--local", "3", "--hosts", "n1"], "a plan of what?"),
+        (["pack"], "a pack of what?"), (["pack", "--check", "nothing.zip"], "no pack that can be read"), (["run", "nowhere.toml"], "cannot be read"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(words: list[str], reason: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verb(*words) == 2
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.slow("agents of six members, seven campaigns")
+def test_members_of_this_machine_are_accepted_by_their_agents(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "live.toml").write_text(
+        'launch = { local = 6 }\ntransfer = "0.1 s"\nsoak = "1 s"\nwaves = ["rest"]\n[[product]]\nname = "slot"\nnodes = "slot[00-05]"\n'
+    )
+    assert verb("run", "live.toml", "--json") in (0, 1, 3)  # rates of slots of a busy machine may differ by any amount
+    shown = msgspec.convert(json.loads(capsys.readouterr().out)["acceptance"], AcceptanceShown)
+    assert sum(shown.states["slot"].values()) == 6
+    assert all("inspect" in each.evidence for each in shown.standings)
+    assert verb("status") in (0, 1, 3)
