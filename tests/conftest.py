@@ -43,6 +43,7 @@ def pytest_configure() -> None:
     os.environ["HOTLAP_HOME"] = str(_own / "home")
     os.environ["HOTLAP_LOCKS"] = str(_own / "locks")
     os.environ["HOTLAP_TEST_FOLDER"] = str(_own)
+    os.environ["HOTLAP_NVML"] = "stand-in"  # no test sets a real GPU's clocks or caps
     extend.use(TABLE)  # as `hotlap` and `import hotlap` do; tests of core take it away
 
 

@@ -237,9 +237,16 @@ FEATURES: Mapping[str, Feature] = {
             ),
             "tuning apply": Verb("set what was found, on this device and version", TUNED, "hotlap tuning apply best.toml", ("apply",)),
             "tuning revert": Verb("put back what stood before", TUNED, "hotlap tuning revert best.toml", ("revert",)),
+            "tuning quality": Verb(
+                "is a quantised or compiled model as good: KL, flips, accuracy", "hotlap.tuning.cli_quality",
+                "hotlap tuning quality fp32.npz int8.npz",
+            ),
+            "tuning power": Verb(
+                "time against energy over clocks or power caps", "hotlap.tuning.cli_power", "hotlap tuning power quick --power 400,500"
+            ),
         },
-        kinds={"tuning": "hotlap.tuning.show_kind"},
-        sections={"tuning": "hotlap.tuning.show_kind:SECTION"},
+        kinds={"tuning": "hotlap.tuning.show_kind", "tuning-quality": "hotlap.tuning.quality_show"},
+        sections={"tuning": "hotlap.tuning.show_kind:SECTION", "tuning-quality": "hotlap.tuning.quality_show:SECTION"},
     ),
     "cluster": Feature(
         nouns={"cluster": Noun("one measurement on many machines, in one table", "run")},

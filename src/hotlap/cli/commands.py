@@ -34,7 +34,6 @@ _CORE: Mapping[str, Verb] = {
     ),
     "predict": Verb("what a workload or network can reach on a machine", "hotlap.cli.predict", "hotlap predict gemm m=4096"),
     "energy": Verb("energy of a call and of an operation", "hotlap.cli.energy", "hotlap energy latest"),
-    "energy frontier": Verb("time against energy over clocks or power caps", "hotlap.cli.energy_frontier", "hotlap energy frontier quick"),
     "model machines": Verb("the machine table", "hotlap.cli.machines", "hotlap model machines h200-sxm"),
     "model calibrate": Verb("learn this machine, for better predictions", "hotlap.cli.calibrate", "hotlap model calibrate"),
     "model sensitivity": Verb("what a plan gains from more of each figure", "hotlap.cli.sensitivity", "hotlap model sensitivity quick"),
@@ -53,7 +52,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {  # of the first screen
     "results": ("list", "show", "explain", "report", "import", "export", "schema"),
     "judge": ("compare", "gate", "baseline", "history", "energy"),
     "expect": ("predict", "model"),
-    "workloads": ("training", "serving", "frames", "tool"),
+    "workloads": ("training", "serving", "tuning", "frames", "tool"),
     "machines": ("node", "cluster"),
     "look into": ("trace", "kernel"),
 }
@@ -62,7 +61,8 @@ START: Mapping[str, str] = {
     "hotlap run": "measure this machine: limits, intervals, doubts",
     "hotlap explain": "each number against its limit: how far it is, and why",
 }
-FORMER: Mapping[str, str] = {  # of 0.1; they run in 0.2
+FORMER: Mapping[str, str] = {  # of 0.1, and of 0.2 before it was published; they run in 0.2
+    "energy frontier": "tuning power",
     "judge": "gate", "ls": "list", "selftest": "doctor", "bisect": "history bisect", "baseline ls": "baseline list",
     "inspect": "node inspect", "audit": "node audit", "watch": "node watch", "capture": "trace capture",
     "coverage": "kernel coverage", "opportunities": "kernel opportunities", "compiled": "kernel compiled",

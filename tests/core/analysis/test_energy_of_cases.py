@@ -13,14 +13,10 @@ from msgspec.structs import replace
 from hotlap import cli
 from hotlap.core.analysis.energy import energies, rails
 from hotlap.core.analysis.frontier import FrontierPoint, frontier
-from hotlap.core.errors import Busy, InputError
-from hotlap.core.measure import session
+from hotlap.core.errors import InputError
 from hotlap.core.plan import case
-from hotlap.core.record import Case, Device, Gap, Limit, Plan, Readings, Result, Row, Samples, Summary, Verdict
-from hotlap.core.store import locks, select
-from hotlap.core.trials import frontier as tuning
-from hotlap.core.trials.nvml_guard import Wish
-from hotlap.core.trials.nvml_settings import Bounds
+from hotlap.core.record import Case, Device, Gap, Limit, Readings, Result, Row, Samples, Summary, Verdict
+from hotlap.core.store import select
 
 DEVICE = Device(target="cuda", index=0, name="Test", kind="gpu", uuid="GPU-1")
 PLAN = """
@@ -162,46 +158,3 @@ def test_the_simulated_cards_own_energy_is_found_again(home: Path, capsys: pytes
     assert (one["value"], one["unit"]) == (pytest.approx(truth, rel=0.03), "J")
     assert one["more"]["source"] == "counter"
     assert one["more"]["rounds"] == 2
-
-
-def test_nobody_mends_what_another_has_set_and_still_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning.targets, "find", lambda _: [DEVICE])
-    monkeypatch.setattr(tuning, "bounds", lambda _: Bounds())
-    monkeypatch.setattr(tuning, "guarded", lambda *_: pytest.fail("settings were reached"))
-    with locks.hold([DEVICE], settings=True), pytest.raises(Busy):
-        tuning.measure(Plan(name="p"), session.SessionOptions(target="cuda", home=tmp_path), [Wish(power_w=400.0)], lambda *_: None, lambda _: None)
-
-
-@pytest.mark.slow("measures at every setting of a simulated GPU")
-def test_settings_move_time_and_energy_as_the_model_says(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["energy", "frontier", str(home / "plan.toml"), "--target", "simulated:h200-sxm", "--device", "0", "--clocks", "1.2GHz", "--power", "450", "--json"]
-    assert cli.main(argv) == 0
-    dry = json.loads(capsys.readouterr().out)
-    assert any("nothing is set" in line for line in dry["dry_run"])
-    (command,) = (line for line in dry["dry_run"] if line.startswith("command: "))
-    assert "--device 0 --clocks 1.2GHz --power 450" in command  # of the device that was looked at
-    assert not (home / "home" / "runs").exists()
-    assert cli.main([*argv, "--apply"]) == 0
-    measured = {one["name"]: one for one in json.loads(capsys.readouterr().out)["frontier"]["points"]}
-    expected = {one["name"]: one for one in dry["frontier"]["points"]}
-    assert set(measured) == set(expected) == {"free", "1.20 GHz", "450 W"}
-    for name in ("1.20 GHz", "450 W"):
-        assert measured[name]["joules"] < measured["free"]["joules"]
-        assert measured[name]["slower"] == pytest.approx(expected[name]["slower"], abs=0.08)
-    assert measured["1.20 GHz"]["clock_hz"] == pytest.approx(1.2e9)
-    assert measured["450 W"]["joules"] / measured["450 W"]["seconds"] <= 450 * 1.03
-    assert cli.main(["energy", "frontier", "--runs", *(one["source"] for one in measured.values()), "--json"]) == 0
-    again = json.loads(capsys.readouterr().out)["frontier"]["points"]
-    assert {one["name"]: one["joules"] for one in again} == {name: one["joules"] for name, one in measured.items()}
-
-
-@pytest.mark.parametrize(
-    ("argv", "said"),
-    [
-        (["--machine", "h200-sxm", "--power", "900"], "above the limit"), (["--machine", "h200-sxm", "--clocks", "9GHz"], "outside of what the model knows"),
-        (["--machine", "h2000"], "no machine 'h2000'"), (["--machine", "h200-sxm", "--clocks", "fast"], "fast"),
-    ],
-)  # fmt: skip
-def test_bad_settings_are_one_line(home: Path, capsys: pytest.CaptureFixture[str], argv: list[str], said: str) -> None:
-    assert cli.main(["energy", "frontier", str(home / "plan.toml"), *argv]) == 2
-    assert said in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hotlap.core.analysis.frontier import FrontierPoint, FrontierSpan, Sense, front, frontier
-from hotlap.core.show import frontier as show
+from hotlap.tuning import power_show as show
 
 
 def exact(*values: float) -> list[FrontierSpan]:

@@ -55,6 +55,7 @@ class FrontierPoint(Record, frozen=True, kw_only=True):
     high_j: float | None = None
     clock_hz: float | None = None  # held, or read
     source: str = "model"  # or the run it was read from
+    keeps: Literal["", "kept", "missed", "unsure"] = ""  # a limit on the time of its calls; "": none was asked
     slower: float = 0.0  # share, against the fastest
     front: bool = False  # no other is as fast and surely takes less
 
@@ -75,8 +76,10 @@ class Frontier(Record, frozen=True, kw_only=True):
     unknown: dict[str, str] = {}  # cases that count for nothing here, with the reason
 
 
-def frontier(points: Sequence[FrontierPoint], slower: float | None = None, unknown: dict[str, str] | None = None) -> Frontier:
-    """`slower`: the share of time that may be lost. Raises InputError without a point."""
+def frontier(
+    points: Sequence[FrontierPoint], slower: float | None = None, unknown: dict[str, str] | None = None, within: str = ""
+) -> Frontier:
+    """`slower`: the share of time that may be lost. `within`: the limit of `keeps`, in words. Raises InputError without a point."""
     if not points:
         raise InputError("no setting has both a time and an energy, so there is no frontier")
     fastest = min(one.seconds for one in points)
@@ -92,4 +95,6 @@ def frontier(points: Sequence[FrontierPoint], slower: float | None = None, unkno
     if slower is not None:
         allowed = [one for one in frontiers if one.slower <= slower]
         best[f"energy, at most {percent(slower)} slower"] = min(allowed, key=lambda one: one.joules).name
+    if within and (allowed := [one for one in frontiers if one.keeps == "kept"]):
+        best[f"energy, {within}"] = min(allowed, key=lambda one: one.joules).name
     return Frontier(points=frontiers, best=best, unknown=unknown or {})

@@ -12,14 +12,15 @@ from pathlib import Path
 import msgspec
 
 from hotlap.core import units
-from hotlap.core.errors import Busy, InputError, MachineError
-from hotlap.core.measure import session, targets
+from hotlap.core.errors import Busy, InputError, MachineError, Unavailable
+from hotlap.core.measure import sensors, session, targets
+from hotlap.core.measure.sensors import nvml
 from hotlap.core.measure.supervisor import Process
 from hotlap.core.record import Device, Plan
 from hotlap.core.store import locks
-from hotlap.core.trials import nvml_guard
-from hotlap.core.trials.nvml_guard import GuardAnswer, GuardBegin, Wish
-from hotlap.core.trials.nvml_settings import Bounds, Settings, check
+from hotlap.tuning import power_guard
+from hotlap.tuning.power_guard import GuardAnswer, GuardBegin, Wish
+from hotlap.tuning.power_settings import Bounds, Settings, check
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,17 @@ def bounds(device: Device) -> Bounds:
 def measure(
     plan: Plan, options: session.SessionOptions, wishes: Sequence[Wish], listen: session.Listener, say: Callable[[str], None]
 ) -> list[Measured]:
-    """A run for each wish. Raises InputError for settings that the driver does not allow, MachineError where it refuses them."""
+    """A run for each wish. Raises InputError for settings that the driver does not allow, MachineError where it refuses them, and
+    Unavailable, before anything is set, where no sensor tells the energy."""
     spec = targets.parse(options.target) if options.target else targets.default()
     devices = session.choose(targets.find(spec), options.device)
     if len(devices) != 1:
         raise InputError(f"a frontier is of one device; {len(devices)} were chosen: --device INDEX")
     if spec.name == "simulated":
+        sensed(spec, devices[0])
         return [_run(plan, replace(options, target=_held(spec.text, wish)), wish, listen, say) for wish in wishes]
     allowed = bounds(devices[0])
+    sensed(spec, devices[0])
     if allowed.locked:
         raise Busy(f"{devices[0].name}: somebody has set its clocks, and NVML cannot read back to what; lift that first: nvidia-smi -rgc")
     for wish in wishes:
@@ -69,6 +73,19 @@ def measure(
             put(wish)
             points.append(_run(plan, options, wish, listen, say))
     return points
+
+
+def sensed(spec: targets.TargetSpec, device: Device) -> None:
+    """Raises Unavailable where no sensor tells a device's power or energy: then no setting can be compared with another."""
+    sources = sensors.find(targets.open_device(spec, device)) if spec.name == "simulated" else [nvml.opened(device)]
+    readings = [reading for source in sources for reading in source.read(0.0) if reading.sensor in ("power_w", "energy_j")]
+    if any(reading.value is not None for reading in readings):
+        return
+    why = "; ".join(f"{reading.sensor}: {reading.reason or reading.status}" for reading in readings) or "it has none"
+    raise Unavailable(
+        f"{device.name}: no sensor tells its power or energy ({why}), so no setting can be compared with another; nothing was set",
+        "without --apply the model says what it expects",
+    )
 
 
 def _run(plan: Plan, options: session.SessionOptions, wish: Wish, listen: session.Listener, say: Callable[[str], None]) -> Measured:
@@ -88,9 +105,9 @@ def _held(text: str, wish: Wish) -> str:
 def guarded(device: Device, home: Path, say: Callable[[str], None]) -> Iterator[Callable[[Wish], None]]:
     """A function that sets; everything is put back when the block, this process or the machine's patience ends. Raises MachineError."""
     path = note(device, home)
-    if nvml_guard.mend(path):
+    if power_guard.mend(path):
         say(f"settings that an earlier run could not put back have been restored ({path})")
-    process = Process("hotlap.core.trials.nvml_guard", GuardBegin(device=device, note=str(path)), math.inf, threading.Event())
+    process = Process("hotlap.tuning.power_guard", GuardBegin(device=device, note=str(path)), math.inf, threading.Event())
     answers = process.lines()
 
     def put(wish: Wish) -> None:
@@ -102,7 +119,7 @@ def guarded(device: Device, home: Path, say: Callable[[str], None]) -> Iterator[
             _check(answers)
             yield put
     finally:
-        if process.status and nvml_guard.mend(path):  # it was killed before it could
+        if process.status and power_guard.mend(path):  # it was killed before it could
             say("the process that guards the settings was ended; they have been restored from here")
         elif process.status:
             raise MachineError(f"the settings may not be as before: {process.last_words()}; nvidia-smi -q -d CLOCK,POWER")

@@ -18,7 +18,7 @@ import msgspec
 
 from hotlap.core.errors import HotlapError, MachineError
 from hotlap.core.record import Device
-from hotlap.core.trials.nvml_settings import Bounds, Settings
+from hotlap.tuning.power_settings import Bounds, Settings
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE")
 

@@ -1,4 +1,4 @@
-"""What `energy frontier` prints: settings by time, what each costs and saves, and the best by several measures."""
+"""What `tuning power` prints: settings by time, what each costs and saves, and the best by several measures."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ def frontier(frontier: Frontier, width: int = 100, color: bool = False) -> str:
     sure = " by more than their bounds" if any(point.low_j is not None for point in frontier.points) else ""
     lines += ["", *layout.paragraph("", f"◆ on the frontier: no other setting is as fast and takes less energy{sure}", width)]
     lines += layout.paragraph("best: ", " · ".join(f"{measure}: {name}" for measure, name in frontier.best.items()), width)
+    if any(point.keeps for point in frontier.points) and not any(point.keeps == "kept" for point in frontier.points):
+        lines += layout.paragraph("", "no setting surely keeps the limit: a longer one, or more calls (--round-time of the plan)", width)
     for label, reason in frontier.unknown.items():
         lines += layout.paragraph(f"left out: {words.clean(label)}: ", reason, width)
     return "\n".join(lines)
@@ -22,10 +24,12 @@ def frontier(frontier: Frontier, width: int = 100, color: bool = False) -> str:
 def _columns(points: Sequence[FrontierPoint]) -> list[Column]:
     free = next((one for one in points if one.name == "free"), points[0])
     edp = [one.joules * one.seconds / (free.joules * free.seconds) for one in points]
+    limit = [Column("99 %", [Cell(one.keeps, {"kept": "good", "missed": "bad"}.get(one.keeps, "")) for one in points])]
     return [
         Column("", [Cell("◆" if one.front else "") for one in points]),
         Column("setting", [Cell(one.name, "bold") for one in points]),
         Column("time", [Cell(words.quantity(one.seconds, "s")) for one in points], right=True),
+        *(limit if any(one.keeps for one in points) else []),
         Column("slower", [Cell(f"{one.slower * 100:.1f} %") for one in points], right=True),
         Column("energy", [Cell(words.quantity(one.joules, "J"), "bold") for one in points], right=True),
         Column("bounds", [Cell(_bounds(one)) for one in points]),

@@ -1,11 +1,12 @@
 """Clocks and power cap of an NVIDIA GPU: what the driver allows, what stands, and how they are set. Nothing here is set unless asked.
 
 NVML cannot read back a lock on clocks; to restore is to lift it. Source: NVML API reference, nvmlDeviceSetGpuLockedClocks,
-nvmlDeviceSetPowerManagementLimit.
+nvmlDeviceSetPowerManagementLimit. Under HOTLAP_NVML=stand-in, as in Hotlap's own tests, only a library that stands in for NVML is set.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from hotlap.core.errors import InputError, MachineError, NotSupported, Unavailab
 from hotlap.core.measure.sensors import nvml
 from hotlap.core.record import Device, Record
 
+STAND_IN = "hotlapStandIn"  # a symbol that NVIDIA's library does not have
 LOCKED = 0x2  # reason of a clock: application clocks or a lock set by a user
 
 
@@ -77,6 +79,8 @@ class Settings:
             return None
 
     def _set(self, act: Callable[[], Any], what: str) -> None:
+        if os.environ.get("HOTLAP_NVML") == "stand-in" and not hasattr(self.n.nvmlLib, STAND_IN):
+            raise MachineError(f"{self.device.name}: {what} is not set: HOTLAP_NVML=stand-in, and this NVML is the driver's own")
         try:
             act()
         except self.n.NVMLError as error:
@@ -85,6 +89,13 @@ class Settings:
             raise MachineError(f"{self.device.name}: {what} cannot be set ({error}){remedy}") from error
         except AttributeError as error:
             raise Unavailable(f"this nvidia-ml-py has no such function ({error})", nvml.REMEDY_PACKAGE) from error
+
+
+def calls(clock_hz: float | None, power_w: float | None) -> list[str]:
+    """The calls of NVML that put a setting."""
+    mhz, milliwatts = round((clock_hz or 0.0) / 1e6), round((power_w or 0.0) * 1e3)
+    clock = [f"nvmlDeviceSetGpuLockedClocks({mhz}, {mhz})"] if clock_hz is not None else []
+    return clock + ([f"nvmlDeviceSetPowerManagementLimit({milliwatts})"] if power_w is not None else [])
 
 
 def check(bounds: Bounds, clock_hz: float | None, power_w: float | None) -> None:

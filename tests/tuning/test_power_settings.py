@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+SOURCE = Path(__file__).resolve().parent.parent / "core" / "sensors" / "fake_nvml.c"
 UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
 
 pytestmark = [
@@ -31,16 +32,15 @@ HEAD = f"""
     from pathlib import Path
     from hotlap.core.record import Device
     from hotlap.core.errors import HotlapError
-    from hotlap.core.trials import nvml_guard
+    from hotlap.tuning import power_guard, power_sweep
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the shell of the tests ignores it, as for a job in the background
-    from hotlap.core.trials.nvml_guard import Wish
-    from hotlap.core.trials.nvml_settings import Settings, check
-    from hotlap.core.trials import frontier
+    from hotlap.tuning.power_guard import Wish
+    from hotlap.tuning.power_settings import Settings, check
     device = Device(target="cuda", index=0, name="NVIDIA Test", kind="gpu", vendor="NVIDIA", uuid="{UUID}")
     home = Path(os.environ["HOME_OF_TEST"])
 """
 HOLD = HEAD + """
-    with frontier.guarded(device, home, lambda text: None) as put:
+    with power_sweep.guarded(device, home, lambda text: None) as put:
         put(Wish(clock_hz=1.2e9, power_w=400.0))
         print("held", flush=True)
         time.sleep(600)
@@ -52,7 +52,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed: pip install nvidia-ml-py")
     folder = tmp_path_factory.mktemp("nvml_settings")
     argv = [str(COMPILER), "-O1", "-Wall", "-Werror", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"]
-    subprocess.run([*argv, "-o", str(folder / "libnvidia-ml.so.1"), str(Path(__file__).with_name("fake_nvml.c"))], check=True)
+    subprocess.run([*argv, "-o", str(folder / "libnvidia-ml.so.1"), str(SOURCE)], check=True)
     return folder
 
 
@@ -62,7 +62,7 @@ def start(library: Path, tmp_path: Path) -> Callable[..., subprocess.Popen[str]]
 
     def begin(code: str, **environment: str) -> subprocess.Popen[str]:
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}
-        own = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_STATE": str(tmp_path / "state"), "HOME_OF_TEST": str(tmp_path)}
+        own = {"LD_LIBRARY_PATH": str(library), "FAKE_NVML_STATE": str(tmp_path / "state"), "HOME_OF_TEST": str(tmp_path), "HOTLAP_NVML": "stand-in"}
         return subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**kept, **own, **environment}, start_new_session=True,
@@ -121,7 +121,7 @@ def test_the_end_of_the_block_restores(start: Callable[..., subprocess.Popen[str
     code = HEAD + """
     seen = []
     state = Path(os.environ["FAKE_NVML_STATE"])
-    with frontier.guarded(device, home, lambda text: None) as put:
+    with power_sweep.guarded(device, home, lambda text: None) as put:
         for wish in (Wish(clock_hz=1.2e9), Wish(power_w=400.0), Wish(clock_hz=345e6, power_w=500.0), Wish()):
             put(wish)
             seen.append(state.read_text().strip())
@@ -146,7 +146,7 @@ def test_every_end_of_the_process_restores(start: Callable[..., subprocess.Popen
 def test_the_guard_outlives_signals_to_its_user_and_its_own(start: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
     code = HEAD + """
     import subprocess
-    with frontier.guarded(device, home, lambda text: None) as put:
+    with power_sweep.guarded(device, home, lambda text: None) as put:
         put(Wish(power_w=400.0))
         children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -161,7 +161,7 @@ def test_a_guard_that_is_killed_is_stood_in_for(start: Callable[..., subprocess.
     code = HEAD + """
     said = []
     try:
-        with frontier.guarded(device, home, said.append) as put:
+        with power_sweep.guarded(device, home, said.append) as put:
             put(Wish(clock_hz=1.2e9))
             children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
             os.kill(int(children[0]), signal.SIGKILL)
@@ -188,7 +188,7 @@ def test_what_both_processes_left_is_mended_by_the_next(start: Callable[..., sub
     process.communicate(timeout=300)
     assert stands(tmp_path) == "1200 400000"
     code = HEAD + """
-    print(json.dumps([nvml_guard.mend(frontier.note(device, home)), nvml_guard.mend(frontier.note(device, home))]))
+    print(json.dumps([power_guard.mend(power_sweep.note(device, home)), power_guard.mend(power_sweep.note(device, home))]))
     """
     assert answer(start(code)) == [True, False]
     assert becomes(tmp_path, "0 700000")
@@ -198,7 +198,7 @@ def test_without_permission_nothing_is_set_and_the_reason_is_said(start: Callabl
     (tmp_path / "state").write_text("0 700000")
     code = HEAD + """
     try:
-        with frontier.guarded(device, home, lambda text: None) as put:
+        with power_sweep.guarded(device, home, lambda text: None) as put:
             put(Wish(clock_hz=1.2e9))
     except HotlapError as error:
         print(json.dumps([str(error), error.exit_code]))
@@ -215,7 +215,7 @@ def test_a_cap_that_could_not_be_put_back_is_not_set(start: Callable[..., subpro
     (tmp_path / "state").write_text("0 650000")
     code = HEAD + """
     try:
-        with frontier.guarded(device, home, lambda text: None) as put:
+        with power_sweep.guarded(device, home, lambda text: None) as put:
             put(Wish(power_w=400.0))
     except HotlapError as error:
         print(json.dumps(str(error)))
@@ -223,3 +223,40 @@ def test_a_cap_that_could_not_be_put_back_is_not_set(start: Callable[..., subpro
     said = answer(start(code, FAKE_NVML_FAIL="nvmlDeviceGetPowerManagementLimit:3"))
     assert "could not be put back" in said
     assert stands(tmp_path) == "0 650000"
+
+
+def test_nothing_but_a_stand_in_is_set_in_tests(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A library that cannot be told from the driver's is never written to under HOTLAP_NVML=stand-in, which conftest sets for all tests."""
+    assert os.environ["HOTLAP_NVML"] == "stand-in"
+    folder = tmp_path_factory.mktemp("like_a_driver")
+    argv = [str(COMPILER), "-O1", "-shared", "-fPIC", "-DLIKE_A_DRIVER", "-Wl,-soname,libnvidia-ml.so.1"]
+    subprocess.run([*argv, "-o", str(folder / "libnvidia-ml.so.1"), str(SOURCE)], check=True)
+    code = HEAD + """
+    try:
+        with power_sweep.guarded(device, home, lambda text: None) as put:
+            put(Wish(clock_hz=1.2e9))
+    except HotlapError as error:
+        print(json.dumps(str(error)))
+    """
+    answered = answer(start(code, LD_LIBRARY_PATH=str(folder), FAKE_NVML_CALLS=str(tmp_path / "calls")))
+    assert "this NVML is the driver's own" in answered
+    called = (tmp_path / "calls").read_text()
+    assert "nvmlDeviceGetPowerManagementLimit" in called
+    assert "nvmlDeviceSet" not in called
+    assert "nvmlDeviceReset" not in called
+
+
+def test_without_a_sensor_of_power_it_is_refused(start: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    code = HEAD + """
+    from hotlap.core.measure import targets
+    try:
+        power_sweep.sensed(targets.parse("cuda"), device)
+        print(json.dumps("sensed"))
+    except HotlapError as error:
+        print(json.dumps(str(error)))
+    """
+    assert answer(start(code)) == "sensed"
+    dead = "nvmlDeviceGetPowerUsage:3,nvmlDeviceGetTotalEnergyConsumption:3,186:3"
+    assert "no sensor tells its power or energy" in answer(start(code, FAKE_NVML_FAIL=dead))
