@@ -280,7 +280,7 @@ def main() -> int:
     if args.verb == "tokens":
         found = Tokenizer(Gguf(place()).fields).tokens(Path(args.text).read_text("utf-8"))[: args.most]
         np.savez(args.out, tokens=np.array(found, np.int32))
-        print(f"{len(found):,} tokens of {args.text}")
+        print(f"{len(found):,} tokens of {Path(args.text).name}")
         return 0
     share = unchanged(args.variant)
     if share > 0.5:

@@ -21,6 +21,7 @@ from hotlap.tuning.quality_record import DISTANCES, MARGINS, Answer, Quality, Qu
 
 CHUNK = 32  # positions at once
 FEW = 12  # units, below which an interval is wide whatever they say
+MANY, UNEVEN = 64, 0.75  # units, and their standard deviation over the mean, beyond which few of them miss a mean above more often
 SEEN = 1.959964 + 0.841621  # standard errors that are seen in 80 %
 Floats = NDArray[np.float64]
 
@@ -89,7 +90,7 @@ def judge(kept: QualityKept, units: Sequence[UnitDifference]) -> Quality:
         answer = "worse"
     return Quality(
         asked=kept.asked, kinds=kept.kinds, answer=answer, unit=kept.unit, units=kept.units, planned=kept.planned,
-        positions=kept.positions, broken=kept.broken, measures=measures, notices=[*kept.notices, *_notices(kept)],
+        positions=kept.positions, broken=kept.broken, measures=measures, notices=[*kept.notices, *_notices(kept, measures)],
     )  # fmt: skip
 
 
@@ -120,7 +121,7 @@ def _held(measure: QualityMeasure, margin: float | None, units: int) -> QualityM
     return replace(measure, margin=margin, answer=answer, needed=needed)
 
 
-def _notices(kept: QualityKept) -> list[Notice]:
+def _notices(kept: QualityKept, measures: Sequence[QualityMeasure]) -> list[Notice]:
     notices = []
     if kept.broken:
         every = f"{kept.broken} of {kept.units + kept.broken} {kept.unit}s"
@@ -129,6 +130,11 @@ def _notices(kept: QualityKept) -> list[Notice]:
         notices.append(Notice("same_outputs", "no output of B differs from A's"))
     if 0 < kept.units < FEW:
         notices.append(Notice("few_units", f"{kept.units} {kept.unit}s; intervals hold from about {FEW} on"))
+    for measure in measures:
+        spread = (measure.visible or 0.0) / SEEN * math.sqrt(kept.units)
+        if measure.name == "kl" and kept.unit == "window" and FEW <= kept.units < MANY and spread > UNEVEN * measure.value:
+            seen = f"KL differs between windows by {spread / measure.value:.0%} of its mean"
+            notices.append(Notice("uneven_units", f"{seen}; of {kept.units} such windows an interval is too short more often"))
     return notices
 
 

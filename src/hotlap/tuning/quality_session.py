@@ -70,7 +70,7 @@ class Comparing:
     def kept(self, interrupted: bool = False) -> QualityKept:
         notices = list(self.begun.notices)
         if interrupted:
-            notices.append(Notice("interrupted", f"{self.count} of {self.begun.planned} {self.begun.unit}s were compared"))
+            notices.append(Notice("stopped_early", f"{self.count} of {self.begun.planned} {self.begun.unit}s were compared"))
         positions = sum(size(unit) for unit in self.units)
         same = self.same and self.count > 0
         return replace(
@@ -126,7 +126,7 @@ def _write(kept: QualityKept, units: Sequence[UnitDifference], home: Path, marks
     checked = labels.check(dict(marks))
     target = IMPORTED if imported else device.target
     record = runs.record(plan, target, [device], fingerprint([device]), kind=KIND, method=METHOD, labels=checked, seed=0)
-    stopped = any(notice.code == "interrupted" for notice in kept.notices)
+    stopped = any(notice.code == "stopped_early" for notice in kept.notices)
     try:
         with runs.begin(record, [device], home, held=True) as open_run:  # nothing is timed, so nothing is locked
             files.write_whole(open_run.writer.path / VALUES, packed(units))

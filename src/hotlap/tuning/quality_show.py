@@ -24,8 +24,8 @@ NAMES = {
 KL = ("kl", "kl_p99", "kl_p999")
 ACTIONS = {
     "same_outputs": "see that B is what you mean; a change that undoes itself (weights that came from this grid) proves nothing",
-    "few_units": "give more of them", "not_a_number": "look for overflow: a type with more range, or scales per group",
-    "tokens_left_out": "", "interrupted": "run it again for all of them",
+    "few_units": "give more of them", "uneven_units": "give 64 or more", "stopped_early": "run it again for all of them",
+    "not_a_number": "look for overflow: a type with more range, or scales per group", "tokens_left_out": "",
 }  # fmt: skip
 
 
