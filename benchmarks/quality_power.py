@@ -57,7 +57,7 @@ def pairs(draws: int, random: np.random.Generator) -> None:
     for case in CASES:
         rest = 1 - case.lost - case.gained - case.right
         drawn = random.multinomial(case.items, [case.lost, case.gained, case.right, rest], draws)
-        found = unpaired = good = held = 0
+        losses = unpaired = good = held = 0
         kept: dict[tuple[int, int], tuple[bool, bool, bool]] = {}
         truth = case.lost - case.gained
         for lost, gained, both, _ in drawn.tolist():
@@ -66,9 +66,9 @@ def pairs(draws: int, random: np.random.Generator) -> None:
                 over, under = (test(lost, gained, case.items, truth) for test in (paired.above, paired.below))
                 kept[lost, gained] = more <= TAIL, less <= TAIL, over > TAIL and under > TAIL
             more_, less_, inside = kept[lost, gained]
-            found, good, held = found + more_, good + less_, held + inside
+            losses, good, held = losses + more_, good + less_, held + inside
             unpaired += paired.unpaired(both + lost, both + gained, case.items) <= TAIL
-        shares = [f"{count / draws:10.1%}" for count in (found, unpaired, good, held)]
+        shares = [f"{count / draws:10.1%}" for count in (losses, unpaired, good, held)]
         head = f"  {case.items:5d}  {truth:5.2%}  {case.lost + case.gained:6.2%}  {case.margin:6.2%}"
         print(f"{head}  {'  '.join(shares)}   {case.wanted}", flush=True)
 

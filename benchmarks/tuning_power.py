@@ -29,7 +29,7 @@ from hotlap.core.plan import case  # noqa: E402
 Z99 = 2.326348
 CASES = {
     "gemm": {"m": 8192, "n": 8192, "k": 8192, "dtype": "bf16"}, "gemm decode": {"m": 16, "n": 14336, "k": 8192, "dtype": "bf16"},
-    "attention": {"batch": 4, "heads": 32, "query": 4096, "kv": 4096, "head_dim": 128, "dtype": "bf16"}, "stream": {"op": "triad", "size": "1 GiB"},
+    "attention": {"batch": 4, "heads": 32, "query": 4096, "head_dim": 128, "dtype": "bf16"}, "stream": {"op": "triad", "size": "1 GiB"},
 }  # fmt: skip
 
 BOUND_BY_ARITHMETIC = ("gemm", "attention")  # energy is per FLOP; of the others per byte

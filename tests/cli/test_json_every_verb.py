@@ -30,7 +30,7 @@ ELSEWHERE = {  # verbs that take long or need more: the tests that hold their JS
     **dict.fromkeys(("tuning run", "tuning apply", "tuning revert"), "tests/tuning/test_tuning_run.py"),
     "training run": "tests/training/test_training_run.py",
     "training frontier": "tests/training/test_training_frontier.py", "training converge": "tests/training/test_converge.py",
-    "training infer": "tests/training/test_infer.py", "training memory": "tests/training/test_memory.py",
+    "training infer": "tests/training/test_infer.py", "tuning quality": "tests/tuning/test_quality.py", "training memory": "tests/training/test_memory.py",
     "kernel compiled": "tests/kernels/test_compiled.py", "kernel opportunities": "tests/cli/test_cli_kernels.py",
 }  # fmt: skip
 # What stands beside the head, by command. {plan}, {slower}, {stress}: runs; {home}: a folder; {trace}: a file.
@@ -68,7 +68,7 @@ ANSWERS = {
     "predict gemm m=64 --machine h200-sxm": ["case", "machine", "unit", "limit"],
     "predict net llama-3-8b --machine h200-sxm": ["step"],
     "energy {plan}": ["cases"],
-    "energy frontier quick --machine h200-sxm --clocks 1.2GHz": ["frontier", "dry_run"],
+    "tuning power quick --machine h200-sxm --clocks 1.2GHz": ["frontier", "dry_run"],
     "model machines h200-sxm": ["machines"],
     "model calibrate --list": ["calibrations"],
     "model sensitivity quick --machine h200-sxm --keys clock": ["sensitivity"],

@@ -121,7 +121,7 @@ def test_what_needs_hardware_refuses_it(words: str, capsys: pytest.CaptureFixtur
 OTHER = {  # verbs that no run reaches, or whose runs come from the verbs above; why
     "devices": "test_cuda_driver has its output", "doctor": "the processor's own", "bench": "shows its run as `run` does",
     "run": "shows its run as `show` does", "kernel run": "shows its run as `run` does", "ab": "test_two_stand_ins_in_turns", "import": "test_a_stand_in_stays_one_through_files",
-    "gate": "refused", "history bisect": "programs on the host", "energy frontier": "sets clocks, which a stand-in has none of",
+    "gate": "refused", "history bisect": "programs on the host", "tuning power": "sets clocks, which a stand-in has none of", "tuning quality": "answers, which no target times",
     "node watch": "its bundle is shown by `show`", "trace capture": "its bundle is shown by `show`",
     **dict.fromkeys(("plan show", "plan check", "plan from", "schema", "completion", "predict", "model machines", "model sensitivity"), "no run"),
     **dict.fromkeys(("baseline list", "baseline show", "baseline promote"), "of baselines, into which no stand-in gets"),

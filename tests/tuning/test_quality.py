@@ -20,7 +20,7 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.store import select
 from hotlap.training import onnx_graph
 from hotlap.tuning import quality, quality_session, quality_show, quality_sides
-from hotlap.tuning.quality_record import QualityAsked, QualityKept, QualityMeasure, UnitAnswers
+from hotlap.tuning.quality_record import AnswersAsked, QualityKept, QualityMeasure, UnitAnswers
 
 RNG = np.random.default_rng(5)
 MODEL = """
@@ -311,7 +311,7 @@ def test_bad_input_is_one_line(place: Path, capsys: pytest.CaptureFixture[str], 
 
 
 def test_a_comparison_without_a_unit_is_inconclusive() -> None:
-    kept = QualityKept(asked=QualityAsked(a="a", b="b"), kinds={"A": "recorded", "B": "recorded"}, planned=5)
+    kept = QualityKept(asked=AnswersAsked(a="a", b="b"), kinds={"A": "recorded", "B": "recorded"}, planned=5)
     judged = quality.judge(kept, [])
     assert (judged.answer, judged.measures) == ("cannot tell", [])
     assert not quality_show.measured(judged)

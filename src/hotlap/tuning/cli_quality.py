@@ -12,7 +12,7 @@ from hotlap.core.show import listing
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths
 from hotlap.tuning import quality_session, quality_show
-from hotlap.tuning.quality_record import MARGINS, MEASURES, QualityAsked
+from hotlap.tuning.quality_record import MARGINS, MEASURES, AnswersAsked
 from hotlap.tuning.quality_sides import FORMS
 
 CODES = {"as good": 0, "worse": 1, "cannot tell": 3}
@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Is B as good as A: exit code 0 within the margin, 1 worse, 3 cannot tell, 130 interrupted."""
-    asked = QualityAsked(
+    asked = AnswersAsked(
         a=args.a, b=args.b, data=args.data, window=_whole(args.window, "--window", 2), margins=_margins(args.margin),
         most=_whole(args.most, "--most", 1) if args.most else 0,
     )  # fmt: skip

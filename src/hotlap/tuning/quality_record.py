@@ -52,7 +52,7 @@ class UnitDifference(NamedTuple):
     right_b: NDArray[np.bool_] | None
 
 
-class QualityAsked(Record, frozen=True, kw_only=True):
+class AnswersAsked(Record, frozen=True, kw_only=True):
     """What `tuning quality` was asked."""
 
     a: str
@@ -66,7 +66,7 @@ class QualityAsked(Record, frozen=True, kw_only=True):
 class QualityKept(Record, frozen=True, kw_only=True):
     """A bundle of answers compared."""
 
-    asked: QualityAsked
+    asked: AnswersAsked
     kinds: dict[str, SideKind]  # of A and B
     units: int = 0  # compared
     planned: int = 0  # that there were
@@ -100,7 +100,7 @@ class QualityMeasure(Record, frozen=True, kw_only=True):
 class Quality(Record, frozen=True, kw_only=True):
     """Is B as good as A?"""
 
-    asked: QualityAsked
+    asked: AnswersAsked
     kinds: dict[str, SideKind]
     answer: Answer
     unit: str

@@ -18,14 +18,14 @@ from hotlap.core.record import IMPORTED, METHOD, MeasureOptions, Notice, Plan, S
 from hotlap.core.store import files, labels
 from hotlap.core.store.bundle import Bundle
 from hotlap.tuning import quality, quality_sides
-from hotlap.tuning.quality_record import KIND, SESSION, VALUES, QualityAsked, QualityKept, UnitAnswers, UnitDifference
+from hotlap.tuning.quality_record import KIND, SESSION, VALUES, AnswersAsked, QualityKept, UnitAnswers, UnitDifference
 from hotlap.tuning.quality_sides import QualitySide, Questions
 
 Listener = Callable[[int, int], None]  # units compared, of how many
 TOLERANCE = 1e-6  # of a logarithm of a probability: outputs that differ by no more are the same
 
 
-def compare(asked: QualityAsked, home: Path, marks: Mapping[str, object], listen: Listener = lambda *_: None) -> Path:
+def compare(asked: AnswersAsked, home: Path, marks: Mapping[str, object], listen: Listener = lambda *_: None) -> Path:
     """A bundle's folder. Raises InputError before anything is kept; Ctrl-C keeps the units compared until then."""
     questions = quality_sides.questions(asked.data, asked.window) if asked.data else None
     a, b = (quality_sides.side(text, questions) for text in (asked.a, asked.b))
@@ -107,7 +107,7 @@ def _paired(a: QualitySide, b: QualitySide, most: int) -> tuple[Iterator[tuple[U
     return zip(a.answers(most), b.answers(most), strict=True), min(a.units, most or a.units)
 
 
-def _dropped(questions: Questions | None, asked: QualityAsked) -> list[Notice]:
+def _dropped(questions: Questions | None, asked: AnswersAsked) -> list[Notice]:
     if questions is None or not questions.rest:
         return []
     return [Notice("tokens_left_out", f"the last {questions.rest} tokens of '{asked.data}' fill no window of {asked.window}")]
