@@ -55,6 +55,7 @@ nightly:
 	@HOTLAP_TEST_DRAWS=full $(PYTEST) $(TESTS) $(ARGS)
 	@scripts/tools.sh
 	@scripts/vllm_check.sh
+	@scripts/quality_check.sh
 
 mutate:
 	@scripts/setup.sh test mutate $(WITH)

@@ -260,3 +260,23 @@ def test_without_a_sensor_of_power_it_is_refused(start: Callable[..., subprocess
     assert answer(start(code)) == "sensed"
     dead = "nvmlDeviceGetPowerUsage:3,nvmlDeviceGetTotalEnergyConsumption:3,186:3"
     assert "no sensor tells its power or energy" in answer(start(code, FAKE_NVML_FAIL=dead))
+
+
+def test_a_dry_run_names_bounds_and_calls_and_sets_nothing(start: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    code = HEAD + """
+    from hotlap.core.measure import targets
+    from hotlap.tuning import cli_power
+    os.environ["HOTLAP_HOME"] = str(home)
+    lines = cli_power._allowed(targets.parse("cuda"), device, [Wish(), Wish(power_w=400.0), Wish(clock_hz=1.2e9)])
+    print(json.dumps([lines, cli_power._tops(targets.parse("cuda"), device, None)]))
+    """
+    calls = tmp_path / "calls"
+    (lines, possible), tops = answer(start(code, FAKE_NVML_CALLS=str(calls)))
+    assert possible
+    assert lines == ["the driver allows clocks of 345 MHz to 1.98 GHz, caps of 200 W to 700 W; the cap is 700 W"]
+    assert tops == [1980e6, 700.0]
+    assert "nvmlDeviceSet" not in calls.read_text()
+    dead = "nvmlDeviceGetPowerUsage:3,nvmlDeviceGetTotalEnergyConsumption:3,186:3"
+    (lines, possible), _ = answer(start(code, FAKE_NVML_FAIL=dead))
+    assert not possible
+    assert "no sensor tells its power or energy" in lines[0]

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from hotlap import cli
 from hotlap.core.errors import InputError, SchemaError
+from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import select
 from hotlap.training import onnx_graph
@@ -24,6 +26,7 @@ from hotlap.tuning.quality_record import AnswersAsked, QualityKept, QualityMeasu
 
 RNG = np.random.default_rng(5)
 MODEL = """
+import msgspec
 import numpy as np
 rng = np.random.default_rng(0)
 E, W = rng.normal(size=(50, 16)), rng.normal(size=(16, 50))
@@ -52,9 +55,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, dict[str, Any]]:
     code = cli.main(["tuning", "quality", *argv, "--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert found["exit_code"] == code
-    return code, found["quality"]
+    out = capsys.readouterr().out
+    assert msgspec.convert(json.loads(out), Document).exit_code == code
+    return code, json.loads(out)["quality"]
 
 
 def measures(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
