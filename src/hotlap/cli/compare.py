@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     differs = {name: environment.differences([one.run for one in first], [one.run for one in other]) for name, other in others.items()}
     held = {name: comparison.Other(comparisons[name], others[name], differs[name]) for name in others}
     if args.out:
-        terminal.write(Path(args.out), comparison_page.page(args.side[0], first, held))
+        terminal.write_page(Path(args.out), comparison_page.page(args.side[0], first, held))
     code = max((exit_code(pairs) for pairs in comparisons.values()), key=(0, 3, 1).index)
     if args.json == shape.SHAPE:
         runs = {name: other[0].run if len(other) == 1 else None for name, other in others.items()}

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if models[0] != models[1]:
         result = replace(result, apart=f"{models[0]} simulated against {models[1]}")
     if args.out:
-        terminal.write(Path(args.out), correlation.page(result))
+        terminal.write_page(Path(args.out), correlation.page(result))
     if args.json:
         terminal.answer(args.json, result, "correlation")
     else:

@@ -6,6 +6,7 @@ import argparse
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
@@ -174,8 +175,13 @@ def _standard(bundle: bundles.Bundle, args: argparse.Namespace, asked: against.A
 
 
 def _share(text: str | None) -> float | None:
-    share = terminal.share(text, "--share") if text else None
-    if share is not None and not 0 < share <= 1:
+    if not text:
+        return None
+    bare = 0.0
+    with suppress(ValueError):
+        bare = float(text)
+    share = bare / 100 if bare > 100 else terminal.share(text, "--share")
+    if not 0 < share <= 1:
         raise InputError(f"--share is above 0 and at most 100 %, as in '80 %', not {text}")
     return share
 

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     keys = [name.strip() for name in args.keys.split(",") if name.strip()]
     result = ask(plan, spec, SensitivityOptions(terminal.share(args.by, "--by"), keys, args.by_simulation, known, measured))
     if args.out:
-        terminal.write(Path(args.out), sensitivity.page(result))
+        terminal.write_page(Path(args.out), sensitivity.page(result))
     if args.json:
         terminal.answer(args.json, result, "sensitivity")
     else:

@@ -17,7 +17,7 @@ import msgspec
 from hotlap.core import stand_in, units
 from hotlap.core.errors import InputError, MachineError
 from hotlap.core.model import machines
-from hotlap.core.show import former, shape, words
+from hotlap.core.show import former, pdf, shape, words
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
 
@@ -129,8 +129,17 @@ def machine(parser: argparse.ArgumentParser, about: str) -> None:
 
 def page(out: str, content: str, as_json: bool) -> None:
     """A page that the user asked for with --out, named where it does not get into JSON."""
-    write(Path(out), content)
+    write_page(Path(out), content)
     print(f"page    {out}", file=sys.stderr if as_json else sys.stdout)
+
+
+def write_page(path: Path, content: str) -> None:
+    """HTML, as PDF where the file is named so. Raises as `write`, and Unavailable where nothing here makes a PDF."""
+    if path.suffix.lower() == ".pdf":
+        writable(path)
+        pdf.write(content, path)
+    else:
+        write(path, content)
 
 
 def writable(path: Path) -> None:

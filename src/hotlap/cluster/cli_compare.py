@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"both are the campaign {a.bundle.run.id}; name two: hotlap list kind=campaign lists them")
     compared = comparing.compared(a, b, min_effect, paths.home(), args.assume_stable)
     if args.out:
-        terminal.write(Path(args.out), _page(compared, (a, b), args.side))
+        terminal.write_page(Path(args.out), _page(compared, (a, b), args.side))
     code = core_compare.exit_code(compared.comparisons)
     if args.json == shape.SHAPE:
         terminal.print_json(_document(compared, (a, b), args.side, code))

@@ -187,7 +187,7 @@ def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str
     if args.out:
         kind = kinds.of(judged.bundle)
         shown_as = {run.id: (kind, judged)} if kind else {}
-        terminal.write(Path(args.out), report.render([(judged.bundle, rows.rows(judged.bundle))], shown_as))
+        terminal.write_page(Path(args.out), report.render([(judged.bundle, rows.rows(judged.bundle))], shown_as))
     code = 130 if run.stopped_by("interrupted") else EXIT_CODES.get(judged.verdict.state, 3)
     if args.json:
         terminal.answer(args.json, judged.verdict, code=code)

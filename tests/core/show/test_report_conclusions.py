@@ -130,6 +130,8 @@ def test_numbers_of_a_kind_become_their_range_and_others_stay_apart() -> None:
     texts = ["error 3.2e-05 of fp16", "error 1e-3 of fp16", "error 2e-4 of bf16"]
     told = words.alike(texts, str)
     assert told == [(texts[:2], "error 3.2e-05 to 1e-3 of fp16"), (texts[2:], texts[2])]
+    spans = ["reach 25 to 85 % of 3 TB/s", "reach 62 to 100 % of 4 TB/s"]
+    assert words.alike(spans, str) == [(spans, "reach 25 to 100 % of 3 to 4 TB/s")]
 
 
 def test_notices_of_several_details_show_the_first_as_such(cpu: Kept) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec.structs import replace
 
+from hotlap.core.analysis import fleets
 from hotlap.core.analysis.selftest import CaseNoise, Selftest
 from hotlap.core.analysis.series import Point, Series, Trend
 from hotlap.core.analysis.standards import AgainstLimit
@@ -73,3 +74,13 @@ def test_a_long_source_that_several_reasons_name_stands_once(cpu: Kept) -> None:
     assert "three ([1]) is not reached [1] machine table, h200-sxm" in printed
     single = " ".join(judgement.judgement(Judgement(run="r", state="fail", reason="", against="limit", rows=rows[:1]), 100).split())
     assert f"one ({source}) is not reached" in single
+
+
+def test_cases_of_many_devices_that_are_not_listed_are_counted(cpu: Kept) -> None:
+    row, verdict = cpu[1][0], Verdict(state="inconclusive", reason="no limit is known")
+    rows = [
+        replace(row, device=f"d{device}", case=case("stream", {"op": "triad", "size": 2**20 + 64 * n}), verdict=verdict)
+        for device in range(fleets.MANY + 1) for n in range(judgement.SHOWN + 2)
+    ]
+    printed = judgement.judgement(Judgement(run="r", state="inconclusive", reason="", against="limit", rows=rows), 100)
+    assert "  … and 2 more; --where or --json shows all" in printed.splitlines()

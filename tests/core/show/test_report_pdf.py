@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hotlap
-from hotlap.cli import main
+from hotlap.cli import main, terminal
 from hotlap.core.errors import MachineError, Unavailable
 from hotlap.core.record import Row
 from hotlap.core.show import pdf, report
@@ -56,6 +56,18 @@ def test_pdf(cpu: Kept, tmp_path: Path) -> None:
     data = (tmp_path / "page.pdf").read_bytes()
     assert data.startswith(b"%PDF-")
     assert len(data) > 20_000
+
+
+@pytest.mark.slow("starts a browser, or makes a PDF")
+def test_a_page_that_is_asked_for_as_pdf_is_one_or_is_refused(tmp_path: Path) -> None:
+    """Whichever verb has --out: HTML never lies in a file that is named as a PDF."""
+    out = tmp_path / "page.pdf"
+    try:
+        terminal.page(str(out), "<!doctype html><title>a</title><p>b</p>", as_json=False)
+    except Unavailable:
+        assert not out.exists()
+    else:
+        assert out.read_bytes().startswith(b"%PDF-")
 
 
 @pytest.mark.slow("starts a browser, or makes a PDF")

@@ -118,8 +118,8 @@ class AgainstLimit:
             )
         elif usual and usual[2] < share:
             reason = (
-                f"not even a healthy device is expected to reach {_asked(share)} of the bound here, but {percent(usual[1])} "
-                f"[{percent(usual[0])}, {percent(usual[2])}]: judge this case with --against expected or a baseline"
+                f"not even a healthy device is expected to reach {_asked(share)} of the bound here, but "
+                f"{_span(usual[0], usual[2])}: judge this case with --against expected or a baseline"
             )
         else:
             return verdict
@@ -158,8 +158,8 @@ def _usual_share(against: str, limit: Limit, asked: float) -> str:
     if shares is None:
         return ""
     low, middle, high = shares
-    more = "less than asked" if asked > middle else "which is what is asked, or more"
-    return f"; a healthy device is expected to reach {percent(middle)} of it [{percent(low)}, {percent(high)}], {more}"
+    more = "most likely less than asked" if asked > middle else "most likely what is asked, or more"
+    return f"; a healthy device is expected to reach {_span(low, high)} of it, {more}"
 
 
 def _reached(against: str, limit: Limit) -> tuple[float, float, float] | None:
@@ -168,6 +168,12 @@ def _reached(against: str, limit: Limit) -> tuple[float, float, float] | None:
         return None
     bound_s = float(limit.bound_s)
     return bound_s / float(limit.high_s), bound_s / float(limit.expected_s), bound_s / float(limit.low_s)
+
+
+def _span(low: float, high: float) -> str:
+    """Of shares: ``62 to 91 %``."""
+    ends = percent(low), percent(high)
+    return ends[1] if ends[0] == ends[1] else f"{ends[0].removesuffix(' %')} to {ends[1]}"
 
 
 def _asked(share: float) -> str:

@@ -137,7 +137,11 @@ def _not_passed(ordered: Sequence[Row], form: tuple[str, int, bool]) -> list[str
     bad.sort(key=lambda row: _badness([row]))
     keys = words.devices(ordered)
     lines = layout.fitted(_columns(bad[:SHOWN], head, words.short(keys)), width, SPARE).lines(color) if bad else []
-    return lines + ([f"  … and {len(bad) - SHOWN} more; --where or --json shows all"] if len(bad) > SHOWN else [])
+    return lines + _more(len(bad) - SHOWN)
+
+
+def _more(left: int) -> list[str]:
+    return [f"  … and {left} more; --where or --json shows all"] if left > 0 else []
 
 
 def _spread(rows: Sequence[Row]) -> tuple[int, int]:
@@ -151,7 +155,8 @@ def _by_case(ordered: Sequence[Row], width: int, color: bool) -> list[str]:
     cases: dict[str, list[Row]] = {}
     for row in ordered:
         cases.setdefault(row.case.id, []).append(row)
-    bad = sorted((rows for rows in cases.values() if rows[0].verdict.state in NOT_PASSED), key=_spread)[:SHOWN]
+    all_bad = sorted((rows for rows in cases.values() if rows[0].verdict.state in NOT_PASSED), key=_spread)
+    bad = all_bad[:SHOWN]
     if not bad:
         return []
     first = [_worst(rows) for rows in bad]
@@ -166,7 +171,7 @@ def _by_case(ordered: Sequence[Row], width: int, color: bool) -> list[str]:
         shown = [words.quantity(of(own) if own else None, row.result.unit) for own, row in zip(values, first, strict=True)]
         columns.append(Column(end, [Cell(text) for text in shown], point=True))
     columns.append(Column("threshold", [Cell(_threshold(row)) for row in first], point=True))
-    return layout.fitted(columns, width, SPARE).lines(color)
+    return [*layout.fitted(columns, width, SPARE).lines(color), *_more(len(all_bad) - SHOWN)]
 
 
 def _columns(rows: Sequence[Row], head: str, ids: Mapping[str, str] = {}) -> list[Column]:

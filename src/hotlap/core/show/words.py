@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import TypeVar
 
 from hotlap.core.analysis.noticed import numbered as numbered
@@ -304,10 +305,20 @@ def alike(items: Iterable[T], text: Callable[[T], str], beside: Callable[[T], st
 
 def _merged(texts: Sequence[str]) -> str:
     columns = zip(*(_ALONE.findall(text) for text in texts), strict=True)
-    ranges = iter([_range(column) for column in columns])
+    ranges = iter([_range(column, text) for column, text in zip(columns, _ends(texts[0]), strict=True)])
     return _ALONE.sub(lambda _: next(ranges), texts[0])
 
 
-def _range(numbers: Sequence[str]) -> str:
+def _ends(text: str) -> Iterator[Callable[..., str] | None]:
+    """For each number of a text: min or max where it is the lower or upper end of a range, ``25 to 62 %``."""
+    found, spans = list(_ALONE.finditer(text)), False
+    for one, after in zip_longest(found, found[1:]):
+        spans, ended = not spans and after is not None and text[one.end() : after.start()] == " to ", spans
+        yield max if ended else min if spans else None
+
+
+def _range(numbers: Sequence[str], end: Callable[..., str] | None = None) -> str:
+    if end:
+        return end(numbers, key=float)
     low, high = min(numbers, key=float), max(numbers, key=float)
     return low if low == high else f"{low} to {high}"
