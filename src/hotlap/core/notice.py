@@ -51,5 +51,6 @@ GAP_NUMBERS = {
     "time_share": "of the time, that the resource takes at that rate", "memory_bytes": "that a call moves", "memory_rate": "best of memory",
     "memory_s": "that memory takes at that rate", "arithmetic_s": "that the arithmetic takes at its best rate",
     "limit_cached_share": "of the bytes, that a bound takes to come from a cache, where it is most of them",
+    "best_rate": "of this run, that a ceiling is made with, in the resource's own unit",
     "limit_memory_b_s": "memory bandwidth of the limit", "limit_spared_bytes": "that the limit takes to have stayed in cache",
 }

@@ -395,3 +395,12 @@ def test_what_the_run_s_best_rate_takes_beyond_the_bound_is_explained() -> None:
     assert seen.split[causes.PACED] == pytest.approx(at_best_s - seen.limit.bound_s, rel=0.01)  # type: ignore[union-attr,operator]
     assert sum(seen.split.values()) == pytest.approx(at_best_s / 0.83 - seen.limit.bound_s)  # type: ignore[union-attr,operator]
     assert seen.split["unexplained"] < 0.4 * sum(seen.split.values())
+    assert seen.names["best_case"] == "stream copy fp32 1 GiB"
+
+
+def test_a_case_that_is_itself_the_best_of_its_run_is_not_explained_by_that_rate() -> None:
+    stream, asked = case("stream", op="copy", size="1 GiB"), case("intensity", fmas=1, size="128 MiB")
+    moved_s = 2**27 / 4.2e12
+    seen = judge(result(asked, moved_s), others=[result(stream, 2**30 / 4.1e12)])
+    assert causes.PACED not in seen.split
+    assert "best_case" not in seen.names

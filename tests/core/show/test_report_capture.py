@@ -30,7 +30,7 @@ def test_the_window_is_told_with_its_steps_and_what_went_wrong() -> None:
     found = Captured(argv=["python", "train.py"], tool="pytorch", exit_code=3, processes=[one], traces=[one.trace])
     text = "\n".join(capture.lines(Path("home"), found, 100))
     assert "python train.py · ended with 3" in text
-    assert "process rank0: steps 12 to 31 of 60, 200 ms" in text
+    assert "process rank0: steps 12 to 31 of 60, the profiler was on for 200 ms" in text
     assert "\x1b" not in text
 
 

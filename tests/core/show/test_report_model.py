@@ -109,5 +109,19 @@ def test_a_bound_is_named_beside_the_best_of_the_run(gpu: Kept) -> None:
     (row,) = explained(gpu[1], 5e-6)
     gap = replace(row.gap, reference_kind="ceiling", share=0.5, split={}, limit=replace(row.gap.limit, limiter="arithmetic unit"))
     said = " ".join(text.explain([replace(row, gap=gap)], 100).split())
-    assert "set by arithmetic unit, lies beyond it: memory's part is not in it" in said
+    assert "set by arithmetic unit, is higher: it leaves out the time of memory, or most of it" in said
     assert "no limit is known" in " ".join(text.explain([replace(row, gap=replace(gap, limit=None))], 100).split())
+
+
+def test_a_rate_of_another_kind_is_said_as_what_the_case_would_reach(gpu: Kept) -> None:
+    """158 GFLOP/s that no case had: it is this case's work at the best memory rate of the run, whose case is named."""
+    (row,) = explained(gpu[1], 5e-6)
+    gap = replace(
+        row.gap, reference_kind="ceiling", share=0.27, limit_value=158e9, limiter="bandwidth memory", split={}, names={"best_case": "stream copy fp32 1 GiB"},
+        numbers={"best_rate": 19.75e9},
+    )
+    flops = replace(row, gap=gap, result=replace(row.result, unit="FLOP/s"))
+    said = " ".join(text.explain([flops], 300).split())
+    assert "158 GFLOP/s, what this case would reach at the best median rate (memory) of this run, 19.8 GB/s of stream copy fp32 1 GiB, reached 0.27" in said
+    moved = " ".join(text.explain([replace(row, gap=gap, result=replace(row.result, unit="B/s"))], 300).split())
+    assert "best median of this run, of stream copy fp32 1 GiB: 158 GB/s (memory), reached 0.27" in moved

@@ -315,8 +315,24 @@ def test_pairs_of_a_fixed_number_are_looked_at_once() -> None:
     assert loud.answer == "inconclusive"
     assert loud.change[2] == pytest.approx(0.52, abs=0.005)
     assert loud.reason == "a change of up to 52 % may be there; no answer from 6 pairs"
-    turned = compared([1.0, 1.0, 1.2, 1.2, 1.01, 1.2, 1.0], [1.1, 1.1, 1.1, 1.1, 0.8, 0.8, 1.12])
-    assert " (the medians " in showing._compared("A", "B", turned)[1]
+    assert " (the medians " in printed([1.0, 1.0, 1.2, 1.2, 1.01, 1.2, 1.0], [1.1, 1.1, 1.1, 1.1, 0.8, 0.8, 1.12])
+
+
+def printed(a: list[float], b: list[float]) -> str:
+    rows = [row for name, values in (("A", a), ("B", b)) if (row := analysis.row(name, name, result(name, values)))]
+    plan = Plan(name="bench", cases=[])
+    run = RunRecord(id="r", began="", hotlap="", plan=plan, machine=Machine(host="h"), target="host", devices=[])
+    return " ".join(showing.body(analysis.MeasuredCommands(run, rows, [compared(a, b)])).split())
+
+
+def test_medians_beside_the_change_are_those_of_the_table_where_runs_are_more_than_pairs() -> None:
+    """A ran 15 times and B 7: the change is that of 7 pairs, the medians are of all runs, as the table has them."""
+    a, b = [1.0, 1.0, 1.2, 1.2, 1.01, 1.2, 1.0], [1.1, 1.1, 1.1, 1.1, 0.8, 0.8, 1.12]
+    text = printed([*a, *[2.0] * 8], b)
+    assert f"(the medians {(1.1 / 2.0 - 1) * 100:+.1f} %)" in text
+    assert "+8.9 %" not in text
+    assert "the change is estimated from the 7 pairs of runs in the same turn" in text
+    assert "pairs of runs in the same turn" not in printed(a, b)
 
 
 def test_the_first_run_that_is_slow_is_said_unless_there_was_a_warm_up() -> None:

@@ -222,7 +222,8 @@ def measured_split(seen: GapInputs) -> dict[str, float]:
     ratio, launch = _clock_ratio(seen), seen.context.ceilings.launch_s
     slower = bound * (1 / ratio - 1) if ratio and ratio < 1 and seen.limit.limiter in ON_CLOCK else 0.0
     split = {BY_HEAT if heated(seen.result) else "clock below its highest": min(slower, missing)}
-    if paced := _resource(seen):  # the cause is that resource: what it takes at the run's best rate is no riddle
+    paced = _resource(seen)
+    if paced and paced.numbers["time_share"] < 1:  # at 1 this case itself is the run's best: that explains nothing
         at_best = paced.numbers["time_share"] * seen.seconds - bound - sum(split.values())
         split[PACED] = min(max(at_best, 0.0), missing - sum(split.values()))
     if launch and not _shares_launch(seen.result) and not _cheaper_than_launch(seen, launch):
@@ -234,6 +235,14 @@ def measured_split(seen: GapInputs) -> dict[str, float]:
         split[WAITED] = min(waited * seen.seconds, missing - sum(split.values()))
     split = {name: value for name, value in split.items() if value > 0}
     return {**split, "unexplained": missing - sum(split.values())} if split else {}
+
+
+def best_case(seen: GapInputs, split: Mapping[str, float]) -> dict[str, str]:
+    """Which case of the run has the rate that the number is held against, or that a part of its split counts with."""
+    paced = _resource(seen) if PACED in split else None
+    key = seen.name if seen.against == "ceiling" else paced.names["resource"] if paced else ""
+    name = seen.context.ceilings.best_case(key)
+    return {"best_case": name} if name else {}
 
 
 def clock_hz(seen: GapInputs) -> float | None:

@@ -18,10 +18,11 @@ from hotlap.core.work.base import Work
 @dataclass(frozen=True)
 class Ceilings:
     """`by_case`: resource, as in "bandwidth memory", "compute fma.fp32", "link h2d pinned" → Case.id → best rate of that case, in
-    B/s or operations per second. `launch_s` is the least cost of a launch."""
+    B/s or operations per second. `launch_s` is the least cost of a launch. `labels`: the cases in words."""
 
     by_case: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     launch_s: float | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def best(self) -> dict[str, float]:
@@ -36,11 +37,17 @@ class Ceilings:
         """The best rate of all other cases."""
         return max((rate for id_, rate in self.by_case.get(key, {}).items() if id_ != case.id), default=None)
 
+    def best_case(self, key: str) -> str:
+        """Which case of the run has the best rate, in words; "" where none has one."""
+        rates = self.by_case.get(key, {})
+        return self.labels.get(max(rates, key=rates.__getitem__), "") if rates else ""
+
 
 def ceilings(results: Iterable[Result], spec: Spec | None = None) -> Ceilings:
     """The best case of each resource over all measured results of one device, by the median of its rounds: one lucky round
     must not make every other number look bad. `spec` tells the cache levels apart."""
     by_case: dict[str, dict[str, float]] = {}
+    labels: dict[str, str] = {}
     launch: list[float] = []
     for result in results:
         if result.status != "measured" or not result.seconds or not result.values or min(result.values) <= 0:
@@ -50,8 +57,9 @@ def ceilings(results: Iterable[Result], spec: Spec | None = None) -> Ceilings:
             launch += [usual_s] if result.case.params.get("mode") != "graph" else []
         for key, amount in _amounts(result.case, spec).items():
             rates = by_case.setdefault(key, {})
+            labels[result.case.id] = work.label(result.case)
             rates[result.case.id] = max(rates.get(result.case.id, 0.0), amount / usual_s)
-    return Ceilings(by_case, min(launch, default=None))
+    return Ceilings(by_case, min(launch, default=None), labels)
 
 
 def nominal_s(case: Case, value: float) -> float:

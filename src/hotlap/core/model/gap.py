@@ -36,9 +36,11 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     value = kind.value(limit_s, result.case.params) if limit_s else None
     clocks = causes.clock_hz(seen), context.clock_max_hz
     shares = split(seconds, limit, *clocks, heated=causes.heated(result)) if limit.parts else causes.measured_split(seen)
+    rate = context.ceilings.rate(name, result.case) if against == "ceiling" else None
+    best = {"best_rate": rate} if rate else {}
     return Gap(
-        share=seen.share, reference_kind=against, limit_value=value, cause=named.cause, basis=named.basis, names=dict(named.names),
-        numbers={**seen.memory, **named.numbers}, limiter=name, split=shares, limit=limit,
+        share=seen.share, reference_kind=against, limit_value=value, cause=named.cause, basis=named.basis,
+        names={**named.names, **causes.best_case(seen, shares)}, numbers={**best, **seen.memory, **named.numbers}, limiter=name, split=shares, limit=limit,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from hotlap.core.analysis.commands import BUSY, DIFFERENCE, MIN_EFFECT, CommandRow, MeasuredCommands
 from hotlap.core.record import Comparison, Notice
 from hotlap.core.show import comparison, layout, listing, sides, table, words
@@ -31,8 +33,19 @@ def body(measured: MeasuredCommands, width: int = 100, color: bool = False) -> s
     lines += [line for notice in _notices(measured) for line in layout.paragraph("notice  ", notice, width)]
     reading = "median ± 95 % interval over runs, each a fresh process; mean ± standard deviation"
     reading += "; A and B are interleaved (A B B A)" if several and measured.in_turns else ""
+    reading += f". {_unequal(measured)}" if _unequal(measured) else ""
     reading += f". {_deciding(measured)}" if measured.comparisons else ""
     return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{reading}.", width))])
+
+
+def _unequal(measured: MeasuredCommands) -> str:
+    """Why commands that were measured in turns have different numbers of runs, and which runs are compared; "" where they do not."""
+    counts = [row.summary.rounds for row in measured.rows]
+    if len(set(counts)) < 2 or not measured.in_turns or (measured.run.bench and measured.run.bench.planned):
+        return ""
+    why = "each command is run as often as fits 3 s by its first execution, but 10 times (--min-runs) at least; --runs gives all the same number"
+    pairs = dict.fromkeys(str(one.n_a) for one in measured.comparisons)
+    return f"{why}; the change is estimated from the {' and '.join(pairs)} pairs of runs in the same turn" if pairs else why
 
 
 def _deciding(measured: MeasuredCommands) -> str:
@@ -71,11 +84,11 @@ def _span(row: CommandRow) -> str:
 
 def compared(measured: MeasuredCommands) -> list[tuple[str, str]]:
     """Of each comparison the answer, and what it rests on."""
-    first = measured.rows[0].name if measured.rows else ""
-    return [_compared(first, row.name, one) for row, one in zip(measured.rows[1:], measured.comparisons, strict=False)]
+    return [_compared(measured.rows[0], row, one) for row, one in zip(measured.rows[1:], measured.comparisons, strict=False)]
 
 
-def _compared(first: str, name: str, compared: Comparison) -> tuple[str, str]:
+def _compared(a: CommandRow, b: CommandRow, compared: Comparison) -> tuple[str, str]:
+    first, name = a.name, b.name
     change = sides.sides(compared)
     reason = f" ({words.clean(compared.reason)})" if compared.reason else ""
     if compared.ratio is None:
@@ -83,14 +96,16 @@ def _compared(first: str, name: str, compared: Comparison) -> tuple[str, str]:
     undecided = {"same": f"{name} takes as long as {first}", "inconclusive": f"{name} vs {first}: inconclusive"}
     answer = undecided.get(compared.answer) or f"{name} is {comparison.answer(compared)} than {first}"
     interval = f", 95 % interval {change.interval}" if change.interval else ""
-    medians = f" ({beside})" if (beside := sides.of_medians(compared)) else ""
+    shown = replace(compared, a=a.summary, b=b.summary)  # the pairs may be fewer than the runs in the table
+    medians = f" ({beside})" if (beside := sides.of_medians(shown)) else ""
     return answer, f"time {change.change}{medians}{interval}{reason}"
 
 
 def _notices(measured: MeasuredCommands) -> list[str]:
     lines = [f"{f'{row.name}: ' if len(measured.rows) > 1 else ''}{_text(notice)}" for row in measured.rows for notice in row.notices]
-    for one in measured.comparisons:
-        lines += [notice.text for notice in one.notices]
+    for row, one in zip(measured.rows[1:], measured.comparisons, strict=False):
+        told = (one.a.median, one.b.median) == (measured.rows[0].summary.median, row.summary.median)  # else no figure of the table
+        lines += [notice.text for notice in one.notices if told or notice.code != "medians_apart"]
     if not measured.in_turns:
         lines.append("--setup differs between the commands, so they were measured one after another: drift looks like a difference")
     if (measured.others or 0.0) > BUSY:

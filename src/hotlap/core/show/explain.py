@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotlap.core import work
+from hotlap.core.model.causes import PACED
 from hotlap.core.record import Row
 from hotlap.core.show import counters, layout, words
 from hotlap.core.show import notices as noticing
@@ -63,7 +64,10 @@ def split_line(row: Row) -> str:
         return ""
     known = row.gap.cause not in ("", "unknown")  # a named cause explains some of what no part does
     rest = "unexplained" if not known else "beyond what is expected" if limit.expected_s else "in no reading"
-    named = {rest if name == "unexplained" else name: value for name, value in split.items()}
+    own = {"unexplained": rest}
+    if case := row.gap.names.get("best_case"):
+        own[PACED] = f"at the best median rate of this run ({case}), beyond the bound"
+    named = {own.get(name, name): value for name, value in split.items()}
     if not limit.expected_s:
         return f"{words.quantity(whole, 's')} over the bound: {_shares(named, whole)}; by the readings of this run, the kernel has no model"
     expected = words.quantity(limit.expected_s, "s")
@@ -172,11 +176,20 @@ def limit_line(row: Row) -> str:
         return f"unknown: {limit.reason if limit and limit.reason else 'no figure with a source'}"
     value, setter = words.quantity(gap.limit_value, row.result.unit), words.setter(row)
     if gap.reference_kind == "ceiling":
-        of = f" ({setter})" if setter else ""
-        return f"best median of a case of this run: {value}{of}, reached {gap.share:.2f} of it; {_farther(row)}"
+        return f"{_best(row, value, setter)}, reached {gap.share:.2f} of it; {_farther(row)}"
     reached = ", ".join(filter(None, (f"reached {words.share(gap)}", words.headroom(gap))))
     said = "; ".join(filter(None, (reached, _expected(row))))
     return f"{gap.reference_kind} {value}{f', set by {setter}' if setter else ''}; {said}"
+
+
+def _best(row: Row, value: str, setter: str) -> str:
+    """The run's best median with the case that has it; where that is a rate of another kind, what this case would reach at it."""
+    gap, of = row.gap, f" ({setter})" if setter else ""
+    case, rate = gap.names.get("best_case", ""), gap.numbers.get("best_rate")
+    unit = "B/s" if not gap.limiter.startswith("compute") else "OP/s" if ".int" in gap.limiter else "FLOP/s"
+    if not case or not rate or row.result.unit == unit:
+        return f"best median of {f'this run, of {case}' if case else 'a case of this run'}: {value}{of}"
+    return f"{value}, what this case would reach at the best median rate{of} of this run, {words.quantity(rate, unit)} of {case}"
 
 
 def _farther(row: Row) -> str:
@@ -185,7 +198,7 @@ def _farther(row: Row) -> str:
     if limit is None or not limit.bound_s:
         return "no limit is known"
     value = work.find(row.case.workload).value(float(limit.bound_s), row.case.params)
-    return f"the bound {words.quantity(value, row.result.unit)}, set by {limit.limiter}, lies beyond it: memory's part is not in it"
+    return f"the bound {words.quantity(value, row.result.unit)}, set by {limit.limiter}, is higher: it leaves out the time of memory, or most of it"
 
 
 def _expected(row: Row) -> str:

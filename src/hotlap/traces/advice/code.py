@@ -52,7 +52,7 @@ def host_code(study: Study) -> list[Tip]:
         "longest_s": float((there.end - there.start).max()) / 1e9,
         "by_name_s": {name[:80]: spent / 1e9 for name, spent in names.most_common(4)},
     }
-    each = f", {units.show(there.length / 1e9 / len(study.steps), 's')} a step" if len(study.steps) else ""
+    each = f", a mean of {units.show(there.length / 1e9 / len(study.steps), 's')} a step" if len(study.steps) else ""
     least_s = "" if len(there.start) == 1 else f"{units.show(mainthread.STRETCH_NS / 1e9, 's')} to "  # shorter ones are not counted here
     long = f"in {_counted(len(there.start))} of {least_s}{units.show(evidence['longest_s'], 's')}"
     detail = f"the main thread is outside of operators and calls for {percent(share)} of the window{each}, {long}"

@@ -68,7 +68,7 @@ def data_loader(study: Study) -> list[Tip]:
     names = " ".join(name for name in study.events.names if "DataLoader" in name)
     workers = "0" if "_SingleProcess" in names else "some" if "_MultiProcess" in names else ""
     evidence: dict[str, Any] = {"waited_s": waited_s, "waits": len(study.loading.start), "share": waited_s / study.window_s}
-    each = f", {units.show(waited_s / len(study.steps), 's')} a step" if len(study.steps) else ""
+    each = f", a mean of {units.show(waited_s / len(study.steps), 's')} a step" if len(study.steps) else ""
     if len(study.steps):
         evidence["per_step_s"] = waited_s / len(study.steps)
     if workers:

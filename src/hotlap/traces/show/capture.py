@@ -80,11 +80,12 @@ def _window(process: CapturedProcess) -> str:
         return f"process {process.place}: {length} by the clock"
     if not steps and not first.within:
         return f"process {process.place}: {length} by the clock; no step of {process.steps} lies within it{_elsewhere(first)}"
-    said = f"process {process.place}: steps {first.first} to {first.first + max(steps - 1, 0)} of {process.steps}, {length}"
-    clock = "" if first.within else " by the clock"
+    last = first.first + max(steps - 1, 0)
+    lasted = f"the profiler was on for {length}" if first.within else f"{length} by the clock"  # warm-up and export are in it, too
+    said = f"process {process.place}: steps {first.first} to {last} of {process.steps}, {lasted}"
     more = f"; the profiler was on {len(process.windows)} times" if len(process.windows) > 1 else ""
     cut = f", cut short: {fitting(process.steps, steps + process.steps)}" if first.within else ", cut short"
-    return said + clock + ("" if count else cut) + more
+    return said + ("" if count else cut) + more
 
 
 def _elsewhere(window: CaptureWindow) -> str:
