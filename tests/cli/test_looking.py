@@ -207,6 +207,23 @@ def test_the_time_left_follows_from_the_rounds_that_are_done() -> None:
     assert left == ["about 80 s left", "about 50 s left", "about 40 s left", "about 20 s left", "about 11 s left", *(f"at most {left} if no other program runs" for left in ("20 s left", "14 s left"))]
 
 
+def test_of_several_devices_a_line_says_which_and_how_long_the_others_take() -> None:
+    """After a round of the first of four devices an eighth is over: by the wall clock, not by the clock of simulated devices."""
+    stream, clock = io.StringIO(), Clock()
+    shown = progress.Progress(stream)
+    shown.clock = clock  # type: ignore[assignment]
+    shown.several(4, together=False)
+    shown.begin(plan(2, 2))
+    for place, number, seconds in ((0, 0, 10.0), (0, 1, 20.0), (1, 0, 30.0), (3, 1, 80.0)):
+        clock.seconds = seconds
+        shown(replace(CPU, target="simulated", index=place), number, RoundDone(seconds=2.0))
+    first, *lines = stream.getvalue().splitlines()
+    assert first.startswith("4 devices, one after another: 2 rounds of ")
+    assert lines[0] == "device 1 of 4, simulated:0 round 1 of 2: 2.0 s of simulated time, about 70 s left at this rate"
+    assert lines[2].startswith("device 2 of 4, simulated:1 round 1 of 2: ")
+    assert lines[2].endswith(", about 50 s left at this rate")
+
+
 def test_a_time_left_beyond_what_was_said_at_the_start_is_called_slower() -> None:
     """Said: at least 60 s, and up to about 3 min. A round that takes 40 s makes it more; one of 10 s does not."""
     for seconds, says in ((40.0, "slower than expected: about 2 min left at this rate"), (10.0, "about 50 s left at this rate")):

@@ -86,6 +86,13 @@ class Progress:
         self.disturbed = False  # rounds were replaced, or a look found other programs
         self.started_once = False  # one process for all rounds
         self.drawn = False
+        self.devices: list[str] = []  # of several that are measured one after another, by key, those that have begun
+        self.count_devices, self.together = 1, 0
+
+    def several(self, count: int, together: bool) -> None:
+        """How many devices will be measured; where one after another, lines say which one it is. Before `begin`."""
+        self.count_devices = 1 if together else count
+        self.together = count if together and count > 1 else 0
 
     def begin(
         self, plan: Plan, target: str = "", limit_s: float = math.inf, busy: bool = False, sides: Sequence[Plan] = (),
@@ -100,6 +107,9 @@ class Progress:
         self.logged_s = self.began_s - LOG_S
         self.expected = expected(plan, target, limit_s, busy, START_S * max(len(sides), 1)) if target else None
         self.promised = self.expected
+        if not target and tells and (self.together or self.count_devices > 1):
+            how = f"{self.together} devices together" if self.together else f"{self.count_devices} devices, one after another"
+            self._line(f"{how}: {self._rounds()} round{'' if plan.measure.rounds_max == 1 else 's'} of {_cases([len(plan.cases)])} on each")
         if not self.expected or not tells:
             return
         counts = [len(one.cases) for one in sides or [plan]]
@@ -176,8 +186,10 @@ class Progress:
             self.expected = ExpectedTime(*(min(one, self.limit_s) for one in (low_s, high_s, disturbed_s)))
         if not self.live and now_s - self.logged_s >= LOG_S:
             self.logged_s = now_s
-            left = self._left(now_s, device, number + 1)
-            self._line(f"{device.selector} {self._round(device, number + 1, number + 1)}: {seconds:.1f} s{left}")
+            left = self._left(now_s, device, number + 1) or self._left_of_devices(now_s, device, number + 1)
+            own_clock = " of simulated time" if device.target == "simulated" else ""
+            took = f"{self._round(device, number + 1, number + 1)}: {seconds:.1f} s{own_clock}"
+            self._line(f"{self._which(device)}{device.selector} {took}{left}")
 
     def _left(self, now_s: float, device: Device, done: int) -> str:
         """What is left: of the fewest rounds, or at most where those are done; where rounds are replaced, if as many are good as of the
@@ -191,6 +203,23 @@ class Progress:
         if high_s <= 0.5:
             return ""
         return f", {self._slower(self.expected.high_s)}at most {_time(high_s)} left{if_so or ' if no other program runs'}"
+
+    def _which(self, device: Device) -> str:
+        """Of several that are measured one after another: which one it is."""
+        if self.count_devices < 2:
+            return ""
+        if device.key not in self.devices:
+            self.devices.append(device.key)
+        return f"device {self.devices.index(device.key) + 1} of {self.count_devices}, "
+
+    def _left_of_devices(self, now_s: float, device: Device, done: int) -> str:
+        """Of devices one after another: what is left if the others take as long as those until now."""
+        if self.count_devices < 2 or not self._which(device) or self.plan is None:
+            return ""
+        over = self.devices.index(device.key) + min(done / self.plan.measure.rounds, 1.0)
+        if not over or over >= self.count_devices:
+            return ""
+        return f", about {_time((now_s - self.began_s) * (self.count_devices / over - 1))} left at this rate"
 
     def _slower(self, end_s: float) -> str:
         """That a run which ends then takes longer than was said at its start; "" where it does not."""
@@ -231,9 +260,10 @@ class Progress:
             return
         total = max(len(self.plan.cases) * self.plan.measure.rounds, 1)
         filled = int(min(self.done / total, 1.0) * BAR)
-        left = self._left(self.clock.now(), device, number)
+        now_s = self.clock.now()
+        left = self._left(now_s, device, number) or self._left_of_devices(now_s, device, number)
         text = f"{'━' * filled}{'╌' * (BAR - filled)} {self._round(device, number + 1, number)}{left}  {label}"
-        self.stream.write(f"\r\x1b[K{device.selector}  {text}"[:160])
+        self.stream.write(f"\r\x1b[K{self._which(device)}{device.selector}  {text}"[:160])
         self.stream.flush()
         self.drawn = True
 

@@ -72,6 +72,8 @@ def begun(plan: Plan, options: session.SessionOptions, wait: str | None, progres
     """The plan and its options with what one look at the machine showed, which counts towards the budget; says how long it will take."""
     options = looking.before(plan, options, wait)
     several = options.device == "all" or "," in options.device
+    if several:
+        progress.several(len(session.places(plan, options)[1]), options.together)
     progress.begin(plan, "" if several else options.target, options.limit_s, busy=bool(options.look and warning(options.look)))
     return plan, options
 

@@ -39,8 +39,8 @@ def gap(result: Result, summary: Summary, limit: Limit, context: Context) -> Gap
     rate = context.ceilings.rate(name, result.case) if against == "ceiling" else None
     best = {"best_rate": rate} if rate else {}
     return Gap(
-        share=seen.share, reference_kind=against, limit_value=value, cause=named.cause, basis=named.basis,
-        names={**named.names, **causes.best_case(seen, shares)}, numbers={**best, **seen.memory, **named.numbers}, limiter=name, split=shares, limit=limit,
+        share=seen.share, reference_kind=against, limit_value=value, cause=named.cause, basis=named.basis, limiter=name, split=shares,
+        names={**named.names, **causes.best_case(seen, shares)}, numbers={**best, **seen.memory, **named.numbers}, limit=limit,
     )
 
 

@@ -43,7 +43,7 @@ def _unequal(measured: MeasuredCommands) -> str:
     counts = [row.summary.rounds for row in measured.rows]
     if len(set(counts)) < 2 or not measured.in_turns or (measured.run.bench and measured.run.bench.planned):
         return ""
-    why = "each command is run as often as fits 3 s by its first execution, but 10 times (--min-runs) at least; --runs gives all the same number"
+    why = "each command is run as often as fits 3 s by its first execution, 10 times (--min-runs) at least; --runs N gives each N"
     pairs = dict.fromkeys(str(one.n_a) for one in measured.comparisons)
     return f"{why}; the change is estimated from the {' and '.join(pairs)} pairs of runs in the same turn" if pairs else why
 

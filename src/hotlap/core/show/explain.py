@@ -198,7 +198,8 @@ def _farther(row: Row) -> str:
     if limit is None or not limit.bound_s:
         return "no limit is known"
     value = work.find(row.case.workload).value(float(limit.bound_s), row.case.params)
-    return f"the bound {words.quantity(value, row.result.unit)}, set by {limit.limiter}, is higher: it leaves out the time of memory, or most of it"
+    bound = f"the bound {words.quantity(value, row.result.unit)}, set by {limit.limiter}"
+    return f"{bound}, is higher: it leaves out the time of memory, or most of it"
 
 
 def _expected(row: Row) -> str:
