@@ -148,7 +148,7 @@ def test_a_check_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("rounds", "why", "said"),
     [
-        (3, "budget", "the budget of 20 s ended after 3 of the 6 rounds that a 95 % interval needs: --budget '40 s' is enough for all"),
+        (3, "budget", "the budget of 20 s ended after 3 of the 6 rounds that the 95 % interval of each number needs: --budget '40 s' is enough for all"),
         (6, "budget", ""), (3, "interrupted", ""),
     ],
 )  # fmt: skip

@@ -29,6 +29,12 @@ def test_it_is_found_and_says_who_it_is() -> None:
     assert "host:0" in [one.selector for one in targets.survey()[0]]
 
 
+def test_the_index_that_devices_prints_names_one_device() -> None:
+    assert targets.find(targets.parse("host:0")) == targets.find(targets.parse("host"))
+    (simulated,) = targets.find(targets.parse("simulated:h200-sxm"))
+    assert simulated.selector == "simulated:0", "its part is a model, not an index"
+
+
 def test_a_batch_takes_as_long_as_its_calls() -> None:
     target, calls = HostTarget(), list[int]()
 
@@ -52,7 +58,7 @@ def test_what_needs_a_device_is_refused_with_what_to_do(ask: Callable[[HostTarge
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("text", "message"), [("host:cpu", "valid: host"), ("host?seed=1", "takes no options, not 'seed'")])
+@pytest.mark.parametrize(("text", "message"), [("host:cpu", "valid: host"), ("host?seed=1", "takes no options, not 'seed'"), ("host:3", "host has no device 3; valid: host, host:0")])
 def test_a_usage_error_gets_one_line(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         targets.find(targets.parse(text))

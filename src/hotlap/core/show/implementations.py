@@ -70,7 +70,7 @@ def _about(entries: Sequence[ImplementationEntry]) -> str:
             answers[one.comparison.answer] = answers.get(one.comparison.answer, 0) + 1
     parts += [f"{count} {answer}" for answer, count in answers.items()]
     sure = [f"{interval(one.comparison.low, one.comparison.high)}" for one in right if one.comparison and one.comparison.low is not None]
-    parts += [f"95 % interval {sure[0]}"] if len(sure) == 1 else []
+    parts += [f"95 % interval of the speedup {sure[0]}"] if len(sure) == 1 else []
     noticed = dict.fromkeys(noticing.named(notice.code) for one in right for notice in one.notices if noticing.named(notice.code))
     parts += [", ".join(noticed)] if noticed else []
     unsure = [one.comparison.reason for one in right if one.comparison and one.comparison.answer == "inconclusive"]

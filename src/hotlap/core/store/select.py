@@ -191,7 +191,7 @@ def cases(plan: Plan, where: Mapping[str, str]) -> list[Case]:
     matching = [fold(case, [], "") for case in plan.cases]
     for name in [name for name in tests if name not in _LATER]:
         own = [r for r in matching if name in FACTS or name in r.case.params]
-        has = {_facts(name, run, r, None).pop() if name in FACTS else _written(name, r) for r in own}
+        has = set().union(*(_shown(name, run, r, None) if name in FACTS else {_written(name, r)} for r in own))
         matching = [result for result in matching if tests[name](run, result, None)]
         if not matching:
             said = f"; {nearest(where[name], sorted(has))}" if has else ""
@@ -225,7 +225,7 @@ def _valid(name: str, bundle: Bundle) -> set[str]:
     if name == "time":
         return {bundle.run.began}
     if name in FACTS:
-        return set().union(*(_facts(name, bundle.run, r, devices.get(r.device)) for r in kept)) - {""}
+        return set().union(*(_shown(name, bundle.run, r, devices.get(r.device)) for r in kept)) - {""}
     return {_written(name, r) for r in kept if name in r.case.params}
 
 
@@ -256,7 +256,7 @@ def _test(name: str, text: str) -> _Test:
         known = {"workload": set(work.WORKLOADS), "status": set(get_args(Status))}.get(name, wanted)
         if not wanted & known:
             raise InputError(f"there is no {name} '{text}'; {nearest(text, known)}")
-        return lambda run, result, device: bool(_whole(text, wanted, run) & _facts(name, run, result, device))
+        return lambda run, result, device: bool({text, *_whole(text, wanted, run)} & _facts(name, run, result, device))
     return _parameter(name, text)
 
 
@@ -273,11 +273,18 @@ def _facts(name: str, run: RunRecord, result: Result, device: Device | None) -> 
         return {run.machine.host} | ({device.machine} if device else set())
     if name == "target":
         return {result.target, run.target}
+    if name == "case":
+        return {result.case.id, work.label(result.case)}
     facts = {
-        "case": result.case.id, "workload": result.case.workload, "implementation": result.case.implementation, "metric": result.metric,
+        "workload": result.case.workload, "implementation": result.case.implementation, "metric": result.metric,
         "status": result.status, "host": run.machine.host, "plan": run.plan.name,
     }
     return {facts[name]}
+
+
+def _shown(name: str, run: RunRecord, result: Result, device: Device | None) -> set[str]:
+    """The same, to choose from: a case by what tables call it."""
+    return {work.label(result.case)} if name == "case" else _facts(name, run, result, device)
 
 
 def _parameter(name: str, text: str) -> _Test:

@@ -105,7 +105,7 @@ def _cut_short(measured: Sequence[bundles.Bundle], args: argparse.Namespace) -> 
     if not any(bundle.run.stopped_by("budget") for bundle in measured) or not 0 < rounds < FEWEST:
         return ""
     enough_s = 10 * math.ceil(units.parse(args.budget, "s") * FEWEST / rounds / 10)
-    few = f"{rounds} of the {FEWEST} rounds that a 95 % interval needs"
+    few = f"{rounds} of the {FEWEST} rounds that the 95 % interval of each number needs"
     return f"the budget of {args.budget} ended after {few}: --budget '{enough_s} s' is enough for all"
 
 

@@ -1,4 +1,4 @@
-"""The table of targets, and how a specification (`opencl`, `torch:cuda`, `simulated:h200-sxm?noise=0.01`) is read."""
+"""The table of targets, and how a specification (`opencl`, `torch:cuda`, `torch:cuda:0`, `simulated:h200-sxm?noise=0.01`) is read."""
 
 from __future__ import annotations
 
@@ -61,9 +61,18 @@ def module(name: str) -> ModuleType:
 
 
 def find(spec: TargetSpec) -> list[Device]:
-    """The devices of this target. Raises Unavailable with reason and remedy, InputError for a part or option that is not valid."""
-    devices: list[Device] = module(spec.name).find(spec.part, spec.options)
-    return devices
+    """The devices of this target; the one alone whose index ends the part, as in ``torch:cuda:0`` or ``opencl:0``, by which `devices`
+    calls it. Raises Unavailable with reason and remedy, InputError for a part, an index or an option that is not valid."""
+    part, _, index = spec.part.rpartition(":")
+    if spec.name in VIRTUAL or not index.isdecimal():
+        part, index = spec.part, ""
+    devices: list[Device] = module(spec.name).find(part, spec.options)
+    chosen = [device for device in devices if index in ("", str(device.index))]
+    if not chosen:
+        text = TargetSpec(spec.name, part).text
+        valid = ", ".join(f"{text}:{device.index}" for device in devices)
+        raise InputError(f"{text} has no device {index}; valid: {text}, {valid}")
+    return chosen
 
 
 def open_device(spec: TargetSpec, device: Device) -> Target:
