@@ -153,6 +153,15 @@ def test_a_noun_without_its_verb_takes_the_first(tmp_path: Path, capsys: pytest.
     assert "1 case" in printed[0]
 
 
+def test_the_built_in_plans_are_listed_by_the_word_that_other_nouns_have_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = []
+    for words in (["plan", "list"], ["plan", "show"]):
+        assert main(words) == 0
+        listed.append(capsys.readouterr().out)
+    assert listed[0] == listed[1]
+    assert "quick" in listed[0]
+
+
 def test_options_and_arguments_come_in_any_order(capsys: pytest.CaptureFixture[str]) -> None:
     answers = []
     for words in (["gemm", "m=64", "--machine", "h200-sxm", "--json"], ["--machine", "h200-sxm", "gemm", "--json", "m=64"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from hotlap.cli import terminal
 from hotlap.core import plan as plans
@@ -19,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     """A plan's cases and options, or one line that it is valid; exit code 2 with file and line when it is not."""
     if args.plan is None and args.what == "check":
         raise InputError("which plan? give a built-in plan or a TOML file, as in: hotlap plan check mine.toml")
-    if args.plan is None:
+    if args.plan is None or (args.plan == "list" and not Path("list").exists()):
         listing = plans.builtin()
         if args.json:
             terminal.answer(args.json, listing, "plans")

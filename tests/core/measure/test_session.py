@@ -8,7 +8,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,9 @@ from msgspec.structs import replace
 import hotlap
 from draws import draws
 from hotlap.core.errors import InputError, MachineError
-from hotlap.core.measure import session
+from hotlap.core.measure import runs, session
+from hotlap.core.measure.process import WorkerProcess
+from hotlap.core.measure.protocol import Job
 from hotlap.core.record import Case, MeasureOptions, Plan, Stop
 from hotlap.core.work import find
 
@@ -112,6 +116,29 @@ def test_rounds_stop_when_exact_enough() -> None:
 
 
 @pytest.mark.slow("many rounds")
+def test_waiting_for_a_device_takes_nothing_of_the_budget(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that moves only while another run holds the device."""
+    now_s, left_s, begin = [0.0], [], runs.begin
+
+    class Clock:
+        def now(self) -> float:
+            return now_s[0]
+
+    def began(*given: object) -> AbstractContextManager[runs.OpenRun]:
+        now_s[0] += 100.0
+        return begin(*given)  # type: ignore[arg-type]
+
+    def start(job: Job, limit_s: float, stop: threading.Event) -> WorkerProcess:
+        left_s.append(job.left_s)
+        return session.process(job, limit_s, stop)
+
+    monkeypatch.setattr(session, "SystemClock", Clock)
+    monkeypatch.setattr(runs, "begin", began)
+    options = session.SessionOptions(target="simulated:h200-sxm?seed=3", home=home, limit_s=30.0, wait_s=200.0)
+    session.run(_plan(("launch", {}), rounds=1, rounds_max=1), options, lambda *_: None, start)
+    assert left_s == [30.0]
+
+
 def test_rounds_stop_at_the_budget() -> None:
     run = hotlap.run(BOUND, target="simulated:h200-sxm?run_noise=0.2&seed=3", rounds_max=300, budget_s=15.0)
     assert run.bundle.run.stops == [Stop("budget")]

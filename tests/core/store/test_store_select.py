@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from keeping import CASES, DEVICE, make_run, make_samples, pack
 
-from hotlap.core import plan
+from hotlap.core import plan, work
 from hotlap.core.errors import InputError, SchemaError
 from hotlap.core.record import Device, Machine, Plan
 from hotlap.core.store import bundle as bundles
@@ -182,13 +182,19 @@ def test_results_are_in_the_plans_order_and_miss_nothing(pair: Bundle) -> None:
     assert {r.target for r in select.results(pair)} == {"simulated"}
 
 
+def test_a_case_that_is_not_there_is_answered_with_what_tables_call_the_others(pair: Bundle) -> None:
+    said = str(select.no_match_error([pair], {"case": "decode"}))
+    assert work.label(CASES[1]) in said
+    assert CASES[1].id not in said
+
+
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
         ({"workload": "stream"}, "0 2"), ({"workload": "stream,gemm"}, "0 1 2"), ({"size": "64 MiB"}, "2"), ({"size": "1048576"}, "0"),
         ({"size": "1 MiB, 64 MiB"}, "0 2"), ({"size": "2 MiB.."}, "2"), ({"size": "..2 MiB"}, "0"), ({"size": "1 KiB..1 GiB", "op": "copy"}, "0"),
         ({"dtype": "bf16"}, "1"), ({"dtype": "fp32,fp64"}, "0 2 4"), ({"m": "512"}, "1"), ({"mode": "single"}, "3"), ({"mode": "graph"}, ""),
-        ({"metric": "latency"}, "3"), ({"status": "not_run"}, "4"), ({"case": CASES[1].id}, "1"), ({"host": "node7", "plan": "five"}, "0 1 2 3 4"),
+        ({"metric": "latency"}, "3"), ({"status": "not_run"}, "4"), ({"case": CASES[1].id}, "1"), ({"case": work.label(CASES[1])}, "1"), ({"host": "node7", "plan": "five"}, "0 1 2 3 4"),
         ({"label": "cluster=A"}, ""), ({"time": "2026-11"}, "0 1 2 3 4"), ({"time": "2025-11"}, ""), ({"target": "simulated"}, "0 1 2 3 4"),
         ({"implementation": ""}, "0 1 2 3 4"), ({"host": "node8"}, ""),
     ],

@@ -267,7 +267,9 @@ def test_the_verb_prints_a_plan_and_says_what_it_is(capsys: pytest.CaptureFixtur
 def test_a_file_is_written_and_json_has_everything(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "net.toml"
     assert main(["plan", "from", "rnn-t", "--batch", "8", "--phase", "decode", "-o", str(file), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert printed.err.endswith(f"\nplan    {file}\nnext    hotlap run {file}\n")
     assert len(found["plan"]["cases"]) == len(plans.load(str(file)).cases)
     assert list(found["notes"]["steps"]) == ["rnn-t decode batch=8"]
     assert math.isfinite(found["notes"]["steps"]["rnn-t decode batch=8"])

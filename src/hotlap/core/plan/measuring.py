@@ -30,7 +30,7 @@ SUSTAIN_ROUNDS, SUSTAIN_SAMPLES = 40, 100  # of the time that a rate is sustaine
 PROGRAM_S = 0.1  # of executions of one program in a round, by default; one execution at least
 
 OPTIONS: dict[str, Option] = {
-    "rounds": Option("rounds", "", 1, 10_000, "a whole number from 1 to 10000; 6 is the fewest that give a 95 % interval"),
+    "rounds": Option("rounds", "", 1, 10_000, "a whole number from 1 to 10000 (6 is the fewest that give a 95 % interval)"),
     "rounds_max": Option("rounds_max", "", 1, 10_000, "a whole number from 1 to 10000, not below rounds"),
     "round_time": Option("round_s", "s", 0, 86_400, "a time above zero and up to a day, as in '8 s'", above=True),
     "budget": Option("budget_s", "s", 0, 31 * 86_400, "a time above zero and up to 31 days, as in '60 s' or '10 min'", above=True),

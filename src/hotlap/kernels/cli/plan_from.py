@@ -88,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
     notes = network_plan.notes(said, whole, plan, kept_prices[-1].unknown)
     _write(args, plans.text(plan, network_plan.head(notes, plan)), {"plan": plan, "notes": notes})
     print(network_plan.summary(notes, plan, terminal.width(), sys.stderr.isatty() and terminal.color()), file=sys.stderr)
+    if args.out:
+        print(f"\nplan    {args.out}\nnext    hotlap run {shlex.quote(args.out)}", file=sys.stderr)
     return 0
 
 
