@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             terminal.print_former(judged)
         else:
             print(above + "\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
-    reports.write(written, judged, args.measure or "")
+    reports.write(written, judged, args.measure or "", args.against or "")
     return verdicts.exit_code(judged)
 
 

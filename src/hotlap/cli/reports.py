@@ -58,10 +58,12 @@ def shielded(asked: Sequence[RequestedReport]) -> Iterator[None]:
         print(f"::{token}::", flush=True)
 
 
-def write(asked: Sequence[RequestedReport], judged: Sequence[Judgement], plan: str) -> None:
-    """Each in its file; Markdown is added, since a step's summary may have begun. `plan`: its file, where it is report."""
+def write(asked: Sequence[RequestedReport], judged: Sequence[Judgement], plan: str, against: str = "") -> None:
+    """Each in its file; Markdown is added, since a step's summary may have begun. `plan`: its file, where it is report. `against`: what
+    the user named; where that is a file, Markdown has it."""
     for report in asked:
-        text = _text(report.kind, judged, plan)
+        file = against if Path(against).is_file() else ""
+        text = ci.markdown(judged, file) if report.kind == "markdown" else _text(report.kind, judged, plan)
         if report.file == STDOUT:
             print(text, end="")
         elif report.kind == "markdown":
@@ -71,8 +73,6 @@ def write(asked: Sequence[RequestedReport], judged: Sequence[Judgement], plan: s
 
 
 def _text(kind: str, judged: Sequence[Judgement], plan: str) -> str:
-    if kind == "markdown":
-        return ci.markdown(judged)
     if kind == "metrics":
         return ci.metrics(judged)
     if kind == "junit":

@@ -35,13 +35,13 @@ class PlanFile(NamedTuple):
 # ---------------------------------------------------------------- Markdown
 
 
-def markdown(judged: Sequence[Judgement]) -> str:
-    """For a step's summary or a comment: the verdict of each run, then its cases, the worst first."""
-    blocks = [_block(one) for one in judged]
+def markdown(judged: Sequence[Judgement], file: str = "") -> str:
+    """For a step's summary or a comment: the verdict of each run, then its cases, the worst first. `file`: the baseline or rules."""
+    blocks = [_block(one, file) for one in judged]
     return "\n\n".join(blocks) + "\n"
 
 
-def _block(judgement: Judgement) -> str:
+def _block(judgement: Judgement, file: str) -> str:
     rows = _worst_first(judgement.rows)
     shown = rows[:SHOWN]
     columns = [
@@ -54,7 +54,8 @@ def _block(judgement: Judgement) -> str:
     reasons = [f"- {table.code(row.label)}: {prose(row.verdict.reason)}" for row in open_rows]
     more = [f"… and {len(rows) - SHOWN} more cases."] if len(rows) > SHOWN else []
     head = f"### hotlap gate: {words.STATES[judgement.state].upper()}"
-    about = f"{prose(judgement.reason)}, against {table.code(judgement.against)}; run {table.code(judgement.run)}"
+    read = f" ({table.code(file)})" if file and file not in judgement.against else ""
+    about = f"{prose(judgement.reason)}, against {table.code(judgement.against)}{read}; run {table.code(judgement.run)}"
     parts = [head, about, "\n".join(table.markdown(Table(columns))) if shown else "", "\n".join(more), "\n".join(reasons)]
     return "\n\n".join(part for part in parts if part)
 
