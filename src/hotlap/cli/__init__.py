@@ -15,7 +15,7 @@ import hotlap
 from hotlap.cli import commands
 from hotlap.core import extend
 from hotlap.core.errors import HINT, HotlapError, InputError, closest, nearest
-from hotlap.core.store import paths
+from hotlap.core.store import locks, paths
 from hotlap.features import TABLE
 
 # They read years of runs: to look for cycles in them takes half the time.
@@ -103,7 +103,7 @@ def _run(name: str, rest: list[str], shape: int) -> int:
     if (paths.place(os.environ, sys.platform) / "kernels").is_dir():
         for implementer in extend.each("implementers"):
             implementer.announce(paths.home())
-    with _collecting(name not in MANY):
+    with _collecting(name not in MANY), locks.command("--wait" in parser._option_string_actions):
         code: int = module.run(_parsed(parser, [*verb.words, *getattr(module, "rewritten", list)(rest)], shape))
     return code
 

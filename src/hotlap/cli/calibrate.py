@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hotlap.cli import terminal
+from hotlap.cli import looking, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core.errors import HotlapError, InputError, MachineError
@@ -37,6 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--from", dest="source", default="", metavar="RUN", help="learn from a run that was kept, instead of measuring")
     parser.add_argument("--list", action="store_true", help="the calibrations that are kept")
     parser.add_argument("--forget", default="", metavar="NAME", help="remove one")
+    looking.wait(parser, "for a device that another run holds (default: refuse at once)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,10 +82,10 @@ def _measured(args: argparse.Namespace, home: Path) -> bundles.Bundle:
     plan, progress = plans.load(_check(args)), Progress(sys.stderr)
     progress.begin(plan)
     try:
-        limit_s = plan.measure.budget_s
-        return bundles.load(
-            session.run(plan, session.SessionOptions(target=args.target, device=args.device, home=home, limit_s=limit_s), progress)
-        )
+        options = session.SessionOptions(
+            target=args.target, device=args.device, home=home, limit_s=plan.measure.budget_s, wait_s=looking.wait_s(args)
+        )  # fmt: skip
+        return bundles.load(session.run(plan, options, progress))
     finally:
         progress.end()
 

@@ -105,14 +105,14 @@ def _resume(args: argparse.Namespace, progress: Progress) -> Path:
     progress.begin(run.plan)
     for samples in kept.samples:
         progress.count(samples)
-    path = session.resume(entries[0].path, progress)
+    path = session.resume(entries[0].path, progress, wait_s=units.parse(args.wait or 0.0, "s"))
     if len(bundles.load(path).samples) == before:
         print(f"hotlap: nothing was left to do of {run.id}: {listing.ending(run)}; begin a new run for more rounds", file=sys.stderr)
     return path
 
 
 _OF_THE_RUN = (
-    "plan", "target", "device", "together", "label", "rounds", "round_time", "budget", "sustain", "deadline", "precision", "seed", "wait",
+    "plan", "target", "device", "together", "label", "rounds", "round_time", "budget", "sustain", "deadline", "precision", "seed",
     "wait_quiet",
 )
 

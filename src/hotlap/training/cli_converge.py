@@ -7,7 +7,7 @@ import math
 import sys
 from pathlib import Path
 
-from hotlap.cli import terminal
+from hotlap.cli import looking, terminal
 from hotlap.core.errors import InputError
 from hotlap.core.show import listing
 from hotlap.core.store import bundle as bundles
@@ -33,6 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interpolate", action="store_true", help="between evaluations; the rules of MLPerf do not")
     parser.add_argument("--min-effect", default="2 %", metavar="SHARE", help="minimum change to report (default: 2 %%)")
     parser.add_argument("--limit", default="1 h", metavar="TIME", help="after which a process is ended (default: 1 h)")
+    looking.wait(parser, "for a device that another run holds, of programs (default: refuse at once)")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run")
 
 
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         view = cli.LaunchView(sys.stderr)
         try:
-            path = converge_session.of_programs(asked, kinds, paths.home(), marks, view)
+            path = converge_session.of_programs(asked, kinds, paths.home(), marks, view, looking.wait_s(args))
         finally:
             view.end()
     return _show(path, args)

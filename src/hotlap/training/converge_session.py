@@ -70,7 +70,7 @@ def _same_benchmark(every: Sequence[ConvergeRun]) -> None:
 
 def of_programs(
     asked: ConvergeAsked, kinds: tuple[ProgramKind, ProgramKind], home: Path, marks: Mapping[str, object],
-    listen: Listener = lambda *_: None,
+    listen: Listener = lambda *_: None, wait_s: float = 0.0,
 ) -> Path:
     """Runs them in turns. Raises InputError before anything is run."""
     programs = [
@@ -83,7 +83,7 @@ def of_programs(
     plan = Plan(name="time to quality", about=f"{asked.a} against {asked.b}", source="hotlap training converge")
     base = secrets.randbits(31)
     record = runs.record(plan, device.target, [device], fingerprint([device]), kind=KIND, labels=labels.check(dict(marks)), seed=base)
-    with runs.begin(record, [device], home) as held:
+    with runs.begin(record, [device], home, wait_s) as held:
         kept, running, stop = ConvergeKept(asked=asked), Running(), Stop("error", "the programs could not be run")
         folder = held.writer.path
         try:

@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 import pytest
 
+from hotlap.cli import commands, main, parser_of
+from hotlap.core import extend
 from hotlap.core.errors import Busy, MachineError
 from hotlap.core.record import Device
 from hotlap.core.store import locks, paths
@@ -69,6 +71,18 @@ def test_make_names_its_own_way_to_wait(monkeypatch: pytest.MonkeyPatch) -> None
     makefile = (Path(__file__).parents[3] / "Makefile").read_text()
     assert "HOTLAP_BEGUN_BY='make run' .venv/bin/hotlap run" in makefile
 
+
+
+@pytest.mark.parametrize("verb", commands.VERBS)
+def test_no_verb_advises_an_option_that_it_lacks(verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    module = extend.resolve(commands.VERBS[verb].module)
+    monkeypatch.setattr(module, "run", lambda _: taken(GPU))
+    monkeypatch.setattr("hotlap.cli._parsed", lambda *_: None)
+    with locks.hold([GPU]):
+        assert main(verb.split()) == 3
+    said = capsys.readouterr().err
+    assert "the device GPU-1 is held by process" in said
+    assert ("--wait" in said) == ("--wait" in parser_of(verb).format_help())
 
 
 def test_a_device_that_is_held_names_its_owner(other: subprocess.Popen[str]) -> None:

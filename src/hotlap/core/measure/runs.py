@@ -50,7 +50,7 @@ def begin(run: RunRecord, devices: Sequence[Device], home: Path, wait_s: float =
 
 
 @contextmanager
-def resume(path: Path) -> Iterator[OpenRun]:
+def resume(path: Path, wait_s: float = 0.0) -> Iterator[OpenRun]:
     """A run that was interrupted or killed, on the devices where it began; what is to be told of it are the writer's notices.
 
     Raises Unavailable where one of them is not here, Busy, InputError, SchemaError.
@@ -58,7 +58,7 @@ def resume(path: Path) -> Iterator[OpenRun]:
     writer = bundles.Writer.resume(path)
     run = bundles.read_run(path)
     devices = _begun_on(run)
-    with locks.hold(devices):
+    with locks.hold(devices, wait_s):
         yield OpenRun(run, devices, writer)
 
 

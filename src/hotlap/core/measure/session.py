@@ -105,9 +105,9 @@ def places(plan: Plan, options: SessionOptions) -> tuple[targets.TargetSpec, lis
     return spec, devices
 
 
-def resume(path: Path, listen: Listener, start: Start = process) -> Path:
+def resume(path: Path, listen: Listener, start: Start = process, wait_s: float = 0.0) -> Path:
     """Goes on with a run that was interrupted or killed: what is missing of its last round, and the rounds to come."""
-    with runs.resume(path) as held:
+    with runs.resume(path, wait_s) as held:
         kept = bundles.load(path)
         for notice in [*held.writer.notices, *kept.notices]:
             listen(held.devices[0], 0, notice.text)

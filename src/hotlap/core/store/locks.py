@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -32,6 +33,7 @@ BEGUN_BY = "HOTLAP_BEGUN_BY"  # environment: the command in front of ours
 NOBODYS = ("simulated", "scripted")  # targets without hardware
 _HELD = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 _log = logging.getLogger(__name__)
+_has_wait: ContextVar[bool] = ContextVar("has_wait", default=True)
 
 
 class LockOwner(msgspec.Struct, frozen=True):
@@ -41,6 +43,16 @@ class LockOwner(msgspec.Struct, frozen=True):
     since: str  # UTC, ISO 8601
     command: str = ""
     device: str = ""
+
+
+@contextmanager
+def command(has_wait: bool) -> Iterator[None]:
+    """While a command runs: whether it has --wait, so that none advises an option that it lacks."""
+    token = _has_wait.set(has_wait)
+    try:
+        yield
+    finally:
+        _has_wait.reset(token)
 
 
 @contextmanager
@@ -66,7 +78,8 @@ def beside(devices: Sequence[Device], wait_s: float = 0.0) -> str:
                 pass
         except Busy:
             what = "both disturb each other's numbers"
-            return f"{_who(device.key, owner(file))}: {what}; {_option()} waits for it"
+            waits = f"; {_option()} waits for it" if _option() else ""
+            return f"{_who(device.key, owner(file))}: {what}{waits}"
         except MachineError as error:  # nothing is refused for want of a lock that only tells
             _log.warning("%s", error)
     return ""
@@ -180,7 +193,8 @@ def _wait(file: BinaryIO, name: str, path: Path, wait_s: float) -> None:
 def _busy(name: str, held: LockOwner | None, wait_s: float) -> str:
     waited = f" and was not let go within {wait_s:g} s" if wait_s > 0 else ""
     end = f"; where process {held.pid} is yours, it can be ended: kill {held.pid}" if held else ""
-    return f"{_who(name, held)}{waited}; wait for it: {_option()}{end}"
+    wait = f"wait for it: {_option()}" if _option() else "wait until it has ended, and give the command again"
+    return f"{_who(name, held)}{waited}; {wait}{end}"
 
 
 def _who(name: str, held: LockOwner | None) -> str:
@@ -190,7 +204,9 @@ def _who(name: str, held: LockOwner | None) -> str:
 
 
 def _option() -> str:
-    """The option that waits, as whoever began this run gives it: `make run` has its own way."""
+    """The option that waits, as whoever began this run gives it: `make run` has its own way; "" where the command has none."""
+    if not _has_wait.get():
+        return ""
     return f'make run ARGS="{WAIT}"' if os.environ.get(BEGUN_BY) == "make run" else WAIT
 
 
