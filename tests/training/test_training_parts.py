@@ -9,6 +9,7 @@ import shutil
 import struct
 import tempfile
 import textwrap
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from benchmarks import training_link
 from hotlap.cli import main
 from hotlap.core.store import bundle as bundles
 from hotlap.training import show, show_kind
-from hotlap.training.record import column
+from hotlap.training.record import column, rows
 from hotlap.training.recorder.rows import StepRecorder
 from hotlap.training.recorder.transfers import arm_transfers
 from hotlap.training.show_kind import ShownTraining
@@ -267,3 +268,25 @@ def test_a_network_s_batch_is_split_over_ranks(home: Path) -> None:
     assert [(one.process.world, column(one.table, "tokens")[0]) for one in shown.run.launches[0]] == [(2, 32.0), (2, 16.0)]
     assert not [notice for notice in shown.summary.notices if notice.code == "several_stepped"]
     assert shown.run.launches[0][0].process.reduced_s is not None
+
+
+def test_a_program_that_marks_its_steps_after_an_optimiser_has_no_step_of_nothing(tmp_path: Path) -> None:
+    """The optimiser is heard first: its step is the begin of the program's first."""
+    recorder = StepRecorder({"data": "synthetic", "steps": 0, "number": 0, "count": False, "folder": str(tmp_path)})
+    for _ in range(3):
+        for part, before in (("backward", "forward"), ("optimiser", "rest")):
+            assert recorder.enter(part, before)
+            time.sleep(0.002)
+            recorder.leave()
+            recorder.seen.add("forward")
+        if recorder.count == 0:
+            recorder.loss = 1.5
+        recorder.step("optimiser 1")
+        recorder.step("program", 8.0)
+    recorder.close()
+    steps = rows((tmp_path / f"steps-0-{os.getpid()}.bin").read_bytes())
+    assert column(steps, "number").tolist() == [1, 2, 3]
+    for part in ("backward", "optimiser"):
+        assert column(steps, part).min() >= 0.002
+    assert (column(steps, "time") >= column(steps, "backward") + column(steps, "optimiser")).all()
+    assert column(steps, "loss")[0] == 1.5

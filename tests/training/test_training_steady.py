@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from hotlap.training import steady
+from hotlap.training import reading, steady
+from hotlap.training.reading import MeasuredProcess
 from hotlap.training.record import COLUMNS, PARTS, Floats, TrainingEvent, TrainingProcess, column, rows, samples, unexplained
 from hotlap.training.steady import of_process
 
@@ -41,7 +42,7 @@ def test_parts_with_the_unexplained_sum_to_the_time() -> None:
         assert sum(one for one in parts if one is not None) + step.unexplained_s == pytest.approx(step.time_s)
         assert step.transfer_s is None  # what was not seen is unknown, never zero
     found = of_process(process(), table([0.01] * 30))
-    assert sum(found.parts_s.values()) == pytest.approx(found.mean_s)
+    assert sum(found.parts_s.values()) == pytest.approx(found.step_s)
 
 
 def test_a_torn_row_is_left_out() -> None:
@@ -112,6 +113,33 @@ def test_without_workers_a_wait_that_was_disturbed_in_every_step_is_put_right() 
     busy[:, COLUMNS.index("wait_delay")] = 0.005
     assert of_process(process(), busy).step_s == pytest.approx(0.012)
     assert of_process(process(), busy).mean_s == pytest.approx(0.017)
+
+
+def test_parts_are_of_the_steps_that_the_step_is_of_and_never_below_zero() -> None:
+    waits = [0.05 if step % 10 == 0 else 0.002 for step in range(101)]
+    delays = [0.03 if step % 7 == 0 else 0.0 for step in range(101)]
+    found = of_process(process(), table([0.01 + wait + delay for wait, delay in zip(waits, delays, strict=True)], waits, delays))
+    assert sum(found.parts_s.values()) == pytest.approx(found.step_s)
+    assert min(found.parts_s.values()) >= 0
+    assert found.mean_s is not None
+    assert found.step_s is not None
+    assert found.mean_s > found.step_s
+    assert (found.used, found.steps) == (found.quiet, 100)
+    assert found.quiet < 100
+
+
+def test_processes_keep_one_rule_whichever_of_them_was_disturbed() -> None:
+    """One of 12 undisturbed steps of 2.6 ms beside one of 8: then both are over all steps."""
+    def launch(undisturbed: int) -> list[MeasuredProcess]:
+        delays = [0.0] * (undisturbed + 1) + [0.005] * (40 - undisturbed)
+        steps = table([0.0026 + delay for delay in delays], None, delays)
+        return [MeasuredProcess(process(), steps, of_process(process(), steps))]
+
+    quiet, raw = launch(12), launch(8)
+    assert quiet[0].steady.step_s == pytest.approx(0.0026)
+    both = [one.steady.step_s for (one,) in reading.alike([quiet, raw])]
+    assert both == [pytest.approx(0.0076), pytest.approx(0.0076)]
+    assert [one.steady.used for (one,) in reading.alike([quiet, quiet])] == [12, 12]
 
 
 def test_few_steps_are_kept_one_by_one_and_many_as_blocks() -> None:

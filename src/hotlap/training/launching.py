@@ -54,7 +54,7 @@ def command(asked: TrainingAsked, launch: Launch) -> list[str]:
 
 
 def environment(asked: TrainingAsked, launch: Launch, folder: Path, rank: int, port: int) -> dict[str, str]:
-    steps = launch.steps or asked.steps
+    steps = launch.steps or (asked.steps + 1 if asked.steps else 0)  # the first starts the program, and is never counted
     told = {
         "folder": str(folder), "data": launch.data, "steps": steps, "number": launch.number, "count": launch.count,
     }  # fmt: skip

@@ -10,7 +10,7 @@ from hotlap.core.errors import SchemaError
 from hotlap.core.store import files
 from hotlap.core.store.bundle import Bundle
 from hotlap.training.record import ROWS, SESSION, Floats, Trained, TrainingProcess, rows
-from hotlap.training.steady import SteadySteps, of_process
+from hotlap.training.steady import SteadySteps, enough, of_process
 
 
 class MeasuredProcess(NamedTuple):
@@ -45,4 +45,11 @@ def read(bundle: Bundle) -> TrainingRun | None:
             table = rows(contents.get(process.file, b""))
             launches.setdefault(process.number, []).append(MeasuredProcess(process, table, of_process(process, table)))
     counted = next((one for one in trained.processes if one.arm == "count" and one.flop), None)
-    return TrainingRun(bundle, trained, list(launches.values()), counted)
+    return TrainingRun(bundle, trained, alike(list(launches.values())), counted)
+
+
+def alike(launches: list[list[MeasuredProcess]]) -> list[list[MeasuredProcess]]:
+    """All processes by one rule: over undisturbed steps alone where each has enough of them, else over all steps."""
+    leads = [launch[0] for launch in launches if launch[0].steady.steps]
+    quiet = bool(leads) and all(enough(one.process, one.steady.quiet, one.steady.steps) for one in leads)
+    return [[one._replace(steady=of_process(one.process, one.table, quiet)) for one in launch] for launch in launches]

@@ -108,7 +108,7 @@ class TrainingAsked(Record, frozen=True, kw_only=True):
     kind: ProgramKind
     arguments: list[str] = []
     parameters: dict[str, str] = {}  # of a network
-    steps: int = 100  # of each process; 0: until the program ends
+    steps: int = 100  # of each process after its first, which warms up; 0: until the program ends
     processes: int = 6  # of each arm
     ranks: int = 1
     data: list[DataMode] = []  # [real]; [real, frozen]: in turns; [synthetic]

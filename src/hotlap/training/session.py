@@ -25,9 +25,10 @@ from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import METHOD, Case, Device, MeasureOptions, Plan, Samples, Stop, encode
 from hotlap.core.store import files, labels
 from hotlap.core.work.program import CALLABLE
-from hotlap.training import expected, launching
+from hotlap.training import expected, launching, reading
 from hotlap.training.expected_record import ExpectedStep
 from hotlap.training.launching import Launch, Running
+from hotlap.training.reading import MeasuredProcess
 from hotlap.training.record import SESSION, Trained, TrainingAsked, TrainingProcess, rows
 from hotlap.training.steady import of_process
 
@@ -144,9 +145,8 @@ class _Session:
         self.folder, self.running = held.writer.path, Running()
         self.trained = Trained(asked=asked, arms=list(cases), expected=_expected(asked, held.devices[0], home))
         self.sampler = _sampler(held.devices)
-        self.rounds: dict[str, int] = {}
+        self.clocks_hz: dict[int, list[float]] = {}  # by launch
         self.lost: set[str] = set()  # arms that failed
-        self.clocks: list[float] = []
 
     def measure(self) -> Path:
         stop = Stop("error", "the program could not be run")
@@ -163,6 +163,7 @@ class _Session:
                 self.sampler.stop()
                 self._drain()
             self._write()
+            self._samples()
             self.held.finish([stop])
         return self.folder
 
@@ -214,22 +215,29 @@ class _Session:
 
     def _keep(self, processes: Sequence[TrainingProcess]) -> None:
         self.trained = replace(self.trained, processes=[*self.trained.processes, *processes])
+        self.clocks_hz[processes[0].number] = self._clock()
         self._write()
-        lead = processes[0]
-        file = self.folder / lead.file
-        if not file.is_file():
-            return
-        steady = of_process(lead, rows(file.read_bytes()))
-        if not steady.blocks_s:
-            return
-        number = self.rounds.get(lead.arm, 0)
-        self.rounds[lead.arm] = number + 1
-        self.held.writer.append(
-            Samples(
-                case=self.cases[lead.arm].id, device=self.held.devices[0].key, round=number, values=steady.blocks_s, method="program",
-                warmup_samples=steady.first - 1, began_s=steady.began_s, ended_s=steady.ended_s, clocks_hz=self._clock(),
-            )
-        )  # fmt: skip
+
+    def _samples(self) -> None:
+        """Of each launch, by the rule that all of them keep: the last process decides which steps count, so they are written last."""
+        kept = [one for one in self.trained.processes if one.arm in self.cases and (self.folder / one.file).is_file()]
+        leads = {one.number: one for one in reversed(kept)}
+        launches = []
+        for lead in [leads[number] for number in sorted(leads)]:
+            table = rows((self.folder / lead.file).read_bytes())
+            launches.append([MeasuredProcess(lead, table, of_process(lead, table))])
+        rounds: dict[str, int] = {}
+        for ((lead, _, steady),) in reading.alike(launches):
+            if steady.blocks_s:
+                number = rounds.get(lead.arm, 0)
+                rounds[lead.arm] = number + 1
+                self.held.writer.append(
+                    Samples(
+                        case=self.cases[lead.arm].id, device=self.held.devices[0].key, round=number, values=steady.blocks_s,
+                        method="program", warmup_samples=steady.first - 1, began_s=steady.began_s, ended_s=steady.ended_s,
+                        clocks_hz=self.clocks_hz.get(lead.number, []),
+                    )
+                )  # fmt: skip
 
     def _clock(self) -> list[float]:
         """Of the processor where it is the device, between launches."""

@@ -20,15 +20,16 @@ UNKNOWN_STALL = {
     "no_loader": "unknown: no PyTorch DataLoader was seen, nor t.loader(batches); wrap what gives the batches",
     "batches_differ": "unknown: batches differ in shape, so real − frozen{apart} is of their steps too",
     "one_arm": "unknown: only one of real and frozen was measured; give --data real,frozen",
+    "busy": "unknown: the machine disturbed the steps with the frozen batch, too{apart}; stop other programs and measure again",
 }
-APART = 1.1  # mean ÷ step from which the table says why its parts are more than its step
+APART = 1.1  # mean ÷ step from which it is said that some steps took longer
 STALLED = 0.05  # share of a step from which the answer names the loader
 SHARES, WIDE = 8, 10_000
 
 
 def lines(run: TrainingRun, summary: TrainingSummary, width: int, color: bool) -> list[str]:
     """All of it: what was asked, times, parts, the loader, compilation, shares of the limit, doubts, the answer."""
-    text = [*layout.paragraph("", asked_text(run.trained.asked), width), ""]
+    text = [*layout.paragraph("", asked_text(run), width), ""]
     measured = [arm for arm in summary.arms if arm.step_s]
     if measured:
         text += [*layout.fitted(table(measured).columns, width).lines(color), ""]
@@ -40,13 +41,17 @@ def lines(run: TrainingRun, summary: TrainingSummary, width: int, color: bool) -
     return [*text, *layout.paragraph("answer    ", answer(summary), width)]
 
 
-def asked_text(asked: TrainingAsked) -> str:
+def asked_text(run: TrainingRun) -> str:
+    """What was asked, and how many processes ran where it is fewer."""
+    asked, ran = run.trained.asked, len(run.launches)
+    arms = len({launch[0].process.arm for launch in run.launches})
     words = [asked.program, *asked.arguments, *(f"{name}={value}" for name, value in asked.parameters.items())]
     steps = f"{asked.steps} steps" if asked.steps else "all its steps"
     ranks = f" of {asked.ranks} ranks" if asked.ranks > 1 else ""
     against = f", in turns with {asked.against}" if asked.against else ""
     processes = f"{asked.processes} fresh process{'' if asked.processes == 1 else 'es'}"
-    return harmless(f"{' '.join(words)}: {processes}{ranks} of {steps}{against}")
+    fewer = f"; {ran} ran" if ran < asked.processes * max(arms, 1) else ""
+    return harmless(f"{' '.join(words)}: {processes}{ranks} of {steps}{against}{fewer}")
 
 
 def table(arms: Sequence[ArmFigures]) -> Table:
@@ -136,15 +141,20 @@ def facts(run: TrainingRun, summary: TrainingSummary) -> list[str]:
 
 
 def _parts_of(summary: TrainingSummary) -> list[str]:
-    """Where parts sum to more than the step: they are means, and the step leaves out what befell few."""
-    more = [arm for arm in summary.arms if arm.step_s and arm.mean_s and arm.mean_s > APART * arm.step_s.value]
-    if not more:
-        return []
-    names, sums = (" and ".join(each) for each in ([arm.name for arm in more], [units.show(arm.mean_s or 0.0, "s") for arm in more]))
-    delay = max((arm.run_delay or 0.0) for arm in more)
-    waits = f"waits for a processor ({units.percent(delay)} of the time)" if delay else ""
-    inside = " and ".join(filter(None, ["rare long steps", waits]))
-    return [f"parts of {names} are means, with {inside}, and sum to {sums}; the step is of the usual ones, without these"]
+    """Which steps the figures are of, and where the mean of all steps is larger."""
+    text = []
+    measured = [arm for arm in summary.arms if arm.step_s]
+    if left := [arm for arm in measured if arm.undisturbed is not None]:
+        each = ", ".join(f"{arm.name} {arm.steps - (arm.undisturbed or 0)} of {arm.steps}" for arm in left)
+        text.append(f"steps that waited for a processor are left out of the figures: {each}")
+    if more := [arm for arm in measured if arm.step_s and arm.mean_s and arm.mean_s > APART * arm.step_s.value]:
+        each = ", ".join(f"{arm.name} {units.show(arm.mean_s or 0.0, 's')}{_waiting(arm)}" for arm in more)
+        text.append(f"mean of all steady steps, with long ones and waits for a processor: {each}")
+    return text
+
+
+def _waiting(arm: ArmFigures) -> str:
+    return f" (waited for a processor {units.percent(arm.run_delay)} of the time)" if arm.run_delay else ""
 
 
 def _bad(state: str) -> str:
@@ -154,14 +164,18 @@ def _bad(state: str) -> str:
 def stall_text(stall: LoaderStall) -> str:
     waited = f"; waited in next() {units.show(stall.waited_s, 's')}" if stall.waited_s is not None else ""
     if not stall.known or stall.stall_s is None:
-        apart = f" ({units.show(stall.stall_s.value, 's')})" if stall.stall_s is not None else ""
+        apart = f" ({_apart(stall.stall_s)})" if stall.stall_s is not None else ""
         return f"{UNKNOWN_STALL[stall.why].replace('{apart}', apart)}{waited}"
+    if stall.why == "noise":
+        return f"({stall.loader}): no stall can be seen above the noise ({_apart(stall.stall_s)}){waited}"
     share = f", {units.percent(stall.share)} of the step" if stall.share is not None and stall.share > 0 else ""
-    n = stall.stall_s.n
-    return (
-        f"({stall.loader}) costs {units.show(stall.stall_s.value, 's')}{interval(stall.stall_s)} a step{share}: real − frozen over "
-        f"{n} pair{'' if n == 1 else 's'}{waited}"
-    )
+    about = "about " if stall.stall_s.low is None else ""
+    return f"({stall.loader}) costs {about}{units.show(stall.stall_s.value, 's')} a step{share} ({_apart(stall.stall_s)}){waited}"
+
+
+def _apart(apart: ProcessEstimate) -> str:
+    few = ": too few for an interval" if apart.low is None else ""
+    return f"real − frozen {units.show(apart.value, 's')}{interval(apart)} over {apart.n} pair{'' if apart.n == 1 else 's'}{few}"
 
 
 def _compared(first: str, second: str, answer: str, ratio: float | None, low: float | None, high: float | None) -> str:
@@ -179,6 +193,11 @@ def _compile(summary: TrainingSummary) -> list[str]:
             each = ", ".join(f"{units.show(seconds, 's')} {name}" for name, seconds in arm.compile_s.items())
             text.append(f"{arm.name}: {each}")
     for mode in summary.break_even:
+        gain = ProcessEstimate(value=mode.gain_s, low=mode.gain_low_s, high=mode.gain_high_s)
+        if not mode.sure:
+            why = "too few pairs for an interval" if gain.low is None else "which may be none"
+            text.append(f"{mode.mode}: whether it pays is not known: it gains {_time(gain)} a step, {why}; give --processes more")
+            continue
         if mode.steps is None:
             text.append(f"{mode.mode} never pays: its step is not shorter")
             continue
@@ -193,8 +212,7 @@ def _first(summary: TrainingSummary) -> list[str]:
     if arm is None:
         return []
     each = ", ".join(f"{units.show(seconds, 's')} {name}" for name, seconds in arm.first_s.items())
-    delay = f"; waited for a processor {units.percent(arm.run_delay)} of the time" if arm.run_delay is not None else ""
-    return [f"start {each} to the end of the first step{delay}"]
+    return [f"start {each} to the end of the first step ({arm.name})"]
 
 
 def answer(summary: TrainingSummary) -> str:
@@ -207,8 +225,13 @@ def answer(summary: TrainingSummary) -> str:
     if summary.state == "invalid":
         return f"invalid: {text}, which is more than the device can do: look at the convention, and whether steps wait for the device"
     if summary.state == "inconclusive":
-        return f"inconclusive: {text}; see the notes"
+        few = f", of {_count(arm.step_s.n)}: too few for an interval, give --processes 6"
+        return f"inconclusive: {text}{few if arm.step_s.low is None else ''}{'; see the notes' if summary.notices else ''}"
     return f"{text}{_waits(summary.stall)}"
+
+
+def _count(processes: int) -> str:
+    return f"{processes} process{'' if processes == 1 else 'es'}"
 
 
 def _waits(stall: LoaderStall | None) -> str:

@@ -24,14 +24,15 @@ BAR, GAP = 26.0, 12.0  # pixels
 
 def lead(run: TrainingRun, summary: TrainingSummary) -> str:
     """The answer, and what was asked."""
-    return f'<p class="lead">{escape(show.answer(summary))}.</p><p>{escape(show.asked_text(run.trained.asked))}.</p>'
+    return f'<p class="lead">{escape(show.answer(summary))}.</p><p>{escape(show.asked_text(run))}.</p>'
 
 
 def section(run: TrainingRun, summary: TrainingSummary) -> str:
     arms = [arm for arm in summary.arms if arm.step_s]
     if not arms:
         return "<p>No step was measured.</p>"
-    words = "".join(f"<p>{escape(line[:1].upper() + line[1:])}</p>" for line in show.facts(run, summary))
+    pairs = [line.partition(" ") for line in show.facts(run, summary)]
+    words = "".join(f"<p><b>{escape(head.capitalize())}:</b> {escape(rest)}</p>" for head, _, rest in pairs)
     return f'{html(show.table(arms))}{words}<div class="plots">{_over_steps(run, arms)}{_parts(arms)}</div>'
 
 
@@ -60,7 +61,9 @@ def _over_steps(run: TrainingRun, arms: Sequence[ArmFigures]) -> str:
         if points:
             chart.label((axis.high, float(np.median([time for _, time in points]))), name, f"beside {kind}")
     warm = max(arm.warm for arm in arms)
-    return figure("Time of a step", f" all processes; up to {warm} steps warm up, and are in no figure", chart)
+    left = sum(arm.steps - arm.undisturbed for arm in arms if arm.undisturbed is not None)
+    disturbed = f", and {left} that waited for a processor," if left else ""
+    return figure("Time of a step", f" every step of all processes; of each up to {warm} that warm up{disturbed} are in no figure", chart)
 
 
 def _parts(arms: Sequence[ArmFigures]) -> str:
@@ -85,4 +88,4 @@ def _parts(arms: Sequence[ArmFigures]) -> str:
         body.append(f'<text class="label" style="fill:var({colour})" x="{x:.1f}" y="{height - 8:.1f}">{escape(show.PARTS[name])}</text>')
         x += charts.LETTER * (len(show.PARTS[name]) + 2)
     svg = f'<svg class="chart" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="parts of a step">{"".join(body)}</svg>'
-    return f"<figure><figcaption><b>Where it goes</b> mean of steady steps</figcaption>{svg}</figure>"
+    return f"<figure><figcaption><b>Where it goes</b> the parts sum to the step</figcaption>{svg}</figure>"

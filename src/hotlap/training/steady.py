@@ -32,15 +32,15 @@ class Level(NamedTuple):
 
 
 class SteadySteps(NamedTuple):
-    """Of one process. `step_s` is the mean wait for data, without what of it was for a processor, and the median of the rest, over steps in
-    which the thread did not wait for a processor where there are enough. A loader with processes of its own contends for them itself:
-    then over all steps, waits `undisturbed`. So foreign interruptions are not in it, and late batches are. `mean_s` has all."""
+    """Of one process. `step_s` is the mean wait for data, without what of it was for a processor, and the median of the rest, over its
+    `used` steps: those in which the thread did not wait for a processor (`quiet`), or all. A loader with processes of its own contends for
+    processors itself: then all, waits `undisturbed`. So foreign interruptions are not in it, and late batches are. `mean_s` has all."""
 
     first: int = 1  # steady from this step on
     steps: int = 0
     step_s: float | None = None
     mean_s: float | None = None
-    parts_s: dict[str, float] = {}  # means; `unexplained` among them
+    parts_s: dict[str, float] = {}  # of the steps that `step_s` is of: they sum to it, `unexplained` among them
     wait_s: float | None = None  # for data, mean
     tokens: float | None = None  # of a step, mean
     samples: float | None = None
@@ -50,10 +50,17 @@ class SteadySteps(NamedTuple):
     compile_s: float = 0.0  # spent compiling before it
     began_s: float = 0.0
     ended_s: float = 0.0
+    quiet: int = 0  # steady steps in which the thread did not wait for a processor
+    used: int = 0  # steady steps that `step_s` is of
 
 
-def of_process(process: TrainingProcess, table: Floats) -> SteadySteps:
-    """`table`: its steps, as `record.rows` reads them."""
+def enough(process: TrainingProcess, quiet: int, steps: int) -> bool:
+    """Whether its undisturbed steps may speak for all."""
+    return not process.workers and quiet >= max(FEWEST_QUIET, QUIET_STEPS * steps)
+
+
+def of_process(process: TrainingProcess, table: Floats, quiet_only: bool | None = None) -> SteadySteps:
+    """`table`: its steps, as `record.rows` reads them. `quiet_only`: over undisturbed steps alone; None: where there are enough."""
     if not len(table):
         return SteadySteps()
     count = len(table)
@@ -71,15 +78,30 @@ def of_process(process: TrainingProcess, table: Floats) -> SteadySteps:
     own = np.maximum(wait - np.nan_to_num(column(window, "wait_delay")), 0.0)
     wait = undisturbed(wait, delay) if process.workers else own  # workers contend with the step for processors: that is the loader's cost
     quiet = np.flatnonzero(delay <= np.maximum(DELAYED * (wait + rest), DELAY_S))
-    if not process.workers and len(quiet) >= max(FEWEST_QUIET, QUIET_STEPS * len(wait)):
-        wait, rest = wait[quiet], rest[quiet]
-    parts = {name: float(np.nanmean(values)) for name in PARTS if not np.isnan(values := column(window, name)).all()}
+    if enough(process, len(quiet), len(window)) if quiet_only is None else quiet_only and len(quiet):
+        used = quiet
+    else:
+        used = np.arange(len(window))
+    wait, rest = wait[used], rest[used]
     step_s = float(wait.mean() + np.median(rest))
     return SteadySteps(
-        first, len(window), step_s, float(column(window, "time").mean()),
-        {**parts, "unexplained": float(unexplained(window).mean())}, parts.get("data_wait"), _mean(window, "tokens"),
-        _mean(window, "samples"), _blocks(wait, rest), inside, levels, compile_s, float(window[0, 1] - window[0, 2]), float(window[-1, 1]),
+        first, len(window), step_s, float(column(window, "time").mean()), _parts(window[used], float(wait.mean()), rest),
+        _mean(window, "data_wait"), _mean(window, "tokens"), _mean(window, "samples"), _blocks(wait, rest), inside, levels, compile_s,
+        float(window[0, 1] - window[0, 2]), float(window[-1, 1]), len(quiet), len(used),
     )  # fmt: skip
+
+
+def _parts(window: Floats, wait_s: float, rest: Floats) -> dict[str, float]:
+    """The mean wait, and the parts of the median rest: as they share the steps of the middle half. None is below zero."""
+    low, high = np.sort(rest)[[len(rest) // 4, len(rest) - 1 - len(rest) // 4]]
+    middle = window[(rest >= low) & (rest <= high)]
+    seen = [name for name in PARTS if not np.isnan(column(window, name)).all()]
+    parts = {name: float(np.nan_to_num(column(middle, name)).mean()) for name in seen if name != "data_wait"}
+    parts["unexplained"] = max(float(unexplained(middle).mean()), 0.0)
+    total = sum(parts.values())
+    scale = float(np.median(rest)) / total if total > 0 else 0.0
+    waited = {"data_wait": wait_s} if "data_wait" in seen else {}
+    return {**waited, **{name: seconds * scale for name, seconds in parts.items()}}
 
 
 def undisturbed(wait: Floats, delay: Floats) -> Floats:

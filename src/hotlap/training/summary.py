@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from hotlap.core.record import Notice, Record
 from hotlap.core.stats import order
@@ -44,12 +45,13 @@ class ArmFigures(Record, frozen=True, kw_only=True):
     processes: int
     steps: int  # steady ones, all processes
     warm: int  # steps before them, the most of any process
-    every_step: int = 0  # steps in all, all processes
+    every_step: int = 0  # steps after the first of each process, all processes
+    undisturbed: int | None = None  # steady steps that the figures are of, where those that waited for a processor are left out
     step_s: ProcessEstimate | None = None
     mean_s: float | None = None  # with every interruption
     tokens_s: ProcessEstimate | None = None  # per second
     samples_s: ProcessEstimate | None = None
-    parts_s: dict[str, float] = {}  # means; with `unexplained` they sum to mean_s
+    parts_s: dict[str, float] = {}  # of the step: with `unexplained` they sum to step_s
     first_s: dict[str, float] = {}  # from the start of Python to the end of the first step; cold, warm
     compile_s: dict[str, float] = {}  # cold, warm
     rss_bytes: int | None = None
@@ -63,7 +65,7 @@ class LoaderStall(Record, frozen=True, kw_only=True):
     """What the loader costs a step: with it, less with its first batch again and again, in turns."""
 
     known: bool
-    why: str = ""  # not known: no_loader, one_arm, batches_differ
+    why: str = ""  # not known: no_loader, one_arm, batches_differ, busy; known, but its interval holds 0: noise
     loader: str = ""
     stall_s: ProcessEstimate | None = None
     waited_s: float | None = None  # in next(), with the loader as it is
@@ -71,11 +73,15 @@ class LoaderStall(Record, frozen=True, kw_only=True):
 
 
 class BreakEven(Record, frozen=True, kw_only=True):
-    """Steps after which a mode has paid for its compilation; `steps` None: never, for it is not faster."""
+    """Steps after which a mode has paid for its compilation; `steps` None: never, for it is not faster, or where `sure` is false not
+    known, for the gain has no interval or one that holds 0."""
 
     mode: str
     compile_s: float
     gain_s: float  # of a step
+    gain_low_s: float | None = None
+    gain_high_s: float | None = None
+    sure: bool = True
     steps: float | None = None
     low: float | None = None
     high: float | None = None  # None beside a `low`: perhaps never
@@ -114,7 +120,8 @@ def of(run: TrainingRun) -> TrainingSummary:
     notices = _notices(run, arms)
     doubtful = {"recompiled", "few_steps", "step_level_changed", "loss_not_finite", "starved"}
     state = "nothing" if not measured else "measured"
-    if measured and any(notice.code in doubtful for notice in notices):
+    alone = bool(measured) and measured[0].step_s is not None and measured[0].step_s.low is None
+    if measured and (alone or any(notice.code in doubtful for notice in notices)):
         state = "inconclusive"
     if any(share.state == "invalid" for share in efficiencies):
         state = "invalid"
@@ -144,16 +151,17 @@ def arm_of(run: TrainingRun, name: str) -> ArmFigures | None:
         return None
     leads = [launch[0] for launch in mine]
     good = [one for one in leads if one.steady.step_s is not None]
+    step_s = estimate([one.steady.step_s for one in good if one.steady.step_s])
     rss = [one.process.rss_bytes for launch in mine for one in launch if one.process.rss_bytes]
     allocated = [one.process.allocated_bytes for launch in mine for one in launch if one.process.allocated_bytes]
     return ArmFigures(
         name=name, processes=len(mine), steps=sum(one.steady.steps for one in leads),
-        warm=max((one.steady.first - 1 for one in good), default=0), every_step=sum(len(one.table) for one in leads),
-        step_s=estimate([one.steady.step_s for one in good if one.steady.step_s]),
+        warm=max((one.steady.first - 1 for one in good), default=0), every_step=sum(max(len(one.table) - 1, 0) for one in leads),
+        step_s=step_s, undisturbed=used if (used := sum(one.steady.used for one in good)) < sum(one.steady.steps for one in good) else None,
         mean_s=float(np.mean([one.steady.mean_s for one in good if one.steady.mean_s])) if good else None,
         tokens_s=estimate([rate for launch in mine if (rate := _rate(launch, "tokens")) is not None]),
         samples_s=estimate([rate for launch in mine if (rate := _rate(launch, "samples")) is not None]),
-        parts_s=_parts(good), first_s=_by_cache(leads, lambda one: one.process.first_s),
+        parts_s=_parts(good, step_s), first_s=_by_cache(leads, lambda one: one.process.first_s),
         compile_s=_by_cache(leads, lambda one: one.steady.compile_s), rss_bytes=max(rss, default=None),
         allocated_bytes=max(allocated, default=None), run_delay=_delay(leads),
         inside=[event for one in leads for event in one.steady.inside], joules_token=joules.per_token(run.bundle, mine),
@@ -168,9 +176,12 @@ def _rate(launch: Sequence[MeasuredProcess], what: str) -> float | None:
     return None if step_s is None or any(one is None for one in each) else sum(each) / step_s
 
 
-def _parts(good: Sequence[MeasuredProcess]) -> dict[str, float]:
+def _parts(good: Sequence[MeasuredProcess], step_s: ProcessEstimate | None) -> dict[str, float]:
+    """The step's own, as processes share it on average."""
     names = list(dict.fromkeys(name for one in good for name in one.steady.parts_s))
-    return {name: float(np.mean([one.steady.parts_s.get(name, 0.0) for one in good])) for name in names}
+    means = {name: float(np.mean([one.steady.parts_s.get(name, 0.0) for one in good])) for name in names}
+    total = sum(means.values())
+    return {name: mean / total * step_s.value for name, mean in means.items()} if step_s is not None and total > 0 else means
 
 
 def _by_cache(leads: Sequence[MeasuredProcess], of: Callable[[MeasuredProcess], float]) -> dict[str, float]:
@@ -238,6 +249,11 @@ def _stall(run: TrainingRun, arms: Sequence[ArmFigures]) -> LoaderStall | None:
         return LoaderStall(known=False, why="one_arm", loader=loader, waited_s=waited)
     if _uneven(run):
         return LoaderStall(known=False, why="batches_differ", loader=loader, stall_s=apart, waited_s=waited)
+    frozen = next((arm for arm in arms if arm.name == "frozen"), None)
+    if frozen is not None and frozen.undisturbed is None and (frozen.run_delay or 0.0) >= DELAYED:
+        return LoaderStall(known=False, why="busy", loader=loader, stall_s=apart, waited_s=waited)
+    if apart.value <= 0 or (apart.low is not None and apart.low <= 0):
+        return LoaderStall(known=True, why="noise", loader=loader, stall_s=apart, waited_s=waited)
     step = real.step_s.value if real and real.step_s else None
     return LoaderStall(known=True, loader=loader, stall_s=apart, waited_s=waited, share=apart.value / step if step else None)
 
@@ -276,10 +292,13 @@ def _break_even(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[BreakEven]
         gain = difference([(a.steady.step_s or 0.0, b.steady.step_s or 0.0) for a, b in pairs(run, "off", arm.name)])
         if arm.name == "off" or cost is None or gain is None:
             continue
-        steps = cost / gain.value if gain.value > 0 else None
-        low = cost / gain.high if gain.high and gain.high > 0 else None
-        high = cost / gain.low if gain.low and gain.low > 0 else None
-        paid.append(BreakEven(mode=arm.name, compile_s=cost, gain_s=gain.value, steps=steps, low=low, high=high))
+        if gain.low is not None and gain.high is not None and gain.low > 0:
+            steps, low, high = cost / gain.value, cost / gain.high, cost / gain.low
+            one = BreakEven(mode=arm.name, compile_s=cost, gain_s=gain.value, steps=steps, low=low, high=high)
+        else:
+            never = gain.high is not None and gain.high <= 0
+            one = BreakEven(mode=arm.name, compile_s=cost, gain_s=gain.value, sure=never)
+        paid.append(replace(one, gain_low_s=gain.low, gain_high_s=gain.high))
     return paid
 
 
@@ -404,8 +423,8 @@ def _idle(run: TrainingRun) -> list[Notice]:
 
 
 def _busy(arms: Sequence[ArmFigures]) -> list[Notice]:
-    worst = max((arm.run_delay or 0.0 for arm in arms), default=0.0)
-    if worst < DELAYED:
+    if max((arm.run_delay or 0.0 for arm in arms), default=0.0) < DELAYED:
         return []
-    seen = f"the program waited for a processor {percent(worst)} of the time: the machine is busy"
-    return [Notice("starved", seen, "stop other programs, or take the numbers as limits")]
+    each = ", ".join(f"{arm.name} {percent(arm.run_delay)}" for arm in arms if arm.run_delay is not None)
+    seen = f"the program waited for a processor ({each} of the time): the machine is busy"
+    return [Notice("starved", seen, "stop other programs and measure again: on a quiet machine a step is shorter")]

@@ -46,6 +46,8 @@ class StepRecorder:
         self.born = time.perf_counter()
         self.last = self.edge = 0.0
         self.parts = dict.fromkeys(PARTS, 0.0)
+        self.former = dict.fromkeys(PARTS, 0.0)  # of an optimiser's steps, before the program spoke for itself
+        self.former_loss, self.former_samples, self.origin = NAN, 0.0, 0.0
         self.seen = set[str]()  # parts that were met
         self.events: list[dict[str, Any]] = []
         self.shapes: list[str] = []
@@ -73,7 +75,7 @@ class StepRecorder:
         self.waits_from: float | None = None  # delay of the thread when its present wait for data began
         self.wait_delay_s = 0.0
         self.file: int | None = None
-        self.armed, self.closed, self.enough = False, False, False
+        self.armed, self.closed, self.enough, self.transfers = False, False, False, False
 
     # ------------------------------------------------------------ parts of a step
 
@@ -139,6 +141,8 @@ class StepRecorder:
         self.count += 1
         now = self.last
         self._row(now, tokens, samples)
+        if source != "program":
+            self._remember()
         self.parts = dict.fromkeys(PARTS, 0.0)
         self.backwards, self.samples, self.edge, self.wait_delay_s = 0, 0.0, now, 0.0
         if self.count == 1:
@@ -151,8 +155,22 @@ class StepRecorder:
         if self.count >= self.most:
             self._stop()
 
+    def _remember(self) -> None:
+        """What belongs to the program's first step, should it speak for itself after an optimiser's."""
+        self.origin = self.origin or self.edge
+        self.former = {name: seconds + self.parts[name] for name, seconds in self.former.items()}
+        self.former_samples += self.samples
+
     def _restart(self) -> None:
+        """The program's first step begins where the first of an optimiser's did, and has all that was in them; by the process's clock."""
         self.count = 0
+        self.parts = {name: seconds + self.former[name] for name, seconds in self.parts.items()}
+        self.samples += self.former_samples
+        self.edge = self.origin or self.edge
+        self.loss = self.former_loss if self.loss is NAN and math.isfinite(self.former_loss) else self.loss
+        self.cuda, self.delay_s, self.delays_s = None, None, 0.0
+        self.marks.clear()
+        self.pending.clear()
         if self.file is not None:
             os.ftruncate(self.file, 0)
             os.lseek(self.file, 0, os.SEEK_SET)
@@ -168,7 +186,7 @@ class StepRecorder:
             self.wait_delay_s,
         ]  # fmt: skip
         if self.cuda is None:
-            row[11] = self._loss()
+            row[11] = self.former_loss = self._loss()
             self._write(row)
             self._begin_cuda()
         else:
@@ -205,7 +223,9 @@ class StepRecorder:
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         if cuda is not None and cuda.is_initialized():
             self.cuda, self.opened, self.marks = cuda, _event(cuda), []
-            arm_transfers(self, sys.modules["torch"])
+            if not self.transfers:
+                arm_transfers(self, sys.modules["torch"])
+            self.transfers = True
 
     def _resolve(self) -> None:
         """Times of a step on the device, between the events that were recorded as it was enqueued."""
