@@ -137,8 +137,12 @@ def test_what_differs_adds_up_and_is_said_largest_first() -> None:
     assert (gap.answer, gap.ratio) == ("slower", pytest.approx(0.1 / 0.06))
     assert gap.gap_s == {name: pytest.approx(value) for name, value in {"forward": 0.01, "backward": 0.02, "optimiser": 0.008, "rest": 0.002}.items()}
     assert sum(gap.gap_s.values()) == pytest.approx(0.04)
-    assert expected_gap.differs(gap) == "100 ms is 1.67 of it, above its interval: backward +20 ms, forward +10 ms, optimiser +8.0 ms, rest +2.0 ms; not in it: Python"
+    assert expected_gap.differs(gap) == "100 ms is 1.67 of it, above its interval: backward +20 ms, forward +10 ms, optimiser +8.0 ms, rest +2.0 ms; not in what is expected: Python"
     assert expected_gap.of(step, 0.06, None, None, {}).answer == "as expected"  # type: ignore[union-attr]
+    wide = expected_gap.of(step, 0.2, 0.07, 0.3, {"forward": 0.03, "backward": 0.06, "optimiser": 0.008})
+    assert wide is not None
+    assert "3.33 of it, outside of its interval, but the measured interval [70" in expected_gap.differs(wide)
+    assert wide.gap_s["rest"] >= 0
     assert expected_gap.of(step, 0.04, 0.03, 0.045, {}).answer == "faster"  # type: ignore[union-attr]
 
 

@@ -150,6 +150,14 @@ def test_the_line_gives_back_what_steps_are_made_of() -> None:
     assert line is not None
     assert (line.fixed_s, line.each_s, line.half) == (pytest.approx(0.010), pytest.approx(0.002), pytest.approx(5.0))
     assert line.worst < 1e-9
+    assert (line.half_low, line.half_high) == (pytest.approx(5.0), pytest.approx(5.0))
+    wide = frontier.line([point(value, 0.010 + 0.002 * value, 0.05) for value in (1, 2, 8, 32)])
+    assert wide is not None
+    assert wide.half_low is not None
+    assert wide.half_high is not None
+    assert wide.half_low < 5 < wide.half_high
+    assert frontier.line([point(value, 0.010 + 0.0001 * value, 0.2) for value in (1, 2, 8)]) is None  # noise alone
+    assert frontier.line([BatchPoint(value=value, arm="", step_s=ProcessEstimate(value=0.01 + 0.002 * value)) for value in (1, 2, 8)]) is None
     assert frontier.line([point(1, 0.01), point(2, 0.02)]) is None
     assert frontier.line([point(value, 0.01 / value) for value in (1, 2, 4)]) is None  # no time that grows
 

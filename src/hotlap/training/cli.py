@@ -115,7 +115,7 @@ def kind_of(program: str) -> ProgramKind:
     try:
         networks.find(program)
     except InputError:
-        valid = nearest(program, networks.names())
+        valid = nearest(program, conventions.buildable())
         raise InputError(f"'{program}' is no script.py, no module:function and no network; of networks {valid}") from None
     return "network"
 

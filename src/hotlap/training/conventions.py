@@ -143,7 +143,8 @@ def network_of(name: str, given: Mapping[str, str]) -> tuple[Network, int, int]:
     """A network with widths changed, its batch and its context. Raises InputError for what cannot be."""
     source = steps.find(name)
     if not isinstance(source, Network) or source.latent:
-        raise InputError(f"{name} cannot be built as a module: transformers without latent attention can, as llama-3-8b; measure a script")
+        able = ", ".join(buildable()[:8])
+        raise InputError(f"{name} cannot be built as a module: transformers without latent attention can ({able} …); measure a script")
     changed: dict[str, int] = {}
     for key, text in given.items():
         if key not in (*WIDTHS, "batch", "context"):
@@ -162,6 +163,11 @@ def network_of(name: str, given: Mapping[str, str]) -> tuple[Network, int, int]:
     if network.topk > network.experts:
         raise InputError(f"a token cannot meet {network.topk} of {network.experts} experts; give topk or experts another value")
     return network, batch, context or min(256, network.longest or 256)
+
+
+def buildable() -> list[str]:
+    """Networks that can be made as a module."""
+    return [name for name in steps.names() if isinstance(source := steps.find(name), Network) and not source.latent]
 
 
 def of_run(asked: TrainingAsked, process: TrainingProcess) -> dict[str, float]:

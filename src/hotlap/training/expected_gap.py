@@ -10,7 +10,7 @@ from hotlap.core.show.table import harmless
 from hotlap.training.expected_record import ExpectedStep, Section
 
 Answer = Literal["as expected", "slower", "faster"]
-WORDS = {"as expected": "within its interval", "slower": "above its interval", "faster": "below its interval"}
+WORDS = {"slower": "above its interval", "faster": "below its interval"}
 SAID = 4  # kinds of kernels that are named
 
 
@@ -19,6 +19,8 @@ class ExpectedGap(Record, frozen=True, kw_only=True):
 
     expected: ExpectedStep
     measured_s: float
+    low_s: float | None = None  # of the measured step
+    high_s: float | None = None
     ratio: float  # measured ÷ expected
     answer: Answer
     gap_s: dict[str, float] = {}
@@ -35,9 +37,12 @@ def of(
         answer = "slower"
     elif (measured_s if high_s is None else high_s) < expected.low_s:
         answer = "faster"
-    gap_s = {name: parts_s[name] - expected.section_s(name) for name in get_args(Section) if name in parts_s}
+    gap_s = {name: parts_s.get(name, 0.0) - expected.section_s(name) for name in get_args(Section)} if parts_s else {}
     gap_s["rest"] = measured_s - expected.seconds - sum(gap_s.values())
-    return ExpectedGap(expected=expected, measured_s=measured_s, ratio=measured_s / expected.seconds, answer=answer, gap_s=gap_s)
+    return ExpectedGap(
+        expected=expected, measured_s=measured_s, low_s=low_s, high_s=high_s, ratio=measured_s / expected.seconds, answer=answer,
+        gap_s=gap_s,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------- words
@@ -69,5 +74,16 @@ def kinds(expected: ExpectedStep) -> str:
 def differs(gap: ExpectedGap) -> str:
     parts = sorted(gap.gap_s.items(), key=lambda pair: -abs(pair[1]))
     each = ", ".join(f"{name} {'+' if value >= 0 else '−'}{units.show(abs(value), 's', 2)}" for name, value in parts)
-    missing = f"; not in it: {', '.join(gap.expected.remarks)}" if gap.expected.remarks else ""
-    return f"{units.show(gap.measured_s, 's')} is {units.round_to(gap.ratio)} of it, {WORDS[gap.answer]}: {each}{missing}"
+    missing = f"; not in what is expected: {', '.join(gap.expected.remarks)}" if gap.expected.remarks else ""
+    return f"{units.show(gap.measured_s, 's')} is {units.round_to(gap.ratio)} of it, {_where(gap)}: {each}{missing}"
+
+
+def _where(gap: ExpectedGap) -> str:
+    """Where the measured step lies, and where that is outside, whether the two intervals overlap."""
+    if gap.answer != "as expected":
+        return WORDS[gap.answer]
+    expected = gap.expected
+    if (expected.low_s or 0.0) <= gap.measured_s <= (expected.high_s or 0.0):
+        return "within its interval"
+    ends = f"[{units.show(gap.low_s or 0.0, 's')}, {units.show(gap.high_s or 0.0, 's')}]"
+    return f"outside of its interval, but the measured interval {ends} overlaps it, so no difference is shown"

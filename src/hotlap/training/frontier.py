@@ -19,7 +19,7 @@ from hotlap.training import joules, summary
 from hotlap.training.expected_gap import ExpectedGap
 from hotlap.training.expected_record import ExpectedStep
 from hotlap.training.reading import MeasuredProcess, TrainingRun
-from hotlap.training.record import TrainingAsked, TrainingProcess
+from hotlap.training.record import Floats, TrainingAsked, TrainingProcess
 from hotlap.training.session import varied
 from hotlap.training.summary import ProcessEstimate
 
@@ -56,6 +56,8 @@ class StepLine(Record, frozen=True, kw_only=True):
     each_s: float
     half: float
     worst: float  # relative error of a point
+    half_low: float | None = None  # as steps lie in their intervals; None: no half is known
+    half_high: float | None = None
 
 
 class BatchKnee(Record, frozen=True, kw_only=True):
@@ -217,13 +219,27 @@ def _knee(points: Sequence[BatchPoint]) -> BatchKnee | None:
 
 
 def line(points: Sequence[BatchPoint]) -> StepLine | None:
-    """None of fewer than FIT points, and where a step does not grow with the value."""
-    pairs = [(float(one.value), one.step_s.value) for one in points if one.step_s]
-    if len(pairs) < FIT:
+    """None of fewer than FIT points, of points without an interval, and where intervals leave open whether a step grows with the value."""
+    known = sorted((float(one.value), one.step_s.value, *_ends(one.step_s)) for one in points if one.step_s)
+    if len(known) < FIT or not np.isfinite(known).all():
         return None
-    value, seconds = np.array(pairs).T
-    (fixed_s, each_s), *_ = np.linalg.lstsq(np.stack([1 / seconds, value / seconds], axis=1), np.ones(len(pairs)), rcond=None)
-    if each_s <= 0:
+    value, seconds, low, high = np.array(known).T
+    fixed_s, each_s = _fitted(value, seconds)
+    place = np.linspace(0, 1, len(known))
+    flat, steep = (_fitted(value, (1 - place) * a + place * b) for a, b in ((high, low), (low, high)))
+    if flat[1] <= 0 or each_s <= 0 or low[-1] <= high[0]:
         return None
     worst = float(np.max(np.abs((fixed_s + each_s * value) / seconds - 1)))
-    return StepLine(fixed_s=float(fixed_s), each_s=float(each_s), half=max(float(fixed_s / each_s), 0.0), worst=worst)
+    halves = (steep[0] / steep[1], flat[0] / flat[1]) if steep[0] > 0 and fixed_s > 0 else (None, None)
+    return StepLine(fixed_s=fixed_s, each_s=each_s, half=max(fixed_s / each_s, 0.0), worst=worst, half_low=halves[0], half_high=halves[1])
+
+
+def _ends(estimate: ProcessEstimate) -> tuple[float, float]:
+    span = _span(estimate)
+    return span.low, span.high
+
+
+def _fitted(value: Floats, seconds: Floats) -> tuple[float, float]:
+    """Fixed, and for each of the value, by the least relative error."""
+    (fixed_s, each_s), *_ = np.linalg.lstsq(np.stack([1 / seconds, value / seconds], axis=1), np.ones(len(value)), rcond=None)
+    return float(fixed_s), float(each_s)

@@ -24,6 +24,7 @@ SUBJECT = "frontier of"
 NO_CASES = "a frontier over batches has no cases to explain; hotlap show {run} says what each value gave"
 METHOD = ""
 AXES = {"throughput": "throughput", "step_s": "step time", "memory_bytes": "peak memory", "joules": "energy"}
+UNSURE = "; not certain: by their intervals it could be another value"
 LEGEND = "◆ on the frontier: no other value is as good in {axes}, and better in one, by more than their intervals"
 
 
@@ -128,6 +129,8 @@ def facts(kept: TrainingFrontier) -> list[tuple[str, str]]:
         pairs.append(("knee", knee(kept)))
     if kept.line is not None:
         pairs.append(("line", line(kept)))
+    if any(point.step_s and point.step_s.low is None for point in kept.points):
+        pairs.append(("interval", "none of fewer than 4 processes, so no value is beaten and no line is fitted; give --processes 6"))
     pairs += _expected(kept)
     if _measured(kept) and not any(point.joules for point in kept.points):
         pairs.append(("energy", "unknown: no sensor of power or energy on this device, or tokens are not known"))
@@ -138,14 +141,17 @@ def facts(kept: TrainingFrontier) -> list[tuple[str, str]]:
 def knee(kept: TrainingFrontier) -> str:
     assert kept.knee is not None
     share = f"the smallest with {units.percent(frontier.KNEE)} of the most {rate_unit(kept)} (it has {units.percent(kept.knee.share)})"
-    return f"{kept.asked.vary} {kept.knee.value}: {share}{'' if kept.knee.sure else '; intervals leave its neighbours possible'}"
+    return f"{kept.asked.vary} {kept.knee.value}: {share}{'' if kept.knee.sure else UNSURE}"
 
 
 def line(kept: TrainingFrontier) -> str:
     one = kept.line
     assert one is not None
     fixed = f"{units.show(max(one.fixed_s, 0.0), 's', 2)} + {units.show(one.each_s, 's', 2)} · {kept.asked.vary}"
-    return f"a step takes {fixed}, within {units.percent(one.worst)}; half of the most throughput from {kept.asked.vary} {one.half:.2g} on"
+    text = f"a step takes {fixed}, within {units.percent(one.worst)}"
+    if one.half_low is None or one.half_high is None or one.half > max(kept.asked.values):
+        return text
+    return f"{text}; half of the most throughput from {kept.asked.vary} {one.half:.2g} [{one.half_low:.2g}, {one.half_high:.2g}] on"
 
 
 def _expected(kept: TrainingFrontier) -> list[tuple[str, str]]:

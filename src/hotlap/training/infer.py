@@ -85,7 +85,8 @@ class _Engines:
             with signals.caught(lambda _: self.stop.set()), tempfile.TemporaryDirectory(prefix="hotlap-infer-") as work:
                 for number in range(self.inferred.asked.rounds):
                     self._round(number, Path(work))
-            stop = Stop("interrupted") if self.stop.is_set() else Stop("rounds_max")
+            measured = any(state.status == "measured" for state in self.states.values())
+            stop = Stop("interrupted") if self.stop.is_set() else Stop("rounds_max" if measured else "no_number")
         except (MachineError, OSError) as error:
             stop = Stop("error", str(error))
         finally:

@@ -9,6 +9,7 @@ from typing import Any
 from hotlap.core import units
 from hotlap.core.show import charts, layout
 from hotlap.core.show.bands import figure
+from hotlap.core.show.busy import warning
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, harmless, html
 from hotlap.core.store.bundle import Bundle
@@ -25,6 +26,10 @@ METHOD = ""
 REFUSED = {
     "budget": "not compared: unlike budgets; give all engines the same --threads and --precision",
     "outputs": "not compared: their answers differ, so they are not one network", "rounds": "not compared: no round has both",
+}  # fmt: skip
+REMEDIES = {
+    "duration": "give --for more", "queries": "give --for more", "performance": "give --rate fewer or --within more",
+    "early_stopping": "give --for or --queries more",
 }  # fmt: skip
 RULES = {
     "duration": "too short", "queries": "too few queries", "performance": "too slow for --within", "early_stopping": "too few to be sure",
@@ -65,12 +70,26 @@ def lines(judged: InferRead, width: int, color: bool) -> list[str]:
         text += layout.paragraph("compared  ", versus, width) if versus else []
     for doubt in doubts(judged):
         text += layout.paragraph("note      ", doubt, width)
-    return text
+    return [*text, *layout.paragraph("answer    ", answer(judged), width)]
+
+
+def answer(judged: InferRead) -> str:
+    """The comparisons with an interval, or why there is none."""
+    shown = [one for one in map(answer_text, judged.versus) if one]
+    if shown:
+        return "; ".join(dict.fromkeys(shown))
+    row = next((row for row in judged.rows if row.status == "measured"), None)
+    if row is None:
+        return "nothing was measured"
+    if judged.versus:
+        return "measured; inconclusive which engine is faster: too few processes for an interval, give --rounds 6"
+    return f"measured: {row.engine} alone, so there is nothing to compare it with"
 
 
 def asked_text(judged: InferRead) -> str:
     asked = judged.inferred.asked
-    more = [f"{asked.rounds} processes an engine, in turns", f"{units.exact(asked.seconds, 's')} each scenario"]
+    count = f"{asked.rounds} process{'' if asked.rounds == 1 else 'es'}"
+    more = [f"{count} an engine, in turns", f"{units.exact(asked.seconds, 's')} each scenario"]
     if "server" in asked.scenarios and asked.rate and asked.bound_s:
         more.append(f"server: {units.round_to(asked.rate)} queries/s within {units.exact(asked.bound_s, 's')}")
     if "closed" in asked.scenarios:
@@ -151,13 +170,19 @@ def _valid(row: InferRow) -> Cell:
         return Cell(f"error: {row.reason}", "bad")
     if row.scenario == "closed":
         return Cell("not of MLPerf")
-    failed = "; ".join(f"{RULES[rule]}{_needed(row, rule)}" for rule in row.failed)
-    text = f"{row.valid} of {row.rounds}{f': {failed}' if failed else ''}"
-    return Cell(text, "" if row.valid == row.rounds else "warn", value=row.valid)
+    return Cell(f"{row.valid} of {row.rounds}", "" if row.valid == row.rounds else "warn", value=row.valid)
+
+
+def invalid_text(row: InferRow) -> str:
+    """Why runs of a row are not valid by MLPerf's rules, and what to do; "" where all are."""
+    if row.status != "measured" or row.scenario == "closed" or not row.failed:
+        return ""
+    failed = "; ".join(f"{RULES[rule]}{_needed(row, rule)}: {REMEDIES[rule]}" for rule in row.failed)
+    return f"{row.scenario} by {GENERATORS[row.generator]}, {row.engine}: {row.rounds - row.valid} of {row.rounds} runs not valid: {failed}"
 
 
 def _needed(row: InferRow, rule: str) -> str:
-    return f" ({row.needed})" if rule == "early_stopping" and row.needed else ""
+    return f" ({row.queries:,} queries, {row.needed:,} needed)" if rule == "early_stopping" and row.needed else ""
 
 
 def refused_text(versus: Versus) -> str:
@@ -167,7 +192,8 @@ def refused_text(versus: Versus) -> str:
 
 def doubts(judged: InferRead) -> list[str]:
     """What to know beside the table."""
-    doubted = []
+    doubted = [warning(judged.run.look)] if judged.run.look is not None and warning(judged.run.look) else []
+    doubted += [text for row in judged.rows if (text := invalid_text(row))]
     asked, states = judged.inferred.asked, {state.name: state for state in judged.inferred.engines}
     for row in judged.rows:
         state = states[row.engine]
@@ -192,8 +218,7 @@ def doubts(judged: InferRead) -> list[str]:
 
 def lead(judged: InferRead) -> str:
     """The fastest engine of the first scenario, and what was asked."""
-    answer = next(filter(None, map(answer_text, judged.versus)), "Measured; too few engines or processes to compare")
-    return f'<p class="lead">{escape(answer)}.</p><p>{escape(asked_text(judged))}.</p>'
+    return f'<p class="lead">{escape(answer(judged))}.</p><p>{escape(asked_text(judged))}.</p>'
 
 
 def answer_text(versus: Versus) -> str:

@@ -46,7 +46,7 @@ def read(data: bytes) -> Graph:
         version = max((int(one[2][0]) for one in opsets if not one.get(1, [b""])[0]), default=0)
         return _graph(model[7][0], version)
     except (KeyError, IndexError, TypeError, struct.error, UnicodeDecodeError) as error:
-        raise ValueError(f"no ONNX file: {error!r}") from None
+        raise ValueError(f"no ONNX file, or one that is cut off ({type(error).__name__} in its protobuf): export it again") from None
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from hotlap.core.show import layout
 from hotlap.core.show.table import Cell, Column, Table, harmless
 from hotlap.training import expected_gap
 from hotlap.training.reading import TrainingRun
-from hotlap.training.record import TrainingAsked
 from hotlap.training.summary import ArmFigures, LoaderStall, ProcessEstimate, TrainingSummary
 
 PARTS = {

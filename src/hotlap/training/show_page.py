@@ -70,7 +70,7 @@ def _parts(arms: Sequence[ArmFigures]) -> str:
     """A bar an arm, its parts beside each other."""
     names = [name for name in show.PARTS if any(arm.parts_s.get(name, 0.0) > 0 for arm in arms)]
     most = max(sum(max(seconds, 0.0) for seconds in arm.parts_s.values()) for arm in arms)
-    width, height = 640.0, GAP + len(arms) * (BAR + GAP) + 30.0
+    width, height = 640.0, GAP + len(arms) * (BAR + GAP)
     body = []
     for row, arm in enumerate(arms):
         x, y = charts.LEFT, GAP + row * (BAR + GAP)
@@ -83,9 +83,7 @@ def _parts(arms: Sequence[ArmFigures]) -> str:
                 f"<title>{escape(shown)}</title></rect>"
             )
             x += wide
-    x = charts.LEFT
-    for colour, name in zip(COLOURS, names, strict=False):
-        body.append(f'<text class="label" style="fill:var({colour})" x="{x:.1f}" y="{height - 8:.1f}">{escape(show.PARTS[name])}</text>')
-        x += charts.LETTER * (len(show.PARTS[name]) + 2)
+    pairs = zip(COLOURS, names, strict=False)
+    legend = ", ".join(f'<span style="color:var({colour})">{escape(show.PARTS[name])}</span>' for colour, name in pairs)
     svg = f'<svg class="chart" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="parts of a step">{"".join(body)}</svg>'
-    return f"<figure><figcaption><b>Where it goes</b> the parts sum to the step</figcaption>{svg}</figure>"
+    return f"<figure><figcaption><b>Where it goes</b> the parts sum to the step: {legend}</figcaption>{svg}</figure>"
