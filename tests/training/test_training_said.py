@@ -66,27 +66,27 @@ def test_the_answer_names_a_loader_that_costs_much(home: Path) -> None:
     summary = ran(home, SLEEPY, "--processes", "2").summary
     assert summary.stall is not None
     assert summary.stall.stall_s is not None
-    few = msgspec.structs.replace(summary.stall, known=True, why="", share=0.8)
+    few = msgspec.structs.replace(summary.stall, known=True, why="", hidden=False, share=0.8)
     said = show.answer(msgspec.structs.replace(summary, state="measured", stall=few))
     assert "of it waits for the loader (2 pairs, too few for an interval): a faster loader first" in said
-    sure = msgspec.structs.replace(summary.stall, known=True, why="", share=0.8, stall_s=msgspec.structs.replace(summary.stall.stall_s, low=0.001))
+    sure = msgspec.structs.replace(summary.stall, known=True, why="", hidden=False, share=0.8, stall_s=msgspec.structs.replace(summary.stall.stall_s, low=0.001))
     assert "% of it waits for the loader: a faster" in show.answer(msgspec.structs.replace(summary, state="measured", stall=sure))
     never = msgspec.structs.replace(sure, stall_s=msgspec.structs.replace(summary.stall.stall_s, low=-0.001))
     assert "loader" not in show.answer(msgspec.structs.replace(summary, state="measured", stall=never))
 
 
 @pytest.mark.parametrize(
-    ("apart", "why", "words"),
+    ("apart", "hidden", "words"),
     [
-        (ProcessEstimate(value=-8e-4, low=-2e-3, high=4e-4, n=6), "noise", "no stall can be seen above the noise (real − frozen -800 µs [-2 ms, 400 µs] over 6 pairs)"),
-        (ProcessEstimate(value=-8e-4, n=2), "noise", "no stall can be seen above the noise (real − frozen -800 µs over 2 pairs: too few for an interval)"),
-        (ProcessEstimate(value=4e-3, low=3e-3, high=5e-3, n=6), "", "costs 4 ms a step (real − frozen 4 ms [3 ms, 5 ms] over 6 pairs)"),
-        (ProcessEstimate(value=4e-3, n=3), "", "costs about 4 ms a step (real − frozen 4 ms over 3 pairs: too few for an interval)"),
+        (ProcessEstimate(value=-8e-4, low=-2e-3, high=4e-4, n=6), True, "no stall can be seen above the noise (real − frozen -800 µs [-2 ms, 400 µs] over 6 pairs)"),
+        (ProcessEstimate(value=-8e-4, n=2), True, "no stall can be seen above the noise (real − frozen -800 µs over 2 pairs: too few for an interval)"),
+        (ProcessEstimate(value=4e-3, low=3e-3, high=5e-3, n=6), False, "costs 4 ms a step (real − frozen 4 ms [3 ms, 5 ms] over 6 pairs)"),
+        (ProcessEstimate(value=4e-3, n=3), False, "costs about 4 ms a step (real − frozen 4 ms over 3 pairs: too few for an interval)"),
     ],
 )  # fmt: skip
-def test_a_stall_is_said_only_above_the_noise(apart: ProcessEstimate, why: str, words: str) -> None:
-    text = show.stall_text(LoaderStall(known=True, why=why, loader="DataLoader, 2 workers", stall_s=apart))
-    assert text.replace("2.00", "2").replace("4.00", "4").replace("3.00", "3").replace("5.00", "5") == f"(DataLoader, 2 workers){':' if why else ''} {words}"
+def test_a_stall_is_said_only_above_the_noise(apart: ProcessEstimate, hidden: bool, words: str) -> None:
+    text = show.stall_text(LoaderStall(known=True, hidden=hidden, loader="DataLoader, 2 workers", stall_s=apart))
+    assert text.replace("2.00", "2").replace("4.00", "4").replace("3.00", "3").replace("5.00", "5") == f"(DataLoader, 2 workers){':' if hidden else ''} {words}"
 
 
 def test_a_stall_beside_a_busy_machine_is_unknown() -> None:
@@ -122,3 +122,18 @@ def test_a_mean_above_the_step_says_why_and_parts_sum_to_the_step(home: Path) ->
     assert arm.every_step == 19
     (line,) = (one for one in show.facts(shown.run, shown.summary) if one.startswith("mean "))
     assert re.match(r"mean of all steady steps, with long ones and waits for a processor: real .*ms", line)
+
+
+def test_two_runs_are_compared_by_what_was_measured_and_the_way_to_measure_in_turns_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A program without a loader has no steps with a frozen one, and no case of them."""
+    path = home / "plain.py"
+    path.write_text("import hotlap, time\nfor _ in range(20):\n    time.sleep(1e-3)\n    hotlap.step()\n")
+    for _ in range(2):
+        assert main(["training", "run", str(path), "--processes", "1"]) == 0
+    capsys.readouterr()
+    first, second = sorted(one.name for one in (home / "home" / "runs").iterdir())
+    assert main(["compare", first, second]) in (0, 1, 3)
+    out = " ".join(capsys.readouterr().out.split())
+    assert "hotlap training run A --against B measures in turns" in out
+    assert "hotlap ab" not in out
+    assert "not comparable" not in out

@@ -164,8 +164,13 @@ class _Session:
                 self._drain()
             self._write()
             self._samples()
-            self.held.finish([stop])
+            self.held.finish([stop], plan=self._plan())
         return self.folder
+
+    def _plan(self) -> Plan:
+        """Without the cases of arms that were never begun, as of a frozen loader where there is none."""
+        plan, begun = self.held.record.plan, {self.cases[one.arm].id for one in self.trained.processes if one.arm in self.cases}
+        return replace(plan, cases=[case for case in plan.cases if case.id in begun] or plan.cases)
 
     def _launches(self, caches: Path) -> Stop:
         every = turns(self.asked)

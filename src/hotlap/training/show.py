@@ -165,7 +165,7 @@ def stall_text(stall: LoaderStall) -> str:
     if not stall.known or stall.stall_s is None:
         apart = f" ({_apart(stall.stall_s)})" if stall.stall_s is not None else ""
         return f"{UNKNOWN_STALL[stall.why].replace('{apart}', apart)}{waited}"
-    if stall.why == "noise":
+    if stall.hidden:
         return f"({stall.loader}): no stall can be seen above the noise ({_apart(stall.stall_s)}){waited}"
     share = f", {units.percent(stall.share)} of the step" if stall.share is not None and stall.share > 0 else ""
     about = "about " if stall.stall_s.low is None else ""

@@ -65,7 +65,8 @@ class LoaderStall(Record, frozen=True, kw_only=True):
     """What the loader costs a step: with it, less with its first batch again and again, in turns."""
 
     known: bool
-    why: str = ""  # not known: no_loader, one_arm, batches_differ, busy; known, but its interval holds 0: noise
+    why: str = ""  # not known: no_loader, one_arm, batches_differ, busy
+    hidden: bool = False  # known, and not above the noise: not above 0, or its interval holds 0
     loader: str = ""
     stall_s: ProcessEstimate | None = None
     waited_s: float | None = None  # in next(), with the loader as it is
@@ -253,7 +254,7 @@ def _stall(run: TrainingRun, arms: Sequence[ArmFigures]) -> LoaderStall | None:
     if frozen is not None and frozen.undisturbed is None and (frozen.run_delay or 0.0) >= DELAYED:
         return LoaderStall(known=False, why="busy", loader=loader, stall_s=apart, waited_s=waited)
     if apart.value <= 0 or (apart.low is not None and apart.low <= 0):
-        return LoaderStall(known=True, why="noise", loader=loader, stall_s=apart, waited_s=waited)
+        return LoaderStall(known=True, hidden=True, loader=loader, stall_s=apart, waited_s=waited)
     step = real.step_s.value if real and real.step_s else None
     return LoaderStall(known=True, loader=loader, stall_s=apart, waited_s=waited, share=apart.value / step if step else None)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from hotlap.core.record import Allowance, Comparison, Difference, OnDevice
-from hotlap.core.show import layout, sides, words
+from hotlap.core.show import kinds, layout, sides, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.show.listing import measured
 from hotlap.core.show.table import Cell, Column
@@ -40,7 +40,8 @@ def comparison(
     if not comparisons:
         return "nothing to compare: neither side has cases with values; hotlap show RUN says what a run holds"
     ordered = sorted(comparisons, key=lambda c: list(ANSWER_STYLES).index(c.answer))
-    lines = [*of_sides(dict(zip("AB", groups, strict=False)), width), *_forced(ordered, width), *allowances(ordered, width)]
+    lines = [*of_sides(dict(zip("AB", groups, strict=False)), width), *_forced(ordered, width)]
+    lines += allowances(ordered, width, turns=kinds.turns([one for group in groups for one in group]))
     lines += [*layout.fitted(columns(ordered), width).lines(color), "", tally(ordered), *reasons(ordered, width)]
     lines += _differences(differences, ordered, ("A", "B"), width, color)
     return "\n".join([*lines, "", *reading(ordered, width, color)])
@@ -158,17 +159,17 @@ def of_sides(groups: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def allowances(comparisons: Sequence[Comparison], width: int, who: str = "", sides: str = "A and B") -> list[str]:
+def allowances(comparisons: Sequence[Comparison], width: int, who: str = "", sides: str = "A and B", turns: str = "hotlap ab") -> list[str]:
     """That the `sides` were measured one after the other stands above all answers, with what the intervals allow for."""
     groups: dict[tuple[str, str], list[Allowance]] = {}
     for one in comparisons:
         if one.allowance is not None:
             groups.setdefault((one.allowance.basis, one.allowance.machine), []).append(one.allowance)
-    lines = [line for group in groups.values() for line in layout.paragraph(who, _allowed(group, sides), width, most=6)]
+    lines = [line for group in groups.values() for line in layout.paragraph(who, _allowed(group, sides, turns), width, most=6)]
     return [*lines, ""] if lines else []
 
 
-def _allowed(group: Sequence[Allowance], sides: str) -> str:
+def _allowed(group: Sequence[Allowance], sides: str, turns: str) -> str:
     allowance = group[0]
     first = f"{sides} were measured one after the other, so a change of the machine in between looks like a change of the code"
     if allowance.basis == "stable":
@@ -185,7 +186,7 @@ def _allowed(group: Sequence[Allowance], sides: str) -> str:
         rest = "the earlier runs do not show what happens within a day: too few days have two runs"
     return (
         f"{first}. The intervals allow for drift of {size}, usual for a {allowance.machine} machine ({allowance.source}); {rest}. "
-        "hotlap ab measures in turns and needs no allowance; --assume-stable drops it."
+        f"{turns} measures in turns and needs no allowance; --assume-stable drops it."
     )
 
 

@@ -17,7 +17,8 @@ class Kind(Protocol):
     """A module that shows the runs of one kind. `content` is what its `read` returned, None where the bundle holds too little for it.
 
     One whose runs are of something else than the machine that measured may have `title(content)`: what a page is of; `SUBJECT`: what a run
-    is, before the name of its plan; `ENDED`: how it ended, in its own words by kind of stop; `FIRST`: it sums up other runs, and is shown
+    is, before the name of its plan; `TURNS`: the command that measures two of them in turns;
+    `ENDED`: how it ended, in its own words by kind of stop; `FIRST`: it sums up other runs, and is shown
     before them."""
 
     CASES: bool  # whether its runs have cases of a plan, shown beside the rest
@@ -103,6 +104,12 @@ def ended(kind: str) -> Mapping[str, str]:
 def sums_up(kind: str) -> bool:
     """Whether a run of this kind says what others come to, and is shown before them."""
     return bool(getattr(_own(kind), "FIRST", False))
+
+
+def turns(bundles: Sequence[Bundle]) -> str:
+    """The command that measures two of these in turns."""
+    own = {str(getattr(_own(bundle.run.kind), "TURNS", "hotlap ab")) for bundle in bundles}
+    return own.pop() if len(own) == 1 else "hotlap ab"
 
 
 def _own(kind: str) -> Any:
