@@ -315,11 +315,11 @@ def test_what_draws_no_more_is_not_mixed_in() -> None:
 
 @pytest.mark.slow("hours of load, simulated")
 def test_power_above_what_a_phase_draws_is_held_by_the_mix(tmp_path: Path) -> None:
-    """Memory alone draws 594 W on this card, products 700 W."""
+    """Memory alone draws 594 W on this card, products 696 W."""
     phases = [Phase(kind="memory", seconds=100.0), Phase(kind="products", seconds=0.2, dtypes=["fp16"])]
     (one,) = drill("", tmp_path, Profile(name="x", about="", seconds=100.0, phases=phases, power_w=650.0)).devices
     (said,) = [f.detail for f in one.findings if f.title == "units mixed"]
-    assert said.startswith("full duty of memory does not hold 650 W; products fp16 (700 W alone) is mixed in")
+    assert said.startswith("full duty of memory does not hold 650 W; products fp16 (696 W alone) is mixed in")
     (path,) = (tmp_path / "runs").iterdir()
     late = [x.shown["power_w"] for x in verdict_lines(path) if isinstance(x, Tick) and x.time_s > 50 and "power_w" in x.shown]
     assert np.mean(late) == pytest.approx(650.0, rel=0.02)

@@ -24,6 +24,8 @@ from hotlap.bringup.isolating import Isolating
 from hotlap.bringup.record import Isolation, SlowPart, layout
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.predict import predict
+from hotlap.core.work.compute import GEMM
+from hotlap.core.work.memory import STREAM
 
 KINDS = {
     "gpu-missing": "a GPU is on the bus, and its driver does not list it", "gpu-count": "7 of 8 GPUs are on the bus",
@@ -39,7 +41,7 @@ SPREAD, NOISE = 0.01, 0.01
 LOSS = 0.3  # of slow links, throttled soaks and slow devices
 SAMPLES, CHECKED, WRONG = 8, 64, 3
 START_S = 1_780_000_000.0
-CASES: Mapping[str, dict[str, Any]] = {"gemm": {}, "stream": {"size": "1 GiB"}}
+CASES: Mapping[str, dict[str, Any]] = {GEMM.name: {}, STREAM.name: {"size": "1 GiB"}}
 RATE = 50e9  # B/s of a link, where the plan names none
 
 

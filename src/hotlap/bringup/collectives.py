@@ -22,6 +22,7 @@ from hotlap.core.errors import InputError, nearest
 from hotlap.core.model import predict
 from hotlap.core.record import Record
 from hotlap.core.stats.summary import summarize
+from hotlap.core.work.network import COLLECTIVE
 
 OPS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast")
 WAYS = {"tcp": OPS, "gloo": ("all_reduce", "all_gather", "broadcast"), "nccl": OPS}
@@ -130,7 +131,7 @@ def modelled(rows: Sequence[CollectiveRow], machine: str, nodes: int) -> list[Co
 
 def of_model(op: str, size: int, ranks: int, machine: str, nodes: int) -> ModelTime:
     """Raises InputError for a machine that is not in the table."""
-    limit = predict.predict("collective", machine, op=op, size=size, gpus=ranks, nodes=nodes, dtype="fp32")
+    limit = predict.predict(COLLECTIVE.name, machine, op=op, size=size, gpus=ranks, nodes=nodes, dtype="fp32")
     return ModelTime(expected_s=limit.expected_s, low_s=limit.low_s, high_s=limit.high_s, bound_s=limit.bound_s)
 
 

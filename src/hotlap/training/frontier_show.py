@@ -145,13 +145,13 @@ def knee(kept: TrainingFrontier) -> str:
 
 
 def line(kept: TrainingFrontier) -> str:
-    one = kept.line
-    assert one is not None
-    fixed = f"{units.show(max(one.fixed_s, 0.0), 's', 2)} + {units.show(one.each_s, 's', 2)} · {kept.asked.vary}"
-    text = f"a step takes {fixed}, within {units.percent(one.worst)}"
-    if one.half_low is None or one.half_high is None or one.half > max(kept.asked.values):
+    fit = kept.line
+    assert fit is not None
+    fixed = f"{units.show(max(fit.fixed_s, 0.0), 's', 2)} + {units.show(fit.each_s, 's', 2)} · {kept.asked.vary}"
+    text = f"a step takes {fixed}, within {units.percent(fit.worst)}"
+    if fit.half_low is None or fit.half_high is None or fit.half > max(kept.asked.values):
         return text
-    return f"{text}; half of the most throughput from {kept.asked.vary} {one.half:.2g} [{one.half_low:.2g}, {one.half_high:.2g}] on"
+    return f"{text}; half of the most throughput from {kept.asked.vary} {fit.half:.2g} [{fit.half_low:.2g}, {fit.half_high:.2g}] on"
 
 
 def _expected(kept: TrainingFrontier) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ import msgspec
 
 from hotlap.core.errors import HotlapError, InputError, nearest
 from hotlap.core.model.predict import predict
+from hotlap.core.work.compute import GEMM
 
 Changes = Literal["none", "rounding", "results"]
 How = Literal["variables", "argument", "prefix", "file", "load", "verb"]
@@ -161,7 +162,7 @@ def _products(model: str, machine: str) -> str:
     """Of large products, and of what only moves memory."""
     low = "bf16" if model == "precision" else "tf32"
     try:
-        slow, fast = (predict("gemm", machine=machine, m=4096, n=4096, k=4096, dtype=dtype).expected_s for dtype in ("fp32", low))
+        slow, fast = (predict(GEMM.name, machine=machine, m=4096, n=4096, k=4096, dtype=dtype).expected_s for dtype in ("fp32", low))
     except HotlapError as error:
         return f"not known of {machine}: {error.reason}"
     if not slow or not fast:
