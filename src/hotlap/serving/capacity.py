@@ -41,6 +41,7 @@ WARM_UP = 300  # requests of a run's beginning that are left out at most, where 
 FILLS = 4.0  # times what a request takes, in which a server fills
 LONGER, BESIDE = 3.0, 1.1  # times the requests, and the rate at most, of a bad run that a good one does not stand against
 LEAST_INFLATION = 10.0  # of the variance, where batches have not shown it
+LASTS = 10.0  # times the longest objective, that a run lasts at least: a queue may be filling until then
 WITHDRAWN = 1.1  # ratio of a rate that was known good and the one that is, from which that is said
 
 
@@ -82,6 +83,8 @@ class Capacity(Record, frozen=True, kw_only=True):
     evidence: tuple[RateEvidence, ...]  # as visited
     refused: tuple[float, ...] = ()  # rates of which nothing is known, for what measures was at fault
     withdrawn: float | None = None  # was known good earlier in the search; runs that came after it agree too little for that
+    answered: tuple[float, float, float] | None = None  # a second, with its interval, where more came than was served; None: not known
+    short: bool = False  # runs are too short against the objectives to say what is held
     inflation: float | None = None  # requests that count as one independent one; None: not known
 
     @property
@@ -105,6 +108,9 @@ class CapacitySearch:
     ceiling: float = math.inf  # the highest rate that may still be measured soundly
     best: float = 0.0  # that was known good
     known: tuple[int, Capacity] | None = None  # by how many runs, and what they show
+    raw: list[RateRun] = field(default_factory=list)  # runs as they were measured
+    answers: list[tuple[float, bool, tuple[float, float, float]]] = field(default_factory=list)  # rate, outrun, answers a second
+    long_s: float = 0.0  # from which a run shows that a rate is held
     least_s: float = 0.0  # that a run lasts, up to NEXT_PART: what measures knows how long an empty server takes to fill
 
     @property
@@ -132,15 +138,42 @@ class CapacitySearch:
         self._rise(rate)
         missed = ~checked(answer, rate, requests)
         most = max(WARM_UP, math.ceil(rate * self.least_s))
-        self.runs.append(RateRun(rate, missed[min(int(len(missed) * self.options.warm_up), most) :]))
+        self.raw.append(RateRun(rate, missed[min(int(len(missed) * self.options.warm_up), most) :]))
+        self.runs = [RateRun(run.rate, np.ones_like(run.missed)) if self.outruns(run.rate) else run for run in self.raw]
         self.best = max(self.best, self.pooled().known_good or 0.0)
 
     def pooled(self) -> Capacity:
         """What the runs so far show together: few requests are less sure than their numbers say."""
         if self.known is None or self.known[0] != len(self.runs):
             sent = min(max(self.sent, 1), self.options.requests)
-            self.known = len(self.runs), pooled(self.runs, replace(self.options, requests=sent))
+            self.known = len(self.runs), self._lasting(pooled(self.runs, replace(self.options, requests=sent)))
         return self.known[1]
+
+    def answered(self, rate: float, outrun: bool, per_s: tuple[float, float, float] | None) -> None:
+        """Answers a second of the run under way, with its interval."""
+        if per_s is not None:
+            self.answers.append((rate, outrun, per_s))
+
+    @property
+    def most(self) -> tuple[float, float, float] | None:
+        """Answers a second at most, by any run, where one was outrun."""
+        if not any(outrun for _, outrun, _ in self.answers):
+            return None
+        each = np.array([per_s for _, _, per_s in self.answers])
+        return float(each[:, 0].max()), float(each[:, 1].max()), float(each[:, 2].max())
+
+    def outruns(self, rate: float) -> bool:
+        """Whether this rate is surely more than the server ever answers, and its run was long enough to know."""
+        return self.most is not None and rate > self.most[2] and any(rate == at for at, _, _ in self.answers)
+
+    def _lasting(self, known: Capacity) -> Capacity:
+        """What is held is at most what the server answers where more came, and what was seen for long enough."""
+        good, most = known.known_good, self.most
+        if good is not None and most is not None:
+            good = min(good, most[1])
+        long = [run.rate for run in self.runs if len(run.missed) >= 0.99 * (1 - self.options.warm_up) * self.long_s * run.rate]
+        lasting = None if good is None else min(good, max(long, default=0.0)) or None
+        return replace(known, known_good=lasting, answered=most, short=lasting != good)
 
     def _refuse(self, rate: float) -> None:
         """Halfway back to what went well; below that it is no matter of the rate, unless it happens again. Raises SearchEnded where it
@@ -222,8 +255,10 @@ class CapacitySearch:
         """The next rate and its requests, once the place is known."""
         curve, rest = self.curve(), self.options.rates - self.visited
         off = (-BELOW, ABOVE)[turn % 2]
-        if curve is None or pooled(self.runs, self.options).width > LOCATED:
-            return self._within(curve, off), max(round(self.options.requests * NEXT_PART), self.left // max(rest, 1))
+        if curve is None or self._lasting(pooled(self.runs, self.options)).width > LOCATED:
+            rate = self._within(curve, off)
+            long = min(math.ceil(rate * self.long_s), self.left // 2)
+            return rate, max(round(self.options.requests * NEXT_PART), self.left // max(rest, 1), long)
         turns = max(min(rest, LONG_RUNS - turn), 1)
         return self._within(curve, off if turns > 1 or turn % 2 else 0.0), self.left if turns == 1 else self.left // turns
 
@@ -259,7 +294,8 @@ class CapacitySearch:
     def answer(self) -> Capacity:
         """By what was visited so far."""
         known = self.pooled()
-        withdrawn = self.best if self.best > WITHDRAWN * (known.known_good or 0.0) else None
+        answers = known.answered is not None and self.best > known.answered[1]  # that alone is reason enough
+        withdrawn = self.best if self.best > WITHDRAWN * (known.known_good or 0.0) and not answers and not known.short else None
         return replace(known, requests=self.sent, refused=tuple(self.refused), withdrawn=withdrawn)
 
 

@@ -92,7 +92,10 @@ class ServerModel:
         def measure(rate: float, requests: int) -> Sequence[bool]:
             every = self.play(process.format(f"{rate:.6g}"), requests, seed + search.visited)
             search.took(float(np.median([played.ended_s - played.due_s for played in every])))
-            if steady.outrun([played.due_s for played in every], [played.first_s for played in every]):
+            due_s, first_s, ended_s = ([getattr(played, time) for played in every] for time in ("due_s", "first_s", "ended_s"))
+            outrun = steady.outrun(due_s, first_s)
+            search.answered(rate, outrun, steady.answered(due_s, first_s, ended_s, outrun))
+            if outrun:
                 return [False] * len(every)
             return [played.good(limits) for played in every]
 

@@ -41,6 +41,7 @@ class ServerCapacity(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
     expected: Capacity | None = None  # by the model
     expected_of: str = ""  # GPU and network
+    unknown: str = ""  # why the objectives cannot be judged, which ended the search
 
 
 class ArrivalsAsked(NamedTuple):

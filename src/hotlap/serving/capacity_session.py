@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from hotlap.core import objectives
-from hotlap.serving import steady, summary, verdict
+from hotlap.core.objectives import Objective
+from hotlap.serving import capacity, steady, summary, verdict
 from hotlap.serving.capacity import Capacity, CapacityOptions, CapacitySearch, SearchEnded
 from hotlap.serving.capacity_record import ArrivalsAsked, RateVisited, ServerCapacity
 from hotlap.serving.record import Request
 from hotlap.serving.several import SeveralBenches, SeveralEnded
 from hotlap.serving.verdict import ServingVerdict
+
+UNKNOWN = 0.01  # of requests, that may lack what an objective needs: they are left out
 
 Listener = Callable[[RateVisited, Capacity], None]
 
@@ -23,8 +27,9 @@ class ServerSearch:
     def __init__(self, benches: SeveralBenches, process: ArrivalsAsked, options: CapacityOptions, listen: Listener) -> None:
         self.benches, self.process, self.options, self.listen = benches, process, options, listen
         self.limits = objectives.parse(benches.asked.objectives, summary.METRICS)
-        self.search = CapacitySearch(self.measure, options)
+        self.search = CapacitySearch(self.measure, options, long_s=capacity.LASTS * longest_s(self.limits))
         self.rates: list[RateVisited] = []
+        self.unknown = ""
 
     def run(self) -> Capacity:
         """What is known at its end, however that came."""
@@ -42,8 +47,16 @@ class ServerSearch:
         except SeveralEnded:
             raise SearchEnded from None
         every = judged.serving.requests
-        answer = marks([summary.good(request, self.limits) for request in every])
+        attained = judged.summary.attainment
+        if attained and attained.unknown > UNKNOWN * len(every):
+            self.unknown = attained.why_unknown
+            self.rates.append(visited(rate, judged, [], False))
+            raise SearchEnded
+        known = [one for one in every if not any(summary.unknown(one, limit.metric) for limit in self.limits)]
+        answer = marks([summary.good(request, self.limits) for request in known])
         outrun = steady.outrun([request.due_s for request in every], [begun(request) for request in every])
+        ok = [one for one in every if one.outcome == "ok"]
+        per_s = steady.answered([one.due_s for one in ok], [one.first_s for one in ok], [one.ended_s for one in ok], outrun)
         flaws = verdict.matter(judged.client, self.limits)
         self.rates.append(visited(rate, judged, answer, outrun, flaws))
         took = [request.e2e_s for request in every if request.e2e_s is not None]
@@ -53,15 +66,22 @@ class ServerSearch:
             raise SearchEnded
         if flaws:
             return None
+        self.search.answered(rate, outrun, per_s)
         return [False] * len(answer) if outrun else answer
 
-    def kept(self, capacity: Capacity, expected: Capacity | None = None, expected_of: str = "") -> ServerCapacity:
+    def kept(self, known: Capacity, expected: Capacity | None = None, expected_of: str = "") -> ServerCapacity:
         stop = self.benches.stop
+        rates = [replace(one, outrun=one.outrun or (not one.flaws and self.search.outruns(one.rate))) for one in self.rates]
         return ServerCapacity(
-            asked=self.benches.asked, arrivals=self.process.text, options=self.options, label=self.benches.id, rates=self.rates,
-            capacity=capacity, ended=stop.kind, detail=stop.detail, seconds=self.benches.seconds,
-            expected=expected, expected_of=expected_of,
+            asked=self.benches.asked, arrivals=self.process.text, options=self.options, label=self.benches.id, rates=rates,
+            capacity=known, ended=stop.kind, detail=stop.detail, seconds=self.benches.seconds,
+            expected=expected, expected_of=expected_of, unknown=self.unknown,
         )  # fmt: skip
+
+
+def longest_s(limits: Sequence[Objective]) -> float:
+    """The longest of the objectives in which a queue may hide; 0 where there is none."""
+    return max((limit.limit_s for limit in limits if limit.metric in ("ttft", "e2e")), default=0.0)
 
 
 def marks(every: Sequence[bool | None]) -> list[bool]:

@@ -36,6 +36,9 @@ def of(
         ))  # fmt: skip
     if any(request.chunks > 1 for request in ok) and not itl_known:
         notices.append(Notice("itl_unknown", "the server does not say how many tokens a chunk has: ITL is not known, chunk gaps are"))
+    if whole := sum(request.one_chunk for request in ok):
+        seen = f"{whole} of {len(ok)} answers came in one chunk: TPOT, ITL and stall of these are not known"
+        notices.append(Notice("one_chunk", seen, "have the server stream each token, and nothing before it hold answers back"))
     return [*notices, *_failures(requests), *_server(serving, ok, parts), *_lengths(ok), *_events(serving, ok), *_first(ok)]
 
 
@@ -45,6 +48,9 @@ def _failures(requests: Sequence[Request]) -> list[Notice]:
     if refused:
         seen = f"{refused} of {len(requests)} requests were refused, and count as missed"
         notices.append(Notice("refused", seen, "ask for a lower rate, or raise what the server takes"))
+    if again := sum(r.resent for r in requests):
+        seen = f"{again} of {len(requests)} requests were sent once more: the server closed their idle connection as they came"
+        notices.append(Notice("resent", f"{seen}; that time counts as its own", "raise how long the server keeps idle connections"))
     if cut:
         seen = f"{cut} of {len(requests)} connections were closed in the middle of the answer, which counts as missed"
         notices.append(Notice("cut_off", seen, "look at the server's log, and at what stands before it"))
@@ -67,7 +73,7 @@ def _server(serving: ServingRun, ok: Sequence[Request], parts: Mapping[str, floa
         own = units.show(parts["server_queue"] + parts["prefill"], "s")
         seen = f"the server's counters say {own} of queue and prefill, more than the {units.show(parts['total'], 's')} that TTFT took"
         return [Notice("metrics_disagree", seen, "its clock or its counters are wrong: trust TTFT")]
-    sent = sum(request.sent_s is not None for request in serving.requests)
+    sent = sum((request.sent_s is not None) + request.resent for request in serving.requests)
     others = server.get("queue_count", 0.0) > sent or len(ok) == sent
     if not parts and ok and not scraped.missing(server) and others:  # some of what the end cut may be in its counters
         seen = f"its counters are of {server['queue_count']:.0f} requests, and {len(ok)} were answered here: TTFT is not taken apart"

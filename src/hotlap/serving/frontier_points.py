@@ -54,6 +54,8 @@ class FrontierVisit(Record, frozen=True, kw_only=True):
     met: int = 0
     decided: int = 0
     flaws: list[str] = []
+    unknown: int = 0  # of which that cannot be said …
+    why_unknown: str = ""  # … and why
 
 
 class ServingPoint(Record, frozen=True, kw_only=True):

@@ -53,7 +53,8 @@ def _visit(judged: ServingVerdict, setting: str, number: int, warm_up: int, gpus
         setting=setting, round=number, run=judged.serving.run.id, requests=figures.due,
         failed=sum(figures.outcomes[name] for name in summary.BAD),
         blocks=frontier_points.blocks(judged.serving.requests, warm_up, gpus), met=attained.met if attained else 0,
-        decided=attained.requests - attained.censored if attained else 0, flaws=list(judged.client.flaws),
+        decided=attained.decided if attained else 0, flaws=list(judged.client.flaws),
+        unknown=attained.unknown if attained else 0, why_unknown=attained.why_unknown if attained else "",
     )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from hotlap.serving.record import CHUNKS, FILE, TOKENS, ClientState, Planned, Pr
 from hotlap.serving.wire import Connection
 
 LEAD_S = 0.05  # before a request is due its bytes and its connection are made ready
+STALE_S = 1.0  # idle for so long, a connection may be closed by its server at any moment: what is sent on it then is sent once more
 TICK_S, SHOWN_S, BEGIN_S, CONNECT_S = 0.02, 0.5, 0.2, 10.0
 OWN = (errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM)
 
@@ -87,6 +88,7 @@ class Pool:
 
     def give(self, connection: Connection) -> None:
         if not connection.closed:
+            connection.free_s = time.monotonic()
             self.idle.append(connection)
 
 
@@ -193,19 +195,21 @@ class Generator:
     async def _one(self, planned: Planned, due_s: float, data: bytes) -> None:
         """One request, from its connection to its line in the file."""
         over, answer = self._awaited(planned)
-        sent_s: float | None = None
+        sent_s, resent = None, False
         try:
             connection = await self.pool.take()
             await self.deadlines.wait(due_s)
+            stale = connection.free_s is not None and time.monotonic() - connection.free_s >= STALE_S
             sent_s = await self._exchange(connection, data, answer, over)
-            if answer.began_s is None and answer.outcome == "error" and connection.used > 1:  # it was kept, and closed as this was sent
+            if stale and sent_s is not None and answer.began_s is None and answer.outcome == "error":
                 over, answer = self._awaited(planned)
-                sent_s = await self._exchange(await self.pool.take(), data, answer, over)
+                resent = True
+                await self._exchange(await self.pool.take(), data, answer, over)
         except OSError as error:
             self.own_errors += error.errno in OWN
             answer.end("error", f"no connection: {why(error)}", max(time.monotonic(), due_s))
         del self.under_way[planned.index]
-        self._keep(planned, due_s, sent_s, answer)
+        self._keep(planned, due_s, sent_s, answer, resent)
 
     def _awaited(self, planned: Planned) -> tuple[asyncio.Future[None], ServerAnswer]:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -248,14 +252,14 @@ class Generator:
                 break
             await asyncio.sleep(0.01)
 
-    def _keep(self, planned: Planned, due_s: float, sent_s: float | None, answer: ServerAnswer) -> None:
+    def _keep(self, planned: Planned, due_s: float, sent_s: float | None, answer: ServerAnswer, resent: bool) -> None:
         if answer.outcome == "censored" and due_s > (answer.ended_s or due_s):
             return  # it was being made ready, and not due yet
         if answer.outcome == "ok":
             self.ok += 1
         elif answer.outcome != "censored":
             self.bad += 1
-        record = of_answer(planned, answer, due_s, sent_s, self.origin_s)
+        record = of_answer(planned, answer, due_s, sent_s, self.origin_s, resent)
         self.waiting[FILE].append(encode(record) + b"\n")
         if answer.gaps_s and record.chunks:
             self.waiting[CHUNKS].append(np.minimum(np.rint(np.array(answer.gaps_s) * 1e6), 2**32 - 1).astype("<u4").tobytes())
@@ -289,7 +293,9 @@ class Generator:
         )  # fmt: skip
 
 
-def of_answer(planned: Planned, answer: ServerAnswer, due_s: float, sent_s: float | None, origin_s: float) -> Request:
+def of_answer(
+    planned: Planned, answer: ServerAnswer, due_s: float, sent_s: float | None, origin_s: float, resent: bool = False
+) -> Request:
     """What is kept of it, in whole microseconds from the run's beginning."""
 
     def at(time_s: float | None) -> float | None:
@@ -303,7 +309,7 @@ def of_answer(planned: Planned, answer: ServerAnswer, due_s: float, sent_s: floa
     return Request(
         index=planned.index, due_s=round(due_s - origin_s, 6), sent_s=at(sent_s), headers_s=at(answer.began_s), empty_s=at(early),
         first_s=at(answer.first_s), answer_s=at(later), last_s=at(answer.last_s), ended_s=at(answer.ended_s), outcome=answer.outcome,
-        reason=answer.reason, cut_off=answer.cut_off, status=answer.status,
+        reason=answer.reason, cut_off=answer.cut_off, resent=resent, status=answer.status,
         asked_input=planned.prompt.input_tokens, asked_output=planned.prompt.output_tokens if streamed else 0,
         input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens,
         cached_tokens=incoming.cached_tokens if incoming else None, reasoning_tokens=outgoing.reasoning_tokens if outgoing else None,

@@ -61,6 +61,7 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
     outcome: Outcome = "ok"
     reason: str = ""  # of any outcome but ok
     cut_off: bool = False  # the connection closed before the answer was whole
+    resent: bool = False  # its connection had been idle, and closed as it was sent: it was sent once more; `sent_s` is of the first time
     status: int | None = None  # of HTTP
     asked_input: int = 0
     asked_output: int = 0
@@ -87,10 +88,16 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def tpot_s(self) -> float | None:
-        """Time per output token after the first: (last − first) ÷ (tokens − 1), as vLLM's TPOT. None below two tokens."""
-        if self.first_s is None or self.last_s is None or not self.output_tokens or self.output_tokens < 2:
+        """Time per output token after the first: (last − first) ÷ (tokens − 1), as vLLM's TPOT. None below two tokens, and where
+        several came in one chunk."""
+        if self.first_s is None or self.last_s is None or not self.output_tokens or self.output_tokens < 2 or self.chunks == 1:
             return None
         return (self.last_s - self.first_s) / (self.output_tokens - 1)
+
+    @property
+    def one_chunk(self) -> bool:
+        """Whether all of an answer came at once, though it may be of several tokens: the time between them is not known."""
+        return self.outcome == "ok" and self.chunks == 1 and self.output_tokens not in (0, 1) and self.asked_output != 1
 
     @property
     def lag_s(self) -> float | None:
@@ -157,7 +164,8 @@ class Served(Record, frozen=True, kw_only=True):
 
 class Attainment(Record, frozen=True, kw_only=True):
     """The share of requests that met every objective, with its interval. `requests`: all that were due, errors and refusals counted as
-    missed; those cut by the run's end are left out where they had not missed one already."""
+    missed; those cut by the run's end are left out where they had not missed one already. So are the `unknown`, of which the server does
+    not say what an objective needs: the interval holds what they may have been."""
 
     objectives: str
     requests: int
@@ -166,3 +174,10 @@ class Attainment(Record, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     censored: int = 0
+    unknown: int = 0
+    why_unknown: str = ""  # of them, in a sentence
+
+    @property
+    def decided(self) -> int:
+        """Requests of which it is known whether they met every objective."""
+        return self.requests - self.censored - self.unknown

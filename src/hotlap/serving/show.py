@@ -156,7 +156,7 @@ def _rates(summary: ServingSummary, width: int) -> list[str]:
         text += layout.paragraph("rate      ", f"{units.round_to(summary.rate_ok)} answers/s{due}{tokens}", width)
     if summary.held.attainment and summary.held.attainment.share is not None:
         whole = summary.attainment if summary.steady else None
-        more = f"; of the whole run {_share(whole.share)} of {whole.requests - whole.censored}" if whole else ""
+        more = f"; of the whole run {_share(whole.share)} of {whole.decided}" if whole else ""
         text += layout.paragraph("attained  ", _attained(summary.held) + more, width)
     return text
 
@@ -181,10 +181,10 @@ def _three(figures: LatencyFigures) -> str:
 def _attained(summary: ServingSummary | SteadyFigures) -> str:
     attained = summary.attainment
     assert attained is not None
-    decided = attained.requests - attained.censored
     cut = f", {attained.censored} cut before that could be said" if attained.censored else ""
+    cut += f", {attained.unknown} of which that is not known" if attained.unknown else ""
     interval = f"[{_share(attained.low)}, {_share(attained.high)}]"
-    text = f"{_share(attained.share)} {interval} of {decided} requests met {attained.objectives}{cut}"
+    text = f"{_share(attained.share)} {interval} of {attained.decided} requests met {attained.objectives}{cut}"
     if summary.goodput:
         value, low, high = (units.round_to(number) for number in summary.goodput)
         text += f"; goodput {value} [{low}, {high}] requests/s"
@@ -310,6 +310,8 @@ def answer(judged: ServingVerdict) -> str:
         return f"inconclusive: the client: {remedy(judged.client.flaws[0], not arrivals.kept(asked.arrivals).open)}{failed}"
     if not summary.held.attainment:
         return "measured; with --slo it says how many requests met it"
+    if summary.held.attainment.unknown and judged.state == "inconclusive":
+        return f"inconclusive: {summary.held.attainment.why_unknown}"
     if asked.attain is None:
         return "measured; with --attain it says whether enough requests met the objectives"
     wanted, words = _share(asked.attain), {"pass": "met", "fail": "not met"}

@@ -6,15 +6,16 @@ import math
 from html import escape
 from typing import Any
 
-from hotlap.core import units
+from hotlap.core import objectives, units
 from hotlap.core.show import charts, layout, words
 from hotlap.core.show.bands import figure
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, harmless, html
 from hotlap.core.store.bundle import Bundle
-from hotlap.serving import reading, show
-from hotlap.serving.capacity import LEAST_INFLATION, Capacity, RateEvidence
+from hotlap.serving import reading, show, summary
+from hotlap.serving.capacity import LASTS, LEAST_INFLATION, Capacity, RateEvidence
 from hotlap.serving.capacity_record import FILE, KIND, RateVisited, ServerCapacity
+from hotlap.serving.capacity_session import longest_s
 
 NO_GATE = (
     "{run} is a search for a server's capacity, which gate does not judge: hotlap show {run} says between which rates it lies, and "
@@ -55,7 +56,7 @@ def code(kept: ServerCapacity) -> int:
     if kept.ended == "interrupted":
         return 130
     c = kept.capacity
-    return 0 if c.known_good is not None and (c.known_bad is not None or _all_allowed(kept)) else 3
+    return 0 if not kept.unknown and c.known_good is not None and (c.known_bad is not None or _all_allowed(kept)) else 3
 
 
 def _all_allowed(kept: ServerCapacity) -> bool:
@@ -133,6 +134,9 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
         pairs.append(("client", f"it was at fault in {runs} (at {rates}), which count for nothing: {remedy}"))
     if kept.capacity.withdrawn is not None:
         pairs.append(("withdrawn", _withdrawn(kept.capacity, kept.capacity.withdrawn)))
+    if kept.capacity.answered is not None:
+        value, low, high = (units.round_to(one) for one in kept.capacity.answered)
+        pairs.append(("answered", f"{value}/s [{low}, {high}] where more came than was served: no higher rate is held"))
     if kept.expected is not None:
         pairs.append(("model", f"{_between(kept.expected)} is expected of {kept.expected_of}{_beside(kept)}"))
     return [*pairs, ("answer", answer(kept))]
@@ -175,6 +179,8 @@ def _next(kept: ServerCapacity) -> str:
 def answer(kept: ServerCapacity) -> str:
     """In a sentence."""
     c, wanted = kept.capacity, units.percent(kept.options.attain)
+    if kept.unknown:
+        return f"inconclusive: {kept.unknown}"
     if not c.evidence:
         flawed = any(visited.flaws for visited in kept.rates)
         return "inconclusive: the client: no rate was measured soundly" if flawed else "nothing was measured"
@@ -186,8 +192,18 @@ def answer(kept: ServerCapacity) -> str:
         return f"it holds {units.round_to(c.known_good)}/s at {wanted}; {why}"
     if c.known_bad is not None:
         lower = f"no lower rate is shown to be held{_estimate(c)}; allow more requests"
+        lower = f"no lower rate is shown to be held: {short(kept)}" if c.short else lower
         return f"it does not hold {units.round_to(c.known_bad)}/s at {wanted}, and {lower}"
+    if c.short:
+        return f"inconclusive: {short(kept)}"
     return f"inconclusive: no rate is shown to be held or to be too much at {wanted}; allow more requests"
+
+
+def short(kept: ServerCapacity) -> str:
+    """That runs are too short against the objectives, and what would do."""
+    limit_s = longest_s(objectives.parse(kept.asked.objectives, summary.METRICS))
+    least = f"a run needs {units.show(LASTS * limit_s, 's')}, for a queue may fill until then"
+    return f"runs are too short for an objective of {units.show(limit_s, 's')}: {least}; allow more requests, and more time"
 
 
 def _estimate(c: Capacity) -> str:

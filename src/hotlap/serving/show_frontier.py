@@ -50,8 +50,10 @@ def measured(kept: ServerFrontier) -> bool:
 
 
 def code(kept: ServerFrontier) -> int:
-    """The exit code: 130 interrupted, 3 where a load has no point."""
-    return 130 if kept.ended == "interrupted" else 0 if len(kept.points) == len(kept.settings) else 3
+    """The exit code: 130 interrupted, 3 where a load has no point, or objectives cannot be judged."""
+    if kept.ended == "interrupted":
+        return 130
+    return 0 if len(kept.points) == len(kept.settings) and not any(visit.unknown for visit in kept.visits) else 3
 
 
 def name(setting: str) -> str:
@@ -126,7 +128,8 @@ def _why(visits: Sequence[FrontierVisit]) -> str:
         failed = sum(visit.failed for visit in visits)
         parts.append(f"{len(sound)} blocks of sound runs, and {FEWEST} are needed" + (f"; {failed} requests failed" if failed else ""))
         if not sound and not failed:
-            parts.append("the server does not count tokens, or too few requests came after the warm-up: give more --requests")
+            parts.append("the server does not count tokens, its answers come in one chunk, or too few requests came after the warm-up: "
+                         "give more --requests")
     return "; ".join(parts)
 
 
@@ -159,6 +162,9 @@ def facts(kept: ServerFrontier) -> list[tuple[str, str]]:
         loads = ", ".join(dict.fromkeys(name(visit.setting) for visit in flawed))
         remedy = show.remedy(flawed[0].flaws[0], not arrivals.parse(flawed[0].setting).open)
         pairs.append(("client", f"in {words.counted(len(flawed), 'run')} ({loads}) it was at fault, so they count for nothing: {remedy}"))
+    if unknown := [visit for visit in kept.visits if visit.unknown]:
+        count = sum(visit.unknown for visit in unknown)
+        pairs.append(("met", f"of {words.counted(count, 'request')} {unknown[0].why_unknown}"))
     if kept.expected:
         pairs.append(("model", f"of {kept.expected_of}"))
     return [*pairs, ("answer", answer(kept))]

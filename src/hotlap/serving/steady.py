@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from hotlap.core import units
 from hotlap.core.record import Notice, Record
 from hotlap.core.show.words import counted
-from hotlap.core.stats import changes
+from hotlap.core.stats import changes, student
 from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.record import Request
 
 POINTS = 192
+BLOCKS, TIMES = 10, 5  # of answers a second: stretches of time; requests, as many times as were served at once
 MIN_EFFECT = 0.5  # of a change of level: queues near capacity wander by less
 LEFT, GREW = 0.1, 1.5  # share of all requests under way at the end, and how many times those halfway: a queue that grows
 FEWEST = 50  # requests
@@ -157,6 +158,34 @@ def outrun(due_s: Sequence[float], begun_s: Sequence[float | None]) -> bool:
         return False
     halfway, left = (int(np.searchsorted(due, at, "right") - np.searchsorted(begun, at, "right")) for at in (due[len(due) // 2], due[-1]))
     return left > WAITING * len(due) and left > GREW * halfway
+
+
+def answered(
+    due_s: Sequence[float], begun_s: Sequence[float | None], ended_s: Sequence[float | None], saturated: bool
+) -> tuple[float, float, float] | None:
+    """Answers a second, with the 95 % interval of ten stretches of equal time. Times are in the order of `due_s`; None: it never had one.
+    Of a run in which more came than was served: between the tenth and the ninetieth of a hundred answers, while its queue lasts. Else: from
+    when an answer usually takes to the last that was due. None of a run that is too short to say it."""
+    both = zip(due_s, begun_s, ended_s, strict=True)
+    every = [(due, begun, ended) for due, begun, ended in both if begun is not None and ended is not None]
+    if len(every) < FEWEST:
+        return None
+    due, begun, ended = (np.sort(each) for each in np.array(every).T)
+    if saturated:
+        at_once = int((np.arange(1, len(begun) + 1) - np.searchsorted(ended, begun, "left")).max())
+        first_s, last_s = float(np.quantile(ended, 0.1)), float(np.quantile(ended, 0.9))
+        if len(every) < TIMES * at_once:  # its places were not all taken for long
+            return None
+    else:
+        usual_s = float(np.median([one[2] - one[0] for one in every]))
+        first_s, last_s = float(due[0]) + usual_s, float(due_s[-1])
+        if first_s > (float(due[0]) + last_s) / 2:
+            return None
+    if last_s <= first_s:
+        return None
+    counts = np.histogram(ended, BLOCKS, (first_s, last_s))[0] * (BLOCKS / (last_s - first_s))
+    half = student.quantile(0.975, BLOCKS - 1) * float(counts.std(ddof=1)) / BLOCKS**0.5
+    return float(counts.mean()), max(float(counts.mean()) - half, 0.0), float(counts.mean()) + half
 
 
 def _at(time_s: float) -> str:

@@ -119,7 +119,7 @@ def _figures_of(
     if not asked.objectives:
         return latencies, None, None
     attained, marks = attainment(requests, objectives.parse(asked.objectives, METRICS))
-    if attained.share is None or attained.low is None or attained.high is None or span_s <= 0:
+    if attained.share is None or attained.low is None or attained.high is None or attained.unknown or span_s <= 0:
         return latencies, attained, None
     rate = len(marks) / span_s
     return latencies, attained, (attained.share * rate, attained.low * rate, attained.high * rate)
@@ -141,13 +141,16 @@ def _steady(
 
 
 def good(request: Request, limits: Sequence[Objective]) -> bool | None:
-    """Whether it met every objective; None where the run's end cut it before that could be said. TPOT of a single token is none: met."""
+    """Whether it met every objective; None where the run's end cut it before that could be said, or the server does not say what an
+    objective needs. TPOT of a single token is none: met."""
     if request.outcome in BAD:
         return False
     undecided = False
     for limit in limits:
         value = value_of(request, limit.metric)
-        if value is None and request.outcome == "censored":
+        if unknown(request, limit.metric):
+            undecided = True
+        elif value is None and request.outcome == "censored":
             passed = limit.metric in ("ttft", "e2e") and request.ended_s is not None and request.ended_s - request.due_s > limit.limit_s
             if passed:
                 return False
@@ -155,6 +158,15 @@ def good(request: Request, limits: Sequence[Objective]) -> bool | None:
         elif limit.metric in ("ttft", "e2e") if value is None else value > limit.limit_s:
             return False
     return None if undecided or request.outcome == "censored" else True
+
+
+def unknown(request: Request, metric: str) -> str:
+    """Why an answer has no such metric although it may have several tokens; "" where it has one, or has none to have."""
+    if request.outcome != "ok" or metric not in ("tpot", "stall") or value_of(request, metric) is not None:
+        return ""
+    if request.one_chunk:
+        return "answers come in one chunk"
+    return "the server does not count tokens" if metric == "tpot" and request.output_tokens is None else ""
 
 
 def value_of(request: Request, metric: str) -> float | None:
@@ -166,12 +178,30 @@ def attainment(requests: Sequence[Request], limits: Sequence[Objective]) -> tupl
     """The share that met every objective; and for each that could be decided, in order, whether it did."""
     every = [good(request, limits) for request in requests]
     marks = [mark for mark in every if mark is not None]
-    interval = quantiles.share(marks)
-    share, low, high = interval or (None, None, None)
+    open_, why = _unknown(requests, every, limits)
+    worst, best = (quantiles.share(
+        [may if mark is None else mark for place, mark in enumerate(every) if place in open_ or mark is not None]
+    ) for may in (False, True))  # fmt: skip
+    share = quantiles.share(marks)
     return Attainment(
-        objectives=objectives.show(tuple(limits)), requests=len(requests), met=sum(marks), share=share, low=low, high=high,
-        censored=len(every) - len(marks),
+        objectives=objectives.show(tuple(limits)), requests=len(requests), met=sum(marks), share=share[0] if share else None,
+        low=worst[1] if worst else None, high=best[2] if best else None, censored=len(every) - len(marks) - len(open_),
+        unknown=len(open_), why_unknown=why,
     ), marks  # fmt: skip
+
+
+def _unknown(requests: Sequence[Request], every: Sequence[bool | None], limits: Sequence[Objective]) -> tuple[set[int], str]:
+    """Places of answers that cannot be judged, and why in a sentence."""
+    reasons: dict[str, str] = {}
+    open_ = set[int]()
+    for place, (request, mark) in enumerate(zip(requests, every, strict=True)):
+        for limit in limits if mark is None else ():
+            if why := unknown(request, limit.metric):
+                open_.add(place)
+                reasons.setdefault(limit.metric, why)
+    shown = " and ".join(f"{metric} is not known ({why})" for metric, why in reasons.items())
+    objective = "objective" if len(limits) == 1 else "objectives"
+    return open_, f"{shown}, so the {objective} cannot be judged" if shown else ""
 
 
 def _latencies(requests: Sequence[Request], embeddings: bool) -> list[LatencyFigures]:

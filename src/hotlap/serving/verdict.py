@@ -78,6 +78,8 @@ def of(serving: ServingRun, summary: ServingSummary) -> ServingVerdict:
 
 def _state(serving: ServingRun, summary: ServingSummary, judged: ClientVerdict) -> ServingState:
     asked, attained = serving.served.asked, summary.held.attainment
+    if attained is not None and attained.unknown and not attained.decided:
+        return "inconclusive"
     if attained is None or asked.attain is None:
         return "inconclusive" if judged.flaws or not summary.outcomes["ok"] else "measured"
     if attained.low is None or attained.high is None:

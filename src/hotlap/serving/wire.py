@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.response: Response | None = None
         self.closed = False
-        self.used = 0
+        self.free_s: float | None = None  # since when it has been idle; None: new, or under way
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -157,7 +157,7 @@ class Connection(asyncio.Protocol):
         """Hands a request to the socket; the time when that was done."""
         assert self.transport is not None
         self.response = response
-        self.used += 1
+        self.free_s = None
         self.transport.write(data)
         return self.clock()
 
@@ -183,7 +183,8 @@ class Connection(asyncio.Protocol):
         now_s = self.clock()
         if self.response is not None and not self.response.ended(now_s):
             why = getattr(exc, "strerror", None) or exc
-            self._lose(f"the connection was closed early{f': {why}' if why else ''}", now_s)
+            when = "before a byte of the answer" if self.response.began_s is None else "early"
+            self._lose(f"the connection was closed {when}{f': {why}' if why else ''}", now_s)
 
     def _lose(self, reason: str, now_s: float) -> None:
         response, self.response = self.response, None
