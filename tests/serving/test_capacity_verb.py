@@ -14,13 +14,13 @@ import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.serving.played import PlayedBenches, asked, judged, model
+from tests.serving.played import URL, PlayedBenches, asked, judged, model
 
 from hotlap.cli import main
 from hotlap.core.errors import InputError
 from hotlap.core.record import Stop
 from hotlap.core.show.document import Document
-from hotlap.serving import capacity_session, cli_capacity, several, show_capacity, steady
+from hotlap.serving import capacity, capacity_session, cli_capacity, several, show_capacity, steady
 from hotlap.serving.address import Address
 from hotlap.serving.capacity import Capacity, CapacityOptions, RateEvidence, SearchEnded
 from hotlap.serving.capacity_record import ArrivalsAsked, RateVisited, ServerCapacity
@@ -336,3 +336,38 @@ def test_what_takes_long_is_said_before_it_begins(capsys: pytest.CaptureFixture[
     assert "up to 10000 requests have to be sent: 2.8 h at 1.00/s, 17 min at 10.0/s" in capsys.readouterr().err
     cli_capacity._warn(10_000, 50.0)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow("a search of thousands of requests")
+def test_no_rate_is_held_that_the_server_never_answers() -> None:
+    """A server of four places, whose queue takes long to fill a patient objective."""
+    server = model(asked("ttft<=2s", 64, 24), f"{URL}&batch=4")
+    search = ServerSearch(PlayedBenches(server), POISSON, CapacityOptions(attain=0.9, start=8, requests=6000, width=0.2), lambda *_: None)
+    kept = search.kept(search.run())
+    answered = kept.capacity.answered
+    assert answered is not None
+    assert answered[0] == pytest.approx(4 / server.play("constant:1", 1, 1)[0].ended_s, rel=0.1)
+    assert (kept.capacity.known_good or 0.0) <= answered[0]
+    assert "where more came than was served: no higher rate is held" in show_capacity.text(kept, 300, False)
+
+
+def test_runs_too_short_for_their_objective_show_no_rate_to_be_held() -> None:
+    search = capacity.CapacitySearch(lambda rate, requests: [True] * requests, CapacityOptions(attain=0.9, start=40, max_rate=40, requests=2000), long_s=600.0)
+    search.run()
+    answer = search.answer()
+    assert (answer.known_good, answer.short) == (None, True)
+    fault = ServerSearch(PlayedBenches(model(asked("ttft<=2s")), starved=0.0), POISSON, CapacityOptions(attain=0.9, start=8), lambda *_: None)
+    kept = replace(fault.kept(answer), capacity=answer)
+    assert show_capacity.code(kept) == 3
+    assert show_capacity.answer(kept).startswith("inconclusive: runs are too short for an objective of 2.00 s: a run needs 20.0 s")
+
+
+def test_answers_a_second_are_those_of_a_queue_that_lasts() -> None:
+    due = np.arange(400) / 40.0
+    ended = 1.0 + np.arange(400) / 30.0
+    begun = ended - 0.1
+    per_s = steady.answered(due.tolist(), begun.tolist(), ended.tolist(), saturated=True)
+    assert per_s is not None
+    assert per_s == pytest.approx((30.0, 30.0, 30.0), rel=0.05)
+    assert steady.answered(due.tolist(), due.tolist(), ended.tolist(), saturated=True) is None  # all at once: no place was waited for
+    assert steady.answered(due.tolist(), begun.tolist(), (due + 8.0).tolist(), saturated=False) is None

@@ -47,7 +47,8 @@ class Tally:
 
     def __init__(self) -> None:
         self.lost: dict[int, str] = {}  # pair → what was wrong with the client
-        self.failed, self.sent = {"A": 0, "B": 0}, {"A": 0, "B": 0}
+        self.failed, self.sent = {"A": 0, "B": 0}, {"A": 0, "B": 0}  # of pairs that count, and of those that are left out
+        self.warm = {"A": 0, "B": 0}  # requests of blocks that warm up
         self.requests: dict[str, dict[int, Sequence[Request]]] = {"A": {}, "B": {}}  # by pair, of both sides
         self.runs: list[str] = []
         self.spoilt = ""  # why nothing may be concluded
