@@ -146,6 +146,8 @@ def test_pairs_that_the_client_spoilt_do_not_count_and_too_many_end_it() -> None
     requests = recorded(3000)
     answer, pairs, tally = answered(requests, 1.1, spoilt=[3, 8, 12])
     assert (answer, len(tally.lost)) == ("slower", 3)
+    assert len(set(tally.counted().values())) == 1
+    assert tally.counted() == {"A": 10 * len(tally.pairs), "B": 10 * len(tally.pairs)}
     assert pairs >= 10  # the pilot is of pairs that count
     answer, pairs, tally = answered(requests, 1.1, spoilt=range(1, 1000))
     assert (answer, pairs, len(tally.lost)) == ("inconclusive", 0, 15)
@@ -352,5 +354,5 @@ def test_a_slower_server_is_found_and_the_same_is_not_different(home: Path, caps
         code, out = until_sure([a, c], capsys, "--seed", "4")
         assert code == 0
         assert "within ± 20 %" in out
-        assert "blocks  of 10 requests, seed 4; requests of blocks that warm up and of pairs that count: A " in out
+        assert "blocks  of 10 requests, seed 4; requests of the " in out
         assert "; failed: A 0 and B 0" in out

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from hotlap.core.errors import MachineError
 from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.record import BLOCK, CONFIGURATION, Case, Plan, Samples
-from hotlap.core.trials.arms import Arm
+from hotlap.core.trials.arms import Arm, BothSides
 from hotlap.core.work.program import REQUESTS
 from hotlap.serving import ab_tails
 from hotlap.serving.ab_config import SideLoad
@@ -47,27 +47,34 @@ class Tally:
 
     def __init__(self) -> None:
         self.lost: dict[int, str] = {}  # pair → what was wrong with the client
-        self.failed, self.sent = {"A": 0, "B": 0}, {"A": 0, "B": 0}  # of pairs that count, and of those that are left out
-        self.warm = {"A": 0, "B": 0}  # requests of blocks that warm up
+        self.failed, self.sent = {"A": 0, "B": 0}, {"A": 0, "B": 0}  # of all blocks, those that warm up and those left out too
         self.requests: dict[str, dict[int, Sequence[Request]]] = {"A": {}, "B": {}}  # by pair, of both sides
         self.runs: list[str] = []
         self.spoilt = ""  # why nothing may be concluded
 
     def document(self) -> dict[str, object]:
         left = sorted(self.lost)
-        return {"blocks": self.runs, "left_out": left, "sent": self.sent, "failed": self.failed, "tails": self.tails()}
+        sent = {"sent": self.sent, "counted": self.counted(), "failed": self.failed}
+        return {"blocks": self.runs, "left_out": left, **sent, "tails": self.tails()}
+
+    @property
+    def pairs(self) -> list[int]:
+        """That both sides have, and that the client did not spoil."""
+        return sorted((self.requests["A"].keys() & self.requests["B"].keys()) - self.lost.keys())
+
+    def counted(self) -> dict[str, int]:
+        """Requests of pairs that count, by side."""
+        return {side: sum(len(self.requests[side][pair]) for pair in self.pairs) for side in "AB"}
 
     def tails(self) -> AbTails:
         """Of requests of pairs that count."""
-        pairs = sorted((self.requests["A"].keys() & self.requests["B"].keys()) - self.lost.keys())
-        return ab_tails.of({side: [one for pair in pairs for one in self.requests[side][pair]] for side in "AB"}, more)
+        return ab_tails.of({side: [one for pair in self.pairs for one in self.requests[side][pair]] for side in "AB"}, more)
 
-    def lose(self, pair: int, flaws: Sequence[str]) -> None:
-        """Raises MachineError once there is no use in going on."""
-        self.lost[pair] = ", ".join(flaws)
-        if pair + 1 >= FEW and len(self.lost) > SHARE * (pair + 1):
-            self.spoilt = f"the client was {self.lost[pair]}; {len(self.lost)} of {pair + 1} pairs are lost to it"
-            raise MachineError(f"inconclusive: the client: {self.spoilt}", "use a quieter machine, or longer requests")
+    def go_on(self, pairs: int) -> None:
+        """After so many whole pairs. Raises BothSides once there is no use in going on."""
+        if pairs >= FEW and len(self.lost) > SHARE * pairs:
+            self.spoilt = f"the client was {self.lost[max(self.lost)]}; {len(self.lost)} of {pairs} pairs are lost to it"
+            raise BothSides(f"inconclusive: the client: {self.spoilt}", "use a quieter machine, or longer requests")
 
 
 def worse(tally: Tally) -> bool:
@@ -106,11 +113,13 @@ def arm(side: str, name: str, trial: BlockTrial, configuration: str = "") -> Arm
             for _ in range(trial.warm_up):
                 _counted(trial.source(side, None), side, tally)
             return []
+        if all(number not in tally.requests[each] for each in "AB"):
+            tally.go_on(number)
         began_s = host.clock.now()
         block = Block(()) if number in tally.lost else _counted(trial.source(side, number), side, tally)
         tally.requests[side][number] = block.requests
         if block.flaws:
-            tally.lose(number, block.flaws)
+            tally.lost[number] = ", ".join(block.flaws)
         when: dict[str, Any] = {"device": host.device.key, "round": number, "method": BLOCK, "began_s": began_s}
         when["ended_s"] = host.clock.now()
         if number in tally.lost:

@@ -32,8 +32,8 @@ class SideTail(Record, frozen=True, kw_only=True):
 
 
 class AbTails(Record, frozen=True, kw_only=True):
-    """`paused`: answers of each side that paused for STALL_S and STALL_TIMES usual gaps. `differ`: what is surely unlike, by metric
-    and quantile (their 95 % intervals lie apart), or `paused` (Fisher's exact test, one-sided at 1 %)."""
+    """`paused`: answers of each side that paused for STALL_S and STALL_TIMES usual gaps. `differ`: what is unlike, by metric
+    and quantile (their 95 % intervals lie apart: of a dozen that are compared some do by chance), or surely `paused` (Fisher's exact test, one-sided at 1 %)."""
 
     tails: list[SideTail]
     answered: dict[str, int]
@@ -91,12 +91,13 @@ def table(tails: AbTails) -> Table:
 
 
 def notices(tails: AbTails, decides: Sequence[str]) -> list[str]:
-    """What differs surely although the verdict is not of it. `decides`: metrics whose median decides."""
+    """What differs although the verdict is not of it. `decides`: metrics whose median decides."""
     notes = []
     unlike = [name for name in tails.differ if name != "paused" and name not in [f"{metric} p50" for metric in decides]]
     if unlike:
         words = ", ".join(f"{name.split()[1]} of {METRICS[name.split()[0]][0]}" for name in unlike)
-        notes.append(f"{words}: surely unlike on both sides (95 % intervals lie apart); the verdict is not of that")
+        compared = f"of {len(tails.tails) // 2 * len(SHARES)} that are compared, and some of so many do by chance"
+        notes.append(f"{words}: perhaps unlike on both sides (95 % intervals lie apart, {compared}); the verdict is not of that")
     if "paused" in tails.differ:
         counts = " and ".join(f"{side} {tails.paused[side]} of {tails.answered[side]}" for side in SIDES)
         notes.append(f"answers that paused for a second or more: {counts}; the verdict does not count pauses")

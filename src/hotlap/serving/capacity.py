@@ -173,7 +173,8 @@ class CapacitySearch:
             good = min(good, most[1])
         long = [run.rate for run in self.runs if len(run.missed) >= 0.99 * (1 - self.options.warm_up) * self.long_s * run.rate]
         lasting = None if good is None else min(good, max(long, default=0.0)) or None
-        return replace(known, known_good=lasting, answered=most, short=lasting != good)
+        estimate = known.estimate if most is None or known.estimate is None else min(known.estimate, most[0])
+        return replace(known, known_good=lasting, estimate=estimate, answered=most, short=lasting != good)
 
     def _refuse(self, rate: float) -> None:
         """Halfway back to what went well; below that it is no matter of the rate, unless it happens again. Raises SearchEnded where it

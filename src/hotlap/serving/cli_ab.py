@@ -76,7 +76,9 @@ def _lines(tally: ab_blocks.Tally, load: ab_config.SideLoad, seed: int, metrics:
     whose = "; ".join(dict.fromkeys(tally.lost.values()))
     lost = f"; {words.counted(len(tally.lost), 'pair')} left out: the client was at fault ({whose}): {remedy}" if tally.lost else ""
     sent, failed = (" and ".join(f"{side} {count}" for side, count in each.items()) for each in (tally.sent, tally.failed))
-    counted = f"requests of blocks that warm up and of pairs that count: {sent}; failed: {failed}{lost}"
+    counts = " and ".join(f"{side} {count}" for side, count in tally.counted().items())
+    counted = f"requests of the {words.counted(len(tally.pairs), 'pair')} that count: {counts}; of all, with blocks that warm up: {sent}; "
+    counted += f"failed: {failed}{lost}"
     return [*_tails(tally, metrics), f"blocks  of {load.requests} requests, seed {seed}; {counted}", *_worse(tally)]
 
 

@@ -149,9 +149,11 @@ def _met(kept: ServerFrontier, point: ServingPoint) -> str:
 
 def facts(kept: ServerFrontier) -> list[tuple[str, str]]:
     """What is said beside the table, the answer last."""
-    sent = sum(visit.requests for visit in kept.visits)
-    runs = words.counted(len(kept.visits), "run")
-    pairs = [("sent", f"{sent} requests that count in {runs}, beside those that warm up; {units.show(kept.seconds, 's')}")]
+    sound = [visit for visit in kept.visits if not visit.flaws]
+    sent, count = (sum(visit.requests for visit in some) for some in (kept.visits, sound))
+    runs = f"{sent} requests in {words.counted(len(kept.visits), 'run')}, beside those that warm up"
+    counted = "" if len(sound) == len(kept.visits) else f", of which {count} in {words.counted(len(sound), 'run')} count"
+    pairs = [("sent", f"{runs}{counted}; {units.show(kept.seconds, 's')}")]
     if kept.ended in show_capacity.EARLY:
         pairs.append(("ended", show_capacity.ending(kept.ended, kept.detail)))
     failed = sum(visit.failed for visit in kept.visits)

@@ -110,7 +110,8 @@ def _reason(plan: SequentialDesign, decision: Decision, seen: tuple[int, float],
     count, min_effect = seen
     if decision.answer in ("larger", "smaller", "same") and min_effect == plan.min_effect:
         basis = _basis(decision.answer == "same", plan.difference, min_effect)
-        return f"{basis}; decided after {decision.pairs} pairs{_most(decision.pairs, plan)}"
+        spent = ", when the budget was used up" if ended[0] and ended[0].kind == "budget" else ""
+        return f"{basis}; decided after {decision.pairs} pairs{_most(decision.pairs, plan)}{spent}"
     parts = []
     if apart := _apart(decision, min_effect):
         parts.append(apart)

@@ -25,7 +25,7 @@ from hotlap.core.stats.sequential import ALPHA, PILOT, Decision, SequentialDesig
 from hotlap.core.stats.turns import aligned
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels, locks
-from hotlap.core.trials.arms import Arm
+from hotlap.core.trials.arms import Arm, BothSides
 
 SPARE = 0.95  # of the time left after the pilot that pairs are planned for: the next ones may be slower
 
@@ -161,6 +161,8 @@ def fitting(elapsed_s: float, options: AbOptions) -> int:
 def _turn(name: str, arm: Arm, number: int) -> list[Samples]:
     try:
         return arm.once(number)
+    except BothSides:
+        raise
     except HotlapError as error:
         said = f"side {name} ('{arm.text}'): {error}"
         raise type(error)(said) if isinstance(error, NoNumber) else HotlapError(said) from error

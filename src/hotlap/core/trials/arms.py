@@ -22,6 +22,10 @@ from hotlap.core.work.program import COMMAND
 HUNG_S = 120.0
 
 
+class BothSides(MachineError):
+    """Why a comparison ends that is of no side alone."""
+
+
 @dataclass(frozen=True)
 class Arm:
     """What is measured on one side. `once(number)`: the samples of one turn, a line per case."""
