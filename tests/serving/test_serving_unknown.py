@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.serving.played import SOUND, PlayedBenches, asked, judged, model
+from tests.serving.played import SOUND, STARVED, PlayedBenches, asked, judged, model
+from tests.serving.sse_server import serving
 
+from hotlap.cli import main
 from hotlap.core import objectives
 from hotlap.serving import frontier_session, show, show_capacity, show_frontier, summary
 from hotlap.serving.capacity import CapacityOptions
@@ -88,3 +91,37 @@ def test_a_frontier_says_that_objectives_cannot_be_judged() -> None:
     kept = frontier_session.kept(benches, ["poisson:4"], None, visits)
     assert show_frontier.code(kept) == 3
     assert "so the objective cannot be judged" in dict(show_frontier.facts(kept))["met"]
+
+
+def test_refusals_alone_decide_beside_a_client_at_fault() -> None:
+    every = [replace(r, outcome="refused", reason="status 429", first_s=None, last_s=None) if r.index % 2 else r for r in requests(200)]
+    verdict = judged(replace(asked("ttft<=50ms"), arrivals="constant:10", attain=0.9), every, STARVED)
+    assert (verdict.client.flaws, verdict.state, verdict.code) == (["starved"], "fail", 1)
+    assert "refusals alone decide that" in show.answer(verdict)
+    few = judged(replace(asked("ttft<=50ms"), arrivals="constant:10", attain=0.4), every, STARVED)
+    assert few.state == "inconclusive"
+
+
+def test_answers_longer_than_asked_are_a_notice() -> None:
+    every = requests(40, output_tokens=48, asked_output=24)
+    assert "long_answer" in [notice.code for notice in bench(every, "e2e<=1s").summary.notices]
+
+
+def test_a_bench_without_cases_is_not_exported_and_is_no_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    with serving(service_s=0.001) as server:
+        assert main(["serving", "bench", server.url, "--arrivals", "closed:1", "--requests", "4", "--output", "1"]) in (0, 3)
+    capsys.readouterr()
+    assert main(["export", "latest", "--as", "csv", "--out", str(tmp_path / "out.csv")]) == 2
+    assert "csv holds cases, and there is none in" in capsys.readouterr().err
+    assert not (tmp_path / "out.csv").exists()
+    assert main(["baseline", "save", "latest", "--name", "b"]) == 2
+    assert "is a bench of a server, which has a verdict of its own" in capsys.readouterr().err
+
+
+def test_a_page_in_place_of_the_api_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(fault="html") as server:
+        assert main(["serving", "bench", server.url, "--requests", "4"]) == 2
+    assert "answers with an HTML page" in capsys.readouterr().err

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hotlap.cli import terminal
 from hotlap.core.errors import HotlapError, InputError, nearest
 from hotlap.core.record import Baseline
-from hotlap.core.show import listing
+from hotlap.core.show import kinds, listing
 from hotlap.core.store import baselines, paths
+from hotlap.core.store.bundle import Bundle
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +75,7 @@ def _save(args: argparse.Namespace) -> int:
         raise InputError("--add keeps what the baseline knows, --replace drops it; give one of them")
     name, home = args.name or Path(args.to).stem, paths.home()
     before = _before_in_file(Path(args.to), args) if args.to else _before_in_home(name, home, args)
-    baseline = baselines.learn(name, terminal.each(args.item), before)
+    baseline = baselines.learn(name, _with_cases(args.item), before)
     path = baselines.write(baseline, Path(args.to)) if args.to else baselines.save(baseline, home)
     if args.json:
         terminal.answer(args.json, baseline, "baseline")
@@ -81,6 +83,12 @@ def _save(args: argparse.Namespace) -> int:
         print(listing.baseline(baseline, terminal.width(), color=terminal.color()))
         print(f"\nsaved in {path}")
     return 0
+
+
+def _with_cases(items: Sequence[str]) -> Iterator[Bundle]:
+    for bundle in terminal.each(items):
+        kinds.need_cases(bundle)
+        yield bundle
 
 
 def _before_in_home(name: str, home: Path, args: argparse.Namespace) -> Baseline | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hotlap.cli import cases, terminal
 from hotlap.core.errors import InputError, MachineError
-from hotlap.core.show import exporting, words
+from hotlap.core.show import exporting, kinds, words
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes runs in a format of other tools and says where; cases that it cannot hold are named on standard error."""
     analysed = cases.read(args)
+    bare = [bundle.run for bundle, rows in analysed if not rows and not kinds.has_cases(bundle.run.kind)]
+    without = ", ".join(f"{run.id} of kind {run.kind}" for run in bare)
+    if bare and len(bare) == len(analysed):
+        raise InputError(
+            f"{args.name} holds cases, and there is none in {without}: nothing is written; hotlap show {bare[0].id} --json has all of it"
+        )
     ending = exporting.ENDINGS.get(args.name, "json")
     path = Path(args.out or f"{analysed[0][0].run.id if len(analysed) == 1 else f'{len(analysed)}-runs'}.{ending}")
     terminal.writable(path)
@@ -32,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
         path.write_bytes(content)
     except OSError as error:
         raise MachineError(f"'{path}' cannot be written: {error.strerror}") from None
+    if bare:
+        print(f"hotlap: {args.name} holds cases; left out, for there is none in them: {without}", file=sys.stderr)
     if left_out:
         print(f"hotlap: {args.name} holds times only; left out: {words.some(left_out, 6)}", file=sys.stderr)
     if args.json:

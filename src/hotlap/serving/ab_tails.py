@@ -33,7 +33,8 @@ class SideTail(Record, frozen=True, kw_only=True):
 
 class AbTails(Record, frozen=True, kw_only=True):
     """`paused`: answers of each side that paused for STALL_S and STALL_TIMES usual gaps. `differ`: what is unlike, by metric
-    and quantile (their 95 % intervals lie apart: of a dozen that are compared some do by chance), or surely `paused` (Fisher's exact test, one-sided at 1 %)."""
+    and quantile (their 95 % intervals lie apart: of a dozen that are compared some do by chance), or
+    surely `paused` (Fisher's exact test, one-sided at 1 %)."""
 
     tails: list[SideTail]
     answered: dict[str, int]

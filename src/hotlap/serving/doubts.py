@@ -139,6 +139,9 @@ def _lengths(ok: Sequence[Request]) -> list[Notice]:
     if wanted and given < wanted * (1 - LENGTH):
         seen = f"answers have {given} tokens where {wanted} were asked, over all requests: the server ended them"
         notices.append(Notice("early_end", seen, "give --ignore-eos where the server takes it"))
+    if wanted and given > wanted * (1 + LENGTH):
+        seen = f"answers have {given} tokens where at most {wanted} were asked, over all requests"
+        notices.append(Notice("long_answer", seen, "the server does not keep to max_tokens, or counts others: E2E is of longer answers"))
     return notices
 
 

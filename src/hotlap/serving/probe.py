@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from hotlap.core.errors import InputError, Unavailable, nearest
 from hotlap.core.record import Notice
+from hotlap.core.show.table import harmless
 from hotlap.serving import prompts
 from hotlap.serving.address import Address
 from hotlap.serving.answers import ServerAnswer
@@ -72,11 +73,15 @@ async def _look(address: Address, asked: ServingAsked, headers: dict[str, str]) 
     if short.outcome != "ok":
         raise await _refusal(address, asked, headers, short)
     long = await _ask(address, asked, headers, LONG, dialect)
+    names = await _models(address, headers)
     counts = short.usage.prompt_tokens, long.usage.prompt_tokens
     notices = [] if short.usage.completion_tokens is not None or asked.api == "embeddings" else [Notice(
         "no_usage", "the server does not say how many tokens it made: TPOT, ITL and tokens a second are not known",
         "where it can, have it send usage with stream_options.include_usage",
     )]  # fmt: skip
+    if names and asked.model not in names:
+        seen = f"the server answers for the model '{asked.model}', which is none that it lists: {harmless(', '.join(names[:3]))}"
+        notices.append(Notice("model_not_listed", seen, "look which model answered; --model takes a name that is listed"))
     if counts[0] is None or counts[1] is None or counts[1] <= counts[0]:
         notices.append(Notice("no_usage", "the server does not count the prompt's tokens: its length is in words, one counted as a token"))
         return Probed(asked, dialect, Words(), None, notices)
@@ -128,6 +133,11 @@ async def _models(address: Address, headers: dict[str, str]) -> list[str]:
 
 async def _only_model(address: Address, headers: dict[str, str]) -> str:
     names = await _models(address, headers)
+    page = (await _get(address, f"{address.base}/models", headers) or b"") if not names else b""
+    if b"<html" in page[:2000].lower():
+        raise InputError(
+            f"{address.shown} answers with an HTML page, so it is no server of this API: give the address of one, as in http://127.0.0.1:8000"
+        )
     if len(names) != 1:
         listed = f"the server has {', '.join(names)}" if names else "the server lists none"
         raise InputError(f"which model is to answer? {listed}; give --model NAME")

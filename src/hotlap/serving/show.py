@@ -24,6 +24,10 @@ REMEDY = {
     "arrivals": "ask for a lower rate, or give the client a core of its own", "limit": "raise ulimit -n, or ask for less at a time",
     "killed": "bench again",
 }  # fmt: skip
+LATE = {  # beside a verdict
+    "pass": "; the client was late, which only makes these times longer",
+    "fail": "; refusals alone decide that, whatever the client did to the times of the others",
+}
 REMEDY_CLOSED = {"late": "ask for fewer at a time, or give the client a core of its own"}  # of a loop, which has no rate
 PARTS = {"client": "client", "server_queue": "server's queue", "prefill": "prefill", "rest": "network and HTTP"}  # of TTFT
 DEFINED = "The same requests by the definitions of vLLM's client: from when each was sent, a chunk as a token, failures left out"
@@ -304,7 +308,7 @@ def answer(judged: ServingVerdict) -> str:
         return "no request was due; ask for more of them, or for longer"
     if not summary.outcomes["ok"] and (summary.reasons or not judged.client.flaws):
         return f"no request was answered: {harmless(next(iter(summary.reasons), 'all were cut by the end'))}"
-    if judged.client.flaws and judged.state != "pass":
+    if judged.client.flaws and judged.state not in ("pass", "fail"):
         bad = sum(summary.outcomes[name] for name in BAD)
         failed = f"; {bad} of {summary.due} requests failed" if bad else ""
         return f"inconclusive: the client: {remedy(judged.client.flaws[0], not arrivals.kept(asked.arrivals).open)}{failed}"
@@ -316,6 +320,6 @@ def answer(judged: ServingVerdict) -> str:
         return "measured; with --attain it says whether enough requests met the objectives"
     wanted, words = _share(asked.attain), {"pass": "met", "fail": "not met"}
     if judged.state in words:
-        late = "; the client was late, which only makes these times longer" if judged.client.flaws else ""
+        late = LATE[judged.state] if judged.client.flaws else ""
         return f"{words[judged.state]}: {_share(summary.held.attainment.share)} of requests, {wanted} asked{late}"
     return f"inconclusive: the interval holds the {wanted} asked; send more requests"

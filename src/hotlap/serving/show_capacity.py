@@ -26,6 +26,7 @@ CASES = False
 FIRST, SUBJECT = True, "search for the capacity of"
 NO_CASES = "a search for capacity has no cases to explain; hotlap show {run} says what each rate showed"
 METHOD = ""
+CLIENT = "give the client a core of its own; the rate is for the search to choose"
 EARLY = {"budget": "the time was spent", "interrupted": "it was interrupted", "error": "the server failed"}
 ENDED = {"rounds_max": "the search is over", "budget": EARLY["budget"]}
 
@@ -129,7 +130,7 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
     refused = [visited for visited in kept.rates if visited.flaws]
     if refused:
         rates = ", ".join(dict.fromkeys(f"{units.round_to(visited.rate)}/s" for visited in refused))
-        remedy = show.remedy(refused[0].flaws[0])
+        remedy = CLIENT if refused[0].flaws[0] in ("late", "arrivals") else show.remedy(refused[0].flaws[0])
         runs = words.counted(len(refused), "run")
         pairs.append(("client", f"it was at fault in {runs} (at {rates}), which count for nothing: {remedy}"))
     if kept.capacity.withdrawn is not None:
@@ -187,16 +188,21 @@ def answer(kept: ServerCapacity) -> str:
     if c.known_good is not None and c.known_bad is not None:
         return f"it holds {units.round_to(c.known_good)}/s and does not hold {units.round_to(c.known_bad)}/s at {wanted}{_estimate(c)}"
     if c.known_good is not None:
-        more = "no rate is shown to be too much; allow more requests, or a higher rate"
+        more = f"no rate is shown to be too much; allow {_more(kept)}, or a higher rate"
         why = "that is all that --max-rate allows" if _all_allowed(kept) else more
         return f"it holds {units.round_to(c.known_good)}/s at {wanted}; {why}"
     if c.known_bad is not None:
-        lower = f"no lower rate is shown to be held{_estimate(c)}; allow more requests"
+        lower = f"no lower rate is shown to be held{_estimate(c)}; allow {_more(kept)}"
         lower = f"no lower rate is shown to be held: {short(kept)}" if c.short else lower
         return f"it does not hold {units.round_to(c.known_bad)}/s at {wanted}, and {lower}"
     if c.short:
         return f"inconclusive: {short(kept)}"
-    return f"inconclusive: no rate is shown to be held or to be too much at {wanted}; allow more requests"
+    return f"inconclusive: no rate is shown to be held or to be too much at {wanted}; allow {_more(kept)}"
+
+
+def _more(kept: ServerCapacity) -> str:
+    """What there was too little of."""
+    return "more time (--for)" if kept.ended == "budget" else "more requests"
 
 
 def short(kept: ServerCapacity) -> str:

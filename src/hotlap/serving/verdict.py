@@ -18,7 +18,7 @@ from hotlap.core import objectives
 from hotlap.core.errors import InputError
 from hotlap.core.objectives import Objective
 from hotlap.core.record import Notice, Record
-from hotlap.serving import arrivals, expected
+from hotlap.serving import arrivals, expected, quantiles
 from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.expected import ExpectedServing
 from hotlap.serving.reading import ServingRun
@@ -86,8 +86,17 @@ def _state(serving: ServingRun, summary: ServingSummary, judged: ClientVerdict) 
         return "inconclusive"
     if judged.flaws:
         limits = objectives.parse(asked.objectives, METRICS)
+        if refused_alone(serving):
+            return "fail"
         return "pass" if attained.low >= asked.attain and lengthens(judged, limits) else "inconclusive"
     return "pass" if attained.low >= asked.attain else "fail" if attained.high < asked.attain else "inconclusive"
+
+
+def refused_alone(serving: ServingRun) -> bool:
+    """Whether so many were refused that the share asked is surely not met, whatever the client did to the times of the others."""
+    asked = serving.served.asked
+    share = quantiles.share([request.outcome != "refused" for request in serving.requests if request.index >= asked.warm_up])
+    return asked.attain is not None and share is not None and share[2] < asked.attain
 
 
 def client(serving: ServingRun, summary: ServingSummary, typical_s: float | None = None) -> ClientVerdict:

@@ -69,6 +69,11 @@ def has_cases(kind: str) -> bool:
 def refuse_gate(bundle: Bundle) -> None:
     """Raises InputError for a run that `gate` does not take, and SchemaError as `of`."""
     stand_in.refuse([bundle.run], "a verdict")
+    need_cases(bundle)
+
+
+def need_cases(bundle: Bundle) -> None:
+    """Raises InputError for a run without the cases that a gate and a baseline are of, with what judges it; SchemaError as `of`."""
     kind = of(bundle)
     if kind and not kind.CASES:
         raise InputError(kind.NO_GATE.format(run=bundle.run.id))

@@ -24,6 +24,8 @@ TRAFFIC = {"type_": "strategy", "rate": "rate", "streams": "concurrency", "max_c
 
 def detect(source: Source) -> bool:
     document = source.json
+    if has(document, "metadata") and has(document["metadata"], "guidellm_version"):
+        return True
     rows = document["benchmarks"] if has(document, "benchmarks") else None
     return isinstance(rows, list) and bool(rows) and all(has(row, "metrics", "requests") and _of_ours(row["metrics"]) for row in rows)
 
@@ -34,7 +36,12 @@ def _of_ours(metrics: object) -> bool:
 
 
 def read(source: Source) -> list[ReadRun]:
-    rows = objects(source.json["benchmarks"], f"{source.path}: benchmarks")
+    rows = objects(source.json.get("benchmarks") or [], f"{source.path}: benchmarks")
+    if not rows or not all(has(row, "metrics", "requests") for row in rows):
+        raise InputError(
+            f"{source.path} says that GuideLLM {source.json['metadata']['guidellm_version']} wrote it, and has no benchmarks with metrics "
+            "and requests, as 0.8.1 writes them: export it again as JSON with all of it"
+        )
     if not has(source.json, "metadata") or not all(has(row["metrics"], "request_totals") for row in rows):
         raise InputError(
             f"{source.path} is of an older GuideLLM, whose form is not read: no metadata, or no request_totals among the metrics. Read "
