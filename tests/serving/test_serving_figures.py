@@ -220,7 +220,7 @@ def test_a_level_that_changed_is_named_with_the_steady_part() -> None:
 @pytest.mark.parametrize(
     ("more", "code"),
     [
-        ({"output_tokens": 3}, "more_chunks"), ({"output_tokens": 16}, "several_tokens"), ({"stall_s": 2.0}, "stalled"), ({}, ""),
+        ({"output_tokens": 3}, "more_chunks"), ({"output_tokens": 16, "asked_output": 16}, "several_tokens"), ({"stall_s": 2.0}, "stalled"), ({}, ""),
     ],
 )  # fmt: skip
 def test_what_a_server_does_otherwise_is_named(more: dict[str, Any], code: str) -> None:
