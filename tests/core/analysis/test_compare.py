@@ -293,6 +293,15 @@ def test_a_busy_side_proves_only_what_it_can_only_hide(a_busy: bool, b_busy: boo
         assert f"it was busy during {'A' if a_busy else 'B'}" in printed
 
 
+def test_a_program_beside_which_others_ran_is_not_called_slower() -> None:
+    """Its rounds say so by their share alone: the numbers are its own, and carry no notice."""
+    quiet, slower = make({"copy": seconds(sd=1e-4)}), make({"copy": seconds(1.25e-3, sd=1e-4)}, day=1)
+    for share, answer in ((0.7, "inconclusive"), (0.05, "slower")):
+        beside = dataclasses.replace(slower, samples=[replace(each, disturbed=share) for each in slower.samples])
+        (found,) = compare([quiet], [beside])
+        assert (found.answer, [notice.code for notice in found.notices]) == (answer, ["busy"] if answer == "inconclusive" else [])
+
+
 def test_few_disturbed_samples_leave_the_answer_and_a_notice() -> None:
     stolen = busy(make({"copy": seconds(sd=1e-4)}), 0.05)
     (found,) = compare([stolen], [make({"copy": seconds(0.8e-3, sd=1e-4)}, day=1)])

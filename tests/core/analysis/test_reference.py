@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -49,6 +50,17 @@ def test_a_loss_beyond_gate_and_noise_fails_a_gain_does_not() -> None:
     assert worse.ratio == pytest.approx(1 / 1.05, rel=0.01)
     assert worse.threshold is not None
     assert judged(run(day=20, level=0.9e-3), NORMAL).state == "pass"
+
+
+def test_a_loss_beside_other_programs_is_no_fail() -> None:
+    """They only ever make a number worse: with too few good rounds, what they may have made is inconclusive."""
+    slow = run(day=20, level=1.25e-3)
+    for share, state in ((0.7, "inconclusive"), (0.05, "fail")):
+        verdict = judged(dataclasses.replace(slow, samples=[replace(each, disturbed=share) for each in slow.samples]), NORMAL)
+        assert verdict.state == state
+        assert ("other programs ran during 6 of the 6 rounds" in verdict.reason) == (state == "inconclusive")
+    beside = [replace(each, disturbed=0.7 * (each.round < 2)) for each in slow.samples]
+    assert judged(dataclasses.replace(slow, samples=beside), NORMAL).state == "fail"  # four good rounds make the number
 
 
 @pytest.mark.slow("hundreds of comparisons")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hotlap.core.record import Comparison, Notice, Result
 from hotlap.core.stats import busy
-from hotlap.core.store.fold import bad
+from hotlap.core.store.fold import bad, disturbed
 from hotlap.core.units import signed_percent
 
 OPEN: Mapping[str, Sequence[str]] = {"A": ("faster", "same"), "B": ("slower", "same")}
@@ -19,7 +19,7 @@ def doubted(compared: Comparison, a: Sequence[Result], b: Sequence[Result]) -> C
     """With a notice of what ran beside a side, and of medians apart. Where others ran during the rounds that make a side's number, what
     they alone may have made is inconclusive; sides in turns share what runs beside them, and keep their answer."""
     sides = {"A": a, "B": b}
-    busy_sides = [name for name, results in sides.items() if any(busy.beside(result.notices) for result in results)]
+    busy_sides = [name for name, results in sides.items() if any(busy.beside(result.notices) or _beside(result) for result in results)]
     notices = [*compared.notices, *medians_apart(compared), *([_busy(busy_sides)] if busy_sides and compared.ratio is not None else [])]
     compared = replace(compared, notices=notices)
     if compared.replicates == "pairs":
@@ -47,6 +47,11 @@ def medians_apart(compared: Comparison) -> list[Notice]:
 def _busy(sides: Sequence[str]) -> Notice:
     which, each = (sides[0], "its number is a lower limit") if len(sides) == 1 else ("both sides", "their numbers are lower limits")
     return Notice("busy", f"other programs ran beside {which}: {each} of the speed", "measure on a quiet machine")
+
+
+def _beside(result: Result) -> bool:
+    """Whether others ran during its rounds, of which a program's own numbers carry no notice."""
+    return any(map(disturbed, result.used))
 
 
 def _disturbed(result: Result) -> bool:

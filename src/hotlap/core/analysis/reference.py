@@ -35,6 +35,7 @@ from hotlap.core.stats.drift import FEWEST_DAYS, NORMAL, allowed
 from hotlap.core.stats.ratio import beyond, ratio
 from hotlap.core.stats.series import MAD_TO_SD
 from hotlap.core.stats.student import quantile, two_sided
+from hotlap.core.store.fold import disturbed
 from hotlap.core.units import percent, show, signed_percent
 
 NOISIEST = 0.10  # a case whose loss must be larger than this to be seen has not earned the right to gate
@@ -199,6 +200,9 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
     why = "the smallest loss that their spread shows" if seen > min_effect else "the smallest change to report"
     sure = held.log_ratio < 0 and q is not None and q <= ERROR_RATE
     if sure and beyond(low, high, min_effect) == "smaller":
+        if beside := sum(map(disturbed, result.used)):
+            busy = f"other programs ran during {beside} of the {len(result.used)} rounds that make its number, and may make the difference"
+            return replace(verdict, state="inconclusive", reason=f"{worse}, but {busy}: measure on a quiet machine")
         return replace(verdict, state="fail", reason=f"{worse}; threshold {ends}, {why}")
     if sure and low < 1 / (1 + min_effect):
         return replace(verdict, state="inconclusive", reason=f"{worse}; the threshold is {percent(min_effect)}")

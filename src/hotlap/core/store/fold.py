@@ -64,9 +64,14 @@ def bad(samples: Samples) -> str:
         return "it failed"
     if samples.status != "measured":
         return ""
-    if (samples.disturbed or 0.0) > DISTURBED:
-        return "others ran meanwhile"
-    return "the hypervisor took the processors" if 2 * (samples.steal or 0.0) > DISTURBED else ""
+    if not disturbed(samples):
+        return ""
+    return "others ran meanwhile" if (samples.disturbed or 0.0) > DISTURBED else "the hypervisor took the processors"
+
+
+def disturbed(samples: Samples) -> bool:
+    """Whether other programs, or other guests of a hypervisor, ran for a good part of a round."""
+    return max(samples.disturbed or 0.0, 2 * (samples.steal or 0.0)) > DISTURBED
 
 
 def _used(rounds: Sequence[Samples]) -> tuple[list[Samples], list[int]]:
