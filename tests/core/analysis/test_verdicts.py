@@ -87,6 +87,17 @@ def test_what_may_stay_in_a_cache_fails_no_copy_at_the_rate_of_memory() -> None:
         assert ("ask it of sizes well above the cache" in verdict.reason) == (state == "inconclusive")
 
 
+def test_a_bound_that_counts_on_cache_fails_no_case_of_which_nothing_is_expected() -> None:
+    numbers = {"limit_spared_bytes": 50.0 * 2**20}
+    limit = Limit(kind="bound", bound_s=1.0, provenance=[])
+    (row,) = rows(0.04)
+    gap = replace(row.gap, limit=limit, numbers=numbers)
+    (verdict,) = AgainstLimit(0.8).judge([replace(row, gap=gap)])
+    assert verdict.state == "inconclusive"
+    assert "what a healthy device reaches here is not known, and the bound counts the 50 MiB" in verdict.reason
+    assert AgainstLimit(0.8).judge([replace(row, gap=replace(gap, numbers={}))])[0].state == "fail"
+
+
 def test_a_bound_that_counts_on_cache_says_what_is_published() -> None:
     (row,) = rows(0.9)
     assert " from 4.80 TB/s published and 50 MiB that may stay in cache; " in AgainstLimit(0.8).judge([row])[0].provenance

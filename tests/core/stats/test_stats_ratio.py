@@ -244,6 +244,16 @@ def test_doubts_are_said() -> None:
     assert any("widened" in notice.text for notice in ratio(slow[0::2], slow[1::2], paired=True).notices)
 
 
+def test_sides_of_one_noise_are_seldom_called_unlike() -> None:
+    """The median distance of eight values is over three times another's in some percent of draws of the same noise."""
+    rng = np.random.default_rng(5)
+    sides = np.exp(rng.normal(0, 0.01, (400, 2, 8)))
+    far = sum(max(spread) > 3 * min(spread) for spread in (np.median(np.abs(s - np.median(s, axis=1, keepdims=True)), axis=1) for s in sides))
+    called = sum(any(notice.code == "unlike_noise" for notice in ratio(a, b).notices) for a, b in sides)
+    assert far >= 8
+    assert called <= 4
+
+
 # ---------------------------------------------------------------- exact values
 
 

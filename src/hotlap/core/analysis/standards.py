@@ -121,6 +121,11 @@ class AgainstLimit:
                 f"not even a healthy device is expected to reach {_asked(share)} of the bound here, but "
                 f"{_span(usual[0], usual[2])}: judge this case with --against expected or a baseline"
             )
+        elif spared and not usual:
+            reason = (
+                f"what a healthy device reaches here is not known, and the bound counts the {units.size(round(spared))} that may stay in "
+                "cache as moved in no time: judge this case with --against a baseline or fleet"
+            )
         else:
             return verdict
         return replace(verdict, state="inconclusive", reason=f"{show(row.summary.median or 0.0, row.result.unit)}: {reason}")

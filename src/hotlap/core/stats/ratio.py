@@ -434,6 +434,19 @@ def _shares(estimate: Estimates, confidence: float) -> dict[str, float | None]:
     }
 
 
+UNLIKE = 0.01  # p from which on that one side is noisier is chance
+
+
+def _unlike(x: Floats, y: Floats) -> float:
+    """p of equal spreads: Welch's t of the distances from the medians (Brown and Forsythe, JASA 69 (1974) 364)."""
+    far = [np.abs(side - np.median(side)) for side in (x, y)]
+    parts = [float(side.var(ddof=1)) / len(side) for side in far]
+    if not sum(parts):
+        return 1.0
+    freedom = sum(parts) ** 2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, far, strict=True))
+    return student.two_sided(float(far[0].mean() - far[1].mean()) / math.sqrt(sum(parts)), freedom)
+
+
 def _notices(x: Floats, y: Floats, estimate: Estimates, paired: bool, assume: str) -> tuple[Notice, ...]:
     n = min(len(x), len(y))
     variance_inflation = float(estimate.variance_inflation[0])
@@ -445,7 +458,7 @@ def _notices(x: Floats, y: Floats, estimate: Estimates, paired: bool, assume: st
     if variance_inflation > 1 and n >= KNOWN:
         seen = f"neighbouring values are alike (autocorrelation): the interval is widened by {math.sqrt(variance_inflation) - 1:.0%}"
         notices.append(Notice("autocorrelated", seen))
-    if not paired and n >= 8 and 3 * spreads[0] < spreads[1]:
+    if not paired and n >= 8 and 3 * spreads[0] < spreads[1] and _unlike(x, y) < UNLIKE:
         notices.append(Notice("unlike_noise", "one side is over 3 times as noisy as the other", "look for what differs"))
     if not paired and any(_drifts(side) for side in (x, y)):
         seen = "a side drifts while it is measured, which can look like a difference"
