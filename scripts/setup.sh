@@ -92,6 +92,8 @@ main() {
         installed=$(sed 1d $stamp)
         if [ -z "$(printf '%s\n' "$wanted" | grep -vxF -- "$installed")" ] && $venv/bin/python -c 'import hotlap' 2>/dev/null; then return; fi
     fi
+    # pip would turn the environment of another checkout to this one.
+    [ ! -L $venv ] || fail "$venv is a link to $(readlink -f $venv): installing would change that environment" "rm $venv, then give the command again"
     local python
     python=$(find_python)
     need_venv "$python"

@@ -50,7 +50,9 @@ def parse(text: str) -> TargetSpec:
         if not sign:
             raise InputError(f"'{item}' in '{text}' is not key=value, as in {name}?seed=7")
         if key in options:
-            raise InputError(f"the option '{key}' is given twice, as {options[key]} and {value}, in '{text}'; give it once")
+            (first, _, here), (second, _, there) = options[key].partition("@"), value.partition("@")
+            how = f", as {key}={first}@{here},{there}" if first == second and here and there else ""
+            raise InputError(f"the option '{key}' is given twice, as {options[key]} and {value}, in '{text}'; give it once{how}")
         options[key] = value
     return TargetSpec(name, part, options)
 
