@@ -15,7 +15,7 @@ ADAPTERS = "/sys/class/infiniband/*"  # of RDMA
 
 
 def facts(address: str, root: str = "/sys/class/net") -> dict[str, Any]:
-    """`interface` "" where none has the address; `mbps` 0 where the kernel says none; `virtual`: no device stands behind it, and the
+    """`interface` "" where none has the address; `mbps` 0 where the kernel says none; `virtual`: it has no device, and the
     speed it says means nothing; `rdma`: adapters."""
     name = interface(address)
     folder = os.path.join(root, name)

@@ -26,7 +26,7 @@ def modelled(
     plan: Plan, spec: machines.Spec, settings: Sequence[Setting], limit_s: float | None, unknown: dict[str, str]
 ) -> list[FrontierPoint]:
     """Of each setting. Cases that the model does not know are added to `unknown`, with the reason. A modelled time
-    has no scatter: the limit is held against it as it is."""
+    has no scatter: the limit is compared with it as it is."""
     wanted = [model.FrontierSetting(clock_hz, power_w) for _, clock_hz, power_w in settings]
     swept = model.over(plan.cases, calls(plan), spec, wanted)
     unknown.update(swept.unknown)

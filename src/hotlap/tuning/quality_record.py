@@ -26,7 +26,7 @@ MEASURES = {  # name → what it is
     "flips": "share of positions where the likeliest answer changes", "perplexity": "perplexity of B over that of A, less 1",
     "accuracy": "share of right answers that B loses",
 }  # fmt: skip
-DISTANCES = ("kl", "kl_p99", "kl_p999", "flips")  # never below 0: they are held against their margin alone
+DISTANCES = ("kl", "kl_p99", "kl_p999", "flips")  # never below 0: they are compared with their margin alone
 MARGINS = {"kl": 0.02, "accuracy": 0.005}  # where none is asked for
 
 

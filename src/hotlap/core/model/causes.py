@@ -238,7 +238,7 @@ def measured_split(seen: GapInputs) -> dict[str, float]:
 
 
 def best_case(seen: GapInputs, split: Mapping[str, float]) -> dict[str, str]:
-    """Which case of the run has the rate that the number is held against, or that a part of its split counts with."""
+    """Which case of the run has the rate that the number is compared with, or that a part of its split counts with."""
     paced = _resource(seen) if PACED in split else None
     key = seen.name if seen.against == "ceiling" else paced.names["resource"] if paced else ""
     name = seen.context.ceilings.best_case(key)
