@@ -15,6 +15,7 @@ from hotlap.core.analysis.noticed import SAME as SAME
 from hotlap.core.analysis.noticed import codes as codes
 from hotlap.core.analysis.noticed import own_power, unimportant
 from hotlap.core.analysis.noticed import raised as raised
+from hotlap.core.analysis.power_limit import RAISE
 from hotlap.core.analysis.state import MOST_ROUNDS, QUIET, asking_for
 from hotlap.core.model import ceilings
 from hotlap.core.record import Notice, Result, Row
@@ -55,6 +56,7 @@ KINDS = {  # the most important first
     "few_rounds": NoticeKind("few rounds", f"run at least {FEWEST} rounds (--rounds, or a larger --budget)"),
     "busy": NoticeKind("busy", QUIET),
     "throttled": NoticeKind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
+    "limit_lowered": NoticeKind("power limit lowered", RAISE),
     "stutter": NoticeKind("stutter", "look at what the device and the host did then: compiling, moving memory, other programs"),
     "not_deterministic": NoticeKind("varying bits", "look for atomics and for sums whose order is not fixed; if it is meant, nothing"),
     "leak": NoticeKind("leak", "free what a call allocates; measure the case alone until then"),
@@ -81,7 +83,7 @@ KINDS = {  # the most important first
     "network_open": NoticeKind("open network", "run it as a user who may make network namespaces", "info"),
     "differs": NoticeKind("counts otherwise", "compare by the column that counts as Hotlap does", "info"),
     "terms": NoticeKind("terms", "publish it only as its owner's rules allow", "info"),
-    "power_cap": NoticeKind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
+    "power_cap": NoticeKind("power cap", "nothing to do: at its power limit a card's power cap is normal", "info"),
 }
 CHANCE = 0.05  # results that chance alone may give, from which it is said
 NAMED = 3  # cases of a notice that are named; of more their number is said, and the table shows which
@@ -230,6 +232,8 @@ def _action(code: str, rows: Sequence[Row]) -> str:
         return OF_BLOCKS[code]
     if code == "few_rounds" and any(row.result.left_out for row in rows):
         return QUIET
+    if code == "power_cap" and any(slower_than_expected(row) for row in rows):
+        return "compare the limit in force with the card's own: nvidia-smi -q -d POWER"
     if code == "busy" and not _disturbed(rows):
         return "other guests of this host: nothing to stop here; measure at another time, or on a machine of your own"
     return KINDS[code].action or _rounds_needed(rows)
@@ -378,8 +382,12 @@ def notes(row: Row) -> list[tuple[str, str]]:
             continue
         code = "power_cap" if code == "throttled" and own_power(row) else code
         seen = _clock(row) if code == "clock_varied" else taken([row.result]) if code == "busy" else ""
-        by_word.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(notice.seen))
+        by_word.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(_with_action(notice)))
     return list(by_word.items())
+
+
+def _with_action(notice: Notice) -> str:
+    return " → ".join(filter(None, (notice.seen, notice.action)))
 
 
 def _clock(row: Row) -> str:
