@@ -22,7 +22,7 @@ from hotlap.core.record import Notice, Result, Row
 from hotlap.core.show import rates, words
 from hotlap.core.stats import busy as stats_busy
 from hotlap.core.stats.stopping import FEWEST
-from hotlap.core.store.fold import FALSE_RATE, FEWEST_GOOD
+from hotlap.core.store.fold import FALSE_RATE
 from hotlap.core.units import percent
 
 Severity = Literal["info", "warning", "error"]
@@ -289,10 +289,13 @@ def _aggregate(rows: Sequence[Row]) -> str:
 
 def _few(rows: Sequence[Row]) -> str:
     gone = [len(row.result.left_out) for row in rows if row.result.left_out]
-    single = bool(gone) and max(gone) == 1
-    why = f"programs ran beside {'it' if single else 'them'}, or the timers disagreed, and with {FEWEST_GOOD} good ones only those count"
-    left_out = f"; {span(gone, str)} {'other is' if single else 'others are'} left out: {why}" if gone else ""
-    return f"{span([row.summary.rounds for row in rows], str)} of the {FEWEST} rounds that a 95 % interval needs{left_out}"
+    counts, single = [row.summary.rounds for row in rows], bool(gone) and max(gone) == 1
+    if not gone:
+        return f"{span(counts, str)} of the {FEWEST} rounds that a 95 % interval needs"
+    thing = "undisturbed round" if max(counts) == 1 else "undisturbed rounds"
+    why = f"during {'it' if single else 'them'} other programs ran, or the timers disagreed"
+    unused = f"{span(gone, str)} more {'was' if single else 'were'} measured and {'is' if single else 'are'} not used, because {why}"
+    return f"{span(counts, str)} {thing}, and a 95 % interval needs {FEWEST}; {unused}"
 
 
 def _few_samples(rows: Sequence[Row]) -> str:

@@ -242,7 +242,8 @@ def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | No
     seen = {row.gap.reference_kind if row.gap.share is not None else "unknown" for row in having}
     parts = ["±: 95 % interval of the median over rounds"]
     parts += [f"{sure}: its confidence, with fewer than 6 rounds" for sure in filter(None, [words.confidences(having)])]
-    parts += ["best: the best round, in the unit of the value, where they are far apart"] * any(map(words.best, having))
+    best = f"best: the fastest round alone, where it is over {percent(words.BEST_APART)} from the value, the median of the rounds"
+    parts += [best] * any(map(words.best, having))
     parts += ["– of ±: one value that stands for many samples, without rounds"] * any(is_aggregate(row.result) for row in having)
     parts += [about for kind, about in AGAINST.items() if kind in seen]
     beyond = any(words.stands(row) and row.gap.reference_kind == "bound" and (row.gap.share or 0.0) >= OVER for row in having)
