@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from hotlap.core import units
 from hotlap.core.analysis.history import SIMULATED
 from hotlap.core.analysis.series import Series
 from hotlap.core.record import IMPORTED, Change, Excursion
@@ -108,7 +109,7 @@ def _next(series: Series, width: int, min_effect: float) -> list[str]:
         return []
     at, cuts = changed[-1], [0, *changed, *series.boundaries, len(series.points)]
     first, last = max(max(cut for cut in cuts if cut < at), at - BESIDE), min(min(cut for cut in cuts if cut > at), at + BESIDE) - 1
-    rule = f"--assume-stable --min-effect '{percent(min_effect)}'"
+    rule = f"--assume-stable --min-effect {units.exact(min_effect, '%').replace(' ', '')}"
     lines = [f"next    hotlap compare {_between(series, first, at - 1)} {_between(series, at, last)} {rule}"]
     return lines + layout.paragraph("        ", WITHOUT, width)
 

@@ -15,7 +15,7 @@ from hotlap.core.show.table import Cell, Column
 from hotlap.core.units import percent
 
 SPARE = ("± 95 %", "threshold")  # columns that go first where there is no room
-FOLDED = 8  # devices that pass and are listed, where all of many do; of more than fleets.MANY devices also those that do not
+FOLDED = 8  # devices that pass and are listed; of more than fleets.MANY devices also those that do not
 WHOLE = 16  # lines of a reason: it wraps, and what is usual is not cut off
 LONG = 60  # characters of a source that is not repeated
 SHOWN = 30  # cases that did not pass, where there are several devices
@@ -98,7 +98,7 @@ def device_columns(ordered: Sequence[Row], keys: Sequence[str], head: str, most:
     passing = [key for key in by_state if states[key] == "pass"]
     bad = [key for key in by_state if key not in passing]
     many = len(keys) > fleets.MANY
-    shown = [*bad[: most if many else None], *passing[: 0 if many and bad else most]]
+    shown = [*bad[: most if many else None], *passing[: 0 if many and len(bad) >= most else FOLDED]]
     ids = words.short(keys)
     counts = [Counter(row.verdict.state for row in by_device[key]) for key in shown]
     worst = [_worst(by_device[key]) for key in shown]

@@ -62,7 +62,7 @@ def page_of(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
         page.Section("Why", "Why", page.notes([f"{name}: {said}" for name, said in pairs[:PAGE_REASONS]])),
     ]
     runs = [{"run": one.run, "host": hosts.get(one.run, ""), "state": one.state, "reason": one.reason} for one in judged]
-    return page.page(f"{_devices(rows)} {against}", sections, {"verdict": state, "runs": runs}, lead)
+    return page.page(f"{_devices(judged, hosts)} {against}", sections, {"verdict": state, "runs": runs}, lead)
 
 
 def _ordered(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> list[Row]:
@@ -86,11 +86,11 @@ def _state(judged: Sequence[Judgement]) -> State:
 def _summary(judged: Sequence[Judgement], hosts: Mapping[str, str], rows: Sequence[Row]) -> str:
     places = {hosts.get(one.run, one.run) for one in judged}
     cases = words.counted(len({row.case.id for row in rows}), "case")
-    return f"{len(judged)} runs of {words.counted(len(places), 'host')}, {_devices(rows)}, {cases}"
+    return f"{len(judged)} runs of {words.counted(len(places), 'host')}, {_devices(judged, hosts)}, {cases}"
 
 
-def _devices(rows: Sequence[Row]) -> str:
-    return words.counted(len(words.devices(rows)), "device")
+def _devices(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
+    return words.counted(len({(hosts.get(one.run, one.run), row.device) for one in judged for row in one.rows}), "device")
 
 
 def _tally(judged: Sequence[Judgement]) -> str:

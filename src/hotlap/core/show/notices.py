@@ -83,7 +83,7 @@ KINDS = {  # the most important first
     "network_open": NoticeKind("open network", "run it as a user who may make network namespaces", "info"),
     "differs": NoticeKind("counts otherwise", "compare by the column that counts as Hotlap does", "info"),
     "terms": NoticeKind("terms", "publish it only as its owner's rules allow", "info"),
-    "power_cap": NoticeKind("power cap", "nothing to do: at its power limit a card's power cap is normal", "info"),
+    "power_cap": NoticeKind("power cap", "nothing: at its power limit a card's power cap is normal", "info"),
 }
 CHANCE = 0.05  # results that chance alone may give, from which it is said
 NAMED = 3  # cases of a notice that are named; of more their number is said, and the table shows which
