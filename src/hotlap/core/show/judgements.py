@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from msgspec import structs
 
@@ -11,7 +12,7 @@ from hotlap.core.analysis import fleets, verdicts
 from hotlap.core.record import Judgement, Row, State
 from hotlap.core.show import judgement as judging
 from hotlap.core.show import layout, page, table, words
-from hotlap.core.show.table import Table
+from hotlap.core.show.table import Column, Table
 
 CASES, REASONS = 8, 4  # on a terminal
 PAGE_DEVICES, PAGE_CASES, PAGE_REASONS = 60, 100, 40
@@ -48,6 +49,7 @@ def page_of(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
     cases, more = judging.case_columns(rows, PAGE_CASES)
     pairs = judging.reasons([row for row in rows if row.verdict.state in judging.NOT_PASSED])
     stacked = "results stack labelled"
+    devices, cases = _titled(devices), _titled(cases)
     worst = table.html(Table(devices), stacked) + page.notes([line.strip() for line in judging.left_out(left, page=True)], "note")
     below = page.notes([line.strip() for line in _more(more, "case", "--json")], "note")
     state = _state(judged)
@@ -63,6 +65,10 @@ def page_of(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
     ]
     runs = [{"run": one.run, "host": hosts.get(one.run, ""), "state": one.state, "reason": one.reason} for one in judged]
     return page.page(f"{_devices(judged, hosts)} {against}", sections, {"verdict": state, "runs": runs}, lead)
+
+
+def _titled(columns: Sequence[Column]) -> list[Column]:
+    return [replace(column, title=column.head.strip().capitalize()) for column in columns]
 
 
 def _ordered(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> list[Row]:
