@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hotlap.cli import terminal
 from hotlap.core.errors import HotlapError, InputError, nearest
-from hotlap.core.record import Baseline
+from hotlap.core.record import Baseline, Result
 from hotlap.core.show import kinds, listing
 from hotlap.core.store import baselines, paths
 from hotlap.core.store.bundle import Bundle
@@ -75,13 +75,16 @@ def _save(args: argparse.Namespace) -> int:
         raise InputError("--add keeps what the baseline knows, --replace drops it; give one of them")
     name, home = args.name or Path(args.to).stem, paths.home()
     before = _before_in_file(Path(args.to), args) if args.to else _before_in_home(name, home, args)
-    baseline = baselines.learn(name, _with_cases(args.item), before)
+    beside: list[Result] = []
+    baseline = baselines.learn(name, _with_cases(args.item), before, beside)
     path = baselines.write(baseline, Path(args.to)) if args.to else baselines.save(baseline, home)
     if args.json:
         terminal.answer(args.json, baseline, "baseline")
     else:
         print(listing.baseline(baseline, terminal.width(), color=terminal.color()))
         print(f"\nsaved in {path}")
+    if beside:
+        print(f"hotlap: {listing.disturbed(beside, baseline)}", file=sys.stderr)
     return 0
 
 

@@ -6,14 +6,13 @@ import argparse
 import shlex
 
 from hotlap.cli import cases, terminal
-from hotlap.core.analysis import fleets
 from hotlap.core.model import kept
 from hotlap.core.show import document, export, kinds, listing, shape, text
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     cases.add(parser)
-    parser.add_argument("--all", action="store_true", help=f"each number, of more than {fleets.MANY} devices too")
+    parser.add_argument("--all", action="store_true", help="each number of each device, where several devices are folded")
     parser.add_argument("--spec-only", action="store_true", help="leave out what 'hotlap model calibrate' has learnt of the machine")
 
 
@@ -36,5 +35,8 @@ def run(args: argparse.Namespace) -> int:
         if kind and not kind.CASES:
             print(kind.NO_CASES.format(run=bundle.run.id))
             continue
-        print(text.explain(rows, terminal.width(), color=terminal.color()))
+        if args.all or len({row.device for row in rows}) == 1:
+            print(text.explain(rows, terminal.width(), color=terminal.color()))
+        else:
+            print(text.explained_devices(bundle, rows, terminal.width(), terminal.color()))
     return cases.code(analysed)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
-from hotlap.cli import against, gate_base, gate_fleet, looking, reports, terminal
+from hotlap.cli import against, cases, gate_base, gate_fleet, looking, reports, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core import stand_in, units
@@ -19,7 +19,7 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
 from hotlap.core.measure import session
 from hotlap.core.record import Baseline, Judgement, Plan
-from hotlap.core.show import document, judgement, kinds, shape
+from hotlap.core.show import document, judgement, judgements, kinds, shape
 from hotlap.core.store import baselines, paths, select, when
 from hotlap.core.store import bundle as bundles
 
@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
     read_as = "what an inconclusive verdict of the run is read as; the verdict says so"
     parser.add_argument("--inconclusive-as", choices=("pass", "fail"), default="", help=read_as)
-    parser.add_argument("--out", metavar="FILE", help="of a fleet of more than 8 devices: also as one HTML page")
+    parser.add_argument("--out", metavar="FILE", help="of runs of more than 8 devices: also as one HTML page")
     parser.add_argument("--junit", metavar="FILE", help="also as JUnit XML, for CI")
     about = f"also for CI, into a file ('-' is standard output; markdown is added to it); KIND: {', '.join(reports.KINDS)}"
     parser.add_argument("--report", action="append", default=[], metavar="KIND=FILE", help=about)
@@ -60,17 +60,27 @@ def run(args: argparse.Namespace) -> int:
             fleet_verdict = gate_fleet.judge(bundles, args, where)
             reports.write(written, gate_fleet.judgements(fleet_verdict, bundles) if written else [], "")
             return fleet_verdict.exit_code
-        if args.out:
-            raise InputError("--out is the page of a fleet of more than 8 devices (--against fleet); hotlap report makes that of runs")
+        if args.out and (args.measure or not cases.many_asked(args.run)):
+            raise InputError("--out is the page of runs of more than 8 devices; of fewer: hotlap report RUN --out FILE")
         judged, above = ([gate_base.judged(args, where)], "") if args.base else _judged(args, where)
         if args.json == shape.SHAPE:
             terminal.print_json(document.of_verdicts(judged, _hosts(args, judged), verdicts.exit_code(judged)))
         elif args.json:
             terminal.print_former(judged)
         else:
-            print(above + "\n\n".join(judgement.judgement(one, terminal.width(), color=terminal.color()) for one in judged))
+            print(above + _text(args, judged))
+        if args.out:
+            terminal.page(args.out, judgements.page_of(judged, _hosts(args, judged)), args.json)
     reports.write(written, judged, args.measure or "", args.against or "")
     return verdicts.exit_code(judged)
+
+
+def _text(args: argparse.Namespace, judged: Sequence[Judgement]) -> str:
+    """A block per run; of runs of many devices one screen for all."""
+    width, color = terminal.width(), terminal.color()
+    if judgements.are_many(judged):
+        return judgements.judgements(judged, _hosts(args, judged), width, color)
+    return "\n\n".join(judgement.judgement(one, width, color=color) for one in judged)
 
 
 def _hosts(args: argparse.Namespace, judged: Sequence[Judgement]) -> dict[str, str]:

@@ -41,8 +41,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     runs = len({point.run for one in all_series for point in one.points})
     most = len(kept) if args.all else history.MANY
-    shown = history.history(kept, terminal.width(), terminal.color(), most) if kept else history.unchanged(runs, all_series, min_effect)
-    print(shown)
+    if kept:
+        print(history.history(kept, terminal.width(), terminal.color(), most, min_effect))
+    else:
+        print(history.unchanged(runs, all_series, min_effect))
     return 0
 
 

@@ -31,6 +31,11 @@ SPELLINGS = {  # what people write for a unit of ours, in lower case
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*$")
 
 
+def counted(n: int, thing: str) -> str:
+    """A count with its thing: 1 round, 2 rounds."""
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
 def parse(text: str | float, unit: str) -> float:
     """A quantity in base units of `unit`.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from hotlap.core.analysis import power_limit as core_limit
 from hotlap.core.analysis.catalogue import Findings
 from hotlap.core.analysis.symptoms import Columns, plausible
 from hotlap.core.record import Device
@@ -16,7 +17,6 @@ from hotlap.stress.throughput import BEYOND, FASTER, Rate
 POWER_OFF, HEAT_OFF_C = 0.05, 2.0  # by which a set point may be missed on average, once it was reached
 HELD = 0.5  # share of the stretches after that which lie within twice as much
 STRETCH_S = 10.0  # over which readings are averaged: a duty cycle is on and off within a fraction of a second
-LOWERED = 0.98  # of the machine table's power limit: below that somebody lowered it
 BELOW = 0.9  # of the power limit: what the driver's power cap holds below that, another limit holds
 UNSTEADY = 0.2  # spread of ticks, as a share of their median
 PRESSURE = 0.25  # share of the time in which some task waited for a processor
@@ -156,14 +156,13 @@ def capped_below(throttling: Mapping[str, float], shown: Columns, limit_w: float
 def lowered(throttling: Mapping[str, float], limit_w: float, table_w: float | None, findings: Findings) -> None:
     """A power limit in force below the machine table's: where it holds the clock, the card is not what the table says, and the verdict
     stays open as with any other limit below the card's own."""
-    if not limit_w or not table_w or limit_w >= LOWERED * table_w:
+    if not table_w or not core_limit.is_lowered(limit_w, table_w):
         return
     share = throttling.get("software power cap", 0.0)
     held = share > POWER_OFF
-    what = f"{limit_w:.0f} W in force, {table_w:.0f} W in the machine table"
+    what = core_limit.pair(limit_w, table_w)
     what += f"; it held the clock for {percent(share)} of the time" if held else ""
-    action = "raise the limit: nvidia-smi -pl, rocm-smi --setpoweroverdrive"
-    findings.add("power limit lowered", what, "open" if held else "note", action)
+    findings.add("power limit lowered", what, "open" if held else "note", core_limit.RAISE)
 
 
 def figures(shown: Columns) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hotlap.core.analysis import power_limit as core_limit
 from hotlap.core.analysis.symptoms import Columns
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import Device
@@ -41,12 +42,8 @@ def known(device: Device | None, shown: Columns, spec: Spec | None) -> tuple[flo
     """The power limit in force in W and where it is from; 0 where it is not known. The table's figure is only good for simulated cards:
     a real one may be set to another."""
     values = shown["power_limit_w"][1] if "power_limit_w" in shown else np.zeros(0)
-    values = values[np.isfinite(values) & (values > 0)]
-    if len(values):
-        return float(values[-1]), "in force by the driver"
-    nvml = device.facts.get("nvml", {}) if device else {}
-    if isinstance(nvml, dict) and nvml.get("power_limit_w"):
-        return float(nvml["power_limit_w"]), "in force by the driver"
+    if driver := core_limit.in_force(device, values):
+        return driver, "in force by the driver"
     if device and device.target == "simulated" and spec and spec.power_w:
         return spec.power_w, "of the machine table"
     return 0.0, ""

@@ -130,7 +130,10 @@ def test_a_change_names_the_run_after_it_and_what_differed_right_there() -> None
     assert f"from run {after} on" in text
     command = next(line for line in text.splitlines() if line.startswith("next")).split()[1:]
     assert command[:2] == ["hotlap", "compare"]
-    sides = [when.span(side) for side in command[2:]]
+    sides = [when.span(side) for side in command[2:4]]
+    assert command[4:] == ["--assume-stable", "--min-effect", "0%"]  # the rule by which the change was found
+    assert "Without --assume-stable compare also allows for what unchanged code does" in text
+    assert "--min-effect 1.5%" in shown.history([series], 400, min_effect=0.015)
     held = [[n for n, point in enumerate(series.points) if low <= point.time_s < high] for low, high in sides]
     assert held == [list(range(change.index - 8, change.index)), list(range(change.index, change.index + 8))]  # 4 a side have an interval
     assert f"kernel 6.{change.index - 1} → 6.{change.index}" in text

@@ -58,7 +58,7 @@ def test_a_loss_beside_other_programs_is_no_fail() -> None:
     for share, state in ((0.7, "inconclusive"), (0.05, "fail")):
         verdict = judged(dataclasses.replace(slow, samples=[replace(each, disturbed=share) for each in slow.samples]), NORMAL)
         assert verdict.state == state
-        assert ("other programs ran during 6 of the 6 rounds" in verdict.reason) == (state == "inconclusive")
+        assert ("other programs ran during 6 of its 6 rounds" in verdict.reason) == (state == "inconclusive")
     beside = [replace(each, disturbed=0.7 * (each.round < 2)) for each in slow.samples]
     assert judged(dataclasses.replace(slow, samples=beside), NORMAL).state == "fail"  # four good rounds make the number
 

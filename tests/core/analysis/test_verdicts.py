@@ -228,7 +228,7 @@ BROKEN = standards.AgainstRules("rules.toml", (
 def test_many_devices_that_fail_are_folded() -> None:
     printed = judgement.judgement(verdicts.judge("r", of_devices(40, 40), BROKEN), 120)
     assert len(printed.splitlines()) < 24
-    assert "  … and 32 more (32 fail); --json has all" in printed
+    assert "  … and 32 more (32 fail); --json or --out FILE has all" in printed
     cases = printed.split("more (32 fail)")[1].splitlines()
     assert "min" in cases[2]
     assert [line.split()[1:3] for line in cases if line.startswith("✗")] == [["stream", "copy"]]

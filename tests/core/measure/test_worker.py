@@ -377,7 +377,7 @@ def test_a_busy_machine_is_said_once(tmp_path: Path) -> None:
     words = [(n, e) for n, e in news if isinstance(e, str)]
     assert len(words) == 1
     assert words[0][1].startswith("the machine stays busy: 1 of 1 cases were disturbed all the time")
-    assert f"disturbed ones count only in cases that get fewer than {FEWEST_GOOD} good rounds" in words[0][1]
+    assert f"a case with fewer than {FEWEST_GOOD} undisturbed rounds uses its disturbed ones too" in words[0][1]
     (row,) = found.rows
     assert row.result.values
     assert row.result.notices[0].code == "shared_device"

@@ -12,7 +12,6 @@ from hotlap.core.record import Notice, Row, Stop
 from hotlap.core.show import codes, listing, notices, words
 from hotlap.core.show.conclusions import MOST_ACTIONS, conclude
 from hotlap.core.store.bundle import Bundle
-from hotlap.core.store.fold import FEWEST_GOOD
 
 Kept = tuple[Bundle, list[Row]]
 
@@ -115,7 +114,7 @@ def test_rounds_that_failed_are_told_though_the_number_stands(cpu: Kept) -> None
 
 
 def test_rounds_left_out_while_enough_are_good_are_no_doubt(cpu: Kept) -> None:
-    result = replace(cpu[1][0].result, reason="1 of 7 rounds are left out: others ran meanwhile", left_out=[6])
+    result = replace(cpu[1][0].result, reason="1 of 7 rounds is left out: others ran meanwhile", left_out=[6])
     assert notices.find([replace(cpu[1][0], result=result)]) == []
 
 
@@ -152,15 +151,15 @@ def test_too_few_rounds_that_nothing_disturbed_want_a_quiet_machine() -> None:
     rows = sample.rows(sample.bundle(sample.CPU, sample.CPU_CASES, rounds=3), sample.CPU_CASES)
     rows = [replace(row, result=replace(row.result, left_out=[3, 4][: n % 3])) for n, row in enumerate(rows)]
     (found,) = (notice for notice in notices.find(rows) if notice.code == "few_rounds")
-    assert found.seen.startswith("3 of the 6 rounds that a 95 % interval needs; 1 to 2 others are left out: programs ran beside them")
-    assert f"with {FEWEST_GOOD} good ones only those count" in found.seen  # the rule that progress and docs/method.md state
+    assert found.seen.startswith("3 undisturbed rounds, and a 95 % interval needs 6; 1 to 2 more were measured and are not used, because")
+    assert "during them other programs ran, or the timers disagreed" in found.seen
     assert found.action == notices.QUIET
 
 
 def test_a_single_round_that_is_left_out_is_one() -> None:
     rows = sample.rows(sample.bundle(sample.CPU, sample.CPU_CASES, rounds=3), sample.CPU_CASES)
     (found,) = (one for one in notices.find([replace(row, result=replace(row.result, left_out=[3])) for row in rows]) if one.code == "few_rounds")
-    assert "; 1 other is left out: programs ran beside it, or" in found.seen
+    assert "; 1 more was measured and is not used, because during it other programs ran, or" in found.seen
 
 
 def test_of_timers_that_differ_what_to_type_is_said() -> None:

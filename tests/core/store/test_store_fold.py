@@ -77,7 +77,7 @@ def test_a_programs_wall_time_is_scaled_here() -> None:
     ("statuses", "status", "reason"),
     [
         (["measured", "measured"], "measured", ""),
-        (["measured", "invalid", "error"], "invalid", "1 of 3 rounds are invalid: because invalid"),
+        (["measured", "invalid", "error"], "invalid", "1 of 3 rounds is invalid: because invalid"),
         (["invalid", "invalid"], "invalid", "because invalid"),
         (["not_run", "not_run"], "not_run", "because not_run"),
         (["not_run", "error"], "error", "1 of 2 rounds failed: because error"),
@@ -104,7 +104,7 @@ def test_nothing_measured_is_never_measured() -> None:
 def test_a_wrong_answer_in_any_round_disproves_the_case_and_the_number_stays() -> None:
     wrong = {"status": "invalid", "cause": "wrong_result", "reason": "error 2"}
     result = folded(COPY, {}, {}, {}, {}, {}, wrong)
-    assert (result.status, result.reason, len(result.values), result.left_out) == ("invalid", "1 of 6 rounds are invalid: error 2", 6, [])
+    assert (result.status, result.reason, len(result.values), result.left_out) == ("invalid", "1 of 6 rounds is invalid: error 2", 6, [])
 
 
 @pytest.mark.parametrize(("bad", "status"), [(1, "measured"), (3, "measured"), (4, "invalid"), (6, "invalid")])
@@ -114,7 +114,7 @@ def test_timers_disprove_a_case_where_they_disagree_in_most_rounds(bad: int, sta
     assert result.status == status
     if status == "measured":
         assert (len(result.values), result.left_out) == (6 - bad, list(range(bad)))
-        assert result.reason == f"{bad} of 6 rounds are left out: the timers disagreed"
+        assert result.reason == f"{bad} of 6 rounds {'is' if bad == 1 else 'are'} left out: the timers disagreed"
     else:
         assert (len(result.values), result.left_out) == (6, [])
         assert result.reason == ("apart" if bad == 6 else f"{bad} of 6 rounds are invalid: apart")

@@ -98,7 +98,7 @@ def test_machines_labels_and_failures_come_along(tmp_path: Path, home: Path) -> 
     reasons = {str(r.case.params["name"]): (r.status, r.reason) for r in results(home).values() if r.reason}
     assert reasons["b.time_fails"] == ("not_run", "the benchmark failed")
     assert reasons["b.time_sum"] == ("not_run", "skipped for these parameters")
-    assert reasons["false"] == ("measured", "1 of 2 rounds were not run: the command ended with exit code 1")
+    assert reasons["false"] == ("measured", "1 of 2 rounds was not run: the command ended with exit code 1")
     assert reasons["broken"] == ("not_run", "Segmentation fault")
     assert reasons["copy"] == ("not_run", "too large")
     assert {run.run.machine.devices[0].key for run in select.every(home) if run.run.machine.host == "sb-01"} == {"imported:0:unknown", "imported:1:unknown"}

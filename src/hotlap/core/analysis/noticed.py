@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.record import Row
@@ -11,7 +11,7 @@ from hotlap.core.stats.stopping import FEWEST
 
 CODES = (  # that a result can carry, the most important first
     "stand_in", "wrong_result", "tampered", "timers", "beats_bound", "invalid", "error", "too_short", "incomplete", "aggregate",
-    "few_rounds", "busy", "throttled", "stutter", "not_deterministic", "leak",
+    "few_rounds", "busy", "throttled", "limit_lowered", "stutter", "not_deterministic", "leak",
     "host_bound", "not_steady", "drift", "bimodal", "clock_varied", "noise",
     "few_samples", "timer_coarse", "timer_refused", "one_process", "low_clock", "whole_card", "far_host", "first_cache", "emulated",
     "software_device", "untested_version", "tool_says", "network_open", "differs", "terms", "power_cap",
@@ -75,7 +75,9 @@ def _of_notices(row: Row) -> list[str]:
     return [name for name in seen if name not in unimportant(row, seen)]
 
 
-def unimportant(row: Row, seen: Iterable[str]) -> set[str]:
-    """Of the notices of a row those that add nothing: a low clock is what a brake does, and some numbers hardly depend on the clock."""
+def unimportant(row: Row, seen: Collection[str]) -> set[str]:
+    """Of the notices of a row those that add nothing: a low clock is what a brake does, a cap that was lowered is said as that, and some
+    numbers hardly depend on the clock."""
     braked = {"throttled", "power_cap"} & set(seen)
-    return ({"low_clock"} if braked else set()) | (set() if row.result.bound_by_clock else {"clock_varied"})
+    own = {"power_cap"} if "limit_lowered" in seen else set()
+    return own | ({"low_clock"} if braked else set()) | (set() if row.result.bound_by_clock else {"clock_varied"})

@@ -36,7 +36,7 @@ from hotlap.core.stats.ratio import beyond, ratio
 from hotlap.core.stats.series import MAD_TO_SD
 from hotlap.core.stats.student import quantile, two_sided
 from hotlap.core.store.fold import disturbed
-from hotlap.core.units import percent, show, signed_percent
+from hotlap.core.units import counted, percent, show, signed_percent
 
 NOISIEST = 0.10  # a case whose loss must be larger than this to be seen has not earned the right to gate
 ERROR_RATE = 0.05
@@ -122,11 +122,11 @@ class AgainstBaseline:
             return Verdict(state="inconclusive", reason=f"the {self.name} does not know it", against=self.name)
         if len(runs) < FEWEST_RUNS and any(notice.code == "one_process" for notice in row.result.notices):
             reason = (
-                f"each run is one process, and {len(runs)} of them do not show how processes differ: {FEWEST_RUNS} runs are needed; "
+                f"each run is one process, and {counted(len(runs), 'run')} cannot show how processes differ: {FEWEST_RUNS} are needed; "
                 "'hotlap baseline save RUN --add' adds more"
             )
             return Verdict(state="inconclusive", reason=reason, against=self.name)
-        text = f"{len(runs)} run{'s' * (len(runs) > 1)} of {whose}"
+        text = f"{counted(len(runs), 'run')} of {whose}"
         days = {run[:DAY] for one in references for run in one.runs}
         held = against(row, [statistics.median(values) for values in runs], runs, text, self.name)
         return held if isinstance(held, Verdict) or len(days) >= FEWEST_DAYS else self._drifting(row, held)
@@ -159,7 +159,7 @@ def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]],
     rounds = [v for values in runs for v in values]
     estimate = ratio(row.result.values, rounds) if lower else ratio(rounds, row.result.values)
     if estimate.ratio is None or estimate.low is None or estimate.high is None or estimate.p is None:
-        reason = f"{len(row.result.values)} rounds against {len(rounds)} of {text}: 4 a side needed"
+        reason = f"{counted(len(row.result.values), 'round')} here, {len(rounds)} in {text}: each needs at least 4"
         return Verdict(state="inconclusive", reason=advised(reason, "; run more rounds", row.result), against=name)
     reach = max(math.log(estimate.high / estimate.ratio), math.log(estimate.ratio / estimate.low))
     return ReferenceRatio(
@@ -201,7 +201,7 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
     sure = held.log_ratio < 0 and q is not None and q <= ERROR_RATE
     if sure and beyond(low, high, min_effect) == "smaller":
         if beside := sum(map(disturbed, result.used)):
-            busy = f"other programs ran during {beside} of the {len(result.used)} rounds that make its number, and may make the difference"
+            busy = f"other programs ran during {beside} of its {counted(len(result.used), 'round')}, and may make the difference"
             return replace(verdict, state="inconclusive", reason=f"{worse}, but {busy}: measure on a quiet machine")
         return replace(verdict, state="fail", reason=f"{worse}; threshold {ends}, {why}")
     if sure and low < 1 / (1 + min_effect):

@@ -10,6 +10,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from hotlap.core import units, work
+from hotlap.core.analysis import power_limit
 from hotlap.core.analysis.state import state
 from hotlap.core.errors import HotlapError
 from hotlap.core.model import limits, predict
@@ -60,6 +61,7 @@ class KnownLimits:
 
 def row(result: Result, seen: Context, precision: float | None, known: KnownLimits | None = None) -> Row:
     """One result through stats, model and judge."""
+    result = power_limit.noticed(result, seen.power_limit_w, seen.spec.power_w if seen.spec else None)
     summary = summarize(result.values, sample_values(result), precision, result.better)
     margin = against(result, summary, seen, known or KnownLimits())
     verdict = state(result, summary, margin)
@@ -77,7 +79,9 @@ def context_of(bundle: Bundle, key: str, results: Sequence[Result]) -> Context:
     clocks = [hz for result in results for one in result.rounds for hz in one.clocks_hz]
     spec = limits.spec_for(device, bundle.run.machine, clocks) if device else None
     readings = [r for r in bundle.readings if r.device == key or _of_host(r.device, device)]
-    return context([result for result in results if _known(result)], spec, readings)
+    seen = context([result for result in results if _known(result)], spec, readings)
+    shown = (value for part in seen.readings.get("power_limit_w", ()) for value in part.values)
+    return replace(seen, power_limit_w=power_limit.in_force(device, shown) or seen.power_limit_w)
 
 
 def _known(result: Result) -> bool:

@@ -20,7 +20,7 @@ PATIENCE = 0.8  # of the budget, on top of it, for what others cost
 PATIENCE_ROUND = 2.0  # of a round's time, the most that one round waits
 REPLACED = 1.0  # bad rounds of a case that are measured again, as a share of the most rounds it may have
 HOPELESS = 0.9  # of the rounds' time: where waiting took so long and most cases are disturbed all the same, it is no use
-KEPT = f"and disturbed ones count only in cases that get fewer than {FEWEST_GOOD} good rounds"
+KEPT = f"and a case with fewer than {FEWEST_GOOD} undisturbed rounds uses its disturbed ones too"
 LEFT_SHARE = 0.95  # of the budget, that rounds are shortened to
 
 

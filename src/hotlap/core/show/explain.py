@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotlap.core import work
@@ -17,16 +18,20 @@ STATE_STYLES = {"pass": "good", "fail": "bad", "measured": "", "inconclusive": "
 
 
 def explain(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
-    """Each number against its limit: the headroom, its named cause, and every term of the limit with its source."""
+    """Each number against its limit: the headroom, its named cause, and every term of the limit with its source. Several devices one
+    after the other, each under its name."""
     if not rows:
         return "no results: no case was measured"
     sources = Sources()
     lines: list[str] = []
-    for name, members in words.families(rows):
-        lines += ["", layout.painted(name, "bold", color)]
-        for row in members:
-            lines += [*_explained(row, sources, width, color), ""]
-        lines.pop()
+    keys = words.devices(rows)
+    for key in keys:
+        lines += ["", layout.painted(words.clean(key), "accent", color)] if len(keys) > 1 else []
+        for name, members in words.families(row for row in rows if row.device == key):
+            lines += ["", layout.painted(name, "bold", color)]
+            for row in members:
+                lines += [*_explained(row, sources, width, color), ""]
+            lines.pop()
     return "\n".join([*lines[1:], *_sources(sources, width, color)])
 
 
@@ -35,6 +40,35 @@ def briefly(row: Row, who: str, width: int = 100, color: bool = False) -> list[s
     parts = ("interval", "state", "limit", "reference", "cause", "split", "notice", "")
     lines = _explained(row, Sources(), width, color, parts)
     return [f"  {layout.painted(words.clean(who), 'bold', color)}", *lines]
+
+
+def over_devices(rows: Sequence[Row], width: int = 100, color: bool = False) -> list[str]:
+    """One case on several devices as one block: the middle value and both ends, its share of the limit, and each cause with the devices
+    that have it where not all have the same."""
+    ordered = sorted(rows, key=lambda row: math.inf if row.summary.median is None else row.summary.median)
+    known = [row for row in ordered if words.numbered(row)]
+    middle, count = (known or ordered)[len(known or ordered) // 2], words.counted(len(rows), "device")
+    reached, of = words.share_of(middle.gap)
+    share = "" if not known or middle.gap.share is None else f"{reached} {of}" if of == "of best" else f"{reached} of {of}"
+    ends = dict.fromkeys(words.value(row) for row in (known[0], known[-1])) if known else {}
+    span = f"{' to '.join(ends)} on {count}" if len(ends) > 1 else f"on {count}"
+    number = layout.painted(words.value(middle) if known else words.state(middle), STATE_STYLES[middle.verdict.state] or "bold", color)
+    beside = f"  {'  '.join(filter(None, (number, span, share)))}"
+    lines = [f"  {layout.painted(words.clean(middle.label), 'accent', color)}{beside}"]
+    whys: Sequence[tuple[str, Callable[[Row], str], Callable[[Row], str]]] = (
+        ("state", lambda row: row.verdict.state, _state_line), ("cause", lambda row: row.gap.cause, cause_line),
+    )  # fmt: skip
+    for name, kind, line in whys:
+        groups: dict[str, list[Row]] = {}
+        for row in ordered if name == "state" else known:
+            groups.setdefault(kind(row), []).append(row)
+        for members in groups.values():
+            text = words.clean(line(members[len(members) // 2]))
+            who = f"{words.some(words.devices(members), 3)}: " if len(groups) > 1 else ""
+            first = f"    {name:<9} "
+            pieces = layout.paragraph(first, who + text, width, most=8) if text else []
+            lines += [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]] if pieces else []
+    return lines
 
 
 LEAST_SHARE = 0.03  # of a gap, below which a cause is not named

@@ -18,8 +18,7 @@ ROOM = 24  # characters for names of outliers in a table of cases
 SEEN = 0.01  # of the median, that an end may be off without a word
 HOPELESS = 0.5  # a loss from which on nothing useful can be named
 SCATTERED = (
-    "numbers differ so much that a device would have to be more than twice as slow to be told from the others; take more rounds, or work "
-    "that takes longer"
+    "numbers differ so much that only a device less than half as fast as the others is named; take more rounds, or work that takes longer"
 )
 CASES = 8  # cases in the table on a terminal
 WHY: Mapping[fleets.Code, str] = {

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from hotlap.core import units
 from hotlap.core.analysis.history import SIMULATED
 from hotlap.core.analysis.series import Series
 from hotlap.core.record import IMPORTED, Change, Excursion
@@ -21,13 +22,17 @@ SPARK = 32  # cells
 NOTHING = "no series: no run that was asked for has a measured case"
 SHOWN = 4  # differences named at a change
 NAMED = 3  # series that are too short
+WITHOUT = (
+    "history says that a level changed, whatever the cause. Without --assume-stable compare also allows for what unchanged code does from "
+    "day to day, and may call the same change inconclusive: then the level did change, but the code need not be the cause"
+)
 BESIDE = 8  # runs to a side of a change that are compared
 MANY, QUIET = 24, 8  # series that are listed; where there are more, at most so many of those without a change
 
 
-def history(series: Sequence[Series], width: int = 100, color: bool = False, most: int = MANY) -> str:
+def history(series: Sequence[Series], width: int = 100, color: bool = False, most: int = MANY, min_effect: float = 0.0) -> str:
     """Series with changes first, `most` at most; the others are counted. In the sparkline higher is the larger value, and │ stands before a
-    change."""
+    change. `min_effect`: smallest change that was sought, as a share."""
     if not series:
         return NOTHING
     ordered = sorted(series, key=telling)
@@ -56,7 +61,7 @@ def history(series: Sequence[Series], width: int = 100, color: bool = False, mos
     tally = f"{len(series)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
     tally += f", {words.counted(apart, 'group')} of points apart" if apart else ""
     folded = [f"… and {_folded(series, ordered)}: --all lists them"] if len(ordered) < len(series) else []
-    return "\n".join([*lines, *folded, "", tally + _short(series), *_next(ordered[0])])
+    return "\n".join([*lines, *folded, "", tally + _short(series), *_next(ordered[0], width, min_effect)])
 
 
 def _folded(series: Sequence[Series], shown: Sequence[Series]) -> str:
@@ -96,14 +101,17 @@ def unchanged(runs: int, series: Sequence[Series], min_effect: float) -> str:
     return f"{words.counted(runs, 'run')}, {len(series)} series: none with a change{above}{but}{_short(series)}"
 
 
-def _next(series: Series) -> list[str]:
-    """The runs to both sides of the latest change of a series, by their times: one a side has no interval."""
+def _next(series: Series, width: int, min_effect: float) -> list[str]:
+    """The runs to both sides of the latest change of a series, by their times: one a side has no interval. With the rule of `history`:
+    no allowance for drift, and the same smallest change."""
     changed = [change.index for change in series.changes if change.index]
     if not changed:
         return []
     at, cuts = changed[-1], [0, *changed, *series.boundaries, len(series.points)]
     first, last = max(max(cut for cut in cuts if cut < at), at - BESIDE), min(min(cut for cut in cuts if cut > at), at + BESIDE) - 1
-    return [f"next    hotlap compare {_between(series, first, at - 1)} {_between(series, at, last)}"]
+    rule = f"--assume-stable --min-effect {units.exact(min_effect, '%').replace(' ', '')}"
+    lines = [f"next    hotlap compare {_between(series, first, at - 1)} {_between(series, at, last)} {rule}"]
+    return lines + layout.paragraph("        ", WITHOUT, width)
 
 
 def _between(series: Series, first: int, last: int) -> str:

@@ -84,31 +84,39 @@ def _nobody(judged: Sequence[Judgement]) -> str:
 def _devices(ordered: Sequence[Row], keys: Sequence[str], form: tuple[str, int, bool]) -> list[str]:
     """A line per device, the worst first; of many, and of many that pass, how many more. `form`: head of the ratios, width, colour."""
     head, width, color = form
-    by_device = {key: [row for row in ordered if row.device == key] for key in keys}  # the worst row first
+    columns, left = device_columns(ordered, keys, head)
+    return [*layout.fitted(columns, width).lines(color), *left_out(left)]
+
+
+def device_columns(ordered: Sequence[Row], keys: Sequence[str], head: str, most: int = FOLDED) -> tuple[list[Column], Counter[State]]:
+    """The same as columns of at most `most` of many devices, and the states of those that are left out. `ordered`: the worst row first."""
+    by_device: dict[str, list[Row]] = {key: [] for key in keys}
+    for row in ordered:
+        by_device[row.device].append(row)
     by_state = sorted(keys, key=lambda key: _badness(by_device[key]))
     states = {key: by_device[key][0].verdict.state for key in keys}
     passing = [key for key in by_state if states[key] == "pass"]
     bad = [key for key in by_state if key not in passing]
     many = len(keys) > fleets.MANY
-    shown = [*bad[: FOLDED if many else None], *passing[: 0 if many and len(bad) >= FOLDED else FOLDED]]
+    shown = [*bad[: most if many else None], *passing[: 0 if many and len(bad) >= most else FOLDED]]
     ids = words.short(keys)
     counts = [Counter(row.verdict.state for row in by_device[key]) for key in shown]
     worst = [_worst(by_device[key]) for key in shown]
-    columns = [Column("  device", [Cell(f"{words.MARKS[states[key]]} {ids[key]}", STATE_STYLES[states[key]]) for key in shown])]
+    columns = [Column("  device", [Cell(f"{words.MARKS[states[key]]} {ids[key]}", STATE_STYLES[states[key]]) for key in shown], names=True)]
     for state in ORDER:
         if any(count[state] for count in counts):
             columns.append(Column(verdicts.WORDS[state], [Cell(str(count[state] or "")) for count in counts], right=True))
     columns.append(Column("worst case", [Cell(words.clean(row.label)) for row in worst], wrap=True))
     columns += [*_rules(worst), Column(head, [Cell(change(row)) for row in worst], right=True)]
-    return [*layout.fitted(columns, width).lines(color), *_left_out(Counter(states[key] for key in by_state if key not in shown))]
+    return columns, Counter(states[key] for key in by_state if key not in shown)
 
 
-def _left_out(counts: Counter[State]) -> list[str]:
-    """How many devices are not listed, by what became of them."""
+def left_out(counts: Counter[State], page: bool = False) -> list[str]:
+    """How many devices are not listed, by what became of them. `page`: on one, which is where more stand."""
     left = [f"{counts[state]} {verdicts.WORDS[state]}" for state in ORDER if counts[state]]
     if set(counts) <= {"pass"}:
         return [f"  … and {counts['pass']} more that pass"] if left else []
-    return [f"  … and {sum(counts.values())} more ({', '.join(left)}); --json has all"]
+    return [f"  … and {sum(counts.values())} more ({', '.join(left)}); --json {'' if page else 'or --out FILE '}has all"]
 
 
 def _badness(rows: Sequence[Row]) -> tuple[int, float]:
@@ -152,16 +160,22 @@ def _spread(rows: Sequence[Row]) -> tuple[int, int]:
 
 def _by_case(ordered: Sequence[Row], width: int, color: bool) -> list[str]:
     """A line per case that did not pass on all of many devices, the worst first: on how many, and its values over all of them."""
+    columns, left = case_columns(ordered, SHOWN)
+    return [*layout.fitted(columns, width, SPARE).lines(color), *_more(left)] if columns else []
+
+
+def case_columns(ordered: Sequence[Row], most: int) -> tuple[list[Column], int]:
+    """The same as columns of at most `most` cases, none where every case passed everywhere, and how many are left out."""
     cases: dict[str, list[Row]] = {}
     for row in ordered:
         cases.setdefault(row.case.id, []).append(row)
     all_bad = sorted((rows for rows in cases.values() if rows[0].verdict.state in NOT_PASSED), key=_spread)
-    bad = all_bad[:SHOWN]
+    bad = all_bad[:most]
     if not bad:
-        return []
+        return [], 0
     first = [_worst(rows) for rows in bad]
     names = [Cell(f"{words.MARKS[row.verdict.state]} {words.clean(row.label)}", STATE_STYLES[row.verdict.state]) for row in first]
-    columns = [Column("  case", names, wrap=True)]
+    columns = [Column("  case", names, wrap=True, names=True)]
     for state in ORDER:
         counts = [sum(row.verdict.state == state for row in rows) for rows in bad]
         columns += [Column(verdicts.WORDS[state], [Cell(str(count or "")) for count in counts], right=True)] if any(counts) else []
@@ -171,7 +185,7 @@ def _by_case(ordered: Sequence[Row], width: int, color: bool) -> list[str]:
         shown = [words.quantity(of(own) if own else None, row.result.unit) for own, row in zip(values, first, strict=True)]
         columns.append(Column(end, [Cell(text) for text in shown], point=True))
     columns.append(Column("threshold", [Cell(_threshold(row)) for row in first], point=True))
-    return [*layout.fitted(columns, width, SPARE).lines(color), *_more(len(all_bad) - SHOWN)]
+    return columns, len(all_bad) - len(bad)
 
 
 def _columns(rows: Sequence[Row], head: str, ids: Mapping[str, str] = {}) -> list[Column]:
@@ -208,18 +222,24 @@ def change(row: Row) -> str:
 def _reasons(rows: Sequence[Row], width: int) -> list[str]:
     """Each reason once, with the cases it is of; a number that differs between them is said as its range. A long source that several
     reasons name stands once below."""
+    lines: list[str] = []
+    for state, text in reasons(rows):
+        lines += layout.paragraph(f"  {state:<13} ", text, width, most=WHOLE)
+    return lines
+
+
+def reasons(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """The same as pairs: the verdict, or the mark of a source, and the text."""
     given = [row for row in rows if row.verdict.reason]
     groups = words.alike(given, lambda row: row.verdict.reason, lambda row: row.verdict.state)
     sources = _sources(given, [reason for _, reason in groups])
-    lines: list[str] = []
+    pairs: list[tuple[str, str]] = []
     for group, reason in groups:
         for source, mark in sources.items():
             reason = reason.replace(source, mark)
         names = words.some(list(dict.fromkeys(row.label for row in group)))
-        lines += layout.paragraph(f"  {verdict(group[0]):<13} ", f"{names}: {words.clean(reason)}", width, most=WHOLE)
-    for source, mark in sources.items():
-        lines += layout.paragraph(f"  {mark:<13} ", words.clean(source), width, most=WHOLE)
-    return lines
+        pairs.append((verdict(group[0]), f"{names}: {words.clean(reason)}"))
+    return [*pairs, *((mark, words.clean(source)) for source, mark in sources.items())]
 
 
 def _sources(rows: Sequence[Row], reasons: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from hotlap.core.analysis import fleets, reference
 from hotlap.core.model.machines import Spec
-from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, Row, RunRecord, Stop, StopKind
+from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, Result, Row, RunRecord, Stop, StopKind
 from hotlap.core.show import kinds, layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats import repeatability
@@ -227,7 +227,11 @@ def baseline(baseline: Baseline, width: int = 100, color: bool = False) -> str:
     refs, gates = baseline.references, _gates(baseline.references)
     columns = _folded(refs, gates) if len({one.identity for one in refs}) > fleets.MANY else _each(refs, gates)
     few = sum(len(one.runs) < 4 for one in refs)
-    reading = f"usable as gate: whether runs repeat well enough to judge within a tolerance of {percent(TOLERANCE)} (gauge R&R, AIAG)"
+    good, usable = (percent(share * TOLERANCE) for share in (repeatability.GOOD, repeatability.USABLE))
+    reading = (
+        f"usable as gate: how widely runs of the same code spread ({repeatability.WIDTH:g} standard deviations): under {good} of the value "
+        f"is good, up to {usable} usable, above too noisy to see a loss; cannot tell: too few runs"
+    )
     lines = [f"{baseline.name}, saved {baseline.saved.replace('T', ' ')[:16]} UTC", *layout.fitted(columns, width).lines(color)]
     if few:
         which = "it has" if len(refs) == 1 else f"{few} of {len(refs)} {'has' if few == 1 else 'have'}"
@@ -236,6 +240,17 @@ def baseline(baseline: Baseline, width: int = 100, color: bool = False) -> str:
     if noisy := _noisy(refs):
         lines += ["", *layout.paragraph("", noisy, width)]
     return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width))])
+
+
+def disturbed(results: Sequence[Result], baseline: Baseline) -> str:
+    """That other programs ran while a baseline's rounds were measured, and what to do."""
+    cases = list(dict.fromkeys(label(one.case) for one in results))
+    known = words.counted(len({one.case.id for one in baseline.references}), "case")
+    which = f"{len(cases)} of {known} ({words.some(cases)}) {'was' if len(cases) == 1 else 'were'}"
+    return (
+        f"other programs ran while {which} measured: what is called normal may be too slow, and a gate against it then misses losses; "
+        "measure again on a quiet machine, and save it anew with --replace"
+    )
 
 
 def _noisy(refs: Sequence[Reference]) -> str:

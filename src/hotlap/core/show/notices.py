@@ -15,13 +15,14 @@ from hotlap.core.analysis.noticed import SAME as SAME
 from hotlap.core.analysis.noticed import codes as codes
 from hotlap.core.analysis.noticed import own_power, unimportant
 from hotlap.core.analysis.noticed import raised as raised
+from hotlap.core.analysis.power_limit import RAISE
 from hotlap.core.analysis.state import MOST_ROUNDS, QUIET, asking_for
 from hotlap.core.model import ceilings
 from hotlap.core.record import Notice, Result, Row
 from hotlap.core.show import rates, words
 from hotlap.core.stats import busy as stats_busy
 from hotlap.core.stats.stopping import FEWEST
-from hotlap.core.store.fold import FALSE_RATE, FEWEST_GOOD
+from hotlap.core.store.fold import FALSE_RATE
 from hotlap.core.units import percent
 
 Severity = Literal["info", "warning", "error"]
@@ -55,6 +56,7 @@ KINDS = {  # the most important first
     "few_rounds": NoticeKind("few rounds", f"run at least {FEWEST} rounds (--rounds, or a larger --budget)"),
     "busy": NoticeKind("busy", QUIET),
     "throttled": NoticeKind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
+    "limit_lowered": NoticeKind("power limit lowered", RAISE),
     "stutter": NoticeKind("stutter", "look at what the device and the host did then: compiling, moving memory, other programs"),
     "not_deterministic": NoticeKind("varying bits", "look for atomics and for sums whose order is not fixed; if it is meant, nothing"),
     "leak": NoticeKind("leak", "free what a call allocates; measure the case alone until then"),
@@ -81,7 +83,7 @@ KINDS = {  # the most important first
     "network_open": NoticeKind("open network", "run it as a user who may make network namespaces", "info"),
     "differs": NoticeKind("counts otherwise", "compare by the column that counts as Hotlap does", "info"),
     "terms": NoticeKind("terms", "publish it only as its owner's rules allow", "info"),
-    "power_cap": NoticeKind("power cap", "nothing to do where the load is meant to reach the power limit", "info"),
+    "power_cap": NoticeKind("power cap", "nothing: at its power limit a card's power cap is normal", "info"),
 }
 CHANCE = 0.05  # results that chance alone may give, from which it is said
 NAMED = 3  # cases of a notice that are named; of more their number is said, and the table shows which
@@ -230,6 +232,8 @@ def _action(code: str, rows: Sequence[Row]) -> str:
         return OF_BLOCKS[code]
     if code == "few_rounds" and any(row.result.left_out for row in rows):
         return QUIET
+    if code == "power_cap" and any(slower_than_expected(row) for row in rows):
+        return "compare the limit in force with the card's own: nvidia-smi -q -d POWER"
     if code == "busy" and not _disturbed(rows):
         return "other guests of this host: nothing to stop here; measure at another time, or on a machine of your own"
     return KINDS[code].action or _rounds_needed(rows)
@@ -285,10 +289,13 @@ def _aggregate(rows: Sequence[Row]) -> str:
 
 def _few(rows: Sequence[Row]) -> str:
     gone = [len(row.result.left_out) for row in rows if row.result.left_out]
-    single = bool(gone) and max(gone) == 1
-    why = f"programs ran beside {'it' if single else 'them'}, or the timers disagreed, and with {FEWEST_GOOD} good ones only those count"
-    left_out = f"; {span(gone, str)} {'other is' if single else 'others are'} left out: {why}" if gone else ""
-    return f"{span([row.summary.rounds for row in rows], str)} of the {FEWEST} rounds that a 95 % interval needs{left_out}"
+    counts, single = [row.summary.rounds for row in rows], bool(gone) and max(gone) == 1
+    if not gone:
+        return f"{span(counts, str)} of the {FEWEST} rounds that a 95 % interval needs"
+    thing = "undisturbed round" if max(counts) == 1 else "undisturbed rounds"
+    why = f"during {'it' if single else 'them'} other programs ran, or the timers disagreed"
+    unused = f"{span(gone, str)} more {'was' if single else 'were'} measured and {'is' if single else 'are'} not used, because {why}"
+    return f"{span(counts, str)} {thing}, and a 95 % interval needs {FEWEST}; {unused}"
 
 
 def _few_samples(rows: Sequence[Row]) -> str:
@@ -378,8 +385,12 @@ def notes(row: Row) -> list[tuple[str, str]]:
             continue
         code = "power_cap" if code == "throttled" and own_power(row) else code
         seen = _clock(row) if code == "clock_varied" else taken([row.result]) if code == "busy" else ""
-        by_word.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(notice.seen))
+        by_word.setdefault(KINDS[code].word if code in KINDS else code.replace("_", " "), seen or words.clean(_with_action(notice)))
     return list(by_word.items())
+
+
+def _with_action(notice: Notice) -> str:
+    return " → ".join(filter(None, (notice.seen, notice.action)))
 
 
 def _clock(row: Row) -> str:

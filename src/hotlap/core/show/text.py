@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from hotlap.core.analysis import fleets
+from hotlap.core.analysis.fleet_groups import groups
 from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.analysis.state import BEYOND
 from hotlap.core.record import Row
@@ -16,6 +17,7 @@ from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.core.show.results import FAST, Form, is_slow
+from hotlap.core.stats.fleet import FEWEST_NODES
 from hotlap.core.stats.stopping import FEWEST, REACHED
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent
@@ -96,6 +98,43 @@ def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 1
     command = f"hotlap explain {asked or 'RUN'}"
     example = f"{command} --device {shlex.quote(worst[0][1].device) if worst else 'INDEX'}"
     return "\n".join([*lines, "", f"{left} more numbers: {example}", f"each of them: {command} --all"])
+
+
+def explained_devices(bundle: Bundle, rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
+    """Numbers of a run of a few devices: the devices that differ from the others, a block per case over all of them, and every notice.
+    Devices of several models, or too few to be compared with each other, are explained one by one."""
+    judged, run = fleets.of_runs([(bundle, rows)]), bundle.run.id
+    if len(judged.reach) != 1 or len(judged.devices) < FEWEST_NODES:
+        return explain(rows, width, color)
+    shown = [row for row in rows if row.verdict.state != "not_run"]
+    lines = [*_banner(shown, width, color), layout.painted(fleet.summary(judged), "bold", color), ""]
+    lines += _differing(bundle, rows, judged, (width, color)) or ["no device differs from the others by more than chance"]
+    for name, members in words.families(shown):
+        cases: dict[str, list[Row]] = {}
+        for row in members:
+            cases.setdefault(row.case.id, []).append(row)
+        lines += ["", layout.painted(name, "bold", color)]
+        lines += [line for own in cases.values() for line in explaining.over_devices(own, width, color)]
+    lines += ["", *_tally(rows, color), *_doubts(shown, run, width, color, sys.maxsize), *_not_run(rows, run, width, color), ""]
+    lines += [piece for said in fleet.sure(judged) for piece in layout.paragraph("", said, width)]
+    one = f"hotlap explain {run} --device {shlex.quote(judged.devices[0].device)}"
+    return "\n".join([*lines, "", f"limits, rounds and sources of one device: {one}", f"of each device: hotlap explain {run} --all"])
+
+
+def _differing(bundle: Bundle, rows: Sequence[Row], judged: fleets.FleetVerdict, screen: tuple[int, bool]) -> list[str]:
+    """Devices that stand out, and of each the cases in which it does; of one that is slower in all, the case furthest behind."""
+    if not judged.named:
+        return []
+    width, color = screen
+    lines = layout.fitted(fleet.devices(judged, groups(judged)).columns, width, ("why",), rather="95 %").lines(color)
+    behind = {row.device: row for _, row, _ in fleets.furthest_behind([(bundle, rows)])}
+    for device in judged.named:
+        ids = [case.case for case in device.off][:WORST]
+        own = [row for row in rows if row.device == device.device and row.case.id in ids]
+        own = own or [row for key, row in behind.items() if key == device.device]
+        for row in own:
+            lines += ["", *explaining.briefly(row, device.device, width, color)]
+    return lines
 
 
 def _banner(rows: Sequence[Row], width: int, color: bool) -> list[str]:
@@ -203,7 +242,8 @@ def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | No
     seen = {row.gap.reference_kind if row.gap.share is not None else "unknown" for row in having}
     parts = ["±: 95 % interval of the median over rounds"]
     parts += [f"{sure}: its confidence, with fewer than 6 rounds" for sure in filter(None, [words.confidences(having)])]
-    parts += ["best: the best round, in the unit of the value, where they are far apart"] * any(map(words.best, having))
+    best = f"best: the fastest round alone, where it is over {percent(words.BEST_APART)} from the value, the median of the rounds"
+    parts += [best] * any(map(words.best, having))
     parts += ["– of ±: one value that stands for many samples, without rounds"] * any(is_aggregate(row.result) for row in having)
     parts += [about for kind, about in AGAINST.items() if kind in seen]
     beyond = any(words.stands(row) and row.gap.reference_kind == "bound" and (row.gap.share or 0.0) >= OVER for row in having)

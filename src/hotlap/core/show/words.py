@@ -14,6 +14,7 @@ from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.record import BLOCK, IMPORTED, UNNAMED, Gap, Row, Summary, Term
 from hotlap.core.show import gaps
 from hotlap.core.units import BASE_UNITS, percent, round_to, show
+from hotlap.core.units import counted as counted
 from hotlap.core.work import traits
 from hotlap.core.work.traits import HEADINGS
 
@@ -282,10 +283,6 @@ def signed(share: float, digits: int = 1) -> str:
     """A change in per cent with its sign: `+12.0 %`; what rounds to zero has none."""
     text = f"{share:+.{digits}%}".replace("%", " %")
     return text if any(digit in text for digit in "123456789") or not math.isfinite(share) else text[1:]
-
-
-def counted(n: int, thing: str) -> str:
-    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
 _ALONE = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w-]|\.\d)")

@@ -190,7 +190,7 @@ def _of_rounds(s: Summary, x: NDArray[np.float64]) -> list[Notice]:
 def _of_samples(s: Summary, rounds: Sequence[NDArray[np.float64]]) -> list[Notice]:
     notices = []
     if few := [len(one) for one in rounds if len(one) < FEW_SAMPLES]:
-        seen = f"{len(few)} of {len(rounds)} rounds have fewer than {FEW_SAMPLES} samples"
+        seen = f"{len(few)} of {len(rounds)} {'rounds have' if len(rounds) > 1 else 'round has'} fewer than {FEW_SAMPLES} samples"
         notices.append(Notice("few_samples", seen, "give a round more time with --round-time"))
     if s.samples >= 20 and s.mad_within_rounds and s.effective is not None and s.effective < DEPENDENT * s.samples:
         seen = f"{s.samples} samples are worth {s.effective:.0f} independent ones"

@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 
 import hotlap
-from hotlap.core import stand_in
+from hotlap.core import stand_in, units
 from hotlap.core.errors import InputError, MachineError, SchemaError, nearest
-from hotlap.core.record import SCHEMA, Baseline, Reference, encode, machine_class
+from hotlap.core.record import SCHEMA, Baseline, Reference, Result, encode, machine_class
+from hotlap.core.stats import busy
 from hotlap.core.store import files, lines, paths, select
 from hotlap.core.store.bundle import Bundle
 
@@ -20,8 +21,9 @@ PROMOTED = "promoted"  # a file that holds the name of the one that is used wher
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None) -> Baseline:
+def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None, beside: list[Result] | None = None) -> Baseline:
     """A baseline of these runs, added to `before` where there is one. A run counts once, however often it is given.
+    `beside`: takes the results during which other programs ran.
 
     Raises InputError for a name that is none and for runs without a measured case.
     """
@@ -47,8 +49,10 @@ def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None) 
                     msgspec.structs.replace(reference, runs={**known.runs, **reference.runs}) if known else reference
                 )
                 learnt += 1
+                if beside is not None and busy.beside(result.notices):
+                    beside.append(result)
     if not learnt:
-        raise InputError(f"no case of {runs} runs was measured, so there is nothing to learn; 'hotlap show' says why")
+        raise InputError(f"no case of {units.counted(runs, 'run')} was measured, so there is nothing to learn; 'hotlap show' says why")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Baseline(name=name, saved=now, hotlap=hotlap.__version__, references=list(references.values()))
 

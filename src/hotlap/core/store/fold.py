@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -107,17 +107,21 @@ def _status(rounds: Sequence[Samples], used: Sequence[Samples], left_out: Sequen
 def _left(rounds: Sequence[Samples], left_out: Sequence[int]) -> str:
     """Which rounds were left out, and why."""
     why = dict.fromkeys(bad(s) for s in rounds if s.round in set(left_out))
-    return f"{len(left_out)} of {len(rounds)} rounds are left out: {', '.join(why)}" if left_out else ""
+    return f"{len(left_out)} of {len(rounds)} rounds {'is' if len(left_out) == 1 else 'are'} left out: {', '.join(why)}" if left_out else ""
 
 
 def _reason(failed: Sequence[Samples], rounds: int) -> str:
     if not failed:
         return ""
     reason = next((s.reason for s in failed if s.reason), "no reason was kept")
-    return reason if len(failed) == rounds else f"{len(failed)} of {rounds} rounds {_WORDS[failed[0].status]}: {reason}"
+    return reason if len(failed) == rounds else f"{len(failed)} of {rounds} rounds {_words(failed)}: {reason}"
 
 
-_WORDS = {"invalid": "are invalid", "error": "failed", "not_run": "were not run"}
+_WORDS = {"invalid": ("is invalid", "are invalid"), "error": ("failed", "failed"), "not_run": ("was not run", "were not run")}
+
+
+def _words(failed: Sequence[Samples]) -> str:
+    return _WORDS[failed[0].status][len(failed) > 1]
 
 
 def _at_most(samples: Samples) -> float:
@@ -152,11 +156,20 @@ def _notices(rounds: Sequence[Samples], used: Sequence[Samples], values: Sequenc
         for notice in one.notices:
             seen.setdefault(notice.code, {}).setdefault(one.round, notice)
     count = len(used or rounds)
-    return between + [
+    return between + _unwatched(used, seen) + [
         Notice(code=name, seen=_detail([notice.seen for notice in found.values()], count), shares=_shares(list(found.values()), count))
         for name, found in seen.items()
         if len(found) >= least_by_chance(FALSE_RATE.get(name, 0.0), count) and name not in {notice.code for notice in between}
     ]
+
+
+def _unwatched(used: Sequence[Samples], known: Collection[str]) -> list[Notice]:
+    """That others ran beside rounds whose samples nobody watched: a program's own numbers carry no notice of it."""
+    beside = [one for one in used if disturbed(one)]
+    if not beside or {"shared_device", "steal", "busy"} & set(known):
+        return []
+    code = "shared_device" if any((one.disturbed or 0.0) > DISTURBED for one in beside) else "steal"
+    return [Notice(code=code, seen=f"others ran during {len(beside)} of {units.counted(len(used), 'round')}")]
 
 
 def _between(values: Sequence[float]) -> list[Notice]:

@@ -1,0 +1,109 @@
+"""The verdicts on runs of many devices on one screen, or as a page: summary, the worst devices, cases that did not pass, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from msgspec import structs
+
+from hotlap.core.analysis import fleets, verdicts
+from hotlap.core.record import Judgement, Row, State
+from hotlap.core.show import judgement as judging
+from hotlap.core.show import layout, page, table, words
+from hotlap.core.show.table import Column, Table
+
+CASES, REASONS = 8, 4  # on a terminal
+PAGE_DEVICES, PAGE_CASES, PAGE_REASONS = 60, 100, 40
+
+
+def are_many(judged: Sequence[Judgement]) -> bool:
+    """Whether several runs together have more devices than a block each is of use for."""
+    return len(judged) > 1 and len({(one.run, row.device) for one in judged for row in one.rows}) > fleets.MANY
+
+
+def judgements(judged: Sequence[Judgement], hosts: Mapping[str, str], width: int = 100, color: bool = False) -> str:
+    """At most a screen: what is said of the whole, the worst devices, the worst cases, why, and the verdict last. `hosts`: of each run."""
+    rows, head = _ordered(judged, hosts), judging.reference(judged[0].against)
+    devices, left = judging.device_columns(rows, words.devices(rows), head)
+    lines = [layout.painted(_summary(judged, hosts, rows), "bold", color), ""]
+    lines += [*layout.fitted(devices, width).lines(color), *judging.left_out(left)]
+    cases, more = judging.case_columns(rows, CASES)
+    if cases:
+        lines += ["", *layout.fitted(cases, width, judging.SPARE).lines(color), *_more(more, "case")]
+    pairs = judging.reasons([row for row in rows if row.verdict.state in judging.NOT_PASSED])
+    lines += [""] * bool(pairs)
+    for name, said in pairs[:REASONS]:
+        lines += layout.paragraph(f"  {name:<13} ", said, width)
+    lines += _more(len(pairs) - REASONS, "reason")
+    state = _state(judged)
+    answer = layout.painted(words.STATES[state].upper(), judging.VERDICT_STYLES.get(state, "warn"), color)
+    return "\n".join([*lines, "", f"{answer}  {len(judged)} runs against {words.clean(judged[0].against)}: {_tally(judged)}"])
+
+
+def page_of(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
+    """The same as one HTML file, with more of each."""
+    rows, head = _ordered(judged, hosts), judging.reference(judged[0].against)
+    devices, left = judging.device_columns(rows, words.devices(rows), head, PAGE_DEVICES)
+    cases, more = judging.case_columns(rows, PAGE_CASES)
+    pairs = judging.reasons([row for row in rows if row.verdict.state in judging.NOT_PASSED])
+    stacked = "results stack labelled"
+    devices, cases = _titled(devices), _titled(cases)
+    worst = table.html(Table(devices), stacked) + page.notes([line.strip() for line in judging.left_out(left, page=True)], "note")
+    below = page.notes([line.strip() for line in _more(more, "case", "--json")], "note")
+    state = _state(judged)
+    tone = {"pass": "good", "fail": "bad"}.get(state, "warn")
+    shown = f'<span class="state" style="color: var(--{tone})">{words.STATES[state].upper()}</span>'
+    against = f"against {words.clean(judged[0].against)}"
+    lead = f'<p class="sub">{table.text(_summary(judged, hosts, rows))}</p>'
+    lead += f'<p class="lead">{shown} {table.text(f"{len(judged)} runs {against}: {_tally(judged)}")}.</p>'
+    sections = [
+        page.Section("Worst", "Devices, the worst first", worst),
+        page.Section("Cases", "Cases that did not pass everywhere", table.html(Table(cases), stacked) + below if cases else ""),
+        page.Section("Why", "Why", page.notes([f"{name}: {said}" for name, said in pairs[:PAGE_REASONS]])),
+    ]
+    runs = [{"run": one.run, "host": hosts.get(one.run, ""), "state": one.state, "reason": one.reason} for one in judged]
+    return page.page(f"{_devices(judged, hosts)} {against}", sections, {"verdict": state, "runs": runs}, lead)
+
+
+def _titled(columns: Sequence[Column]) -> list[Column]:
+    return [replace(column, title=column.head.strip().capitalize()) for column in columns]
+
+
+def _ordered(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> list[Row]:
+    """The rows of all runs, the worst state first, each with a name of its device that is its own among all runs."""
+    pairs = dict.fromkeys((one.run, row.device) for one in judged for row in one.rows)
+    places = Counter((hosts.get(run, ""), device) for run, device in pairs)
+    alone = Counter(hosts.get(run, "") for run, _ in pairs)
+    again = any(count > 1 for count in places.values())  # runs of the same device: the run tells them apart
+    names: dict[tuple[str, str], str] = {}
+    for run, device in pairs:
+        host = run if again else hosts.get(run, "") or run
+        names[run, device] = host if not again and alone[hosts.get(run, "")] == 1 else f"{host} {device}"
+    rows = [structs.replace(row, device=names[one.run, row.device]) for one in judged for row in one.rows]
+    return sorted(rows, key=lambda row: judging.ORDER.index(row.verdict.state))
+
+
+def _state(judged: Sequence[Judgement]) -> State:
+    return min((one.state for one in judged), key=judging.ORDER.index)
+
+
+def _summary(judged: Sequence[Judgement], hosts: Mapping[str, str], rows: Sequence[Row]) -> str:
+    places = {hosts.get(one.run, one.run) for one in judged}
+    cases = words.counted(len({row.case.id for row in rows}), "case")
+    return f"{len(judged)} runs of {words.counted(len(places), 'host')}, {_devices(judged, hosts)}, {cases}"
+
+
+def _devices(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
+    return words.counted(len({(hosts.get(one.run, one.run), row.device) for one in judged for row in one.rows}), "device")
+
+
+def _tally(judged: Sequence[Judgement]) -> str:
+    """How many runs are in each state."""
+    counts = Counter(one.state for one in judged)
+    return ", ".join(f"{counts[state]} {verdicts.WORDS[state]}" for state in judging.ORDER if counts[state])
+
+
+def _more(left: int, thing: str, where: str = "--json or --out FILE") -> list[str]:
+    return [f"  … and {words.counted(left, f'more {thing}')}; {where} has all"] if left > 0 else []
