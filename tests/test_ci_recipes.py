@@ -26,7 +26,7 @@ argv = ["sh", "bench.sh"]
 environment = ["COUNT={count}"]
 read = "pattern"
 expression = 'value: (\\d+)'
-unit = "ticks"
+unit = "B"
 """
 
 

@@ -21,6 +21,8 @@ METRICS = {"s": "time", "B/s": "bandwidth", "FLOP/s": "compute", "OP/s": "comput
 """Unit → metric. A number in another unit is of a metric of its own."""
 RATES = {unit: metric for unit, metric in METRICS.items() if metric != "time"}
 """Those that fall as time rises."""
+COUNTS = ("B", "FLOP", "OP")
+"""Of work done or memory held: what runs beside does not change them."""
 WORDS = {"min": 60.0, "h": 3600.0, "d": 86400.0}
 SPELLINGS = {  # what people write for a unit of ours, in lower case
     "sec": "s", "secs": "s", "second": "s", "seconds": "s", "msec": "ms", "usec": "µs", "nsec": "ns", "m": "min", "mins": "min",

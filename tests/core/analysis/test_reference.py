@@ -63,6 +63,15 @@ def test_a_loss_beside_other_programs_is_no_fail() -> None:
     assert judged(dataclasses.replace(slow, samples=beside), NORMAL).state == "fail"  # four good rounds make the number
 
 
+def test_other_programs_do_not_change_a_size() -> None:
+    slow = run(day=20, level=1.25e-3)
+    beside = dataclasses.replace(slow, samples=[replace(each, disturbed=0.7) for each in slow.samples])
+    (row,) = tables.rows(beside)
+    for unit, state in (("B", "fail"), ("s", "inconclusive")):
+        (verdict,) = AgainstBaseline(NORMAL, slow.run.machine).judge([replace(row, result=replace(row.result, unit=unit))])
+        assert verdict.state == state
+
+
 @pytest.mark.slow("hundreds of comparisons")
 def test_error_rate_of_a_healthy_device() -> None:
     states = [judged(run(day=20 + n), baselines.learn("n", [run(day=m) for m in range(8)])).state for n in range(150)]

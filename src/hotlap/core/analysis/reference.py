@@ -36,7 +36,7 @@ from hotlap.core.stats.ratio import beyond, ratio
 from hotlap.core.stats.series import MAD_TO_SD
 from hotlap.core.stats.student import quantile, two_sided
 from hotlap.core.store.fold import disturbed
-from hotlap.core.units import counted, percent, show, signed_percent
+from hotlap.core.units import COUNTS, counted, percent, show, signed_percent
 
 NOISIEST = 0.10  # a case whose loss must be larger than this to be seen has not earned the right to gate
 ERROR_RATE = 0.05
@@ -200,7 +200,7 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
     why = "the smallest loss that their spread shows" if seen > min_effect else "the smallest change to report"
     sure = held.log_ratio < 0 and q is not None and q <= ERROR_RATE
     if sure and beyond(low, high, min_effect) == "smaller":
-        if beside := sum(map(disturbed, result.used)):
+        if unit not in COUNTS and (beside := sum(map(disturbed, result.used))):
             busy = f"other programs ran during {beside} of its {counted(len(result.used), 'round')}, and may make the difference"
             return replace(verdict, state="inconclusive", reason=f"{worse}, but {busy}: measure on a quiet machine")
         return replace(verdict, state="fail", reason=f"{worse}; threshold {ends}, {why}")
