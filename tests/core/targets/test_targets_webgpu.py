@@ -92,6 +92,8 @@ def test_a_software_adapter_is_named_as_one_and_never_the_default(target: Any, m
     if target.device.kind != "cpu":
         pytest.skip("the first adapter is a GPU")
     assert target.device.name.endswith("a software adapter")
+    with pytest.raises(Unavailable, match="wgpu finds no GPU here"):
+        targets.find(targets.parse("webgpu:gpu"))
     monkeypatch.setattr(targets, "TARGETS", {"webgpu": ""})
     with pytest.raises(Unavailable):
         targets.default()

@@ -98,7 +98,7 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("DISPLAY", ":0")
     window._xlib.cache_clear()
     with pytest.raises(NotSupported, match=r"libX11.so.6, which is not here"):
-        window.Window(64)
+        window.XWindow(64)
 
 
 def test_only_what_draws_presents() -> None:

@@ -64,7 +64,7 @@ def _xlib() -> Any:
     return library
 
 
-class Window:
+class XWindow:
     """A square of `side` pixels at the screen's corner, not moved by window managers. Raises NotSupported without a display for it."""
 
     def __init__(self, side: int) -> None:

@@ -10,7 +10,7 @@ from hotlap.core import units
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.pictures import compared
 from hotlap.core.measure.targets.base import Target
-from hotlap.core.measure.window import Window
+from hotlap.core.measure.window import XWindow
 from hotlap.core.measure.workloads.base import Prepared
 from hotlap.core.measure.workloads.drawing import Picture, line
 from hotlap.core.measure.workloads.graphics import stairs, stairs_shown
@@ -32,7 +32,7 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     picture = Picture(drawing, side, FORMAT)
     commands, colour = stairs(picture, layers, rng)
     colour()
-    window = Window(side)
+    window = XWindow(side)
     try:
         screen = Screen(drawing, window, str(case.params["mode"]))
     except BaseException:
@@ -73,7 +73,7 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
 class Screen:
     """What a device presents to. Raises NotSupported for a format or mode that the display and adapter do not have."""
 
-    def __init__(self, target: Any, window: Window, mode: str) -> None:
+    def __init__(self, target: Any, window: XWindow, mode: str) -> None:
         self.target = target
         info = {"method": "screen", "platform": "x11", "window": window.handle, "display": window.display, "vsync": mode == "fifo"}
         try:
