@@ -3,8 +3,8 @@
     python benchmarks/frames_stutter.py [--seconds 0.05 0.3] [--seeds 3] [--json]
 
 Every case of the plan `graphics` is measured for some seconds in one round, with 1 or 3 calls that take longer, and with none. A stutter
-that no sample holds, since it fell into their sizing, is seen in the column beside. Exit code 1 where a case that was injected into has no
-notice, or a clean one has.
+that no sample holds, since it fell into warming up, is seen in the column beside. Exit code 1 where under 95 % of the cases that were injected
+into have the notice, or a clean one has it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hotlap.core.record import Case
 from hotlap.core.store.fold import HITCH_S, fold
 
 COUNTS, LONGER_S = (1, 3), (0.012, 0.02, 0.05, 0.2)
-NOISE = 0.005
+NOISE, ENOUGH = 0.005, 0.95
 
 
 def noticed(case: Case, fault: str, seconds: float, seed: int) -> tuple[bool, bool]:
@@ -55,7 +55,7 @@ def main() -> int:
         for row in rows:
             what = f"{row['calls']} of {row['longer_s'] * 1e3:.0f} ms" if row["calls"] else "none"
             print(f"{row['seconds']:8.2f}  {what:<12}{row['cases']:7}{row['held']:12}{row['noticed']:9}")
-    wrong = [row for row in rows if row["noticed"] != (row["cases"] if row["calls"] else 0)]
+    wrong = [row for row in rows if (row["noticed"] < ENOUGH * row["cases"] if row["calls"] else row["noticed"])]
     return 1 if wrong else 0
 
 

@@ -1,6 +1,6 @@
 """Pixels that Mesa's software adapter draws for a second of processor time granted, with a CPU quota and without one, in turns.
 
-    python benchmarks/lavapipe_rate.py [--turns 40] [--seconds 0.4] [--quota 0.5] [--json]
+    python benchmarks/lavapipe_rate.py [--turns 40] [--seconds 0.75] [--quota 0.5] [--json]
 
 One process draws through the target webgpu all the time; between turns it is put into a control group with a quota, or out of it (needs
 root: a group of cgroup version 1 or 2 is made, and removed at the end). A turn is free, quota, quota, free, or the other way round, so that
@@ -23,7 +23,7 @@ from typing import Any
 
 from hotlap.core.stats.order import interval
 
-WITHIN, PERIOD_US = 0.10, 20_000
+WITHIN, PERIOD_US = 0.10, 100_000
 ROOT = Path("/sys/fs/cgroup")
 CASE = "fillrate side=512 layers=16"
 
@@ -96,7 +96,7 @@ def turns(count: int, seconds: float, group: Group) -> list[dict[str, list[dict[
 def main() -> int:
     parser = argparse.ArgumentParser(description="lavapipe's rate for a second of processor time, with and without a quota")
     parser.add_argument("--turns", type=int, default=40)
-    parser.add_argument("--seconds", type=float, default=0.4, help="of each of a turn's four parts")
+    parser.add_argument("--seconds", type=float, default=0.75, help="of each of a turn's four parts")
     parser.add_argument("--quota", type=float, default=0.5, help="processors")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
