@@ -3,7 +3,7 @@
     python benchmarks/frames_stutter.py [--seconds 0.05 0.3] [--seeds 3] [--json]
 
 Every case of the plan `graphics` is measured for some seconds in one round, with 1 or 3 calls that take longer, and with none. A stutter
-that no sample holds, since it fell into warming up, is seen in the column beside. Exit code 1 where under 95 % of the cases with stutter have
+that no sample holds (it fell into warming up) is seen in the column beside. Exit code 1 where under 95 % of those cases have
 the notice, or a clean one has it.
 """
 
