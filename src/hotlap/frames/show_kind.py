@@ -6,7 +6,6 @@ from html import escape
 from typing import Any
 
 from hotlap.core.show.sections.base import ReportSection
-from hotlap.core.store.bundle import Bundle
 from hotlap.frames import judged, show, show_page
 from hotlap.frames.judged import JudgedFrames
 
@@ -16,9 +15,7 @@ CASES = True
 NO_CASES = ""
 METHOD = ""
 
-
-def read(bundle: Bundle) -> JudgedFrames | None:
-    return judged.read(bundle)
+read, lead = judged.read, show_page.lead
 
 
 def text(content: JudgedFrames, width: int, color: bool) -> str:
@@ -31,10 +28,6 @@ def document(content: JudgedFrames) -> dict[str, Any]:
 
 def measured(content: JudgedFrames) -> bool:
     return bool(content.figures)
-
-
-def lead(content: JudgedFrames) -> str:
-    return show_page.lead(content)
 
 
 SECTION = ReportSection("Frames", "Frames", lambda report: "".join(map(show_page.section, report.of("frames"))))

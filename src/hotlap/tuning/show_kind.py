@@ -9,7 +9,6 @@ from hotlap.core.show import charts
 from hotlap.core.show.bands import figure
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import html
-from hotlap.core.store.bundle import Bundle
 from hotlap.tuning import session, show
 from hotlap.tuning.session import TuningRead
 
@@ -19,13 +18,7 @@ CASES = False
 NO_CASES = "a search for settings has no cases to explain; hotlap show {run} says what was tried and what remains"
 METHOD = ""
 
-
-def read(bundle: Bundle) -> TuningRead | None:
-    return session.read(bundle)
-
-
-def text(shown: TuningRead, width: int, color: bool) -> str:
-    return show.text(shown, width, color)
+read, text = session.read, show.text
 
 
 def document(shown: TuningRead) -> dict[str, Any]:

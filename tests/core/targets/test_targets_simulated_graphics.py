@@ -72,6 +72,15 @@ def test_stutter_is_a_notice_and_a_clean_card_has_none() -> None:
     assert not [one for one in result("stream size=256MiB", "stutter=3@200ms&noise=0.002&seed=5").notices if one.code == "stutter"]
 
 
+@pytest.mark.parametrize("seconds", [0.05, 0.3])
+def test_every_injected_stutter_of_a_short_run_is_noticed(seconds: float) -> None:
+    for fault, asked in (("stutter=1@20ms&", True), ("", False)):
+        for case in plan.load("graphics").cases:
+            spec = targets.parse(f"simulated:rtx-4090?{fault}noise=0.002&seed=5")
+            samples = measure(targets.open_device(spec, targets.find(spec)[0]), case, CaseBudget(seconds=seconds, round=0))
+            assert any(one.code == "stutter" for one in fold(case, [samples], "simulated").notices) is asked, case.label
+
+
 def test_one_wrong_tile_is_invalid_in_20_of_20() -> None:
     for seed in range(20):
         found = result(FILL, f"tiles=1&seed={seed}", rounds=1)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hotlap.core.errors import DoesNotCompile, InputError, NotSupported, Unavailable
+from hotlap.core.errors import DoesNotCompile, InputError, MachineError, NotSupported, Unavailable
 from hotlap.core.measure import targets, workloads
 from hotlap.core.measure.loop import CaseBudget, measure
 from hotlap.core.measure.targets import webgpu, wgsl
@@ -59,6 +61,28 @@ def test_without_the_package_one_line_says_what_brings_it(monkeypatch: pytest.Mo
         webgpu._adapters.cache_clear()
 
 
+def test_without_an_adapter_one_line_says_what_brings_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own: the loader of Vulkan reads its drivers once."""
+    pytest.importorskip("wgpu")
+    none = {**os.environ, "VK_DRIVER_FILES": "/nonexistent", "VK_ICD_FILENAMES": "/nonexistent"}
+    script = "import sys; from hotlap.cli import main; sys.exit(main(['bench', 'fillrate', '--target', 'webgpu']))"
+    answer = subprocess.run([sys.executable, "-c", script], env=none, capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stdout) == (3, "")
+    assert "wgpu finds no adapter; install a driver of Vulkan" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_an_adapter_that_is_lost_ends_the_round(target: Any) -> None:
+    mine, draws = webgpu.open(target.device), case_of("fillrate side=64 layers=4")
+    prepared = workloads.prepare(mine, draws, 1)
+    mine.raw.destroy()
+    with pytest.raises(MachineError, match="is lost"):
+        mine.time(prepared.enqueue, 1)
+    for case in (draws, case_of("stream size=1MiB")):  # none is said to be unsupported
+        with pytest.raises(MachineError, match="device is lost"):
+            measure(mine, case, CaseBudget(seconds=0.05))
+
+
 def test_a_part_that_is_none_is_refused() -> None:
     with pytest.raises(InputError, match="webgpu:gpu"):
         targets.find(targets.parse("webgpu:metal"))
@@ -68,6 +92,8 @@ def test_a_software_adapter_is_named_as_one_and_never_the_default(target: Any, m
     if target.device.kind != "cpu":
         pytest.skip("the first adapter is a GPU")
     assert target.device.name.endswith("a software adapter")
+    with pytest.raises(Unavailable, match="wgpu finds no GPU here"):
+        targets.find(targets.parse("webgpu:gpu"))
     monkeypatch.setattr(targets, "TARGETS", {"webgpu": ""})
     with pytest.raises(Unavailable):
         targets.default()

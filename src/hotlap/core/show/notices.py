@@ -57,6 +57,7 @@ KINDS = {  # the most important first
     "busy": NoticeKind("busy", QUIET),
     "throttled": NoticeKind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
     "limit_lowered": NoticeKind("power limit lowered", RAISE),
+    "pacing": NoticeKind("pacing", "nothing, where few frames are late; else look at what the host and the display's compositor did"),
     "stutter": NoticeKind("stutter", "look at what the device and the host did then: compiling, moving memory, other programs"),
     "not_deterministic": NoticeKind("varying bits", "look for atomics and for sums whose order is not fixed; if it is meant, nothing"),
     "leak": NoticeKind("leak", "free what a call allocates; measure the case alone until then"),

@@ -118,6 +118,12 @@ def _compiled(params: Mapping[str, Any]) -> tuple[str, str]:
     return "compile", kept.get(str(params["state"]), "the pipeline is kept: what is left is a draw and waiting for it")
 
 
+def _shown(params: Mapping[str, Any]) -> tuple[str, str]:
+    if params["mode"] == "fifo":
+        return "display", "each frame waits for the display to take the one before"
+    return "launch", "each frame is encoded by Python through wgpu and handed to the display's server"
+
+
 def _side(default: int) -> Param:
     return Param("side", "int", "of the picture, in pixels", default, low=16, high=16384)
 
@@ -181,6 +187,15 @@ WORKLOADS = (
         "latency", "s", "lower", lambda _: Work(), heading="graphics", preparer="graphics", needs="a target that draws: webgpu",
         step="pipeline", cause=_compiled,
     ),
+    Workload(
+        "present", "a frame presented to a window, from one to the next, and how evenly they come",
+        (
+            Param("mode", "str", "fifo: at the display's refresh; immediate: at once", "fifo", choices=("fifo", "immediate")),
+            _side(256), Param("layers", "int", "drawn over each other in each frame", 1, low=1, high=255),
+        ),
+        "latency", "s", "lower", lambda _: Work(), heading="graphics", preparer="presenting", fault=_fill_fault,
+        needs="a target that draws, webgpu, and an X11 display", step="frame", cause=_shown,
+    ),
 )  # fmt: skip
 
-FILL, TEXTURE, GEOMETRY, OVERDRAW, DRAWS, PIPELINE = WORKLOADS
+FILL, TEXTURE, GEOMETRY, OVERDRAW, DRAWS, PIPELINE, PRESENT = WORKLOADS

@@ -87,18 +87,20 @@ def narrowed(faults: Faults, time_s: float, lanes: int | None) -> float:
 
 
 class Stutter:
-    """Calls of what draws that take longer: one of every so many samples, until a round has had as many as were asked for."""
+    """Calls of what draws that take longer: one of every so many samples, until a round has had as many as were asked for. Batches grow
+    while they are sized, and samples are of one size: only what has the size of the one before counts."""
 
-    EVERY = 4
+    EVERY = 3
 
     def __init__(self, faults: Faults) -> None:
         self.left, self.seconds = (int(faults.stutter.share), faults.stutter.at_s) if faults.stutter else (0, 0.0)
-        self.samples = 0
+        self.samples, self.calls = 0, 0
 
-    def next_s(self) -> float:
-        """Seconds that the next sample takes longer."""
-        self.samples += 1
-        if not self.left or self.samples % self.EVERY:
+    def next_s(self, calls: int) -> float:
+        """Seconds that the next sample, of so many calls, takes longer."""
+        self.samples = self.samples + 1 if calls == self.calls else 0
+        self.calls = calls
+        if not self.left or not self.samples or self.samples % self.EVERY:
             return 0.0
         self.left -= 1
         return self.seconds

@@ -187,7 +187,7 @@ class SimulatedTarget:
             self.stutter = injected.Stutter(self.faults)
 
         def enqueue(calls: int) -> None:
-            self.pending_s += base_s * late * calls + (self.stutter.next_s() if draws and calls else 0.0)
+            self.pending_s += base_s * late * calls + (self.stutter.next_s(calls) if draws and calls else 0.0)
             self.on_link, self.gpu.load = link, played
 
         def counters() -> dict[str, float]:

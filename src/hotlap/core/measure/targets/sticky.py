@@ -9,12 +9,14 @@ HARMLESS = (  # texts of the runtime's errors that leave the device as it was: t
     "out of memory", "no kernel image is available", "invalid device function", "invalid configuration argument", "invalid argument",
     "operation not supported", "too many resources requested", "unsupported toolchain", "PTX JIT", "captur",
 )
+LOST = "device is lost"  # wgpu's, below a heading that says nothing
 
 
 def sticky(error: BaseException) -> str:
-    """The first line of an error of the device itself; "" for one that concerns a single call, such as a lack of memory."""
-    first = (str(error).strip().splitlines() or [""])[0][:300]
-    of_device = type(error).__name__ == "AcceleratorError" or any(mark in first for mark in MARKS)
+    """The line that says that the device itself failed, the first but for wgpu; "" for what concerns a single call, as a lack of memory."""
+    lines = str(error).strip().splitlines() or [""]
+    first = next((line.strip() for line in lines if LOST in line), lines[0])[:300]
+    of_device = type(error).__name__ == "AcceleratorError" or any(mark in first for mark in (*MARKS, LOST))
     return first if of_device and not any(text in first for text in HARMLESS) else ""
 
 

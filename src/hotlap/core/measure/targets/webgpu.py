@@ -20,6 +20,7 @@ from hotlap.core.errors import DoesNotCompile, InputError, MachineError, NotSupp
 from hotlap.core.measure.targets import wgsl
 from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, SystemClock, Timing, Where, cpu_cache_bytes
 from hotlap.core.measure.targets.host import host_memory
+from hotlap.core.measure.targets.sticky import ended, sticky
 from hotlap.core.record import Device
 
 KINDS: Mapping[str, Literal["gpu", "cpu"]] = {"DiscreteGPU": "gpu", "IntegratedGPU": "gpu", "VirtualGPU": "gpu", "CPU": "cpu"}
@@ -215,7 +216,7 @@ class WebGpuTarget:
             self.sync()
             return Buffer(handle, nbytes, where, dtype)
         except (MemoryError, self.wgpu.GPUError) as error:
-            raise NotSupported(f"{nbytes} B do not fit the {where} memory ({_line(error)})") from error
+            raise (ended(error) if sticky(error) else NotSupported(f"{nbytes} B do not fit the {where} memory ({_line(error)})")) from error
 
     def binds(self, buffers: Sequence[Buffer]) -> None:
         """Raises NotSupported for a buffer that is larger than a kernel may see."""

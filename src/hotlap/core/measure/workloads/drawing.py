@@ -9,10 +9,11 @@ import numpy as np
 
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.targets.base import Array
+from hotlap.core.measure.targets.sticky import ended, sticky
 from hotlap.core.measure.workloads import source
 
 NUMPY: Mapping[str, tuple[type[np.generic], int]] = {  # format: type and channels
-    "rgba8unorm": (np.uint8, 4), "r8unorm": (np.uint8, 1),
+    "rgba8unorm": (np.uint8, 4), "r8unorm": (np.uint8, 1), "bgra8unorm": (np.uint8, 4),
     "rgba16float": (np.float16, 4), "rgba32float": (np.float32, 4), "r32uint": (np.uint32, 1),
 }  # fmt: skip
 ADD = {name: {"src_factor": "one", "dst_factor": "one", "operation": "add"} for name in ("color", "alpha")}
@@ -50,11 +51,11 @@ class Picture:
         )
 
     def attempt(self, make: Callable[[], Any], what: str) -> Any:
-        """What the adapter refuses becomes NotSupported."""
+        """What the adapter refuses becomes NotSupported; MachineError where the adapter is lost."""
         try:
             return make()
         except (self.target.wgpu.GPUError, self.target.wgpu.GPUPipelineError, ValueError) as error:
-            raise NotSupported(f"this adapter has no {what} ({line(error)})") from error
+            raise (ended(error) if sticky(error) else NotSupported(f"this adapter has no {what} ({line(error)})")) from error
 
     def module(self, constants: Mapping[str, int | float | str]) -> Any:
         """The shaders, with their constants before them."""

@@ -43,13 +43,31 @@ def _layers(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
         raise NotSupported(f"WebGPU has 1 or 4 samples, not {params['samples']}")
     picture = Picture(target, side, form, integer(params, "samples"), params["depth"] != "none")
     blend = str(params["blend"])
+    commands, colour = stairs(picture, layers, rng, blend, front=params["order"] == "front", depth_write=params["depth"] == "write")
+    colour()
+
+    def check() -> Check:
+        colours = colour()
+        picture.draw(commands)
+        shown = np.cumsum(colours, axis=0) if blend == "add" else over(colours, form) if blend == "over" else colours
+        should = stairs_shown(shown, side)[:, :, : NUMPY[form][1]]
+        tolerance, words = (OVER_LSB, f"within {OVER_LSB:g} of 255") if blend == "over" else (0.0, "exact")
+        return compared(picture.read(), should, tolerance, f"all pixels of {layers} layers, {words}")
+
+    return Prepared(lambda calls: _repeat(picture, commands, calls), check, variant=f"{layers} layers in one draw")
+
+
+def stairs(
+    picture: Picture, layers: int, rng: np.random.Generator, blend: str = "none", *, front: bool = False, depth_write: bool = False,
+) -> tuple[Callable[[Any], None], Callable[[], Array]]:
+    """What draws a staircase of layers, and what gives each a fresh colour: whole numbers, shape (layers, 4), written to the device."""
+    target = picture.target
     pipeline = picture.pipeline(
-        picture.module({}), "layer", "plain", "triangle-strip", blend={"add": ADD, "over": OVER}.get(blend),
-        depth_write=params["depth"] == "write",
+        picture.module({}), "layer", "plain", "triangle-strip", blend={"add": ADD, "over": OVER}.get(blend), depth_write=depth_write,
     )
     places = target.buffer(np.zeros(8 * layers, np.float32))
     bindings = picture.bound(pipeline, places.handle)
-    order = np.arange(layers)[:: -1 if params["order"] == "front" else 1]  # of the strips that layers show, as they are drawn
+    order = np.arange(layers)[:: -1 if front else 1]  # of the strips that layers show, as they are drawn
 
     def commands(render: Any) -> None:
         render.set_pipeline(pipeline)
@@ -57,35 +75,29 @@ def _layers(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
         render.draw(4, layers)
 
     def colour() -> Array:
-        """Fresh whole numbers for each strip's layer, written to the device."""
         most = 255 // layers if blend == "add" else 255
         colours = rng.integers(1, most + 1, (layers, 4))
         same = (np.diff(colours, axis=0, prepend=-1) == 0) & (blend != "add")
         colours[same] = colours[same] % 255 + 1 - (colours[same] == 255)
         if blend == "over":
             colours[:, 3] = HALF
-        unit = 255.0 if form.endswith("unorm") else 1.0
+        unit = 255.0 if picture.form.endswith("unorm") else 1.0
         rows = np.zeros((layers, 8), np.float32)
         rows[:, :4] = colours[order] / unit
         if blend == "over":
             rows[:, 3] = HALF / 255
-        rows[:, 4] = 1 - 2 * order * STEP / side
+        rows[:, 4] = 1 - 2 * order * STEP / picture.side
         rows[:, 5] = 1 - (order + 1) / (layers + 1)
         target.copy(places, target.buffer(rows.reshape(-1), "pageable"))
         return colours
 
-    colour()
+    return commands, colour
 
-    def check() -> Check:
-        colours = colour()
-        picture.draw(commands)
-        shown = np.cumsum(colours, axis=0) if blend == "add" else over(colours, form) if blend == "over" else colours
-        rows = np.minimum(np.arange(side) // STEP, layers - 1)
-        should = np.broadcast_to(shown[rows][:, None, : NUMPY[form][1]], (side, side, NUMPY[form][1]))
-        tolerance, words = (OVER_LSB, f"within {OVER_LSB:g} of 255") if blend == "over" else (0.0, "exact")
-        return compared(picture.read(), should, tolerance, f"all pixels of {layers} layers, {words}")
 
-    return Prepared(lambda calls: _repeat(picture, commands, calls), check, variant=f"{layers} layers in one draw")
+def stairs_shown(shown: Array, side: int) -> Array:
+    """The picture of what each layer shows, shape (side, side, 4)."""
+    rows = np.minimum(np.arange(side) // STEP, len(shown) - 1)
+    return np.broadcast_to(shown[rows][:, None, :], (side, side, shown.shape[1]))
 
 
 def over(colours: Array, form: str) -> Array:

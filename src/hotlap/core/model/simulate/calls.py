@@ -23,7 +23,7 @@ LAUNCH_S = {"single": 3e-6, "stream": 2e-6, "graph": 1e-6}  # assumed, of the si
 SYNC_S = {"synchronize": 2e-6, "event": 3e-6}  # assumed
 PASSED_BYTES_A_UNIT = 32 * 2**20  # moved in one launch per compute unit, by passes over a small working set: as real targets do
 DRAW_S = 0.5e-6  # from one draw call to the next: assumed
-COMPILE_S = {"cold": 20e-3, "warm": 1e-3, "cached": 50e-6}  # and a first picture: assumed
+WAITED_S = {"cold": 20e-3, "warm": 1e-3, "cached": 50e-6, "fifo": 1 / 60, "immediate": 50e-6}  # for a pipeline's picture; a frame: assumed
 TRIANGLES = 4.0  # rasterised a clock, of chips whose vendor says none: assumed
 REJECTED = 4.0  # pixels that the depth test rejects while a ROP writes one: assumed
 COPY_S = 1e-6  # from one command of a copy engine to the next: assumed
@@ -58,13 +58,14 @@ def expected_call_s(case: Case, spec: Spec) -> float:
 
 
 def _drawn_s(case: Case, asked: Work, spec: Spec) -> float:
-    """Of what draws: its limit, with assumed rates of triangles and of the depth test where the table has none; draw calls and compiling
-    take assumed times."""
+    """Of what draws: its limit, with assumed rates of triangles and of the depth test where the table has none; draw calls,
+    compiling and a display of 60 Hz take assumed times."""
     kind = work.find(case.workload)
     if spec.rops is None:
         raise NotSupported(f"no published number of pixels written a clock (ROPs) of {spec.name}: nothing is known of what it draws")
     if kind.drawn is None:
-        return COMPILE_S[text(case.params, "state")] if kind.metric == "latency" else max(asked.steps * DRAW_S, LAUNCH_S["stream"])
+        waits = kind.metric == "latency"
+        return WAITED_S[text(case.params, kind.params[0].name)] if waits else max(asked.steps * DRAW_S, LAUNCH_S["stream"])
     drawn = kind.drawn(case.params)
     if drawn.lacks:
         return max(asked.steps / (REJECTED * spec.rops * _clock(spec)), LAUNCH_S["stream"])

@@ -32,9 +32,10 @@ def conclusions(concluded: Conclusions) -> str:
     actions = "".join(f"<li>{text(action)}</li>" for action in concluded.actions)
     banner = f'<p class="banner">{text(concluded.banner)}</p>' if concluded.banner else ""
     todo = f'<ol class="actions">{actions}</ol>' if actions else "<p>Nothing: the numbers can be used as they are.</p>"
+    found = f'<div><h3>What was found</h3><ul class="findings">{findings}</ul></div>' if findings else ""
     return (
         f'<p class="lead">{text(concluded.verdict)}</p>{banner}<ul class="figures">{cards}</ul><div class="columns">'
-        f'<div><h3>What was found</h3><ul class="findings">{findings}</ul></div><div><h3>What to do</h3>{todo}</div></div>'
+        f"{found}<div><h3>What to do</h3>{todo}</div></div>"
     )
 
 
@@ -43,7 +44,8 @@ def _card(title: str, row: Row) -> str:
     doubtful = ' class="doubtful"' if row.verdict.state != "measured" else ""
     share = words.of_limit(row.gap) if row.gap.share is not None else "no limit is known"
     doubt = "" if row.verdict.state == "measured" else f'<div class="doubt">{text(results.state(row))}</div>'
+    case = f'<div class="case">{text(row.label)}</div>' if row.label != title else ""
     return (
         f'<li{doubtful}><div class="name">{text(title)}</div><div class="value">{text(number)} <small>{text(unit)}</small></div>'
-        f'<div class="share">{text(words.interval(row))}; {text(share)}</div><div class="case">{text(row.label)}</div>{doubt}</li>'
+        f'<div class="share">{text(words.interval(row))}; {text(share)}</div>{case}{doubt}</li>'
     )
