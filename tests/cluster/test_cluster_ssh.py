@@ -52,6 +52,13 @@ def test_hosts_that_are_not_there_are_named_with_the_reason(home: Path, tmp_path
     }
 
 
+def test_without_asyncssh_the_extra_is_named_and_no_campaign_begun(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "asyncssh", None)
+    assert main(["cluster", "run", "--hosts", "n1", "--ssh", "asyncssh", "--", "true"]) == 3
+    assert "--ssh asyncssh needs the package asyncssh" in capsys.readouterr().err
+    assert not (home / "runs").exists()
+
+
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Path]:
     """An sshd on 127.0.0.1 with keys of its own; the configuration that leads there, with the hosts n1, n2, changed and stranger."""
