@@ -2,9 +2,9 @@
 
     python -m hotlap.cluster.launch.ssh_bridge HOST CONFIG COMMAND      CONFIG as for ssh's -F, or "" for the user's and the system's
 
-Standard streams lead to the command's, and its exit status is this program's. It reads the same configuration and the same known_hosts as
-OpenSSH does, asks nobody for anything, and checks the host key of every host on the way: `StrictHostKeyChecking no` changes nothing. Where
-the way fails, the last line of standard error is a JSON object that says how: `bridge` is one of FAILURES.
+Standard streams are pipes, and lead to the command's; its exit status is this program's. It reads the same configuration and the same
+known_hosts as OpenSSH does, asks nobody for anything, and checks the host key of every host on the way: `StrictHostKeyChecking no` changes
+nothing. Where the way fails, the last line of standard error is a JSON object that says how: `bridge` is one of FAILURES.
 """
 
 from __future__ import annotations
