@@ -98,6 +98,16 @@ def test_earlier_attempts_have_the_end_they_had(cluster: Answer) -> None:
     assert "earlier" not in out
 
 
+def test_ctrl_c_while_results_are_shown_says_how_to_go_on(home: Path, cluster: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_run, "answered", interrupted)
+    code, _, err = cluster("run", "--local", "1", "--", "true")
+    assert code == 130
+    assert f"hotlap cluster resume {newest(home).campaign.id} goes on" in err
+
+
 def test_resume_of_what_is_finished_says_so_and_takes_another_python(home: Path, cluster: Answer) -> None:
     assert cluster("run", "--local", "1", "--", "true")[0] == 0
     code, out, err = cluster("resume")
