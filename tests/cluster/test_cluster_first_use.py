@@ -4,6 +4,7 @@ what goes on next, and one screen for many members."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -83,6 +84,8 @@ def test_dry_runs_print_the_job_the_manifest_and_gangs(cluster: Answer, tmp_path
     manifest = cluster("run", *pods, "--dry-run", "--", "true")[1]
     assert "agent   python3 -I -S /hotlap/member_pod.py" in manifest
     assert 'completionMode: "Indexed"' in manifest
+    sizes = [int(size.replace(",", "")) for size in re.findall(r'^  [a-z_]+\.(?:py|json): "([0-9,]+) bytes"$', manifest, re.MULTILINE)]
+    assert f"files   {len(sizes)} files of {sum(sizes):,} bytes in the manifest's ConfigMap" in manifest
     assert not (tmp_path / "job.yaml").exists()
     assert "gang 1  slot02, slot03" in cluster("run", "--local", "4", "--gang", "2", "--dry-run", "--", "true")[1]
 
@@ -93,6 +96,16 @@ def test_earlier_attempts_have_the_end_they_had(cluster: Answer) -> None:
     out = cluster("logs", "--all")[1]
     assert "attempt 1 · died: exit status 7" in out
     assert "earlier" not in out
+
+
+def test_ctrl_c_while_results_are_shown_says_how_to_go_on(home: Path, cluster: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_run, "answered", interrupted)
+    code, _, err = cluster("run", "--local", "1", "--", "true")
+    assert code == 130
+    assert f"hotlap cluster resume {newest(home).campaign.id} goes on" in err
 
 
 def test_resume_of_what_is_finished_says_so_and_takes_another_python(home: Path, cluster: Answer) -> None:

@@ -247,7 +247,8 @@ def test_a_campaign_can_be_zipped_and_rebuilt_from_its_parts(home: Path, tmp_pat
         (["run", "--local", "2", "--wheels", "/proc/self/fd", "--", "true"], "no wheel is in it"),
         (["run", "--local", "2", "--wrap", "'", "--", "true"], "--wrap ': no closing quotation"),
         (["run", "--local", "2", "--python", "/nowhere", "--", "true"], "--python /nowhere: no such program"),
-        (["run", "--hosts", "n1", "--ssh-config", "/nowhere", "--", "true"], "no file"), (["resume", "nothing"], "no run"),
+        (["run", "--hosts", "n1", "--ssh-config", "/nowhere", "--", "true"], "no file"),
+        (["run", "--local", "2", "--ssh", "asyncssh", "--", "true"], "--ssh goes with --hosts"), (["resume", "nothing"], "no run"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_said_in_a_line(words: list[str], said: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import getpass
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -50,6 +51,32 @@ def test_hosts_that_are_not_there_are_named_with_the_reason(home: Path, tmp_path
         "closed": ("never started", "nothing listens there: connection refused"),
         "nowhere.invalid": ("never started", "its name cannot be resolved"),
     }
+
+
+def test_without_asyncssh_the_extra_is_named_and_no_campaign_begun(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "asyncssh", None)
+    assert main(["cluster", "run", "--hosts", "n1", "--ssh", "asyncssh", "--", "true"]) == 3
+    assert "--ssh asyncssh needs the package asyncssh" in capsys.readouterr().err
+    assert not (home / "runs").exists()
+
+
+@client
+@pytest.mark.slow("a campaign that is interrupted while ssh connects")
+@pytest.mark.parametrize("way", ["openssh", "asyncssh"])
+def test_ctrl_c_while_a_host_does_not_answer_keeps_the_campaign(home: Path, tmp_path: Path, way: str) -> None:
+    if way == "asyncssh":
+        pytest.importorskip("asyncssh")
+    (tmp_path / "config").write_text(f"Host mute\n  ProxyCommand sh -c 'touch {tmp_path}/begun; cat > /dev/null'\n")
+    argv = [sys.executable, "-m", "hotlap", "cluster", "run", "--hosts", "mute", "--ssh", way, "--ssh-config", str(tmp_path / "config"), "--", "true"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "hotlap cluster resume" in err
+    assert states(home)["mute"] == ("never started", "")
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ class Bed:
 
     def run(self, argv: Sequence[str], node: str = CONTROLLER, **more: Any) -> subprocess.CompletedProcess[str]:
         """As subprocess.run, in a node; text, captured, without input."""
-        more = {"text": True, "capture_output": True, "stdin": subprocess.DEVNULL, **more}
+        more = {"text": True, "capture_output": True, **({} if "input" in more else {"stdin": subprocess.DEVNULL}), **more}
         return subprocess.run(self.argv(argv, node, more.pop("env", None)), **more)
 
     def popen(self, argv: Sequence[str], node: str = CONTROLLER, **more: Any) -> subprocess.Popen[str]:

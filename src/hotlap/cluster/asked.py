@@ -15,7 +15,7 @@ import hotlap
 from hotlap.cluster import folder as folders
 from hotlap.cluster import gang, hosts, parcel
 from hotlap.cluster.folder import CampaignFolder
-from hotlap.cluster.launch import mpi, slurm
+from hotlap.cluster.launch import mpi, slurm, ssh
 from hotlap.cluster.launch.kubernetes import PodOptions
 from hotlap.cluster.record import Campaign, StepRecord
 from hotlap.core import units
@@ -39,6 +39,7 @@ def add_members(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queue", default="1 h", metavar="TIME", help="longest wait for a job to start, or for ranks (default: 1 h)")
     add_ranks(parser)
     parser.add_argument("--ssh-config", default="", metavar="FILE", help="for ssh's -F, in place of your own configuration")
+    parser.add_argument("--ssh", choices=ssh.CLIENTS, help="the client for --hosts (default: openssh); asyncssh is an extra, in Python")
     parser.add_argument("--python", default="", metavar="PATH", help="Python 3.9 or later on the members; for plans with Hotlap in it")
     parser.add_argument("--gpus", type=int, default=0, metavar="N", help="refuse members with more or fewer GPUs")
 
@@ -66,8 +67,8 @@ def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
         raise InputError(f"members are reached in one way, and {' and '.join(given)} are given: give one of them")
     if args.gpus < 0:
         raise InputError(f"--gpus is a number from 1 on, not {args.gpus}")
-    if args.ssh_config and args.hosts is None:
-        raise InputError("--ssh-config goes with --hosts; leave it out")
+    if (args.ssh_config or args.ssh) and args.hosts is None:
+        raise InputError(f"{'--ssh-config' if args.ssh_config else '--ssh'} goes with --hosts; leave it out")
     if args.local is not None:
         _local_python(args.python)
         return "local", {"count": args.local}, args.python or sys.executable
@@ -90,7 +91,8 @@ def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
     if args.ssh_config and not Path(args.ssh_config).is_file():
         raise InputError(f"there is no file '{args.ssh_config}'; --ssh-config takes a configuration of ssh")
     config = str(Path(args.ssh_config).absolute()) if args.ssh_config else ""
-    return "ssh", {"hosts": ",".join(hosts.parse(args.hosts)), "config": config}, args.python or "python3"
+    asked = {"hosts": ",".join(hosts.parse(args.hosts)), "config": config, "client": args.ssh or "openssh"}
+    return "ssh", asked, args.python or "python3"
 
 
 def _local_python(path: str) -> None:
@@ -173,8 +175,9 @@ def steps(args: argparse.Namespace) -> list[StepRecord]:
     ]  # fmt: skip
 
 
-def add_wheels(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--wheels", default="", metavar="FOLDER", help="of NumPy and msgspec, for members with another Python or system")
+def add_wheels(parser: argparse.ArgumentParser, lasting: str = "") -> None:
+    help = f"{lasting}of NumPy and msgspec, for members with another Python or system"
+    parser.add_argument("--wheels", default="", metavar="FOLDER", help=help)
 
 
 def wheels(folder: str) -> str:

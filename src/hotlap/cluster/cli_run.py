@@ -73,10 +73,13 @@ def measured(
     members = len(kept.members())
     view = live.ClusterView(members * len(steps), members, steps)
     try:
-        interrupted = session.measure(kept, view.tell, fanout, again, launcher, view.draw)
-    finally:
-        view.end()
-    code = answered(args, kept)
+        try:
+            interrupted = session.measure(kept, view.tell, fanout, again, launcher, view.draw)
+        finally:
+            view.end()
+        code = answered(args, kept)
+    except KeyboardInterrupt:  # for the second time, or while results are brought in or shown
+        interrupted, code = True, INTERRUPTED
     if interrupted:
         print(f"hotlap: interrupted; what came is kept: hotlap cluster resume {kept.campaign.id} goes on", file=sys.stderr)
     return INTERRUPTED if interrupted else code

@@ -35,8 +35,16 @@ def run(args: argparse.Namespace, campaign: Campaign, launcher: AgentLauncher) -
     for step in campaign.steps:
         print(f"step    {step.name} on {names[0]}: {shlex.join(commands[step.name])}{_needs(step.argv)}")
     if campaign.launcher == "kubernetes":
-        print(f"\n{kubernetes.outline(campaign, kubernetes.PodOptions(**campaign.options))}", end="")
+        print("\n".join(_manifest(campaign, kubernetes.PodOptions(**campaign.options))), end="")
     return 0
+
+
+def _manifest(campaign: Campaign, options: kubernetes.PodOptions) -> list[str]:
+    """How much its ConfigMap holds, and the manifest."""
+    sizes = [len(content.encode()) for content in kubernetes.files(campaign, options).values()]
+    held = f"{words.counted(len(sizes), 'file')} of {sum(sizes):,} bytes in the manifest's ConfigMap"
+    most = f"of at most {kubernetes.MOST_MAP_BYTES:,}"
+    return [f"files   {held}, {most}; below, each file's size stands in place of its text", "", kubernetes.outline(campaign, options)]
 
 
 def _agents(campaign: Campaign, launcher: AgentLauncher) -> list[str]:

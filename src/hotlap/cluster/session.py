@@ -35,7 +35,8 @@ def launcher_of(campaign: Campaign, known: Mapping[str, str] | None = None) -> A
     if campaign.launcher == "local":
         return LocalLauncher(int(campaign.options["count"]), campaign.python)
     if campaign.launcher == "ssh":
-        return SshLauncher(str(campaign.options["hosts"]), campaign.python, str(campaign.options.get("config", "")))
+        config, client = str(campaign.options.get("config", "")), str(campaign.options.get("client", "openssh"))
+        return SshLauncher(str(campaign.options["hosts"]), campaign.python, config, client)
     if campaign.launcher == "kubernetes":
         return PodLauncher(int(campaign.options["count"]), used=set((known or {}).get("records", "").split()))
     if campaign.launcher == "mpi":

@@ -76,7 +76,7 @@ def files(campaign: Campaign, options: PodOptions) -> dict[str, str]:
     sources = {name.rpartition(".")[2] + ".py": source.decode() for name, source in agent.sources().items()}
     pod = Path(agent.__file__).with_name(f"{POD}.py").read_text(encoding="utf-8")
     content = {**sources, f"{POD}.py": pod, "campaign.json": json.dumps(told)}
-    if (size := sum(map(len, content.values()))) > MOST_MAP_BYTES:
+    if (size := sum(len(text.encode()) for text in content.values())) > MOST_MAP_BYTES:
         raise InputError(f"plans and agent are {size} bytes; a ConfigMap holds {MOST_MAP_BYTES}: take a smaller plan")
     return content
 
@@ -128,7 +128,7 @@ def _pod(campaign: Campaign, options: PodOptions, name: str, labels: Mapping[str
 def outline(campaign: Campaign, options: PodOptions) -> str:
     """The manifest as it would be written, with the size of each file of the ConfigMap in its place."""
     config, job = manifest(campaign, options)
-    sizes = {name: f"{len(content)} bytes" for name, content in config["data"].items()}
+    sizes = {name: f"{len(content.encode()):,} bytes" for name, content in config["data"].items()}
     return yaml([{**config, "data": sizes}, job])
 
 
