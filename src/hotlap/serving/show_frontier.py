@@ -189,8 +189,14 @@ def answer(kept: ServerFrontier) -> str:
 
 
 def title(kept: ServerFrontier) -> str:
-    """Of a page: the server and its model."""
-    return show.server_text(kept.asked)
+    """Of a page: what was measured."""
+    return f"Frontier of {show.server_text(kept.asked)}: throughput against interactivity"
+
+
+def runs(kept: ServerFrontier) -> list[tuple[str, str]]:
+    """Its benches, load by load, each with a heading for a page."""
+    visits = sorted(kept.visits, key=lambda visit: (kept.settings.index(visit.setting), visit.run))
+    return [(visit.run, name(visit.setting)) for visit in visits]
 
 
 def lead(kept: ServerFrontier) -> str:

@@ -10,8 +10,8 @@ from hotlap.core.units import base as base_unit
 NAME = "aiperf"
 BRINGS = (
     "of profile_export.jsonl each request's TTFT, TPOT (called ITL there), E2E and gaps between chunks, and how many failed; of "
-    "profile_export_aiperf.json rates, and means and percentiles where the other file is not beside it; the clock begins when sent; nothing of a "
-    "warm-up"
+    "profile_export_aiperf.json rates, and means and percentiles where the other file is not beside it; the clock begins when sent; "
+    "nothing of a warm-up"
 )
 ORIGIN = "ai-dynamo/aiperf at 13992dbd96879c76e9584f2e8dc05db49bee6cf2: docs/tutorials; aiperf 0.13.0: metrics/types, exporters"
 RECORDS = "profile_export.jsonl"
