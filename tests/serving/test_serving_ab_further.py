@@ -66,4 +66,4 @@ def test_what_no_number_of_pairs_answers_is_said() -> None:
 
 def test_before_a_plan_the_pilot_is_asked_for() -> None:
     one = ab_further.AbFurther(metric="ttft", pairs=3, change=None, at_least=10, requests=100, seconds=61.2, allowed=200, planned=False)
-    assert ab_further.lines(one, 200) == ["more    ttft: an answer needs at least 10 pairs, 100 requests a side, before anything can be planned: --budget '62 s'"]
+    assert ab_further.lines(one, 200) == ["more    ttft: an answer needs at least 10 pairs, 100 requests a side, from which the rest is planned: --budget '62 s'"]

@@ -42,26 +42,27 @@ def of(done: AbOutcome, options: AbOptions, metrics: Sequence[str], requests: in
         known = len(x) >= sequential.FEWEST
         least = sequential.wanted(x, y, asked) if known else PILOT
         least = max(least, len(x) + 1) if least else None
-        per_s = elapsed_s / len(x) / SPARE if len(x) else 0.0
+        per_s = elapsed_s / max(len(x), 1) / SPARE
         every.append(AbFurther(
             metric=metric, pairs=len(x), change=sequential.change(x, y) if known else None, at_least=least,
-            requests=least * requests if least else None, seconds=least * per_s if least and per_s else None, allowed=options.most,
+            requests=least * requests if least else None, seconds=least * per_s if least else None, allowed=options.most,
             planned=done.stop.kind == "planned_pairs",
         ))  # fmt: skip
     return every
 
 
-def lines(one: AbFurther, width: int) -> list[str]:
+def lines(further: AbFurther, width: int) -> list[str]:
     """What to ask for, and what it rests on."""
-    seen = f"{words.counted(one.pairs, 'pair')}" + (f", a change of {one.change:+.1%}".replace("%", " %") if one.change is not None else "")
-    if one.at_least is None:
-        what = f"{one.metric}: no larger --budget is expected to answer: with the change and the spread seen ({seen}) it takes over "
+    change = "" if further.change is None else f", {further.change:+.1%}".replace("%", " %")
+    seen = f"{words.counted(further.pairs, 'pair')}{change}"
+    if further.at_least is None:
+        what = f"{further.metric}: no larger --budget is expected to answer: with the change and the spread seen ({seen}) it takes over "
         return layout.paragraph("more    ", f"{what}{sequential.MOST} pairs; ask for a larger --resolve", width)
-    asked = [f"--budget '{_time(one.seconds)}'"] if one.seconds else []
-    asked += [f"--pairs {one.at_least}"] if one.at_least > one.allowed else []
-    asked += ["a smaller --resolve, for all pairs that were planned were measured"] if one.planned else []
-    basis = f"if the change and the spread are those seen ({seen})" if one.change is not None else "before anything can be planned"
-    what = f"{one.metric}: an answer needs at least {one.at_least} pairs, {one.requests} requests a side, {basis}"
+    asked = [f"--budget '{_time(further.seconds)}'"] if further.seconds else []
+    asked += [f"--pairs {further.at_least}"] if further.at_least > further.allowed else []
+    asked += ["a smaller --resolve, for all pairs that were planned were measured"] if further.planned else []
+    basis = f"if the change and the spread are those seen ({seen})" if further.change is not None else "from which the rest is planned"
+    what = f"{further.metric}: an answer needs at least {further.at_least} pairs, {further.requests} requests a side, {basis}"
     return layout.paragraph("more    ", f"{what}: {' and '.join(asked)}" if asked else what, width)
 
 
