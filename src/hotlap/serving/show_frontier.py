@@ -216,7 +216,7 @@ def _chart(kept: ServerFrontier) -> str:
     every = [*kept.points, *kept.expected]
     across = charts.linear_axis(0.0, max(point.interactivity.high for point in every), lambda v: f"{v:g}", "tokens/s that a user sees")
     up = charts.linear_axis(0.0, max(point.throughput.high for point in every), lambda v: f"{v:g}", most=5)
-    chart = charts.Chart(across, up, "throughput against interactivity", right=60.0)
+    chart = charts.Chart(across, up, "throughput against interactivity", right=100.0)
     if kept.expected:
         curve = sorted((point.interactivity.value, point.throughput.value) for point in kept.expected)
         chart.line(curve, "bound")
