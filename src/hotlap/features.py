@@ -221,8 +221,8 @@ FEATURES: Mapping[str, Feature] = {
             "serving-frontier": "hotlap.serving.show_frontier",
         },
         sections={
-            "serving": "hotlap.serving.show_kind:SECTION", "serving-capacity": "hotlap.serving.show_capacity:SECTION",
-            "serving-frontier": "hotlap.serving.show_frontier:SECTION",
+            "serving-capacity": "hotlap.serving.show_capacity:SECTION", "serving-frontier": "hotlap.serving.show_frontier:SECTION",
+            "serving": "hotlap.serving.show_kind:SECTION",
         },
     ),
     "tuning": Feature(

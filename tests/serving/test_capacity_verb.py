@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 
 import msgspec
@@ -254,6 +255,33 @@ def test_a_search_is_printed_kept_and_shown_again(home: Path, capsys: pytest.Cap
     assert "a search for a server's capacity" in capsys.readouterr().err
     assert main(["report", answer["run"], "--out", str(home / "page.html")]) == 0
     assert "Capacity of the server" in (home / "page.html").read_text()
+    assert main(["report", f"search={kept.label}", "--out", str(home / "whole.html")]) == 0
+    page = (home / "whole.html").read_text()
+    assert f"<h1>{escape(show_capacity.title(kept))}, measured from" in page
+    assert page.index("<h2>Capacity of the server</h2>") < page.index("<h2>Requests to the server</h2>")
+    places = [page.index(f"<h3>{heading}</h3><p>{run}</p>") for run, heading in show_capacity.runs(kept)]
+    assert places == sorted(places)
+    assert "with --attain it says" not in page  # what each of its benches would say by itself
+
+
+def test_each_rate_is_held_not_held_or_unclear_by_all_together() -> None:
+    rates = [(40.0, "a", []), (10.0, "b", []), (20.0, "c", []), (80.0, "d", []), (15.0, "e", ["late"])]
+    visited = [RateVisited(rate=rate, run=run, requests=100, met=90, decided=100, flaws=flaws) for rate, run, flaws in rates]
+    known = Capacity(attain=0.9, confidence=0.95, known_good=12.0, known_bad=40.0, estimate=None, pooled=True, requests=300, evidence=())
+    kept = ServerCapacity(
+        asked=asked("ttft<=450ms"), arrivals="poisson", options=CapacityOptions(attain=0.9, start=1.0), label="l", rates=visited, capacity=known,
+        ended="over",
+    )  # fmt: skip
+    assert show_capacity.runs(kept) == [
+        ("b", "10.0/s offered: held"), ("e", "15.0/s offered: not counted"), ("c", "20.0/s offered: unclear"), ("a", "40.0/s offered: not held"),
+        ("d", "80.0/s offered: not held"),
+    ]  # fmt: skip
+    assert show_capacity.title(kept).startswith("Capacity of ")
+    assert show_capacity.title(kept).endswith(": the rate at which 90 % meet ttft<=450ms")
+    columns = show_capacity.table(kept).columns
+    assert [cell.text for cell in columns[1].cells] == ["held", "not counted", "unclear", "not held", "not held"]
+    assert "failed" not in [column.head for column in columns]  # none did
+    assert show_capacity.table(replace(kept, rates=[replace(visited[0], failed=2)])).columns[5].head == "failed"
 
 
 def test_a_rate_that_was_visited_twice_has_two_shares() -> None:

@@ -401,6 +401,7 @@ def test_a_certificate_that_nobody_signed_is_one_line(
         assert main(["serving", "bench", server.url, *FEW]) == 3
         err = capsys.readouterr().err
         assert "its certificate is not trusted (" in err
+        assert "SSL_CERT_FILE=ca.pem" in err
         assert err.count("\n") == 1
         authority.cert_pem.write_to_path(str(home / "ca.pem"))
         monkeypatch.setenv("SSL_CERT_FILE", str(home / "ca.pem"))

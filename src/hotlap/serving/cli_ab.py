@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import time
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -15,7 +16,7 @@ from hotlap.core.show import layout, words
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths
 from hotlap.core.trials import ab
-from hotlap.serving import ab_blocks, ab_config, ab_live, ab_tails, cli_options
+from hotlap.serving import ab_blocks, ab_config, ab_further, ab_live, ab_tails, cli_options
 
 DIFFERENCE = 0.05
 SIGNALLED = 128  # exit codes from here on are of signals
@@ -51,8 +52,11 @@ def run(args: argparse.Namespace) -> int:
     with signals.caught(_interrupt), ab_live.source(a, b, live) as source:
         trial = ab_blocks.BlockTrial(a.load, metrics, source, tally)
         first, second = (ab_blocks.arm(side, one.name, trial, one.server.configuration) for side, one in (("A", a), ("B", b)))
+        began_s = time.monotonic()
         done = ab.ab(first, second, asked, paths.home(), core_ab.AbProgress())
-    code = core_ab.answer(done, asked, args, {"seed": seed, **tally.document()}, _lines(tally, a.load, seed, metrics), tally.spoilt)
+    further = ab_further.of(done, asked, metrics, a.load.requests, time.monotonic() - began_s) if not tally.spoilt else []
+    lines = [*_lines(tally, a.load, seed, metrics), *(line for one in further for line in ab_further.lines(one, terminal.width()))]
+    code = core_ab.answer(done, asked, args, {"seed": seed, **tally.document(), "further": further}, lines, tally.spoilt)
     return max(code, 1) if ab_blocks.worse(tally) and code < SIGNALLED else code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from typing import Any
 
@@ -111,15 +112,21 @@ async def _send(address: Address, data: bytes, response: Response, over: asyncio
     try:
         connection = await Pool(address).take()
     except OSError as error:
-        raise Unavailable(
-            f"no server answers at {address.shown}: {why(error)}", "start it, or mend the address, then bench again"
-        ) from None
+        raise Unavailable(f"no server answers at {address.shown}: {why(error)}", _remedy(error)) from None
     try:
         connection.send(data, response)
         await asyncio.wait([over], timeout=PATIENCE_S)
     finally:
         connection.response = None
         connection.close()
+
+
+def _remedy(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "name a file of its authority, as in SSL_CERT_FILE=ca.pem, or give the host that the certificate is of"
+    if isinstance(error, ssl.SSLError):
+        return "write http:// where it speaks HTTP without TLS"
+    return "start it, or mend the address, then bench again"
 
 
 async def _models(address: Address, headers: dict[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from hotlap.core import objectives, units
 from hotlap.core.show import charts, layout, words
 from hotlap.core.show.bands import figure
+from hotlap.core.show.sections import base
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, harmless, html
 from hotlap.core.store.bundle import Bundle
@@ -27,7 +28,13 @@ FIRST, SUBJECT = True, "search for the capacity of"
 NO_CASES = "a search for capacity has no cases to explain; hotlap show {run} says what each rate showed"
 METHOD = ""
 CLIENT = "give the client a core of its own; the rate is for the search to choose"
+LEGEND = (
+    "held, not held, unclear: by all rates together, as the answer; met and its interval are of that rate alone, and sure at 95 % for "
+    "all of them together"
+)
 EARLY = {"budget": "the time was spent", "interrupted": "it was interrupted", "error": "the server failed"}
+UNCOUNTED = "not counted"
+STYLES = {"held": "good", "not held": "bad", "unclear": "warn", UNCOUNTED: "dim"}
 ENDED = {"rounds_max": "the search is over", "budget": EARLY["budget"]}
 
 
@@ -90,7 +97,7 @@ def table(kept: ServerCapacity) -> Table:
 
     def interval(visited: RateVisited) -> str:
         evidence = known.get(visited.run)
-        return f"[{_share(evidence.low)}, {_share(evidence.high)}]" if evidence else "–"
+        return f"[{_percent(evidence.low)}, {_percent(evidence.high)}] %" if evidence else "–"
 
     def met(visited: RateVisited) -> str:
         """Without the warm-up, as the interval; of a rate that counts for nothing, of all that were decided."""
@@ -99,16 +106,28 @@ def table(kept: ServerCapacity) -> Table:
             return _share(evidence.met / evidence.requests)
         return _share(visited.met / visited.decided) if visited.decided else "?"
 
+    words_of, failed = [judgement(kept, visited) for visited in rates], any(visited.failed for visited in rates)
     return Table([
-        Column("rate", [Cell(f"{units.round_to(visited.rate)}/s", "bold", value=visited.rate) for visited in rates], right=True),
+        Column("offered", [Cell(f"{units.round_to(visited.rate)}/s", "bold", value=visited.rate) for visited in rates], right=True),
+        Column("", [Cell(word, STYLES[word]) for word in words_of], title="by all together", key="judgement"),
         Column("sent", [Cell(str(visited.requests)) for visited in rates], right=True),
         Column("met", [Cell(met(visited)) for visited in rates], right=True),
         Column("interval", [Cell(interval(visited)) for visited in rates]),
-        Column("failed", [Cell(str(visited.failed) if visited.failed else "") for visited in rates], right=True),
+        *([Column("failed", [Cell(str(visited.failed) if visited.failed else "") for visited in rates], right=True)] if failed else []),
         Column("goodput", [Cell(_rate(visited.goodput)) for visited in rates], right=True),
-        Column("", [Cell(remark(visited)) for visited in rates]),
+        *([Column("", [Cell(remark(visited)) for visited in rates], key="remark")] if any(map(remark, rates)) else []),
         Column("run", [Cell(visited.run) for visited in rates]),
     ])  # fmt: skip
+
+
+def judgement(kept: ServerCapacity, visited: RateVisited) -> str:
+    """What all rates together say of one: held, not held, unclear; or that it counts for nothing."""
+    c = kept.capacity
+    if visited.flaws:
+        return UNCOUNTED
+    if c.known_good is not None and visited.rate <= c.known_good:
+        return "held"
+    return "not held" if c.known_bad is not None and visited.rate >= c.known_bad else "unclear"
 
 
 def remark(visited: RateVisited) -> str:
@@ -238,15 +257,26 @@ def _rate(rate: float | None) -> str:
 
 
 def _share(share: float) -> str:
-    return f"{round(share * 100, 2):.4g} %"
+    return f"{_percent(share)} %"
+
+
+def _percent(share: float) -> str:
+    return f"{round(share * 100, 2):.4g}"
 
 
 # ---------------------------------------------------------------- the page
 
 
 def title(kept: ServerCapacity) -> str:
-    """Of a page: the server and its model."""
-    return show.server_text(kept.asked)
+    """Of a page: what was searched."""
+    wanted = f"{units.percent(kept.options.attain)} meet {kept.asked.objectives}"
+    return harmless(f"Capacity of {show.server_text(kept.asked)}: the rate at which {wanted}")
+
+
+def runs(kept: ServerCapacity) -> list[tuple[str, str]]:
+    """Its benches, the lowest rate first, each with a heading for a page."""
+    rates = sorted(kept.rates, key=lambda visited: (visited.rate, visited.run))
+    return [(visited.run, f"{units.round_to(visited.rate)}/s offered: {judgement(kept, visited)}") for visited in rates]
 
 
 def lead(kept: ServerCapacity) -> str:
@@ -257,8 +287,8 @@ def section(kept: ServerCapacity) -> str:
     """Attainment against rate, with what is said of it."""
     if not kept.rates:
         return "<p>No rate was measured.</p>"
-    words = "".join(f"<p>{escape(f'{label}: {what}')}</p>" for label, what in facts(kept))
-    return f'{words}{html(table(kept))}<div class="plots">{_chart(kept)}</div>'
+    said = base.facts((label, what) for label, what in facts(kept) if label != "answer")  # which stands first on the page
+    return f'{html(table(kept))}<p>{escape(LEGEND)}</p>{said}<div class="plots">{_chart(kept)}</div>'
 
 
 def _chart(kept: ServerCapacity) -> str:

@@ -189,8 +189,14 @@ def answer(kept: ServerFrontier) -> str:
 
 
 def title(kept: ServerFrontier) -> str:
-    """Of a page: the server and its model."""
-    return show.server_text(kept.asked)
+    """Of a page: what was measured."""
+    return f"Frontier of {show.server_text(kept.asked)}: throughput against interactivity"
+
+
+def runs(kept: ServerFrontier) -> list[tuple[str, str]]:
+    """Its benches, load by load, each with a heading for a page."""
+    visits = sorted(kept.visits, key=lambda visit: (kept.settings.index(visit.setting), visit.run))
+    return [(visit.run, name(visit.setting)) for visit in visits]
 
 
 def lead(kept: ServerFrontier) -> str:
@@ -210,7 +216,7 @@ def _chart(kept: ServerFrontier) -> str:
     every = [*kept.points, *kept.expected]
     across = charts.linear_axis(0.0, max(point.interactivity.high for point in every), lambda v: f"{v:g}", "tokens/s that a user sees")
     up = charts.linear_axis(0.0, max(point.throughput.high for point in every), lambda v: f"{v:g}", most=5)
-    chart = charts.Chart(across, up, "throughput against interactivity", right=60.0)
+    chart = charts.Chart(across, up, "throughput against interactivity", right=100.0)
     if kept.expected:
         curve = sorted((point.interactivity.value, point.throughput.value) for point in kept.expected)
         chart.line(curve, "bound")

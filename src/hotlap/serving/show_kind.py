@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from hotlap.core.show.sections.base import ReportSection
+from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.store.bundle import Bundle
 from hotlap.serving import definitions, reading, show, show_page, summary, verdict
 from hotlap.serving.verdict import ServingVerdict
@@ -50,7 +50,18 @@ def lead(judged: ServingVerdict) -> str:
     return show_page.lead(judged)
 
 
-SECTION = ReportSection("Requests", "Requests to the server", lambda report: "".join(map(show_page.section, report.of("serving"))))
+def sections(report: Report) -> str:
+    """Each bench, under a heading where there are several: those of a search by rate, as the search headed them."""
+    benches = {judged.serving.run.id: judged for judged in report.of("serving")}
+    if len(benches) == 1:
+        return show_page.section(*benches.values())
+    headed = {run: text for kind, content in report.known.values() if hasattr(kind, "runs") for run, text in kind.runs(content)}
+    ordered = [run for run in headed if run in benches] + [run for run in benches if run not in headed]
+    parts = ((headed.get(run) or show.asked_text(benches[run].serving.served.asked), run) for run in ordered)
+    return "".join(f"<h3>{escape(heading)}</h3><p>{run}</p>{show_page.section(benches[run])}" for heading, run in parts)
+
+
+SECTION = ReportSection("Requests", "Requests to the server", sections)
 
 
 def notices(judged: ServingVerdict) -> str:

@@ -37,7 +37,7 @@ def section(judged: ServingVerdict) -> str:
     window = steady.window if steady else None
     tables = html(show.table(judged.summary.held.latencies)) + _expected(judged.expected)
     drawings = [_over_time(requests, window), _spread(requests), _under_way(requests), _parts(judged)]
-    return f'<dl>{words}</dl>{tables}<h3>Request by request</h3><div class="plots">{"".join(drawings)}</div>{_defined(judged)}'
+    return f'<dl>{words}</dl>{tables}<h4>Request by request</h4><div class="plots">{"".join(drawings)}</div>{_defined(judged)}'
 
 
 def _defined(judged: ServingVerdict) -> str:

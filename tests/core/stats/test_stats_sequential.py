@@ -205,3 +205,43 @@ def test_a_power_that_is_as_good_as_asked_is_no_notice() -> None:
         assert bool(plan.notices) == (not plan.enough)
     assert not any("a power of 80 %" in plan.notices[0].text for plan in short)
     assert all(plan.notices[0].text.endswith(" %, not 80 %") for plan in short)
+
+
+def test_pairs_that_would_answer_are_those_of_a_plan_for_the_change_seen() -> None:
+    rng = np.random.default_rng(4)
+    asked = sequential.SequentialOptions(0.05, 0.0125)
+    noise_a, noise_b = rng.normal(0, 0.05, (2, 40))
+    noise_a, noise_b = noise_a - noise_a.mean(), noise_b - noise_b.mean()
+    counts = [sequential.wanted(np.exp(noise_a), np.exp(noise_b) * factor, asked) for factor in (1.0, 1.02, 1.035, 1.06, 1.2)]
+    assert None not in counts
+    known = [count for count in counts if count is not None]
+    assert known[0] < known[1]  # nearer to the margin sameness takes more
+    assert known[2] > known[3] >= known[4] == sequential.PILOT  # a larger change takes fewer
+    louder = sequential.wanted(np.exp(3 * noise_a), np.exp(3 * noise_b) * 1.06, asked)
+    assert louder is not None
+    assert 6 * known[3] < louder < 12 * known[3]  # as the square of the noise
+    assert sequential.change(np.exp(noise_a), np.exp(noise_b) * 1.06) == pytest.approx(0.06, abs=0.01)
+
+
+def test_as_many_pairs_as_wanted_answer_in_about_80_percent() -> None:
+    rng, asked = np.random.default_rng(5), sequential.SequentialOptions(0.05, 0.0125)
+    logs_a, logs_b = rng.normal(0, 0.03, (2, 18))
+    a, b = np.exp(logs_a - logs_a.mean()), np.exp(logs_b - logs_b.mean()) * 1.045
+    count = sequential.wanted(a, b, asked)
+    assert count is not None
+    sd = noise(a, b)
+    answers = []
+    for _ in range(40):
+        x, y = np.exp(rng.normal(0, sd, (2, count)))
+        _, decision = sequential.trial(x, y * (1 + sequential.change(a, b)), asked._replace(most=count), ended=True)
+        assert decision is not None
+        answers.append(decision.answer in ("larger", "same"))
+    assert sum(answers) >= 26  # of 40 at 80 %: fewer come by chance once in 100
+
+
+def test_where_no_number_of_pairs_answers_none_is_named() -> None:
+    rng = np.random.default_rng(6)
+    a, b = np.exp(rng.normal(0, 3.0, (2, 5)))
+    level = np.exp(rng.normal(0, 5.0, 12))
+    assert sequential.wanted(level, level[::-1], sequential.SequentialOptions(0.0002, 0.00005)) is None  # more than 100,000
+    assert sequential.wanted(a, b, sequential.SequentialOptions(0.05, 0.0125)) is None

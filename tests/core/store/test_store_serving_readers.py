@@ -67,21 +67,51 @@ def test_values_of_vllm_have_the_means_that_its_own_code_prints(tmp_path: Path) 
 
 def test_means_of_vllm_are_aggregates_with_their_percentiles(tmp_path: Path) -> None:
     kept = cases(tmp_path, VLLM_MEANS)
-    (gap,) = kept["chunk gap"].rounds
-    assert (gap.values, gap.aggregate, kept["chunk gap"].unit) == ([250.0], True, "ms")
-    assert gap.metrics == pytest.approx({"p50_s": 0.1875, "p99_s": 0.49, "noise": 0.6124})  # how many gaps there were is not said
-    (first,) = kept["TTFT (from sent)"].rounds
-    assert first.metrics["samples"] == 3
-    assert {"E2E (with the client's queue, to the last token)", "TPOT (after the first token)", "failed requests"} < kept.keys()
+    (gap,) = kept["chunk gap, mean"].rounds
+    assert (gap.values, gap.aggregate, kept["chunk gap, mean"].unit) == ([250.0], True, "ms")
+    assert gap.metrics == pytest.approx({"noise": 0.6124})  # how many gaps there were is not said
+    (first,) = kept["TTFT (from sent), p99"].rounds
+    assert (first.values, first.aggregate, first.metrics) == ([990.0], True, {"samples": 3})
+    stated = {f"{name}, {part}" for part in ("mean", "p50", "p99") for name in (
+        "TTFT (from sent)", "TPOT (after the first token)", "chunk gap", "E2E (from sent to the last token)", "E2E (with the client's queue, to the last token)",
+    )}  # fmt: skip
+    assert {name for name, case in kept.items() if case.rounds[0].aggregate} == stated
+
+
+def test_percentiles_that_vllm_was_asked_for_are_cases_too(tmp_path: Path) -> None:
+    kept = cases(tmp_path, VLLM_MEANS | {"p90_ttft_ms": 900.0, "mean_ttft_ms": None})
+    assert kept["TTFT (from sent), p90"].rounds[0].values == [900.0]
+    assert "TTFT (from sent), mean" not in kept  # as with --percentile-metrics alone in another version
+    assert kept["TTFT (from sent), p99"].rounds[0].values == [990.0]
+
+
+def test_what_a_tool_states_never_stands_beside_its_requests(tmp_path: Path) -> None:
+    for place, (document, of_one) in enumerate((
+        (VLLM_MEANS | VLLM, ("TTFT", "TPOT", "chunk", "E2E")), (SGLANG_DETAILS, ("TTFT", "TPOT", "ITL", "E2E")), (INFERENCE_PERF, ("TTFT", "TPOT", "E2E")),
+    )):  # fmt: skip
+        kept = cases(tmp_path / str(place), document)
+        assert all(any(name.startswith(one) for name in kept) for one in of_one)
+        assert not [name for name, case in kept.items() if case.rounds[0].aggregate]
+
+
+def test_percentiles_are_shown_by_name_as_aggregates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "140")
+    (tmp_path / "v.json").write_text(json.dumps(VLLM_MEANS))
+    assert main(["import", str(tmp_path / "v.json")]) == 0
+    capsys.readouterr()
+    main(["show"])
+    (shown,) = [line for line in capsys.readouterr().out.splitlines() if "TTFT (from sent), p99" in line]
+    assert shown.split("concurrency=1")[1].split() == ["990", "ms", "–", "–", "1", "aggregate", "of", "3", "samples", "(vllm-bench)"]
 
 
 def test_vllm_keeps_latencies_without_saying_which_request_failed(tmp_path: Path) -> None:
     kept = cases(tmp_path, VLLM_MEANS)
-    assert kept["E2E (from sent to the last token)"].rounds[0].aggregate
+    assert kept["E2E (from sent to the last token), mean"].rounds[0].aggregate
     kept = cases(tmp_path, VLLM_MEANS | {"failed": 0, "num_prompts": 3, "latencies": [1.25, 0.5, 1.0], "queue_times": [0.0, 0.75, 1.5]})
     assert kept["E2E (from sent to the last token)"].rounds[0].values == [1.25, 0.5, 1.0]
     assert kept["E2E (with the client's queue, to the last token)"].rounds[0].values == [1.25, 1.25, 2.5]
-    assert kept["TTFT (from sent)"].rounds[0].aggregate
+    assert kept["TTFT (from sent), mean"].rounds[0].aggregate
 
 
 def test_without_a_bound_on_concurrency_there_is_no_queue_of_the_client(tmp_path: Path) -> None:
@@ -105,7 +135,7 @@ def test_runs_that_were_appended_are_runs_of_their_own(tmp_path: Path) -> None:
 
 
 def test_the_itl_of_sglang_is_another_number_with_another_backend(tmp_path: Path) -> None:
-    assert "ITL (chunk gap ÷ its tokens)" in cases(tmp_path, SGLANG)
+    assert "ITL (chunk gap ÷ its tokens), p99" in cases(tmp_path, SGLANG)
     other = cases(tmp_path, SGLANG_DETAILS | {"backend": "sglang-oai-chat"})
     assert "chunk gap" in other
     assert "ITL (chunk gap ÷ its tokens)" not in other
@@ -113,14 +143,16 @@ def test_the_itl_of_sglang_is_another_number_with_another_backend(tmp_path: Path
 
 def test_means_of_sglang_count_to_the_answers_end(tmp_path: Path) -> None:
     kept = cases(tmp_path, SGLANG)
-    assert kept["TPOT (after the first token, to the answer's end)"].rounds[0].values == [208.0]
-    assert kept["E2E (from sent to the answer's end)"].rounds[0].metrics == {"p50_s": 1.0, "p99_s": 1.245, "noise": 0.25, "samples": 2}
+    assert kept["TPOT (after the first token, to the answer's end), mean"].rounds[0].values == [208.0]
+    assert kept["E2E (from sent to the answer's end), mean"].rounds[0].metrics == {"noise": 0.25, "samples": 2}
+    assert kept["E2E (from sent to the answer's end), p99"].rounds[0].values == [1245.0]
     assert "failed requests" not in kept  # it does not say how many were sent
 
 
 def test_the_two_files_of_aiperf_are_one_run_without_a_number_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     alone = cases(tmp_path / "alone", AIPERF_MEANS, "profile_export_aiperf.json")
-    assert alone["TTFT (from sent)"].rounds[0].metrics == {"p50_s": 0.375, "p99_s": 0.4975, "samples": 3, "noise": 1 / 3}
+    assert alone["TTFT (from sent), mean"].rounds[0].metrics == {"samples": 3, "noise": 1 / 3}
+    assert [alone[f"E2E (from sent to the last token), {part}"].rounds[0].values for part in ("p50", "p90", "p95", "p99")] == [[700.0], [900.0], [950.0], [990.0]]
     assert alone["failed requests"].rounds[0].values == [0.25]
     runs(tmp_path / "both", AIPERF, "profile_export.jsonl")
     runs(tmp_path / "both", AIPERF_MEANS, "profile_export_aiperf.json")
@@ -138,16 +170,18 @@ def test_the_two_files_of_aiperf_are_one_run_without_a_number_twice(tmp_path: Pa
 def test_what_guidellm_did_not_keep_is_a_mean(tmp_path: Path) -> None:
     parted = {(case.name, case.parameters[0]): case.rounds[0] for run in runs(tmp_path, GUIDELLM) for case in run.cases}
     assert not parted["TTFT (from sent)", "strategy=constant"].aggregate
-    assert parted["TTFT (from sent)", "strategy=concurrent"].metrics == {"p50_s": 0.375, "p90_s": 0.375, "p95_s": 0.375, "p99_s": 0.75, "samples": 2, "noise": 0.25}
+    assert parted["TTFT (from sent), mean", "strategy=concurrent"].metrics == {"samples": 2, "noise": 0.25}
+    assert parted["TTFT (from sent), p99", "strategy=concurrent"].values == [750.0]
     sampled = changed(GUIDELLM, "benchmarks", 0, "requests", "successful", value=GUIDELLM["benchmarks"][0]["requests"]["successful"][:1])  # type: ignore[index]
     parted = {(case.name, case.parameters[0]): case.rounds[0] for run in runs(tmp_path, sampled) for case in run.cases}
-    assert parted["TTFT (from sent)", "strategy=constant"].aggregate  # one of two requests would be a sample chosen by the tool
+    assert parted["TTFT (from sent), mean", "strategy=constant"].aggregate  # one of two requests would be a sample chosen by the tool
 
 
 def test_a_stage_of_inference_perf_has_its_rate_and_all_stages_say_so(tmp_path: Path) -> None:
     stage = cases(tmp_path, INFERENCE_PERF_STAGE)
-    assert stage["ITL (tokens of one chunk 0 s apart)"].parameters == ("rate=0.5",)
-    assert stage["E2E (from sent to the answer's end)"].rounds[0].metrics == {"p50_s": 2.5, "p90_s": 2.9, "samples": 3}
+    assert stage["ITL (tokens of one chunk 0 s apart), mean"].parameters == ("rate=0.5",)
+    assert stage["E2E (from sent to the answer's end), mean"].rounds[0].metrics == {"samples": 3}
+    assert stage["E2E (from sent to the answer's end), p90"].rounds[0].values == [2.9]
     whole = cases(tmp_path, changed(INFERENCE_PERF_STAGE, "load_summary", value={"count": 4}))
     assert whole["failed requests"].parameters == ("stages=all",)
 
@@ -182,7 +216,7 @@ def test_llama_bench_reads_a_line_each_too(tmp_path: Path) -> None:
     (changed(AIPERF_MEANS, "goodput", "unit", value="%"), "goodput: its unit is '%', not requests/sec"),
     (changed(GUIDELLM, "benchmarks", 0, "requests", "successful", 1, "time_to_first_token_ms", value="x"), "time_to_first_token_ms of request 2: 'x'"),
     (changed(INFERENCE_PERF, 1, "end_time", value=100.0), "request 2: it ends at 100 s, before it starts at 101 s"),
-    (changed(INFERENCE_PERF_STAGE, "successes", "latency", "time_to_first_token", "mean", value="x"), r"TTFT \(from sent\): 'x' is not a number"),
+    (changed(INFERENCE_PERF_STAGE, "successes", "latency", "time_to_first_token", "mean", value="x"), r"TTFT \(from sent\), mean: 'x' is not a number"),
 ])  # fmt: skip
 def test_a_malformed_file_is_refused_with_its_place(tmp_path: Path, document: Any, about: str) -> None:
     with pytest.raises(InputError, match=about) as caught:

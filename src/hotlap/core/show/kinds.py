@@ -19,7 +19,7 @@ class Kind(Protocol):
     One whose runs are of something else than the machine that measured may have `title(content)`: what a page is of; `SUBJECT`: what a run
     is, before the name of its plan; `TURNS`: the command that measures two of them in turns;
     `ENDED`: how it ended, in its own words by kind of stop; `FIRST`: it sums up other runs, and is shown
-    before them."""
+    before them, and on a page alone at the top; `runs(content)`: their ids, each with its heading there."""
 
     CASES: bool  # whether its runs have cases of a plan, shown beside the rest
     NO_CASES: str  # why there is nothing to explain; {run} is the run's id

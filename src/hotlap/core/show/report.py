@@ -62,10 +62,11 @@ def _labels(bundle: Bundle) -> str:
 
 def _title(report: Report) -> str:
     runs = [bundle.run for bundle, _ in report.runs]
-    if len(runs) == 1:
+    if len(runs) == 1 or report.sum:
+        first = report.sum.run if report.sum else runs[0]
         what = _subject(report)
-        names = ", ".join(dict.fromkeys(d.name for d in listing.measured(runs[0]))) or runs[0].plan.name
-        where = names if runs[0].machine.host == "unknown" else f"{names} on {runs[0].machine.host}"
+        names = ", ".join(dict.fromkeys(d.name for d in listing.measured(first))) or first.plan.name
+        where = names if first.machine.host == "unknown" else f"{names} on {first.machine.host}"
         return f"{what}, measured from {where}" if what else where
     return f"{len(runs)} runs: {words.some([side.name for side in report.sides], 4)}"
 
@@ -73,8 +74,8 @@ def _title(report: Report) -> str:
 def _subject(report: Report) -> str:
     """What was measured, where that is not the machine that measured it."""
     bundle, rows = report.runs[0]
-    for kind, content in report.known.values():
-        if hasattr(kind, "title"):
+    for run, (kind, content) in report.known.items():
+        if hasattr(kind, "title") and (report.sum is None or run == report.sum.run.id):
             return str(kind.title(content))
     return bundle.run.labels.get(CONFIGURATION, "") if words.of_blocks(rows) else ""
 

@@ -5,6 +5,7 @@
     design    looks and their boundaries, so that peeking at every look keeps the level
     decide    what the pairs so far say
     trial     all of it, from the pairs alone
+    wanted    pairs that would answer, by those there are
     fixed     the same of a number of pairs that was fixed beforehand
 
 Pairs are run A B, B A, A B …, and values are compared on logarithms.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -287,6 +289,30 @@ def fixed(a: ArrayLike, b: ArrayLike, asked: SequentialOptions) -> tuple[Sequent
         return None, None
     plan = _planned(max(noise(x, y), QUIETEST), asked.difference, asked.min_effect, (len(x),), (0.0, asked.level * CAREFUL, asked.level))
     return plan, decide(plan, x, y)
+
+
+def wanted(a: ArrayLike, b: ArrayLike, asked: SequentialOptions) -> int | None:
+    """Pairs of a new trial that would answer with 80 % power if the change were the one seen, with the noise of all pairs so far: larger or
+    smaller where it is above `min_effect`, same where it is below the difference, whichever takes fewer. Both are estimates, so at least as
+    many. None below 6 pairs, for values not above zero, where neither can be answered, and beyond 100,000."""
+    x, y = finite(a), finite(b)
+    if len(x) < FEWEST or min(x.min(), y.min()) <= 0:
+        return None
+    centre, error = (float(field[0]) for field in located(*_logs(x, y)))
+    sd, seen = max(error * math.sqrt(len(x) / 2), QUIETEST), math.expm1(min(abs(centre), 700.0))
+    counts = []
+    with suppress(ValueError):
+        if seen - asked.min_effect > QUIETEST:
+            counts.append(design(sd, seen, min_effect=asked.min_effect, pilot=PILOT, level=asked.level).pairs)
+    with suppress(ValueError):
+        if asked.difference - seen > QUIETEST:
+            counts.append(max(PILOT, needed(sd, (1 + asked.difference) / (1 + seen) - 1, POWER, 2 * CAREFUL * asked.level)))
+    return min(counts, default=None)
+
+
+def change(a: ArrayLike, b: ArrayLike) -> float:
+    """B ÷ A − 1 over pairs, as `decide` estimates it. Raises ValueError for unequal numbers and values that are not above zero."""
+    return math.expm1(float(located(*_logs(a, b))[0][0]))
 
 
 def decide(plan: SequentialDesign, a: ArrayLike, b: ArrayLike) -> Decision:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from hotlap.core.record import Device, Row
+from hotlap.core.show import kinds
 from hotlap.core.show.kinds import Kind
 from hotlap.core.show.table import text
 from hotlap.core.store.bundle import Bundle
@@ -42,6 +43,14 @@ class Report:
     def rows(self) -> list[Row]:
         """Those of every measured side."""
         return [row for side in self.measured for row in side.rows]
+
+    @cached_property
+    def sum(self) -> Bundle | None:
+        """The run that says what all the others come to, which carry its labels; None where there is none."""
+        first = [bundle for bundle, _ in self.runs if kinds.sums_up(bundle.run.kind) and bundle.run.id in self.known]
+        if len(first) != 1 or not first[0].run.labels:
+            return None
+        return first[0] if all(first[0].run.labels.items() <= bundle.run.labels.items() for bundle, _ in self.runs) else None
 
     def of(self, kind: str) -> list[Any]:
         """What is shown of each run of a kind."""

@@ -11,8 +11,11 @@ from hotlap.core.show.table import text
 
 def top(report: Report) -> str:
     """Which runs, what their kinds say first, and conclusions per side."""
-    lines = [f'<p class="sub">{text(listing.heading(bundle, rows).splitlines()[0])}</p>' for bundle, rows in report.runs]
-    lines += [kind.lead(shown) for kind, shown in report.known.values()]
+    headed = [(bundle, rows) for bundle, rows in report.runs if report.sum in (None, bundle)]
+    lines = [f'<p class="sub">{text(listing.heading(bundle, rows).splitlines()[0])}</p>' for bundle, rows in headed]
+    if report.sum and len(report.runs) > 1:
+        lines.append(f'<p class="sub">with {words.counted(len(report.runs) - 1, "run")} of it</p>')
+    lines += [kind.lead(shown) for run, (kind, shown) in report.known.items() if report.sum is None or run == report.sum.run.id]
     several = len(report.sides) > 1
     return "".join([*lines, *(_heading(side) * several + conclusions(conclude(side.bundle, side.rows)) for side in report.measured)])
 

@@ -10,7 +10,8 @@ from hotlap.core.units import base as base_unit
 NAME = "aiperf"
 BRINGS = (
     "of profile_export.jsonl each request's TTFT, TPOT (called ITL there), E2E and gaps between chunks, and how many failed; of "
-    "profile_export_aiperf.json rates, and means where the other file is not beside it; the clock begins when sent; nothing of a warm-up"
+    "profile_export_aiperf.json rates, and means and percentiles where the other file is not beside it; the clock begins when sent; "
+    "nothing of a warm-up"
 )
 ORIGIN = "ai-dynamo/aiperf at 13992dbd96879c76e9584f2e8dc05db49bee6cf2: docs/tutorials; aiperf 0.13.0: metrics/types, exporters"
 RECORDS = "profile_export.jsonl"
@@ -79,7 +80,7 @@ def _of_summary(row: Fields, source: Source) -> list[ReadCase]:
         for name, label in NAMES.items():
             if isinstance(metric := row.get(name), dict):
                 _seconds(metric, f"{place}: {name}")
-                cases += latencies.mean(label, str(metric["unit"]), {**metric, "mean": metric.get("avg")}, (), place)
+                cases += latencies.stated(label, str(metric["unit"]), {**metric, "mean": metric.get("avg")}, (), place)
         lost, ended = ((row.get(name) or {}).get("avg") or 0.0 for name in ("error_request_count", "request_count"))
         cases += latencies.failed(number(lost, place), number(lost, place) + number(ended, place), (), place)
     for name, (label, unit, theirs) in RATES.items():

@@ -8,8 +8,9 @@ from hotlap.core.store.readers.source import Fields, ReadCase, ReadRun, Source, 
 
 NAME = "guidellm"
 BRINGS = (
-    "of each request TTFT, TPOT without the first token (called inter token latency there) and with it (called time per output token), E2E "
-    "from sent and, where the strategy has a schedule, from scheduled; means where not all requests were kept; rates; failed requests"
+    "of each request TTFT, TPOT without the first token (called inter token latency there) and with it (called time per output "
+    "token), E2E from sent and, where the strategy has a schedule, from scheduled; means and percentiles where not all requests were "
+    "kept; rates; failed requests"
 )
 ORIGIN = "vllm-project/guidellm at 0.8.1 (the wheel): schemas/base/request_stats.py, benchmark/schemas"
 NAMES = {  # its own → ours, seconds of its unit
@@ -67,7 +68,7 @@ def _benchmark(row: Fields, place: str) -> list[ReadCase]:
             values = [number(value, f"{place}, {name} of request {at}") * SCALE[unit] for at, value in known]
             cases += latencies.samples(label, values, given, place)
         else:
-            cases += latencies.mean(label, unit, _statistics(row["metrics"].get(name)), given, place)
+            cases += latencies.stated(label, unit, _statistics(row["metrics"].get(name)), given, place)
     cases += latencies.failed(lost, ended + lost, given, place) if ended + lost else []
     return cases + _rates(row, ended, given, place)
 

@@ -10,9 +10,9 @@ from hotlap.core.store.readers.source import Fields, ReadCase, ReadRun, Source, 
 
 NAME = "inference-perf"
 BRINGS = (
-    "of the file per request TTFT, TPOT without the first token and with it (called normalized), E2E to the answer's end; of stages and "
-    "summaries means of these and of ITL (tokens of a chunk are 0 s apart), rates; failed requests; clock from sent, tokens as its client "
-    "counts them"
+    "of the file per request TTFT, TPOT without the first token and with it (called normalized), E2E to the answer's end; of stages "
+    "and summaries means and percentiles of these and of ITL (tokens of a chunk are 0 s apart), rates; failed requests; clock from "
+    "sent, tokens as its client counts them"
 )
 ORIGIN = "kubernetes-sigs/inference-perf at 010d12fb62cc3157b6bd228ef93dd865c7a05194: inference_perf/reportgen/base.py, docs/metrics.md"
 NAMES = {
@@ -75,7 +75,7 @@ def _summary(document: Fields, place: str) -> list[ReadCase]:
     for name, label in SUMMARY.items():
         stats = dict(good["latency"].get(name) or {})
         stats |= {"p50": stats.get("median")} | ({"count": count} if name == "request_latency" else {})
-        cases += latencies.mean(label, "s", stats, given, place)
+        cases += latencies.stated(label, "s", stats, given, place)
     if count + lost:
         cases += latencies.failed(lost, count + lost, given, place)
     for name, (label, unit) in RATES.items():

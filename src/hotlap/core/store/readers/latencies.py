@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hotlap.core import units
 from hotlap.core.errors import InputError
 from hotlap.core.store.readers.source import Better, ReadCase, ReadRound, number, numbers
 
@@ -30,6 +29,7 @@ FAILED = "failed requests"  # share of all that were sent
 REQUESTS, GOODPUT = "requests that ended", "goodput"  # each second
 INPUT, OUTPUT, TOTAL = "input tokens", "output tokens", "input and output tokens"  # each second
 TOKENS = "tokens/s"
+STATED = ("mean", "p50", "p90", "p95", "p99")  # of values that a file does not hold
 
 
 def samples(
@@ -44,18 +44,19 @@ def samples(
     return [ReadCase(name, "s", [ReadRound(kept, metrics=more)], given, "lower", place)] if kept else []
 
 
-def mean(name: str, unit: str, stats: Mapping[str, Any], given: tuple[str, ...], place: str) -> list[ReadCase]:
-    """A case of a mean that a file holds in place of its values. `stats`: mean, and what is known of count, std, p50, p90, p95, p99."""
-    if stats.get("mean") is None or (value := number(stats["mean"], f"{place}, {name}")) <= 0:
-        return []
-    base, scale = units.base(unit) or (unit, 1.0)
-    known = [part for part in ("p50", "p90", "p95", "p99") if stats.get(part) is not None]
-    metrics = {f"{part}_{base}": number(stats[part], f"{place}, {name}, {part}") * scale for part in known}
-    if stats.get("count") is not None:
-        metrics["samples"] = number(stats["count"], f"{place}, {name}, count")
-    if stats.get("std") is not None:
-        metrics["noise"] = number(stats["std"], f"{place}, {name}, std") / value
-    return [ReadCase(name, unit, [ReadRound([value], metrics=metrics, aggregate=True)], given, "lower", place)]
+def stated(name: str, unit: str, stats: Mapping[str, Any], given: tuple[str, ...], place: str) -> list[ReadCase]:
+    """Cases of what a file states of values that it does not hold: `NAME, mean`, `NAME, p50` …, each an aggregate by the tool's own
+    definition. `stats`: what is known of mean, p50, p90, p95, p99, count, std. No case of a number of 0, which is no duration."""
+    known = {part: number(stats[part], f"{place}, {name}, {part}") for part in STATED if stats.get(part) is not None}
+    count = {} if stats.get("count") is None else {"samples": number(stats["count"], f"{place}, {name}, count")}
+    noise = {}
+    if stats.get("std") is not None and known.get("mean", 0.0) > 0:
+        noise = {"noise": number(stats["std"], f"{place}, {name}, std") / known["mean"]}
+    more = {"mean": {**count, **noise}}
+    return [
+        ReadCase(f"{name}, {part}", unit, [ReadRound([value], metrics=more.get(part, count), aggregate=True)], given, "lower", place)
+        for part, value in known.items() if value > 0
+    ]  # fmt: skip
 
 
 def rate(name: str, unit: str, value: Any, given: tuple[str, ...], place: str) -> list[ReadCase]:

