@@ -217,7 +217,7 @@ def test_what_does_not_fit_is_predicted_and_not_measured(capsys: pytest.CaptureF
     assert main(["training", "memory", "llama-3-8b", *sizes, "--batch", "1", "--machine", "h100-sxm", "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     msgspec.convert(answer, Document)
-    report = msgspec.convert(answer["memory"], MemoryReport)
+    report = msgspec.convert(answer["runs"][0]["memory"], MemoryReport)
     assert report.fit is not None
     assert report.fit.state == "does not fit"
     assert report.failed["allocator"].startswith("it needs ")

@@ -75,7 +75,7 @@ def test_values_are_measured_in_turns_and_a_lost_one_leaves_the_others(home: Pat
     answer = json.loads(capsys.readouterr().out)
     msgspec.convert(answer, Document, strict=True)
     assert answer["exit_code"] == 3
-    assert [point["value"] for point in answer["frontier"]["points"]] == [1, 4, 16, 32]
+    assert [point["value"] for point in answer["runs"][0]["frontier"]["points"]] == [1, 4, 16, 32]
     assert main(["show", "latest"]) == 0
     out = capsys.readouterr().out
     assert "out of memory: 16; no point at 32" in " ".join(out.split())
