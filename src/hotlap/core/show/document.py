@@ -97,7 +97,7 @@ def of_runs(analysed: Iterable[tuple[Bundle, Sequence[Row]]], more: Mapping[str,
 
 
 def of_measured(bundle: Bundle, rows: Sequence[Row], more: Mapping[str, Any], code: int, judged: bool = False) -> dict[str, Any]:
-    """Of a command that measured one run and exits by how that went: what `show` prints of it, and the exit code. `judged`: it is a verdict."""
+    """Of a command that measured one run and exits by how that went: what `show` prints of it, and the code, a verdict where `judged`."""
     return of_runs([(bundle, rows)], {bundle.run.id: more}) | {"exit_code": code, "verdict": VERDICTS.get(code) if judged else None}
 
 
