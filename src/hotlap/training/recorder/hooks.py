@@ -217,8 +217,9 @@ def _forked() -> None:
 
 
 def _is_own(filename: str) -> bool:
-    """Whether it is of the program: no package, none of these hooks, no code without a file."""
-    return "site-packages" not in filename and not filename.startswith("<") and os.path.dirname(filename) != os.path.dirname(__file__)
+    """Whether it is of the program: no package, none of Python's own, none of these hooks, no code without a file."""
+    ours = (os.path.dirname(__file__), os.path.dirname(os.__file__))
+    return "site-packages" not in filename and not filename.startswith("<") and os.path.dirname(filename) not in ours
 
 
 def _failed(before: Callable[..., Any], kind: type[BaseException], error: BaseException, trace: Any) -> None:
