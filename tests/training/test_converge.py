@@ -250,7 +250,7 @@ def test_programs_are_run_in_turns_each_with_its_seed(home: Path, capsys: pytest
     assert main(["training", "converge", a, b, "--runs", "2", "--json"]) in (1, 3)  # two runs a side see little
     answer = json.loads(capsys.readouterr().out)
     msgspec.convert(answer, Document)
-    done = msgspec.convert(answer["converge"], Converged)
+    done = msgspec.convert(answer["runs"][0]["converge"], Converged)
     assert [len(side.reached) for side in (done.a, done.b)] == [2, 2]
     assert {run.progress for side in (done.a, done.b) for run in side.runs} == {40.0}
     assert {run.batch for side in (done.a, done.b) for run in side.runs} == {8}

@@ -122,7 +122,7 @@ def test_its_json_holds_the_schema(home: Path, capsys: pytest.CaptureFixture[str
     assert main(["training", "infer", str(path), "--engine", "torch", "--by", "hotlap", *SHORT, "--rounds", "1", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     msgspec.convert(answer, Document)
-    (row,) = answer["infer"]["rows"]
+    (row,) = answer["runs"][0]["infer"]["rows"]
     assert (row["engine"], row["scenario"], row["status"]) == ("torch", "single", "measured")
 
 

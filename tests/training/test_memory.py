@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hotlap.cli import main
 from hotlap.core.errors import InputError
 from hotlap.core.model import machines
 from hotlap.core.show.document import Document
 from hotlap.core.work.networks import shape
-from hotlap.training import memory, memory_formula, memory_show, memory_snapshot, memory_step
+from hotlap.training import memory, memory_formula, memory_kind, memory_show, memory_snapshot, memory_step
 from hotlap.training.memory import MemoryAsked
 from hotlap.training.memory_record import MemoryAccount, MemoryReport, TrainingVariant
 
@@ -217,7 +218,7 @@ def test_what_does_not_fit_is_predicted_and_not_measured(capsys: pytest.CaptureF
     assert main(["training", "memory", "llama-3-8b", *sizes, "--batch", "1", "--machine", "h100-sxm", "--json"]) == 1
     answer = json.loads(capsys.readouterr().out)
     msgspec.convert(answer, Document)
-    report = msgspec.convert(answer["memory"], MemoryReport)
+    report = msgspec.convert(answer["runs"][0]["memory"], MemoryReport)
     assert report.fit is not None
     assert report.fit.state == "does not fit"
     assert report.failed["allocator"].startswith("it needs ")
@@ -235,6 +236,55 @@ def test_the_printed_figures_are_those_of_the_manual() -> None:
     assert "peaks within 1 %" in text
     off = float(text.partition("by formula:")[2].partition("mean ")[2].partition("%")[0])
     assert off <= 5
+
+
+GPT2 = shape.load("gpt-2")
+
+
+@pytest.mark.parametrize(
+    ("batch", "machine", "switched"),
+    [
+        (16, "h100-sxm", None),  # fits
+        (80, "h100-sxm", None),  # autocast alone fits
+        (256, "h100-sxm", ["bf16 autocast", "batch 64"]),
+        (400, "b200", ["checkpointing of each layer", "batch 200"]),
+    ],
+)  # fmt: skip
+def test_where_no_switch_fits_alone_those_that_do_together_are_named(batch: int, machine: str, switched: list[str] | None) -> None:
+    """Each is needed: without any of them it does not fit."""
+    variant = TrainingVariant(batch=batch, context=1024, foreach=True)
+    now, asked = memory_formula.account(GPT2, variant), MemoryAsked("gpt-2", variant=variant)
+    fit = memory._fit(machines.load(machine), now.peak_bytes)
+    together = memory._needed_together(asked, GPT2, variant, memory._switches(asked, GPT2, variant, [now], fit, lambda _: None), fit, lambda _: None)
+    if switched is None:
+        assert together is None
+        return
+    assert together is not None
+    assert (together.switches, together.fits, len(together.costs)) == (switched, "fits", len(switched))
+    changed = replace(
+        variant, autocast="bf16 autocast" in switched, checkpointing="checkpointing of each layer" in switched,
+        batch=next((int(one.split()[1]) for one in switched if one.startswith("batch")), batch),
+    )  # fmt: skip
+    assert together.peak_bytes == memory_formula.account(GPT2, changed).peak_bytes
+    for less in (replace(changed, autocast=False), replace(changed, checkpointing=False), replace(changed, batch=min(2 * changed.batch, batch))):
+        peak = memory_formula.account(GPT2, less).peak_bytes
+        assert less == changed or memory._fit(machines.load(machine), peak).state != "fits"
+
+
+def test_where_all_switches_together_do_not_fit_that_is_what_is_printed() -> None:
+    variant = TrainingVariant(batch=2, context=1024, foreach=True)
+    network = shape.load("llama-3-70b")
+    now = memory_formula.account(network, variant)
+    fit, asked = memory._fit(machines.load("h100-sxm"), now.peak_bytes), MemoryAsked("llama-3-70b", variant=variant)
+    switches = memory._switches(asked, network, variant, [now], fit, lambda _: None)
+    together = memory._needed_together(asked, network, variant, switches, fit, lambda _: None)
+    assert together is not None
+    assert together.fits == "does not fit"
+    report = MemoryReport(target="llama-3-70b", variant=variant, accounts=[now], fit=fit, switches=switches, together=together)
+    printed = " ".join(" ".join(memory_show.lines(report, 120, False)).split())
+    assert "together no switches fit: with" in printed
+    assert "does not fit; take a larger GPU" in printed
+    assert "no switches fit" in memory_kind.section(report)
 
 
 # ---------------------------------------------------------------- kept, and of snapshots

@@ -156,7 +156,7 @@ def test_it_is_kept_printed_and_on_the_page(tmp_path: Path, monkeypatch: pytest.
     assert main(["training", "frontier", "llama-3-8b", *widths, "--batch", "1,2", "--steps", "8", "--processes", "1", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     msgspec.convert(answer, Document, strict=True)
-    points = answer["frontier"]["points"]
+    points = answer["runs"][0]["frontier"]["points"]
     assert [point["expected"]["arm"] for point in points] == ["batch=1", "batch=2"]
     assert all(point["expected_throughput"] == pytest.approx(32 * point["value"] / point["expected"]["seconds"]) for point in points)
     page = tmp_path / "page.html"

@@ -61,6 +61,16 @@ def run(*words: str) -> int:
     return main(["training", "frontier", *words])
 
 
+def test_a_program_that_fails_after_some_steps_has_a_point_and_no_success(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = home / "crash.py"
+    path.write_text("import hotlap\nfor _ in range(9):\n    hotlap.step()\nraise ValueError('bad batch')\n")
+    assert run(str(path), "--vary", "BATCH=1,2", "--processes", "1") == 3
+    assert [(point.processes, point.lost) for point in latest(home).points] == [(1, "failed"), (1, "failed")]
+    out = " ".join(capsys.readouterr().out.split())
+    assert "the program failed at 1, 2, whose steps until then count" in out
+    assert "J/BATCH" in out
+
+
 def test_values_are_measured_in_turns_and_a_lost_one_leaves_the_others(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(script(home), "--vary", "BATCH=1,4,16,32", "--processes", "2", "--json") == 3
     kept = latest(home)
@@ -75,7 +85,7 @@ def test_values_are_measured_in_turns_and_a_lost_one_leaves_the_others(home: Pat
     answer = json.loads(capsys.readouterr().out)
     msgspec.convert(answer, Document, strict=True)
     assert answer["exit_code"] == 3
-    assert [point["value"] for point in answer["frontier"]["points"]] == [1, 4, 16, 32]
+    assert [point["value"] for point in answer["runs"][0]["frontier"]["points"]] == [1, 4, 16, 32]
     assert main(["show", "latest"]) == 0
     out = capsys.readouterr().out
     assert "out of memory: 16; no point at 32" in " ".join(out.split())

@@ -119,8 +119,12 @@ def test_a_function_of_a_module_and_json_against_the_schema(home: Path, capsys: 
     assert run("train:main", "--processes", "1", "--data", "frozen", "--json", "--label", "a=b") == 0
     answered = json.loads(capsys.readouterr().out)
     msgspec.convert(answered, Document, strict=True)
-    assert answered["training"]["asked"]["program"] == "train:main"
-    assert answered["training"]["summary"]["stall"]["why"] == "one_arm"
+    (run_,) = answered["runs"]
+    assert run_["training"]["asked"]["program"] == "train:main"
+    assert run_["training"]["summary"]["stall"]["why"] == "one_arm"
+    assert [case["value"] is not None for case in answered["cases"]] == [True]
+    assert main(["show", "latest", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**answered, "exit_code": None}
     assert [one.data for one in latest(home).run.trained.processes] == ["frozen"]
 
 
@@ -181,6 +185,7 @@ def test_it_is_shown_and_reported_and_refused_by_a_gate(home: Path, capsys: pyte
          r"failed after 3 steps: train.py:5: RuntimeError: boom"),
         ("import sys, hotlap\nhotlap.step()\nsys.exit(7)", 2, 1, r"ended with 7 after 1 step"),
         ("import hotlap\nfor _ in range(30):\n    hotlap.step()", 0, 30, r"ended by itself after 30 of 100 steps"),
+        ("import hotlap, getpass\nfor _ in range(8):\n    hotlap.step()\ngetpass.getpass()", 2, 8, r"asked for input at train.py:4, and there is none"),
         ("import nosuchmodule", 2, 0, r"failed after 0 steps: train.py:1: ModuleNotFoundError"),
         ("import os, signal, hotlap\nfor _ in range(9):\n    hotlap.step()\nos.kill(os.getpid(), signal.SIGKILL)", 2, 9,
          r"ended with 137 after 9 steps"),

@@ -14,7 +14,7 @@ from hotlap.core.analysis import commands, fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.model.calibration import Calibration
 from hotlap.core.record import Row, Samples
-from hotlap.core.show import kinds
+from hotlap.core.show import document, kinds, shape
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
 
@@ -56,6 +56,14 @@ def _without_samples(bundle: bundles.Bundle, rows: Sequence[Row]) -> tuple[bundl
 def _first_alone(samples: Samples) -> Samples:
     counted = any(notice.code == "few_samples" for notice in samples.notices)  # how few is said
     return samples if counted else structs.replace(samples, values=samples.values[:1])
+
+
+def answer(asked: int, bundle: bundles.Bundle, keys: Mapping[str, Any], code: int, judged: bool = False) -> None:
+    """Prints a run that was just measured as `show --json` does, with the exit code. `keys`: what its kind adds."""
+    if asked == shape.SHAPE:
+        terminal.print_json(document.of_measured(bundle, tables.rows(bundle), keys, code, judged))
+    else:
+        terminal.print_former({"run": bundle.run.id, **keys})
 
 
 def many_asked(selectors: Sequence[str]) -> bool:

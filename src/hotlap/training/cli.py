@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from hotlap.cli import terminal
+from hotlap.cli import cases, terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.show import listing
@@ -70,7 +70,7 @@ def _show(path: Path, args: argparse.Namespace) -> int:
         if not args.json:
             return code
     if args.json:
-        terminal.answer(args.json, {"run": bundle.run.id, **show_kind.document(shown)}, code=code, judged=False)
+        cases.answer(args.json, bundle, show_kind.document(shown), code)
     else:
         print(listing.heading(bundle, []))
         print("\n".join(show.lines(shown.run, shown.summary, terminal.width(), terminal.color())))

@@ -7,7 +7,7 @@ import math
 import sys
 from pathlib import Path
 
-from hotlap.cli import looking, terminal
+from hotlap.cli import cases, looking, terminal
 from hotlap.core.errors import InputError
 from hotlap.core.show import listing
 from hotlap.core.store import bundle as bundles
@@ -61,7 +61,7 @@ def _show(path: Path, args: argparse.Namespace) -> int:
     nothing = not done.a.reached or not done.b.reached
     code = 130 if interrupted else 2 if nothing else CODES[done.answer]
     if args.json:
-        terminal.answer(args.json, {"run": bundle.run.id, **converge_show.document(done)}, code=code, judged=False)
+        cases.answer(args.json, bundle, converge_show.document(done), code)
         return code
     print(listing.heading(bundle, []))
     print(converge_show.text(done, terminal.width(), terminal.color()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from hotlap.cli import terminal
+from hotlap.cli import cases, terminal
 from hotlap.core.errors import InputError
 from hotlap.core.show import listing
 from hotlap.core.store import bundle as bundles
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         why = next((point.reason for point in kept.points if point.lost), "nothing was measured")
         print(f"hotlap: {args.program}: {why}; kept as {bundle.run.id}", file=sys.stderr)
     if args.json:
-        terminal.answer(args.json, {"run": bundle.run.id, **frontier_show.document(kept)}, code=code, judged=False)
+        cases.answer(args.json, bundle, frontier_show.document(kept), code)
     elif code != 2:
         print(listing.heading(bundle, []))
         print(frontier_show.text(kept, terminal.width(), terminal.color()))

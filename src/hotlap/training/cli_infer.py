@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import cast
 
-from hotlap.cli import terminal
+from hotlap.cli import cases, terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.measure import near
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         if stop.kind == "error":
             print(f"hotlap: {stop.detail}; what was measured until then is kept as {bundle.run.id}", file=sys.stderr)
     if args.json:
-        terminal.answer(args.json, {"run": bundle.run.id, **infer_show.document(judged)}, code=judged.code, judged=False)
+        cases.answer(args.json, bundle, infer_show.document(judged), judged.code)
     else:
         print(listing.heading(bundle, []))
         print("\n".join(infer_show.lines(judged, terminal.width(), terminal.color())))

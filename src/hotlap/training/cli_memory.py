@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from hotlap.cli import terminal
+from hotlap.cli import cases, terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError
 from hotlap.core.show import listing
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     code = 0 if report.fit is None else {"fits": 0, "too close": 3, "does not fit": 1}[report.fit.state]
     code = code or (3 if report.accounts[0].ended else 0)
     if args.json:
-        terminal.answer(args.json, {"run": bundle.run.id, **memory_kind.document(report)}, code=code, judged=report.fit is not None)
+        cases.answer(args.json, bundle, memory_kind.document(report), code, judged=report.fit is not None)
     else:
         print(listing.heading(bundle))
         print(memory_kind.text(report, terminal.width(), terminal.color()))

@@ -123,6 +123,7 @@ def _launch(program: TrainingAsked, launch: Launch, folder: Path, running: Runni
     for process in processes:
         with contextlib.suppress(OSError):
             (folder / process.file).unlink()
+    launching.tidy(folder, launch.number)
     code = processes[0].exit_code if processes else None
     if code and not running.interrupted:
         with log.open("a", encoding="utf-8") as file:

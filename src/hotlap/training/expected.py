@@ -96,7 +96,8 @@ def _on_processor(network: Network, batch: int, context: int, device: Device, ho
     kernels = [*_kernels(network, batch, context, times.time), *_tables(network, times.time), *_updates(network, times.time)]
     kernels += _fresh(network, batch * context, times.fresh_s)
     remarks = [MODULE] if times.fresh_s else [NOT_FRESH, MODULE]
-    step = _step(network, kernels, arm, device.name, f"its kernels alone, measured by themselves ({calibration.date})", remarks)
+    beside = f"; {calibration.disturbed_words}: {CALIBRATE} on a quiet machine" if calibration.disturbed else ""
+    step = _step(network, kernels, arm, device.name, f"its kernels alone, measured by themselves ({calibration.date}{beside})", remarks)
     return msgspec.structs.replace(step, words=f"{step.words}{_checked(step.seconds or 0.0)}")
 
 

@@ -51,12 +51,13 @@ def measured(kept: TrainingFrontier) -> bool:
 
 
 def code(kept: TrainingFrontier) -> int:
-    """130 interrupted, 2 where nothing was measured, 3 where a value has no point for another reason than memory."""
+    """130 interrupted, 2 where nothing was measured, 3 where a value failed, or has no point for another reason than memory."""
     if kept.interrupted:
         return 130
     if not _measured(kept):
         return 2
-    return 3 if any(point.step_s is None and point.lost not in ("memory", "killed") for point in kept.points) else 0
+    failed = any(point.lost == "failed" or (point.step_s is None and point.lost not in ("memory", "killed")) for point in kept.points)
+    return 3 if failed else 0
 
 
 def _measured(kept: TrainingFrontier) -> list[BatchPoint]:
@@ -88,7 +89,7 @@ def table(kept: TrainingFrontier) -> Table:
         Column("step", [Cell(_time(point.step_s)) for point in points], right=True),
         Column(rate_unit(kept), [Cell(known(point.throughput)) for point in points], right=True),
         Column("peak", [Cell(memory(point.memory_bytes)) for point in points], right=True),
-        Column(f"J/{kept.unit[:-1] or kept.unit}", [Cell(known(point.joules) if point.joules else "?") for point in points], right=True),
+        Column(f"J/{kept.unit.removesuffix('s')}", [Cell(known(point.joules) if point.joules else "?") for point in points], right=True),
     ]
     if any(point.expected and point.expected.seconds for point in points):
         columns += [
@@ -183,6 +184,8 @@ def answer(kept: TrainingFrontier) -> str:
     without = [str(point.value) for point in kept.points if not point.step_s and point.lost not in ("memory", "killed")]
     more = f"; out of memory: {', '.join(lost)}" if lost else ""
     more += f"; no point at {', '.join(without)}" if without else ""
+    failed = [str(point.value) for point in kept.points if point.step_s and point.lost == "failed"]
+    more += f"; the program failed at {', '.join(failed)}, whose steps until then count" if failed else ""
     return harmless(f"on the frontier of {kept.asked.vary}: {', '.join(on)}; {beaten}{more}")
 
 
@@ -194,7 +197,7 @@ def lead(kept: TrainingFrontier) -> str:
 
 
 def section(kept: TrainingFrontier) -> str:
-    words = "".join(f"<p>{escape(f'{label}: {what}')}</p>" for label, what in facts(kept))
+    words = "".join(f"<p><b>{escape(label[:1].upper() + label[1:])}:</b> {escape(what)}</p>" for label, what in facts(kept)[:-1])
     if not _measured(kept):
         return words
     plots = f'<div class="plots">{_over_values(kept)}{_against_time(kept)}</div>'

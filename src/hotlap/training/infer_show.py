@@ -8,7 +8,6 @@ from typing import Any
 
 from hotlap.core import units
 from hotlap.core.show import charts, layout
-from hotlap.core.show.bands import figure
 from hotlap.core.show.busy import warning
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, harmless, html
@@ -236,7 +235,8 @@ def section(judged: InferRead) -> str:
     engines = "".join(f"<p><b>{escape(state.name)}</b> {escape(engine_text(state, judged))}</p>" for state in judged.inferred.engines)
     refused = "".join(f"<p>{escape(line)}.</p>" for line in dict.fromkeys(map(refused_text, judged.versus)) if line)
     plots = "".join(_spread_plot(judged, scenario) for scenario in judged.inferred.asked.scenarios if scenario != "offline")
-    return f'{engines}{html(table(judged))}{refused}<div class="plots">{plots}</div>'
+    narrow = ' style="max-width:720px"' if plots.count("<figure>") == 1 else ""
+    return f'{engines}{html(table(judged))}{refused}<div class="plots"{narrow}>{plots}</div>'
 
 
 def _spread_plot(judged: InferRead, scenario: str) -> str:
@@ -251,13 +251,14 @@ def _spread_plot(judged: InferRead, scenario: str) -> str:
     if not curves:
         return ""
     every = [value for _, _, points in curves for value, _ in points]
-    axis = charts.log_axis([min(every), max(every)], lambda v: units.show(v, "s", 2))
+    axis = charts.log_axis([min(every), max(every)], lambda v: units.show(v, "s", 2), "latency")
     shares = charts.linear_axis(0.0, 1.0, lambda v: f"{v:.0%}", most=4)
-    chart = charts.Chart(axis, shares, f"cumulative share of queries by latency, {scenario}", height=260.0, right=90.0)
-    for at, (name, kind, points) in enumerate(curves):
+    chart = charts.Chart(axis, shares, f"cumulative share of queries by latency, {scenario}", height=260.0)
+    for _, kind, points in curves:
         chart.line(points, kind)
-        chart.label(points[min(60 + 70 * at, 200)], name, f"beside {kind}")
-    return figure(scenario, " share of queries that took no longer", chart)
+    legend = " ".join(f'<span class="key {kind}">{escape(name)}</span>' for name, kind, _ in curves)
+    caption = f"<figcaption><b>{escape(scenario)}</b> share of queries that took no longer: {legend}</figcaption>"
+    return f"<figure>{caption}{chart.svg()}</figure>"
 
 
 SECTION = ReportSection("Engines", "Inference engines", lambda report: "".join(map(section, report.of("infer"))))

@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from hotlap.core.errors import InputError
-from hotlap.training.record import COLUMNS, TrainingAsked, TrainingProcess
+from hotlap.training.record import COLUMNS, ROWS, STARTED, TrainingAsked, TrainingProcess
 
 OUTPUT_BYTES = 2**18  # kept of a program's output, its end
 GRACE_S = 5.0  # between asking a program to end and ending it
@@ -56,7 +57,7 @@ def command(asked: TrainingAsked, launch: Launch) -> list[str]:
 def environment(asked: TrainingAsked, launch: Launch, folder: Path, rank: int, port: int) -> dict[str, str]:
     steps = launch.steps or (asked.steps + 1 if asked.steps else 0)  # the first starts the program, and is never counted
     told = {
-        "folder": str(folder), "data": launch.data, "steps": steps, "number": launch.number, "count": launch.count,
+        "folder": str(folder), "data": launch.data, "steps": steps, "number": launch.number, "count": launch.count, "parent": os.getpid(),
     }  # fmt: skip
     path = os.pathsep.join(filter(None, (str(RECORDER), os.environ.get("PYTHONPATH", ""))))
     extra = {"PYTHONPATH": path, "HOTLAP_TRAINING": msgspec.json.encode(told).decode(), **launch.environment}
@@ -121,27 +122,42 @@ def run(asked: TrainingAsked, launch: Launch, folder: Path, running: Running, wa
 
 def collected(folder: Path, launch: Launch, codes: Sequence[int], ended: str) -> list[TrainingProcess]:
     """What the processes of a launch left behind."""
-    processes = []
-    for file in sorted(folder.glob(f"process-{launch.number}-*.json")):
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            one = msgspec.json.decode(file.read_bytes(), type=TrainingProcess)
-            processes.append(replace(one, steps=_steps(folder / one.file)))
-        with contextlib.suppress(OSError):
-            file.unlink()
-    failed = [process for process in processes if process.error.type or process.armed]
-    stepped = [process for process in processes if process.steps] or failed[:1] or processes[:1]
-    stepped = stepped or [TrainingProcess(number=launch.number)]
-    stepped.sort(key=lambda one: (one.rank, -one.steps, one.pid))
+    names = [path.name for one in (STARTED, ROWS) for path in sorted(folder.glob(one.replace("*", f"{launch.number}-*")))]
+    found = stepped(begun(launch), {name: (folder / name).read_bytes() for name in names})
     more = {"ended": ended} if ended else {}
     code = next((one for one in codes if one), 0)
-    return [
-        replace(one, number=launch.number, arm=launch.arm, data=launch.data, cache=launch.cache, exit_code=code, **more) for one in stepped
-    ]  # fmt: skip
+    return [replace(one, exit_code=code, **more) for one in found or [begun(launch)]]
 
 
-def _steps(file: Path) -> int:
-    """Rows that were kept: a process that was killed had no time to say how many."""
-    return file.stat().st_size // (8 * len(COLUMNS)) if file.is_file() else 0
+def begun(launch: Launch) -> TrainingProcess:
+    """What is known of a launch's processes before they say anything."""
+    return msgspec.convert({"number": launch.number, "arm": launch.arm, "data": launch.data, "cache": launch.cache}, TrainingProcess)
+
+
+def stepped(launch: TrainingProcess, files: Mapping[str, bytes]) -> list[TrainingProcess]:
+    """A launch's processes by what they wrote, those that stepped or the one that says most. `files`: of a bundle, by name; their rows
+    are counted, for a process that was killed had no time to say how many, and one that was killed at its first step says nothing else."""
+    own = ROWS.replace("*", f"{launch.number}-*")
+    rows = {name: len(data) // (8 * len(COLUMNS)) for name, data in files.items() if fnmatchcase(name, own)}
+    processes = []
+    for name, data in files.items():
+        if fnmatchcase(name, STARTED.replace("*", f"{launch.number}-*")):
+            with contextlib.suppress(msgspec.MsgspecError):
+                processes.append(msgspec.json.decode(data, type=TrainingProcess))
+    silent = sorted(rows.keys() - {one.file for one in processes})
+    processes += [TrainingProcess(number=launch.number, pid=int(name.rpartition("-")[2].removesuffix(".bin"))) for name in silent]
+    processes = [replace(one, steps=rows.get(one.file, 0)) for one in processes]
+    failed = [process for process in processes if process.error.type or process.armed]
+    chosen = [process for process in processes if process.steps] or failed[:1] or processes[:1]
+    chosen.sort(key=lambda one: (one.rank, -one.steps, one.pid))
+    return [replace(one, number=launch.number, arm=launch.arm, data=launch.data, cache=launch.cache) for one in chosen]
+
+
+def tidy(folder: Path, number: int) -> None:
+    """Removes what the processes of a launch wrote of themselves, once it is kept elsewhere."""
+    for file in folder.glob(STARTED.replace("*", f"{number}-*")):
+        with contextlib.suppress(OSError):
+            file.unlink()
 
 
 def _free_port() -> int:

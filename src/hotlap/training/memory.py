@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from hotlap.core.model import machines
 from hotlap.core.work.networks import shape
 from hotlap.core.work.networks.shape import Network
 from hotlap.training import memory_formula, memory_snapshot
-from hotlap.training.memory_record import Fit, MemoryAccount, MemoryReport, Switch, TrainingVariant
+from hotlap.training.memory_record import Fit, MemoryAccount, MemoryReport, Switch, SwitchSet, TrainingVariant
 from hotlap.training.memory_step import MemoryJob, StepsFailed
 
 CLOSE = 0.9  # of a GPU's memory: from here on a context (about 0.5 GB of CUDA), workspaces and fragments decide
@@ -72,9 +72,10 @@ def report(asked: MemoryAsked, listen: Listener = lambda _: None) -> MemoryRepor
     accounts.sort(key=lambda account: order[account.how])
     fit = _fit(spec, accounts[0].peak_bytes) if spec else None
     switches = _switches(asked, network, variant, accounts, fit, listen)
+    together = _needed_together(asked, network, variant, switches, fit, listen)
     return MemoryReport(
         target=asked.target, arguments=list(asked.arguments), variant=None if job.script else variant, accounts=accounts, failed=failed,
-        fit=fit, switches=switches,
+        fit=fit, switches=switches, together=together,
     )  # fmt: skip
 
 
@@ -210,21 +211,91 @@ def _switches(
     switches = []
     for key, what, changed in _changes(variant, network is not None):
         listen(what)
-        other = memory_formula.account(network, changed) if network else _run(_job(asked, None, changed), asked.limit_s)
-        if isinstance(other, MemoryAccount) and other.peak_bytes < now:
-            fits = _fit(machines.load(fit.machine), other.peak_bytes).state if fit else ""
-            switches.append(
-                Switch(what=what, peak_bytes=other.peak_bytes, saved_bytes=now - other.peak_bytes, cost=COSTS[key], fits=fits)
-            )
+        peak = _peak(asked, network, changed)
+        if peak is not None and peak < now:
+            fits = _fit(machines.load(fit.machine), peak).state if fit else ""
+            switches.append(Switch(what=what, peak_bytes=peak, saved_bytes=now - peak, cost=COSTS[key], fits=fits))
     return sorted(switches, key=lambda switch: -switch.saved_bytes)
 
 
+def _peak(asked: MemoryAsked, network: Network | None, variant: TrainingVariant) -> int | None:
+    """By formula where there is one and else by fake tensors; None where those came to no step."""
+    account = memory_formula.account(network, variant) if network else _run(_job(asked, None, variant), asked.limit_s)
+    return account.peak_bytes if isinstance(account, MemoryAccount) and account.steps else None
+
+
 def _changes(variant: TrainingVariant, network: bool) -> Iterator[tuple[str, str, TrainingVariant]]:
-    if network and not variant.checkpointing:
-        yield "checkpointing", "checkpointing of each layer", replace(variant, checkpointing=True)
+    """The cheapest first: what changes results and time least."""
     if not variant.autocast:
         yield "autocast", "bf16 autocast", replace(variant, autocast=True)
-    if variant.optimizer != "sgd":
-        yield "sgd", "SGD instead of AdamW", replace(variant, optimizer="sgd")
+    if network and not variant.checkpointing:
+        yield "checkpointing", "checkpointing of each layer", replace(variant, checkpointing=True)
     if variant.batch > 1:
         yield "batch", f"batch {variant.batch // 2}", replace(variant, batch=variant.batch // 2)
+    if variant.optimizer != "sgd":
+        yield "sgd", "SGD instead of AdamW", replace(variant, optimizer="sgd")
+
+
+def _needed_together(
+    asked: MemoryAsked, network: Network | None, variant: TrainingVariant, switches: Sequence[Switch], fit: Fit | None, listen: Listener
+) -> SwitchSet | None:
+    """None where the step fits, or one switch alone does."""
+    if fit is None or not switches or fit.state == "fits" or any(one.fits == "fits" for one in switches):
+        return None
+    return _together(fit, variant, network is not None, lambda changed: _peak(asked, network, changed), listen)
+
+
+def _together(
+    fit: Fit, variant: TrainingVariant, network: bool, peak_of: Callable[[TrainingVariant], int | None], listen: Listener
+) -> SwitchSet | None:
+    """The cheapest switch that lowers the peak, and the next, until it fits; then without those that are no longer needed, the dearest
+    first. None where no peak is known."""
+    known: dict[TrainingVariant, int | None] = {}
+
+    def peak(changed: TrainingVariant) -> int | None:
+        if changed not in known:
+            listen(changed.name)
+            known[changed] = peak_of(changed)
+        return known[changed]
+
+    def fits(changed: TrainingVariant) -> bool:
+        bytes_ = peak(changed)
+        return bytes_ is not None and _fit(spec, bytes_).state == "fits"
+
+    spec, now, before = machines.load(fit.machine), variant, peak(variant)
+    useless = set[str]()
+    while not fits(now) and (change := next((one for one in _changes(now, network) if one[0] not in useless), None)):
+        key, _, changed = change
+        lower, least = peak(changed), peak(now)
+        if lower is not None and least is not None and lower < least:
+            now = changed
+        else:
+            useless.add(key)
+    if fits(now):
+        now = _needed(variant, now, fits)
+    after = peak(now)
+    if before is None or after is None or now == variant:
+        return None
+    switched = [(key, what) for key, what, wanted in _changes(variant, network) if _differs(key, wanted, variant, now)]
+    names = [f"batch {now.batch}" if key == "batch" else what for key, what in switched]
+    state = _fit(spec, after).state
+    return SwitchSet(switches=names, peak_bytes=after, saved_bytes=before - after, costs=[COSTS[key] for key, _ in switched], fits=state)
+
+
+FIELDS = {"sgd": "optimizer", "batch": "batch", "checkpointing": "checkpointing", "autocast": "autocast"}  # the dearest first
+
+
+def _differs(key: str, wanted: TrainingVariant, first: TrainingVariant, now: TrainingVariant) -> bool:
+    field = FIELDS[key]
+    return bool(getattr(wanted, field) != getattr(first, field) and getattr(now, field) != getattr(first, field))
+
+
+def _needed(first: TrainingVariant, now: TrainingVariant, fits: Callable[[TrainingVariant], bool]) -> TrainingVariant:
+    """What still fits with as little switched as it takes."""
+    for field in FIELDS.values():
+        back = replace(now, **{field: getattr(first, field)})
+        if fits(back):
+            now = back
+    while now.batch < first.batch and fits(larger := replace(now, batch=min(2 * now.batch, first.batch))):
+        now = larger
+    return now

@@ -45,6 +45,8 @@ def section(report: MemoryReport) -> str:
         parts.append(html(memory_show.owners(report.accounts[0])))
     if report.switches:
         parts.append(html(memory_show.switches(report)))
+    if report.together:
+        parts.append(f"<p>{escape(memory_show.together(report.together))}.</p>")
     return "".join(parts)
 
 

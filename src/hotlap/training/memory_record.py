@@ -79,6 +79,16 @@ class Switch(Record, frozen=True, kw_only=True):
     at_most: bool = False  # it saves that much at most
 
 
+class SwitchSet(Record, frozen=True, kw_only=True):
+    """Switches that are needed together, where none alone fits; or all that lower the peak, where these do not fit either."""
+
+    switches: list[str]
+    peak_bytes: int
+    saved_bytes: int
+    costs: list[str]
+    fits: str
+
+
 class MemoryReport(Record, frozen=True, kw_only=True):
     """The peak of a step, as far as it is known. `failed`: method → why it has none."""
 
@@ -90,3 +100,4 @@ class MemoryReport(Record, frozen=True, kw_only=True):
     failed: dict[str, str] = {}
     fit: Fit | None = None
     switches: list[Switch] = []  # the one that saves most first
+    together: SwitchSet | None = None  # None: one of them fits, or it is not known what they do together

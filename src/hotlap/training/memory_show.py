@@ -8,7 +8,7 @@ from pathlib import Path
 from hotlap.core import units
 from hotlap.core.show import layout
 from hotlap.core.show.table import Cell, Column, Table, harmless
-from hotlap.training.memory_record import IN_SNAPSHOT, KINDS, MemoryAccount, MemoryReport
+from hotlap.training.memory_record import IN_SNAPSHOT, KINDS, MemoryAccount, MemoryReport, SwitchSet
 
 SHOWN = 6
 EXACT = 0.01
@@ -28,7 +28,20 @@ def lines(report: MemoryReport, width: int, color: bool) -> list[str]:
         text += ["", *layout.fitted(owners(first).columns, width).lines(color)]
     if report.switches:
         text += ["", *layout.fitted(switches(report).columns, width).lines(color)]
+    if report.together:
+        text += ["", *layout.paragraph("together  ", together(report.together), width)]
     return text
+
+
+def together(needed: SwitchSet) -> str:
+    """Which switches it takes, where none alone fits."""
+    *others, last = needed.switches
+    names = f"{', '.join(others)} and {last}" if others else last
+    if needed.fits != "fits":
+        remedy = "take a larger GPU or a smaller network, or split parameters and moments over several GPUs"
+        return f"no switches fit: with {names} the peak is {size(needed.peak_bytes)}, {needed.fits}; {remedy}"
+    do, cost = ("do", "they cost") if others else ("does", "it costs")
+    return f"no row above fits; {names} {do}: {size(needed.peak_bytes)}, {size(needed.saved_bytes)} less; {cost} {'; '.join(needed.costs)}"
 
 
 def doubts(report: MemoryReport) -> list[str]:

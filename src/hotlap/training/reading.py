@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from hotlap.core.errors import SchemaError
 from hotlap.core.store import files
 from hotlap.core.store.bundle import Bundle
-from hotlap.training.record import ROWS, SESSION, Floats, Trained, TrainingProcess, rows
+from hotlap.training import launching
+from hotlap.training.record import ROWS, SESSION, STARTED, Floats, Trained, TrainingProcess, rows
 from hotlap.training.steady import SteadySteps, enough, of_process
 
 
@@ -32,13 +35,14 @@ class TrainingRun(NamedTuple):
 
 def read(bundle: Bundle) -> TrainingRun | None:
     """None where the run was killed before it said what it is. Raises SchemaError for files that are none of training."""
-    contents = files.long(bundle.path, (SESSION, ROWS))
+    contents = files.long(bundle.path, (SESSION, ROWS, STARTED))
     if SESSION not in contents:
         return None
     try:
         trained = msgspec.json.decode(contents[SESSION], type=Trained)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SchemaError(f"{bundle.path}/{SESSION}: {error}") from None
+    trained = replace(trained, processes=[*trained.processes, *_under_way(trained.begun, contents)])
     launches: dict[int, list[MeasuredProcess]] = {}
     for process in trained.processes:
         if process.arm != "count":
@@ -46,6 +50,12 @@ def read(bundle: Bundle) -> TrainingRun | None:
             launches.setdefault(process.number, []).append(MeasuredProcess(process, table, of_process(process, table)))
     counted = next((one for one in trained.processes if one.arm == "count" and one.flop), None)
     return TrainingRun(bundle, trained, alike(list(launches.values())), counted)
+
+
+def _under_way(begun: TrainingProcess | None, contents: Mapping[str, bytes]) -> list[TrainingProcess]:
+    """Those of the launch that goes on, or in which Hotlap was killed: their steps were appended as they ended."""
+    processes = launching.stepped(begun, contents) if begun else []
+    return [one if one.ended == "asked" else replace(one, ended="interrupted") for one in processes if one.steps]
 
 
 def alike(launches: list[list[MeasuredProcess]]) -> list[list[MeasuredProcess]]:

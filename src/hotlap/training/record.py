@@ -14,6 +14,7 @@ from hotlap.core.record import Notice, Record
 from hotlap.training.expected_record import ExpectedStep
 
 SESSION = "training.json"  # of a bundle: one Trained
+STARTED = "process-*.json"  # of a bundle: what a process of the launch under way has written of itself
 ROWS = "steps-*.bin"  # of a bundle: the steps of each process, appended as they end: COLUMNS as little-endian float64, NaN unknown
 PARTS = ("data_wait", "transfer", "forward", "backward", "optimiser", "exposed_communication")
 COLUMNS = ("number", "ended", "time", *PARTS, "tokens", "samples", "loss", "run_delay", "wait_delay")
@@ -125,6 +126,7 @@ class Trained(Record, frozen=True, kw_only=True):
     asked: TrainingAsked
     arms: list[str] = []  # in the order of their turns
     processes: list[TrainingProcess] = []
+    begun: TrainingProcess | None = None  # of the launch under way: its number, arm, data and cache
     notices: list[Notice] = []
     expected: list[ExpectedStep] = []  # of a network's step, by arm where they differ; []: nothing was asked of the model
 

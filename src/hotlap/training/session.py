@@ -147,6 +147,8 @@ class _Session:
         self.sampler = _sampler(held.devices)
         self.clocks_hz: dict[int, list[float]] = {}  # by launch
         self.lost: set[str] = set()  # arms that failed
+        self.appended: list[Samples] = []
+        self.rounds: dict[str, int] = {}  # of them, by arm
 
     def measure(self) -> Path:
         stop = Stop("error", "the program could not be run")
@@ -163,7 +165,7 @@ class _Session:
                 self.sampler.stop()
                 self._drain()
             self._write()
-            self._samples()
+            self._settle()
             self.held.finish([stop], plan=self._plan())
         return self.folder
 
@@ -182,6 +184,7 @@ class _Session:
             launch = _with_cache(launch, cache, "warm" if launch.arm in used else "cold")
             used.add(launch.arm)
             self.listen(launch, launch.number, len(every))
+            self._begin(launch)
             launched = launching.run(self.asked, self._fitted(launch), self.folder, self.running, self._drain)
             self._keep(launched)
             if self.running.interrupted:
@@ -218,31 +221,52 @@ class _Session:
                 (self.folder / one.file).unlink()
         self.trained = replace(self.trained, processes=[*self.trained.processes, *(one for one in found if one.flop)])
 
-    def _keep(self, processes: Sequence[TrainingProcess]) -> None:
-        self.trained = replace(self.trained, processes=[*self.trained.processes, *processes])
-        self.clocks_hz[processes[0].number] = self._clock()
+    def _begin(self, launch: Launch) -> None:
+        """Whoever reads the bundle knows whose steps are appended now, also where this process is killed."""
+        self.trained = replace(self.trained, begun=launching.begun(launch))
         self._write()
 
-    def _samples(self) -> None:
-        """Of each launch, by the rule that all of them keep: the last process decides which steps count, so they are written last."""
-        kept = [one for one in self.trained.processes if one.arm in self.cases and (self.folder / one.file).is_file()]
-        leads = {one.number: one for one in reversed(kept)}
-        launches = []
-        for lead in [leads[number] for number in sorted(leads)]:
-            table = rows((self.folder / lead.file).read_bytes())
-            launches.append([MeasuredProcess(lead, table, of_process(lead, table))])
-        rounds: dict[str, int] = {}
-        for ((lead, _, steady),) in reading.alike(launches):
-            if steady.blocks_s:
-                number = rounds.get(lead.arm, 0)
-                rounds[lead.arm] = number + 1
-                self.held.writer.append(
-                    Samples(
-                        case=self.cases[lead.arm].id, device=self.held.devices[0].key, round=number, values=steady.blocks_s,
-                        method="program", warmup_samples=steady.first - 1, began_s=steady.began_s, ended_s=steady.ended_s,
-                        clocks_hz=self.clocks_hz.get(lead.number, []),
-                    )
-                )  # fmt: skip
+    def _keep(self, processes: Sequence[TrainingProcess]) -> None:
+        """What a launch left, and its samples by its own steps alone."""
+        self.trained = replace(self.trained, processes=[*self.trained.processes, *processes], begun=None)
+        self.clocks_hz[processes[0].number] = self._clock()
+        self._write()
+        launching.tidy(self.folder, processes[0].number)
+        for one in self._samples([self._measured(processes[0])] if self._is_kept(processes[0]) else [], self.rounds):
+            self.appended.append(one)
+            self.held.writer.append(one)
+
+    def _settle(self) -> None:
+        """Samples by the rule that all launches keep: the last process decides which steps count, so they may differ."""
+        leads = {one.number: one for one in reversed(self.trained.processes) if self._is_kept(one)}
+        launches = reading.alike([[self._measured(leads[number])] for number in sorted(leads)])
+        samples = self._samples([one for (one,) in launches], {})
+        if samples != self.appended:
+            self.held.writer.replace(samples)
+
+    def _is_kept(self, process: TrainingProcess) -> bool:
+        return process.arm in self.cases and (self.folder / process.file).is_file()
+
+    def _measured(self, process: TrainingProcess) -> MeasuredProcess:
+        table = rows((self.folder / process.file).read_bytes())
+        return MeasuredProcess(process, table, of_process(process, table))
+
+    def _samples(self, measured: Sequence[MeasuredProcess], rounds: dict[str, int]) -> list[Samples]:
+        """A round of its arm for each process with steady steps. `rounds`: how many each arm has, counted on."""
+        samples = []
+        for lead, _, steady in measured:
+            if not steady.blocks_s:
+                continue
+            number = rounds.get(lead.arm, 0)
+            rounds[lead.arm] = number + 1
+            samples.append(
+                Samples(
+                    case=self.cases[lead.arm].id, device=self.held.devices[0].key, round=number, values=steady.blocks_s,
+                    method="program", warmup_samples=steady.first - 1, began_s=steady.began_s, ended_s=steady.ended_s,
+                    clocks_hz=self.clocks_hz.get(lead.number, []),
+                )
+            )  # fmt: skip
+        return samples
 
     def _clock(self) -> list[float]:
         """Of the processor where it is the device, between launches."""

@@ -8,11 +8,13 @@ import pytest
 
 from exact_processor import BYTES_S, CALL_S, FLOP_S, swept
 from hotlap.core import work
-from hotlap.core.errors import InputError
+from hotlap.core.errors import InputError, SchemaError
 from hotlap.core.measure.machine import fresh_memory
 from hotlap.core.model import calibration_text, processor, sweep
 from hotlap.core.model.calibration import Calibration, Factor
-from hotlap.core.record import Device
+from hotlap.core.record import Case, Device, Result, Samples
+from hotlap.core.show import calibration as shown
+from hotlap.core.store.fold import fold
 from hotlap.core.work.compute import GEMM
 from hotlap.core.work.layers import GROUPED_GEMM, OPTIMIZER
 from hotlap.core.work.network import POINTWISE
@@ -71,6 +73,30 @@ def test_it_is_kept_as_text_and_read_back() -> None:
     assert (again.machine, again.families, set(again.facts)) == ("cpu", {}, set(one.facts))
     before, after = (processor.times(each).time(GEMM.name, {"m": 99, "n": 333, "k": 777, "dtype": "fp32"}) for each in (one, again))
     assert math.isclose(before.seconds, after.seconds, rel_tol=1e-4)
+
+
+def test_cases_measured_beside_other_programs_are_marked_in_the_text_and_where_a_step_is_expected() -> None:
+    def result(params: dict[str, object], disturbed: list[float]) -> Result:
+        case = Case(workload=POINTWISE.name, params=POINTWISE.parse(params))
+        return fold(case, [
+            Samples(case=case.id, device="torch:0:A", round=number, values=[1e-5] * 5, method="host", disturbed=share)
+            for number, share in enumerate(disturbed)
+        ], "torch")  # fmt: skip
+
+    smallest, quiet, busy = {"elements": 1}, {"elements": 1000}, {"elements": 2000}
+    results = [result(smallest, [0.0] * 4), result(quiet, [0.0, 0.9, 0.0, 0.0]), result(busy, [0.9, 0.8, 0.9, 0.0])]
+    device = Device(target="torch", index=0, name="A processor", kind="cpu")
+    one = sweep.calibrate_processor(results, device, "r1", "2026-01-02")
+    (name,) = one.disturbed
+    assert "elements=2000" in name
+    again = calibration_text.read(calibration_text.write(one), "cpu.toml")
+    assert again.disturbed == one.disturbed
+    printed = shown.learnt(one, [])
+    assert [line.split()[-1] == "disturbed" for line in printed.splitlines() if "elements=" in line] == [False, False, True]
+    assert "1 of its cases was measured beside other programs" in printed
+    assert one.disturbed_words in printed
+    with pytest.raises(SchemaError, match="'disturbed' lists names of cases"):
+        calibration_text.read(calibration_text.write(one).replace("disturbed = [", "disturbed = [3, "), "cpu.toml")
 
 
 def test_only_the_target_with_kernels_of_networks_calibrates_a_processor() -> None:

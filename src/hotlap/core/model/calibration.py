@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hotlap.core.errors import InputError
 from hotlap.core.model.ceilings import nominal_s
 from hotlap.core.record import Result
+from hotlap.core.store.fold import disturbed
 
 Floats = NDArray[np.float64]
 Parts = Mapping[str, Floats]
@@ -76,6 +77,13 @@ class Calibration:
     run: str
     families: Mapping[str, Learnt]
     facts: Mapping[str, Factor] = field(default_factory=dict)
+    disturbed: tuple[str, ...] = ()  # cases whose numbers are of rounds beside other programs: too few others were left
+
+    @property
+    def disturbed_words(self) -> str:
+        """How many of its cases other programs disturbed; "" for none."""
+        count = len(self.disturbed)
+        return f"{count} of its cases {'was' if count == 1 else 'were'} measured beside other programs" if count else ""
 
     @property
     def words(self) -> str:
@@ -186,6 +194,11 @@ def fact(result: Result) -> Factor | None:
     """Seconds of one call by the median of rounds, between the least and the most of them; None where nothing was measured."""
     values = [nominal_s(result.case, value) for value in result.values if value > 0]
     return Factor(median(values), min(values), max(values)) if result.status == "measured" and values else None
+
+
+def is_disturbed(result: Result) -> bool:
+    """Whether its number is of disturbed rounds: too few others were left. It counts, and is marked."""
+    return result.status == "measured" and any(map(disturbed, result.used))
 
 
 def enough(families: Mapping[str, Sequence[object]]) -> list[str]:

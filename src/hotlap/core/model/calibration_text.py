@@ -25,6 +25,9 @@ SCORES = ("before", "after", "scatter")
 def write(calibration: Calibration) -> str:
     """The file's text."""
     lines = [f"# {ABOUT}", f"schema = {SCHEMA}", *(f"{key} = {json.dumps(getattr(calibration, key), ensure_ascii=False)}" for key in HEAD)]
+    if calibration.disturbed:
+        named = ", ".join(json.dumps(name, ensure_ascii=False) for name in calibration.disturbed)
+        lines += [f"disturbed = [{named}]  # measured beside other programs"]
     for family, learnt in calibration.families.items():
         lines += ["", f"[family.{family}]", f"cases = {learnt.cases}"]
         lines += [f"{key} = {getattr(learnt, key):.6g}" for key in SCORES]
@@ -50,6 +53,7 @@ def read(text: str, file: str) -> Calibration:
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}; this Hotlap reads {SCHEMA}")
         head = {key: _text(data, key) for key in HEAD}
+        disturbed = tuple(_name(one) for one in data.get("disturbed", []))
         learnt = {} if head["machine"] == processor.NAME else _table(data, "family")
         families = {name: _learnt(one, f"family.{name}") for name, one in learnt.items()}
         facts = {name: _factor(one, f"measured.{name}", positive=True) for name, one in data.get("measured", {}).items()}
@@ -58,7 +62,13 @@ def read(text: str, file: str) -> Calibration:
         raise SchemaError(
             f"{file}: not a calibration that can be read: {said}; measure it again with 'hotlap model calibrate', or remove the file"
         ) from None
-    return Calibration(**head, families=families, facts=facts)
+    return Calibration(**head, families=families, facts=facts, disturbed=disturbed)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"'disturbed' lists names of cases, not {value!r}")
+    return value
 
 
 def _text(data: Mapping[str, Any], key: str) -> str:

@@ -41,7 +41,7 @@ def calibrate(results: Sequence[Result], spec: Spec, device: Device, run: str, d
     families = {name: one for name, one in learnt.items() if one.after < one.before}
     return Calibration(
         machine=spec.slug, device=device.key, name=device.name, driver=device.driver, target=device.target, date=date, run=run,
-        families=families, facts=facts,
+        families=families, facts=facts, disturbed=_disturbed(results),
     )  # fmt: skip
 
 
@@ -62,10 +62,14 @@ def calibrate_processor(results: Sequence[Result], device: Device, run: str, dat
         facts[processor.FRESH] = Factor(median(fresh_s), min(fresh_s), max(fresh_s))
     found = Calibration(
         machine=processor.NAME, device=device.key, name=device.name, driver=device.driver, target=device.target, date=date, run=run,
-        families={}, facts=facts,
+        families={}, facts=facts, disturbed=_disturbed(results),
     )  # fmt: skip
     processor.times(found)
     return found
+
+
+def _disturbed(results: Sequence[Result]) -> tuple[str, ...]:
+    return tuple(processor.fact_name(one.case.workload, one.case.params) for one in results if calibration.is_disturbed(one))
 
 
 def is_processor(device: Device) -> bool:

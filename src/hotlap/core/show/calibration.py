@@ -9,6 +9,7 @@ from hotlap.core.model.calibration import Calibration, Factor, Learnt
 from hotlap.core.record import Limit
 from hotlap.core.show import words
 
+FEW = "in fewer than 3 rounds without them"
 Shown = tuple[str, str, str, str]
 
 
@@ -25,14 +26,21 @@ def learnt(calibration: Calibration, cases: Sequence[tuple[Mapping[str, Any], Li
         used = "measured as they are, used in no prediction" if calibration.families else "kernels, between which others are expected"
         lines += ["", used]
         rows = [
-            (n, "", words.quantity(f.value, "s"), f"{words.quantity(f.low, 's')} to {words.quantity(f.high, 's')}")
+            (n, "", words.quantity(f.value, "s"), f"{words.quantity(f.low, 's')} to {words.quantity(f.high, 's')}{_mark(n, calibration)}")
             for n, f in calibration.facts.items()
         ]
         lines += _aligned(rows)
     if cases:
         lines += ["", "how predictions change, for cases that were not measured"]
         lines += _aligned([("", "spec only", "with the sweep", "90 % interval"), *(_change(*one) for one in cases)])
+    if calibration.disturbed:
+        lines += ["", f"{calibration.disturbed_words}, and {FEW}: stop those, and calibrate again"]
+        lines += [f"  {name}" for name in calibration.disturbed if name not in calibration.facts]
     return "\n".join(words.clean(line).rstrip() for line in lines)
+
+
+def _mark(name: str, calibration: Calibration) -> str:
+    return ", disturbed" if name in calibration.disturbed else ""
 
 
 def _factors(learnt: Learnt) -> list[Shown]:

@@ -15,7 +15,7 @@ from hotlap.core.analysis.energy import EnergyUse
 from hotlap.core.analysis.implementations import Beside
 from hotlap.core.record import Comparison, Judgement, Record, Row, RunRecord, Summary
 from hotlap.core.show import notices, words
-from hotlap.core.show.shape import SHAPE, Verdict, answer
+from hotlap.core.show.shape import SHAPE, VERDICTS, Verdict, answer
 from hotlap.core.store.bundle import Bundle
 
 
@@ -94,6 +94,11 @@ def of_runs(analysed: Iterable[tuple[Bundle, Sequence[Row]]], more: Mapping[str,
         _case(row, bundle.run.id, bundle.run.machine.host, lasting.document(row.result, bundle.run.asked))
         for bundle, rows in pairs for row in rows
     ])  # fmt: skip
+
+
+def of_measured(bundle: Bundle, rows: Sequence[Row], more: Mapping[str, Any], code: int, judged: bool = False) -> dict[str, Any]:
+    """Of a command that measured one run and exits by how that went: what `show` prints of it, and the code, a verdict where `judged`."""
+    return of_runs([(bundle, rows)], {bundle.run.id: more}) | {"exit_code": code, "verdict": VERDICTS.get(code) if judged else None}
 
 
 def run_entry(run: RunRecord) -> dict[str, Any]:

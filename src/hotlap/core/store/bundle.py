@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -259,6 +259,17 @@ class Writer:
         """Keeps one case of one round."""
         self._put(self._samples, lines.line(samples))
         self.kept += 1
+
+    def replace(self, samples: Sequence[Samples]) -> None:
+        """Keeps these in place of all samples so far: whoever reads sees the former or these."""
+        try:
+            files.write_whole(self._samples.path, b"".join(map(lines.line, samples)))
+            log = Log(self._samples.path)
+            locks.take(log.file)
+        except OSError as error:
+            self._refuse(SAMPLES, error)
+        self._samples.close()
+        self._samples, self.kept = log, len(samples)
 
     def readings(self, readings: Iterable[Readings]) -> None:
         """Keeps stretches of readings."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib.abc
 import importlib.util
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -215,8 +217,9 @@ def _forked() -> None:
 
 
 def _is_own(filename: str) -> bool:
-    """Whether it is of the program: no package, none of these hooks, no code without a file."""
-    return "site-packages" not in filename and not filename.startswith("<") and os.path.dirname(filename) != os.path.dirname(__file__)
+    """Whether it is of the program: no package, none of Python's own, none of these hooks, no code without a file."""
+    ours = (os.path.dirname(__file__), os.path.dirname(os.__file__))
+    return "site-packages" not in filename and not filename.startswith("<") and os.path.dirname(filename) not in ours
 
 
 def _failed(before: Callable[..., Any], kind: type[BaseException], error: BaseException, trace: Any) -> None:
@@ -228,11 +231,22 @@ def _failed(before: Callable[..., Any], kind: type[BaseException], error: BaseEx
     before(kind, error, trace)
 
 
+def _end_with_parent() -> None:
+    """Linux: if Hotlap is killed, its program is asked to end; what nobody measures must not go on holding the device."""
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
 def start() -> None:
     global RECORDER, BEFORE
     text = os.environ.get("HOTLAP_TRAINING", "")
     if text:
-        RECORDER = StepRecorder(json.loads(text))
+        asked = json.loads(text)
+        if os.getppid() == asked["parent"]:
+            _end_with_parent()
+        RECORDER = StepRecorder(asked)
         BEFORE = sys.modules.get("hotlap_recorder")
         sys.modules["hotlap_recorder"] = sys.modules[__name__]
         sys.meta_path.insert(0, TorchFinder())

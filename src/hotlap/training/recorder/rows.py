@@ -50,6 +50,7 @@ class StepRecorder:
         self.former_loss, self.former_samples, self.origin = NAN, 0.0, 0.0
         self.seen = set[str]()  # parts that were met
         self.events: list[dict[str, Any]] = []
+        self.saved = 0  # of them
         self.shapes: list[str] = []
         self.samples = 0.0
         self.loss: Any = NAN
@@ -148,8 +149,8 @@ class StepRecorder:
         if self.count == 1:
             self.first_s = now - self.born
         self._look()
-        if self.count & (self.count - 1) == 0:
-            self.save()
+        if self.count & (self.count - 1) == 0 or len(self.events) != self.saved:
+            self.save()  # a process that is killed has no time to
         self.last = self.edge if self.cuda is not None else time.perf_counter()  # what recording cost belongs to no step
         self.edge = self.last
         if self.count >= self.most:
@@ -334,6 +335,7 @@ class StepRecorder:
 
     def save(self) -> None:
         """Writes what is known so far, whole or not at all."""
+        self.saved = len(self.events)
         known = {
             "pid": self.pid, "number": self.asked["number"], "rank": self._rank(), "world": self.world, "steps": self.count,
             "source": self.source.partition(" ")[0], "armed": self.armed, "loaders": self.loaders, "workers": self.workers,
