@@ -331,6 +331,7 @@ def _of_isolation(answer: Isolation | None) -> dict[str, Any]:
     return {
         "fleet": answer.fleet, "nodes": answer.nodes, "rounds": answer.screening + answer.confirming, "noise": answer.noise,
         "disturbed": answer.disturbed, "open": [each.code for each in answer.open],
+        "least_loss": next((each.loss for each in answer.open if each.code == "small"), 0.0),
     }  # fmt: skip
 
 

@@ -199,6 +199,7 @@ class LiveFleet:
             return
         facts = {name: member.facts.get(name) for name in ("host", "product", "kernel", "cpu", "clock_off_s")}
         facts |= {"serial": "" if member.slot else identity.serial or identity.key, "gpus": identity.gpus, "silent_s": silent_s}
+        facts["machine"] = "" if member.slot else identity.key
         raw.evidence.append(self._evidence(member.name, "reach", facts=facts))
 
     def _inspected(self, ask: StepAsk, kept: CampaignFolder) -> StepRaw:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hotlap.bringup import gate_decide, gate_evidence, gate_labels, gate_rules, gate_tests, show_gate, topology
+from hotlap.bringup import gate_accepted, gate_decide, gate_evidence, gate_labels, gate_rules, gate_tests, show_gate, topology
 from hotlap.bringup.cli_isolate import MOST_MEMBERS
 from hotlap.bringup.gate_record import GATE, Gate, GateEvidence, GateRule, RuleAnswer, RuleKnown
 from hotlap.cli import terminal
@@ -96,21 +96,26 @@ def _gated(args: argparse.Namespace, way: _Way, rules: Mapping[str, GateRule], r
         raise InputError(f"{len(members)} members are too many for one controller; give at most {MOST_MEMBERS}")
     names = [member.name for member in members]
     leaves = topology.leaves(topology.read(args.topology, names)) if args.topology else {}
-    history = gate_evidence.read(paths.home(), rules, least)
+    ledgers = gate_accepted.read(paths.home(), least)
+    history = gate_evidence.beside(gate_evidence.read(paths.home(), rules, least), ledgers.evidence)
     known = {name: gate_decide.known(rule, history) for name, rule in rules.items()}
     answers = gate_decide.from_evidence(names, known, gate_evidence.last(history.evidence, names), time.time())
     worst = dict.fromkeys(rules, 1.0) if args.again else gate_decide.stale(answers.values(), risk)
-    chosen, left_out, kept = list[str](), list[str](), ""
+    chosen, left_out, kept, machines = list[str](), list[str](), "", dict[str, str]()
     if worst and not args.evidence:
         chosen, left_out = gate_decide.plan(worst, rules, until_s - time.monotonic() - gate_tests.CLOSE_S)
     if chosen:
         wanted = gate_tests.GateAsked(rules, chosen, leaves, 0, asked.seconds(args.time, "--time"), until_s, least)
         folder = gate_tests.begun(wanted, way.launcher, members, way.python, way.options)
         came, kept = gate_tests.tested(wanted, folder, way.launcher, history), folder.path.name
-        answers = _newer(answers, came, {member.name: gate_evidence.machine(member) for member in folder.members()}, known)
+        machines = {member.name: gate_evidence.machine(member) for member in folder.members()}
+        answers = _newer(answers, came, machines, known)
+    accepted = gate_accepted.answers(ledgers, names, machines, time.time())
+    by_node = {node: [answers[name, node] for name in rules] + ([accepted[node]] if node in accepted else []) for node in names}
     gate = Gate(
-        nodes=[gate_decide.verdict(node, [answers[name, node] for name in rules], risk) for node in names], rules=list(known.values()),
+        nodes=[gate_decide.verdict(node, each, risk) for node, each in by_node.items()], rules=list(known.values()),
         risk=risk, budget_s=asked.seconds(args.budget, "--budget"), at_s=time.time(), left_out=left_out, run=kept,
+        unread=ledgers.unread,
     )  # fmt: skip
     if kept:
         files.write_whole(paths.runs(paths.home()) / kept / GATE, msgspec.json.format(msgspec.json.encode(gate), indent=2) + b"\n")

@@ -64,6 +64,11 @@ def read(home: Path, rules: Mapping[str, GateRule], least: float) -> History:
     return History(evidence, sorted(health), gates, fleet, gpus)
 
 
+def beside(history: History, evidence: Iterable[GateEvidence]) -> History:
+    """With more evidence, in its place by time."""
+    return history._replace(evidence=sorted([*history.evidence, *evidence], key=lambda each: each.at_s))
+
+
 def kept_record(path: Path, kind: type[T]) -> T | None:
     """None where there is none that can be read."""
     try:

@@ -1,19 +1,22 @@
 """What a gate knows of nodes and says of them.
 
-    kept campaigns → GateEvidence; its age and the rate of faults → stale or not; tests of what is stale → RuleAnswer → NodeGate → Gate
+    kept campaigns and ledgers → GateEvidence; its age and the rate of faults → stale or not; tests of that → RuleAnswer → NodeGate → Gate
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
+from hotlap.bringup.accept_record import FaultSeen, NodeStateName
 from hotlap.bringup.record import NamedPart
 from hotlap.core.record import Record
 
 GATE = "gate.json"  # a Gate, in the folder of the campaign that tested
+ACCEPTANCE = "acceptance"  # the rule of ledgers, beside those of a file
 Holds = Literal["good", "bad", "unknown"]
 GateCode = Literal[
     "", "slow", "shares", "exit", "gpus", "no result", "stale", "no evidence", "other machine", "few", "noisy", "no time",
+    "acceptance", "ledger",
 ]  # fmt: skip
 
 
@@ -28,6 +31,18 @@ class GateRule(Record, frozen=True, kw_only=True):
     acts: Literal["always", "known"] = "known"
     false_alarms: float = 0.01
     source: str = ""
+
+
+class AcceptedSeen(Record, frozen=True, kw_only=True):
+    """What an acceptance says of a node. `reasons`: of overrides; `lacks`: steps whose evidence is not there as it was written."""
+
+    acceptance: str
+    name: str
+    state: NodeStateName
+    override: bool = False  # the state is a person's decision
+    reasons: list[str] = []
+    faults: list[FaultSeen] = []
+    lacks: list[str] = []
 
 
 class GateEvidence(Record, frozen=True, kw_only=True):
@@ -46,6 +61,8 @@ class GateEvidence(Record, frozen=True, kw_only=True):
     count: int = 0
     of: int = 0
     text: str = ""  # what the launcher or the program said
+    accepted: AcceptedSeen | None = None
+    ledger: bool = False  # of an acceptance, whose id is `run`
 
 
 class RuleAnswer(Record, frozen=True, kw_only=True):
@@ -90,3 +107,4 @@ class Gate(Record, frozen=True, kw_only=True):
     left_out: list[str] = []
     run: str = ""
     applied: list[list[str]] = []
+    unread: dict[str, str] = {}  # acceptances that could not be read, and why

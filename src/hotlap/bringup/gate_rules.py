@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hotlap.bringup.gate_record import GateRule
+from hotlap.bringup.gate_record import ACCEPTANCE, GateRule
 from hotlap.core import units
 from hotlap.core.errors import InputError
 
@@ -37,7 +37,7 @@ def load(file: str) -> dict[str, GateRule]:
     if not isinstance(given, dict):
         raise InputError(f"--rules {file} has no tables of rules; {EXAMPLE}")
     for name, rule in given.items():
-        if name in rules:
+        if name in rules or name == ACCEPTANCE:
             raise InputError(f"{file}: there is a rule '{name}' already; give yours another name")
         if not isinstance(rule, dict) or not rule.get("command"):
             raise InputError(f"{file}, rule '{name}': it has no command; {EXAMPLE}")

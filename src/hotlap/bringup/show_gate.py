@@ -7,8 +7,8 @@ from html import escape
 
 import msgspec
 
-from hotlap.bringup import show
-from hotlap.bringup.gate_record import GATE, Gate, GateEvidence, NodeGate, RuleAnswer, RuleKnown
+from hotlap.bringup import accept_show, show
+from hotlap.bringup.gate_record import GATE, AcceptedSeen, Gate, GateEvidence, NodeGate, RuleAnswer, RuleKnown
 from hotlap.cluster.show import BesideCampaign
 from hotlap.core.show import layout, words
 from hotlap.core.show.sections.base import Report, ReportSection
@@ -31,7 +31,19 @@ def wording(seen: GateEvidence) -> str:
         "no result": text or "no result", "stale": "the evidence is too old", "no evidence": "no evidence",
         "other machine": "another machine answers by this name", "few": few,
         "noisy": "transfers differ too much", "no time": "the budget ended first",
+        "acceptance": _accepted(seen.accepted) if seen.accepted else "", "ledger": "the ledger of an acceptance cannot be read",
     }[seen.code]  # fmt: skip
+
+
+def _accepted(seen: AcceptedSeen) -> str:
+    """The state, a person's reasons beside it, and what is against the node."""
+    reasons = f"override: {words.clean('; '.join(seen.reasons))}"
+    text = f"{seen.state}{f' ({reasons})' if seen.override else ''} in {words.clean(seen.name)}"
+    if seen.reasons and not seen.override:
+        text += f"; {reasons} (before)"
+    why = [accept_show.causes(seen.faults)] if seen.faults else []
+    why += [f"evidence of {words.some(seen.lacks, 6)} is not as it was written"] if seen.lacks else []
+    return f"{text}: {'; '.join(why)}" if why else text
 
 
 def age(seconds: float) -> str:
@@ -45,6 +57,7 @@ def age(seconds: float) -> str:
 def answer(each: RuleAnswer) -> str:
     """A rule's name, what it says, and its age."""
     old = "" if each.tested or each.age_s is None else f", {age(each.age_s)} ago"
+    old += " (acceptance)" if each.seen.ledger else ""
     shadow = "" if each.acts else " (shadow)"
     return f"{words.clean(each.seen.rule)}{shadow}: {wording(each.seen)}{old}"
 
@@ -79,7 +92,12 @@ def _columns(nodes: Sequence[NodeGate]) -> list[Column]:
 
 
 def _notes(gate: Gate) -> list[str]:
-    return ([_left_out(gate.left_out)] if gate.left_out else []) + [_shadow(each) for each in gate.rules if not each.acts]
+    notes = [_unread(*each) for each in gate.unread.items()] + ([_left_out(gate.left_out)] if gate.left_out else [])
+    return notes + [_shadow(each) for each in gate.rules if not each.acts]
+
+
+def _unread(named: str, why: str) -> str:
+    return f"The acceptance {words.clean(named)} cannot be read: {words.clean(why)}."
 
 
 def _left_out(names: Sequence[str]) -> str:
