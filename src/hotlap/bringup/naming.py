@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from hotlap.bringup import explain, factors, schedule
+from hotlap.bringup import explain, factors, schedule, unfit
 from hotlap.bringup.explain import Model, PartFit
 from hotlap.bringup.factors import Groups
 from hotlap.bringup.record import Culprit, Evidence, FabricLayout, Floats, Ints, Isolation, NamedPart, Open, SlowPart, Transfers
@@ -202,8 +202,9 @@ def _open(run: Evidence, model: Model, fits: list[PartFit]) -> list[Open]:
     ways = sum(fit.factor.kind == "leaf pair" for fit in fits)
     if alike or ways > 1:
         answer.append(Open(code="alike", count=alike + (ways if ways > 1 else 0)))
-    if together := sharing(tests, model, where):
-        answer.append(Open(code="sharing", members=together, count=len(together)))
+    members, loss = unfit.sharing(tests, where, model)
+    if together := [where.names[node] for node in members] or sharing(tests, model, where):
+        answer.append(Open(code="sharing", members=together, count=len(together), loss=loss))
     slow = {fit.factor.first for fit in fits if fit.factor.kind in UPLINKS}
     within = np.bincount(np.concatenate([tests.sender[tests.out == 0], tests.receiver[tests.out == 0]]), minlength=count)
     masked = [where.names[node] for node in range(count) if int(where.leaf[node]) in slow and within[node] == 0]

@@ -118,7 +118,7 @@ def _open(each: Open) -> str:
         "untested": f"{_some(each.members)}, untested",
         "vanished": f"{_some(each.members)}, slow while screened and not when confirmed",
         "alike": f"{each.count} links or ways between leaves lose alike: they may share a part that the topology lacks, or it is wrong",
-        "sharing": f"why transfers of {_some(each.members)} are slow: they may share a part that the topology lacks, or it is wrong",
+        "sharing": _sharing(each),
         "masked": f"{_some(each.members)}, behind a slow uplink",
         "uplinks": f"uplinks of {_some(each.members)}, which carried nothing",
         "light": f"small losses of uplinks of {_some(each.members)}, whose leaf has fewer nodes",
@@ -128,6 +128,14 @@ def _open(each: Open) -> str:
         "cut": f"what further rounds would tell: there was time for {each.count}",
         "gpu": "GPUs behind the NICs: none was tested alone",
     }[each.code]
+
+
+def _sharing(each: Open) -> str:
+    """Nodes that are slow together, but for what the topology says."""
+    names = _some(each.members)
+    if each.loss:
+        return f"the topology, which does not fit: {names} lose {each.loss:.0%} together, as behind one uplink, and are not on one leaf"
+    return f"why transfers of {names} are slow: they may share a part that the topology lacks, or it is wrong"
 
 
 def _section(report: Report) -> str:
