@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -15,7 +18,7 @@ import numpy as np
 from tests.netbed.bed import Bed
 
 import hotlap
-from hotlap.bringup import pairs
+from hotlap.bringup import isolating, pairs
 from hotlap.bringup.record import FabricLayout, layout
 from hotlap.cluster import agent, folder
 from hotlap.cluster.launch.base import AgentProcess, AtOnce, last_line, popen
@@ -54,6 +57,33 @@ class BedLauncher(AtOnce):
 
     def failure(self, code: int, errors: str) -> tuple[State, str]:
         return "never started", last_line(errors) or f"the agent ended with {code}"
+
+
+def scenario(bed: Bed, conductor: pairs.PairController, number: int, kind: str) -> dict[str, Any]:
+    """A seeded fault, what was named, and what it took: wall and CPU seconds, and of them those that the links' shaping took."""
+    random, began, spent_s = np.random.default_rng([number, bed.spec.nodes]), time.monotonic(), _cpu_s()
+    faults = planted(bed, kind, random)
+    with contextlib.ExitStack() as healed:
+        healed.callback(bed.heal)
+        for fault in faults:
+            bed.fault(fault.kind, *fault.values)
+        shaping_s = time.monotonic() - began
+        answer, _ = isolating.Isolating(where(bed), conductor.transfer, random).run()
+        ended = time.monotonic()
+    wall_s = time.monotonic() - began
+    names = {" ".join([each.part.kind, *each.part.members]): each.loss for each in answer.culprits}
+    truth = {fault.name: fault.loss for fault in faults}
+    return {
+        "nodes": bed.spec.nodes, "number": number, "kind": kind, "planted": truth, "named": names, "right": set(names) == set(truth),
+        "rounds": answer.screening + answer.confirming, "noise": answer.noise, "wall_s": wall_s, "cpu_s": _cpu_s() - spent_s,
+        "shaping_s": shaping_s + began + wall_s - ended,
+    }  # fmt: skip
+
+
+def _cpu_s() -> float:
+    """Of the whole machine so far, without idling and waiting: the kernel moves the bytes for no process of ours."""
+    words = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    return sum(int(word) for place, word in enumerate(words[:8]) if place not in (3, 4)) / os.sysconf("SC_CLK_TCK")
 
 
 def where(bed: Bed) -> FabricLayout:

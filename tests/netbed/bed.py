@@ -137,19 +137,24 @@ class Bed:
         """One of FAULTS; its values as USAGE has them. It lasts until `heal`."""
         asked = [kind, *map(str, values)]
         self._check(asked)
-        faults = [*self.faults(), asked]
-        if kind in RATES:
-            self._shape(faults)
-        else:
-            self._hurt(kind, asked[1], asked[2:], undo=False)
-        (self.folder / "faults.json").write_text(json.dumps(faults))
+        before = self.faults()
+        (self.folder / "faults.json").write_text(json.dumps([*before, asked]))  # first: a kill leaves nothing that `heal` does not know
+        try:
+            if kind in RATES:
+                self._shape([*before, asked], before)
+            else:
+                self._hurt(kind, asked[1], asked[2:], undo=False)
+        except BedError:
+            (self.folder / "faults.json").write_text(json.dumps(before))
+            raise
 
     def heal(self) -> None:
         """Undoes every fault."""
-        for kind, *values in reversed(self.faults()):
+        before = self.faults()
+        for kind, *values in reversed(before):
             if kind not in RATES:
                 self._hurt(kind, values[0], values[1:], undo=True)
-        self._shape([])
+        self._shape([], before)
         (self.folder / "faults.json").unlink(missing_ok=True)
 
     @contextlib.contextmanager
@@ -206,7 +211,19 @@ class Bed:
                 valid = {"LEAF": f"1 to {self.spec.leaves}", "SHARE": "above 0, at most 1 (a CPU)", "MBPS": "above 0", "SECONDS": "ahead, or behind with a minus"}[name]
                 raise BedError(f"{kind}: {name} is {valid}, not {value}")
 
-    def _shape(self, faults: list[list[str]]) -> None:
+    def _shape(self, faults: list[list[str]], before: list[list[str]]) -> None:
+        """Links whose rates differ from those before; where nothing was wrong before and nothing is, all of them."""
+        was, slowed, whole = self._slowed(before), self._slowed(faults), not before and not faults
+        fabric = int(self.state["warden"])
+        if whole or links.ports(self.spec, was) != links.ports(self.spec, slowed):
+            warden.run("tc", links.bare(links.devices(self.spec)), pid=fabric, force=True)
+            warden.run("tc", links.ports(self.spec, slowed), pid=fabric)
+        for node in self.spec.everyone:
+            if whole or links.sending(self.spec, node, was) != links.sending(self.spec, node, slowed):
+                warden.run("tc", links.bare(["eth0"]), pid=self.pid(node), force=True)
+                warden.run("tc", links.sending(self.spec, node, slowed), pid=self.pid(node))
+
+    def _slowed(self, faults: list[list[str]]) -> links.Slowed:
         slowed = links.Slowed()
         for kind, *values in faults:
             rate = float(values[-1]) if kind in RATES else 0.0
@@ -218,12 +235,7 @@ class Bed:
                 slowed.pairs[values[0], values[1]] = rate
             if kind == "slow-uplink":
                 slowed.uplinks[int(values[0])] = rate
-        fabric = int(self.state["warden"])
-        warden.run("tc", links.bare(links.devices(self.spec)), pid=fabric, force=True)
-        warden.run("tc", links.ports(self.spec, slowed), pid=fabric)
-        for node in self.spec.everyone:
-            warden.run("tc", links.bare(["eth0"]), pid=self.pid(node), force=True)
-            warden.run("tc", links.sending(self.spec, node, slowed), pid=self.pid(node))
+        return slowed
 
     def _hurt(self, kind: str, node: str, values: list[str], *, undo: bool) -> None:
         if kind == "link-down":

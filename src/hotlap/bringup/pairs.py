@@ -48,6 +48,7 @@ class PairController(ClusterController):
 
     rest: Sequence[Member] = ()
     time_s = 1.0
+    lead_s = member_pair.LEAD_S  # at most that
     failures = 0
     why = ""  # of the last transfer that gave nothing
     until_s = math.inf  # no transfer is waited for beyond, monotonic
@@ -72,7 +73,7 @@ class PairController(ClusterController):
         """
         self._wait()
         orders: dict[int, dict[str, Any]] = {}
-        begins_s = time.time() + member_pair.LEAD_S
+        begins_s = time.time() + self.lead_s
         for source, sink in pairs.tolist():
             _, port, address = self._places[self.rest[sink].name]
             address = "127.0.0.1" if self.launcher.name == "local" else address

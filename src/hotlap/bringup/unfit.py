@@ -132,8 +132,12 @@ def _gain(inside: Flags, tests: Transfers, where: FabricLayout, model: Model, cu
     if not len(place):
         return _Set(inside, -math.inf)
     side = way[place] * 2 + source[place]
-    offset = np.log(np.maximum(size / np.bincount(side)[side], 1.0))
-    effect, gain = _loss(model.off[place], current[place], offset, model)
+    _, group, load = np.unique(side, return_inverse=True, return_counts=True)
+    offset = np.log(np.maximum(size / load, 1.0))
+    effect, gain = _loss(model.off[place], current[place], offset[group], model)
+    means = [np.log(np.bincount(group, np.exp(each[place])) / load) for each in (model.off, current)]
+    unfair, together = _loss(means[0], means[1], offset, model)  # TCP may share a full uplink unfairly: then only the sum tells
+    effect, gain = (unfair, together) if together > gain else (effect, gain)
     choice = math.lgamma(where.nodes + 1) - math.lgamma(size + 1) - math.lgamma(where.nodes - size + 1)
     return _Set(inside, started + gain - 0.5 * math.log(max(len(tests), 2)) - choice, effect)
 
