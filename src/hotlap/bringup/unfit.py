@@ -6,6 +6,7 @@ log rate = fleet + the largest loss among the parts of nodes and, where a transf
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,10 @@ from hotlap.core.stats import student
 TELLS = math.log(20)  # odds of 20 to 1 against the parts that the topology has
 STARTS, SIZES, SMALL = 8, 24, 64  # nodes to start from, sets of each, and nodes up to which each is tried in and out of the set
 UPLINKS, OF_NODES = ("uplink", "uplink-out", "uplink-in"), ("node", "send", "receive", "nic")
+EXCHANGED = 8  # half of the nodes, up to which each two are exchanged
 MOST = 512  # nodes among which sets are looked for
 CHANCE = 0.05  # over all nodes, that one is slow so often by disturbances
+TIMES = 3  # that transfers were measured at once, in which some were slow
 WITHIN = 3  # transfers inside the set that have to be fast: else its nodes are slow themselves
 
 
@@ -39,9 +42,15 @@ def sharing(tests: Transfers, where: FabricLayout, model: Model) -> tuple[list[i
     most = _net(model.fits, tests, where, model, explain.limiting(model.fits, tests, where)[0]) + TELLS
     way = ways(tests)
     best = max((_best(base, tests, where, model, way) for base in ([], own)), key=lambda each: each.net)
-    if best.net <= most or not _beyond(best.inside, tests, where, model):
+    if best.net <= most or not _often(best.inside, tests, model, way) or not _beyond(best.inside, tests, where, model):
         return [], 0.0
     return np.flatnonzero(best.inside).tolist(), 1.0 - math.exp(best.effect)
+
+
+def _often(inside: Flags, tests: Transfers, model: Model, way: Ints) -> bool:
+    """Whether slow transfers cross a set's border at several times, twice as many as it has nodes: some set fits few by chance."""
+    slow = (inside[tests.sender] != inside[tests.receiver]) & (model.off < -4 * model.noise.sigma)
+    return bool(slow.sum() >= 2 * inside.sum() and len(np.unique(way[slow])) >= TIMES)
 
 
 def _beyond(inside: Flags, tests: Transfers, where: FabricLayout, model: Model) -> bool:
@@ -52,10 +61,12 @@ def _beyond(inside: Flags, tests: Transfers, where: FabricLayout, model: Model) 
     if 2 * len(others) >= inside.sum():
         return True
     slow = model.off - model.current < -4 * model.noise.sigma
+    apart = ~inside[tests.sender] & ~inside[tests.receiver]
+    usual = (float(slow[apart].sum()) + 1) / (float(apart.sum()) + 2)
     for node in others:
         own = (tests.sender == node) | (tests.receiver == node)
         times, count = float((slow & own).sum()), float(own.sum())
-        if times and student.incomplete_beta(model.noise.disturbed, times, count - times + 1) < CHANCE / where.nodes:
+        if times and student.incomplete_beta(usual, times, count - times + 1) < CHANCE / where.nodes:
             return True
     return False
 
@@ -84,18 +95,30 @@ def _best(base: list[PartFit], tests: Transfers, where: FabricLayout, model: Mod
     def tried(inside: Flags) -> _Set:
         return _gain(inside, tests, where, model, current, way, started)
 
-    best = _Set(np.zeros(where.nodes, bool), -math.inf)
     sizes = np.unique(np.rint(np.geomspace(2, where.nodes // 2, most)).astype(int))
+    sets = [_Set(np.zeros(where.nodes, bool), -math.inf)]
     for place in np.argsort(-together.sum(axis=0), kind="stable")[:starts]:
         order = some[np.argsort(-together[place], kind="stable")]
-        sets = (tried(np.isin(np.arange(where.nodes), order[:size])) for size in sizes)
-        best = max(best, max(sets, key=lambda each: each.net), key=lambda each: each.net)
-    for _ in range(2 if where.nodes <= SMALL else 0):
-        before = best
-        for node in range(where.nodes):
-            other = best.inside.copy()
-            other[node] = not other[node]
-            if 2 <= int(other.sum()) <= where.nodes // 2:
+        sets += [tried(np.isin(np.arange(where.nodes), order[:size])) for size in sizes]
+    best = max(sets, key=lambda each: each.net)
+    if where.nodes > SMALL:
+        return best
+    leaves = [tried(where.leaf == leaf) for leaf in range(int(where.leaf.max()) + 1)]  # a topology that is nearly right
+    both = (best, max(leaves, key=lambda each: each.net))
+    return max((_refined(each, tried) for each in both), key=lambda each: each.net)
+
+
+def _refined(best: _Set, tried: Callable[[Flags], _Set]) -> _Set:
+    """With nodes put in, taken out and exchanged, while that explains more."""
+    most = len(best.inside) // 2
+    for _ in range(3):
+        before, inside = best, best.inside
+        changes = [[node] for node in range(len(inside))]
+        changes += [[one, other] for one in np.flatnonzero(inside) for other in np.flatnonzero(~inside)] if most <= EXCHANGED else []
+        for change in changes:
+            other = before.inside.copy()
+            other[change] = ~other[change]
+            if 2 <= int(other.sum()) <= most:
                 best = max(best, tried(other), key=lambda each: each.net)
         if best is before:
             break
