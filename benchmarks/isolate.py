@@ -110,10 +110,11 @@ def cell(rows: Sequence[Row]) -> None:
     print(f"  {sum(row['all_s'] for row in rows):.0f} CPU s in all", flush=True)
 
 
-def cells(counts: Sequence[int], uplinks: Sequence[int], fleets: int, leaf: int, share: float, kept: Rows, jobs: int) -> None:
+def cells(counts: Sequence[int], uplinks: Sequence[int], fleets: int, of: Mapping[str, float], kept: Rows, jobs: int) -> None:
+    """`of`: nodes to a leaf, and the share that is bad."""
     for count in counts:
         for bad in uplinks:
-            ask = {"nodes": count, "uplinks": bad, "leaf": leaf, "share": share}
+            ask = {"nodes": count, "uplinks": bad, **of}
             wanted = [{**ask, "seed": seed} for seed in range(fleets) if not kept.has(**ask, seed=seed)]
             for row in mapped(fleet, wanted, jobs):
                 kept.add(row)
@@ -240,9 +241,9 @@ def main() -> None:
         return
     kept, counts = Rows(asked.out, ("nodes", "uplinks", "leaf", "share", "seed")), [int(count) for count in asked.nodes.split(",")]
     if asked.clean:
-        cells(counts, [0], asked.clean, asked.leaf, 0.0, kept, asked.jobs)
+        cells(counts, [0], asked.clean, {"leaf": asked.leaf, "share": 0.0}, kept, asked.jobs)
         return
-    cells(counts, [int(each) for each in asked.uplinks.split(",")], asked.fleets, asked.leaf, 0.02, kept, asked.jobs)
+    cells(counts, [int(each) for each in asked.uplinks.split(",")], asked.fleets, {"leaf": asked.leaf, "share": 0.02}, kept, asked.jobs)
 
 
 if __name__ == "__main__":

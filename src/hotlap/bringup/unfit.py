@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ def sharing(tests: Transfers, where: FabricLayout, model: Model) -> tuple[list[i
     own = [fit for fit in model.fits if fit.factor.kind in OF_NODES]
     most = _net(model.fits, tests, where, model, explain.limiting(model.fits, tests, where)[0]) + TELLS
     way = ways(tests)
-    best = max((_best(base, tests, where, model, way) for base in ([], own)), key=lambda each: each.net)
+    best = max((_best(base, tests, where, model, way) for base in ([[], own] if own else [[]])), key=lambda each: each.net)
     if best.net <= most or not _often(best.inside, tests, model, way) or not _beyond(best.inside, tests, where, model):
         return [], 0.0
     return np.flatnonzero(best.inside).tolist(), 1.0 - math.exp(best.effect)
@@ -90,11 +91,7 @@ def _best(base: list[PartFit], tests: Transfers, where: FabricLayout, model: Mod
     some = _slowest(slow, tests, where.nodes)
     together = _together(slow, tests, some, where.nodes, way)
     starts, most = (STARTS, SIZES) if where.nodes <= SMALL else (STARTS // 4, SIZES // 2)
-    started = _net(base, tests, where, model, current)
-
-    def tried(inside: Flags) -> _Set:
-        return _gain(inside, tests, where, model, current, way, started)
-
+    tried = _Search(tests, model, current, way, _net(base, tests, where, model, current)).tried
     sizes = np.unique(np.rint(np.geomspace(2, where.nodes // 2, most)).astype(int))
     sets = [_Set(np.zeros(where.nodes, bool), -math.inf)]
     for place in np.argsort(-together.sum(axis=0), kind="stable")[:starts]:
@@ -114,7 +111,9 @@ def _refined(best: _Set, tried: Callable[[Flags], _Set]) -> _Set:
     for _ in range(3):
         before, inside = best, best.inside
         changes = [[node] for node in range(len(inside))]
-        changes += [[one, other] for one in np.flatnonzero(inside) for other in np.flatnonzero(~inside)] if most <= EXCHANGED else []
+        if most <= EXCHANGED:
+            members, others = (np.flatnonzero(each).tolist() for each in (inside, ~inside))
+            changes += [[one, other] for one in members for other in others]
         for change in changes:
             other = before.inside.copy()
             other[change] = ~other[change]
@@ -145,24 +144,35 @@ def _together(slow: Flags, tests: Transfers, some: Ints, count: int, way: Ints) 
     return often
 
 
-def _gain(inside: Flags, tests: Transfers, where: FabricLayout, model: Model, current: Floats, way: Ints, started: float) -> _Set:
-    size = int(inside.sum())
-    source, sink = inside[tests.sender], inside[tests.receiver]
-    within = source & sink
-    if within.sum() < WITHIN or np.median((model.off - current)[within]) < -2 * model.noise.sigma:
-        return _Set(inside, -math.inf)
-    place = np.flatnonzero(source != sink)
-    if not len(place):
-        return _Set(inside, -math.inf)
-    side = way[place] * 2 + source[place]
-    _, group, load = np.unique(side, return_inverse=True, return_counts=True)
-    offset = np.log(np.maximum(size / load, 1.0))
-    effect, gain = _loss(model.off[place], current[place], offset[group], model)
-    means = [np.log(np.bincount(group, np.exp(each[place])) / load) for each in (model.off, current)]
-    unfair, together = _loss(means[0], means[1], offset, model)  # TCP may share a full uplink unfairly: then only the sum tells
-    effect, gain = (unfair, together) if together > gain else (effect, gain)
-    choice = math.lgamma(where.nodes + 1) - math.lgamma(size + 1) - math.lgamma(where.nodes - size + 1)
-    return _Set(inside, started + gain - 0.5 * math.log(max(len(tests), 2)) - choice, effect)
+@dataclass(frozen=True)
+class _Search:
+    """Among which transfers a set is looked for. `current` [T]: what is explained already; `net`: by that."""
+
+    tests: Transfers
+    model: Model
+    current: Floats
+    way: Ints
+    net: float
+
+    def tried(self, inside: Flags) -> _Set:
+        """An uplink around these nodes, with the loss that explains most."""
+        tests, model, current, size, count = self.tests, self.model, self.current, int(inside.sum()), len(inside)
+        source, sink = inside[tests.sender], inside[tests.receiver]
+        within = source & sink
+        if within.sum() < WITHIN or np.median((model.off - current)[within]) < -2 * model.noise.sigma:
+            return _Set(inside, -math.inf)
+        place = np.flatnonzero(source != sink)
+        if not len(place):
+            return _Set(inside, -math.inf)
+        side = self.way[place] * 2 + source[place]
+        _, group, load = np.unique(side, return_inverse=True, return_counts=True)
+        offset = np.log(np.maximum(size / load, 1.0))
+        effect, gain = _loss(model.off[place], current[place], offset[group], model)
+        means = [np.log(np.bincount(group, np.exp(each[place])) / load) for each in (model.off, current)]
+        unfair, together = _loss(means[0], means[1], offset, model)  # TCP may share a full uplink unfairly: then only the sum tells
+        effect, gain = (unfair, together) if together > gain else (effect, gain)
+        choice = math.lgamma(count + 1) - math.lgamma(size + 1) - math.lgamma(count - size + 1)
+        return _Set(inside, self.net + gain - 0.5 * math.log(max(len(tests), 2)) - choice, effect)
 
 
 def _loss(off: Floats, current: Floats, offset: Floats, model: Model) -> tuple[float, float]:
