@@ -194,7 +194,8 @@ def on_bed(nodes: int, numbers: Sequence[int], kinds: list[str], shape: BedShape
 def summary(rows: Sequence[Row], shape: BedShape) -> None:
     """Of scenarios on a bed."""
     wall_s, cpu_s = (sum(row[name] for row in rows) for name in ("wall_s", "cpu_s"))
-    print(f"bed of {rows[0]['nodes']} nodes, {len(rows)} scenarios, {shape}, {wall_s:.0f} s of wall, {cpu_s / wall_s:.2f} processors busy, by all that ran")
+    busy = f"{cpu_s / wall_s:.2f} processors busy, by all that ran"
+    print(f"bed of {rows[0]['nodes']} nodes, {len(rows)} scenarios, {shape}, {wall_s:.0f} s of wall, {busy}")
     for kind in dict.fromkeys(row["kind"] for row in rows):
         own = [row for row in rows if row["kind"] == kind]
         rounds = [row["rounds"] for row in own]
