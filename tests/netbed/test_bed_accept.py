@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.skipif(bool(WHY), reason=WHY or "a bed can be made"), 
 def test_a_planted_fault_goes_from_expected_to_quarantined_to_retest_to_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
     with accept_bed.standing(7, {"n02": "firmware", "n05": "slow-link"}) as planted:
-        data = accept_bed.plan_of(planted, 0.4)  # 1 MB at 20 Mbit/s: sixteen of the shaper's buckets
+        data = accept_bed.plan_of(planted, 1.0)
         folder = accept_folder.create(tmp_path, accept_plan.parse(data, "bed.toml"), data)
         accept_bed.drive(folder, planted)
         standings = folder.standings()
