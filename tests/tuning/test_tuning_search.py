@@ -134,6 +134,13 @@ def test_a_budget_of_few_runs_drops_what_it_has_no_room_for() -> None:
     assert sum(outcome.runs.values()) <= 60
 
 
+@pytest.mark.parametrize("where", [TuningSpace({"config": ["1"]}), ONE])
+def test_a_budget_in_which_nothing_is_looked_at_says_so_and_not_that_nothing_is_worth_it(where: TuningSpace) -> None:
+    outcome = searched(where, CostBench(only("1", 0.5), 0.01, 8))
+    assert outcome.answer == "budget"
+    assert outcome.tried == 0
+
+
 def test_the_same_seed_and_costs_give_the_same_search() -> None:
     runs = [CostBench(interacting, 0.02, 160), CostBench(interacting, 0.02, 160)]
     assert searched(TEN, runs[0]) == searched(TEN, runs[1])

@@ -110,7 +110,7 @@ class TuningSearch:
         pool = self._screened()
         winner = self._halved(pool)
         if winner is None:
-            return self._outcome("nothing" if not self._out_of_time(pool) else "budget")
+            return self._outcome("budget" if self._out_of_time() else "nothing")
         winner = self._each_shown(winner)
         return self._confirmed(winner)
 
@@ -194,8 +194,9 @@ class TuningSearch:
             self._drop(one, "no_time", "the budget has no room for it")
         return list(configurations[:room])
 
-    def _out_of_time(self, pool: Sequence[Configuration]) -> bool:
-        return not pool and any(one.code == "no_time" for one in self.dropped)
+    def _out_of_time(self) -> bool:
+        """Whether the budget ended before anything was looked at beside as found: then it is not known whether something is worth it."""
+        return not self.ratings and any(one.code == "no_time" for one in self.dropped)
 
     # ------------------------------------------------------------ halving
 
