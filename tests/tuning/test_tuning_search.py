@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from hotlap.tuning import search, space
+from hotlap.core.errors import InputError
+from hotlap.tuning import proposing, search, space
 from hotlap.tuning.record import Phase, TuningOutcome
 from hotlap.tuning.search import NotRepeating, SearchOptions, Taken, TuningSearch
 from hotlap.tuning.space import Configuration, SwitchSetting, TuningSpace
@@ -139,6 +141,40 @@ def test_a_budget_in_which_nothing_is_looked_at_says_so_and_not_that_nothing_is_
     outcome = searched(where, CostBench(only("1", 0.5), 0.01, 8))
     assert outcome.answer == "budget"
     assert outcome.tried == 0
+
+
+@pytest.mark.slow("twenty searches with Optuna")
+def test_who_proposes_has_no_part_in_the_judgement() -> None:
+    pytest.importorskip("optuna", reason="Optuna is not installed: pip install optuna")
+    for seed in range(14):
+        asked = SearchOptions(seed=seed, propose="optuna")
+        assert TuningSearch(TEN, CostBench(lambda _: 0.0, 0.03, 160, seed), asked).run().answer != "gain"
+    asked = SearchOptions(seed=2, propose="optuna")
+    bench, again = CostBench(interacting, 0.02, 240), CostBench(interacting, 0.02, 240)
+    outcome = TuningSearch(TEN, bench, asked).run()
+    assert (outcome.answer, [one.switch for one in outcome.winner]) == ("gain", ["s2", "s7"])
+    assert TuningSearch(TEN, again, asked).run() == outcome
+    assert again.ran == bench.ran
+    pairs = {configuration for phase, configuration in bench.ran if phase == "confirmation"}
+    assert pairs == {(), (SwitchSetting("s2", "on"), SwitchSetting("s7", "on"))}
+
+
+def test_what_fails_is_learnt_by_optuna_as_a_failure() -> None:
+    pytest.importorskip("optuna", reason="Optuna is not installed: pip install optuna")
+    source = proposing.OptunaProposer(TEN, 5, 1)
+    source.learn((SwitchSetting("s1", "on"),), -0.5)
+    source.learn((SwitchSetting("gone", "on"),), -9.0)
+    while (drawn := source.next()) is not None:
+        source.learn(drawn, None)
+    assert [trial.state.name for trial in source.study.trials] == ["COMPLETE", *["FAIL"] * 5]
+    assert (SwitchSetting("s1", "on"),) in source.best(6)
+
+
+def test_without_optuna_it_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(InputError, match="--propose optuna: Optuna is not installed; pip install optuna"):
+        proposing.check("optuna")
+    proposing.check("model")
 
 
 def test_the_same_seed_and_costs_give_the_same_search() -> None:

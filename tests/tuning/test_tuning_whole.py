@@ -81,7 +81,7 @@ def test_a_server_is_searched_from_its_file_to_a_confirmed_gain(here: Path, caps
     load = '[load]\narrivals = "closed:10"\nrequests = 10\nwarm_up = 0\ninput = 16\noutput = 4\n'
     server = f'[server]\nurl = "http://127.0.0.1:{port}"\ncommand = ["python3", "server.py", "{port}", "{{delay}}"]\n'
     (here / "server.toml").write_text(server + load)
-    words = ["tuning", "run", "server.toml", "--goal", "p99", "--switches", "delay=1.2,0.4", "--budget", "4 min", "--seed", "1"]
+    words = ["tuning", "run", "server.toml", "--goal", "p99", "--switches", "delay=1.2,0.4", "--budget", "20 min", "--seed", "1"]
     document = answered(capsys, words)
     outcome = document["tuning"]["outcome"]
     assert (outcome["answer"], outcome["winner"]) == ("gain", [{"switch": "delay", "value": "0.4"}])
