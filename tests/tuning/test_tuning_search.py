@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hotlap.core import units
 from hotlap.core.errors import InputError
-from hotlap.tuning import proposing, search, space
-from hotlap.tuning.record import Phase, TuningOutcome
+from hotlap.core.measure.targets import host
+from hotlap.tuning import proposing, search, session, show, space, tape
+from hotlap.tuning.applying import Applied, ChosenSwitches
+from hotlap.tuning.benches import Ran
+from hotlap.tuning.catalogue import TuningSwitch
+from hotlap.tuning.record import Phase, TuningAsked, TuningOutcome
 from hotlap.tuning.search import NotRepeating, SearchOptions, Taken, TuningSearch
 from hotlap.tuning.space import Configuration, SwitchSetting, TuningSpace
 
@@ -110,6 +116,36 @@ def test_a_configuration_that_fails_is_dropped_with_its_reason_and_run_no_more()
     assert ("failed", "it crashes") in {(one.code, one.reason) for one in outcome.dropped if one.settings[0].switch == "s3"}
     assert sum(configuration == (SwitchSetting("s3", "on"),) for _, configuration in bench.ran) == 1
     assert not any(("s3", "on") in configuration for phase, configuration in bench.ran if phase in ("rung", "confirmation"))
+
+
+def test_noise_larger_than_any_gain_is_no_answer_but_a_bound() -> None:
+    outcome = searched(ONE, CostBench(only("7", 0.03), 0.6, 6 * 32))
+    assert outcome.answer == "cannot_tell"
+    assert outcome.mde is not None
+    assert outcome.mde > 0.03
+    answer = show.answer(TuningAsked(subject="sh toy.sh", kind="program", goal="time"), outcome)
+    assert answer.startswith(f"cannot tell below {units.percent(outcome.mde)}")
+    assert "nothing was changed" in answer
+
+
+def test_a_program_that_does_not_repeat_is_said_and_its_scatter_is_allowed_for(tmp_path: Path) -> None:
+    asked = TuningAsked(subject="sh toy.sh", kind="program", goal="time", result="loss ([0-9.]+)")
+    switches = {"KIND": TuningSwitch(variables={"KIND": "{value}"}, values=["a"], changes="results")}
+    chosen = ChosenSwitches(switches, {"KIND": ["as found", "a"]}, [])
+    results = iter([1.0, 1.4, 1.2, 1.3, 1.5])
+
+    class Drifting:
+        device, words = host.describe(), list[str]()
+
+        def run(self, applied: Applied, number: int, limit_s: float) -> Ran:
+            return Ran(2.0, next(results))
+
+    bench = tape.TuningTape(Drifting(), asked, chosen, tmp_path)
+    taken = [bench.take(one, "alone") for one in ((), (), (), (SwitchSetting("KIND", "a"),), (SwitchSetting("KIND", "a"),))]
+    assert [one.code for one in taken if one.cost is None] == ["results_changed"]  # 1.5 alone is beyond what as found itself gave
+    doubts = session._with_doubts(TuningOutcome(answer="nothing"), bench.trials, asked).notices
+    assert [(one.code, one.text) for one in doubts] == [("not_exact", doubts[0].text)]
+    assert "as found the result is 1 to 1.4" in doubts[0].text
 
 
 def test_one_failure_as_found_does_not_end_the_search() -> None:

@@ -28,9 +28,9 @@ BUDGET, RESOLVE = "30 min", "2 %"
 
 def add(parser: argparse.ArgumentParser) -> None:
     subject = "a command line in quotes, a plan, a server's TOML file or URL"
-    goal = "of a program time, step, tokens/s, samples/s; of a server p99"
+    goal = "of a program time, energy, step, J/step, tokens/s, samples/s, J/token; of a plan time, energy; of a server p99"
     parser.add_argument("subject", nargs="?", default="", metavar="SUBJECT", help=subject)
-    parser.add_argument("--goal", default="", metavar="METRIC", help=f"{goal}, e2e, ttft, tpot, throughput")
+    parser.add_argument("--goal", default="", metavar="METRIC", help=f"{goal}, e2e, ttft, tpot, throughput, J/token")
     parser.add_argument("--under", default="", metavar="LIMITS", help="that must hold, as in 'p99<=50ms'")
     names = "NAME or NAME=VALUE,VALUE with ; between, or a TOML file (default: what applies here)"
     parser.add_argument("--switches", default="", metavar="LIST", help=names)
