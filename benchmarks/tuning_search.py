@@ -121,10 +121,10 @@ def null(noise: float, count: int, seed: int) -> dict[str, Any]:
 
 
 def planted(
-    space: TuningSpace, truth: Truth, least: float, runs: int, count: int, seed: int, propose: ProposerName = "model",
+    space: TuningSpace, truth: Truth, least: float, runs: int, seeds: Sequence[int], propose: ProposerName = "model",
 ) -> dict[str, Any]:  # fmt: skip
     """`least`: the gain from which a winner is what was planted."""
-    rows = several(space, truth, 0.03, runs, range(seed, seed + count), propose)
+    rows, count = several(space, truth, 0.03, runs, seeds, propose), len(seeds)
     right = [row for row in rows if row.claimed and row.truth > least]
     exact = sum(len(row.outcome.winner) == (1 if space is SPACE else 2) for row in right)
     return {
@@ -216,8 +216,8 @@ def main() -> None:
     asked = parser.parse_args()
     began, count, seed = time.perf_counter(), asked.searches, asked.seed
     nulls = [null(noise, count, seed + 10_000 * place) for place, noise in enumerate((0.01, 0.03, 0.10))]
-    single = planted(SPACE, one_true, 0.03, SWEEPS * ONE_SWEEP, count, seed + 40_000)
-    pair = planted(TEN, together, 0.03, TOGETHER_RUNS, count, seed + 50_000, asked.propose)
+    single = planted(SPACE, one_true, 0.03, SWEEPS * ONE_SWEEP, range(seed + 40_000, seed + 40_000 + count))
+    pair = planted(TEN, together, 0.03, TOGETHER_RUNS, range(seed + 50_000, seed + 50_000 + count), asked.propose)
     equal = proposed(asked.propose, count, seed + 70_000)
     lied = liars(max(count // 25, 5), seed + 60_000)
     cells = [*nulls, single, pair]
