@@ -41,6 +41,7 @@ class Answers(BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
+ThreadingHTTPServer.request_queue_size = 64  # ten connections come at once
 ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Answers).serve_forever()
 """
 PLAN = 'schema = 1\nname = "small"\n[[case]]\nworkload = "command"\nargv = ["sh", "program.sh"]\n'
