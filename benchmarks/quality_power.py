@@ -82,7 +82,7 @@ def windows(draws: int, random: np.random.Generator) -> None:
             reach = student.quantile(1 - TAIL, count - 1)
             good = worse = plain = 0
             for values in random.lognormal(0.0, spread, (draws, count)):
-                seen = means.mean(values)
+                seen = means.mean(values, positive=True)
                 assert seen is not None
                 good, worse = good + (seen.high < truth), worse + (seen.low > truth)
                 plain += abs(seen.mean - truth) <= reach * seen.error

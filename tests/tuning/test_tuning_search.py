@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hotlap.tuning import search, space
-from hotlap.tuning.record import Phase, TuningOutcome
+from hotlap.core import units
+from hotlap.core.errors import InputError
+from hotlap.core.measure.targets import host
+from hotlap.tuning import proposing, search, session, show, space, tape
+from hotlap.tuning.applying import Applied, ChosenSwitches
+from hotlap.tuning.benches import Ran
+from hotlap.tuning.catalogue import TuningSwitch
+from hotlap.tuning.record import Phase, TuningAsked, TuningOutcome
 from hotlap.tuning.search import NotRepeating, SearchOptions, Taken, TuningSearch
 from hotlap.tuning.space import Configuration, SwitchSetting, TuningSpace
 
@@ -110,6 +118,36 @@ def test_a_configuration_that_fails_is_dropped_with_its_reason_and_run_no_more()
     assert not any(("s3", "on") in configuration for phase, configuration in bench.ran if phase in ("rung", "confirmation"))
 
 
+def test_noise_larger_than_any_gain_is_no_answer_but_a_bound() -> None:
+    outcome = searched(ONE, CostBench(only("7", 0.03), 0.6, 6 * 32))
+    assert outcome.answer == "cannot_tell"
+    assert outcome.mde is not None
+    assert outcome.mde > 0.03
+    answer = show.answer(TuningAsked(subject="sh toy.sh", kind="program", goal="time"), outcome)
+    assert answer.startswith(f"cannot tell below {units.percent(outcome.mde)}")
+    assert "nothing was changed" in answer
+
+
+def test_a_program_that_does_not_repeat_is_said_and_its_scatter_is_allowed_for(tmp_path: Path) -> None:
+    asked = TuningAsked(subject="sh toy.sh", kind="program", goal="time", result="loss ([0-9.]+)")
+    switches = {"KIND": TuningSwitch(variables={"KIND": "{value}"}, values=["a"], changes="results")}
+    chosen = ChosenSwitches(switches, {"KIND": ["as found", "a"]}, [])
+    results = iter([1.0, 1.4, 1.2, 1.3, 1.5])
+
+    class Drifting:
+        device, words = host.describe(), list[str]()
+
+        def run(self, applied: Applied, number: int, limit_s: float) -> Ran:
+            return Ran(2.0, next(results))
+
+    bench = tape.TuningTape(Drifting(), asked, chosen, tmp_path)
+    taken = [bench.take(one, "alone") for one in ((), (), (), (SwitchSetting("KIND", "a"),), (SwitchSetting("KIND", "a"),))]
+    assert [one.code for one in taken if one.cost is None] == ["results_changed"]  # 1.5 alone is beyond what as found itself gave
+    doubts = session._with_doubts(TuningOutcome(answer="nothing"), bench.trials, asked).notices
+    assert [(one.code, one.text) for one in doubts] == [("not_exact", doubts[0].text)]
+    assert "as found the result is 1 to 1.4" in doubts[0].text
+
+
 def test_one_failure_as_found_does_not_end_the_search() -> None:
     class Once(CostBench):
         def take(self, configuration: Configuration, phase: Phase) -> Taken:
@@ -132,6 +170,47 @@ def test_a_budget_of_few_runs_drops_what_it_has_no_room_for() -> None:
     outcome = searched(ONE, CostBench(lambda _: 0.0, 0.01, 40))
     assert any(one.code == "no_time" for one in outcome.dropped)
     assert sum(outcome.runs.values()) <= 60
+
+
+@pytest.mark.parametrize("where", [TuningSpace({"config": ["1"]}), ONE])
+def test_a_budget_in_which_nothing_is_looked_at_says_so_and_not_that_nothing_is_worth_it(where: TuningSpace) -> None:
+    outcome = searched(where, CostBench(only("1", 0.5), 0.01, 8))
+    assert outcome.answer == "budget"
+    assert outcome.tried == 0
+
+
+@pytest.mark.slow("twenty searches with Optuna")
+def test_who_proposes_has_no_part_in_the_judgement() -> None:
+    pytest.importorskip("optuna", reason="Optuna is not installed: pip install optuna")
+    for seed in range(14):
+        asked = SearchOptions(seed=seed, propose="optuna")
+        assert TuningSearch(TEN, CostBench(lambda _: 0.0, 0.03, 160, seed), asked).run().answer != "gain"
+    asked = SearchOptions(seed=2, propose="optuna")
+    bench, again = CostBench(interacting, 0.02, 240), CostBench(interacting, 0.02, 240)
+    outcome = TuningSearch(TEN, bench, asked).run()
+    assert (outcome.answer, [one.switch for one in outcome.winner]) == ("gain", ["s2", "s7"])
+    assert TuningSearch(TEN, again, asked).run() == outcome
+    assert again.ran == bench.ran
+    pairs = {configuration for phase, configuration in bench.ran if phase == "confirmation"}
+    assert pairs == {(), (SwitchSetting("s2", "on"), SwitchSetting("s7", "on"))}
+
+
+def test_what_fails_is_learnt_by_optuna_as_a_failure() -> None:
+    pytest.importorskip("optuna", reason="Optuna is not installed: pip install optuna")
+    source = proposing.OptunaProposer(TEN, 5, 1)
+    source.learn((SwitchSetting("s1", "on"),), -0.5)
+    source.learn((SwitchSetting("gone", "on"),), -9.0)
+    while (drawn := source.next()) is not None:
+        source.learn(drawn, None)
+    assert [trial.state.name for trial in source.study.trials] == ["COMPLETE", *["FAIL"] * 5]
+    assert (SwitchSetting("s1", "on"),) in source.best(6)
+
+
+def test_without_optuna_it_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(InputError, match="--propose optuna: Optuna is not installed; pip install optuna"):
+        proposing.check("optuna")
+    proposing.check("model")
 
 
 def test_the_same_seed_and_costs_give_the_same_search() -> None:

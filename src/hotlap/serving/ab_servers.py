@@ -81,7 +81,7 @@ def _wait(process: subprocess.Popen[bytes], address: Address, server: ServerSide
     while not _answers(address, server):
         if _ended(process):
             reason = f"the server ended before it answered{_last(output)}"
-            raise Unavailable(reason, "mend its command; where both do not fit: --one-at-a-time")
+            raise Unavailable(reason, "mend its command; of two that do not fit beside each other: hotlap serving ab --one-at-a-time")
         if time.monotonic() > until_s:
             raise Unavailable(f"the server did not answer within {server.ready_within}{_last(output)}", "give it more by ready_within")
         time.sleep(WAIT_S)

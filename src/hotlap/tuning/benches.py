@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import statistics
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -17,35 +17,44 @@ import numpy as np
 
 from hotlap.core import objectives
 from hotlap.core import plan as plans
+from hotlap.core.analysis import energy
 from hotlap.core.errors import InputError, MachineError, NotSupported, nearest
-from hotlap.core.measure import signals
+from hotlap.core.measure import signals, targets
 from hotlap.core.measure.targets import host
 from hotlap.core.measure.workloads.command import CommandProgram, number_in
 from hotlap.core.objectives import Objective
-from hotlap.core.record import Device
+from hotlap.core.record import Device, Readings, Samples
+from hotlap.core.store import bundle as bundles
 from hotlap.core.trials import arms
 from hotlap.core.work.program import COMMAND
-from hotlap.serving import ab_blocks, ab_config, ab_live, ab_servers, session
+from hotlap.serving import ab_blocks, ab_config, ab_live, ab_servers, reading, session
 from hotlap.serving.ab_blocks import Block
 from hotlap.serving.ab_config import AbSide, ServerSide, SideLoad
 from hotlap.serving.summary import BAD
 from hotlap.training import launching, steady
 from hotlap.training.record import TrainingAsked, rows
+from hotlap.tuning import joules
 from hotlap.tuning.applying import Applied, ChosenSwitches, filled
 from hotlap.tuning.record import DroppedSetting, TuningAsked, TuningSetting
 
 SubjectKind = Literal["program", "plan", "server"]
 Better = Literal["lower", "higher"]
 Goals = Mapping[str, tuple[str, Better]]
-PROGRAM_GOALS: Goals = {"time": ("s", "lower")}
-TRAINING_GOALS: Goals = {"step": ("s", "lower"), "tokens/s": ("1/s", "higher"), "samples/s": ("1/s", "higher")}
-PLAN_GOALS: Goals = {"time": ("", "lower")}
+PROGRAM_GOALS: Goals = {"time": ("s", "lower"), joules.ENERGY: ("J", "lower")}
+TRAINING_GOALS: Goals = {
+    "step": ("s", "lower"), "tokens/s": ("1/s", "higher"), "samples/s": ("1/s", "higher"), joules.STEP: ("J", "lower"),
+    joules.TOKEN: ("J", "lower"),
+}  # fmt: skip
+PLAN_GOALS: Goals = {"time": ("", "lower"), joules.ENERGY: ("J", "lower")}
 SERVER_GOALS: Goals = {
     "p99": ("s", "lower"), "e2e": ("s", "lower"), "ttft": ("s", "lower"), "tpot": ("s", "lower"), "throughput": ("1/s", "higher"),
-    "tokens/s": ("1/s", "higher"),
+    "tokens/s": ("1/s", "higher"), joules.TOKEN: ("J", "lower"),
 }  # fmt: skip
-UNMEASURED = ("J/token", "J/step", "J", "power")  # goals and limits that a power sensor is needed for
-P99, ATTEMPTS = 0.99, 3
+P99, ATTEMPTS = 0.99, 6
+
+
+class Disturbed(MachineError):
+    """The machine spoilt a run, whatever the settings: nothing is said of them."""
 
 
 class Ran(NamedTuple):
@@ -72,14 +81,20 @@ class ProgramSubject:
     def __init__(self, asked: TuningAsked) -> None:
         self.words = split(asked.subject)
         self.asked, self.device = asked, host.describe()
+        self.meter = joules.meter() if asked.goal == joules.ENERGY and not asked.how.get("read") else None
 
     def run(self, applied: Applied, number: int, limit_s: float) -> Ran:
         how = {name: value for name, value in self.asked.how.items() if name in ("read", "expression", "unit", "better")}
         environment = [f"{name}={value}" for name, value in applied.environment.items()]
         words = [*applied.prefix, *filled(self.words, applied.arguments)]
         program = CommandProgram(COMMAND.case({"argv": words, "environment": environment, "timeout": limit_s, **how}))
-        done = program.once()
+        with self.meter.on() if self.meter else nullcontext():
+            began_s = time.perf_counter()
+            done = program.once()
+            ended_s = time.perf_counter()
         value = done.seconds if program.read == "wall" else program.value()
+        if self.meter:
+            value = self.meter.joules(began_s, ended_s)
         result = number_in(self.asked.result, program.output) if self.asked.result else None
         return Ran(value, result, {"time": done.seconds})
 
@@ -93,6 +108,7 @@ class TrainingSubject:
         if not self.words or not self.words[0].endswith(".py"):
             raise InputError(f"--goal {asked.goal} is of a script, as in 'python train.py …', not '{asked.subject}'")
         self.asked, self.home, self.device = asked, home, host.describe()
+        self.meter = joules.meter() if asked.goal in joules.GOALS else None
 
     def run(self, applied: Applied, number: int, limit_s: float) -> Ran:
         words = filled(self.words, applied.arguments)
@@ -100,7 +116,8 @@ class TrainingSubject:
         running = launching.Running()
         with tempfile.TemporaryDirectory(dir=self.home) as folder, signals.caught(running.interrupt):
             launch = launching.Launch(number, "", environment=applied.environment)
-            process = launching.run(training, launch, Path(folder), running, lambda: None)[0]
+            with self.meter.on() if self.meter else nullcontext():
+                process = launching.run(training, launch, Path(folder), running, lambda: None)[0]
             printed = Path(folder) / f"output-{number}.txt"
             output = printed.read_text("utf-8", "replace") if printed.is_file() else ""
             file = Path(folder) / process.file if process.file else None
@@ -114,8 +131,12 @@ class TrainingSubject:
             raise NotSupported("the script made no step that could be timed: `with hotlap.steps() as t` and `t.step()` do")
         rates = {"tokens/s": steps.tokens, "samples/s": steps.samples}
         metrics = {"step": steps.step_s, **{name: count / steps.step_s for name, count in rates.items() if count}}
+        if self.meter:
+            metrics[joules.STEP] = self.meter.joules(steps.began_s, steps.ended_s) / steps.steps
+            metrics |= {joules.TOKEN: metrics[joules.STEP] / steps.tokens} if steps.tokens else {}
         if self.asked.goal not in metrics:
-            raise NotSupported(f"the script does not say its {self.asked.goal[:-2]} of a step: t.step(tokens=…, samples=…)")
+            counted = "samples" if self.asked.goal == "samples/s" else "tokens"
+            raise NotSupported(f"the script does not say its {counted} of a step: t.step(tokens=…, samples=…)")
         result = number_in(self.asked.result, output) if self.asked.result else None
         return Ran(metrics[self.asked.goal], result, metrics)
 
@@ -127,17 +148,30 @@ class PlanSubject:
 
     def __init__(self, asked: TuningAsked) -> None:
         self.plan = plans.load(asked.subject)
-        self.arm = arms.planned(asked.subject, self.plan, asked.how.get("target", ""), asked.how.get("device", ""))
-        self.device = self.arm.device
+        self.readings: list[Readings] = []
+        self.arm = arms.planned(
+            asked.subject, self.plan, asked.how.get("target", ""), asked.how.get("device", ""), self.readings.extend
+        )  # fmt: skip
+        self.device, self.asked = self.arm.device, asked
+        if asked.goal == joules.ENERGY:
+            joules.of_target(targets.open_device(targets.parse(self.arm.target), self.device))
 
     def run(self, applied: Applied, number: int, limit_s: float) -> Ran:
+        self.readings.clear()
         with environment(applied.environment):
             lines = self.arm.once(number)
         bad = next((line for line in lines if not line.values), None)
         if bad is not None or not lines:
             raise NotSupported(bad.reason if bad else "the round has no case")
-        logs = [math.log(statistics.median(line.values)) for line in lines]
-        return Ran(math.exp(statistics.fmean(logs)), None, {"time": math.exp(statistics.fmean(logs))})
+        seconds = statistics.geometric_mean([statistics.median(line.values) for line in lines])
+        value = statistics.geometric_mean([self._joules(line) for line in lines]) if self.asked.goal == joules.ENERGY else seconds
+        return Ran(value, None, {"time": seconds})
+
+    def _joules(self, samples: Samples) -> float:
+        spent = energy.of_call(samples, self.readings, self.device)
+        if not spent:
+            raise NotSupported(f"no two readings of power fall into the time of {samples.case}: give its plan a longer round_time")
+        return spent
 
 
 class ServerSubject:
@@ -146,6 +180,9 @@ class ServerSubject:
     def __init__(self, asked: TuningAsked, home: Path) -> None:
         self.side, self.asked, self.home = side_of(asked.subject), asked, home
         self.words, self.device = list(self.side.server.command), host.describe()
+        if asked.goal == joules.TOKEN and self.side.server.simulated:
+            raise InputError("--goal J/token: a simulated server spends no energy; hotlap predict net says what is expected of one")
+        self.meter = joules.meter() if asked.goal == joules.TOKEN else None
 
     def run(self, applied: Applied, number: int, limit_s: float) -> Ran:
         """A block in which the client was late or starved is taken again, `ATTEMPTS` times in all."""
@@ -155,21 +192,36 @@ class ServerSubject:
                 break
             block = self._block(applied, number)
         if block.flaws:
-            raise MachineError(f"the client was {', '.join(block.flaws)}: its numbers are not the server's; use a quieter machine")
+            seen = f"the client was {', '.join(block.flaws)} in {ATTEMPTS} blocks: its numbers are not the server's"
+            raise Disturbed(seen, "use a quieter machine, or longer answers; hotlap tuning run --resume goes on")
         failed = [request for request in block.requests if request.outcome in BAD]
         if failed:
             raise NotSupported(f"{len(failed)} of {len(block.requests)} requests failed: {failed[0].reason}")
         metrics = {name: ab_blocks.value(block.requests, name) for name in ab_blocks.METRICS}
         times = [request.e2e_s for request in block.requests if request.e2e_s is not None]
+        if self.meter:
+            metrics[joules.TOKEN] = self._joules_a_token(block)
         metrics |= {"p99": float(np.quantile(times, P99, method="higher")), "tokens/s": metrics["throughput"]}
         return Ran(metrics[self.asked.goal], None, metrics)
 
+    def _joules_a_token(self, block: Block) -> float:
+        tokens = sum(request.output_tokens or 0 for request in block.requests)
+        if not tokens or self.meter is None:
+            raise NotSupported("the server counts no tokens, so no energy is known of one")
+        begins = [request.sent_s for request in block.requests if request.sent_s is not None]
+        ends = [request.ended_s for request in block.requests if request.ended_s is not None]
+        return self.meter.joules(self.origin_s + min(begins), self.origin_s + max(ends)) / tokens
+
     def _block(self, applied: Applied, number: int) -> Block:
         side = self._side(applied)
-        with ab_servers.running(side.server, False) as (address, model):
+        with ab_servers.running(side.server, False) as (address, model), tempfile.TemporaryDirectory(dir=self.home) as folder:
             asked = ab_live.asked_of(side.load, address.shown, model, ab_blocks.seed(self.asked.seed, number))
-            options = session.ServingOptions(self.home, {"block": str(number)}, key_env=side.server.api_key_env)
-            return ab_live.read(session.run(address, asked, options), ["e2e"])
+            options = session.ServingOptions(Path(folder), {"block": str(number)}, key_env=side.server.api_key_env)
+            with self.meter.on() if self.meter else nullcontext():
+                path = session.run(address, asked, options)
+            served = reading.read(bundles.load(path)) if self.meter else None
+            self.origin_s = (served.served.origin_s or 0.0) if served else 0.0
+            return ab_live.read(path, ["e2e"])
 
     def _side(self, applied: Applied) -> AbSide:
         server = self.side.server
@@ -256,17 +308,15 @@ def goals(kind: SubjectKind) -> Goals:
 
 def check_goal(name: str, kind: SubjectKind) -> None:
     """Raises InputError."""
-    if name in UNMEASURED:
-        raise InputError(f"--goal {name}: nothing measures the energy of a {kind} here; have it printed and read it by --metric")
     if name not in goals(kind):
         raise InputError(f"--goal: a {kind} has no metric '{name}'; {nearest(name, goals(kind))}; a program's own number by --metric")
 
 
 def limits(under: str, kind: SubjectKind) -> tuple[Objective, ...]:
     """Times that must hold. Raises InputError."""
-    times = {name: unit for name, (unit, better) in goals(kind).items() if better == "lower"}
+    times = {name: unit for name, (unit, better) in goals(kind).items() if better == "lower" and name not in joules.GOALS}
     if any(name in under for name in ("power", "J/")):
-        raise InputError(f"--under '{under}': nothing measures the power of a {kind} here; valid: {', '.join(times)}")
+        raise InputError(f"--under '{under}': limits are on times of a {kind}: {', '.join(times)}; hotlap tuning power tries power limits")
     return objectives.parse(under, times) if under else ()
 
 

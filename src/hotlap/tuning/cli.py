@@ -17,7 +17,7 @@ from hotlap.core.show import listing
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels as labelled
 from hotlap.core.store import paths, select
-from hotlap.tuning import applying, benches, catalogue, result, session, show, show_kind
+from hotlap.tuning import applying, benches, catalogue, proposing, result, session, show, show_kind
 from hotlap.tuning.applying import ChosenSwitches
 from hotlap.tuning.record import TuningAsked, TuningTrial
 from hotlap.tuning.space import SwitchSetting
@@ -28,9 +28,9 @@ BUDGET, RESOLVE = "30 min", "2 %"
 
 def add(parser: argparse.ArgumentParser) -> None:
     subject = "a command line in quotes, a plan, a server's TOML file or URL"
-    goal = "of a program time, step, tokens/s, samples/s; of a server p99"
+    goal = "of a program time, energy, step, J/step, tokens/s, samples/s, J/token; of a plan time, energy; of a server p99"
     parser.add_argument("subject", nargs="?", default="", metavar="SUBJECT", help=subject)
-    parser.add_argument("--goal", default="", metavar="METRIC", help=f"{goal}, e2e, ttft, tpot, throughput")
+    parser.add_argument("--goal", default="", metavar="METRIC", help=f"{goal}, e2e, ttft, tpot, throughput, J/token")
     parser.add_argument("--under", default="", metavar="LIMITS", help="that must hold, as in 'p99<=50ms'")
     names = "NAME or NAME=VALUE,VALUE with ; between, or a TOML file (default: what applies here)"
     parser.add_argument("--switches", default="", metavar="LIST", help=names)
@@ -43,6 +43,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resolve", default=RESOLVE, metavar="SHARE", help="gain to be found with 80 %% power (default: 2 %%)")
     parser.add_argument("--min-effect", metavar="SHARE", help="smallest gain to report (default: a quarter of --resolve)")
     parser.add_argument("--timeout", default="60 s", metavar="TIME", help="longest time of one run (default: 60 s)")
+    who = "who proposes what is tried together, never what is reported; optuna must be installed (default: model)"
+    parser.add_argument("--propose", default="model", choices=proposing.PROPOSERS, help=who)
     parser.add_argument("--seed", default="", metavar="N", help="of the search (default: drawn, and kept)")
     parser.add_argument("--target", default="", help="of plans: as in hotlap run")
     parser.add_argument("--device", default="", metavar="INDEX|UUID", help="of plans: as in hotlap run")
@@ -142,7 +144,8 @@ def _asked(args: argparse.Namespace) -> TuningAsked:
         raise InputError(f"--target and --device are for plans; '{args.subject}' is a {kind}")
     return TuningAsked(
         subject=args.subject, kind=kind, goal=goal, unit=unit, better=better, budget_s=budget_s, resolve=resolve, min_effect=least,
-        seed=_seed(args.seed), result=args.result, tolerance=tolerance, under=[limit.text for limit in benches.limits(args.under, kind)],
+        seed=_seed(args.seed), propose=args.propose, result=args.result, tolerance=tolerance,
+        under=[limit.text for limit in benches.limits(args.under, kind)],
         how={**how, **where, "timeout": f"{timeout_s:g}", "switches": args.switches},
     )  # fmt: skip
 

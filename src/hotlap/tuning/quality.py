@@ -150,13 +150,14 @@ def _kl(kept: QualityKept, units: Sequence[UnitDifference]) -> list[QualityMeasu
 def _mean(name: str, each: Sequence[NDArray[np.float32]], shown: Callable[[float], float] = float) -> QualityMeasure:
     """Over units, each as heavy as it has positions."""
     values, sizes = [float(unit.mean(dtype=float)) for unit in each if len(unit)], [len(unit) for unit in each if len(unit)]
-    whole = means.mean(values, sizes)
+    whole = means.mean(values, sizes, positive=name in DISTANCES)
     if whole is None:
         return QualityMeasure(name=name, value=shown(values[0]), method="a single unit has no interval")
     low = max(whole.low, 0.0) if name in DISTANCES else whole.low
+    wider = ", as wide as that of lognormal units" if name in DISTANCES else ""
     return QualityMeasure(
         name=name, value=shown(whole.mean), low=shown(low), high=shown(whole.high), visible=SEEN * whole.error,
-        method="mean of units, Student's t with Hall's correction for skewness",
+        method=f"mean of units, Student's t with Hall's correction for skewness{wider}",
     )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ class TuningAsked(Record, frozen=True, kw_only=True):
     values: dict[str, list[str]] = {}  # of each switch, the one that stands first
     result: str = ""  # where a program's own result is: a JSON pointer or a pattern
     tolerance: float | None = None  # relative, of the result; None: what the catalogue says of the switch
+    propose: Literal["model", "optuna"] = "model"  # who proposes combinations
     how: dict[str, str] = {}  # of a program: metric, timeout; of a plan: target, device
 
 

@@ -2,7 +2,7 @@
 
     as found       a few runs, for the noise
     alone          every setting by itself; what fails is dropped with its reason
-    together       balanced combinations of those, and a model of single settings and of pairs: what is better only together
+    together       combinations of those, by a proposer: what is better only together
     rungs          paired successive halving: blocks of as found and all that are left, in random order; the level is spread over rungs
     leave one out  the winner against itself without each setting; a setting without a contribution of its own is dropped
     confirmation   the winner against as found, by core's sequential test, on runs that nothing before has seen: the gain reported
@@ -26,7 +26,9 @@ from hotlap.core.errors import HotlapError
 from hotlap.core.record import Notice
 from hotlap.core.stats import sequential
 from hotlap.core.stats.sequential import SequentialDesign, SequentialOptions
+from hotlap.tuning import proposing
 from hotlap.tuning import space as spaces
+from hotlap.tuning.proposing import ProposerName
 from hotlap.tuning.record import Answer, Contribution, DropCode, DroppedSetting, Phase, TuningOutcome, TuningSetting
 from hotlap.tuning.space import Configuration, TuningSpace
 
@@ -70,6 +72,7 @@ class SearchOptions(NamedTuple):
     min_effect: float = 0.005
     seed: int = 0
     level: float = ALPHA
+    propose: ProposerName = "model"
 
 
 class NotRepeating(HotlapError):
@@ -110,7 +113,7 @@ class TuningSearch:
         pool = self._screened()
         winner = self._halved(pool)
         if winner is None:
-            return self._outcome("nothing" if not self._out_of_time(pool) else "budget")
+            return self._outcome("budget" if self._out_of_time() else "nothing")
         winner = self._each_shown(winner)
         return self._confirmed(winner)
 
@@ -157,23 +160,21 @@ class TuningSearch:
     # ------------------------------------------------------------ which are worth it
 
     def _screened(self) -> list[Configuration]:
-        """Every setting, and what a model of combinations proposes."""
+        """Every setting, and what is proposed together."""
         settings: list[Configuration] = [(one,) for one in self.space.settings]
         if len(self.space.values) < 2:
             return [*dict.fromkeys([*self.space.first, *settings])]
         alone = self._afforded(settings, 0.5)
-        tried: list[Configuration] = [()] * PILOT
-        logs: list[float] = []
         order = [*alone, *[()] * math.ceil(len(alone) / 8)]
         self.random.shuffle(order)
         first = [(one, log) for one in order if (log := self._take(one, "alone")) is not None]
         space = self.space.without(list(self.failed))
         count = min(max(COMBINED * len(space.settings), FEWEST_COMBINED), MOST_COMBINED, int(self._free() * 0.5))
-        drawn = spaces.combinations(space, count, self.asked.seed)
-        self.listen(f"{len(alone)} settings alone, {len(drawn)} combinations of them")
-        second = [(one, log) for one in drawn if (log := self._take(one, "together")) is not None]
-        tried, logs = [one for one, _ in (*first, *second)], [log for _, log in (*first, *second)]
-        proposed = spaces.proposals(tried, np.array(logs), PROPOSED) if logs else []
+        source = proposing.fed(proposing.proposer(self.asked.propose, space, count, self.asked.seed), first)
+        self.listen(f"{len(alone)} settings alone, up to {max(count, 0)} combinations of them")
+        while (drawn := source.next()) is not None:
+            source.learn(drawn, self._take(drawn, "together"))
+        proposed = source.best(PROPOSED)
         singles = [one for one in alone if one not in self.failed]
         return [one for one in dict.fromkeys([*space.first, *proposed, *singles]) if one and one not in self.failed]
 
@@ -194,8 +195,9 @@ class TuningSearch:
             self._drop(one, "no_time", "the budget has no room for it")
         return list(configurations[:room])
 
-    def _out_of_time(self, pool: Sequence[Configuration]) -> bool:
-        return not pool and any(one.code == "no_time" for one in self.dropped)
+    def _out_of_time(self) -> bool:
+        """Whether the budget ended before anything was looked at beside as found: then it is not known whether something is worth it."""
+        return not self.ratings and any(one.code == "no_time" for one in self.dropped)
 
     # ------------------------------------------------------------ halving
 
@@ -407,7 +409,7 @@ def rungs(count: int, room: int) -> list[tuple[int, int]]:
     if count < 1:
         return []
     best: list[tuple[int, int]] = []
-    for scale in (0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0):
+    for scale in (0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, *((6.0, 8.0) if count > 1 else ())):  # one is left to confirm
         runs = [max(1, round(scale * base)) for base in CUMULATIVE[: len(sizes)]]
         runs += [runs[-1]] * (len(sizes) - len(runs))
         cost = sum((size + 1) * (now - before) for size, now, before in zip(sizes, runs, [0, *runs], strict=False))

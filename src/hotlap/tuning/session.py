@@ -16,7 +16,7 @@ from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.record import Notice, Plan, RunRecord, Stop, encode
 from hotlap.core.store import files, labels
 from hotlap.core.store.bundle import Bundle
-from hotlap.tuning import benches, learnt, restoring, search, tape
+from hotlap.tuning import benches, learnt, proposing, restoring, search, tape
 from hotlap.tuning.applying import ChosenSwitches
 from hotlap.tuning.record import SESSION, TRIALS, TuningAsked, TuningKept, TuningOutcome, TuningTrial
 from hotlap.tuning.space import Configuration, SwitchSetting, TuningSpace
@@ -37,6 +37,7 @@ class TuningSessionOptions(NamedTuple):
 def run(asked: TuningAsked, chosen: ChosenSwitches, options: TuningSessionOptions) -> Path:
     """A new search. Raises InputError before anything is run; what comes later is kept."""
     _check_space(chosen)
+    proposing.check(asked.propose)
     subject = benches.subject_of(asked, options.home)
     device = subject.device
     mend(options.home)
@@ -64,6 +65,7 @@ def resume(path: Path, chosen_of: Callable[[TuningAsked], ChosenSwitches], optio
     past = tape.read((path / TRIALS).read_bytes()) if (path / TRIALS).is_file() else []
     _cut(path / TRIALS, past)
     chosen = chosen_of(kept.asked)
+    proposing.check(kept.asked.propose)
     subject = benches.subject_of(kept.asked, options.home)
     with runs.resume(path) as held:
         return _searched(held, kept, chosen, options, subject, past)
@@ -106,7 +108,7 @@ def _searched(
 ) -> Path:
     folder, asked = held.writer.path, kept.asked
     bench = tape.TuningTape(subject, asked, chosen, folder, past, options.listen)
-    rules = search.SearchOptions(asked.resolve, asked.min_effect, asked.seed)
+    rules = search.SearchOptions(asked.resolve, asked.min_effect, asked.seed, propose=asked.propose)
     stop = Stop("interrupted")
     try:
         with signals.caught(_interrupt), restoring.guarded(folder / "files-before.json"):

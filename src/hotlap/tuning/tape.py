@@ -42,7 +42,7 @@ class TuningTape:
         self.past, self.trials = list(past), list[TuningTrial]()
 
     def take(self, configuration: Configuration, phase: Phase) -> Taken:
-        """Raises MachineError where the tape is of another search, or cannot be written."""
+        """Raises MachineError where the tape is of another search, or cannot be written, or where the machine spoils every run."""
         number = len(self.trials)
         if number < len(self.past):
             trial = self.past[number]
@@ -74,6 +74,8 @@ class TuningTape:
                 ran = self.subject.run(wanted, number, self._limit_s())
             code, reason = self._fault(ran, configuration)
             value = None if code else ran.value
+        except benches.Disturbed:
+            raise
         except (NotSupported, MachineError) as error:
             ran, code, reason, value = Ran(math.nan), "failed", str(error), None
         seconds = time.monotonic() - began

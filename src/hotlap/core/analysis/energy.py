@@ -97,6 +97,18 @@ def _carrying(row: Row, used: EnergyUse) -> EnergyUse:
     return _changed(used, notices=[stand_in.NOTICE, *used.notices]) if stand_in.has(row.result) else used
 
 
+def between(readings: Sequence[Readings], device: Device, began_s: float, ended_s: float) -> float | None:
+    """J of a device between two times of its clock; None where its sensors do not tell. Raises InputError for an empty window."""
+    series = _series(readings, device.key, device.kind == "cpu")
+    return energy.window(began_s, ended_s, series["power_w"], series["energy_j"]).joules
+
+
+def of_call(samples: Samples, readings: Sequence[Readings], device: Device) -> float | None:
+    """J of a call of one case in one round; None where no two readings fall into its time."""
+    found = _round(samples, _series(readings, device.key, device.kind == "cpu"), 0.0) if samples.values else None
+    return None if found is None else found.joules
+
+
 # ---------------------------------------------------------------- one case
 
 

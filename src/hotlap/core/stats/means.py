@@ -2,7 +2,8 @@
 
 Student's t, corrected for skewness by Hall's transformation (J. R. Stat. Soc. B 54, 221, 1992): of skewed units the plain interval misses
 a mean above it too often. Assumption: units are independent of each other and alike; how a unit's own values depend on each other is no
-matter.
+matter. Values that are all above 0 may be taken as lognormal beside that (Cox's interval as modified by Olsson, J. Stat. Educ. 13(1),
+2005), and the outer ends count: Hall's alone are too short where few of them are very uneven.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ class MeanOfUnits(NamedTuple):
     units: int
 
 
-def mean(values: ArrayLike, weights: ArrayLike | None = None, confidence: float = 0.95) -> MeanOfUnits | None:
-    """Of the values of units; `weights`: the size of each, where they differ. None for fewer than two. Raises ValueError for values that
-    are not finite.
+def mean(
+    values: ArrayLike, weights: ArrayLike | None = None, confidence: float = 0.95, positive: bool = False
+) -> MeanOfUnits | None:
+    """Of the values of units; `weights`: the size of each, where they differ. `positive`: of distances, whose interval is as wide as that
+    of lognormal ones. None for fewer than two. Raises ValueError for values that are not finite.
 
     With weights it is the ratio of sums, and what scatters are its residuals (Cochran, Sampling Techniques, 3rd ed. 1977, 6.3).
     """
@@ -46,7 +49,19 @@ def mean(values: ArrayLike, weights: ArrayLike | None = None, confidence: float 
     reach = student.quantile((1 + confidence) / 2, n - 1) / math.sqrt(n)
     skew = _skewness(scaled, spread) if n >= FEWEST else 0.0
     low, high = centre - spread * _back(reach, skew, n), centre - spread * _back(-reach, skew, n)
+    if positive and (x > 0).all():
+        least, most = _lognormal(np.log(x), confidence)
+        scale = centre / float(x.mean())  # units of other sizes
+        low, high = min(low, least * scale), max(high, most * scale)
     return MeanOfUnits(centre, low, high, spread / math.sqrt(n), n)
+
+
+def _lognormal(logs: np.ndarray, confidence: float) -> tuple[float, float]:
+    """Ends of the mean of lognormal values."""
+    n, variance = len(logs), float(logs.var(ddof=1))
+    centre = float(logs.mean()) + variance / 2
+    reach = student.quantile((1 + confidence) / 2, n - 1) * math.sqrt(variance / n + variance**2 / (2 * (n - 1)))
+    return math.exp(centre - reach), math.exp(min(centre + reach, 700.0))
 
 
 def _skewness(x: np.ndarray, spread: float) -> float:

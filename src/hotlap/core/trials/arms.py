@@ -15,7 +15,7 @@ from hotlap.core.measure.protocol import CaseChoice, CaseDone, Job, RoundFailed
 from hotlap.core.measure.session import choose, process
 from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads.command import CommandProgram
-from hotlap.core.record import Case, Device, Plan, Result, Samples
+from hotlap.core.record import Case, Device, Plan, Readings, Result, Samples
 from hotlap.core.store.fold import fold
 from hotlap.core.work.program import COMMAND
 
@@ -72,8 +72,10 @@ def _executed(host: HostTarget, case: Case, program: CommandProgram, number: int
     )
 
 
-def planned(text: str, plan: Plan, target: str, device: str) -> Arm:
-    """A plan: each turn is one round of it, in a fresh process."""
+def planned(
+    text: str, plan: Plan, target: str, device: str, listen: Callable[[Sequence[Readings]], None] = lambda _: None
+) -> Arm:
+    """A plan: each turn is one round of it, in a fresh process. `listen`: what sensors read in a turn, by the clock of its samples."""
     spec = targets.chosen(target, plan.cases)
     devices = targets.find(spec)
     chosen = choose(devices, device)
@@ -89,7 +91,7 @@ def planned(text: str, plan: Plan, target: str, device: str) -> Arm:
             seed=(plan.measure.seed or 1) * 1000 + number, start_s=clock_s[0],
             choices=choices,
         )
-        found, seconds = _round(job)
+        found, seconds = _round(job, listen)
         for one in found:
             if one.values:
                 choices.setdefault(one.case, CaseChoice(one.variant, one.method))
@@ -99,7 +101,7 @@ def planned(text: str, plan: Plan, target: str, device: str) -> Arm:
     return Arm(text, plan, chosen[0], spec.text, once)
 
 
-def _round(job: Job) -> tuple[list[Samples], float]:
+def _round(job: Job, listen: Callable[[Sequence[Readings]], None]) -> tuple[list[Samples], float]:
     """All cases of one round, and what it took by the target's clock."""
     worker = process(job, HUNG_S + 4 * job.options.round_s, threading.Event())
     lines: list[Samples] = []
@@ -109,6 +111,7 @@ def _round(job: Job) -> tuple[list[Samples], float]:
                 raise MachineError(message.message)
             if isinstance(message, CaseDone):
                 lines.append(message.samples)
+                listen(message.readings)
                 worker.go_on()
             elif hasattr(message, "seconds"):
                 return lines, message.seconds
