@@ -83,14 +83,17 @@ def test_divergence_flips_and_losses_by_hand() -> None:
     assert (seen.right_a is not None and seen.right_a.tolist(), seen.right_b is not None and seen.right_b.tolist()) == ([True], [False])
 
 
-def test_a_class_that_a_excludes_is_no_loss_and_one_that_b_excludes_is_no_number() -> None:
+def test_a_class_that_a_excludes_is_no_loss_and_one_that_b_excludes_is_infinite() -> None:
     with np.errstate(divide="ignore"):
         some, all_ = (np.log(np.array([[0.5, 0.5, 0.0]], np.float32)), np.log(np.array([[0.4, 0.4, 0.2]], np.float32)))
     seen = quality.difference(UnitAnswers("u", some, None, None), UnitAnswers("u", all_, None, None))
     assert seen is not None
     assert seen.kl is not None
     assert seen.kl.tolist() == pytest.approx([math.log(1.25)], abs=1e-6)
-    assert quality.difference(UnitAnswers("u", all_, None, None), UnitAnswers("u", some, None, None)) is None
+    seen = quality.difference(UnitAnswers("u", all_, None, None), UnitAnswers("u", some, None, None))
+    assert seen is not None
+    assert seen.kl is not None
+    assert seen.kl.tolist() == [math.inf]
 
 
 def test_outputs_are_logits_or_probabilities() -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from hotlap.core.errors import MachineError
-from hotlap.tuning import benches, restoring
+from hotlap.core.store import locks
+from hotlap.tuning import benches, restoring, session
 
 BUSY = """
 import sys, time
@@ -97,3 +98,55 @@ def test_variables_are_as_found_afterwards(monkeypatch: pytest.MonkeyPatch) -> N
         assert os.environ["OMP_NUM_THREADS"] == "1"
     assert os.environ["OMP_NUM_THREADS"] == "3"
     assert "OMP_WAIT_POLICY" not in os.environ
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links")
+def test_links_stay_links_and_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    target, link, hard, new = (tmp_path / name for name in ("target", "link", "hard", "new"))
+    target.write_text("as it was")
+    link.symlink_to("target")
+    hard.hardlink_to(target)
+    new.symlink_to("missing")
+    inode = target.stat().st_ino
+    with restoring.written(tmp_path / "note", {"link": "other", "new": "new"}):
+        assert (target.read_text(), hard.read_text(), (tmp_path / "missing").read_text()) == ("other", "other", "new")
+    assert (link.is_symlink(), new.is_symlink(), (tmp_path / "missing").exists()) == (True, True, False)
+    assert (target.read_text(), hard.read_text()) == ("as it was", "as it was")
+    assert target.stat().st_ino == hard.stat().st_ino == inode
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("pipe", "/dev/null", str(tmp_path)):
+        with pytest.raises(MachineError, match="no regular file"), restoring.written(tmp_path / "note", {path: "x"}):
+            pass
+    assert Path("/dev/null").is_char_device()
+
+
+def left(folder: Path) -> Path:
+    """A note of a file that a search left written."""
+    file = folder.parent / "a.conf"
+    folder.mkdir(parents=True)
+    file.write_text("as it was")
+    restoring.keep(folder / "files-before.json", [restoring.as_found(str(file))])
+    restoring.write(str(file), "left")
+    return file
+
+
+def test_what_a_search_left_that_was_killed_with_its_guard_is_put_back_first(tmp_path: Path) -> None:
+    file = left(tmp_path / "run")
+    note = tmp_path / "run" / "files-before.json"
+    with restoring.guarded(note):
+        assert file.read_text() == "as it was"
+        with restoring.written(note, {str(file): "tried"}):
+            pass
+    assert file.read_text() == "as it was"
+
+
+def test_a_search_that_runs_keeps_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "one"
+    file = left(folder)
+    with (folder / "samples.jsonl").open("ab") as held:
+        assert locks.take(held)
+        session.mend(tmp_path)
+        assert file.read_text() == "left"
+    session.mend(tmp_path)
+    assert file.read_text() == "as it was"

@@ -71,6 +71,7 @@ def test_a_configuration_becomes_variables_words_and_files(tmp_path: Path) -> No
     ("[", "is no TOML"), ("a = 1", "is no switch"), ("[x]\nvalue = 1", "no key 'value'"), ('[x]\nvalues = ["1"]', "it has none"),
     ('[x]\nargument = true\npath = "a"\nvalues = ["1"]', "argument and path"), ('[x]\npath = "a"', "values is empty"),
     ('[x]\npath = "a"\nvalues = [1]', "Expected `str`"),
+    ('[x]\npath = "a"\nvalues = ["1"]\nwhen = ["lunix"]', "no condition 'lunix'; did you mean 'linux'"),
 ])  # fmt: skip
 def test_a_file_of_switches_that_is_wrong_is_refused(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
@@ -85,6 +86,13 @@ def test_a_file_that_only_root_may_write_needs_root(tmp_path: Path) -> None:
     chosen = applying.chosen(str(file), "program", [], HERE, False)
     assert [one.code for one in chosen.refused] == ["needs_root"]
     assert not chosen.values
+
+
+def test_a_new_file_whose_switch_changes_results_needs_a_result(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(f'[mine]\npath = "{tmp_path}/new"\nvalues = ["1"]\nchanges = "results"\n')
+    assert [one.code for one in applying.chosen(str(file), "program", [], HERE, False).refused] == ["unchecked"]
+    assert applying.chosen(str(file), "program", [], HERE, True).values == {"mine": [applying.AS_FOUND, "1"]}
 
 
 def test_switches_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> None:

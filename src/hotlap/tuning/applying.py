@@ -119,9 +119,7 @@ def _refused(
         return "not_applicable", f"{switch.verb} does it"
     if switch.argument and name not in places:
         return "not_applicable", f"the command has no {{{name}}}: write it where its value stands"
-    if switch.path and not os.access(switch.path, os.W_OK if os.path.exists(switch.path) else os.F_OK):
-        if not os.path.exists(switch.path) and os.access(os.path.dirname(switch.path) or ".", os.W_OK):
-            return None
+    if switch.path and not os.access(switch.path if os.path.exists(switch.path) else os.path.dirname(switch.path) or ".", os.W_OK):
         return "needs_root", f"{switch.path} cannot be written: run as root, or leave it"
     if switch.changes == "results" and not checked:
         return "unchecked", "it changes results, and nothing says whether they are as good: give --result, a number of the program's output"

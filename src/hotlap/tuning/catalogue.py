@@ -24,6 +24,7 @@ Changes = Literal["none", "rounding", "results"]
 How = Literal["variables", "argument", "prefix", "file", "load", "verb"]
 CORES = {"cores": 1, "cores/2": 2, "cores/4": 4}  # what a value is divided by
 NAME = re.compile(r"[a-z][a-z0-9_]*")
+CONDITIONS = ("linux", "cores>1", "numa>1", "gpu", "glibc>=2.35", "command:NAME")
 UNKNOWN = "not known here: only measuring says it"
 
 
@@ -71,14 +72,14 @@ class SwitchFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     def lacking(self, condition: str) -> str:
         """What a condition of `when` lacks here; "" where it holds."""
+        if condition.startswith("command:"):
+            name = condition.removeprefix("command:")
+            return "" if shutil.which(name) else f"{name} is not installed"
         holds, reason = {
             "linux": (self.linux, "not Linux"), "cores>1": (self.cores > 1, "one core alone"),
             "numa>1": (self.numa > 1, "one NUMA node alone"), "gpu": (self.gpu, "no NVIDIA GPU here"),
             "glibc>=2.35": (self.glibc >= (2, 35), "glibc is older than 2.35, or not there"),
-        }.get(condition, (True, ""))  # fmt: skip
-        if condition.startswith("command:"):
-            name = condition.removeprefix("command:")
-            holds, reason = shutil.which(name) is not None, f"{name} is not installed"
+        }[condition]  # fmt: skip
         return "" if holds else reason
 
 
@@ -107,6 +108,9 @@ def _switch(name: str, table: object, file: str) -> TuningSwitch:
         switch = msgspec.convert(table, TuningSwitch)
     except msgspec.ValidationError as error:
         raise InputError(f"{file} [{name}]: {error}") from None
+    for condition in switch.when:
+        if condition not in CONDITIONS and not condition.startswith("command:"):
+            raise InputError(f"{file} [{name}]: when: there is no condition '{condition}'; {nearest(condition, CONDITIONS)}")
     ways = [way for way in ("variables", "argument", "prefix", "path", "load", "verb") if getattr(switch, way)]
     if len(ways) != 1:
         given = f"it has {' and '.join(ways)}" if ways else "it has none"

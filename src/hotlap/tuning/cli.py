@@ -117,7 +117,8 @@ def _tuned(shown: session.TuningRead) -> result.TunedFile | None:
     chosen = _chosen(asked, _switches(asked))
     standing = {name: values[0] for name, values in chosen.values.items()}
     winner = tuple(SwitchSetting(one.switch, one.value) for one in done.winner)
-    return result.of(shown.kept, shown.run.id, shown.run.target, applying.applied(chosen.switches, standing, winner))
+    means = applying.applied(chosen.switches, standing, winner)
+    return result.of(shown.kept, shown.run.id, shown.run.target, means, benches.words_of(asked))
 
 
 # ---------------------------------------------------------------- what was asked

@@ -19,7 +19,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes files, and prints what the shell is to set; `revert` puts back what stood before. Exit code 2 on another device or version."""
+    """Writes files, and prints what the shell is to set; `revert` puts back what stood before. Given again, it prints the same again.
+    Exit code 2 on another device or version."""
     tuned, home = result.read(args.file), paths.home()
     session.mend(home)
     if args.what == "apply":

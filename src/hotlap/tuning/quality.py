@@ -27,15 +27,34 @@ Floats = NDArray[np.float64]
 
 
 def difference(a: UnitAnswers, b: UnitAnswers) -> UnitDifference | None:
-    """Of one unit; None where B gives no number. Raises InputError where A gives none, or the two do not fit each other."""
+    """Of one unit; None where B gives no number. What a probability of 0 makes infinite is kept so. Raises InputError where A gives no
+    number, or the two do not fit each other."""
+    if a.logs is not None and np.isnan(a.logs).any():
+        raise InputError(f"{a.name}: A gives no number; what B is compared with must answer every position")
     kl, flipped = (None, None) if a.logs is None or b.logs is None else _divergence(a, b)
-    if kl is not None and not np.isfinite(kl).all():
-        return None
-    labels = a.labels if a.labels is not None else b.labels
+    labels = _labels(a, b)
     loss_a, loss_b = _losses(a.logs, labels), _losses(b.logs, labels)
-    if loss_b is not None and not np.isfinite(loss_b).all():
+    if any(values is not None and np.isnan(values).any() for values in (kl, loss_b)):
         return None
-    return UnitDifference(a.name, kl, flipped, loss_a, loss_b, _right(a, labels), _right(b, labels))
+    right_a, right_b = _right(a, labels), _right(b, labels)
+    if right_a is not None and right_b is not None and right_a.shape != right_b.shape:
+        raise InputError(f"{a.name}: A is right or wrong at {right_a.size} positions, and B at {right_b.size}; they must be alike")
+    return UnitDifference(a.name, kl, flipped, loss_a, loss_b, right_a, right_b)
+
+
+def _labels(a: UnitAnswers, b: UnitAnswers) -> NDArray[np.int64] | None:
+    """A's right classes, or B's where A has none. Raises InputError where they are not of these answers, or differ."""
+    given = [side.labels for side in (a, b) if side.labels is not None]
+    for labels in given:
+        for logs in (a.logs, b.logs):
+            if logs is not None and labels.shape != logs.shape[:1]:
+                raise InputError(f"{a.name}: labels of shape {labels.shape} for {len(logs)} positions; give one for each")
+            if logs is not None and not -1 <= labels.min() <= labels.max() < logs.shape[1]:
+                wrong = labels[(labels < -1) | (labels >= logs.shape[1])][0]
+                raise InputError(f"{a.name}: class {wrong} of {logs.shape[1]}; valid: 0 to {logs.shape[1] - 1}, or -1 where none is known")
+    if len(given) == 2 and not (given[0].shape == given[1].shape and ((given[0] == given[1]) | (np.minimum(*given) < 0)).all()):
+        raise InputError(f"{a.name}: A and B have different right classes; both must answer the same items in the same order")
+    return given[0] if given else None
 
 
 def _divergence(a: UnitAnswers, b: UnitAnswers) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
@@ -44,16 +63,14 @@ def _divergence(a: UnitAnswers, b: UnitAnswers) -> tuple[NDArray[np.float32], ND
     if a.logs.shape != b.logs.shape:
         shapes = " and ".join(" × ".join(str(size) for size in side.logs.shape) for side in (a, b) if side.logs is not None)
         raise InputError(f"{a.name}: A and B answer with {shapes} numbers (positions × classes); they must be alike")
-    if np.isnan(a.logs).any():
-        raise InputError(f"{a.name}: A gives no number; what B is compared with must answer every position")
     kl, flipped = np.empty(len(a.logs), np.float32), np.empty(len(a.logs), bool)
     with np.errstate(invalid="ignore", over="ignore"):
         for start in range(0, len(a.logs), CHUNK):
             part = slice(start, start + CHUNK)
             p = a.logs[part].astype(float)
-            terms = np.where(np.isneginf(p), 0.0, np.exp(p) * (p - b.logs[part]))
+            terms = np.where(np.exp(p) == 0, 0.0, np.exp(p) * (p - b.logs[part]))
             kl[part] = np.maximum(terms.sum(-1), 0.0)  # rounding may put it just below
-            kl[part][np.isnan(terms).any(-1)] = np.nan
+            kl[part][np.isnan(b.logs[part]).any(-1)] = np.nan
             flipped[part] = p.argmax(-1) != b.logs[part].argmax(-1)
     return kl, flipped
 
@@ -80,26 +97,52 @@ def _right(side: UnitAnswers, labels: NDArray[np.int64] | None) -> NDArray[np.bo
 
 
 def judge(kept: QualityKept, units: Sequence[UnitDifference]) -> Quality:
-    """The measures that these answers have, and what they mean together. Raises InputError for a margin on one that they have not."""
+    """The measures that these answers have, and what they mean together."""
+    units, infinite = _finite(kept, units)
     measures = [measure for build in (_kl, _tails, _flips, _perplexity, _accuracy) for measure in build(kept, units)] if units else []
     margins = _margins(kept, measures)
     measures = [_held(measure, margins.get(measure.name), kept.units) for measure in measures]
     answers = [measure.answer for measure in measures if measure.answer]
-    answer: Answer = "as good" if answers and all(each == "as good" for each in answers) else "cannot tell"
+    answer: Answer = "as good" if answers and answers == ["as good"] * len(margins) else "cannot tell"
     if kept.broken or "worse" in answers:
         answer = "worse"
     return Quality(
         asked=kept.asked, kinds=kept.kinds, answer=answer, unit=kept.unit, units=kept.units, planned=kept.planned,
-        positions=kept.positions, broken=kept.broken, measures=measures, notices=[*kept.notices, *_notices(kept, measures)],
+        positions=kept.positions, broken=kept.broken, measures=measures, notices=[*kept.notices, *infinite, *_notices(kept, measures)],
     )  # fmt: skip
+
+
+def check(kept: QualityKept, unit: UnitDifference) -> None:
+    """Raises InputError for a margin on what answers like this one do not have."""
+    has = {
+        **dict.fromkeys(DISTANCES, unit.kl is not None), "perplexity": unit.loss_a is not None and kept.unit == "window",
+        "accuracy": unit.right_a is not None and unit.right_b is not None,
+    }  # fmt: skip
+    for name in kept.asked.margins:
+        if not has[name]:
+            what = "probabilities of both sides" if name in DISTANCES else "right classes"
+            what = "windows with probabilities and right classes" if name == "perplexity" else what
+            there = ", ".join(name for name in has if has[name])
+            raise InputError(f"--margin {name}: these answers do not have it, since it takes {what}; they have {there}")
+
+
+def _finite(kept: QualityKept, units: Sequence[UnitDifference]) -> tuple[Sequence[UnitDifference], list[Notice]]:
+    """Without divergences, or losses, where a probability of 0 makes some infinite: a mean has no number then."""
+    notices = []
+    for what, names in (("KL", ("kl",)), ("perplexity", ("loss_a", "loss_b"))):
+        if what == "perplexity" and kept.unit == "item":
+            continue
+        each = [[getattr(unit, name) for name in names] for unit in units]
+        count = sum(any(values is not None and np.isinf(values).any() for values in unit) for unit in each)
+        if count:
+            units = [unit._replace(**dict.fromkeys(names)) for unit in units]
+            seen = f"in {count} of {kept.units} {kept.unit}s a probability is 0 that the other side or the label does not exclude"
+            notices.append(Notice("zero_probability", f"{seen}: {what} is infinite there, and has no number"))
+    return units, notices
 
 
 def _margins(kept: QualityKept, measures: Sequence[QualityMeasure]) -> Mapping[str, float]:
     there = [measure.name for measure in measures]
-    missing = [name for name in kept.asked.margins if name not in there] if there else []
-    if missing:
-        what = "right classes" if missing[0] in ("accuracy", "perplexity") else "probabilities of both sides"
-        raise InputError(f"--margin {missing[0]}: these answers do not have it, since it takes {what}; they have {', '.join(there)}")
     if kept.asked.margins or not there:
         return kept.asked.margins
     chosen = "accuracy" if "accuracy" in there and (kept.unit == "item" or "kl" not in there) else "kl"

@@ -43,7 +43,6 @@ def compare(asked: AnswersAsked, home: Path, marks: Mapping[str, object], listen
             if interrupted:
                 break
     done = comparison.kept(interrupted=bool(interrupted))
-    quality.judge(done, comparison.units)  # what was asked fits what there is
     return _write(done, comparison.units, home, marks)
 
 
@@ -62,7 +61,9 @@ class Comparing:
         if unit is None:
             self.broken += 1
             return
-        if self.units and [value is None for value in unit] != [value is None for value in self.units[0]]:
+        if not self.units:
+            quality.check(self.begun, unit)
+        elif [value is None for value in unit] != [value is None for value in self.units[0]]:
             raise InputError(f"{a.name} does not answer as those before it: some units have logits, labels or right, and others do not")
         self.classes = self.classes or (0 if a.logs is None else a.logs.shape[1])
         self.units.append(unit)

@@ -26,6 +26,7 @@ ACTIONS = {
     "same_outputs": "see that B is what you mean; a change that undoes itself (weights that came from this grid) proves nothing",
     "few_units": "give more of them", "uneven_units": "give 64 or more", "stopped_early": "run it again for all of them",
     "not_a_number": "look for overflow: a type with more range, or scales per group", "tokens_left_out": "",
+    "zero_probability": "give logits, or probabilities with more digits; another measure by --margin",
 }  # fmt: skip
 
 
@@ -123,7 +124,8 @@ def answer(done: Quality) -> str:
         return f"B is as good as A within the margin: {'; '.join(map(_kept, decided))}"
     if done.answer == "worse":
         return f"B is worse than A: {'; '.join(_worse(row) for row in decided if row.answer == 'worse')}"
-    return f"cannot tell: {'; '.join(_open(row, done) for row in decided if row.answer == 'cannot tell')}"
+    opens = "; ".join(_open(row, done) for row in decided if row.answer == "cannot tell")
+    return f"cannot tell: {opens or 'a measure with a margin has no number'}"
 
 
 def _kept(row: QualityMeasure) -> str:

@@ -10,7 +10,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from hotlap.core.errors import InputError, MachineError, Unavailable, nearest
 from hotlap.tuning.quality_record import SideKind, UnitAnswers
 
 Array = NDArray[Any]
+Scale = Literal["logits", "probabilities"]
+SCALES: tuple[Scale, ...] = ("logits", "probabilities")  # keys of recorded answers
+ROUNDED = 0.05  # by which probabilities that were rounded may miss a sum of 1
 RECORDED = (".npz", ".jsonl")
 RIGHT = ("right", "correct", "acc", "exact_match")  # keys of right or wrong; the last two are lm-eval's
 ITEM_KEYS = ("id", "doc_id")
@@ -140,16 +143,17 @@ def _positions(unit: UnitAnswers) -> int:
 def _of_arrays(text: str) -> list[UnitAnswers]:
     arrays = _arrays(text)
     right = next((arrays[name] for name in RIGHT if name in arrays), None)
-    outputs = arrays.get("logits", arrays.get("probabilities"))
+    scale = next((name for name in SCALES if name in arrays), None)
+    outputs = arrays[scale] if scale else None
     if right is None and outputs is None:
-        raise InputError(f"'{text}' has neither logits nor right; it has {', '.join(arrays) or 'nothing'}")
+        raise InputError(f"'{text}' has neither logits nor right nor probabilities; it has {', '.join(arrays) or 'nothing'}")
     count = len(outputs) if outputs is not None else len(right) if right is not None else 0
     names = [str(name) for name in arrays["ids"]] if "ids" in arrays else [str(place) for place in range(count)]
     labels = _whole(arrays["labels"], text, "labels") if "labels" in arrays else None
     for name, array in (("ids", names), ("labels", labels), ("right", right)):
         if array is not None and len(array) != count:
             raise InputError(f"'{text}': {len(array)} {name} of {count} answers")
-    logs = None if outputs is None else logarithms(outputs, text)
+    logs = None if outputs is None else logarithms(outputs, text, scale)
     return [
         UnitAnswers(
             names[place], None if logs is None else np.atleast_2d(logs[place]),
@@ -178,12 +182,13 @@ def _of_line(line: str, where: str, name: str) -> UnitAnswers:
     name = str(next((fields[key] for key in ITEM_KEYS if key in fields), name))
     right = next((np.atleast_1d(_truth(fields[key], f"{where}: {key}")) for key in RIGHT if key in fields), None)
     try:
-        logs = np.atleast_2d(logarithms(np.asarray(fields["logits"], np.float32), where)) if "logits" in fields else None
+        scale = next((key for key in SCALES if key in fields), None)
+        logs = np.atleast_2d(logarithms(np.asarray(fields[scale], np.float32), where, scale)) if scale else None
         labels = np.atleast_1d(np.asarray(fields["label"], np.int64)) if "label" in fields else None
     except (TypeError, ValueError) as error:
-        raise error if isinstance(error, InputError) else InputError(f"{where}: logits or label are no numbers: {error}") from None
+        raise error if isinstance(error, InputError) else InputError(f"{where}: answers or label are no numbers: {error}") from None
     if right is None and logs is None:
-        raise InputError(f"{where}: it has neither right nor logits; it has {', '.join(fields) or 'nothing'}")
+        raise InputError(f"{where}: neither right nor logits nor probabilities; it has {', '.join(fields) or 'nothing'}")
     return UnitAnswers(name, logs, labels, right)
 
 
@@ -194,20 +199,34 @@ def _truth(value: Any, where: str) -> NDArray[np.bool_]:
     return array.astype(bool)
 
 
-def logarithms(outputs: Array, where: str) -> NDArray[np.float32]:
-    """Logarithms of probabilities, over the last axis. Outputs that are at least 0 and sum to 1 everywhere are probabilities, all others
-    logits; one number between 0 and 1 is that of the second of two classes. Raises InputError for what is neither."""
+def scale_of(outputs: Array) -> Scale | None:
+    """Outputs that are at least 0 and sum to 1 are probabilities, all others logits. Rows with NaN say nothing; None if all do."""
+    x = np.asarray(outputs)
+    if x.dtype.kind not in "fiu" or not x.ndim:
+        return None
+    rows = x[~np.isnan(x).any(-1)].astype(np.float32, copy=False)
+    if not rows.size:
+        return None
+    return "probabilities" if (rows >= 0).all() and np.allclose(rows.sum(-1), 1, rtol=0, atol=ROUNDED) else "logits"
+
+
+def logarithms(outputs: Array, where: str, scale: Scale | None = None) -> NDArray[np.float32]:
+    """Logarithms of probabilities, over the last axis. `scale`: what outputs are; None: as `scale_of` takes them. One number between 0 and
+    1 is that of the second of two classes. Raises InputError for what is neither."""
     x = np.asarray(outputs)
     if x.dtype.kind not in "fiu" or not x.ndim or not x.size:
         raise InputError(f"{where}: answers of type {x.dtype} and shape {x.shape}; valid: numbers, the last axis is of classes")
     x = x.astype(np.float32, copy=False)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         if x.shape[-1] == 1:
-            if not ((x >= 0) & (x <= 1)).all():
+            if ((x < 0) | (x > 1)).any():
                 raise InputError(f"{where}: one number for an answer, and it is no probability; give a number per class")
-            x = np.concatenate([1 - x, x], -1)
-        if (x >= 0).all() and np.allclose(x.sum(-1), 1, atol=2e-3):
-            logs: NDArray[np.float32] = np.log(x / x.sum(-1, keepdims=True))
+            x, scale = np.concatenate([1 - x, x], -1), "probabilities"
+        if (scale or scale_of(x)) == "probabilities":
+            total = x.sum(-1, keepdims=True)
+            if (x < 0).any() or (np.abs(total - 1) > ROUNDED).any():
+                raise InputError(f"{where}: probabilities that are below 0, or do not sum to 1; give them with more digits, or logits")
+            logs: NDArray[np.float32] = np.log(x / total)
             return logs
         logs = x - x.max(-1, keepdims=True)
         logs -= np.log(np.exp(logs).sum(-1, keepdims=True))
@@ -220,6 +239,7 @@ def logarithms(outputs: Array, where: str) -> NDArray[np.float32]:
 def _windows(text: str, run: Callable[[Any], Any], questions: Questions, most: int) -> Iterator[UnitAnswers]:
     """Of each window the answer at every token but the last, whose next one is known."""
     assert questions.tokens is not None
+    scale: Scale | None = None
     for place, window in enumerate(questions.tokens[: most or None]):
         outputs = _numbers(_called(text, run, window, f"window {place}"))
         if outputs.ndim == 3 and len(outputs) == 1:
@@ -230,11 +250,13 @@ def _windows(text: str, run: Callable[[Any], Any], questions: Questions, most: i
         labels = window[1:].astype(np.int64)
         if labels.min() < 0 or labels.max() >= outputs.shape[1]:
             raise InputError(f"'{text}' knows {outputs.shape[1]} tokens, and window {place} of '{questions.path}' has others")
-        yield UnitAnswers(f"window {place}", logarithms(outputs[:-1], text), labels, None)
+        scale = scale or scale_of(outputs)
+        yield UnitAnswers(f"window {place}", logarithms(outputs[:-1], text, scale), labels, None)
 
 
 def _items(text: str, run: Callable[[Any], Any], questions: Questions, most: int) -> Iterator[UnitAnswers]:
     count = min(most or len(questions), len(questions))
+    scale: Scale | None = None
     for start in range(0, count, BATCH):
         stop = min(start + BATCH, count)
         feed = {name: array[start:stop] for name, array in questions.inputs.items()}
@@ -242,11 +264,11 @@ def _items(text: str, run: Callable[[Any], Any], questions: Questions, most: int
         outputs = _numbers(_called(text, run, given, f"items {start} to {stop - 1}"))
         if outputs.ndim < 2 or len(outputs) != stop - start:
             raise InputError(f"'{text}' answers {stop - start} items with an array of shape {outputs.shape}; valid: items × classes")
-        logs = logarithms(outputs.reshape(stop - start, -1), text)
+        outputs = outputs.reshape(stop - start, -1)
+        scale = scale or scale_of(outputs)
+        logs = logarithms(outputs, text, scale)
         for place in range(start, stop):
             labels = None if questions.labels is None else questions.labels[place : place + 1]
-            if labels is not None and labels[0] >= logs.shape[1]:
-                raise InputError(f"'{text}' knows {logs.shape[1]} classes, and item {place} of '{questions.path}' is of class {labels[0]}")
             yield UnitAnswers(f"item {place}", logs[place - start][None], labels, None)
 
 

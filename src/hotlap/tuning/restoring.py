@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -35,69 +35,64 @@ class FileBefore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_found(path: str) -> FileBefore:
-    """Raises MachineError for what cannot be read."""
-    place = Path(path)
+    """Of what a link leads to. Raises MachineError for what cannot be read, or is no regular file."""
+    place = Path(os.path.realpath(path))
     try:
         if not place.exists():
-            return FileBefore(path=path)
+            return FileBefore(path=str(place))
+        if not place.is_file():
+            raise MachineError(f"'{path}' is no regular file: it could not be put back; switch files alone")
         data = place.read_bytes()
-        if path.startswith(KERNEL) and (chosen := CHOSEN.search(data.decode(errors="replace"))):
+        if str(place).startswith(KERNEL) and (chosen := CHOSEN.search(data.decode(errors="replace"))):
             data = chosen[1].encode()
-        return FileBefore(path=path, content=base64.b64encode(data).decode(), mode=place.stat().st_mode & 0o7777)
+        return FileBefore(path=str(place), content=base64.b64encode(data).decode(), mode=place.stat().st_mode & 0o7777)
     except OSError as error:
         raise MachineError(f"'{path}' cannot be read: {error.strerror}; without it nothing could be put back") from None
 
 
 def write(path: str, content: str) -> None:
-    """Raises MachineError where the system refuses."""
+    """In place: links, owner and mode stay. Raises MachineError where the system refuses."""
     try:
-        _put(Path(path), content.encode(), None)
+        Path(path).write_bytes(content.encode())
     except OSError as error:
         raise MachineError(f"'{path}' cannot be written: {error.strerror}") from None
-
-
-def _put(place: Path, data: bytes, mode: int | None) -> None:
-    """In place where it is the kernel's, else in one step."""
-    if str(place).startswith(KERNEL):
-        place.write_bytes(data)
-        return
-    beside = place.with_name(f"{place.name}.hotlap-new")
-    beside.write_bytes(data)
-    if mode is not None or place.exists():
-        beside.chmod(place.stat().st_mode & 0o7777 if mode is None else mode)
-    os.replace(beside, place)
 
 
 def put_back(before: FileBefore) -> None:
     """Raises OSError."""
     place = Path(before.path)
-    with suppress(FileNotFoundError):
-        place.with_name(f"{place.name}.hotlap-new").unlink()
     if before.content is None:
         place.unlink(missing_ok=True)
         return
     data = base64.b64decode(before.content)
     if before.path.startswith(KERNEL) or not place.exists() or place.read_bytes() != data:
-        _put(place, data, before.mode)
+        place.write_bytes(data)
+    if place.stat().st_mode & 0o7777 != before.mode:
+        place.chmod(before.mode)
 
 
-def keep(note: Path, every: list[FileBefore]) -> None:
+def keep(note: Path, every: list[FileBefore] | dict[str, str | None]) -> None:
     """Raises MachineError."""
     try:
         note.parent.mkdir(parents=True, exist_ok=True)
         files.write_whole(note, msgspec.json.encode(every))
     except OSError as error:
-        raise MachineError(f"what files held cannot be kept in '{note}': {error.strerror}; nothing was changed") from None
+        raise MachineError(f"what stood before cannot be kept in '{note}': {error.strerror}; nothing was changed") from None
 
 
-def mend(note: Path) -> list[str]:
-    """Puts back what a note holds, and removes it. Paths that were put back. Raises MachineError with the note where that fails."""
+def held(note: Path) -> list[FileBefore]:
+    """What a note holds; [] where there is none. Raises MachineError for one that cannot be read."""
     try:
-        every = msgspec.json.decode(note.read_bytes(), type=list[FileBefore])
+        return msgspec.json.decode(note.read_bytes(), type=list[FileBefore])
     except FileNotFoundError:
         return []
     except (OSError, msgspec.MsgspecError) as error:
         raise MachineError(f"what files held before cannot be read from '{note}': {error}") from None
+
+
+def mend(note: Path) -> list[str]:
+    """Puts back what a note holds, and removes it. Paths that were put back. Raises MachineError with the note where that fails."""
+    every = held(note)
     for before in every:
         try:
             put_back(before)
@@ -109,7 +104,9 @@ def mend(note: Path) -> list[str]:
 
 @contextmanager
 def guarded(note: Path) -> Iterator[None]:
-    """While this lasts a process beside puts files back where this one is killed; at its end they are put back here."""
+    """While this lasts a process beside puts files back where this one is killed; at its end they are put back here. What an earlier one
+    left, that was killed with its guard, is put back first."""
+    mend(note)
     argv = [sys.executable, "-P", "-m", "hotlap.tuning.restoring", str(note)]
     guard = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:

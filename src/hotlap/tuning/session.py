@@ -15,7 +15,7 @@ from hotlap.core.measure import runs, signals
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.record import Notice, Plan, RunRecord, Stop, encode
 from hotlap.core.store import files, labels
-from hotlap.core.store.bundle import Bundle
+from hotlap.core.store.bundle import Bundle, being_measured
 from hotlap.tuning import benches, learnt, proposing, restoring, search, tape
 from hotlap.tuning.applying import ChosenSwitches
 from hotlap.tuning.record import SESSION, TRIALS, TuningAsked, TuningKept, TuningOutcome, TuningTrial
@@ -62,12 +62,12 @@ def resume(path: Path, chosen_of: Callable[[TuningAsked], ChosenSwitches], optio
         raise InputError(f"{path.name} is no search that could go on: it kept nothing; begin anew")
     if kept.outcome is not None:
         raise InputError(f"{path.name} has its answer: hotlap show {path.name}; begin anew for another one")
-    past = tape.read((path / TRIALS).read_bytes()) if (path / TRIALS).is_file() else []
-    _cut(path / TRIALS, past)
     chosen = chosen_of(kept.asked)
     proposing.check(kept.asked.propose)
     subject = benches.subject_of(kept.asked, options.home)
     with runs.resume(path) as held:
+        past = tape.read((path / TRIALS).read_bytes()) if (path / TRIALS).is_file() else []
+        _cut(path / TRIALS, past)
         return _searched(held, kept, chosen, options, subject, past)
 
 
@@ -78,10 +78,11 @@ def _cut(file: Path, past: Sequence[TuningTrial]) -> None:
 
 
 def mend(home: Path) -> None:
-    """Files that searches left as they were not found, where both they and what guards them were killed."""
+    """Files that searches left as they were not found, where both they and what guards them were killed. A search that runs keeps its."""
     for note in sorted((home / "runs").glob("*/files-before.json")):
         with contextlib.suppress(HotlapError):
-            restoring.mend(note)
+            if not being_measured(note.parent):
+                restoring.mend(note)
 
 
 def _check_space(chosen: ChosenSwitches) -> None:

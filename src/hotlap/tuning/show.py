@@ -84,6 +84,8 @@ def answer(ask: TuningAsked, done: TuningOutcome) -> str:
     """In a sentence."""
     if done.answer == "budget":
         return "cannot tell: the budget ended before a setting was tried; give more by --budget, or name fewer --switches"
+    if done.answer == "cannot_tell" and done.ratio is None:
+        return "cannot tell: the time ended before the confirmation could be looked at; nothing was changed; give more by --budget"
     if done.ratio is None or done.low is None or done.high is None:
         return "nothing worth it: no setting was left that a confirmation could show; nothing was changed"
     ends = sorted((done.low, done.high), key=lambda ratio: 1 / ratio if ask.better == "higher" else ratio)

@@ -15,10 +15,11 @@ import msgspec
 
 from hotlap.core.errors import MachineError, NotSupported
 from hotlap.core.record import encode
+from hotlap.core.store import lines
 from hotlap.tuning import benches, restoring
 from hotlap.tuning.applying import ChosenSwitches, applied
 from hotlap.tuning.benches import Ran, Subject
-from hotlap.tuning.record import DropCode, Phase, TuningAsked, TuningTrial
+from hotlap.tuning.record import TRIALS, DropCode, Phase, TuningAsked, TuningTrial
 from hotlap.tuning.search import Taken, kept
 from hotlap.tuning.space import Configuration
 
@@ -38,7 +39,7 @@ class TuningTape:
         self.subject, self.asked, self.chosen, self.listen = subject, asked, chosen, listen
         self.standing = {name: values[0] for name, values in chosen.values.items()}
         self.limits = benches.limits(",".join(asked.under), asked.kind)
-        self.file, self.note = folder / "tuning-trials.jsonl", folder / "files-before.json"
+        self.file, self.note = folder / TRIALS, folder / "files-before.json"
         self.past, self.trials = list(past), list[TuningTrial]()
 
     def take(self, configuration: Configuration, phase: Phase) -> Taken:
@@ -129,14 +130,8 @@ class TuningTape:
 
 
 def read(data: bytes) -> list[TuningTrial]:
-    """Runs that were kept; a torn last line is left out."""
-    trials = []
-    for line in data.splitlines():
-        try:
-            trials.append(msgspec.json.decode(line, type=TuningTrial))
-        except msgspec.MsgspecError:
-            break
-    return trials
+    """Runs that were kept; a torn last line is left out. Raises SchemaError for any other that cannot be read."""
+    return lines.read(data, TuningTrial, TRIALS).records
 
 
 def repeats(trials: Sequence[TuningTrial], tolerance: float) -> str:
