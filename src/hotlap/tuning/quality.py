@@ -135,7 +135,7 @@ def _finite(kept: QualityKept, units: Sequence[UnitDifference]) -> tuple[Sequenc
         each = [[getattr(unit, name) for name in names] for unit in units]
         count = sum(any(values is not None and np.isinf(values).any() for values in unit) for unit in each)
         if count:
-            units = [unit._replace(**dict.fromkeys(names)) for unit in units]
+            units = [unit._replace(kl=None) if what == "KL" else unit._replace(loss_a=None, loss_b=None) for unit in units]
             seen = f"in {count} of {kept.units} {kept.unit}s a probability is 0 that the other side or the label does not exclude"
             notices.append(Notice("zero_probability", f"{seen}: {what} is infinite there, and has no number"))
     return units, notices
