@@ -206,7 +206,7 @@ def test_the_tool_of_a_file_is_found_by_its_numbers(home: Path, capsys: pytest.C
         (["run", "echoed", "rat=3"], "echoed has no parameter 'rat'; did you mean 'rate'?"),
         (["run", "echoed", "rate=many"], "'rate': 'many' is not a quantity"),
         (["run", "echoed", "note=/dev/sda"], "names a device, '/dev/sda'"),
-        (["run", "echoed", "--rounds", "0"], "--rounds is a whole number from 1 to 1000, not 0"),
+        (["run", "echoed", "--rounds", "0"], "--rounds is a whole number from 1 to 1,000, not '0'"),
         (["run", "glmark2", "--prefix", "adb shell"], "--prefix: glmark2 cannot run elsewhere: its numbers stand in a file"),
         (["run", "inference"], "no tool for inference can be run here"),
         (["show"], "show which tool? give one name"),

@@ -85,7 +85,7 @@ def test_the_same_items_in_another_order_are_refused() -> None:
 
 def test_classes_that_do_not_fit_are_refused() -> None:
     windows, labels = RNG.normal(size=(4, 8, 5)), RNG.integers(0, 5, (4, 8))
-    with pytest.raises(InputError, match="class 5 of 5; valid: 0 to 4"):
+    with pytest.raises(InputError, match="its label is 5; valid: 0 to 4"):
         compared({"logits": LOGITS, "labels": np.where(np.arange(200) == 0, 5, LABELS)}, {"logits": LOGITS})
     with pytest.raises(InputError, match="for 8 positions"):
         compared({"logits": windows, "labels": RNG.integers(0, 5, (4, 9))}, {"logits": windows})

@@ -105,6 +105,13 @@ def pairs(items: Sequence[str], what: str) -> dict[str, str]:
     return found
 
 
+def whole(text: str, option: str, least: int = 1, most: int = 100_000_000) -> int:
+    """A whole number as an option gives it. Raises InputError naming the option and what is valid."""
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise InputError(f"{option} is a whole number from {least} to {most:,}, not '{text}'")
+    return int(text)
+
+
 def share(text: str, option: str) -> float:
     """A share as an option gives it. Raises InputError naming the option."""
     try:

@@ -173,7 +173,7 @@ def _output(tool: ToolFile, given: Sequence[Path]) -> ToolOutput:
 def _run(args: argparse.Namespace, home: Path) -> int:
     jobs = _jobs(args.items, home, shlex.split(args.prefix or ""))
     _here(jobs)
-    rounds = _rounds(args.rounds)
+    rounds = terminal.whole(args.rounds, "--rounds", most=MOST_ROUNDS)
     progress, limit_s = _Progress(rounds * len(jobs)), _limit_s(args.budget)
     options = ToolOptions(
         rounds, args.target, args.device, terminal.pairs(args.label, "a label"), home=home, wait_s=_wait_s(args), limit_s=limit_s,
@@ -266,12 +266,6 @@ def _behind(tool: ToolFile, prefix: Sequence[str]) -> ToolFile:
         why = f"its numbers stand in a file, {written}" if written else "it needs a server beside it" if tool.run else "it is not run"
         raise InputError(f"--prefix: {tool.name} cannot run elsewhere: {why}; read its output with hotlap tool read {tool.name}")
     return structs.replace(tool, run=structs.replace(tool.run, prefix=list(prefix)))
-
-
-def _rounds(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_ROUNDS:
-        raise InputError(f"--rounds is a whole number from 1 to {MOST_ROUNDS}, not {text}")
-    return int(text)
 
 
 def _wait_s(args: argparse.Namespace) -> float:

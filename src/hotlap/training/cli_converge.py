@@ -81,7 +81,7 @@ def _asked(args: argparse.Namespace) -> tuple[ConvergeAsked, tuple[ProgramKind, 
         raise InputError(f"'{log}' is logs and '{program}' a program; give logs on both sides, or programs on both")
     if kinds[0] is None and args.runs:
         raise InputError("--runs is of programs; logs have the runs that they have")
-    runs = 0 if kinds[0] is None else _whole(args.runs or str(RUNS))
+    runs = 0 if kinds[0] is None else terminal.whole(args.runs or str(RUNS), "--runs", 2, MOST)
     asked = ConvergeAsked(
         a=args.a, b=args.b, runs=runs, target=_target(args.target), better="lower" if args.lower else "", metric=args.metric,
         interpolate=args.interpolate, min_effect=terminal.min_effect(args.min_effect), limit_s=cli.limit_s(args.limit),
@@ -99,12 +99,6 @@ def _program(text: str) -> ProgramKind | None:
     return "function" if colon and named and not Path(text).exists() else None
 
 
-def _whole(text: str) -> int:
-    if not text.isdecimal() or not 2 <= int(text) <= MOST:
-        raise InputError(f"--runs is a whole number from 2 to {MOST:,}, not '{text}'")
-    return int(text)
-
-
 def _target(text: str) -> float | None:
     if not text:
         return None
@@ -115,4 +109,3 @@ def _target(text: str) -> float | None:
     if not math.isfinite(value):
         raise InputError(f"--target is a number, as in 0.97, not '{text}'")
     return value
-

@@ -97,13 +97,15 @@ def asked_of(args: argparse.Namespace) -> InferAsked:
         raise InputError(f"--for is a time above 0 and at most 1 h, not '{args.seconds}'")
     return InferAsked(
         model=args.model, files=given, budgets=_budgets(args, names), scenarios=cast("tuple[Scenario, ...]", scenarios),
-        generators=cast("tuple[Generator, ...]", generators), seconds=seconds, rounds=_whole(args.rounds, "--rounds", MOST_ROUNDS),
-        seed=_whole(args.seed, "--seed", 2**31 - 1, 0) if args.seed else secrets.randbits(31),
-        min_queries=_whole(args.queries, "--queries"),
-        rate=rate, bound_s=bound_s, clients=_whole(args.clients, "--clients", 1000), batch=_whole(args.batch, "--batch", MOST_BATCH),
+        generators=cast("tuple[Generator, ...]", generators), seconds=seconds,
+        rounds=terminal.whole(args.rounds, "--rounds", most=MOST_ROUNDS),
+        seed=terminal.whole(args.seed, "--seed", 0, 2**31 - 1) if args.seed else secrets.randbits(31),
+        min_queries=terminal.whole(args.queries, "--queries", most=10_000_000),
+        rate=rate, bound_s=bound_s, clients=terminal.whole(args.clients, "--clients", most=1000),
+        batch=terminal.whole(args.batch, "--batch", most=MOST_BATCH),
         shapes={name: _shape(text) for name, text in terminal.pairs(args.shape, "a shape").items()},
         values={name: units.parse(text, "") for name, text in terminal.pairs(args.value, "a value").items()},
-        high={name: _whole(text, "--below", 2**31) for name, text in terminal.pairs(args.below, "a bound").items()},
+        high={name: terminal.whole(text, "--below", most=2**31) for name, text in terminal.pairs(args.below, "a bound").items()},
     )  # fmt: skip
 
 
@@ -140,19 +142,11 @@ def _budgets(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, Budg
             if name not in names:
                 raise InputError(f"--threads {name}: that engine is not asked for; {nearest(name, names)}")
     elif args.threads:
-        everywhere = _whole(args.threads, "--threads", MOST_THREADS)
-    threads = {name: _whole(own[name], "--threads", MOST_THREADS) if name in own else everywhere for name in names}
+        everywhere = terminal.whole(args.threads, "--threads", most=MOST_THREADS)
+    threads = {name: terminal.whole(own[name], "--threads", most=MOST_THREADS) if name in own else everywhere for name in names}
     return {name: Budget(threads=threads[name], spin=args.spin, precision=args.precision) for name in names}
 
 
 def _shape(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",") if part.strip()] if text != "scalar" else []
-    return tuple(_whole(part, "--shape", 10**9) for part in parts)
-
-
-def _whole(text: str, option: str, most: int = 10_000_000, least: int = 1) -> int:
-    if not text.isdecimal() or not least <= int(text) <= most:
-        raise InputError(f"{option} is a whole number from {least} to {most}, not '{text}'")
-    return int(text)
-
-
+    return tuple(terminal.whole(part, "--shape", most=10**9) for part in parts)

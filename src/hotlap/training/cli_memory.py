@@ -15,8 +15,6 @@ from hotlap.core.store import paths
 from hotlap.training import memory, memory_keep, memory_kind, memory_snapshot
 from hotlap.training.memory_record import TrainingVariant
 
-MOST = {"--batch": 1_000_000, "--context": 10_000_000, "--steps": 1000, "--threads": 1024}
-
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="WHAT", help="a network, script.py, file.py:function(batch) → module, its inputs, or a snapshot")
@@ -42,12 +40,14 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--limit is a time above 0 and at most 24 h, not '{args.limit}'")
     arguments, batch, context = _lengths(args)
     variant = TrainingVariant(
-        optimizer=args.optimizer, checkpointing=args.checkpointing, autocast=args.autocast, batch=_whole(batch, "--batch"),
-        context=_whole(context, "--context"),
+        optimizer=args.optimizer, checkpointing=args.checkpointing, autocast=args.autocast,
+        batch=terminal.whole(batch, "--batch", most=1_000_000),
+        context=terminal.whole(context, "--context", most=10_000_000),
     )  # fmt: skip
     asked = memory.MemoryAsked(
-        target=args.target, arguments=arguments, variant=variant, steps=_whole(args.steps, "--steps"), machine=args.machine,
-        measure=not args.predict, limit_s=limit_s, threads=_whole(args.threads, "--threads"),
+        target=args.target, arguments=arguments, variant=variant,
+        steps=terminal.whole(args.steps, "--steps", most=1000), machine=args.machine,
+        measure=not args.predict, limit_s=limit_s, threads=terminal.whole(args.threads, "--threads", most=1024),
     )  # fmt: skip
     if args.checkpointing and ".py" in args.target:
         raise InputError("--checkpointing is of a network's layers; in code of your own, call torch.utils.checkpoint there")
@@ -86,9 +86,3 @@ def _listener() -> memory.Listener:
         sys.stderr.flush()
 
     return show
-
-
-def _whole(text: str, option: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= MOST[option]:
-        raise InputError(f"{option} is a whole number from 1 to {MOST[option]}, not '{text}'")
-    return int(text)

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Settings by time and energy, those on the frontier, and the best by energy, EDP and ED²P."""
     slower = None if args.slower is None else terminal.share(args.slower, "--slower")
     limit_s = objectives.parse(args.under, LIMITS)[0].limit_s if args.under else None
-    refine = _whole(args.refine)
+    refine = terminal.whole(args.refine, "--refine", 0, MOST_REFINED)
     if args.runs:
         return _print(args, _frontier([power_points.of_run(bundle, limit_s) for bundle in terminal.runs(args.runs)], slower, limit_s), [])
     plan = plans.load(args.plan or "quick")
@@ -71,12 +71,6 @@ def run(args: argparse.Namespace) -> int:
         )
     points, unknown, _ = _modelled(plan, spec, wishes, limit_s, refine)
     return _print(args, _frontier(points, slower, limit_s, unknown), notes)
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal() or int(text) > MOST_REFINED:
-        raise InputError(f"--refine is a whole number from 0 to {MOST_REFINED}, not '{text}'")
-    return int(text)
 
 
 def _wishes(args: argparse.Namespace, spec: machines.Spec | None) -> list[Wish]:

@@ -16,7 +16,6 @@ from hotlap.tuning.quality_record import MARGINS, MEASURES, AnswersAsked
 from hotlap.tuning.quality_sides import FORMS
 
 CODES = {"as good": 0, "worse": 1, "cannot tell": 3}
-MOST = 100_000_000
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +33,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Is B as good as A: exit code 0 within the margin, 1 worse, 3 cannot tell, 130 interrupted."""
     asked = AnswersAsked(
-        a=args.a, b=args.b, data=args.data, window=_whole(args.window, "--window", 2), margins=_margins(args.margin),
-        most=_whole(args.most, "--most", 1) if args.most else 0,
+        a=args.a, b=args.b, data=args.data, window=terminal.whole(args.window, "--window", 2), margins=_margins(args.margin),
+        most=terminal.whole(args.most, "--most") if args.most else 0,
     )  # fmt: skip
     try:
         path = quality_session.compare(asked, paths.home(), terminal.pairs(args.label, "a label"), _progress)
@@ -75,9 +74,3 @@ def _margins(items: list[str]) -> dict[str, float]:
             raise InputError(f"--margin {name}={text}: a margin is above 0{'' if name.startswith('kl') else ', a share as in 0.5%'}")
         margins[name] = value
     return margins
-
-
-def _whole(text: str, option: str, least: int) -> int:
-    if not text.isdecimal() or not least <= int(text) <= MOST:
-        raise InputError(f"{option} is a whole number from {least} on, not '{text}'")
-    return int(text)

@@ -51,7 +51,7 @@ def _labels(a: UnitAnswers, b: UnitAnswers) -> NDArray[np.int64] | None:
                 raise InputError(f"{a.name}: labels of shape {labels.shape} for {len(logs)} positions; give one for each")
             if logs is not None and not -1 <= labels.min() <= labels.max() < logs.shape[1]:
                 wrong = labels[(labels < -1) | (labels >= logs.shape[1])][0]
-                raise InputError(f"{a.name}: class {wrong} of {logs.shape[1]}; valid: 0 to {logs.shape[1] - 1}, or -1 where none is known")
+                raise InputError(f"{a.name}: its label is {wrong}; valid: 0 to {logs.shape[1] - 1}, or -1 where none is known")
     if len(given) == 2 and not (given[0].shape == given[1].shape and ((given[0] == given[1]) | (np.minimum(*given) < 0)).all()):
         raise InputError(f"{a.name}: A and B have different right classes; both must answer the same items in the same order")
     return given[0] if given else None
