@@ -259,7 +259,7 @@ def test_a_search_is_printed_kept_and_shown_again(home: Path, capsys: pytest.Cap
     page = (home / "whole.html").read_text()
     assert f"<h1>{escape(show_capacity.title(kept))}, measured from" in page
     assert page.index("<h2>Capacity of the server</h2>") < page.index("<h2>Requests to the server</h2>")
-    places = [page.index(f"<h3>{heading}</h3><p>{run}</p>") for run, heading in show_capacity.runs(kept)]
+    places = [page.index(f"<h3>{heading}</h3><p>{run}</p>") for run, heading in show_capacity.headings(kept)]
     assert places == sorted(places)
     assert "with --attain it says" not in page  # what each of its benches would say by itself
 
@@ -272,7 +272,7 @@ def test_each_rate_is_held_not_held_or_unclear_by_all_together() -> None:
         asked=asked("ttft<=450ms"), arrivals="poisson", options=CapacityOptions(attain=0.9, start=1.0), label="l", rates=visited, capacity=known,
         ended="over",
     )  # fmt: skip
-    assert show_capacity.runs(kept) == [
+    assert show_capacity.headings(kept) == [
         ("b", "10.0/s offered: held"), ("e", "15.0/s offered: not counted"), ("c", "20.0/s offered: unclear"), ("a", "40.0/s offered: not held"),
         ("d", "80.0/s offered: not held"),
     ]  # fmt: skip

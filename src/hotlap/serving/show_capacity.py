@@ -273,7 +273,7 @@ def title(kept: ServerCapacity) -> str:
     return harmless(f"Capacity of {show.server_text(kept.asked)}: the rate at which {wanted}")
 
 
-def runs(kept: ServerCapacity) -> list[tuple[str, str]]:
+def headings(kept: ServerCapacity) -> list[tuple[str, str]]:
     """Its benches, the lowest rate first, each with a heading for a page."""
     rates = sorted(kept.rates, key=lambda visited: (visited.rate, visited.run))
     return [(visited.run, f"{units.round_to(visited.rate)}/s offered: {judgement(kept, visited)}") for visited in rates]

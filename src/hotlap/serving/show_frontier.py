@@ -193,7 +193,7 @@ def title(kept: ServerFrontier) -> str:
     return f"Frontier of {show.server_text(kept.asked)}: throughput against interactivity"
 
 
-def runs(kept: ServerFrontier) -> list[tuple[str, str]]:
+def headings(kept: ServerFrontier) -> list[tuple[str, str]]:
     """Its benches, load by load, each with a heading for a page."""
     visits = sorted(kept.visits, key=lambda visit: (kept.settings.index(visit.setting), visit.run))
     return [(visit.run, name(visit.setting)) for visit in visits]

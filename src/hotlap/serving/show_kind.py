@@ -55,7 +55,7 @@ def sections(report: Report) -> str:
     benches = {judged.serving.run.id: judged for judged in report.of("serving")}
     if len(benches) == 1:
         return show_page.section(*benches.values())
-    headed = {run: text for kind, content in report.known.values() if hasattr(kind, "runs") for run, text in kind.runs(content)}
+    headed = {run: text for kind, content in report.known.values() if hasattr(kind, "headings") for run, text in kind.headings(content)}
     ordered = [run for run in headed if run in benches] + [run for run in benches if run not in headed]
     parts = ((headed.get(run) or show.asked_text(benches[run].serving.served.asked), run) for run in ordered)
     return "".join(f"<h3>{escape(heading)}</h3><p>{run}</p>{show_page.section(benches[run])}" for heading, run in parts)
