@@ -51,3 +51,10 @@ def test_a_setting_that_is_bad_input_is_dropped_and_kept_and_the_search_goes_on(
     bench = tape.TuningTape(Refusing(), asked, ChosenSwitches(switches, {"inputs": ["as found"]}, []), tmp_path)  # type: ignore[arg-type]
     assert bench.take((SwitchSetting("inputs", "many"),), "alone").reason == "input is a whole number"
     assert len(tape.read(bench.file.read_bytes())) == 1
+
+
+@pytest.mark.parametrize(("goal", "limit", "known"), [("time", "step<=1s", "time"), ("step", "time<=1s", "step")])
+def test_a_limit_on_what_a_run_does_not_tell_is_refused(tmp_path: Path, goal: str, limit: str, known: str) -> None:
+    asked = TuningAsked(subject="python train.py", kind="program", goal=goal, under=[limit])
+    with pytest.raises(InputError, match=f"give a limit on {known}"):
+        benches.subject_of(asked, tmp_path)

@@ -323,6 +323,9 @@ def subject_of(asked: TuningAsked, home: Path) -> Subject:
     """Raises InputError."""
     if asked.kind == "program":
         training = asked.goal in TRAINING_GOALS and not asked.how.get("read")
+        known = "step" if training else "time"
+        if other := next((limit for limit in limits(",".join(asked.under), "program") if limit.metric != known), None):
+            raise InputError(f"--under '{other.text}': a run for {asked.goal} tells {known} and no {other.metric}; give a limit on {known}")
         return TrainingSubject(asked, home) if training else ProgramSubject(asked)
     return PlanSubject(asked) if asked.kind == "plan" else ServerSubject(asked, home)
 
