@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from hotlap import cli
 from hotlap.core.analysis.frontier import FrontierPoint, frontier
-from hotlap.core.errors import Busy, Unavailable
+from hotlap.core.errors import Busy, Interrupted, MachineError, Unavailable
 from hotlap.core.measure import session, targets
 from hotlap.core.record import Device, Plan
 from hotlap.core.store import locks
@@ -198,3 +199,29 @@ def test_a_run_whose_calls_were_timed_together_does_not_say(home: Path, capsys: 
     assert (code, out) == (2, "")
     assert "--under measures them anew" in err or "energy" in err
     assert power_points.MISSED == 0.01
+
+
+def test_a_cap_equal_to_the_cards_own_is_one_setting_with_it() -> None:
+    wishes = [Wish(), Wish(power_w=500.0), Wish(power_w=700.0)]
+    points = {"free": point("free", 1.0, 10.0), "500 W": point("500 W", 1.1, 9.0), "700 W": point("700 W", 1.0, 10.0)}
+    assert halfway(wishes, points, ["free", "500 W", "700 W"], Tops(2e9, 700.0)) == [Wish(power_w=600.0)]
+
+
+def test_an_interrupted_setting_is_not_advised_to_go_on_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(plan: Plan, *_: object) -> Path:
+        if plan.name == "p":
+            raise Interrupted("interrupted; everything measured is kept: hotlap run --resume X")
+        raise MachineError("the disk is full; everything measured is kept: hotlap run --resume X") from MachineError("the disk is full")
+
+    monkeypatch.setattr(power_sweep.targets, "find", lambda _: [DEVICE])
+    monkeypatch.setattr(power_sweep, "bounds", lambda _: Bounds())
+    monkeypatch.setattr(power_sweep, "sensed", lambda *_: None)
+    monkeypatch.setattr(power_sweep, "guarded", lambda *_: contextlib.nullcontext(lambda wish: None))
+    monkeypatch.setattr(power_sweep.session, "run", ended)
+    options = session.SessionOptions(target="cuda", home=tmp_path)
+    anew = "what was measured is kept, but hotlap run --resume would go on without 400 W; begin anew"
+    for name, kind, text in (("p", Interrupted, f"interrupted; {anew}"), ("q", MachineError, f"the disk is full; {anew}")):
+        with pytest.raises(kind, match=text):
+            power_sweep.measure(Plan(name=name), options, [Wish(power_w=400.0)], lambda *_: None, lambda _: None)
+    with pytest.raises(Interrupted, match="--resume X"):
+        power_sweep.measure(Plan(name="p"), options, [Wish()], lambda *_: None, lambda _: None)

@@ -124,12 +124,21 @@ def pair(a: str, b: str, one_at_a_time: bool) -> tuple[AbSide, AbSide]:
     return first, second
 
 
+def changed(load: SideLoad, changes: Mapping[str, str], name: str) -> SideLoad:
+    """A load with other values, given as text. Raises InputError."""
+    if not changes:
+        return load
+    new: SideLoad = _table({"load": {**msgspec.to_builtins(load), **changes}}, "load", SideLoad, name, strict=False)
+    _load(new, f"{name} [load]")
+    return new
+
+
 def _differs(a: SideLoad, b: SideLoad) -> list[str]:
     ours, theirs = msgspec.to_builtins(a), msgspec.to_builtins(b)
     return [f"{name}: {ours[name]} and {theirs[name]}" for name in ours if ours[name] != theirs[name]]
 
 
-def _table(table: Mapping[str, Any], name: str, kind: type[Any], file: str) -> Any:
+def _table(table: Mapping[str, Any], name: str, kind: type[Any], file: str, strict: bool = True) -> Any:
     given = table.get(name, {})
     if not isinstance(given, dict):
         raise InputError(f"{file}: {name} is a table, as in [{name}]")
@@ -137,7 +146,7 @@ def _table(table: Mapping[str, Any], name: str, kind: type[Any], file: str) -> A
         if key not in kind.__struct_fields__:
             raise InputError(f"{file} [{name}]: no key '{key}'; {nearest(key, kind.__struct_fields__)}")
     try:
-        return msgspec.convert(given, kind)
+        return msgspec.convert(given, kind, strict=strict)
     except msgspec.ValidationError as error:
         raise InputError(f"{file} [{name}]: {str(error)[:1].lower()}{str(error)[1:]}") from None
 

@@ -39,6 +39,7 @@ class Launch:
     steps: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
     more: tuple[str, ...] = ()  # arguments after the asked ones
+    before: tuple[str, ...] = ()  # words before the command of a script
 
 
 def command(asked: TrainingAsked, launch: Launch) -> list[str]:
@@ -51,7 +52,7 @@ def command(asked: TrainingAsked, launch: Launch) -> list[str]:
         return [sys.executable, "-m", "hotlap.training.network_program", program, launch.compile or "off", *parameters, *launch.more]
     if not Path(program).is_file():
         raise InputError(f"there is no script '{program}'; give a script.py, a module:function or a network such as llama-3-8b")
-    return [sys.executable, program, *asked.arguments, *launch.more]
+    return [*launch.before, sys.executable, program, *asked.arguments, *launch.more]
 
 
 def environment(asked: TrainingAsked, launch: Launch, folder: Path, rank: int, port: int) -> dict[str, str]:

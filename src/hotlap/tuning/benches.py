@@ -115,7 +115,7 @@ class TrainingSubject:
         training = TrainingAsked(program=words[0], kind="script", arguments=words[1:], steps=0, processes=1, limit_s=limit_s)
         running = launching.Running()
         with tempfile.TemporaryDirectory(dir=self.home) as folder, signals.caught(running.interrupt):
-            launch = launching.Launch(number, "", environment=applied.environment)
+            launch = launching.Launch(number, "", environment=applied.environment, before=tuple(applied.prefix))
             with self.meter.on() if self.meter else nullcontext():
                 process = launching.run(training, launch, Path(folder), running, lambda: None)[0]
             printed = Path(folder) / f"output-{number}.txt"
@@ -227,8 +227,7 @@ class ServerSubject:
         server = self.side.server
         words = [*applied.prefix, *filled(server.command, applied.arguments)] if server.command else []
         changed = msgspec.structs.replace(server, command=words, environment={**server.environment, **applied.environment} if words else {})
-        load = msgspec.convert({**msgspec.to_builtins(self.side.load), **applied.load}, SideLoad)
-        return AbSide(self.side.name, changed, load)
+        return AbSide(self.side.name, changed, ab_config.changed(self.side.load, applied.load, self.side.name))
 
 
 def side_of(subject: str) -> AbSide:
@@ -323,7 +322,11 @@ def limits(under: str, kind: SubjectKind) -> tuple[Objective, ...]:
 def subject_of(asked: TuningAsked, home: Path) -> Subject:
     """Raises InputError."""
     if asked.kind == "program":
-        return TrainingSubject(asked, home) if asked.goal in TRAINING_GOALS else ProgramSubject(asked)
+        training = asked.goal in TRAINING_GOALS and not asked.how.get("read")
+        known = "step" if training else "time"
+        if other := next((limit for limit in limits(",".join(asked.under), "program") if limit.metric != known), None):
+            raise InputError(f"--under '{other.text}': a run for {asked.goal} tells {known} and no {other.metric}; give a limit on {known}")
+        return TrainingSubject(asked, home) if training else ProgramSubject(asked)
     return PlanSubject(asked) if asked.kind == "plan" else ServerSubject(asked, home)
 
 

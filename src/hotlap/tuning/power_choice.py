@@ -21,11 +21,6 @@ class Tops(NamedTuple):
     power_w: float | None
 
 
-class _Place(NamedTuple):
-    value: float
-    point: FrontierPoint
-
-
 def halfway(wishes: Sequence[Wish], points: Mapping[str, FrontierPoint], names: Sequence[str], tops: Tops) -> list[Wish]:
     """At most two settings an axis; the axis with the best setting first. `names`: of the wishes, by which `points` has what they gave."""
     tried = [(wish, points[name]) for wish, name in zip(wishes, names, strict=True) if name in points]
@@ -36,16 +31,20 @@ def halfway(wishes: Sequence[Wish], points: Mapping[str, FrontierPoint], names: 
 def _on(axis: str, tried: Sequence[tuple[Wish, FrontierPoint]], tops: Tops) -> tuple[float, list[Wish]]:
     """Joules of the axis's best, and what lies beside it."""
     top = tops.power_w if axis == "power" else tops.clock_hz
-    places = sorted(_Place(value, point) for wish, point in tried if (value := _value(axis, wish, top)) is not None)
-    keeping = [place for place in places if place.point.keeps in KEEPING]
-    if len(places) < 2 or not keeping:
+    by_value: dict[float, FrontierPoint] = {}  # of two that are the same, as the free card and its own cap, the first
+    for wish, point in tried:
+        if (value := _value(axis, wish, top)) is not None:
+            by_value.setdefault(value, point)
+    values = sorted(by_value)
+    keeping = [value for value in values if by_value[value].keeps in KEEPING]
+    if len(values) < 2 or not keeping:
         return math.inf, []
-    best = min(keeping, key=lambda place: place.point.joules)
-    at = places.index(best)
-    sides = ([places[at - 1]] if at > 0 else []) + ([places[at + 1]] if at + 1 < len(places) else [])
+    best = min(keeping, key=lambda value: by_value[value].joules)
+    at = values.index(best)
+    sides = [*values[max(at - 1, 0) : at], *values[at + 1 : at + 2]]
     close = CLOSE_W if axis == "power" else CLOSE_HZ
-    between = [_rounded(axis, (best.value + side.value) / 2) for side in sides if abs(best.value - side.value) > close]
-    return best.point.joules, [Wish(power_w=value) if axis == "power" else Wish(clock_hz=value) for value in between]
+    between = [_rounded(axis, (best + side) / 2) for side in sides if abs(best - side) > close]
+    return by_value[best].joules, [Wish(power_w=value) if axis == "power" else Wish(clock_hz=value) for value in between]
 
 
 def _value(axis: str, wish: Wish, top: float | None) -> float | None:

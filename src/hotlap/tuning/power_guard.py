@@ -8,7 +8,6 @@ session of its own. What stood before lies in a file until it is restored, so th
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 
 from hotlap.core.errors import HotlapError, MachineError
 from hotlap.core.record import Device
+from hotlap.core.store import files
 from hotlap.tuning.power_settings import Bounds, Settings
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGPIPE")
@@ -91,9 +91,7 @@ class NvmlGuard:
     def _remember(self, clock: bool, power: bool) -> None:
         self.note = msgspec.structs.replace(self.note, clock_changed=clock, power_changed=power)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_suffix(".new")
-        beside.write_bytes(msgspec.json.encode(self.note))
-        os.replace(beside, self.path)
+        files.write_whole(self.path, msgspec.json.encode(self.note))
 
 
 def restore(note: GuardNote, settings: Settings) -> None:

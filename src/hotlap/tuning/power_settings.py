@@ -26,7 +26,6 @@ class Bounds(Record, frozen=True, kw_only=True):
     power_most_w: float | None = None
     clock_least_hz: float | None = None
     clock_most_hz: float | None = None
-    clocks_hz: list[float] = []  # that the driver offers
     locked: bool = False  # somebody's lock on clocks holds now: it cannot be read back, so it could not be restored
 
 
@@ -49,7 +48,6 @@ class Settings:
             power_most_w=limits[1] / 1e3 if limits else None,
             clock_least_hz=min(clocks, default=None),
             clock_most_hz=max(clocks, default=None),
-            clocks_hz=sorted(clocks),
             locked=bool((reasons or 0) & LOCKED),
         )
 

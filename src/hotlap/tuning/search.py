@@ -275,7 +275,7 @@ class TuningSearch:
 
     def _each_shown(self, winner: Rated) -> Rated:
         """The winner without settings that show nothing of their own. Of several such the one that showed most is looked at again without
-        the others: either of two that do the same is worth something once the other is gone."""
+        the others: either of two that do the same is worth something once the other is gone. A winner that fails is none: the next is."""
         lacking: list[Contribution] = []
         while len(winner.configuration) > 1:
             pairs = self._pairs_without(winner)
@@ -284,6 +284,9 @@ class TuningSearch:
             if pairs < LEAST_PAIRS:
                 return self._alone(winner)
             shown = self._contributions(winner.configuration, pairs)
+            if winner.configuration in self.failed:
+                self.contributions, best = [], self._best(winner, len(winner.configuration))
+                return winner if best is winner else self._each_shown(best)
             lacking = sorted((one for one in shown if not one.kept), key=lambda one: one.ratio or 0.0)
             self.contributions = [*(one for one in self.contributions if not one.kept), *(one for one in shown if one.kept)]
             winner = self._less(winner, lacking if len(lacking) == 1 else lacking[:-1])
@@ -293,12 +296,16 @@ class TuningSearch:
 
     def _alone(self, winner: Rated) -> Rated:
         """The best single setting, whose contribution the confirmation shows, where there is no time to leave out each of several."""
-        single = [rating for rating in self.ratings.values() if len(rating.configuration) == 1]
-        best = max(single, key=lambda rating: rating.gain, default=winner._replace(configuration=winner.configuration[:1]))
+        best = self._best(winner._replace(configuration=winner.configuration[:1]), 1)
         seen = f"no time was left to show what each setting of {spaces.named(winner.configuration)} contributes: its settings stand alone"
         self.notices.append(Notice("low_power", seen, "give more by --budget"))
         self._drop(winner.configuration, "no_time", "to leave out each of its settings", winner)
         return best
+
+    def _best(self, otherwise: Rated, most: int) -> Rated:
+        """Of all that were rated and never failed: the best with at most so many settings."""
+        rated = [one for one in self.ratings.values() if len(one.configuration) <= most and one.configuration not in self.failed]
+        return max(rated, key=lambda rating: rating.gain, default=otherwise)
 
     def _less(self, winner: Rated, gone: Sequence[Contribution]) -> Rated:
         """The winner without these."""
@@ -318,6 +325,7 @@ class TuningSearch:
         return int(min(max(wanted, LEAST_PAIRS), room))
 
     def _contributions(self, configuration: Configuration, pairs: int) -> list[Contribution]:
+        """Where the configuration fails without a setting, that setting is needed: it stays, with a ratio of None."""
         variants = {one: tuple(other for other in configuration if other != one) for one in configuration}
         whole: list[float] = []
         without: dict[spaces.SwitchSetting, list[float]] = {one: [] for one in configuration}
@@ -325,18 +333,18 @@ class TuningSearch:
             order = [configuration, *variants.values()]
             self.random.shuffle(order)
             taken = {one: self._take(one, "leave_one_out") for one in order}
-            if any(log is None for log in taken.values()):
+            if configuration in self.failed:
                 break
             whole.append(taken[configuration] or 0.0)
             for one, variant in variants.items():
                 without[one].append(taken[variant] or 0.0)
-        return [self._contribution(one, whole, logs) for one, logs in without.items()]
+        return [self._contribution(one, whole, [] if variants[one] in self.failed else logs) for one, logs in without.items()]
 
     def _contribution(self, setting: spaces.SwitchSetting, whole: Sequence[float], without: Sequence[float]) -> Contribution:
         asked = SequentialOptions(self.asked.resolve, 0.0, level=self.asked.level)
-        _, said = sequential.fixed(np.exp(whole), np.exp(without), asked)
+        _, said = sequential.fixed(np.exp(whole), np.exp(without), asked) if without else (None, None)
         if said is None:
-            return Contribution(settings=kept((setting,)), ratio=None, low=None, high=None, pairs=len(whole), kept=False)
+            return Contribution(settings=kept((setting,)), ratio=None, low=None, high=None, pairs=len(without), kept=True)
         shown = said.answer == "larger"
         return Contribution(settings=kept((setting,)), ratio=said.ratio, low=said.low, high=said.high, pairs=said.pairs, kept=shown)
 
@@ -373,10 +381,11 @@ class TuningSearch:
         return planned(rounded(self.noise, up=True), difference, self.asked.min_effect, coarse(most), self.asked.level)
 
     def _outcome(self, answer: Answer, winner: Rated | None = None, decision: sequential.Decision | None = None) -> TuningOutcome:
+        settings = kept(winner.configuration) if winner else []
+        dropped = [one for one in self.dropped if one.settings != settings or one.code != "not_better"]
         outcome = TuningOutcome(
-            answer=answer, winner=kept(winner.configuration) if winner else [], seen=math.exp(-winner.gain) if winner else None,
-            noise=self.noise, runs=dict(self.counts), contributions=self.contributions, dropped=self.dropped, tried=len(self.tried),
-            notices=self.notices,
+            answer=answer, winner=settings, seen=math.exp(-winner.gain) if winner else None, noise=self.noise, runs=dict(self.counts),
+            contributions=self.contributions, dropped=dropped, tried=len(self.tried), notices=self.notices,
         )  # fmt: skip
         if decision is None:
             return outcome

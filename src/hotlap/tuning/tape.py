@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from hotlap.core.errors import MachineError, NotSupported
+from hotlap.core.errors import InputError, MachineError, NotSupported
 from hotlap.core.record import encode
 from hotlap.core.store import lines
 from hotlap.tuning import benches, restoring
@@ -77,7 +77,7 @@ class TuningTape:
             value = None if code else ran.value
         except benches.Disturbed:
             raise
-        except (NotSupported, MachineError) as error:
+        except (InputError, NotSupported, MachineError) as error:
             ran, code, reason, value = Ran(math.nan), "failed", str(error), None
         seconds = time.monotonic() - began
         return msgspec.structs.replace(
