@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--assume-stable", action="store_true", help="allow for no drift between sides measured one after the other")
     parser.add_argument("--force", action="store_true", help="compare other targets or models of device all the same, and say so")
     parser.add_argument("--by", choices=("run", "implementation"), default="run", help="what is set side by side (default: run)")
-    parser.add_argument("--out", metavar="FILE", help="also as one HTML page, with the intervals drawn on one scale")
+    parser.add_argument("--out", metavar="FILE", help="also as one page, HTML or PDF, with the intervals drawn on one scale")
 
 
 def run(args: argparse.Namespace) -> int:

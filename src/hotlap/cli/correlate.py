@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("simulated", help="a run or group of runs (label=value) of a simulated target")
     parser.add_argument("measured", help="a run or group of runs of the same plan on silicon")
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
-    parser.add_argument("--out", metavar="FILE", help="also as one HTML page with the scatter")
+    parser.add_argument("--out", metavar="FILE", help="also as one page, HTML or PDF, with the scatter")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: a workload or parameter")
     read_as = "what an inconclusive verdict of the run is read as; the verdict says so"
     parser.add_argument("--inconclusive-as", choices=("pass", "fail"), default="", help=read_as)
-    parser.add_argument("--out", metavar="FILE", help="of runs of more than 8 devices: also as one HTML page")
+    parser.add_argument("--out", metavar="FILE", help="of runs of more than 8 devices: also as one page, HTML or PDF")
     parser.add_argument("--junit", metavar="FILE", help="also as JUnit XML, for CI")
     about = f"also for CI, into a file ('-' is standard output; markdown is added to it); KIND: {', '.join(reports.KINDS)}"
     parser.add_argument("--report", action="append", default=[], metavar="KIND=FILE", help=about)

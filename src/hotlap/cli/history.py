@@ -21,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="", help="only this device: its key, UUID, name or index")
     parser.add_argument("--min-effect", default="0 %", metavar="SHARE", help="smallest change to report (default: any that is not chance)")
     parser.add_argument("--confirmed", action="store_true", help="no provisional changes: those that only the last few points show")
-    parser.add_argument("--out", metavar="FILE", help="also as one HTML page with a chart per series")
+    parser.add_argument("--out", metavar="FILE", help="also as one page, HTML or PDF, with a chart per series")
     parser.add_argument("--all", action="store_true", help=f"every series (default: above {history.MANY} those that tell something)")
     parser.add_argument("--changed", action="store_true", help="only series with a change")
 

@@ -26,7 +26,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--by-simulation", action="store_true", help="times of the simulated GPU, tile by tile, instead of the model's")
     parser.add_argument("--calibration", default="", metavar="NAME", help="of 'hotlap model calibrate --list' (default: the machine's own)")
     parser.add_argument("--spec-only", action="store_true", help="by published figures alone, whatever was calibrated")
-    parser.add_argument("--out", metavar="FILE", help="also as one HTML page with the curves")
+    parser.add_argument("--out", metavar="FILE", help="also as one page, HTML or PDF, with the curves")
 
 
 def run(args: argparse.Namespace) -> int:

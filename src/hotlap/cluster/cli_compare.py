@@ -27,7 +27,7 @@ SHOWN = 8  # members that are named
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("side", nargs=2, metavar="CAMPAIGN", help="two campaigns, as runs are named: the second against the first")
     parser.add_argument("--min-effect", metavar="SHARE", help="minimum change to report (threshold; default: 2 %%)")
-    parser.add_argument("--out", metavar="FILE", help="also as one HTML page, with the intervals drawn on one scale")
+    parser.add_argument("--out", metavar="FILE", help="also as one page, HTML or PDF, with the intervals drawn on one scale")
     parser.add_argument("--assume-stable", action="store_true", help="allow for no drift between campaigns measured one after the other")
 
 

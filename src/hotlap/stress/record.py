@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parent / "profiles"
 KINDS = ("products", "memory", "link", "atomics", "graphics", "idle")
 DTYPES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8")
 FILE = "stress.jsonl"
+MOST_WRONG = 1000  # mismatches that one process writes in full; all are counted
 SETUP = "stress.json"  # the profile that the run was begun with
 ALLOWED = {  # violation budgets: what a run may have of each before it fails, and whether that is a count or a share
     "errors": ("count", "wrong results"),
@@ -83,6 +84,7 @@ class Tick(Record, frozen=True, kw_only=True, tag="tick"):
     attempt: int = 0  # which process of the device; a resumed or restarted one counts on
     done: dict[str, Done] = {}  # kind of unit → its part of the tick: products fp16, memory …
     unit: str = ""  # the kind that ran last
+    wrong: dict[str, int] = {}  # kind of Mismatch → how many since the last tick: all are counted, MOST_WRONG are kept in full
     pulses: dict[int, float] = {}  # of synchronised devices: number of a pulse of load → when it began, on the clock that they share
 
     def parts(self) -> dict[str, Done]:

@@ -189,6 +189,20 @@ WRONG = 5  # results that are listed in text
 HEADS = ("state", "time", "checked", "power", "°C", "wrong", "slowest kind")
 
 
+def wrong_of(device: DeviceVerdict) -> str:
+    """How many of its results were wrong."""
+    return f"{'≥ ' * device.at_least}{sum(device.errors.values())}"
+
+
+def unlisted(device: DeviceVerdict, listed: int) -> str:
+    """How many wrong results are not listed, and where they are."""
+    left, kept = sum(device.errors.values()) - listed, len(device.wrong)
+    if left <= 0:
+        return ""
+    where = f"the first {kept}" if kept < listed + left or device.at_least else "all"
+    return f"and {'at least ' * device.at_least}{left} more; hotlap stress --judge RUN --json has {where}"
+
+
 def row_of(device: DeviceVerdict) -> list[str]:
     """A device in a row: state, time, units checked, average power, hottest, wrong results, the kind farthest below what is expected."""
     f = device.figures
@@ -196,7 +210,7 @@ def row_of(device: DeviceVerdict) -> list[str]:
     power, heat = ("power_w.average", "temperature_c.peak")
     return [
         device.state, span(f.get("seconds", 0.0)), f"{f['checked']:.0f}", f"{f[power]:.0f} W" if power in f else "–",
-        f"{f[heat]:.0f}" if heat in f else "–", str(len(device.wrong)),
+        f"{f[heat]:.0f}" if heat in f else "–", wrong_of(device),
         f"{named(min(shares)[1])} {percent(min(shares)[0])} of expected" if shares else "–",
     ]  # fmt: skip
 
@@ -298,8 +312,8 @@ def _device(verdict: DeviceVerdict, devices: Mapping[str, Device], width: int, c
         bits = f", bit{'s' * (len(wrong.bits) != 1)} {', '.join(map(str, wrong.bits))}" if wrong.bits else ""
         text = f"{named(wrong.unit)}, {wrong.place}: expected {wrong.expected}, got {wrong.got}{bits}, {wrong.kind}, by {wrong.by}"
         lines += layout.paragraph("    ", text, width)
-    if (unlisted := len(verdict.wrong) - WRONG) > 0:
-        lines.append(f"    and {unlisted} more; --json has all")
+    if more := unlisted(verdict, WRONG):
+        lines.append(f"    {more}")
     return lines
 
 

@@ -161,8 +161,8 @@ def _wrong(device: DeviceVerdict) -> str:
     rows = [(stress.named(w.unit), w.place, w.expected, w.got, ", ".join(map(str, w.bits)), w.kind, w.by) for w in device.wrong[:LISTED]]
     heads = ("wrong result in", "at", "expected", "got", "bits", "kind", "found by")
     columns = [Column(head, [Cell(row[n]) for row in rows], kind="" if n < NARROW else "spare") for n, head in enumerate(heads)]
-    more = f"<p>and {len(device.wrong) - LISTED} more; hotlap stress --judge RUN --json has all</p>" if len(device.wrong) > LISTED else ""
-    return html(Table(columns), "wrong") + more
+    more = stress.unlisted(device, LISTED)
+    return html(Table(columns), "wrong") + (f"<p>{more}</p>" if more else "")
 
 
 # ---------------------------------------------------------------- charts

@@ -17,7 +17,7 @@ from hotlap.core.measure.worker import begin
 from hotlap.core.record import Readings, Record
 from hotlap.stress import units as stress
 from hotlap.stress.control import POWER_INTEGRAL_S, SHORT_S, Controller, Limits, Mix
-from hotlap.stress.record import Done, Happened, Line, Mismatch, Phase, Profile, Tick
+from hotlap.stress.record import MOST_WRONG, Done, Happened, Line, Mismatch, Phase, Profile, Tick
 from hotlap.stress.turns import DutyScheduler, rest
 
 TICK_S = 1.0
@@ -26,7 +26,6 @@ PROBE_SHARE = 0.1  # of the run's time at most, for all of them
 BLIND_S = 10.0  # without a reading of what a limit or a set point needs: the load stops
 WINDOW_S = 0.25  # a duty cycle shorter than 1 is on and off within this
 POWER_CAP = 0x4  # bit of a power limit that holds the clock: what a limit does
-MOST_WRONG = 1000  # mismatches written in full by one process; all are counted
 
 
 class StressJob(Record, frozen=True, kw_only=True):
@@ -92,7 +91,8 @@ class _Worker:
         self.sources, self.shown = sensors.find(target), dict[str, float]()
         self.sampler = Sampler(self.clock, self.sources, 1 / job.readings_hz)
         self.units: dict[str, list[Any]] = {}
-        self.wrong = self.pieces = self.checked = 0
+        self.kept = self.pieces = self.checked = 0
+        self.wrong = dict[str, int]()
         self.flop = self.moved = self.busy_s = self.check_s = 0.0
         self.done, self.unit = dict[str, Done](), ""
         self.pulses, self.pulse = dict[int, float](), 0
@@ -308,8 +308,9 @@ class _Worker:
             busy_s=so_far.busy_s + ran_s - began_s, steps=so_far.steps + getattr(unit, "steps", 0.0),
         )  # fmt: skip
         for one in check:
-            self.wrong += 1
-            if self.wrong <= MOST_WRONG:
+            self.wrong[one.kind] = self.wrong.get(one.kind, 0) + 1
+            self.kept += 1
+            if self.kept <= MOST_WRONG:
                 _say(self.channel, Mismatch(device=self.job.device_key, time_s=self.clock.now(), unit=unit.name, **one._asdict()), [])
 
     def _look(self, phase: str) -> None:
@@ -358,12 +359,12 @@ class _Worker:
         line = Tick(
             device=self.job.device_key, time_s=now, phase=phase, units=self.pieces, checked=self.checked, flop=self.flop,
             moved_bytes=self.moved, busy_s=self.busy_s, check_s=self.check_s, duty=duty, shown=self.shown,
-            attempt=self.job.attempt, done=self.done, unit=self.unit, pulses=self.pulses,
+            attempt=self.job.attempt, done=self.done, unit=self.unit, wrong=self.wrong, pulses=self.pulses,
         )  # fmt: skip
         _say(self.channel, line, self.sampler.drain())
         self.pieces = self.checked = 0
         self.flop = self.moved = self.busy_s = self.check_s = 0.0
-        self.done, self.pulses = {}, {}
+        self.done, self.wrong, self.pulses = {}, {}, {}
         self.ticked_s = now
 
 

@@ -21,7 +21,7 @@ from hotlap.core.store import files
 from hotlap.core.store.bundle import Bundle
 from hotlap.stress import conduct, power_limit
 from hotlap.stress import throughput as speed
-from hotlap.stress.record import ALLOWED, FILE, SETUP, Happened, Line, Mismatch, Profile, Tick, read
+from hotlap.stress.record import ALLOWED, FILE, MOST_WRONG, SETUP, Happened, Line, Mismatch, Profile, Tick, read
 from hotlap.stress.throughput import Rate
 
 __all__ = ["Budgets", "DeviceVerdict", "StressRun", "StressVerdict", "catalogue", "hold", "judge", "of"]
@@ -47,7 +47,9 @@ class DeviceVerdict:
     dtypes: dict[str, float] = field(default_factory=dict)  # share of flips that the checksum alone sees
     rates: list[Rate] = field(default_factory=list)  # by kind of unit
     reached: str = ""  # whether the power limit was, in words
-    wrong: list[Mismatch] = field(default_factory=list)  # the permanent ones first, in order of time
+    wrong: list[Mismatch] = field(default_factory=list)  # the permanent ones first, in order of time; of each process the first MOST_WRONG
+    errors: dict[str, int] = field(default_factory=dict)  # permanent, transient → how many results were wrong, kept in full or not
+    at_least: bool = False  # of `errors`: there may be more, in a run of an older Hotlap that did not count those it did not keep
     goal: str = ""  # how well a set point was held, in words
 
 
@@ -207,7 +209,8 @@ def _device(run: RunRecord, key: str, lines: Sequence[Line], all_shown: Mapping[
     spec = limits.spec_for(device, run.machine) if device else None
     collected = Findings(codes)
     figures, rates = _figures(ticks, shown), speed.rates(ticks, events, spec)
-    _wrong(wrong, collected, budgets)
+    errors, at_least = _counted(wrong, ticks)
+    _wrong(wrong, (errors, at_least), collected, budgets)
     _events(events, collected, conduct.reaction(events, shown))
     symptoms.counters(shown, collected, budgets)
     throttling = symptoms.throttling(shown)
@@ -240,7 +243,7 @@ def _device(run: RunRecord, key: str, lines: Sequence[Line], all_shown: Mapping[
     causes = list(dict.fromkeys(collected.failed or collected.open))
     findings = _once([one for _, one in collected.findings])
     counted = list(symptoms.counted(shown))
-    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.text, wrong, goal)
+    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.text, wrong, errors, at_least, goal)
 
 
 def _ending(stop: Stop) -> str:
@@ -279,15 +282,27 @@ def _unrated(ticks: Sequence[Tick]) -> dict[str, float]:
     return {f"{UNRATED}{kind}": count for kind, count in units.items() if kind not in rated and count}
 
 
-def _wrong(wrong: Sequence[Mismatch], findings: Findings, budgets: Budgets) -> None:
+def _counted(wrong: Sequence[Mismatch], ticks: Sequence[Tick]) -> tuple[dict[str, int], bool]:
+    """How many results of each kind were wrong, and whether there may be more. What came after the last tick of a process that died is in
+    `wrong` alone."""
+    kinds = ("permanent", "transient")
+    kept = {kind: sum(x.kind == kind for x in wrong) for kind in kinds}
+    told = {kind: sum(x.wrong.get(kind, 0) for x in ticks) for kind in kinds}
+    counts = {kind: max(kept[kind], told[kind]) for kind in kinds}
+    return {kind: count for kind, count in counts.items() if count}, len(wrong) >= MOST_WRONG and not any(told.values())
+
+
+def _wrong(wrong: Sequence[Mismatch], counts: tuple[dict[str, int], bool], findings: Findings, budgets: Budgets) -> None:
     """`wrong`: the permanent ones first."""
-    if len(wrong) <= budgets.errors:
+    errors, at_least = counts
+    total = sum(errors.values())
+    if total <= budgets.errors or not wrong:
         return
     first = wrong[0]
-    counts = {kind: sum(x.kind == kind for x in wrong) for kind in ("permanent", "transient")}
-    split = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    split = ", ".join(f"{count} {kind}" for kind, count in errors.items())
     where = f"the first {first.kind} in {first.unit}, {first.place}: expected {first.expected}, got {first.got}"
-    what = f"{len(wrong)} wrong result{'s' * (len(wrong) != 1)}: {split}; {where}"
+    kept = f"; the first {len(wrong)} are kept, up to {max(x.time_s for x in wrong):.0f} s" if total > len(wrong) or at_least else ""
+    what = f"{'at least ' * at_least}{total} wrong result{'s' * (total != 1)}: {split}; {where}{kept}"
     action = "take the device out of service; repeat on another slot to tell card from host"
     findings.add(f"wrong results ({first.kind})", what, action=action)
 

@@ -207,3 +207,10 @@ def test_a_table_with_an_end_far_off_says_what_differ_leaves_out() -> None:
     assert "without outliers and noise" not in shown.verdict(fleets.judge(bundles(values)), 200)
     values[3] *= 0.95
     assert "differ: how far healthy devices are apart, without outliers and noise" in shown.verdict(fleets.judge(bundles(values)), 200)
+
+
+def test_of_one_value_a_device_differ_holds_noise_and_says_so() -> None:
+    values = np.full((12, 2, 1), 100.0) * np.exp(np.random.default_rng(5).normal(0, 0.002, (12, 2, 1)))
+    judged = fleets.judge(bundles(values))
+    assert [case.noise for case in judged.cases] == [None, None]
+    assert "without outliers; noise is in it, for each device has one value" in shown.verdict(judged, 200)

@@ -40,7 +40,7 @@ def test_many_runs_are_one_screen_with_the_worst_by_name() -> None:
     assert "✗ node001" in printed
     assert "✗ node002" not in printed
     assert "section 3.2" in printed
-    assert printed.splitlines()[-1] == "FAIL  200 runs against rules rules.toml: 2 fail, 198 pass"
+    assert printed.splitlines()[-1] == "FAIL  against rules rules.toml: 2 of 200 devices fail, 198 pass"
 
 
 def test_more_bad_devices_than_a_screen_holds_are_counted_and_the_page_names_them() -> None:
@@ -72,6 +72,17 @@ def of_devices(count: int, slow: int) -> Bundle:
     ]  # fmt: skip
     run = replace(parts[0].run, devices=[one.key for one in devices], machine=replace(parts[0].run.machine, devices=devices))
     return dataclasses.replace(parts[0], run=run, samples=[one for part in parts for one in part.samples])
+
+
+def test_the_verdict_on_one_run_of_a_pallet_counts_devices() -> None:
+    """A page said `FAIL 1 runs: 1 fail`, where 3 of 40 devices failed."""
+    bundle = of_devices(40, 3)
+    rules = standards.AgainstRules("r.toml", (standards.Rule(why="3.2", where={"workload": "stream"}, at_least="1.6 TB/s"),))
+    one = verdicts.judge(bundle.run.id, tables.rows(bundle), rules)
+    assert one.reason == "3 of 40 devices fail, 37 pass; cases: 37 pass, 3 fail, 40 not judged"
+    page = judgements.page_of([one], {})
+    assert "against rules r.toml: 3 of 40 devices fail, 37 pass." in page
+    assert "1 run of 1 host, 40 devices, 2 cases" in page
 
 
 def test_devices_that_agree_are_one_block_per_case() -> None:

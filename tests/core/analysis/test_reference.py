@@ -103,7 +103,7 @@ def test_a_loss_is_the_change_of_the_metric_as_printed(name: str, said: str, shi
     assert re.match(rf"{said} \S+ \S+ → \S+ \S+, {size}: worse than the median of 5 runs of this device; threshold ", verdict.reason), verdict.reason
     end = rf"; threshold \S+ \S+: \S+ \S+ {re.escape(shift)}, the smallest change to report$"
     assert re.search(end, verdict.reason), verdict.reason
-    assert held(10.8e-3).reason == f"{said} {shift} against the median of 5 runs of this device would have been seen"
+    assert held(10.8e-3).reason == f"{said} worse by {shift[1:]} or more would have been seen, against the median of 5 runs of this device"
 
 
 def test_a_baseline_of_that_name_is_not_called_so_twice() -> None:
@@ -119,7 +119,8 @@ def test_a_noisy_case_has_not_earned_the_right_to_gate() -> None:
 
 def test_few_runs_are_compared_by_rounds_and_say_so() -> None:
     few = baselines.learn("few", [run(day=1)])
-    assert "too few to know how runs differ" in judged(run(day=20, between=0.0), few).reason
+    assert "rounds of 1 run of this device; 1 run cannot tell how runs differ (4 can)" in judged(run(day=20, between=0.0), few).reason
+    assert judged(run(day=20, between=0.5, within=0.1), few).reason == "x"
     assert judged(run(day=20, level=1.2e-3), few).state == "fail"
 
 

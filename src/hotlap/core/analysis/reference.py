@@ -53,6 +53,7 @@ class ReferenceRatio:
     reach: float  # half-width of the 95 % interval
     p: float
     label: str  # what the reference is, in words
+    limits: tuple[str, ...] = ()  # why only a larger loss shows, in words
 
 
 Match = Literal["host", "class"]
@@ -140,8 +141,7 @@ class AgainstBaseline:
         reach = float(allowed(share).widen(np.array(held.reach), 0.95))
         score = NORMAL.inv_cdf(1 - ERROR_RATE / 2) * abs(held.log_ratio) / reach
         p = max(held.p, 2 * (1 - NORMAL.cdf(score)))
-        label = f"{held.label}, with {percent(share)} for drift of a {name} machine"
-        return replace_of(held, reach=reach, p=p, label=label)
+        return replace_of(held, reach=reach, p=p, limits=(*held.limits, f"{percent(share)} is allowed for drift of a {name} machine"))
 
 
 def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]], text: str, name: str) -> ReferenceRatio | Verdict:
@@ -163,8 +163,9 @@ def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]],
         return Verdict(state="inconclusive", reason=advised(reason, "; run more rounds", row.result), against=name)
     reach = max(math.log(estimate.high / estimate.ratio), math.log(estimate.ratio / estimate.low))
     return ReferenceRatio(
-        row, statistics.median(rounds), math.log(estimate.ratio), reach, estimate.p, f"rounds of {text}, too few to know how runs differ"
-    )
+        row, statistics.median(rounds), math.log(estimate.ratio), reach, estimate.p, f"rounds of {text}",
+        (f"{counted(len(runs), 'run')} cannot tell how runs differ ({FEWEST_RUNS} can)",),
+    )  # fmt: skip
 
 
 def _spread(logs: Sequence[float]) -> float:
@@ -191,9 +192,10 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
     size, low, high = (math.exp(v) for v in (held.log_ratio, held.log_ratio - held.reach, held.log_ratio + held.reach))
     shift = signed_percent(threshold / held.reference - 1)
     source = "their spread" if seen > min_effect else "the threshold"
+    limits = "".join(f"; {one}" for one in held.limits)
     verdict = Verdict(
         state="pass", against=name, threshold=threshold, ratio=size, low=low, high=high,
-        provenance=f"{held.label}: {show(held.reference, unit)}, {shift} ({source})",
+        provenance=f"{held.label}: {show(held.reference, unit)}, {shift} ({source}){limits}",
     )
     worse = f"{changes.from_to(result, (held.reference, held.row.summary.median), verdict)}: worse than the {held.label}"
     ends = f"{changes.quantity(threshold, unit)}: {changes.quantity(held.reference, unit)} {shift}"
@@ -206,11 +208,18 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
         return replace(verdict, state="fail", reason=f"{worse}; threshold {ends}, {why}")
     if sure and low < 1 / (1 + min_effect):
         return replace(verdict, state="inconclusive", reason=f"{worse}; the threshold is {percent(min_effect)}")
-    change = f"{changes.subject(result)} {shift} against the {held.label}"
+    loss = f"{changes.subject(result)} worse by {percent(abs(threshold / held.reference - 1))} or more"
     if seen > NOISIEST:
-        reason = advised(f"too noisy to gate: only {change} or worse would be seen", "; more rounds, or a quieter machine", result)
+        only = f"too noisy to gate: only {loss} would show, against the {held.label}{limits}"
+        reason = advised(only, f"; {_sharper(held)}", result)
         return replace(verdict, state="inconclusive", reason=f"{reason}{_beside(held, verdict, min_effect)}")
-    return replace(verdict, reason=f"{change} would have been seen{_beside(held, verdict, min_effect)}")
+    shown = f"{loss} would have been seen, against the {held.label}{limits}"
+    return replace(verdict, reason=f"{shown}{_beside(held, verdict, min_effect)}")
+
+
+def _sharper(held: ReferenceRatio) -> str:
+    """What makes a smaller loss show: rounds do not narrow what is allowed for runs and days that are not known."""
+    return "'hotlap baseline save RUN --add' adds runs, of other days too" if held.limits else "more rounds, or a quieter machine"
 
 
 def _beside(held: ReferenceRatio, verdict: Verdict, min_effect: float) -> str:

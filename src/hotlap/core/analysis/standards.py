@@ -50,9 +50,19 @@ def held(row: Row, threshold: float, against: str, provenance: str) -> Verdict:
         return Verdict(state="pass", reason=asked, **fields)
     if (fast < threshold) if higher else (fast > threshold):
         return Verdict(state="fail", reason=f"{show(summary.median, unit)} is not {asked}", **fields)
-    span = f"[{show(summary.low, unit)}, {show(summary.high, unit)}]"
-    reason = advised(f"the interval {span} holds the threshold {show(threshold, unit)}", ": run more rounds", row.result)
+    reason = advised(f"the interval {_around(summary.low, summary.high, threshold, unit)}", ": run more rounds", row.result)
     return Verdict(state="inconclusive", reason=reason, **fields)
+
+
+def _around(low: float, high: float, threshold: float, unit: str) -> str:
+    """An interval and the threshold in it, with as many digits as tell both ends from it."""
+    for digits in range(3, 7):
+        texts = [show(value, unit, digits) for value in (low, threshold, high)]
+        if len(set(texts)) == len(texts):
+            break
+    low_text, middle, high_text = texts
+    alike = low_text.partition(" ")[2] == high_text.partition(" ")[2]
+    return f"{low_text.partition(' ')[0] if alike else low_text} to {high_text} holds the threshold {middle}"
 
 
 def _ratio_interval(summary: Summary, threshold: float, higher: bool) -> tuple[float | None, float | None]:
@@ -75,9 +85,11 @@ def unmeasured(row: Row) -> Verdict | None:
 @dataclass(frozen=True)
 class AgainstLimit:
     """A share of what the hardware allows. Without a share only an expected value, which has an interval, passes or fails: a bound
-    says what is possible, not what is normal."""
+    says what is possible, not what is normal. For that reason a share fails only what a healthy device surely reaches, unless it was
+    agreed: a rule's share has a source of its own."""
 
     share: float | None = None
+    agreed: bool = False
 
     @property
     def name(self) -> str:
@@ -106,8 +118,8 @@ class AgainstLimit:
         return Verdict(state="inconclusive", reason=reason, against=self.name)
 
     def _fair(self, verdict: Verdict, row: Row, limit: Limit) -> Verdict:
-        """A fail that says nothing of the device is none: what may stay in a cache counts as moved in no time, and of some cases not even
-        a healthy device reaches the share."""
+        """A fail that says nothing of the device is none: what may stay in a cache counts as moved in no time, and a healthy device may
+        be below the share too."""
         share, gap = self.share or 0.0, row.gap
         memory, spared = (gap.numbers.get(name) for name in ("limit_memory_b_s", "limit_spared_bytes"))
         usual = _reached(gap.reference_kind, limit)
@@ -118,13 +130,16 @@ class AgainstLimit:
             )
         elif usual and usual[2] < share:
             reason = (
-                f"not even a healthy device is expected to reach {_asked(share)} of the bound here, but "
+                f"not even a healthy device is expected to reach {_asked(share)} of the {gap.reference_kind} here, but "
                 f"{_span(usual[0], usual[2])}: judge this case with --against expected or a baseline"
             )
-        elif spared and not usual:
+        elif not usual and (spared or not self.agreed):
+            cached = f", and the bound counts the {units.size(round(spared))} that may stay in cache as moved in no time" if spared else ""
+            reason = f"what a healthy device reaches here is not known{cached}: judge this case with --against a baseline or fleet"
+        elif usual and usual[0] < share and not self.agreed:
             reason = (
-                f"what a healthy device reaches here is not known, and the bound counts the {units.size(round(spared))} that may stay in "
-                "cache as moved in no time: judge this case with --against a baseline or fleet"
+                f"a healthy device is expected to reach {_span(usual[0], usual[2])} of the {gap.reference_kind} here, so it too may be below "
+                f"{_asked(share)}: judge this case with --against expected, a baseline or fleet"
             )
         else:
             return verdict
@@ -160,7 +175,7 @@ def _with_cache(gap: Gap) -> str:
 def _usual_share(against: str, limit: Limit, asked: float) -> str:
     """The shares of a bound that the model expects of a healthy device in this case, and whether more is asked."""
     shares = _reached(against, limit)
-    if shares is None:
+    if shares is None or against != "bound":
         return ""
     low, middle, high = shares
     more = "most likely less than asked" if asked > middle else "most likely what is asked, or more"
@@ -168,11 +183,12 @@ def _usual_share(against: str, limit: Limit, asked: float) -> str:
 
 
 def _reached(against: str, limit: Limit) -> tuple[float, float, float] | None:
-    """Least, expected and greatest share of a bound that the model expects of a healthy device."""
-    if against != "bound" or not (limit.bound_s and limit.expected_s and limit.low_s and limit.high_s):
+    """Least, expected and greatest share of a bound, or of the expected value, that the model expects of a healthy device."""
+    whole_s = limit.bound_s if against == "bound" else limit.expected_s
+    if not (whole_s and limit.expected_s and limit.low_s and limit.high_s):
         return None
-    bound_s = float(limit.bound_s)
-    return bound_s / float(limit.high_s), bound_s / float(limit.expected_s), bound_s / float(limit.low_s)
+    low, middle, high = (float(whole_s) / float(time_s) for time_s in (limit.high_s, limit.expected_s, limit.low_s))
+    return low, middle, high
 
 
 def _span(low: float, high: float) -> str:
@@ -220,7 +236,7 @@ class Rule:
                     raise _refused(f"{row.label} is better when {row.result.better}: write {key}", self.place)
                 verdicts.append(held(row, _threshold(text, unit, self.place), against, self.why))
         if self.share_at_least is not None:
-            one = AgainstLimit(self.share_at_least).judge([row])[0]
+            one = AgainstLimit(self.share_at_least, agreed=True).judge([row])[0]
             provenance = f"{one.provenance} ({self.why})" if one.provenance else self.why
             verdicts.append(replace(one, reason=f"{one.reason} ({self.why})", provenance=provenance))
         sure = (row.summary.confidence or 0.0) >= CONFIDENCE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ WORDS: dict[State, str] = {
     "measured": "not judged",
 }
 WORST: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass")
+ORDER: Sequence[State] = (*WORST, "measured", "not_run")
 
 
 def judge(run: str, rows: Sequence[Row], standard: Standard, inconclusive_as: Literal["", "pass", "fail"] = "") -> Judgement:
@@ -30,10 +31,23 @@ def judge(run: str, rows: Sequence[Row], standard: Standard, inconclusive_as: Li
     counts = Counter(row.verdict.state for row in judged)
     state = _state(counts)
     reason = ", ".join(f"{counts[one]} {word}" for one, word in WORDS.items() if counts[one]) or "no case"
+    if len({row.device for row in judged}) > 1:
+        reason = f"{of_devices([(row.device, row) for row in judged])}; cases: {reason}"
     if state == "inconclusive" and inconclusive_as:
         reason += f"; inconclusive, read as {inconclusive_as} because that was asked"
         return Judgement(run=run, state=inconclusive_as, reason=reason, against=standard.name, inconclusive_as=inconclusive_as, rows=judged)
     return Judgement(run=run, state=state, reason=reason, against=standard.name, rows=judged)
+
+
+def of_devices(rows: Iterable[tuple[str, Row]]) -> str:
+    """How many devices are in each state, each in its worst: ``3 of 40 devices fail, 37 pass``. `rows`: each with its device."""
+    worst: dict[str, State] = {}
+    for device, row in rows:
+        worst[device] = min(worst.get(device, "not_run"), row.verdict.state, key=ORDER.index)
+    counts = Counter(worst.values())
+    first, *others = [state for state in ORDER if counts[state]]
+    devices = f"{counts[first]} of {len(worst)} devices" if len(worst) > 1 else "1 device"
+    return ", ".join([f"{devices} {WORDS[first]}", *(f"{counts[state]} {WORDS[state]}" for state in others)])
 
 
 def _of(row: Row, verdict: Verdict) -> Verdict:

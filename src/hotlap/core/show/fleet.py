@@ -212,11 +212,15 @@ def sure(judged: FleetVerdict) -> list[str]:
 
 
 def _differ(judged: FleetVerdict) -> str:
-    """What the column says, where a case has an end that it does not hold: an outlier, or noise."""
+    """What the column says, where a case has an end that it does not hold (an outlier, or noise), and where it holds noise too."""
     known = [(case, *case.ends) for case in judged.cases if case.spread is not None]
+    noisy = [case.noise is None for case, *_ in known]  # one value of each device: how far they differ cannot be told from noise
+    if known and all(noisy):
+        return "differ: how far healthy devices are apart, without outliers; noise is in it, for each device has one value"
     if not any(max(middle - low, high - middle) > max(2 * (case.spread or 0.0), SEEN) * middle for case, low, middle, high in known):
         return ""
-    return "differ: how far healthy devices are apart, without outliers and noise, so min and max may lie farther off"
+    beside = "; where noise is not known, it is in it" if any(noisy) else ""
+    return f"differ: how far healthy devices are apart, without outliers and noise, so min and max may lie farther off{beside}"
 
 
 def _of(model: str) -> str:

@@ -19,7 +19,7 @@ FOLDED = 8  # devices that pass and are listed; of more than fleets.MANY devices
 WHOLE = 16  # lines of a reason: it wraps, and what is usual is not cut off
 LONG = 60  # characters of a source that is not repeated
 SHOWN = 30  # cases that did not pass, where there are several devices
-ORDER: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass", "measured", "not_run")
+ORDER = verdicts.ORDER
 NOT_PASSED = ORDER[:4]
 VERDICT_STYLES = {"pass": "good", "fail": "bad", "invalid": "bad", "error": "bad"}
 

@@ -39,7 +39,7 @@ def judgements(judged: Sequence[Judgement], hosts: Mapping[str, str], width: int
     lines += _more(len(pairs) - REASONS, "reason")
     state = _state(judged)
     answer = layout.painted(words.STATES[state].upper(), judging.VERDICT_STYLES.get(state, "warn"), color)
-    return "\n".join([*lines, "", f"{answer}  {len(judged)} runs against {words.clean(judged[0].against)}: {_tally(judged)}"])
+    return "\n".join([*lines, "", f"{answer}  against {words.clean(judged[0].against)}: {_tally(judged, hosts)}"])
 
 
 def page_of(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
@@ -57,7 +57,7 @@ def page_of(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
     shown = f'<span class="state" style="color: var(--{tone})">{words.STATES[state].upper()}</span>'
     against = f"against {words.clean(judged[0].against)}"
     lead = f'<p class="sub">{table.text(_summary(judged, hosts, rows))}</p>'
-    lead += f'<p class="lead">{shown} {table.text(f"{len(judged)} runs {against}: {_tally(judged)}")}.</p>'
+    lead += f'<p class="lead">{shown} {table.text(f"{against}: {_tally(judged, hosts)}")}.</p>'
     sections = [
         page.Section("Worst", "Devices, the worst first", worst),
         page.Section("Cases", "Cases that did not pass everywhere", table.html(Table(cases), stacked) + below if cases else ""),
@@ -92,17 +92,21 @@ def _state(judged: Sequence[Judgement]) -> State:
 def _summary(judged: Sequence[Judgement], hosts: Mapping[str, str], rows: Sequence[Row]) -> str:
     places = {hosts.get(one.run, one.run) for one in judged}
     cases = words.counted(len({row.case.id for row in rows}), "case")
-    return f"{len(judged)} runs of {words.counted(len(places), 'host')}, {_devices(judged, hosts)}, {cases}"
+    return f"{words.counted(len(judged), 'run')} of {words.counted(len(places), 'host')}, {_devices(judged, hosts)}, {cases}"
 
 
 def _devices(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
     return words.counted(len({(hosts.get(one.run, one.run), row.device) for one in judged for row in one.rows}), "device")
 
 
-def _tally(judged: Sequence[Judgement]) -> str:
-    """How many runs are in each state."""
+def _tally(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
+    """How many devices are in each state; of several runs of a device how many runs."""
+    rows = [((hosts.get(one.run, one.run), row.device), one.run, row) for one in judged for row in one.rows]
+    if len({device for device, *_ in rows}) == len({(run, device) for device, run, _ in rows}):
+        return verdicts.of_devices([(" ".join(device), row) for device, _, row in rows])
     counts = Counter(one.state for one in judged)
-    return ", ".join(f"{counts[state]} {verdicts.WORDS[state]}" for state in judging.ORDER if counts[state])
+    texts = [f"{counts[state]} {verdicts.WORDS[state]}" for state in judging.ORDER if counts[state]]
+    return f"of {len(judged)} runs {', '.join(texts)}"
 
 
 def _more(left: int, thing: str, where: str = "--json or --out FILE") -> list[str]:

@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--networks", default="", metavar="NAME,…|all", help="weigh by these networks (default: those of the run's plan)")
     parser.add_argument("--weight", action="append", default=[], metavar="NAME=N", help="of a network (default: all weigh the same)")
     network_options.add(parser, "steps that are run so, of the plan or else of the networks")
-    parser.add_argument("--out", metavar="FILE", help="also as one HTML page for whoever works on the kernels")
+    parser.add_argument("--out", metavar="FILE", help="also as one page, HTML or PDF, for whoever works on the kernels")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="", help="only this device: its key, UUID, name or index")
     parser.add_argument("--min-effect", default="0 %", metavar="SHARE", help="smallest change to report (default: any that is not chance)")
     parser.add_argument("--changed", action="store_true", help="only kernels with a change or a wrong result")
-    parser.add_argument("--out", metavar="FILE", help="also as one HTML page with a chart per kernel")
+    parser.add_argument("--out", metavar="FILE", help="also as one page, HTML or PDF, with a chart per kernel")
 
 
 def run(args: argparse.Namespace) -> int:
