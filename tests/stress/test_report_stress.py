@@ -104,7 +104,8 @@ def test_wrong_results_are_counted_by_kind_and_the_permanent_ones_come_first(run
                  kind="permanent" if n == 23 else "transient")
         for n in range(26)
     ]  # fmt: skip
-    verdict = judging.judge(bundle.run, [*(x for x in lines if not isinstance(x, Mismatch)), *wrong], bundle.readings, folder=run)
+    rest = [replace(x, wrong={}) if isinstance(x, Tick) else x for x in lines if not isinstance(x, Mismatch)]
+    verdict = judging.judge(bundle.run, [*rest, *wrong], bundle.readings, folder=run)
     (device,) = verdict.devices
     (finding,) = (one for one in device.findings if one.title.startswith("wrong results"))
     assert finding.title == "wrong results (permanent)"
@@ -112,6 +113,29 @@ def test_wrong_results_are_counted_by_kind_and_the_permanent_ones_come_first(run
     assert [one.place for one in device.wrong] == ["cell 23", *(f"cell {n}" for n in range(26) if n != 23)]
     page = stress_page._wrong(device)
     assert (page.count("<tr>"), "and 6 more" in page) == (21, True)
+
+
+def test_more_wrong_results_than_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A silent cap was printed as the count, and a budget above it was never used up."""
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    short = Profile(name="short", about="products", seconds=3.0, phases=[Phase(kind="products", seconds=3.0, dtypes=["fp16"])])
+    path = session.run(short, session.StressOptions(target="simulated:h200-sxm?flip=1&seed=3", home=tmp_path), lambda _device, _line: None)
+    bundle, found = bundles.load(path), judged(path).lines
+    kept = [x for x in found if isinstance(x, Mismatch)][:5]
+    lines = [*kept, *(x for x in found if not isinstance(x, Mismatch))]
+    (device,) = judging.judge(bundle.run, lines, bundle.readings, folder=path).devices
+    assert sum(device.errors.values()) == device.figures["units"] > 5
+    view = View(io.StringIO())
+    view.begin(short)
+    for line in lines:
+        view(bundle.run.machine.devices[0], line)
+    assert view.errors == {device.device: device.figures["units"]}
+    assert stress.unlisted(device, 5).endswith("hotlap stress --judge RUN --json has the first 5")
+    older = [replace(x, wrong={}) if isinstance(x, Tick) else x for x in lines]
+    monkeypatch.setattr("hotlap.stress.verdict.MOST_WRONG", 5)
+    (device,) = judging.judge(bundle.run, older, bundle.readings, folder=path).devices
+    assert stress.wrong_of(device) == "≥ 5"
+    assert any(one.detail.startswith("at least 5 wrong results: ") for one in device.findings)
 
 
 def test_operations_of_integers_are_no_flop() -> None:

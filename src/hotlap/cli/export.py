@@ -42,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"hotlap: {args.name} holds cases; left out, for there is none in them: {without}", file=sys.stderr)
     if left_out:
         print(f"hotlap: {args.name} holds times only; left out: {words.some(left_out, 6)}", file=sys.stderr)
+    if condensed := exporting.condensed(args.name, analysed):
+        print(f"hotlap: {args.name} holds a line per round; only the median of their samples: {words.some(condensed, 6)}", file=sys.stderr)
     if args.json:
         terminal.answer(args.json, {"path": str(path), "format": args.name, "left_out": left_out})
     else:

@@ -207,6 +207,7 @@ class View:
         self.devices: dict[str, Device] = {}
         self.ticks: dict[str, list[Tick]] = {}
         self.errors: dict[str, int] = {}
+        self.counted: dict[str, int] = {}  # those that ticks tell: of many, not every one has a line
         self.states: dict[str, str] = {}
         self.drawn, self.drawn_s, self.logged_s = 0, -1e9, dict[str, float]()
 
@@ -233,6 +234,8 @@ class View:
                 self._line(f"{device.selector} {line.what}: {line.detail}")
         else:
             self.ticks.setdefault(key, []).append(line)
+            self.counted[key] = self.counted.get(key, 0) + sum(line.wrong.values())
+            self.errors[key] = max(self.errors.get(key, 0), self.counted[key])
             del self.ticks[key][:-KEPT]
             self._log(device, line)
         self._draw()

@@ -243,7 +243,9 @@ def _device(run: RunRecord, key: str, lines: Sequence[Line], all_shown: Mapping[
     causes = list(dict.fromkeys(collected.failed or collected.open))
     findings = _once([one for _, one in collected.findings])
     counted = list(symptoms.counted(shown))
-    return DeviceVerdict(key, state, causes, findings, figures, throttling, counted, cover, rates, reached.text, wrong, errors, at_least, goal)
+    return DeviceVerdict(
+        key, state, causes, findings, figures, throttling, counted, cover, rates, reached.text, wrong, errors, at_least, goal
+    )
 
 
 def _ending(stop: Stop) -> str:
@@ -301,7 +303,7 @@ def _wrong(wrong: Sequence[Mismatch], counts: tuple[dict[str, int], bool], findi
     first = wrong[0]
     split = ", ".join(f"{count} {kind}" for kind, count in errors.items())
     where = f"the first {first.kind} in {first.unit}, {first.place}: expected {first.expected}, got {first.got}"
-    kept = f"; the first {len(wrong)} are kept, up to {max(x.time_s for x in wrong):.0f} s" if total > len(wrong) or at_least else ""
+    kept = f"; the first {len(wrong)} are kept in full" if total > len(wrong) or at_least else ""
     what = f"{'at least ' * at_least}{total} wrong result{'s' * (total != 1)}: {split}; {where}{kept}"
     action = "take the device out of service; repeat on another slot to tell card from host"
     findings.add(f"wrong results ({first.kind})", what, action=action)

@@ -115,7 +115,7 @@ def test_a_fleet_from_a_csv_is_judged_on_a_screen_and_a_page(fleet_csv: Path, ca
     out = capsys.readouterr().out
     assert len(out.splitlines()) <= 30
     assert [name for name in ("n011", "n222", "n333") if f"✗ {name}" in out] == ["n011", "n222", "n333"]
-    assert "FAIL  500 runs against fleet: 3 fail, 497 pass" in out
+    assert "FAIL  500 runs against fleet: of 500 devices 3 fail, 497 pass" in out
     text = page.read_text()
     assert text.index("3 devices slower than the others") < text.index("Cases over all devices") < text.index("Ranking over all cases")
     assert main(["gate", "2026-11-01", "--against", "fleet", "--json"]) == 1
@@ -207,6 +207,13 @@ def test_a_table_with_an_end_far_off_says_what_differ_leaves_out() -> None:
     assert "without outliers and noise" not in shown.verdict(fleets.judge(bundles(values)), 200)
     values[3] *= 0.95
     assert "differ: how far healthy devices are apart, without outliers and noise" in shown.verdict(fleets.judge(bundles(values)), 200)
+
+
+def test_a_legend_of_steady_cases_needs_one() -> None:
+    values = np.full((12, 2, 6), 100.0) * np.exp(np.random.default_rng(5).normal(0, 0.0005, (12, 2, 6)))
+    assert shown.has_steady_cases(fleets.judge(bundles(values)))
+    values[3] *= 0.95
+    assert not shown.has_steady_cases(fleets.judge(bundles(values)))
 
 
 def test_of_one_value_a_device_differ_holds_noise_and_says_so() -> None:

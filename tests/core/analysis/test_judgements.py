@@ -13,7 +13,7 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.noticed import codes
 from hotlap.core.analysis.reference import AgainstBaseline
 from hotlap.core.record import Judgement, Notice, Readings
-from hotlap.core.show import judgements, listing, notices, text
+from hotlap.core.show import ci, judgements, listing, notices, text
 from hotlap.core.store import baselines
 from hotlap.core.store.bundle import Bundle
 
@@ -80,6 +80,9 @@ def test_the_verdict_on_one_run_of_a_pallet_counts_devices() -> None:
     rules = standards.AgainstRules("r.toml", (standards.Rule(why="3.2", where={"workload": "stream"}, at_least="1.6 TB/s"),))
     one = verdicts.judge(bundle.run.id, tables.rows(bundle), rules)
     assert one.reason == "3 of 40 devices fail, 37 pass; cases: 37 pass, 3 fail, 40 not judged"
+    assert "| fail | `GPU-39` | `stream copy fp32 1 GiB` |" in ci.markdown([one])
+    assert ci.workflow_commands([one], ci.PlanFile()).count("::GPU-3") == 3
+    assert ci.codequality([one], ci.PlanFile()).count(": GPU-3") == 3
     page = judgements.page_of([one], {})
     assert "against rules r.toml: 3 of 40 devices fail, 37 pass." in page
     assert "1 run of 1 host, 40 devices, 2 cases" in page

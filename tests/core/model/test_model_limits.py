@@ -119,6 +119,7 @@ def test_links_one_way_and_both() -> None:
         ("gemm", "b100", {"dtype": "bf16"}, "no published rate of matrix.bf16"),
         ("launch", "h100-sxm", {}, "no published figure for launch"), ("sync", "h100-sxm", {}, "no published figure for sync"),
         ("chase", "h100-sxm", {"size": "1 GiB"}, "no published figure for chase"), ("atomic", "h100-sxm", {}, "no published figure for atomic"),
+        ("command", "h100-sxm", {"argv": ["true"]}, "what a program computes is not counted, so nothing says how fast it could be"),
         ("barrier", "h100-sxm", {}, "no published figure for barrier"), ("transfer", "gb200", {"size": "1 GiB"}, "no published link between host"),
     ],
 )

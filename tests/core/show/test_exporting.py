@@ -62,6 +62,27 @@ def test_rates_of_our_own_runs_keep_their_unit_and_parameters(tmp_path: Path, mo
     assert {"op=triad", "dtype=fp32", f"size={2**30}"} <= set(key[1])
 
 
+@pytest.mark.parametrize("name", ["google-benchmark", "pytest-benchmark", "conbench", "csv"])
+def test_samples_of_one_process_leave_and_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """40 samples left as one round with a deviation of zero, and nothing said so."""
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    times = [1.2e-3 + 1e-5 * (n % 7) for n in range(40)]
+    item = {"name": "a", "fullname": "a", "stats": {"data": times, "median": 1.0}}
+    (tmp_path / "p.json").write_text(json.dumps({"machine_info": {"node": "n1"}, "commit_info": {}, "benchmarks": [item], "datetime": "2026-11-01T10:00:00"}))
+    assert main(["import", str(tmp_path / "p.json")]) == 0
+    capsys.readouterr()
+    out = tmp_path / "out"
+    assert main(["export", "latest", "--as", name, "--out", str(out)]) == 0
+    assert ("only the median of their samples: a" in capsys.readouterr().err) is (name == "csv")
+    if name == "pytest-benchmark":
+        stats = json.loads(out.read_text())["benchmarks"][0]["stats"]
+        assert (stats["rounds"], stats["min"], stats["max"], stats["stddev"] > 0) == (40, min(times), max(times), True)
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "other"))
+    assert main(["import", str(out)]) == 0
+    (result,) = [result for run in select.every(tmp_path / "other") for result in select.results(run)]
+    assert [one.values for one in result.rounds] == ([times] if name != "csv" else [[sorted(times)[19] / 2 + sorted(times)[20] / 2]])
+
+
 def test_junit_and_files_that_are_there(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "latest", "--as", "junit", "--out", "out.xml"]) == 0
     assert {case.get("name") for case in ElementTree.parse("out.xml").iter("testcase")} >= {"decode", "copy", "hot"}

@@ -138,8 +138,8 @@ class AgainstLimit:
             reason = f"what a healthy device reaches here is not known{cached}: judge this case with --against a baseline or fleet"
         elif usual and usual[0] < share and not self.agreed:
             reason = (
-                f"a healthy device is expected to reach {_span(usual[0], usual[2])} of the {gap.reference_kind} here, so it too may be below "
-                f"{_asked(share)}: judge this case with --against expected, a baseline or fleet"
+                f"a healthy device is expected to reach {_span(usual[0], usual[2])} of the {gap.reference_kind} here, so it too may be "
+                f"below {_asked(share)}: judge this case with --against expected, a baseline or fleet"
             )
         else:
             return verdict

@@ -22,6 +22,7 @@ from hotlap.core.units import show, size
 from hotlap.core.work.base import Work
 from hotlap.core.work.traits import Link
 
+FOREIGN = {"program": "a program", "python": "a function of Python", "file": "a case of another tool"}  # by where its numbers come from
 MEMORY_SLICES = 8  # of a card that can be sliced
 REPORTED_UNITS = ("NVIDIA", "AMD")  # their drivers count SMs and CUs as the table does; Intel's count something else
 
@@ -100,6 +101,8 @@ def limit(case: Case, spec: Spec | None, clock_hz: float | None = None) -> Limit
         parts = raster.parts(drawn(case.params), asked, spec)
         return unknown(parts) if isinstance(parts, str) else _join(parts, [], spec)
     if not asked.memory_bytes and not asked.total_operations:
+        if foreign := FOREIGN.get(work.find(case.workload).source):
+            return unknown(f"what {foreign} computes is not counted, so nothing says how fast it could be")
         return unknown(f"no published figure for {case.workload} on {spec.name}")
     return _roofline(case, asked, spec)
 

@@ -44,14 +44,17 @@ def markdown(judged: Sequence[Judgement], file: str = "") -> str:
 def _block(judgement: Judgement, file: str) -> str:
     rows = _worst_first(judgement.rows)
     shown = rows[:SHOWN]
+    several = len({row.device for row in rows}) > 1
     columns = [
         Column("verdict", [Cell(verdict(row)) for row in shown]),
+        *([Column("device", [Cell(row.device, code=True) for row in shown])] if several else []),
         Column("case", [Cell(row.label, code=True) for row in shown]),
         Column("value", [Cell(words.value(row)) for row in shown], right=True),
         Column(reference(judgement.against), [Cell(_change(row)) for row in shown], right=True),
     ]
     open_rows = [row for row in shown if row.verdict.state in LEVELS and row.verdict.reason]
-    reasons = [f"- {table.code(row.label)}: {prose(row.verdict.reason)}" for row in open_rows]
+    names = [f"{row.device} {row.label}" if several else row.label for row in open_rows]
+    reasons = [f"- {table.code(name)}: {prose(row.verdict.reason)}" for name, row in zip(names, open_rows, strict=True)]
     more = [f"… and {len(rows) - SHOWN} more cases."] if len(rows) > SHOWN else []
     head = f"### hotlap gate: {words.STATES[judgement.state].upper()}"
     read = f" ({table.code(file)})" if file and file not in judgement.against else ""
@@ -85,16 +88,21 @@ def workflow_commands(judged: Sequence[Judgement], place: PlanFile) -> str:
     for one in judged:
         rows = [row for row in _worst_first(one.rows) if row.verdict.state in LEVELS]
         for level in ("error", "warning"):
-            lines += [_annotation(row, level, place) for row in rows if LEVELS[row.verdict.state] == level][:ANNOTATED]
+            lines += [_annotation(row, level, place, _on(row, one)) for row in rows if LEVELS[row.verdict.state] == level][:ANNOTATED]
         text = f"{words.STATES[one.state].upper()} against {words.clean(one.against)}: {words.clean(one.reason)}"
         lines.append(f"::notice title=hotlap gate::{_data(text)}")
     return "\n".join(lines) + "\n"
 
 
-def _annotation(row: Row, level: str, place: PlanFile) -> str:
+def _on(row: Row, judgement: Judgement) -> str:
+    """The device of a row, where there are several."""
+    return f"{row.device}: " if len({one.device for one in judgement.rows}) > 1 else ""
+
+
+def _annotation(row: Row, level: str, place: PlanFile, on: str) -> str:
     where = f",file={_property(place.file)},line={place.lines.get(row.case.id, 1)}" if place.file else ""
     title = f"{words.state(row)}: {words.clean(row.label)}"
-    return f"::{level} title={_property(title)}{where}::{_data(words.clean(row.verdict.reason))}"
+    return f"::{level} title={_property(title)}{where}::{_data(words.clean(f'{on}{row.verdict.reason}'))}"
 
 
 def _data(text: str) -> str:
@@ -112,7 +120,7 @@ def codequality(judged: Sequence[Judgement], place: PlanFile) -> str:
     """An issue per case that did not pass, at the case's line of the plan."""
     issues = [
         {
-            "description": f"{words.state(row)}: {words.clean(row.label)}: {words.clean(row.verdict.reason)}",
+            "description": f"{words.state(row)}: {words.clean(f'{row.label}: {_on(row, one)}{row.verdict.reason}')}",
             "check_name": "hotlap gate", "severity": SEVERITIES[LEVELS[row.verdict.state]],
             "fingerprint": hashlib.sha256(f"hotlap {row.case.id} {row.device}".encode()).hexdigest(),
             "location": {"path": place.file or "hotlap", "lines": {"begin": place.lines.get(row.case.id, 1)}},

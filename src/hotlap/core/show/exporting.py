@@ -1,6 +1,7 @@
 """Runs in the files of other tools, for their dashboards; `hotlap import` reads name, parameters, unit and value again as they were.
 
-What a format cannot hold is left out and named: google-benchmark and pytest-benchmark hold times. JUnit is one-way.
+What a format cannot hold is left out and named: google-benchmark and pytest-benchmark hold times. JUnit is one-way. Of a case with
+several rounds its rounds leave, each as its median; of one that a single process measured, its samples.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def google_benchmark(runs: Analysed) -> Exported:
     rows: list[dict[str, Any]] = []
     left_out: list[str] = []
     for result in _results(runs):
-        name, seconds = "/".join([_name(result), *_parameters(result)]), _seconds(result)
+        name, seconds, values = "/".join([_name(result), *_parameters(result)]), _seconds(result), _values(result)
         shared = {"name": name, "run_name": name, "run_type": "iteration", "threads": 1, "time_unit": "s"}
         if result.status != "measured" or not result.values:
             times = {"iterations": 1, "real_time": 0.0, "cpu_time": 0.0}
@@ -53,7 +54,7 @@ def google_benchmark(runs: Analysed) -> Exported:
             rows += [
                 {**shared, "repetitions": len(seconds), "repetition_index": number, "iterations": 1, "real_time": time, "cpu_time": time,
                  **({rate: value} if rate else {}), "hotlap": {**_own(result), "value": value}}
-                for number, (time, value) in enumerate(zip(seconds, result.values, strict=True))
+                for number, (time, value) in enumerate(zip(seconds, values, strict=True))
             ]  # fmt: skip
     return Exported(_json({"context": context, "benchmarks": rows}), left_out)
 
@@ -73,14 +74,14 @@ def pytest_benchmark(runs: Analysed) -> Exported:
         params = dict(pair.split("=", 1) for pair in _parameters(result) if "=" in pair)
         benchmarks.append({
             "group": None, "name": name, "fullname": name, "params": params or None, "param": None, "options": {},
-            "extra_info": {"hotlap": {**_own(result), "values": list(result.values)}}, "stats": _stats(seconds),
+            "extra_info": {"hotlap": {**_own(result), "values": _values(result)}}, "stats": _stats(seconds),
         })  # fmt: skip
     document = {"machine_info": machine, "commit_info": commit, "benchmarks": benchmarks, "datetime": run.began, "version": "hotlap"}
     return Exported(_json(document), left_out)
 
 
 def _stats(seconds: Sequence[float]) -> dict[str, Any]:
-    """What pytest-benchmark writes of a test, of medians of rounds."""
+    """What pytest-benchmark writes of a test."""
     quarters = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else [seconds[0]] * 3
     mean = statistics.fmean(seconds)
     return {
@@ -106,7 +107,7 @@ def conbench(runs: Analysed) -> Exported:
                 "machine_info": {key: value or "unknown" for key, value in machine.items()},
             }  # fmt: skip
             if result.status == "measured" and result.values:
-                results.append({**shared, "stats": {"data": list(result.values), "unit": result.unit, "iterations": len(result.values)}})
+                results.append({**shared, "stats": {"data": (data := _values(result)), "unit": result.unit, "iterations": len(data)}})
             else:
                 results.append({**shared, "error": {"message": result.reason or result.status}})
     return Exported(_json(results), [])
@@ -183,12 +184,31 @@ def _parameters(result: Result) -> list[str]:
 
 
 def _own(result: Result) -> dict[str, Any]:
-    return {"name": _name(result), "parameters": _parameters(result), "unit": result.unit, "better": result.better}
+    own = {"name": _name(result), "parameters": _parameters(result), "unit": result.unit, "better": result.better}
+    return {**own, "one_process": True} if one_process(result) else own
+
+
+def one_process(result: Result) -> list[float]:
+    """The samples of a case that one process measured, in its unit; [] of all others, whose rounds say more."""
+    known = result.used
+    alone = len(known) == 1 and len(known[0].values) > 1 and known[0].unit in ("", result.unit)
+    return list(known[0].values) if alone else []
+
+
+def _values(result: Result) -> list[float]:
+    return one_process(result) or list(result.values)
 
 
 def _seconds(result: Result) -> list[float]:
-    """Seconds per call of each round; [] where they are not known."""
-    return list(result.values) if result.unit == "s" else list(result.seconds) if len(result.seconds) == len(result.values) else []
+    """Seconds per call, as many as `_values`; [] where they are not known."""
+    if result.unit == "s":
+        return _values(result)
+    return list(result.seconds) if len(result.seconds) == len(_values(result)) else []
+
+
+def condensed(name: str, runs: Analysed) -> list[str]:
+    """Cases that one process measured and that leave as the median of their samples, where a format holds a line per round."""
+    return [_name(result) for result in _results(runs) if one_process(result)] if name in ("csv", "parquet") else []
 
 
 def _json(document: Any) -> bytes:

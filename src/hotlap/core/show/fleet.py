@@ -46,7 +46,7 @@ def verdict(judged: FleetVerdict, width: int = 100, color: bool = False) -> str:
     """At most 24 lines but for long names: what is said of the whole, the worst devices, cases, and how sure all of it is."""
     lines = [layout.painted(summary(judged), "bold", color), *folded(judged, width, color), ""]
     state = layout.painted(words.STATES[judged.state].upper(), {"pass": "good", "fail": "bad"}.get(judged.state, "warn"), color)
-    return "\n".join([*lines, f"{state}  {counted_runs(judged)} against fleet: {tally(judged)}"])
+    return "\n".join([*lines, f"{state}  {counted_runs(judged)} against fleet: of {len(judged.devices)} devices {tally(judged)}"])
 
 
 def counted_runs(judged: FleetVerdict) -> str:
@@ -67,6 +67,12 @@ def folded(judged: FleetVerdict, width: int, color: bool, least: int = CASES) ->
     lines += ["", *layout.fitted(cases(judged, spread).columns, width, rather="noise").lines(color)]
     lines += [f"  … and {len(judged.cases) - least} more cases, which differ less"] if len(judged.cases) > least else []
     return [*lines, "", *(line for text in sure(judged) for line in layout.paragraph("", text, width))]
+
+
+def has_steady_cases(judged: FleetVerdict) -> bool:
+    """Whether there are cases in which no device stands out."""
+    off = {(case.case, device.model) for device in judged.devices for case in device.off}
+    return any((case.case, case.model) not in off for case in judged.cases)
 
 
 def summary(judged: FleetVerdict) -> str:
@@ -175,7 +181,7 @@ def cases(judged: FleetVerdict, chosen: Sequence[FleetCase]) -> Table:
     columns += [
         Column("differ", [_percent(case.spread) for case in chosen], right=True, title="Devices differ"),
         Column("noise", [_percent(case.noise) for case in chosen], right=True, title="Noise", kind="n spare"),
-        Column("outliers", [Cell(_outliers(off.get((case.case, case.model), []))) for case in chosen], wrap=True, title="Outliers"),
+        Column("outliers", [_outliers(off.get((case.case, case.model), [])) for case in chosen], wrap=True, title="Outliers"),
     ]
     return Table(columns)
 
@@ -184,9 +190,9 @@ def _percent(share: float | None) -> Cell:
     return Cell(words.DASH if share is None else percent(share, 2))
 
 
-def _outliers(names: Sequence[str]) -> str:
+def _outliers(names: Sequence[str]) -> Cell:
     listed = words.some(list(dict.fromkeys(names)), 2)
-    return words.DASH if not names else listed if len(listed) <= ROOM else words.counted(len(names), "device")
+    return Cell(words.DASH if not names else listed) if len(listed) <= ROOM else Cell(words.counted(len(names), "device"), kind="wide")
 
 
 def sure(judged: FleetVerdict) -> list[str]:

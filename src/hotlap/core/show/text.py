@@ -54,14 +54,15 @@ def table(rows: Sequence[Row], width: int = 100, color: bool = False, run: str =
     shown = [row for row in rows if row.verdict.state != "not_run"]
     keys = words.devices(shown)
     lines = [*_banner(shown, width, color)]
-    if len(keys) > fleets.MANY:
-        lines += [f"{words.counted(len(keys), 'device')}", *fleet.folded(fleets.of_rows(shown), width, color, len(shown)), ""]
+    judged = fleets.of_rows(shown) if len(keys) > fleets.MANY else None
+    if judged:
+        lines += [f"{words.counted(len(keys), 'device')}", *fleet.folded(judged, width, color, len(shown)), ""]
     for key in keys if len(keys) <= fleets.MANY else ():
         if len(keys) > 1:
             lines += [layout.painted(words.clean(key), "accent", color)]
         lines += [*_table([row for row in shown if row.device == key], width, color), ""]
     below = [*_tally(rows, color), *_extremes(shown, width, color), *_doubts(shown, run, width, color), *_not_run(rows, run, width, color)]
-    reading = _reading_folded(shown, width, color) if len(keys) > fleets.MANY else _reading(shown, width, color, precision)
+    reading = _reading_folded(shown, judged, width, color) if judged else _reading(shown, width, color, precision)
     return "\n".join([*lines, *below, *reading])
 
 
@@ -227,10 +228,12 @@ def _not_run(rows: Sequence[Row], run: str, width: int, color: bool, places: Seq
     return _named("not run", f"{names}{counts[0] if alike else ''}: {why}", "dim", width, color)
 
 
-def _reading_folded(rows: Sequence[Row], width: int, color: bool) -> list[str]:
+def _reading_folded(rows: Sequence[Row], judged: fleets.FleetVerdict, width: int, color: bool) -> list[str]:
     """The same of a table over devices, which has neither intervals nor limits of its own: below it stand shares of them."""
     seen = {row.gap.reference_kind for row in rows if words.numbered(row) and row.gap.share is not None}
-    parts = ["– of outliers: no device stands out", *(AGAINST[kind] for kind in LIMITS if kind in seen)]
+    parts = ["– of outliers: no device stands out"] * fleet.has_steady_cases(judged) + [AGAINST[kind] for kind in LIMITS if kind in seen]
+    if not parts:
+        return []
     return ["", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{'; '.join(parts)}.", width, most=12))]
 
 
@@ -246,6 +249,9 @@ def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | No
     parts += [best] * any(map(words.best, having))
     parts += ["– of ±: one value that stands for many samples, without rounds"] * any(is_aggregate(row.result) for row in having)
     parts += [about for kind, about in AGAINST.items() if kind in seen]
+    cached = [words.clean(row.label) for row in having if row.gap.share is not None and row.gap.numbers.get("limit_cached_share")]
+    few = f"{words.some(list(dict.fromkeys(cached)), 2)}: its bound counts most bytes as read from the cache, so a low share says little"
+    parts += [few] * bool(cached)
     beyond = any(words.stands(row) and row.gap.reference_kind == "bound" and (row.gap.share or 0.0) >= OVER for row in having)
     parts += [f"over 100 %: its interval begins at most {percent(BEYOND)} beyond the bound, else it were invalid"] * beyond
     states = {row.verdict.state for row in having}

@@ -139,8 +139,10 @@ class Source:
 
 
 def exported(own: Fields, values: Any, place: str) -> ReadCase:
-    """A case that `hotlap export` wrote: numbers of rounds in their own unit, with name, parameters and direction."""
-    rounds = [ReadRound([value]) for value in numbers(values, place)]
+    """A case that `hotlap export` wrote: numbers of rounds, or samples of one process, in their own unit, with name, parameters and
+    direction."""
+    known = numbers(values, place)
+    rounds = [ReadRound(known)] if own.get("one_process") else [ReadRound([value]) for value in known]
     better: Better = own.get("better", "")
     given = tuple(map(str, own.get("parameters", ())))
     return ReadCase(str(own.get("name", "")), str(own.get("unit", "")), rounds, given, better, place)
