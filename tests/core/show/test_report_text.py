@@ -31,6 +31,15 @@ def test_table(cpu: Kept, golden: Golden, width: int) -> None:
     golden(f"table-{width}.txt", f"{text.heading(kept)}\n{text.table(rows, width)}\n")
 
 
+def test_a_share_of_a_bound_that_reads_from_the_cache_says_so_below_the_table(gpu: Kept) -> None:
+    plain = gpu[1]
+    row = next(row for row in plain if row.gap.share is not None and row.gap.reference_kind == "bound")
+    cached = replace(row, gap=replace(row.gap, numbers={**row.gap.numbers, "limit_cached_share": 0.98}))
+    text_of = f"{row.label}: the bound counts most bytes as read from the cache, so a low share says little"
+    assert text_of in " ".join(text.table([cached], 100).split())
+    assert "read from the cache" not in text.table([row], 100)
+
+
 def test_table_of_a_gpu(gpu: Kept, golden: Golden) -> None:
     golden("table-gpu.txt", f"{text.heading(gpu[0])}\n{text.table(gpu[1], 100)}\n")
 

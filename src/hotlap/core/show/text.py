@@ -249,9 +249,7 @@ def _reading(rows: Sequence[Row], width: int, color: bool, precision: float | No
     parts += [best] * any(map(words.best, having))
     parts += ["– of ±: one value that stands for many samples, without rounds"] * any(is_aggregate(row.result) for row in having)
     parts += [about for kind, about in AGAINST.items() if kind in seen]
-    cached = [words.clean(row.label) for row in having if row.gap.share is not None and row.gap.numbers.get("limit_cached_share")]
-    few = f"{words.some(list(dict.fromkeys(cached)), 2)}: its bound counts most bytes as read from the cache, so a low share says little"
-    parts += [few] * bool(cached)
+    parts += [words.cached(having)] * bool(words.cached(having))
     beyond = any(words.stands(row) and row.gap.reference_kind == "bound" and (row.gap.share or 0.0) >= OVER for row in having)
     parts += [f"over 100 %: its interval begins at most {percent(BEYOND)} beyond the bound, else it were invalid"] * beyond
     states = {row.verdict.state for row in having}

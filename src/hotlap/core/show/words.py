@@ -193,6 +193,13 @@ def headroom(gap: Gap) -> str:
     return f"headroom {percent(1 - gap.share)}" if gap.share <= 0.999 else ""
 
 
+def cached(rows: Sequence[Row]) -> str:
+    """How to read the shares of cases whose bound takes most bytes from a cache; "" where there is none."""
+    names = [clean(row.label) for row in rows if row.gap.share is not None and row.gap.numbers.get("limit_cached_share")]
+    which = some(list(dict.fromkeys(names)), 2)
+    return f"{which}: the bound counts most bytes as read from the cache, so a low share says little" if names else ""
+
+
 def setter(row: Row) -> str:
     """What sets the limit."""
     name = gaps.set_by(row.gap) or (row.gap.limit.limiter if row.gap.limit else "")

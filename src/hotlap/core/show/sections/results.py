@@ -86,4 +86,5 @@ def _reading(rows: Sequence[Row]) -> str:
     alone = f"<b>{words.DASH}</b> of ±: one value that stands for many samples, without rounds"
     parts += [alone] * any(is_aggregate(row.result) for row in having)
     parts += [about for kind, about in kinds.items() if kind in seen]
+    parts += [text(cached)] if (cached := words.cached(having)) else []
     return f'<p class="note">{"; ".join(parts)}.</p>' if having else ""
