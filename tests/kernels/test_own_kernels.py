@@ -12,7 +12,7 @@ import pytest
 
 from hotlap.cli import main
 from hotlap.core import work
-from hotlap.core.errors import HotlapError, InputError
+from hotlap.core.errors import HotlapError, InputError, Unavailable
 from hotlap.core.measure import targets
 from hotlap.core.measure.loop import CaseBudget, measure
 from hotlap.core.measure.workloads.operators.compare import held
@@ -409,3 +409,13 @@ def reference(inputs, params): return 0.8 * inputs['m'] + 0.2 * inputs['x']
     samples = _measured(kernels.case(_kept(_written(tmp_path / "k", "average.py", text), home), {}), "torch:cpu")
     assert samples.status == "invalid"
     assert "timed loop" not in samples.reason
+
+
+def test_why_cuda_cannot_run_or_compile_is_said_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> str:
+        raise Unavailable("cuda-bindings cannot be imported", "pip install cuda-bindings")
+
+    monkeypatch.setattr(measuring.targets, "find", refuse)
+    monkeypatch.setattr(measuring.native, "compiled", refuse)
+    (found,) = measuring.checked([kernels.case(_kept(EXAMPLES / "softmax_block.cu", home), {})], "cuda")
+    assert found.reason == "cuda-bindings cannot be imported; pip install cuda-bindings; whether it compiles is not known either"

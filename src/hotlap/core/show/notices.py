@@ -13,9 +13,9 @@ from msgspec import structs
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis.noticed import SAME as SAME
 from hotlap.core.analysis.noticed import codes as codes
-from hotlap.core.analysis.noticed import own_power, unimportant
+from hotlap.core.analysis.noticed import own_power, unimportant, widened_by_cap
 from hotlap.core.analysis.noticed import raised as raised
-from hotlap.core.analysis.power_limit import RAISE
+from hotlap.core.analysis.power_limit import LASTING, RAISE
 from hotlap.core.analysis.state import MOST_ROUNDS, QUIET, asking_for
 from hotlap.core.model import ceilings
 from hotlap.core.record import Notice, Result, Row
@@ -27,6 +27,7 @@ from hotlap.core.units import percent
 
 Severity = Literal["info", "warning", "error"]
 LONGER = "longer rounds (--round-time)"
+CLOCK = "compare cycles (hotlap explain), or fix the clock (a GPU: nvidia-smi -lgc; a processor: governor performance, no turbo)"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,6 @@ KINDS = {  # the most important first
     "busy": NoticeKind("busy", QUIET),
     "throttled": NoticeKind("throttled", "look at cooling and power supply; or accept it as what this machine does"),
     "limit_lowered": NoticeKind("power limit lowered", RAISE),
-    "pacing": NoticeKind("pacing", "nothing, where few frames are late; else look at what the host and the display's compositor did"),
     "stutter": NoticeKind("stutter", "look at what the device and the host did then: compiling, moving memory, other programs"),
     "not_deterministic": NoticeKind("varying bits", "look for atomics and for sums whose order is not fixed; if it is meant, nothing"),
     "leak": NoticeKind("leak", "free what a call allocates; measure the case alone until then"),
@@ -67,7 +67,7 @@ KINDS = {  # the most important first
     "not_steady": NoticeKind("not steady", LONGER),
     "drift": NoticeKind("drifting", f"{LONGER}; look at clock and temperature"),
     "bimodal": NoticeKind("two levels", "both values are real: look at the samples over time in the report"),
-    "clock_varied": NoticeKind("clock varied", "compare cycles (hotlap explain), or fix the clock: governor performance, no turbo", "info"),
+    "clock_varied": NoticeKind("clock varied", CLOCK, "info"),
     "noise": NoticeKind("noisy", ""),
     "few_samples": NoticeKind("few samples", LONGER),
     "timer_coarse": NoticeKind("coarse timer", "longer samples: set sample_time in the plan"),
@@ -78,6 +78,7 @@ KINDS = {  # the most important first
     "far_host": NoticeKind("far host", "let Hotlap run on the processors near the GPU (taskset, the container's cpuset)"),
     "first_cache": NoticeKind("first cache", "for L2, take a size above one unit's first cache", "info"),
     "emulated": NoticeKind("emulated", "gemm int8 measures the units that are made for 8 bits", "info"),
+    "pacing": NoticeKind("pacing", "nothing, where few frames are late; else look at what the host and the display's compositor did"),
     "software_device": NoticeKind("not a GPU", "install the GPU's driver, or choose the device by the program's own option"),
     "untested_version": NoticeKind("new version", "compare the number with what the program prints", "info"),
     "tool_says": NoticeKind("warning", "read the warning: the program printed it", "info"),
@@ -204,7 +205,9 @@ _REASONS: dict[str, Callable[[Row], str]] = {
 
 
 def _severity(code: str, rows: Sequence[Row]) -> Severity:
-    """A clock that the power cap holds is news only where the number is worse than the model expects with it."""
+    """A clock that the power cap holds is news only where the number is worse than the model expects with it, or rounds differ by it."""
+    if code == "power_cap" and any(map(widened_by_cap, rows)):
+        return "warning"
     if code in ("power_cap", "low_clock") and any(slower_than_expected(row) for row in rows):
         return "warning"
     if code == "host_bound" and any(one.eager_s is None for row in rows for one in row.result.used):
@@ -233,6 +236,8 @@ def _action(code: str, rows: Sequence[Row]) -> str:
         return OF_BLOCKS[code]
     if code == "few_rounds" and any(row.result.left_out for row in rows):
         return QUIET
+    if code == "power_cap" and any(map(widened_by_cap, rows)):
+        return LASTING
     if code == "power_cap" and any(slower_than_expected(row) for row in rows):
         return "compare the limit in force with the card's own: nvidia-smi -q -d POWER"
     if code == "busy" and not _disturbed(rows):
