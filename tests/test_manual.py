@@ -87,5 +87,5 @@ def test_no_table_is_cut_by_an_empty_line() -> None:
     """What follows one is rendered as text: a table begins with its heading and a line of dashes."""
     for path in [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]:
         lines = path.read_text(encoding="utf-8").splitlines()
-        for number, (before, line, after) in enumerate(zip(lines, lines[1:], [*lines[2:], ""], strict=True), 2):
+        for number, (before, line, after) in enumerate(zip(lines, lines[1:], [*lines[2:], ""], strict=False), 2):
             assert not (line.startswith("| ") and not before) or re.fullmatch(r"\|[ :|-]+\|", after), f"{path.name}:{number}"

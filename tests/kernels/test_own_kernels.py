@@ -303,7 +303,7 @@ def test_a_changed_file_is_a_new_revision_and_the_old_one_stays(home: Path, tmp_
     ("name", "text", "said"),
     [
         ("a.py", "def launch(inputs, params): pass", "has no function inputs"), ("a.py", "workload = 'rowwise'", "has no function launch"),
-        ("a.py", "workload = 'chase'\ndef launch(i, p): pass", "kernels can implement"), ("a.py", "import nothing_of_this_name", "cannot be loaded: ModuleNotFoundError"),
+        ("a.py", "workload = 'chase'\ndef launch(i, p): pass", "kernels cannot implement 'chase'"), ("a.py", "import nothing_of_this_name", "cannot be loaded: ModuleNotFoundError"),
         ("a.py", "workload = 'rowwise'\nonly = {'opp': 'sum'}\ndef launch(i, p): pass", "'opp', which is no parameter of rowwise"),
         ("a.cl", "__kernel void f() {}", "does not say how to launch it"), ("a.cl", "//: items = 3", "'outputs' is missing"), ("a.cl", "//: item = 3", "there is no key 'item'"),
         ("a.cl", "//: = 3", "not valid TOML"), ("a.f90", "", "is no kernel; valid: .py"), ("a.so", "", "needs a.toml beside it"),

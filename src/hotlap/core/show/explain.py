@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotlap.core import work
+from hotlap.core.analysis import power_limit
 from hotlap.core.model.causes import PACED
 from hotlap.core.record import Row
 from hotlap.core.show import counters, layout, words
@@ -130,10 +131,19 @@ def ends_shown(row: Row) -> bool:
 def _to_do(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     """What to do about cases that are less certain than asked, once for all that have the same reason."""
     found = [one for one in noticing.find(rows) if one.action and any(row.verdict.state == "inconclusive" for row in one.rows)]
-    lines = ["", layout.painted("what to do", "bold", color)] if found else []
-    for notice in found:
-        lines += layout.paragraph(f"  {notice.word:<13} ", f"{noticing.which(notice, rows)} → {notice.action}", width, most=16)
+    named = [(notice.word, notice) for notice in found]
+    if wider := tuple(row for row in rows if _wants_rounds(row)):
+        named.append(("precision", noticing.TableNotice("noise", wider, "", noticing.rounds_needed(wider))))
+    lines = ["", layout.painted("what to do", "bold", color)] if named else []
+    for word, notice in named:
+        lines += layout.paragraph(f"  {word:<13} ", f"{noticing.which(notice, rows)} → {notice.action}", width, most=16)
     return lines
+
+
+def _wants_rounds(row: Row) -> bool:
+    """Whether more rounds are advised, and no notice of the row advises them."""
+    wide = row.verdict.state == "inconclusive" and row.summary.reached is False and not row.result.imported and not row.result.too_short
+    return wide and not {"noise", "busy"} & set(noticing.codes(row)) and not power_limit.uneven(row.result)
 
 
 def _explained(row: Row, sources: Sources, width: int, color: bool, only: Sequence[str] = (), once: bool = False) -> list[str]:
@@ -166,7 +176,7 @@ def _ends(row: Row) -> str:
 
 
 def _state_line(row: Row, once: bool = False) -> str:
-    """Of what is not simply measured: state, notice, reason, and what to do; `once`: of an uncertain number without the last, which stands below."""
+    """Of what is not simply measured: state, notice, reason, and what to do; of an uncertain number without it where that stands `once`."""
     verdict = row.verdict
     if verdict.state == "measured":
         return ""

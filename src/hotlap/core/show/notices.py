@@ -242,10 +242,11 @@ def _action(code: str, rows: Sequence[Row]) -> str:
         return "compare the limit in force with the card's own: nvidia-smi -q -d POWER"
     if code == "busy" and not _disturbed(rows):
         return "other guests of this host: nothing to stop here; measure at another time, or on a machine of your own"
-    return KINDS[code].action or _rounds_needed(rows)
+    return KINDS[code].action or rounds_needed(rows)
 
 
-def _rounds_needed(rows: Sequence[Row]) -> str:
+def rounds_needed(rows: Sequence[Row]) -> str:
+    """The options for as many rounds as reach the precision asked, or that no number of them does."""
     known = [row.summary.needed for row in rows if row.summary.needed is not None]
     if not known or min(known) > MOST_ROUNDS:
         return "measure on a quieter machine, or ask for less (--precision): more rounds will not do"
