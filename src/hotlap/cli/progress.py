@@ -214,8 +214,8 @@ class Progress:
 
     def _left_of_devices(self, now_s: float, device: Device, done: int) -> str:
         """Of devices one after another: what is left if the others take as long as those until now."""
-        if self.count_devices < 2 or self.plan is None:
-            return ""
+        if self.count_devices < 2 or self.plan is None or (device.target == "simulated" and len(self.devices) < 2):
+            return ""  # the first simulated device takes longest: it begins the process
         over = self.devices.index(device.key) + min(done / self.plan.measure.rounds, 1.0)
         if not over or over >= self.count_devices:
             return ""
