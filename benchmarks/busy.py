@@ -21,7 +21,7 @@ from typing import Any
 
 from hotlap.core.measure.machine.busy import look
 from hotlap.core.measure.targets.host import describe
-from hotlap.core.show.busy import said
+from hotlap.core.show.busy import warning
 from hotlap.core.stats.busy import expected_noise
 from hotlap.core.stats.order import interval
 
@@ -78,7 +78,7 @@ def level(spinners: int, share: float, turns: int, rounds: int, cores: int) -> d
     return {
         "spinners": spinners, "share": share, "others": seen.others_share, "runnable": seen.runnable, "steal": seen.steal_share,
         "expected": expected_noise(seen), "off": middle - 1, "half_width": (found[1] - found[0]) / 2 / middle if found else None,
-        "said": said(seen),
+        "said": warning(seen),
     }
 
 

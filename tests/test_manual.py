@@ -81,3 +81,11 @@ def test_the_public_names_are_these() -> None:
 
 def test_the_number_of_rules_is_that_of_the_list() -> None:
     assert set(re.findall(r"(\d+) rules\b", (DOCS / "audit.md").read_text(encoding="utf-8"))) == {str(len(audit.builtin()))}
+
+
+def test_no_table_is_cut_by_an_empty_line() -> None:
+    """What follows one is rendered as text: a table begins with its heading and a line of dashes."""
+    for path in [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for number, (before, line, after) in enumerate(zip(lines, lines[1:], [*lines[2:], ""], strict=False), 2):
+            assert not (line.startswith("| ") and not before) or re.fullmatch(r"\|[ :|-]+\|", after), f"{path.name}:{number}"

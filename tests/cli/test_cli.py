@@ -410,3 +410,8 @@ def test_verbs_that_predict_have_one_default_machine_and_name_it(capsys: pytest.
         assert main(words) == 0
         printed = capsys.readouterr()
         assert "h200-sxm" in printed.out + printed.err, words
+
+
+def test_an_argument_that_is_missing_is_named_with_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ab", "true"]) == 2
+    assert capsys.readouterr().err == "hotlap: 'b' is missing: a second one, or a second plan, that is compared with A; hotlap ab --help says what is valid\n"

@@ -142,7 +142,7 @@ def test_a_check_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     progress = CheckProgress(3, 120.0)
     for done in range(3):
         progress(NORM, done)
-    assert capsys.readouterr().err == "checking 1 of 3: rowwise rmsnorm rows=8192 bf16; 120 s at most\n"
+    assert capsys.readouterr().err == "checking 1 of 3: rowwise rmsnorm rows=8192 columns=4096 bf16; 120 s at most\n"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ from hotlap.core.record import Case, Device, Look, MeasureOptions, Plan, Running
 IDLE = Look(seconds=0.01, cores=2, others_share=0.0, steal_share=0.0, runnable=0.0)
 BUSY = Look(seconds=0.01, cores=2, others_share=0.5, steal_share=0.0, runnable=1.0, busiest=[RunningProcess(name="make", pid=9, cores=1.0)])
 CPU = Device(target="host", index=0, name="cpu", kind="cpu")
-WORDS = "the machine is busy: make (pid 9) uses 1.0 of 2 cores; expect ± 50 % or worse"
+WORDS = "the machine is busy: make (pid 9) uses 1.0 of 2 cores"
+AGAIN = "disturbed samples are taken again, which takes longer, and what stays disturbed is marked"
 PLAN = '[measure]\nrounds = 6\nrounds_max = 6\nround_time = "1 ms"\n[[case]]\nworkload = "command"\nargv = ["true"]\n'
 
 
@@ -46,7 +47,7 @@ def test_a_busy_machine_is_said_before_the_run_and_the_look_is_kept(tmp_path: Pa
     monkeypatch.setattr(busy, "look", lambda devices, seconds: BUSY)
     assert run(tmp_path) == 0
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == f"hotlap: {WORDS}; --wait-quiet '5 min' waits until it is idle"
+    assert said[0] == f"hotlap: {WORDS}; {AGAIN}; --wait-quiet '5 min' waits until it is idle"
     found = kept(home)
     assert isinstance(found, dict)
     assert (found["others_share"], found["busiest"]) == (0.5, [{"name": "make", "pid": 9, "cores": 1.0}])
@@ -71,7 +72,7 @@ def looks(*found: Look) -> Iterator[Look]:
 
 def test_waiting_ends_when_the_machine_is_idle(capsys: pytest.CaptureFixture[str]) -> None:
     seen = looks(BUSY, BUSY, IDLE)
-    assert looking.quiet([CPU], 60.0, lambda _: next(seen)) == IDLE
+    assert looking.quiet([CPU], 60.0, looker=lambda _: next(seen)) == IDLE
     first, last = capsys.readouterr().err.splitlines()
     assert first == f"hotlap: {WORDS}; waiting until it is idle, 60 s at most"
     assert last == "hotlap: the machine is idle after 0 s"
@@ -79,7 +80,7 @@ def test_waiting_ends_when_the_machine_is_idle(capsys: pytest.CaptureFixture[str
 
 def test_an_idle_machine_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
     seen = looks(IDLE)
-    assert looking.quiet([CPU], 60.0, lambda _: next(seen)) == IDLE
+    assert looking.quiet([CPU], 60.0, looker=lambda _: next(seen)) == IDLE
     assert capsys.readouterr().err == ""
 
 
@@ -90,7 +91,7 @@ def test_after_the_time_it_goes_on_and_says_so(tmp_path: Path, home: Path, monke
     assert time.monotonic() - began >= 0.25
     said = capsys.readouterr().err
     assert "waiting until it is idle, 300 ms at most" in said
-    assert f"{WORDS}; going on after 0 s all the same" in said
+    assert f"{WORDS}; going on after 0 s all the same: {AGAIN}" in said
     assert isinstance(kept(home), dict)
 
 
@@ -208,7 +209,8 @@ def test_the_time_left_follows_from_the_rounds_that_are_done() -> None:
 
 
 def test_of_several_devices_a_line_says_which_and_how_long_the_others_take() -> None:
-    """After a round of the first of four devices an eighth is over: by the wall clock, not by the clock of simulated devices."""
+    """After a round of the second of four devices three eighths are over: by the wall clock, not by the clock of simulated devices, the
+    first of which begins the process."""
     stream, clock = io.StringIO(), Clock()
     shown = progress.Progress(stream)
     shown.clock = clock  # type: ignore[assignment]
@@ -219,9 +221,25 @@ def test_of_several_devices_a_line_says_which_and_how_long_the_others_take() -> 
         shown(replace(CPU, target="simulated", index=place), number, RoundDone(seconds=2.0))
     first, *lines = stream.getvalue().splitlines()
     assert first.startswith("4 devices, one after another: 2 rounds of ")
-    assert lines[0] == "device 1 of 4, simulated:0 round 1 of 2: 2.0 s of simulated time, about 70 s left at this rate"
+    assert lines[0] == "device 1 of 4, simulated:0 round 1 of 2: 2.0 s of simulated time"
     assert lines[2].startswith("device 2 of 4, simulated:1 round 1 of 2: ")
     assert lines[2].endswith(", about 50 s left at this rate")
+
+
+def test_a_device_that_had_no_line_counts_all_the_same() -> None:
+    """Lines come once in 5 s: of 60 fast devices, a line of the 57th says so, and that the last three take as long as those until now."""
+    stream, clock = io.StringIO(), Clock()
+    shown = progress.Progress(stream)
+    shown.clock = clock  # type: ignore[assignment]
+    shown.several(60, together=False)
+    shown.begin(plan(2, 2))
+    for place in range(57):
+        clock.seconds += 0.8
+        for number in range(2):
+            shown(replace(CPU, target="simulated", index=place), number, RoundDone(seconds=2.0))
+    last = stream.getvalue().splitlines()[-1]
+    assert last.startswith("device 57 of 60, simulated:56 round 1 of 2: ")
+    assert last.endswith(", about 3 s left at this rate")
 
 
 def test_a_time_left_beyond_what_was_said_at_the_start_is_called_slower() -> None:

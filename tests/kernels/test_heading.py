@@ -185,7 +185,7 @@ def test_what_is_written_for_a_product_is_checked_as_right(folder: Path, file: s
 
 @pytest.mark.parametrize(("name", "text", "like", "message"), [
     ("a.py", "", "rowwise", "'a.py' gets no heading; valid: .cl, .cu"), ("a.cl", "void f(int n) {}", "rowwise", "no function that begins with"),
-    ("a.cl", "//: name = 'x'\n" + RMS, "rowwise", "begin with //: already"), ("a.cl", RMS, "rowise", "kernels can implement"),
+    ("a.cl", "//: name = 'x'\n" + RMS, "rowwise", "begin with //: already"), ("a.cl", RMS, "rowise", "cannot implement 'rowise'; did you mean 'rowwise'"), ("a.cl", RMS, "rowwise op=rmsnorm", "did you mean 'rowwise'"),
 ])  # fmt: skip
 def test_what_gets_no_heading_says_why(folder: Path, name: str, text: str, like: str, message: str) -> None:
     (folder / name).write_text(text)

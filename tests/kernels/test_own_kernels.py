@@ -12,7 +12,7 @@ import pytest
 
 from hotlap.cli import main
 from hotlap.core import work
-from hotlap.core.errors import HotlapError, InputError
+from hotlap.core.errors import HotlapError, InputError, Unavailable
 from hotlap.core.measure import targets
 from hotlap.core.measure.loop import CaseBudget, measure
 from hotlap.core.measure.workloads.operators.compare import held
@@ -303,7 +303,7 @@ def test_a_changed_file_is_a_new_revision_and_the_old_one_stays(home: Path, tmp_
     ("name", "text", "said"),
     [
         ("a.py", "def launch(inputs, params): pass", "has no function inputs"), ("a.py", "workload = 'rowwise'", "has no function launch"),
-        ("a.py", "workload = 'chase'\ndef launch(i, p): pass", "kernels can implement"), ("a.py", "import nothing_of_this_name", "cannot be loaded: ModuleNotFoundError"),
+        ("a.py", "workload = 'chase'\ndef launch(i, p): pass", "kernels cannot implement 'chase'"), ("a.py", "import nothing_of_this_name", "cannot be loaded: ModuleNotFoundError"),
         ("a.py", "workload = 'rowwise'\nonly = {'opp': 'sum'}\ndef launch(i, p): pass", "'opp', which is no parameter of rowwise"),
         ("a.cl", "__kernel void f() {}", "does not say how to launch it"), ("a.cl", "//: items = 3", "'outputs' is missing"), ("a.cl", "//: item = 3", "there is no key 'item'"),
         ("a.cl", "//: = 3", "not valid TOML"), ("a.f90", "", "is no kernel; valid: .py"), ("a.so", "", "needs a.toml beside it"),
@@ -409,3 +409,13 @@ def reference(inputs, params): return 0.8 * inputs['m'] + 0.2 * inputs['x']
     samples = _measured(kernels.case(_kept(_written(tmp_path / "k", "average.py", text), home), {}), "torch:cpu")
     assert samples.status == "invalid"
     assert "timed loop" not in samples.reason
+
+
+def test_why_cuda_cannot_run_or_compile_is_said_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> str:
+        raise Unavailable("cuda-bindings cannot be imported", "pip install cuda-bindings")
+
+    monkeypatch.setattr(measuring.targets, "find", refuse)
+    monkeypatch.setattr(measuring.native, "compiled", refuse)
+    (found,) = measuring.checked([kernels.case(_kept(EXAMPLES / "softmax_block.cu", home), {})], "cuda")
+    assert found.reason == "cuda-bindings cannot be imported; pip install cuda-bindings; whether it compiles is not known either"

@@ -14,7 +14,8 @@ from hotlap.core.measure.targets import host
 from hotlap.core.record import MeasureOptions, Plan, RunRecord, Samples, Stop
 from hotlap.core.store import bundle as bundles
 from hotlap.core.work.program import CALLABLE
-from hotlap.traces import captured
+from hotlap.traces import capture, captured
+from hotlap.traces.capture import CaptureOptions
 from hotlap.traces.captured import Captured, CapturedProcess
 
 UNTRUE = re.compile(r"at least 6 rounds|--rounds|[Pp]recision asked|1 round|few rounds|inconclusive|run was stopped|A round is a fresh")
@@ -127,3 +128,8 @@ def test_a_capture_that_was_killed_has_no_advice_on_rounds(home: Path, capsys: p
     assert "No trace was recorded." in html
     assert "python train.py" in html
     assert "at least 6 rounds" not in html[: html.index('<script type="application/json"')]
+
+
+@pytest.mark.parametrize(("code", "says"), [(2, "the program ended with 2, and no process of it imported PyTorch"), (0, "Python's -I, -E and -S keep it out")])
+def test_a_program_that_never_imported_pytorch(code: int, says: str) -> None:
+    assert says in capture.why_nothing(Captured(argv=["python", "x.py"], tool="pytorch", exit_code=code), CaptureOptions(argv=["python"]))

@@ -171,7 +171,14 @@ class _Parser(argparse.ArgumentParser):
     """argparse with one line for an error, as everywhere in Hotlap."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise InputError(f"{message}; {self._hint(message)}{self.prog} --help says what is valid")
+        raise InputError(f"{self._absent(message) or message}; {self._hint(message)}{self.prog} --help says what is valid")
+
+    def _absent(self, message: str) -> str:
+        """Each required argument that is missing, with what it is; "" for another message of argparse."""
+        names = message.partition("the following arguments are required: ")[2].split(", ")
+        every = {"/".join(one.option_strings) or str(one.metavar or one.dest): one for one in self._actions}
+        write = self._get_formatter()._expand_help
+        return "; ".join(f"'{name}' is missing: {write(one)}" for name, one in every.items() if name in names and one.help)
 
     def _hint(self, message: str) -> str:
         """The option or choice that was meant, for a message of argparse; "" where nothing is close."""

@@ -13,7 +13,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.measure import session
 from hotlap.core.measure.machine import busy
 from hotlap.core.record import Device, Look, Plan
-from hotlap.core.show.busy import warning
+from hotlap.core.show.busy import KEPT, REPLACED, warning
 
 LOOK_S = 1.0
 LOOKED_TWICE = 2.0  # seconds between two looks of one that waits
@@ -49,7 +49,8 @@ def before(plan: Plan, options: session.SessionOptions, wait: str | None, earlie
     spec, devices = session.places(plan, options)
     if spec.name == "simulated":
         return options
-    look = _looked(devices, earlier) if wait is None else quiet(devices, patience_s)
+    then = KEPT if plan.measure.sustain_s else REPLACED
+    look = _looked(devices, earlier, then) if wait is None else quiet(devices, patience_s, then)
     waited_s = 0.0 if wait is not None else time.monotonic() - began_s  # the budget is of measuring, not of waiting
     return replace(options, target=spec.text, look=look, limit_s=max(options.limit_s - waited_s, 0.0))
 
@@ -65,16 +66,19 @@ def _patience(wait: str | None) -> float:
     return patience_s
 
 
-def _looked(devices: Sequence[Device], earlier: Sequence[Look]) -> Look:
+def _looked(devices: Sequence[Device], earlier: Sequence[Look], then: str = REPLACED) -> Look:
     look = busy.look(devices, LOOK_S)
     said = any(one.kind == look.kind and warning(one) for one in earlier)
     if not said and (busy_with := warning(look)):
-        say(f"{busy_with}; --wait-quiet '5 min' waits until it is idle")
+        say(f"{busy_with}; {then}; --wait-quiet '5 min' waits until it is idle")
     return look
 
 
-def quiet(devices: Sequence[Device], patience_s: float, looker: Looker = lambda devices: busy.look(devices, LOOK_S)) -> Look:
-    """Looks until one finds the machine idle, for `patience_s` at most; says what it waits for, and how that ended. The last look."""
+def quiet(
+    devices: Sequence[Device], patience_s: float, then: str = REPLACED, looker: Looker = lambda devices: busy.look(devices, LOOK_S),
+) -> Look:  # fmt: skip
+    """Looks until one finds the machine idle, for `patience_s` at most; says what it waits for, and how that ended: `then`, where it stays
+    busy. The last look."""
     began_s, look = time.monotonic(), looker(devices)
     if not warning(look):
         return look
@@ -85,7 +89,7 @@ def quiet(devices: Sequence[Device], patience_s: float, looker: Looker = lambda 
         if not warning(look):
             say(f"the machine is idle after {time.monotonic() - began_s:.0f} s")
             return look
-    say(f"{warning(look)}; going on after {time.monotonic() - began_s:.0f} s all the same")
+    say(f"{warning(look)}; going on after {time.monotonic() - began_s:.0f} s all the same: {then}")
     return look
 
 

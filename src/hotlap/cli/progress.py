@@ -127,6 +127,8 @@ class Progress:
         self._line(f"{_about(self.expected, busy)}: {what}")
 
     def __call__(self, device: Device, number: int, event: CaseStarted | CaseDone | RoundDone | str) -> None:
+        if device.key not in self.devices:
+            self.devices.append(device.key)
         if isinstance(event, str):
             self._line(event)
         elif isinstance(event, CaseStarted):
@@ -208,14 +210,12 @@ class Progress:
         """Of several that are measured one after another: which one it is."""
         if self.count_devices < 2:
             return ""
-        if device.key not in self.devices:
-            self.devices.append(device.key)
         return f"device {self.devices.index(device.key) + 1} of {self.count_devices}, "
 
     def _left_of_devices(self, now_s: float, device: Device, done: int) -> str:
         """Of devices one after another: what is left if the others take as long as those until now."""
-        if self.count_devices < 2 or not self._which(device) or self.plan is None:
-            return ""
+        if self.count_devices < 2 or self.plan is None or (device.target == "simulated" and len(self.devices) < 2):
+            return ""  # the first simulated device takes longest: it begins the process
         over = self.devices.index(device.key) + min(done / self.plan.measure.rounds, 1.0)
         if not over or over >= self.count_devices:
             return ""

@@ -96,7 +96,8 @@ def _without(case: Case, reason: str) -> Samples:
     try:
         return msgspec.structs.replace(blank, reason=f"{reason}; it {native.compiled(kernel, own.params_of(kernel, case))}")
     except Unavailable as error:
-        return msgspec.structs.replace(blank, reason=f"{reason}; whether it compiles is not known: {error}")
+        why = " either" if str(error) == reason else f": {error}"
+        return msgspec.structs.replace(blank, reason=f"{reason}; whether it compiles is not known{why}")
     except DoesNotCompile as error:
         return msgspec.structs.replace(blank, status="error", reason=str(error))
     except NotSupported as error:

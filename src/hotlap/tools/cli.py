@@ -27,7 +27,7 @@ from hotlap.core.measure.tools.reading import ToolOutput
 from hotlap.core.measure.tools.toolfile import QUANTITIES, ToolFile
 from hotlap.core.record import Look, Plan
 from hotlap.core.show import document, shape
-from hotlap.core.show.busy import warning
+from hotlap.core.show.busy import UNDEFENDED, warning
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths
 from hotlap.tools import beside, files, session, show, testing
@@ -322,7 +322,7 @@ class _Progress:
     def looked(self, look: Look) -> None:
         """Says that the machine is busy."""
         if busy_with := warning(look):
-            print(f"hotlap: {busy_with}", file=sys.stderr)
+            print(f"hotlap: {busy_with}; {UNDEFENDED}", file=sys.stderr)
         self._draw("")
 
     def began(self) -> None:

@@ -256,6 +256,8 @@ def why_nothing(record: Captured, options: CaptureOptions) -> str:
     if trouble:
         few = 0 < most < options.warmup + WITHIN + options.steps and not options.seconds
         return f"{trouble}; it made {words(most)}: {fitting(most, options.steps)}" if few else trouble
+    if not record.processes and record.exit_code:
+        return f"the program ended with {record.exit_code}, and no process of it imported PyTorch: see what it printed above"
     if not record.processes:
         return "no process of the program imported PyTorch with the recorder on; Python's -I, -E and -S keep it out"
     if record.exit_code and not options.seconds:

@@ -8,7 +8,7 @@ from typing import Any
 
 from hotlap.core import units
 from hotlap.core.show import charts, layout
-from hotlap.core.show.busy import warning
+from hotlap.core.show.busy import UNDEFENDED, warning
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, harmless, html
 from hotlap.core.store.bundle import Bundle
@@ -191,7 +191,8 @@ def refused_text(versus: Versus) -> str:
 
 def doubts(judged: InferRead) -> list[str]:
     """What to know beside the table."""
-    doubted = [warning(judged.run.look)] if judged.run.look is not None and warning(judged.run.look) else []
+    busy = warning(judged.run.look) if judged.run.look else ""
+    doubted = [f"{busy}; {UNDEFENDED}"] if busy else []
     doubted += [text for row in judged.rows if (text := invalid_text(row))]
     asked, states = judged.inferred.asked, {state.name: state for state in judged.inferred.engines}
     for row in judged.rows:

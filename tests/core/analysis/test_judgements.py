@@ -157,3 +157,20 @@ def test_counts_of_one_are_singular() -> None:
     row = tables.rows(make({"copy": [1e-3]}, day=1))
     (verdict,) = AgainstBaseline(known, make({"copy": [1e-3]}).run.machine).judge(row)
     assert verdict.reason.startswith("1 round here, 1 in 1 run of this device: each needs at least 4")
+
+
+@pytest.mark.parametrize("reason", ["software power cap", "hardware thermal"])
+def test_a_brake_that_holds_some_rounds_comes_before_what_it_causes_and_more_rounds_are_not_advised(reason: str) -> None:
+    bundle = make({"gemm": [1e-3] * 3 + [1.25e-3] * 3})
+    held = Notice("throttled", reason, shares={reason: 1.0})
+    samples = [replace(one, notices=[held], clocks_hz=[1.5e9]) if one.round > 2 else replace(one, clocks_hz=[1.9e9]) for one in bundle.samples]
+    plan = replace(bundle.run.plan, measure=replace(bundle.run.plan.measure, precision=0.05))
+    (row,) = tables.rows(dataclasses.replace(bundle, samples=samples, run=replace(bundle.run, plan=plan)))
+    assert row.verdict.state == "inconclusive"
+    assert row.verdict.action == power_limit.LASTING
+    assert codes(row)[0] == ("power_cap" if "power" in reason else "throttled")
+    assert not {"noise", "clock_varied"} & set(codes(row))
+    first = notices.find([row])[0]
+    assert (first.code, first.severity) == (codes(row)[0], "warning")
+    assert "nothing" not in first.action
+    assert "governor" not in text.table([row], 200)

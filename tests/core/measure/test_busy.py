@@ -63,7 +63,7 @@ def test_the_busiest_processes_are_named_and_what_to_expect(tmp_path: Path) -> N
     assert found.others_share == pytest.approx(0.325, abs=0.01)
     assert [(one.name, one.pid, round(one.cores, 2)) for one in found.busiest] == [("a (b) c", 123, 0.4), ("cc1plus", 9, 0.2)]
     assert expected_noise(found) == pytest.approx(0.325, abs=0.01)
-    assert warning(found) == "the machine is busy: a (b) c (pid 123) uses 0.4 of 2 cores and cc1plus (pid 9) uses 0.2 of 2 cores; expect ± 30 % or worse"
+    assert warning(found) == "the machine is busy: a (b) c (pid 123) uses 0.4 of 2 cores and cc1plus (pid 9) uses 0.2 of 2 cores"
 
 
 def test_our_own_process_is_no_disturbance(tmp_path: Path) -> None:
@@ -76,14 +76,14 @@ def test_a_machine_with_more_tasks_than_cores(tmp_path: Path) -> None:
     found = Scripted(tmp_path, {(1, "make"): 1.9}, running=7).look()
     assert found.runnable == 6
     assert expected_noise(found) == 3.0
-    assert warning(found).endswith("make (pid 1) uses 1.9 of 2 cores; 6 tasks run or wait for a processor; expect times 4.0 × as long as on an idle machine, or worse")
+    assert warning(found).endswith("make (pid 1) uses 1.9 of 2 cores; 6 tasks run or wait for a processor")
 
 
 def test_steal_is_named(tmp_path: Path) -> None:
     found = Scripted(tmp_path, {(1, "init"): 0.0}, steal=0.25).look()
     assert found.steal_share == pytest.approx(0.25, abs=0.01)
     assert expected_noise(found) == pytest.approx(1 / 3, abs=0.02)
-    assert warning(found) == "the machine is busy: the hypervisor gives 25 % of the processor's time to others (steal); expect ± 30 % or worse"
+    assert warning(found) == "the machine is busy: the hypervisor gives 25 % of the processor's time to others (steal)"
 
 
 def test_others_that_cannot_be_seen_are_counted_all_the_same(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_others_that_cannot_be_seen_are_counted_all_the_same(tmp_path: Path) -> 
     machine.put = lambda path, text: None if path == "proc/1/stat" else Scripted.put(machine, path, text)  # type: ignore[method-assign]
     found = machine.look()
     assert (found.busiest, round(found.others_share or 0, 2)) == ([], 0.5)
-    assert warning(found).startswith("the machine is busy: others use 1.0 of 2 cores; expect ± 50 %")
+    assert warning(found).startswith("the machine is busy: others use 1.0 of 2 cores")
 
 
 def test_a_pid_that_is_used_again_is_another_process(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_without_proc_it_says_what_it_could_not_look_at(tmp_path: Path) -> None:
     found = Look(seconds=1.0, cores=2, missing=found.missing)
     assert expected_noise(found) is None
     assert warning(found) == ""
-    assert warning(Look(seconds=1.0, cores=4, load=2.0)) == "the machine is busy: a load of 2.0 on 4 cores; expect ± 50 % or worse"
+    assert warning(Look(seconds=1.0, cores=4, load=2.0)) == "the machine is busy: a load of 2.0 on 4 cores"
 
 
 @pytest.mark.parametrize("text", ["", "cpu", "cpu  1 2 3", "cpu  a b c d e f g h", "\0\0", "cpu  0 0 0 0 0 0 0 0 0 0\nprocs_running x"])
@@ -146,7 +146,7 @@ def test_others_on_a_gpu(tmp_path: Path) -> None:
     found = machine.look(GPU, sources=[Sensors(processes=2.0, utilization=0.6, power_w=300.0)])
     assert (found.kind, found.processes, found.device_share) == ("gpu", 2, 0.6)
     assert expected_noise(found) == pytest.approx(1.5)
-    assert warning(found).startswith("the machine is busy: 2 other processes on the GPU, which keep it busy 60 % of the time; python3 (pid 4) uses 0.9 of 2 cores; expect times 2.5 ×")
+    assert warning(found).startswith("the machine is busy: 2 other processes on the GPU, which keep it busy 60 % of the time; python3 (pid 4) uses 0.9 of 2 cores")
 
 
 def test_a_gpu_needs_one_core_and_idle_processes_on_it_take_nothing(tmp_path: Path) -> None:
@@ -178,8 +178,3 @@ def test_a_look_survives_its_bundle() -> None:
 
     found = Look(seconds=1.0, cores=2, others_share=0.5, busiest=[RunningProcess(name="x", pid=1, cores=1.0)], missing={"a": "b"})
     assert msgspec.json.decode(encode(found), type=Look) == found
-
-
-@pytest.mark.parametrize(("load", "times"), [(4.0, "3.0 ×"), (40.0, "10 ×")])
-def test_a_guess_has_two_digits_at_most(load: float, times: str) -> None:
-    assert f"expect times {times} as long" in warning(Look(seconds=1.0, cores=2, load=load))

@@ -200,7 +200,7 @@ def test_waiting_that_was_of_no_use_ends() -> None:
         return three
 
     lost = after(7.3, 2)
-    assert lost.next().news == "the machine stays busy: 2 of 3 cases were disturbed all the time; from here on rounds do not wait, a case that stays disturbed ends after 30, and a case with fewer than 3 undisturbed rounds uses its disturbed ones too"
+    assert lost.next().news == "the machine stays busy: 2 of 3 cases were disturbed all the time; from here on rounds do not wait, a case that stays disturbed ends after 30 rounds, and a case with fewer than 3 undisturbed rounds uses its disturbed ones too"
     assert lost.hopeless
     assert (lost.next().news, lost.next().patience_s) == ("", 0.0)
     assert [after(7.1, 2).next().news, after(7.3, 1).next().news] == ["", ""]

@@ -160,6 +160,14 @@ def test_explain(cpu: Kept, golden: Golden) -> None:
     golden("explain.txt", text.explain(cpu[1], 90) + "\n")
 
 
+def test_what_to_do_stands_once_below_many_cases_and_beside_a_single_one(cpu: Kept) -> None:
+    wide = [row for row in cpu[1] if row.verdict.state == "inconclusive" and row.verdict.action]
+    assert wide[0].verdict.action in " ".join(text.explain(wide[:1], 100).split())
+    many = " ".join(text.explain([*cpu[1], *wide[:1]], 100).split())
+    assert wide[0].verdict.action not in many.partition(" what to do ")[0]
+    assert " what to do " in many
+
+
 def test_explain_names_each_source_once(gpu: Kept) -> None:
     printed = text.explain(gpu[1], 100)
     assert printed.count("NVIDIA H200 datasheet, 2024") == 1

@@ -182,3 +182,25 @@ def test_attention_writes_its_own_type(dtype: str, size: int) -> None:
     spec = work.find("attention")
     done = spec.work(spec.parse({"query": 16, "heads": 2, "kv_heads": 2, "head_dim": 8, "dtype": dtype}))
     assert done.written_bytes == 16 * 2 * 8 * size
+
+
+@pytest.mark.parametrize(("word", "meant"), [
+    ("memcpy", "did you mean stream op=copy (on the device), transfer (from and to the host)?"), ("copy", "did you mean stream op=copy, "),
+    ("softmax", "did you mean rowwise op=softmax?"), ("matmul", "did you mean gemm?"), ("histo", "did you mean 'histogram'?"), ("zzzz", "; valid: atomic, "),
+])  # fmt: skip
+def test_a_workload_by_another_name_is_told_its_own(word: str, meant: str) -> None:
+    with pytest.raises(InputError) as refused:
+        work.find(word)
+    assert meant in str(refused.value)
+    assert str(refused.value).endswith("hotlap schema workloads lists all")
+
+
+def test_names_used_elsewhere_are_no_workloads_and_stand_for_some() -> None:
+    for word, meant in work.ELSEWHERE.items():
+        assert word not in work.WORKLOADS
+        assert all(one.split()[0] in work.WORKLOADS for one in meant)
+
+
+def test_the_size_of_a_matrix_is_never_left_out_of_a_label() -> None:
+    spec, params = _case("rowwise", rows=1024)
+    assert work.label(Case(workload=spec.name, params=params)) == "rowwise rmsnorm rows=1024 columns=4096 bf16"

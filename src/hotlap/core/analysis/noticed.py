@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from hotlap.core.analysis import power_limit
 from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.record import Row
 from hotlap.core.stats import series
@@ -22,11 +23,15 @@ MANY_ROUNDS = 20  # from which two groups of rounds can be distinguished
 
 
 def codes(row: Row) -> list[str]:
-    """The most important first: of CODES, or flags of a later version. None where nothing is to be doubted."""
+    """The most important first: of CODES, or flags of a later version. None where nothing is to be doubted. A power cap that came and went
+    is why rounds differ, as a brake is."""
     seen = {*_of_state(row), *_of_notices(row)}
-    if row.verdict.state == "inconclusive" and not row.result.too_short and not seen & {"few_rounds", "aggregate", *WIDENS}:
+    order = [*CODES]
+    if widened_by_cap(row):
+        order.insert(order.index("throttled"), "power_cap")
+    elif row.verdict.state == "inconclusive" and not row.result.too_short and not seen & {"few_rounds", "aggregate", *WIDENS}:
         seen.add("noise")
-    return sorted(seen, key=lambda code: CODES.index(code) if code in CODES else len(CODES))
+    return sorted(seen, key=lambda code: order.index(code) if code in order else len(order))
 
 
 def raised(row: Row) -> list[str]:
@@ -37,6 +42,11 @@ def raised(row: Row) -> list[str]:
 def own_power(row: Row) -> bool:
     """Whether the power cap alone held the clock: what a heavy load does on a healthy device."""
     return {name for notice in row.result.notices for name in notice.shares} == {"software power cap"}
+
+
+def widened_by_cap(row: Row) -> bool:
+    """Whether a number is less certain than asked because the power cap held the clock in some of its rounds."""
+    return row.verdict.state == "inconclusive" and not row.result.too_short and own_power(row) and power_limit.uneven(row.result)
 
 
 def numbered(row: Row) -> bool:
@@ -72,7 +82,8 @@ def _of_notices(row: Row) -> list[str]:
     seen = [SAME.get(name, name) for name in (raised(row) if numbered(row) else [])]
     if "throttled" in seen and own_power(row):
         seen[seen.index("throttled")] = "power_cap"
-    return [name for name in seen if name not in unimportant(row, seen)]
+    without = unimportant(row, seen) | ({"clock_varied"} if {"throttled", "power_cap"} & set(seen) else set())  # which is what a brake does
+    return [name for name in seen if name not in without]
 
 
 def unimportant(row: Row, seen: Collection[str]) -> set[str]:

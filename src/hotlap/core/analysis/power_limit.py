@@ -12,6 +12,8 @@ from hotlap.core.units import percent
 
 LOWERED = 0.98  # of the machine table's power limit: below that somebody lowered it
 RAISE = "raise the limit: nvidia-smi -pl, rocm-smi --setpoweroverdrive"
+UNEVEN = 0.2  # between rounds, of the readings in which the clock was held back: from there on it is why they differ
+LASTING = "more rounds help little: measure the rate that lasts (--sustain '5 min'), or lock the clock (nvidia-smi -lgc)"
 HOLDS = "software power cap"  # the reason that a driver gives where the limit holds the clock
 
 
@@ -23,6 +25,14 @@ def in_force(device: Device | None, values: Iterable[float | None]) -> float | N
     nvml = device.facts.get("nvml", {}) if device else {}
     known = nvml.get("power_limit_w") if isinstance(nvml, dict) else None
     return float(known) if known else None
+
+
+def uneven(result: Result) -> bool:
+    """Whether the clock was held back in some rounds more than in others, or to clocks that differ, so that rounds differ."""
+    held = [max((share for notice in one.notices for share in notice.shares.values()), default=0.0) for one in result.used]
+    if not held or not max(held):
+        return False
+    return max(held) - min(held) >= UNEVEN or any(notice.code == "clock_varied" for notice in result.notices)
 
 
 def is_lowered(limit_w: float | None, table_w: float | None) -> bool:

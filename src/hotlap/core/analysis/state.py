@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, isfinite
 
+from hotlap.core.analysis import power_limit
 from hotlap.core.record import Gap, Result, Summary, Verdict
 from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.units import percent, round_to
@@ -61,7 +62,9 @@ def _confidence(summary: Summary) -> str:
 
 
 def _more(summary: Summary, result: Result) -> str:
-    """Rounds alone narrow an interval; where not even a thousand would, something else has to change."""
+    """Rounds alone narrow an interval; where not even a thousand would, or the clock is held back in some, something else has to change."""
+    if power_limit.uneven(result):
+        return power_limit.LASTING
     if summary.needed:
         quieter = "; on a quieter machine fewer do" if summary.needed > MOST_ROUNDS else ""
         return f"about {summary.needed} rounds reach the precision asked: {asking_for(summary.needed, [result])}{quieter}"

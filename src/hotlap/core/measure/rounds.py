@@ -145,5 +145,5 @@ class Rounds:
         if self.hopeless or not long or 2 * lost <= len(last):
             return ""
         self.hopeless = True
-        now = f"from here on rounds do not wait, a case that stays disturbed ends after {self.options.rounds_max}, {KEPT}"
+        now = f"from here on rounds do not wait, a case that stays disturbed ends after {self.options.rounds_max} rounds, {KEPT}"
         return f"the machine stays busy: {lost} of {len(last)} cases were disturbed all the time; {now}"

@@ -100,7 +100,7 @@ def _planned(name: str) -> Workload:
     if reason := work.traits(name).unplanned:
         raise InputError(reason)
     if name not in PLANNED:
-        raise InputError(f"there is no workload '{name}'; {nearest(str(name), PLANNED)}")
+        raise InputError(work.unknown(str(name), PLANNED))
     return work.find(name)
 
 

@@ -7,13 +7,17 @@ from hotlap.core.show import words
 from hotlap.core.stats.busy import QUIET, expected_noise
 from hotlap.core.units import percent
 
+REPLACED = "disturbed samples are taken again, which takes longer, and what stays disturbed is marked"
+UNDEFENDED = "disturbed runs are not repeated, so numbers may be worse than on an idle machine"
+KEPT = "nothing is taken again: what is disturbed is marked"
+
 
 def warning(look: Look) -> str:
-    """That the machine is busy, who uses it, and how far off numbers will be; "" where it is quiet or nothing could be seen."""
+    """That the machine is busy, and who uses it; "" where it is quiet or nothing could be seen. What comes of it depends on the verb."""
     noise = expected_noise(look)
     if noise is None or noise < QUIET:
         return ""
-    return words.clean(f"the machine is busy: {'; '.join(_who(look))}; {_off(noise)}")
+    return words.clean(f"the machine is busy: {'; '.join(_who(look))}")
 
 
 def fitness(look: Look, governor: str) -> list[str]:
@@ -24,13 +28,6 @@ def fitness(look: Look, governor: str) -> list[str]:
     known = {"": "cannot be read here, as on most virtual machines", "performance": "performance: the clock stays high"}
     clock = known.get(governor, f"{governor}: the clock follows the load; 'performance' keeps it high")
     return [f"load      {load}", f"governor  {words.clean(clock)}"]
-
-
-def _off(noise: float) -> str:
-    if noise <= 1:
-        return f"expect ± {round(noise, 1) * 100:.0f} % or worse"
-    times = 1 + noise
-    return f"expect times {times:.{0 if times >= 9.95 else 1}f} × as long as on an idle machine, or worse"
 
 
 def _who(look: Look) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hotlap.core import work
+from hotlap.core.analysis import power_limit
 from hotlap.core.model.causes import PACED
 from hotlap.core.record import Row
 from hotlap.core.show import counters, layout, words
@@ -30,8 +31,9 @@ def explain(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
         for name, members in words.families(row for row in rows if row.device == key):
             lines += ["", layout.painted(name, "bold", color)]
             for row in members:
-                lines += [*_explained(row, sources, width, color), ""]
+                lines += [*_explained(row, sources, width, color, once=len(rows) > 1), ""]
             lines.pop()
+    lines += _to_do(rows, width, color) if len(rows) > 1 else []
     return "\n".join([*lines[1:], *_sources(sources, width, color)])
 
 
@@ -97,20 +99,21 @@ def split_line(row: Row) -> str:
     if not split or whole <= 0 or limit is None or not limit.bound_s:
         return ""
     known = row.gap.cause not in ("", "unknown")  # a named cause explains some of what no part does
-    rest = "unexplained" if not known else "beyond what is expected" if limit.expected_s else "in no reading"
+    rest = "unexplained" if not known else "beyond what is expected" if limit.expected_s else "unexplained by readings"
     own = {"unexplained": rest}
     if case := row.gap.names.get("best_case"):
         own[PACED] = f"at the best median rate of this run ({case}), beyond the bound"
     named = {own.get(name, name): value for name, value in split.items()}
     if not limit.expected_s:
-        return f"{words.quantity(whole, 's')} over the bound: {_shares(named, whole)}; by the readings of this run, the kernel has no model"
+        of = "from readings of this run, since there is no model of this kernel"
+        return f"{words.quantity(whole, 's')} over the bound: {_shares(named, whole)}; {of}"
     expected = words.quantity(limit.expected_s, "s")
     if missed >= 0:
         return f"{words.quantity(whole, 's')} over the bound: {_shares(named, whole)}; expected {expected}, {limit.calibration_level}"
     causes = {name: value for name, value in split.items() if name != "unexplained"}
-    faster = f"measured {words.quantity(-missed, 's')} ({percent(-missed / limit.expected_s)}) faster than that"
-    over = f"{words.quantity(whole, 's')} over the bound: {_shares(causes, whole)}"
-    return f"expected {expected}, {over}; {faster}; {limit.calibration_level}"
+    faster = f"measured {words.quantity(-missed, 's')} ({percent(-missed / limit.expected_s)}) faster than expected"
+    over = f"{words.quantity(whole, 's')} is over the bound: {_shares(causes, whole)}"
+    return f"expected {expected}, of which {over}; {faster}; {limit.calibration_level}"
 
 
 def _shares(split: Mapping[str, float], whole: float) -> str:
@@ -125,14 +128,33 @@ def ends_shown(row: Row) -> bool:
     return words.interval(row).startswith("±")
 
 
-def _explained(row: Row, sources: Sources, width: int, color: bool, only: Sequence[str] = ()) -> list[str]:
+def _to_do(rows: Sequence[Row], width: int, color: bool) -> list[str]:
+    """What to do about cases that are less certain than asked, once for all that have the same reason."""
+    found = [one for one in noticing.find(rows) if one.action and any(row.verdict.state == "inconclusive" for row in one.rows)]
+    named = [(notice.word, notice) for notice in found]
+    if wider := tuple(row for row in rows if _wants_rounds(row)):
+        named.append(("precision", noticing.TableNotice("noise", wider, "", noticing.rounds_needed(wider))))
+    lines = ["", layout.painted("what to do", "bold", color)] if named else []
+    for word, notice in named:
+        lines += layout.paragraph(f"  {word:<13} ", f"{noticing.which(notice, rows)} → {notice.action}", width, most=16)
+    return lines
+
+
+def _wants_rounds(row: Row) -> bool:
+    """Whether more rounds are advised, and no notice of the row advises them."""
+    wide = row.verdict.state == "inconclusive" and row.summary.reached is False and not row.result.imported and not row.result.too_short
+    return wide and not {"noise", "busy"} & set(noticing.codes(row)) and not power_limit.uneven(row.result)
+
+
+def _explained(row: Row, sources: Sources, width: int, color: bool, only: Sequence[str] = (), once: bool = False) -> list[str]:
+    """`once`: what to do stands below, for all cases."""
     style, label, ends = STATE_STYLES[row.verdict.state], words.clean(row.label), _ends(row)
     number = f"{words.value(row)}  {words.interval(row)}" if words.numbered(row) else words.state(row)
     fits = len(label) + len(number) + len(ends) + 6 <= width
     if fits and ends:
         number, ends = f"{number}  {ends}", ""
     lines = [f"  {layout.painted(label, 'accent', color)}  {layout.painted(number, style or 'bold', color)}"]
-    parts = [("interval", ends), ("state", _state_line(row)), ("rounds", _rounds_line(row))]
+    parts = [("interval", ends), ("state", _state_line(row, once)), ("rounds", _rounds_line(row))]
     if words.numbered(row):
         name = "reference" if row.gap.reference_kind == "ceiling" else "limit"
         parts += [(name, limit_line(row)), ("cause", cause_line(row)), ("split", split_line(row)), ("from", sources.terms(row)),
@@ -153,13 +175,15 @@ def _ends(row: Row) -> str:
     return "  ".join(filter(None, (ends, best)))
 
 
-def _state_line(row: Row) -> str:
-    """Of what is not simply measured: state, notice, reason, and what to do."""
+def _state_line(row: Row, once: bool = False) -> str:
+    """Of what is not simply measured: state, notice, reason, and what to do; of an uncertain number without it where that stands `once`."""
     verdict = row.verdict
     if verdict.state == "measured":
         return ""
     named = ", ".join(filter(None, (words.state(row), noticing.word(row))))
-    action = f" → {verdict.action}" if verdict.action else ""
+    if once and verdict.state == "inconclusive" and row.summary.reached is False and row.summary.expected not in (None, math.inf):
+        return f"{named}: ± {percent(row.summary.expected or 0.0, 2)} is to be expected"
+    action = f" → {verdict.action}" if verdict.action and not (once and verdict.state == "inconclusive") else ""
     return f"{named}{f': {verdict.reason}' if verdict.reason else ''}{action}"
 
 

@@ -13,9 +13,9 @@ from msgspec import structs
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis.noticed import SAME as SAME
 from hotlap.core.analysis.noticed import codes as codes
-from hotlap.core.analysis.noticed import own_power, unimportant
+from hotlap.core.analysis.noticed import own_power, unimportant, widened_by_cap
 from hotlap.core.analysis.noticed import raised as raised
-from hotlap.core.analysis.power_limit import RAISE
+from hotlap.core.analysis.power_limit import LASTING, RAISE
 from hotlap.core.analysis.state import MOST_ROUNDS, QUIET, asking_for
 from hotlap.core.model import ceilings
 from hotlap.core.record import Notice, Result, Row
@@ -27,6 +27,7 @@ from hotlap.core.units import percent
 
 Severity = Literal["info", "warning", "error"]
 LONGER = "longer rounds (--round-time)"
+CLOCK = "compare cycles (hotlap explain), or fix the clock (a GPU: nvidia-smi -lgc; a processor: governor performance, no turbo)"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ KINDS = {  # the most important first
     "not_steady": NoticeKind("not steady", LONGER),
     "drift": NoticeKind("drifting", f"{LONGER}; look at clock and temperature"),
     "bimodal": NoticeKind("two levels", "both values are real: look at the samples over time in the report"),
-    "clock_varied": NoticeKind("clock varied", "compare cycles (hotlap explain), or fix the clock: governor performance, no turbo", "info"),
+    "clock_varied": NoticeKind("clock varied", CLOCK, "info"),
     "noise": NoticeKind("noisy", ""),
     "few_samples": NoticeKind("few samples", LONGER),
     "timer_coarse": NoticeKind("coarse timer", "longer samples: set sample_time in the plan"),
@@ -204,7 +205,9 @@ _REASONS: dict[str, Callable[[Row], str]] = {
 
 
 def _severity(code: str, rows: Sequence[Row]) -> Severity:
-    """A clock that the power cap holds is news only where the number is worse than the model expects with it."""
+    """A clock that the power cap holds is news only where the number is worse than the model expects with it, or rounds differ by it."""
+    if code == "power_cap" and any(map(widened_by_cap, rows)):
+        return "warning"
     if code in ("power_cap", "low_clock") and any(slower_than_expected(row) for row in rows):
         return "warning"
     if code == "host_bound" and any(one.eager_s is None for row in rows for one in row.result.used):
@@ -233,14 +236,17 @@ def _action(code: str, rows: Sequence[Row]) -> str:
         return OF_BLOCKS[code]
     if code == "few_rounds" and any(row.result.left_out for row in rows):
         return QUIET
+    if code == "power_cap" and any(map(widened_by_cap, rows)):
+        return LASTING
     if code == "power_cap" and any(slower_than_expected(row) for row in rows):
         return "compare the limit in force with the card's own: nvidia-smi -q -d POWER"
     if code == "busy" and not _disturbed(rows):
         return "other guests of this host: nothing to stop here; measure at another time, or on a machine of your own"
-    return KINDS[code].action or _rounds_needed(rows)
+    return KINDS[code].action or rounds_needed(rows)
 
 
-def _rounds_needed(rows: Sequence[Row]) -> str:
+def rounds_needed(rows: Sequence[Row]) -> str:
+    """The options for as many rounds as reach the precision asked, or that no number of them does."""
     known = [row.summary.needed for row in rows if row.summary.needed is not None]
     if not known or min(known) > MOST_ROUNDS:
         return "measure on a quieter machine, or ask for less (--precision): more rounds will not do"

@@ -1,4 +1,4 @@
-"""How far off the numbers of a busy machine will be, from one look at it.
+"""How far off numbers of a busy machine would be that nothing defends, from one look at it: whether it is worth a word.
 
 A model of fair shares. Work that wants all n cores, while others use the share b of their time with r tasks runnable, takes
 1 + max(b, r / n) times as long, since a scheduler gives each runnable task the same; of what is left the hypervisor takes steal. Work
@@ -23,7 +23,7 @@ def beside(notices: Iterable[Notice]) -> bool:
 
 
 def expected_noise(look: Look) -> float | None:
-    """By what share times will be off, or more; None where nothing of the machine could be seen."""
+    """By what share times would be off, or more, if no disturbed sample were replaced; None where nothing of the machine could be seen."""
     found = _on_processor(look)
     if look.kind != "gpu":
         return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hotlap.core.errors import InputError, nearest
+from collections.abc import Collection
+
+from hotlap.core.errors import HINT, MOST, InputError, nearest
 from hotlap.core.record import Case
 from hotlap.core.units import exact, size
 from hotlap.core.work import compute, graphics, host, latency, layers, link, memory, network, program, science
@@ -16,6 +18,19 @@ WORKLOADS: dict[str, Workload] = {
 }
 
 
+ELSEWHERE = {  # names that other tools, libraries and papers use
+    **dict.fromkeys(("memcpy", "cudamemcpy", "hipmemcpy"), ("stream op=copy (on the device)", "transfer (from and to the host)")),
+    **dict.fromkeys(("bandwidth", "membw", "babelstream"), ("stream (memory)", "transfer (from and to the host)", "peer (between GPUs)")),
+    **dict.fromkeys(("matmul", "mm", "bmm", "linear"), ("gemm",)),
+    **dict.fromkeys(("flops", "peak"), ("fma (vector units)", "gemm (matrix engines)")),
+    **dict.fromkeys(("allreduce", "all-reduce", "nccl"), ("collective",)),
+    **dict.fromkeys(("p2p", "nvlink"), ("peer",)),
+    **dict.fromkeys(("sdpa", "flash", "flashattention"), ("attention",)),
+    **dict.fromkeys(("latency",), ("chase (memory)", "launch (kernels)", "sync (waiting)")),
+}
+MOST_MEANT = 4
+LISTED = "hotlap schema workloads lists all"
+_NAMING = ("op", "kind", "direction", "mode")  # parameters that say what is done
 _UNKNOWN = Traits()
 
 
@@ -24,7 +39,16 @@ def find(name: str) -> Workload:
     try:
         return WORKLOADS[name]
     except KeyError:
-        raise InputError(f"there is no workload '{name}'; {nearest(name, WORKLOADS)}") from None
+        raise InputError(unknown(name, WORKLOADS)) from None
+
+
+def unknown(name: str, valid: Collection[str]) -> str:
+    """What an error says of a name that no workload has: the one that is called so elsewhere, or does an operation of that name."""
+    key = name.lower()
+    params = ((one, param) for one in map(WORKLOADS.__getitem__, valid) for param in one.params if param.name in _NAMING)
+    meant = ELSEWHERE.get(key) or [f"{one.name} {param.name}={key}" for one, param in params if key in param.choices][:MOST_MEANT]
+    hint = f"{HINT} {', '.join(meant)}? {LISTED}" if meant else nearest(name, valid)
+    return f"there is no workload '{name}'; {hint}{'' if meant or len(valid) <= MOST else f'; {LISTED}'}"
 
 
 def traits(name: str) -> Traits:
@@ -61,4 +85,7 @@ def label(case: Case) -> str:
     return " ".join(words)
 
 
-_ALWAYS = {"op", "dtype", "size", "mode", "kind", "direction", "memory", "pattern", "contention", "m", "n", "k", "fmas", "name"}
+_ALWAYS = {
+    "op", "dtype", "size", "mode", "kind", "direction", "memory", "pattern", "contention", "m", "n", "k", "fmas", "name", "rows",
+    "columns",
+}

@@ -205,7 +205,7 @@ WORKLOADS = (
     ),
     Workload(
         "rowwise",
-        "something of every row: norms, softmax, sums, quantisation",
+        "something of every row: norms (ε = 1e-5), softmax, sums, quantisation",
         (
             Param("op", "str", "what is done", "rmsnorm", choices=tuple(ROWWISE_OPS)),
             bounded("rows", "of the matrix", 4096, 2**40),

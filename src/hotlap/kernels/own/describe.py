@@ -18,6 +18,7 @@ from hotlap.core.record import Value
 from hotlap.core.work import find
 from hotlap.kernels import kept as kernels
 from hotlap.kernels.cost import evaluate
+from hotlap.kernels.own.needed import family
 from hotlap.kernels.own.python import module
 
 KEYS = (
@@ -103,7 +104,7 @@ def _table(path: Path, kind: kernels.Kind) -> kernels.KeptKernel:
 def _made(path: Path, kind: kernels.Kind, document: Mapping[str, Any], table: dict[str, object]) -> kernels.KeptKernel:
     workload = str(document.get("workload", ""))
     if workload and workload not in operators.FAMILIES:
-        raise InputError(f"{path.name}: kernels can implement {', '.join(sorted(operators.FAMILIES))}, not '{workload}'")
+        raise InputError(f"{path.name}: {family(workload)}")
     name = str(document.get("name", "")) or re.sub(r"[^a-z0-9_-]+", "-", path.stem.lower()).strip("-_")
     kernel = kernels.KeptKernel(
         name=name, kind=kind, file=path.name, about=str(document.get("about", ""))[:200], workload=workload,

@@ -38,7 +38,7 @@ def guessed(path: Path, like: str) -> str:
         as_it_is = "a .py file says it in Python: hotlap kernel add FILE.py"
         raise InputError(f"'{path.name}' gets no heading; valid: {', '.join(SUFFIXES)}; {as_it_is}")
     if like and like not in operators.FAMILIES:
-        raise InputError(f"kernels can implement {', '.join(sorted(operators.FAMILIES))}, not '{like}'")
+        raise InputError(needed.family(like))
     spec = find(like) if like else None
     text = path.read_text("utf-8") if path.exists() else _begun(path, spec)
     if re.search(r"^\s*//:", text, re.MULTILINE):
@@ -120,7 +120,8 @@ def _like(path: Path, function: str, spec: Workload, shape: Sequence[str], dtype
     only = [f'op = "{op}"'] if op else []
     only += [f'dtype = "{dtype}"'] if spec.param("dtype") else []
     needed = ", ".join(f"{size} = 1024" for size in shape if spec.param(size))
-    return [f'workload = "{spec.name}"', f"only = {{ {', '.join(only)} }}", *([f"cases = [{{ {needed} }}]"] if needed else [])]
+    adds = [f"# {op}: ε = {EPSILON} is added to the variance before its root"] if "norm" in op else []
+    return [f'workload = "{spec.name}"', *adds, f"only = {{ {', '.join(only)} }}", *([f"cases = [{{ {needed} }}]"] if needed else [])]
 
 
 def _op(path: Path, function: str, spec: Workload) -> str:

@@ -7,6 +7,8 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hotlap.core.errors import nearest
+from hotlap.core.measure.workloads import operators
 from hotlap.core.measure.workloads.operators.base import Operator
 from hotlap.core.record import Value
 
@@ -21,6 +23,12 @@ class WatchedInputs(dict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         self.looked_at.add(name)
         return super().__getitem__(name)
+
+
+def family(name: str) -> str:
+    """What an error says of a name that is no workload which kernels can implement."""
+    first = (name.split() or [""])[0]  # of "rowwise op=rmsnorm", which says what it does too
+    return f"kernels cannot implement '{name}'; {nearest(first, operators.FAMILIES, len(operators.FAMILIES))}"
 
 
 def used(operator: Operator, inputs: Mapping[str, Any]) -> list[str]:
