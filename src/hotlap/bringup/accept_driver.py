@@ -196,7 +196,7 @@ def _untold(plan: AcceptPlan, standings: Mapping[str, NodeStanding], name: str, 
     now = standings[name]
     if not now.opened.get(step):
         return True
-    if any(each.code == "too-few" for each in now.open[step]) and now.opened[step] < 2 * REPEATS:
+    if any(each.code == "too-few" for each in now.open.get(step, [])) and now.opened[step] < 2 * REPEATS:
         return bool(_partners(plan, standings, [name], step, False))
     return step in ("pairs", "together") and now.opened[step] < REPEATS
 
@@ -205,7 +205,7 @@ def _retest(
     plan: AcceptPlan, standings: Mapping[str, NodeStanding], max_out: float, step: StepName, names: Sequence[str], wave: int
 ) -> StepAsk | None:
     """Suspects of a step, and those that a person asks to be tried again. Held ones wait until more may be out."""
-    room = int(max_out * len(plan.nodes) + 1e-9) - accept_states.counted(standings, OUT)
+    room = accept_plan.most_out(max_out, len(plan.nodes)) - accept_states.counted(standings, OUT)
     chosen = [
         name for name in names
         if standings[name].step == step and standings[name].state in ("suspect", "retest") and _free(standings[name], room)
@@ -255,7 +255,7 @@ def decided(plan: AcceptPlan, step: StepTaken, before: Sequence[AcceptEvent]) ->
     """The events that a step makes of the ledger before it."""
     standings = accept_states.standings(plan.nodes, before)
     events, digests = list[AcceptEvent](), step.digests()
-    most = int(step.head.max_out * len(plan.nodes) + 1e-9)
+    most = accept_plan.most_out(step.head.max_out, len(plan.nodes))
     for evidence in step.evidence:
         for draft in _drafts(standings[evidence.node], evidence, accept_states.counted(standings, OUT) < most):
             event = msgspec.structs.replace(

@@ -14,7 +14,6 @@ a kill writes the same events.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -139,12 +138,7 @@ class AcceptFolder:
 
     def _write(self, path: Path, data: bytes) -> None:
         try:
-            if self.sync:
-                files.write_whole(path, data)
-                return
-            beside = path.with_name(path.name + ".tmp")
-            beside.write_bytes(data)
-            os.replace(beside, path)
+            files.write_whole(path, data, self.sync)
         except OSError as error:
             raise MachineError(f"'{path}' cannot be written: {error.strerror}", "make room, and run it again") from None
 
@@ -176,20 +170,29 @@ def load(path: Path) -> AcceptFolder:
         raise SchemaError(f"'{path / PLAN}': {error}; restore it from a copy") from None
 
 
+def kept(home: Path) -> list[Path]:
+    """Folders of all acceptances, the oldest first."""
+    return [path for path in sorted((home / FOLDER).glob("[!.]*")) if (path / PLAN).is_file()]
+
+
 def every(home: Path) -> list[AcceptFolder]:
-    """All that are kept, the oldest first."""
-    return [load(path) for path in sorted((home / FOLDER).glob("[!.]*")) if (path / PLAN).is_file()]
+    """All that can be read, the oldest first."""
+    readable = list[AcceptFolder]()
+    for path in kept(home):
+        with suppress(SchemaError):
+            readable.append(load(path))
+    return readable
 
 
 def chosen(home: Path, selector: str) -> AcceptFolder:
-    """By name of its plan or beginning of its id; "": the newest. Raises InputError."""
-    kept = every(home)
-    if not kept:
+    """By name of its plan or beginning of its id; "": the newest. Raises InputError, SchemaError where that cannot be read."""
+    there, names = kept(home), {each.path: each.plan.name for each in every(home)}
+    if not there:
         raise InputError("no acceptance is kept yet; hotlap cluster accept run FILE.toml begins one")
-    fits = [each for each in kept if not selector or each.plan.name == selector or each.id.startswith(selector)]
+    fits = [path for path in there if names.get(path) == selector or path.name.startswith(selector)]
     if not fits:
-        raise InputError(f"there is no acceptance '{selector}'; valid: {', '.join(dict.fromkeys(each.plan.name for each in kept))}")
-    return fits[-1]
+        raise InputError(f"there is no acceptance '{selector}'; valid: {', '.join(dict.fromkeys(names.values()))}")
+    return load(fits[-1])
 
 
 def same(home: Path, plan: AcceptPlan) -> AcceptFolder | None:

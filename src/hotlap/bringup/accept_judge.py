@@ -83,6 +83,8 @@ def judged(plan: AcceptPlan, raw: StepRaw, pool: Sequence[NodeEvidence] = ()) ->
             reference[each.node] = _of_isolation(raw.isolations.get(each.product))
     elif step == "together":
         _merge(faults, _combined(there))
+        silent = [each.node for each in there if not each.checked and not faults[each.node]]
+        _merge(faults, {name: [FaultSeen(code="no-result", values={"why": "it printed no results"})] for name in silent})
     return [_with(each, faults[each.node], reference[each.node]) for each in raw.evidence]
 
 
@@ -146,16 +148,16 @@ def inventory(plan: AcceptPlan, evidence: NodeEvidence) -> list[FaultSeen]:
 
 def _differs(product: AcceptProduct, facts: Mapping[str, Any]) -> list[FaultSeen]:
     faults = list[FaultSeen]()
-    names = [name for name, value in facts.items() if GPU.fullmatch(name) and value is not None]
+    listed = {int(match[1]): value is not None for name, value in facts.items() if (match := GPU.fullmatch(name))}
+    lost = [f"gpu[{index}]" for index in range(product.gpus) if listed and not listed.get(index)]
     count = facts.get("gpus.count")
     if product.gpus and count is None:
         faults.append(FaultSeen(code="unknown-fact", values={"fact": "gpus.count"}))
     elif product.gpus and count != product.gpus:
         faults.append(FaultSeen(code="gpu-count", values={"seen": int(count), "expected": product.gpus}))  # type: ignore[arg-type]
-    elif product.gpus and 0 < len(names) < product.gpus:
-        known = {int(match[1]) for name in names if (match := GPU.fullmatch(name))}
-        lost = [f"gpu[{index}]" for index in range(product.gpus) if index not in known]
-        faults.append(FaultSeen(code="gpu-missing", values={"gpus": lost, "seen": len(names), "expected": product.gpus}))
+    elif lost:
+        seen = product.gpus - len(lost)
+        faults.append(FaultSeen(code="gpu-missing", values={"gpus": lost, "seen": seen, "expected": product.gpus}))
     faults += _rails(product, facts)
     for pattern, wanted in product.expect.items():
         faults += _fact(pattern, wanted, facts)
@@ -321,7 +323,8 @@ def _paired(plan: AcceptPlan, there: Sequence[NodeEvidence], raw: StepRaw) -> di
             seen = FaultSeen(code="slow-part", values=values)
             raw.notes.append(seen)
             _merge(faults, {name: [seen] for name in _behind(plan, seen, own)})
-    return {name: each for name, each in faults.items() if name in {one.node for one in there}}
+    names = {each.node for each in there}
+    return {name: each for name, each in faults.items() if name in names}
 
 
 def _of_isolation(answer: Isolation | None) -> dict[str, Any]:

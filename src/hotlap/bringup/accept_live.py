@@ -19,14 +19,14 @@ import msgspec
 import numpy as np
 
 import hotlap
-from hotlap.bringup import accept_plan, collectives, member_alone, pairs
+from hotlap.bringup import accept_plan, collectives, member_alone, pairs, topology
 from hotlap.bringup.accept_driver import LONGER, REPEATS
 from hotlap.bringup.accept_folder import BegunStep
 from hotlap.bringup.accept_judge import ExpectedRate, StepRaw
 from hotlap.bringup.accept_plan import AcceptPlan, AcceptProduct
 from hotlap.bringup.accept_record import FaultSeen, NodeEvidence, StepAsk, StepName
 from hotlap.bringup.isolating import Isolating
-from hotlap.bringup.record import Isolation, layout
+from hotlap.bringup.record import Isolation
 from hotlap.cluster import asked, controller, folder, session
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
@@ -101,7 +101,7 @@ class LiveFleet:
         if name == "hosts":
             name, options = "ssh", {"hosts": ",".join(names), "config": config}
         elif name == "local":
-            if not isinstance(given, int) or given < len(self.plan.nodes):
+            if given < len(self.plan.nodes):
                 raise InputError(f"launch: local = {given}: the products have {len(self.plan.nodes)} nodes; give at least so many slots")
             options = {"count": given}
         elif name == "slurm":
@@ -131,9 +131,7 @@ class LiveFleet:
         launcher = self.launched(draft)
         members = self._members(launcher, names)
         marks = {"acceptance": self.acceptance, "step": f"{self._number:04}"}
-        kept = folder.create(paths.home(), draft, members, marks, draft.launcher)
-        session.remember(kept, launcher)
-        return kept, launcher
+        return session.begun(draft, members, launcher, marks), launcher
 
     def _measure(self, kept: CampaignFolder, launcher: AgentLauncher | None, fanout: int) -> None:
         """Raises Interrupted."""
@@ -299,14 +297,9 @@ class LiveFleet:
         raw.campaigns.append(kept.campaign.id)
         conductor = pairs.PairController(kept, launcher)
 
-        def stop(_number: int) -> None:
-            if conductor.interrupted:
-                raise KeyboardInterrupt
-            conductor.interrupted = True
-
         lost: dict[str, str] = {}
         isolating: Isolating | None = None
-        with kept.held(), signals.caught(stop):
+        with kept.held(), signals.stopping(conductor.interrupt):
             members = kept.members()
             try:
                 launcher.prepare(members)
@@ -315,10 +308,7 @@ class LiveFleet:
                 there = [member for member in members if member.name not in lost]
                 if len(there) < 2:
                     return None, lost
-                leaves = [self.plan.topology.get(member.name, "") for member in there]
-                known = list(dict.fromkeys(leaves))
-                numbers = [known.index(leaf) for leaf in leaves] if all(leaves) else None
-                where = layout([member.name for member in there], numbers, limit=self.plan.leaf_limit, leaves=known if numbers else ())
+                where = topology.of(self.plan.topology, [member.name for member in there], self.plan.leaf_limit)
                 conductor.begin(kept.campaign.steps[0], there, self.plan.transfer_s)
                 random, rounds = np.random.default_rng(self._number), accept_plan.screening(len(there), ask.tries, ask.retest)
                 isolating = Isolating(where, conductor.transfer, random, screen=rounds, expected=product.link)

@@ -17,14 +17,17 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shlex
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from hotlap.bringup import schedule
+from hotlap.bringup import expecting, schedule, topology
 from hotlap.bringup.accept_record import MEASURED, StepName
 from hotlap.cluster import hosts
 from hotlap.core import units
@@ -65,7 +68,7 @@ class LeftOut(Record, frozen=True, kw_only=True):
     kept_s: float
 
 
-class AcceptPlan(Record, frozen=True, kw_only=True):
+class AcceptPlan(Record, frozen=True, kw_only=True, dict=True):
     """What is asked, frozen when it begins. Times in seconds."""
 
     name: str
@@ -90,7 +93,11 @@ class AcceptPlan(Record, frozen=True, kw_only=True):
         return [name for product in self.products for name in product.nodes]
 
     def product(self, node: str) -> AcceptProduct:
-        return next(each for each in self.products if node in each.nodes)
+        return self._product_of[node]
+
+    @cached_property
+    def _product_of(self) -> dict[str, AcceptProduct]:
+        return {name: product for product in self.products for name in product.nodes}
 
     def wave_of(self) -> dict[str, int]:
         """The wave of each node, from 0 on."""
@@ -102,11 +109,6 @@ class AcceptPlan(Record, frozen=True, kw_only=True):
                 place |= dict.fromkeys(left[:count], number)
                 left = left[count:]
         return place
-
-    @property
-    def most_out(self) -> int:
-        """Nodes that may be out at once."""
-        return math.floor(self.max_out * len(self.nodes) + 1e-9)
 
 
 class PlannedStep(NamedTuple):
@@ -163,17 +165,14 @@ def parse(data: bytes, path: str) -> AcceptPlan:
         raise InputError(f"{path}: {error}; docs/accept.md has a plan") from None
     products = [_product(each, path) for each in given.product]
     _checked_products(products, path)
-    launch = _launch(given.launch, path)
+    names = [name for product in products for name in product.nodes]
     plan = AcceptPlan(
-        name=given.name or Path(path).stem, launch=launch, products=products, waves=_waves(given.waves, path),
+        name=given.name or Path(path).stem, launch=_launch(given.launch, path), products=products, waves=_waves(given.waves, path),
         max_out=share(given.max_out, f"{path}: max_out"), budget_s=_time(given.budget, f"{path}: budget"),
         soak_s=_time(given.soak, f"{path}: soak"), transfer_s=_time(given.transfer, f"{path}: transfer"), leaf_limit=given.leaf_limit,
-        topology=_topology(given.topology, path), python=given.python, ssh_config=_beside(given.ssh_config, path),
+        topology=topology.leaf_of(_beside(given.topology, path), names), python=given.python, ssh_config=_beside(given.ssh_config, path),
         **_commands(given.commands, path), digest=hashlib.sha256(data).hexdigest(),
     )  # fmt: skip
-    lacking = [name for name in plan.nodes if plan.topology and name not in plan.topology]
-    if lacking:
-        raise InputError(f"{path}: topology: {lacking[0]} has no leaf; name every node, or leave topology out")
     if not plan.soak_s or not plan.transfer_s:
         raise InputError(f"{path}: soak and transfer are times above 0, as in '1 h' and '1 s'")
     planned(plan)
@@ -189,12 +188,13 @@ def _product(given: _Product, path: str) -> AcceptProduct:
         machines.load(given.machine)
     if given.gpus < 0:
         raise InputError(f"{path}: product {given.name}: gpus is a number from 0 on, not {given.gpus}")
+    known = frozenset(names)
     for what, table in (("serials", given.serials), ("bmc", given.bmc)):
-        if wrong := next((name for name in table if name not in names), ""):
+        if wrong := next((name for name in table if name not in known), ""):
             raise InputError(f"{path}: product {given.name}: {what}: there is no node '{wrong}'; {nearest(wrong, names)}")
     if wrong := next((place for place in given.bmc.values() if not place.rpartition(":")[2].isdecimal()), ""):
         raise InputError(f"{path}: product {given.name}: bmc: '{wrong}' is no place; write host:port, as in '10.0.0.1:443'")
-    rate = units.parse(given.link, "B/s") if given.link else None
+    rate = expecting.rate(given.link, f"{path}: product {given.name}: link") if given.link else None
     kept = {name: getattr(given, name) for name in ("name", "machine", "gpus", "rails", "expect", "serials", "bmc")}
     return AcceptProduct(nodes=names, link=rate, **kept)
 
@@ -212,8 +212,8 @@ def _checked_products(products: Sequence[AcceptProduct], path: str) -> None:
                 raise InputError(f"{path}: {name} is a {owner[name]} and a {product.name}; name each node in one product")
         if not product.nodes:
             raise InputError(f"{path}: product {product.name} has no nodes")
-    serials = [serial for product in products for serial in product.serials.values()]
-    if twice := next((serial for serial in serials if serials.count(serial) > 1), ""):
+    serials = Counter(serial for product in products for serial in product.serials.values())
+    if twice := next((serial for serial, count in serials.items() if count > 1), ""):
         raise InputError(f"{path}: the serial number '{twice}' stands twice; each node has its own")
 
 
@@ -221,6 +221,13 @@ def _launch(given: Mapping[str, Any], path: str) -> dict[str, Any]:
     chosen = [name for name in given if name in LAUNCHES]
     if len(chosen) != 1 or len(given) != 1:
         raise InputError(f"{path}: launch has one of {', '.join(LAUNCHES)}, as in launch = {{ hosts = \"n[01-16]\" }}")
+    slots = given.get("local", 1)
+    if not isinstance(slots, int) or slots < 1:
+        raise InputError(f"{path}: launch: local is a number of slots from 1 on, not {slots}")
+    try:
+        shlex.split(str(given.get("slurm", "")))
+    except ValueError as error:
+        raise InputError(f"{path}: launch: slurm = {given['slurm']!r}: {error}; quote its words as for a shell") from None
     return dict(given)
 
 
@@ -242,27 +249,14 @@ def _commands(given: Mapping[str, list[str]], path: str) -> dict[str, list[str]]
     return dict(given)
 
 
-def _topology(name: str, path: str) -> dict[str, str]:
-    if not name:
-        return {}
-    file = _beside(name, path)
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"{path}: topology: '{file}' cannot be read; a line of it is a node and its leaf") from None
-    leaves: dict[str, str] = {}
-    for number, row in enumerate(text.splitlines(), 1):
-        words = row.partition("#")[0].replace(",", " ").split()
-        if words and len(words) != 2:
-            raise InputError(f"{file}:{number}: a line is a node and its leaf, as in n01 leaf1")
-        if words:
-            leaves[words[0]] = words[1]
-    return leaves
-
-
 def _beside(name: str, path: str) -> str:
     """A file that the plan names, from the plan's own folder."""
     return str(Path(path).absolute().parent / name) if name else ""
+
+
+def most_out(max_out: float, nodes: int) -> int:
+    """Nodes that may be out at once, by their share."""
+    return math.floor(max_out * nodes + 1e-9)
 
 
 def share(given: str | float, what: str) -> float:

@@ -217,7 +217,7 @@ def remarks(seen: AcceptanceSeen) -> list[str]:
     notes += [left_out(each.left_out) for each in accept_plan.planned(seen.plan) if each.left_out]
     held = [each.node for each in seen.standings.values() if each.waits == "room"]
     if held:
-        most = int(seen.max_out * len(seen.standings) + 1e-9)
+        most = accept_plan.most_out(seen.max_out, len(seen.standings))
         notes.append(
             f"{words.counted(len(held), 'suspect')} may not be taken out: {most} of {len(seen.standings)} is the most (max_out "
             f"{seen.max_out:.0%}). Look first for what they share; then run again with a larger --max-out."
@@ -259,7 +259,8 @@ def plan_lines(plan: AcceptPlan, width: int, color: bool) -> list[str]:
     steps = accept_plan.planned(plan)
     waves = Counter(plan.wave_of().values())
     head = f"{words.counted(len(plan.nodes), 'node')} in {words.counted(len(plan.products), 'product')}, waves of "
-    head += f"{', '.join(str(waves[number]) for number in sorted(waves))}; at most {plan.most_out} may be out"
+    most = accept_plan.most_out(plan.max_out, len(plan.nodes))
+    head += f"{', '.join(str(waves[number]) for number in sorted(waves))}; at most {most} may be out"
     products = [
         Column("product", [Cell(words.clean(each.name), "bold") for each in plan.products]),
         Column("nodes", [Cell(str(len(each.nodes))) for each in plan.products], right=True),

@@ -12,16 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from hotlap.bringup import accept_plan, fabrics
+from hotlap.bringup import accept_plan, fabrics, topology
 from hotlap.bringup.accept_driver import LONGER, REPEATS
 from hotlap.bringup.accept_folder import BegunStep
 from hotlap.bringup.accept_judge import SUBNET, ExpectedRate, StepRaw
 from hotlap.bringup.accept_plan import AcceptPlan, AcceptProduct
 from hotlap.bringup.accept_record import FaultSeen, NodeEvidence, NodeStanding, StepAsk
 from hotlap.bringup.isolating import Isolating
-from hotlap.bringup.record import Isolation, SlowPart, layout
+from hotlap.bringup.record import Isolation, SlowPart
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.predict import predict
 from hotlap.core.work.compute import GEMM
@@ -108,7 +109,7 @@ class SimulatedFleet:
             parts = self._ran(name, product, ask, random)
         else:
             parts = {"checked": CHECKED} if ask.step == "together" else {}
-        return NodeEvidence(**{**{key: getattr(evidence, key) for key in ("node", "product", "step", "outcome")}, **parts})
+        return msgspec.structs.replace(evidence, **parts)
 
     def _identity(self, name: str, product: AcceptProduct, random: np.random.Generator) -> dict[str, Any]:
         fault = self._fault(name)
@@ -167,10 +168,7 @@ class SimulatedFleet:
         names = [name for name in product.nodes if name in set(nodes)]
         if len(names) < 2:
             return None
-        leaves = [self.plan.topology.get(name, "") for name in names]
-        known = list(dict.fromkeys(leaves))
-        numbers = [known.index(leaf) for leaf in leaves] if all(leaves) else None
-        where = layout(names, numbers, limit=self.plan.leaf_limit, leaves=known if numbers else ())
+        where = topology.of(self.plan.topology, names, self.plan.leaf_limit)
         slow = {SlowPart("send", place): LOSS for place, name in enumerate(names) if self._fault(name) == "slow-link"}
         seed = [self.seed, zlib.crc32(" ".join(names).encode()), max(self._standing(name).changed for name in names)]
         fabric = fabrics.Fabric(where, slow, rate=product.link or RATE, seed=int(np.random.default_rng(seed).integers(1 << 31)))

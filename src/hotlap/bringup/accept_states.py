@@ -77,6 +77,8 @@ def after(now: NodeStanding, event: AcceptEvent) -> NodeStanding:
     if event.step is not None and (event.to == event.was or event.waits == "answer"):
         times[event.step] = times.get(event.step, 0) + 1
     failing = event.to not in ON_PATH
+    if failing or event.override:
+        opened = {}
     return msgspec.structs.replace(
         now, state=event.to, evidence=evidence, open=opened, opened=times, since_s=event.time_s, changed=event.number, waits=event.waits,
         step=(event.step or now.step) if failing else None, faults=(event.faults or now.faults) if failing else [],

@@ -15,7 +15,6 @@ from hotlap.cluster import asked, folder, session
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.record import Campaign, Member, StepRecord
-from hotlap.core.store import paths
 
 
 class BegunCampaign(NamedTuple):
@@ -39,8 +38,7 @@ def begun(args: argparse.Namespace, step: Callable[[str, Sequence[Member]], Step
     try:
         order = step(python, members)
         named, began = folder.new_id()
-        kept = folder.create(paths.home(), msgspec.structs.replace(draft, id=named, began=began, steps=[order]), members, {}, name)
-        session.remember(kept, launcher)
+        kept = session.begun(msgspec.structs.replace(draft, id=named, began=began, steps=[order]), members, launcher)
         print(f"hotlap: campaign {named}, {len(members)} members by {name}", file=sys.stderr)
         yield BegunCampaign(kept, launcher, len(members))
     finally:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import zipfile
-import zlib
 from pathlib import Path
 
 from hotlap.bringup import accept_folder, cli_accept, rma, rma_verify
@@ -55,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 def _checked(args: argparse.Namespace) -> int:
     try:
         wrong = rma_verify.problems(rma_verify.contents(args.check))
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except rma_verify.UNREADABLE as error:
         raise InputError(f"'{args.check}' is no pack that can be read: {error}; hotlap cluster accept pack NODE writes one") from None
     code = 1 if wrong else 0
     if args.json:

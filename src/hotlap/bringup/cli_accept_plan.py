@@ -67,7 +67,7 @@ def shown(plan: accept_plan.AcceptPlan) -> PlanShown:
     return PlanShown(
         name=plan.name, nodes=len(plan.nodes), products={each.name: len(each.nodes) for each in plan.products}, waves=sizes,
         steps={each.step: each.time_s for each in steps}, left_out=[each.left_out for each in steps if each.left_out],
-        most_out=plan.most_out,
+        most_out=accept_plan.most_out(plan.max_out, len(plan.nodes)),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Event
 
 import msgspec
 
@@ -14,7 +15,7 @@ from hotlap.bringup import accept_folder, accept_live, accept_plan, accept_show,
 from hotlap.bringup.accept_driver import AcceptDriver, Measurer
 from hotlap.bringup.accept_folder import AcceptFolder
 from hotlap.bringup.accept_plan import AcceptPlan
-from hotlap.bringup.accept_record import AcceptEvent, NodeStanding, StepAsk
+from hotlap.bringup.accept_record import PATH, AcceptEvent, NodeStanding, StepAsk
 from hotlap.cluster.folder import user
 from hotlap.core.errors import Interrupted
 from hotlap.core.measure import signals
@@ -76,17 +77,14 @@ def _settled(folder: AcceptFolder, max_out: float) -> None:
 
 def driven(folder: AcceptFolder, max_out: float, scope: frozenset[str] = frozenset()) -> bool:
     """Until nothing is left to ask, or Ctrl-C: then what was measured is kept. Whether it was interrupted. The folder is held."""
-    stop = False
+    stopped = Event()
 
-    def caught(_number: int) -> None:
-        nonlocal stop
-        if stop:
-            raise KeyboardInterrupt
-        stop = True
+    def stop() -> None:
+        stopped.set()
         print("hotlap: ends after this step; once more: at once", file=sys.stderr)
 
-    driver = AcceptDriver(folder, measurer(folder), max_out, scope, tell, lambda: stop, begins)
-    with signals.caught(caught):
+    driver = AcceptDriver(folder, measurer(folder), max_out, scope, tell, stopped.is_set, begins)
+    with signals.stopping(stop):
         try:
             driver.run()
         except (Interrupted, KeyboardInterrupt):
@@ -112,7 +110,7 @@ def tell(event: AcceptEvent) -> None:
 def _again(now: NodeStanding) -> AcceptEvent | None:
     """A lost node is expected again, as is one whose step showed neither good nor bad; a suspect of which its retest showed neither is
     tried again."""
-    if now.state == "lost" or now.open:
+    if now.state == "lost" or (now.state in PATH[:-1] and now.open):
         return person(now, "expected", "")
     return person(now, "retest", "") if now.waits == "answer" else None
 

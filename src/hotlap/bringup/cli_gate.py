@@ -69,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         launcher.release()
     if nodes:
         gate = msgspec.structs.replace(gate, applied=gate_labels.apply(gate, args.apply, args.cluster, nodes, show_gate.reason))
+        _keep(gate)
     verdicts = {each.verdict for each in gate.nodes}
     code = 1 if "fail" in verdicts else 3 if "inconclusive" in verdicts else 0
     _print(args, gate, code)
@@ -105,7 +106,7 @@ def _gated(args: argparse.Namespace, way: _Way, rules: Mapping[str, GateRule], r
     if worst and not args.evidence:
         chosen, left_out = gate_decide.plan(worst, rules, until_s - time.monotonic() - gate_tests.CLOSE_S)
     if chosen:
-        wanted = gate_tests.GateAsked(rules, chosen, leaves, 0, asked.seconds(args.time, "--time"), until_s, least)
+        wanted = gate_tests.GateAsked(rules, chosen, leaves, asked.seconds(args.time, "--time"), until_s, least)
         folder = gate_tests.begun(wanted, way.launcher, members, way.python, way.options)
         came, kept = gate_tests.tested(wanted, folder, way.launcher, history), folder.path.name
         machines = {member.name: gate_evidence.machine(member) for member in folder.members()}
@@ -117,9 +118,13 @@ def _gated(args: argparse.Namespace, way: _Way, rules: Mapping[str, GateRule], r
         risk=risk, budget_s=asked.seconds(args.budget, "--budget"), at_s=time.time(), left_out=left_out, run=kept,
         unread=ledgers.unread,
     )  # fmt: skip
-    if kept:
-        files.write_whole(paths.runs(paths.home()) / kept / GATE, msgspec.json.format(msgspec.json.encode(gate), indent=2) + b"\n")
+    _keep(gate)
     return gate
+
+
+def _keep(gate: Gate) -> None:
+    if gate.run:
+        files.write_whole(paths.runs(paths.home()) / gate.run / GATE, msgspec.json.format(msgspec.json.encode(gate), indent=2) + b"\n")
 
 
 def _newer(
@@ -132,7 +137,7 @@ def _newer(
         before = answer.seen
         if place in came:
             newer[place] = gate_decide.answered(came[place], known[rule], time.time(), True)
-        elif before.code != "no evidence" and machines[node] not in ("", before.machine):
+        elif before.machine and machines[node] not in ("", before.machine):
             other = GateEvidence(rule=rule, node=node, at_s=time.time(), holds="unknown", code="other machine")
             newer[place] = RuleAnswer(seen=other, acts=known[rule].acts, tested=True)
     return newer

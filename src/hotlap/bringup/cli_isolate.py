@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from hotlap.bringup import campaigns, fabrics, measuring, pairs, show, topology
+from hotlap.bringup import campaigns, expecting, fabrics, measuring, pairs, show, topology
 from hotlap.bringup.isolating import Isolating
 from hotlap.bringup.record import KEPT, FabricLayout, Isolation, IsolationAsked
 from hotlap.cli import terminal
@@ -16,7 +16,6 @@ from hotlap.cluster import asked, session
 from hotlap.cluster.asked import dashed as rewritten  # noqa: F401 - the dispatcher asks for it
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import Member, StepRecord
-from hotlap.core import units
 from hotlap.core.errors import InputError
 
 MOST_MEMBERS = 256  # agents at a time
@@ -65,12 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 def expected(text: str) -> float | None:
     """B/s; None where none is given. Raises InputError."""
-    if not text:
-        return None
-    rate = units.parse(text, "B/s")
-    if not 0 < rate < float("inf"):
-        raise InputError(f"--expected is a rate above 0, as in '10 GB/s', not '{text}'")
-    return rate
+    return expecting.rate(text, "--expected") if text else None
 
 
 def _simulated(args: argparse.Namespace) -> Isolation:

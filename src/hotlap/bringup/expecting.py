@@ -6,10 +6,13 @@ Of TCP over Ethernet: the link's rate × (MTU - 52) / (MTU + 38): 20 bytes of IP
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hotlap.bringup.record import LinkKnown
+from hotlap.core import units
+from hotlap.core.errors import InputError
 
 LOOPBACK = "lo"
 
@@ -27,6 +30,14 @@ def of_links(facts: Iterable[Mapping[str, Any]]) -> LinkKnown:
         return LinkKnown(code="unknown")
     slowest = min(several, key=lambda each: tcp(each["mbps"], each["mtu"]))
     return LinkKnown(rate=tcp(slowest["mbps"], slowest["mtu"]), code="link", mbps=slowest["mbps"], interface=str(slowest["interface"])[:40])
+
+
+def rate(text: str, what: str) -> float:
+    """B/s. Raises InputError."""
+    value = units.parse(text, "B/s")
+    if not 0 < value < math.inf:
+        raise InputError(f"{what} is a rate above 0, as in '10 GB/s', not '{text}'")
+    return value
 
 
 def tcp(mbps: float, mtu: float) -> float:

@@ -119,6 +119,6 @@ def verdict(node: str, answers: Sequence[RuleAnswer], risk: float) -> NodeGate:
 
 def _dated(answer: RuleAnswer, risk: float) -> RuleAnswer:
     """Good evidence that is too old says nothing."""
-    if answer.seen.holds != "good" or answer.chance is None or answer.chance < risk:
+    if answer.tested or answer.seen.holds != "good" or answer.chance is None or answer.chance < risk:
         return answer
     return msgspec.structs.replace(answer, seen=msgspec.structs.replace(answer.seen, holds="unknown", code="stale"))

@@ -58,11 +58,12 @@ def commands(gate: Gate, way: str, reason: Reason, nodes: Sequence[str] = (), co
 
 def named(way: str, cluster: str, nodes: str) -> list[str]:
     """The nodes of --node. Raises InputError where no cluster or no node is named: before anything is measured."""
-    if not cluster or not nodes:
+    chosen = [name.strip() for name in nodes.split(",") if name.strip()]
+    if not cluster or not chosen:
         lacks = "--cluster NAME" if not cluster else "--node NAME"
         what = "ClusterName in scontrol show config" if way == "slurm" else "a context of kubectl"
         raise InputError(f"--apply {way} changes a cluster: name it, and each node, by --cluster and --node; {lacks} lacks ({what})")
-    return [name.strip() for name in nodes.split(",") if name.strip()]
+    return chosen
 
 
 def apply(gate: Gate, way: str, cluster: str, nodes: Sequence[str], reason: Reason) -> list[list[str]]:

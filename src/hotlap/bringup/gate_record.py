@@ -97,7 +97,7 @@ class RuleKnown(Record, frozen=True, kw_only=True):
 
 
 class Gate(Record, frozen=True, kw_only=True):
-    """The answer. `left_out`: rules for which the budget had no time; `fabric`: named parts that are no node's own."""
+    """The answer. `left_out`: rules for which the budget had no time; `applied`: commands that took nodes out."""
 
     nodes: list[NodeGate]
     rules: list[RuleKnown]

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 import hotlap
 from hotlap.bringup import gate_evidence, measuring, member_pair, pairs
 from hotlap.bringup.gate_evidence import History
@@ -16,7 +18,7 @@ from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.record import Campaign, Member, StepRecord
 from hotlap.core.errors import MachineError
-from hotlap.core.store import lines, paths
+from hotlap.core.store import lines
 
 ROUND_S = 2 * (member_pair.LEAD_S + 0.5)  # of a round beside its transfers
 LEAST_ROUNDS = 3  # to screen
@@ -30,7 +32,6 @@ class GateAsked:
     rules: Mapping[str, GateRule]
     chosen: Sequence[str]  # rules to test
     leaves: Mapping[str, str]
-    limit: int
     time_s: float  # of a transfer
     until_s: float
     least: float = 0.1  # the loss of a node that matters
@@ -55,14 +56,12 @@ def begun(asked: GateAsked, launcher: AgentLauncher, members: Sequence[Member], 
             )  # fmt: skip
     if least_s:
         own = pairs.step(python, asked.time_s, len(members))
-        steps.append(StepRecord(**{**{name: getattr(own, name) for name in own.__struct_fields__}, "number": len(steps) + 1}))
+        steps.append(msgspec.structs.replace(own, number=len(steps) + 1))
     named, began = folder.new_id()
     campaign = Campaign(
         id=named, hotlap=hotlap.__version__, began=began, launcher=launcher.name, options=options, python=python, steps=steps
     )
-    kept = folder.create(paths.home(), campaign, members, {}, launcher.name)
-    session.remember(kept, launcher)
-    return kept
+    return session.begun(campaign, members, launcher)
 
 
 def tested(asked: GateAsked, kept: CampaignFolder, launcher: AgentLauncher, history: History) -> dict[tuple[str, str], GateEvidence]:

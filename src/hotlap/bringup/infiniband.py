@@ -25,18 +25,20 @@ LINK = re.compile(
 )
 OF = re.compile(r"^(?P<kind>Switch|CA|RT|Router): (?:0x[0-9a-f]+ )?(?P<name>.*):\s*$")
 ARROW = re.compile(
-    r'^\s*(?P<guid>0x[0-9a-f]+)?\s*(?:"(?P<own>[^"]*)"\s+)?\d+\s+(?P<port>\d+)\[[^\]]*\]\s+==\(\s*(?:(?P<width>\d+)X\s+(?P<lane>[\d.]+)\s+Gbps\s+)?'
-    r'(?P<state>\w+)\s*/\s*\w+\s*\)==>\s*(?:0x[0-9a-f]+\s+)?(?:\d+\s+(?P<peer>\d+))?\[[^\]]*\]\s+"(?P<name>[^"]*)"\s*\((?P<note>[^)]*)\)'
+    r'^\s*(?P<guid>0x[0-9a-f]+)?\s*(?:"(?P<own>[^"]*)"\s+)?(?P<lid>\d+)\s+(?P<port>\d+)\[[^\]]*\]\s+==\(\s*(?:(?P<width>\d+)X\s+(?P<lane>[\d.]+)\s+Gbps\s+)?'
+    r'(?P<state>\w+)\s*/\s*\w+\s*\)==>\s*(?:0x[0-9a-f]+\s+)?(?:(?P<far>\d+)\s+(?P<peer>\d+))?\[[^\]]*\]\s+"(?P<name>[^"]*)"\s*\((?P<note>[^)]*)\)'
 )
 COULD = re.compile(r"Could be (?:(\d+)X)?\s*(?:([\d.]+)\s*Gbps)?")
 
 
 class FabricPort(NamedTuple):
-    """One end of a link. `host`: a description such as `node7 mlx5_0` of an adapter, whose first word is the host."""
+    """One end of a link. `host`: a description such as `node7 mlx5_0` of an adapter, whose first word is the host. `key`: GUID, or LID of
+    iblinkinfo, which has that of both ends: switches that nobody named have one description."""
 
     name: str
     port: int
     host: bool
+    key: str
 
     @property
     def node(self) -> str:
@@ -58,7 +60,12 @@ class FabricLink(NamedTuple):
     @property
     def gbps(self) -> float:
         """What it carries."""
-        return self.width * LANES[self.speed][1]
+        return _gbps((self.width, self.speed))
+
+
+def _gbps(link: tuple[int, str]) -> float:
+    """Of a width and the name of a lane's rate."""
+    return link[0] * LANES[link[1]][1]
 
 
 def is_fabric(text: str) -> bool:
@@ -68,22 +75,22 @@ def is_fabric(text: str) -> bool:
 
 def links(text: str) -> list[FabricLink]:
     """Every link once, of either program's text; lines that are none are left out."""
-    seen: dict[frozenset[tuple[str, int]], FabricLink] = {}
+    seen: dict[frozenset[FabricPort], FabricLink] = {}
     for link in (*_discovered(text), *_listed(text)):
-        key = frozenset((end.name, end.port) for end in link.ends)
+        key = frozenset(link.ends)
         if key not in seen or (link.best and not seen[key].best):
             seen[key] = link
     return list(seen.values())
 
 
 def _discovered(text: str) -> Iterable[FabricLink]:
-    own, host = "", False
+    own, host, guid = "", False, ""
     for line in text.splitlines():
         if heading := HEADING.match(line):
-            own, host = heading["name"], heading["kind"] == "Ca"
+            own, host, guid = heading["name"], heading["kind"] == "Ca", heading["guid"]
         elif (link := LINK.match(line)) and own and link["speed"] in LANES:
-            peer = FabricPort(link["name"], int(link["peer"]), link["guid"].startswith("H"))
-            yield FabricLink((FabricPort(own, int(link["port"]), host), peer), int(link["width"]), link["speed"])
+            peer = FabricPort(link["name"], int(link["peer"]), link["guid"].startswith("H"), link["guid"])
+            yield FabricLink((FabricPort(own, int(link["port"]), host, guid), peer), int(link["width"]), link["speed"])
 
 
 def _listed(text: str) -> Iterable[FabricLink]:
@@ -103,8 +110,8 @@ def _listed(text: str) -> Iterable[FabricLink]:
         speed = lane(arrow["lane"])
         if arrow["peer"] is None or not speed or arrow["state"] != "Active":
             continue
-        both = [FabricPort(each, port, kinds.get(each, len(ports[each]) < 3)) for each, port in (
-            (name, int(arrow["port"])), (arrow["name"].strip(), int(arrow["peer"])))]  # fmt: skip
+        both = [FabricPort(each, int(arrow[port]), kinds.get(each, len(ports[each]) < 3), f"LID {arrow[lid]}") for each, port, lid in (
+            (name, "port", "lid"), (arrow["name"].strip(), "peer", "far"))]  # fmt: skip
         could = COULD.search(arrow["note"])
         best = (int(could[1] or arrow["width"]), lane(could[2]) or speed) if could and (could[1] or could[2]) else None
         yield FabricLink((both[0], both[1]), int(arrow["width"]), speed, best)
@@ -119,13 +126,15 @@ def leaves(cables: Sequence[FabricLink], names: Sequence[str]) -> dict[str, str]
     """The switch of each node that has one; of a node on several, all of them."""
     switches = defaultdict[str, set[str]](set)
     for host, switch in _hosts(cables):
-        switches[host.node].add(switch.name)
+        switches[host.node].add(switch)
     return {name: " + ".join(sorted(switches[short])) for name in names if (short := name.split(".")[0]) in switches}
 
 
-def _hosts(cables: Iterable[FabricLink]) -> list[tuple[FabricPort, FabricPort]]:
-    """Links between a host and a switch, in that order."""
-    return [(a, b) for link in cables for a, b in (link.ends, link.ends[::-1]) if a.host and not b.host]
+def _hosts(cables: Iterable[FabricLink]) -> list[tuple[FabricPort, str]]:
+    """Ports of hosts, and the switch of each: its description, with its key where several have that."""
+    pairs = [(a, b) for link in cables for a, b in (link.ends, link.ends[::-1]) if a.host and not b.host]
+    alike = Counter(name for name, _ in {(switch.name, switch.key) for _, switch in pairs})
+    return [(host, f"{switch.name} ({switch.key})" if alike[switch.name] > 1 else switch.name) for host, switch in pairs]
 
 
 def host_gbps(cables: Sequence[FabricLink], names: Sequence[str]) -> dict[str, float]:
@@ -139,31 +148,33 @@ def host_gbps(cables: Sequence[FabricLink], names: Sequence[str]) -> dict[str, f
 
 
 def findings(cables: Sequence[FabricLink], names: Sequence[str]) -> list[FabricFinding]:
-    """Links of these nodes, and between switches, that run below what both ends support or below most of their kind; swapped rails."""
+    """Links of these nodes, by the names of adapters, and between switches, that run below what both ends support or below most of their
+    kind; swapped rails."""
     wanted = {name.split(".")[0] for name in names}
-    groups = defaultdict[bool, list[FabricLink]](list)
+    groups = defaultdict[str, list[FabricLink]](list)
     for link in cables:
-        hosts = [end.node for end in link.ends if end.host]
-        if not hosts or wanted & set(hosts):
-            groups[bool(hosts)].append(link)
+        hosts = [end for end in link.ends if end.host]
+        if not hosts or any(end.node in wanted for end in hosts):
+            groups[f"{hosts[0].adapter}/{hosts[0].port}" if hosts else ""].append(link)
     answer = list[FabricFinding]()
     for group in groups.values():
-        usual = Counter((link.width, link.speed) for link in group).most_common(1)[0][0]
+        counts = Counter((link.width, link.speed) for link in group)
+        usual = max(counts, key=lambda each: (counts[each], _gbps(each)))
         for link in group:
-            best = max(usual, link.best or usual, key=lambda each: each[0] * LANES[each[1]][1])
-            if link.gbps < best[0] * LANES[best[1]][1]:
+            best = max(usual, link.best or usual, key=_gbps)
+            if link.gbps < _gbps(best):
                 ends = [f"{end.name} port {end.port}" for end in link.ends]
                 seen, could = f"{link.width}x{link.speed}", f"{best[0]}x{best[1]}"
                 answer.append(FabricFinding(code="narrow" if link.width < best[0] else "slow", members=ends, seen=seen, usual=could))
     return answer + _swapped(_hosts(cables), wanted)
 
 
-def _swapped(hosts: Sequence[tuple[FabricPort, FabricPort]], wanted: set[str]) -> list[FabricFinding]:
+def _swapped(hosts: Sequence[tuple[FabricPort, str]], wanted: set[str]) -> list[FabricFinding]:
     """Adapters of one name that hang on another switch than those of most nodes with the same switches."""
     by_node = defaultdict[str, dict[str, str]](dict)
     for host, switch in hosts:
         if host.node in wanted:
-            by_node[host.node][f"{host.adapter}/{host.port}"] = switch.name
+            by_node[host.node][f"{host.adapter}/{host.port}"] = switch
     groups = defaultdict[frozenset[str], list[str]](list)
     for node, switches in by_node.items():
         groups[frozenset(switches.values())].append(node)

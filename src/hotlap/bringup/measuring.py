@@ -46,7 +46,6 @@ class KeptTransfers:
     measure: Callable[[Ints], Floats]
     before: list[PairRecord] = field(default_factory=list)
     calls: int = 0
-    replayed: int = 0
 
     def __call__(self, chosen: Ints) -> Floats:
         self.calls += 1
@@ -73,7 +72,6 @@ class KeptTransfers:
         names = self.where.names
         if [(line.sender, line.receiver) for line in lines] != [(names[a], names[b]) for a, b in chosen.tolist()]:
             raise MachineError(f"{self.log.path.name} has other pairs than its seed gives", "isolate anew: another version measured them")
-        self.replayed += len(lines)
         return np.array([[np.nan if line.rate is None else line.rate] for line in lines])
 
 
@@ -85,13 +83,8 @@ def isolated(
     agents already. The campaign is held. Raises MachineError where a member is lost, Interrupted."""
     own = conductor or pairs.PairController(kept, launcher)
 
-    def stop(_number: int) -> None:
-        if own.interrupted:
-            raise KeyboardInterrupt
-        own.interrupted = True
-
     log = Log(kept.path / TRANSFERS)
-    with signals.caught(stop):
+    with signals.stopping(own.interrupt):
         members = kept.members()
         try:
             if conductor is None:

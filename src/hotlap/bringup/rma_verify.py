@@ -18,12 +18,17 @@ import zipfile
 import zlib
 
 MANIFEST, LEDGER, EVIDENCE = "MANIFEST.sha256", "ledger.jsonl", "evidence/"
+MOST = 64 << 20  # bytes of all files of a zip
+UNREADABLE = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)  # the last: encrypted, or a method that is unknown
 
 
 def contents(path: str) -> dict[str, bytes]:
-    """Every file of a folder or a zip by its name. Raises OSError, zipfile.BadZipFile."""
+    """Every file of a folder or a zip by its name. Raises UNREADABLE."""
     if not os.path.isdir(path):
         with zipfile.ZipFile(path) as archive:
+            size = sum(info.file_size for info in archive.infolist())
+            if size > MOST:
+                raise zipfile.BadZipFile(f"it would unpack to {size} bytes; a pack has at most {MOST}")
             return {info.filename: archive.read(info) for info in archive.infolist() if not info.is_dir()}
     files = {}
     for folder, _, names in os.walk(path):
@@ -80,7 +85,7 @@ def main(words: list[str]) -> int:
                 if hashlib.sha256(file.read()).hexdigest() != words[1].lower():
                     print(f"{path}: its SHA-256 is not {words[1]}", file=sys.stderr)
                     return 1
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except UNREADABLE as error:
         print(f"{path} cannot be read: {error}", file=sys.stderr)
         return 1
     wrong = problems(files)

@@ -17,15 +17,20 @@ def read(file: str, names: Sequence[str], limit: int = 0) -> FabricLayout:
 
     Raises InputError for a file that cannot be read, a line that is none, a node on two leaves, and a member without a leaf.
     """
+    return of(leaf_of(file, names), names, limit)
+
+
+def leaf_of(file: str, names: Sequence[str]) -> dict[str, str]:
+    """By node of these; {} without a file. Raises as `read` does."""
     if not file:
-        return layout(names, None, limit=limit)
+        return {}
     text = _text(file)
     leaves = infiniband.leaves(infiniband.links(text), names) if infiniband.is_fabric(text) else _lines(file, text)
     lacking = [name for name in names if name not in leaves]
     if lacking:
         more = f" and {len(lacking) - 1} more have" if len(lacking) > 1 else " has"
-        raise InputError(f"{file}: {lacking[0]}{more} no leaf; name every member, or leave --topology out")
-    return of(leaves, names, limit)
+        raise InputError(f"{file}: {lacking[0]}{more} no leaf; name every node, or leave the topology out")
+    return {name: leaves[name] for name in names}
 
 
 def findings(file: str, names: Sequence[str]) -> list[FabricFinding]:
@@ -44,7 +49,7 @@ def _text(file: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--topology {file} cannot be read: {getattr(error, 'strerror', '') or 'it is no text'}; {EXAMPLE}") from None
+        raise InputError(f"the topology {file} cannot be read: {getattr(error, 'strerror', '') or 'it is no text'}; {EXAMPLE}") from None
 
 
 def _lines(file: str, text: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from hotlap.cli import terminal
-from hotlap.cluster import asked, dry, folder, gang, live, pods, session, show, show_kind
+from hotlap.cluster import asked, dry, gang, live, pods, session, show, show_kind
 from hotlap.cluster.asked import rewritten as rewritten
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch import mpi
@@ -57,8 +57,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.gang:
             gang.gangs(members, args.gang, False)  # so that a wrong number leaves no campaign
-        kept = folder.create(paths.home(), campaign, members, marks, args.target or campaign.launcher)
-        session.remember(kept, launcher)
+        kept = session.begun(campaign, members, launcher, marks, args.target)
         print(f"hotlap: campaign {campaign.id}, {words.counted(len(members), 'member')} by {campaign.launcher}", file=sys.stderr)
         return measured(args, kept, fanout, launcher=launcher)
     finally:

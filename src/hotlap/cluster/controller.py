@@ -83,6 +83,10 @@ class ClusterController:
         self.wheels = WheelFanOut(parcel, launcher.name, self._count, lambda name, message: self._send(self.links[name], message))
         self._gangs: dict[str, Gang] = {}  # of the step that runs, by member
 
+    def interrupt(self) -> None:
+        """Ends what runs, and begins nothing more."""
+        self.interrupted = True
+
     # ------------------------------------------------------------ the parts of a campaign
 
     def open(self, members: Iterable[Member]) -> None:

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 import msgspec
 
 from hotlap.cluster import controller, fanin, states
+from hotlap.cluster import folder as folders
 from hotlap.cluster.controller import ClusterController
 from hotlap.cluster.folder import WHEELS, CampaignFolder
 from hotlap.cluster.launch.base import AgentLauncher
@@ -23,7 +24,7 @@ from hotlap.cluster.parcel import Parcel
 from hotlap.cluster.record import Campaign, Member, MemberEvent, MemberState, StepRecord
 from hotlap.core.errors import MachineError, SchemaError
 from hotlap.core.measure import signals
-from hotlap.core.store import files
+from hotlap.core.store import files, paths
 
 LAUNCHER = "launcher.json"  # what `resume` and `stop` need beside the options
 
@@ -66,6 +67,15 @@ def remember(folder: CampaignFolder, launcher: AgentLauncher) -> None:
         raise MachineError(f"the campaign '{folder.path}' cannot be written: {error.strerror}") from None
 
 
+def begun(
+    campaign: Campaign, members: Sequence[Member], launcher: AgentLauncher, marks: Mapping[str, str] | None = None, target: str = "",
+) -> CampaignFolder:
+    """A campaign of the home, with what a `resume` needs. Raises MachineError."""
+    kept = folders.create(paths.home(), campaign, members, marks or {}, target or campaign.launcher)
+    remember(kept, launcher)
+    return kept
+
+
 def measure(
     folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int, again: bool = False, launcher: AgentLauncher | None = None,
     tick: Callable[[Sequence[str]], None] = lambda unanswered: None,
@@ -88,14 +98,12 @@ def measure(
         parcel = Parcel(folder.path / WHEELS, folder.campaign.wheels)
         conductor = ClusterController(folder, launcher, tell, again, parcel, tick)
 
-        def stop(_number: int) -> None:
-            if conductor.interrupted:
-                raise KeyboardInterrupt
-            conductor.interrupted = True
+        def stop() -> None:
+            conductor.interrupt()
             begin = "\n" if sys.stderr.isatty() else ""  # below the line of progress
             print(f"{begin}hotlap: ending the members' programs; once more: at once", file=sys.stderr)
 
-        with signals.caught(stop), closing(parcel), _held(folder, launcher, members):
+        with signals.stopping(stop), closing(parcel), _held(folder, launcher, members):
             run(conductor, members, steps, lacking, max(fanout - fanout % gang, gang))
         if sent := conductor.wheels.summary():
             print(f"hotlap: {sent}", file=sys.stderr)

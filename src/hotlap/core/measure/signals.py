@@ -28,6 +28,22 @@ def caught(handle: Callable[[int], None]) -> Iterator[None]:
 
 
 @contextmanager
+def stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM calls `stop`, the next raises KeyboardInterrupt."""
+    count = 0
+
+    def handle(_number: int) -> None:
+        nonlocal count
+        count += 1
+        if count > 1:
+            raise KeyboardInterrupt
+        stop()
+
+    with caught(handle):
+        yield
+
+
+@contextmanager
 def held_back() -> Iterator[None]:
     """Ctrl-C and SIGTERM wait until the end of this, so that what it does is done whole; for a moment, never for a measurement."""
     waiting: list[int] = []  # a mask would not do: it is the thread's, and another thread takes the signal

@@ -33,20 +33,22 @@ def read(path: Path, names: tuple[str, ...] = FILES) -> dict[str, bytes]:
     return from_folder(path, names) if folder else _from_zip(path)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Puts `data` in place of a file in one step: whoever reads sees the old file or the new, also after a power cut."""
+def write_whole(path: Path, data: bytes, sync: bool = True) -> None:
+    """Puts `data` in place of a file in one step: whoever reads sees the old file or the new, with `sync` also after a power cut."""
     beside = path.with_name(path.name + ".tmp")  # one writer per bundle, so the name needs nothing random
     try:
         with open(beside, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         os.replace(beside, path)
     except OSError:
         with suppress(OSError):
             beside.unlink()
         raise
-    sync_folder(path.parent)
+    if sync:
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

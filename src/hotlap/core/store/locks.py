@@ -28,6 +28,7 @@ from hotlap.core.record import Device
 from hotlap.core.store import paths
 
 POLL_S = 0.1
+GLANCE_S = 0.05  # that a lock may be another's who only looks whether it is held
 WAIT = "--wait '10 min'"
 BEGUN_BY = "HOTLAP_BEGUN_BY"  # environment: the command in front of ours
 NOBODYS = ("simulated", "scripted")  # targets without hardware
@@ -74,7 +75,7 @@ def beside(devices: Sequence[Device], wait_s: float = 0.0) -> str:
     wanted = {path(one): one for one in devices if one.target not in NOBODYS}
     for file, device in sorted(wanted.items(), key=lambda item: item[0]):
         try:
-            with _held(file, device.key, wait_s):
+            with _held(file, device.key, wait_s, signs=False):
                 pass
         except Busy:
             what = "both disturb each other's numbers"
@@ -151,7 +152,7 @@ def _system_lock(descriptor: int) -> None:
 
 
 @contextmanager
-def _held(path: Path, name: str, wait_s: float) -> Iterator[None]:
+def _held(path: Path, name: str, wait_s: float, signs: bool = True) -> Iterator[None]:
     try:
         file = _opened(path)
     except OSError as error:
@@ -161,7 +162,8 @@ def _held(path: Path, name: str, wait_s: float) -> Iterator[None]:
         ) from None
     with file:
         _wait(file, name, path, wait_s)
-        _sign(file, name)
+        if signs:
+            _sign(file, name)
         yield
 
 
@@ -177,14 +179,17 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _wait(file: BinaryIO, name: str, path: Path, wait_s: float) -> None:
-    deadline, waits = time.monotonic() + wait_s, False
+    began, waits = time.monotonic(), False
     while not take(file):
+        if time.monotonic() - began < GLANCE_S:
+            time.sleep(GLANCE_S / 50)
+            continue
         if wait_s > 0 and not waits:
             by = owner(path)
             holder = f"process {by.pid} ({by.command})" if by else "another process"
             print(f"hotlap: waiting at most {wait_s:g} s for the device {name}, which {holder} holds", file=sys.stderr, flush=True)
             waits = True
-        left = deadline - time.monotonic()
+        left = began + wait_s - time.monotonic()
         if left <= 0:
             raise Busy(_busy(name, owner(path), wait_s))
         time.sleep(min(POLL_S, left))
