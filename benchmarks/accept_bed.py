@@ -29,7 +29,7 @@ from isolate_bed import BedLauncher
 from tests.netbed.bed import Bed
 from tests.netbed.spec import Spec
 
-from hotlap.bringup import accept_driver, accept_folder, accept_live, accept_plan, rma
+from hotlap.bringup import accept_driver, accept_folder, accept_live, accept_plan, cli_accept_run, rma
 from hotlap.bringup.accept_folder import AcceptFolder
 from hotlap.bringup.accept_record import MEASURED, AcceptEvent
 from hotlap.cluster import agent
@@ -213,7 +213,7 @@ class BedAnswer(NamedTuple):
     missing: int
 
 
-def plan_of(planted: PlantedBed, transfer_s: float) -> bytes:
+def plan_of(planted: PlantedBed, transfer_s: float, **more: str) -> bytes:
     names = planted.bed.spec.names
     product = {
         "name": "bed", "nodes": ",".join(names), "gpus": GPUS, "expect": {"gpu[*].vbios": VBIOS, "ib[*].firmware": "28.43.2026"},
@@ -223,7 +223,7 @@ def plan_of(planted: PlantedBed, transfer_s: float) -> bytes:
     }  # fmt: skip
     given = {
         "name": "bed", "python": sys.executable, "waves": ["rest"], "max_out": "100%", "transfer": f"{transfer_s} s", "soak": "2 s",
-        "launch": {"hosts": ",".join(names)}, "product": [product],
+        "launch": {"hosts": ",".join(names)}, "product": [product], **more,
     }  # fmt: skip
     words = ["hotlap", "node", "inspect", "--root", ROOT, "--json"]
     return (accept_plan.text(given) + f"\n[commands]\ninspect = {msgspec.json.encode(words).decode()}\n").encode()
@@ -250,6 +250,15 @@ def drive(
     with folder.held():
         accept_driver.AcceptDriver(folder, fleet, 1.0, scope, tell).run()
     folder.checked()
+
+
+def again(folder: AcceptFolder, planted: PlantedBed) -> None:
+    """As `accept run --again`: steps that showed neither good nor bad, once more."""
+    with folder.held():
+        for now in folder.standings().values():
+            if event := cli_accept_run.again(now):
+                folder.append(msgspec.structs.replace(event, number=len(folder.events()) + 1))
+    drive(folder, planted)
 
 
 def retested(folder: AcceptFolder, planted: PlantedBed, node: str) -> str:

@@ -98,6 +98,39 @@ def test_facts_that_are_not_known_keep_a_node_open() -> None:
     assert outcomes(accept_judge.judged(wanted, nothing)) == dict.fromkeys(NAMES, ("open", ["unknown-fact", "unknown-fact"]))
 
 
+def test_a_driver_that_lists_no_gpu_is_a_fault() -> None:
+    wanted = plan(gpus=2)
+    facts = [{"gpus.count": 2, "gpu[0].name": name, "gpu[1].name": name} for name in ("H200", None, "H200", "H200", "H200", "H200")]
+    judged = accept_judge.judged(wanted, StepRaw(evidence("inspect", facts=facts)))
+    assert outcomes(judged) == {"n2": ("fail", ["gpu-missing"])}
+    assert judged[1].faults[0].values == {"gpus": ["gpu[0]", "gpu[1]"], "seen": 0, "expected": 2}
+
+
+def test_a_rank_that_printed_nothing_has_no_result() -> None:
+    silent = StepRaw(evidence("together", checked=[4, 0, 4, 4, 4, 4]))
+    assert outcomes(accept_judge.judged(plan(), silent)) == {"n2": ("fail", ["no-result"])}
+
+
+class Counted(str):
+    """A name that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_a_plan_of_many_nodes_compares_each_name_a_few_times() -> None:
+    names = [Counted(f"n{number}") for number in range(400)]
+    product = accept_plan.AcceptProduct(name="a", nodes=names, serials={name: Counted(f"S{name}") for name in names})
+    accept_plan._checked_products([product], "x.toml")
+    many = msgspec.structs.replace(plan(), products=[product])
+    assert {many.product(str(name)).name for name in names} == {"a"}
+    assert Counted.compared < 5 * len(names)
+
+
 def test_a_bmc_answers_where_something_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as there, socket.create_server(("127.0.0.1", 0)) as gone:
         places = [f"127.0.0.1:{each.getsockname()[1]}" for each in (there, gone)]

@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from hotlap.bringup import accept_states
+from hotlap.bringup import accept_states, cli_accept_run
 from hotlap.bringup.accept_record import MEASURED, PATH, STATES, STEPS, AcceptEvent, FaultSeen, NodeStanding
 from hotlap.core.errors import SchemaError
 
@@ -101,6 +101,25 @@ def test_random_events_never_accept_a_node_without_evidence() -> None:
                 assert now.overridden or all(now.evidence.get(step) for step in MEASURED)
                 assert bool(now.overridden) == bool(not accept_states.on_evidence(now))
     assert accepted > 20
+
+
+def opened() -> NodeStanding:
+    """Alone, and its pairs showed neither."""
+    return accept_states.after(along("alone"), event("alone", "alone", step="pairs", faults=FAULT))
+
+
+@pytest.mark.parametrize("to", ["accepted", "spare", "rejected", "quarantined"])
+def test_again_leaves_what_a_person_has_decided(to: str) -> None:
+    assert cli_accept_run.again(opened())
+    now = accept_states.after(opened(), cli_accept_run.person(opened(), to, "for the lab", override=True))
+    assert (now.state, now.overridden, cli_accept_run.again(now)) == (to, True, None)
+
+
+def test_again_leaves_what_is_quarantined_on_evidence() -> None:
+    now = opened()
+    for was, to in (("alone", "suspect"), ("suspect", "retest"), ("retest", "quarantined")):
+        now = accept_states.after(now, event(was, to, step="pairs", faults=FAULT))
+    assert (now.open, cli_accept_run.again(now)) == ({}, None)
 
 
 def test_a_ledger_out_of_turn_is_refused() -> None:

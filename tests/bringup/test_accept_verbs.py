@@ -134,6 +134,32 @@ def test_an_override_needs_a_reason_that_stays_beside_the_state(home: Path, caps
     assert "Override: its BMC is replaced on Monday" in Path("n07-rma.html").read_text()
 
 
+def test_a_zip_that_is_encrypted_or_too_large_is_no_pack(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile("large.zip", "w") as archive:
+        archive.writestr("MANIFEST.sha256", b"0" * 3000)
+    raw = bytearray(Path("large.zip").read_bytes())
+    for mark, place in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        raw[raw.find(mark) + place] |= 1  # encrypted
+    Path("encrypted.zip").write_bytes(raw)
+    for name, why, most in (("encrypted", "is encrypted", 3000), ("large", "it would unpack to 3000 bytes", 2000)):
+        monkeypatch.setattr(rma_verify, "MOST", most)
+        assert verb("pack", "--check", f"{name}.zip") == 2
+        assert why in capsys.readouterr().err
+        assert rma_verify.main([f"{name}.zip"]) == 1
+
+
+def test_an_acceptance_that_cannot_be_read_is_in_nobodys_way(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = home / "home" / "acceptances" / "20200101T000000-aaaaaa"
+    old.mkdir(parents=True)
+    (old / "plan.json").write_text("{}")
+    assert verb("plan", "--simulate", "fleet?nodes=6", "--out", "hall.toml") == 0
+    assert verb("run", "hall.toml") == 0
+    assert verb("status", "simulated") == 0
+    capsys.readouterr()
+    assert verb("status", "2020") == 2
+    assert "restore it from a copy" in capsys.readouterr().err
+
+
 PRODUCT = '[[product]]\nname = "a"\nnodes = "n[1-6]"\n'
 LAUNCH = 'launch = { hosts = "n[1-6]" }\n'
 
@@ -151,10 +177,15 @@ LAUNCH = 'launch = { hosts = "n[1-6]" }\n'
         (LAUNCH + PRODUCT + 'serials = { n9 = "x" }\n', "there is no node 'n9'"), ('topology = "none.txt"\n' + LAUNCH + PRODUCT, "cannot be read"),
         ("launch = [", "docs/accept.md has a plan"), ('launch = { simulate = "fleet?fault=fire:n1" }\n' + PRODUCT, "a fault is KIND:NODE"),
         ('launch = { local = 2 }\n' + PRODUCT, "give at least so many slots"), (LAUNCH + PRODUCT + '[commands]\nalone = ["ls"]\n', 'begins with "hotlap"'),
+        (LAUNCH + PRODUCT + 'link = "0 B/s"\n', "product a: link is a rate above 0"), ("launch = { local = -3 }\n" + PRODUCT, "slots from 1 on"),
+        ("launch = { slurm = \"-p 'gpu\" }\n" + PRODUCT, "quote its words"), ('topology = "twice.txt"\n' + LAUNCH + PRODUCT, "give each node one leaf"),
+        ('topology = "few.txt"\n' + LAUNCH + PRODUCT, "n2 and 4 more have no leaf"),
     ],
 )  # fmt: skip
 def test_a_plan_that_is_none_is_refused_before_anything_runs(text: str, reason: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "bad.toml").write_text(text)
+    (home / "twice.txt").write_text("n1 west\nn1 east\n")
+    (home / "few.txt").write_text("n1 west\n")
     assert verb("run", "bad.toml") == 2
     err = capsys.readouterr().err
     assert reason in err

@@ -10,10 +10,10 @@ import pytest
 from kept_campaigns import DAY_S, keep
 from msgspec.structs import replace
 
-from hotlap.bringup import gate_decide, gate_evidence, gate_rules
+from hotlap.bringup import cli_gate, gate_decide, gate_evidence, gate_rules, gate_tests
 from hotlap.bringup.gate_evidence import History
 from hotlap.bringup.gate_record import Gate, GateEvidence, GateRule, NodeGate, RuleAnswer
-from hotlap.bringup.record import CauseKind, Culprit, Isolation, NamedPart, Open
+from hotlap.bringup.record import CauseKind, Culprit, Isolation, NamedPart, Open, PairRecord
 from hotlap.core.errors import InputError
 
 NOTHING = History([], [], [], None, {})
@@ -46,6 +46,26 @@ def test_good_evidence_that_is_too_old_says_nothing_and_bad_stays_bad() -> None:
         answers = gate_decide.from_evidence(["n1"], rules, newest, days * DAY_S)
         assert gate_decide.verdict("n1", list(answers.values()), 0.01).verdict == verdict
         assert bool(gate_decide.stale(answers.values(), 0.01)) == (days == 9)
+
+
+def test_what_was_tested_now_is_never_stale_and_an_unknown_machine_is_no_other() -> None:
+    known = {"pair": gate_decide.known(gate_rules.builtin()["pair"], NOTHING)}
+    now = gate_decide.answered(seen("good", 0, rule="pair"), known["pair"], 0.0, True)
+    assert gate_decide.verdict("n1", [now], 0.0).verdict == "pass"
+    before = {("pair", "n1"): replace(now, tested=False)}
+    assert cli_gate._newer(before, {}, {"n1": "serial A"}, known) == before
+    other = {place: replace(each, seen=replace(each.seen, machine="serial B")) for place, each in before.items()}
+    assert cli_gate._newer(other, {}, {"n1": "serial A"}, known)["pair", "n1"].seen.code == "other machine"
+
+
+def test_two_nodes_pass_where_both_send_and_take_as_the_fleet_did() -> None:
+    few = replace(seen("unknown", 0, rule="pair"), code="few")
+    transfers = [PairRecord(sender=a, receiver=b, rail=0, round=1, rate=1e9) for a, b in (("n1", "n2"), ("n2", "n1"))]
+    holds = {fleet: gate_tests._beside_fleet(few, transfers, fleet, 0.01).holds for fleet in (0.9e9, 1.02e9, 1.1e9)}
+    assert holds == {0.9e9: "good", 1.02e9: "good", 1.1e9: "unknown"}
+    assert gate_tests._beside_fleet(few, transfers[:1], 1e9, 0.01) == few
+    noisy = replace(few, code="noisy")
+    assert gate_tests._beside_fleet(noisy, transfers, 0.9e9, 0.01) == noisy
 
 
 def test_no_evidence_is_never_a_pass() -> None:

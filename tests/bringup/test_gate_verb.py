@@ -11,8 +11,9 @@ import msgspec
 import pytest
 from kept_campaigns import keep
 
-from hotlap.bringup import gate_labels
+from hotlap.bringup import cli_gate, gate_labels
 from hotlap.bringup.gate_record import Gate
+from hotlap.bringup.record import KEPT
 from hotlap.cli import main
 from hotlap.core.show.document import Document
 
@@ -109,11 +110,22 @@ def test_apply_takes_out_the_named_nodes_of_the_named_cluster(log: Path, capsys:
     assert len(answered(capsys)["gate"]["applied"]) == 2
 
 
+@pytest.mark.usefixtures("evidence", "log")
+def test_what_was_applied_is_kept_with_the_answer(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = cli_gate._gated
+    (home / "runs" / "tested").mkdir()
+    monkeypatch.setattr(cli_gate, "_gated", lambda *words: msgspec.structs.replace(real(*words), run="tested"))
+    assert main([*HOSTS, "--apply", "slurm", "--cluster", "alpha", "--node", "n2"]) == 1
+    kept = msgspec.json.decode((home / "runs" / "tested" / "gate.json").read_bytes(), type=Gate)
+    assert [command[:3] for command in kept.applied] == [["scontrol", "update", "NodeName=n2"]]
+
+
 @pytest.mark.usefixtures("evidence")
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
         (["--apply", "slurm", "--node", "n2"], "--cluster NAME lacks"), (["--apply", "kubernetes", "--cluster", "c"], "--node NAME lacks"),
+        (["--apply", "slurm", "--cluster", "alpha", "--node", ","], "--node NAME lacks"),
         (["--apply", "slurm", "--cluster", "beta", "--node", "n2"], "belongs to 'alpha'"),
         (["--apply", "slurm", "--cluster", "alpha", "--node", "n2,n1"], "n1: its verdict is pass"),
         (["--apply", "slurm", "--cluster", "alpha", "--node", "n9"], "it is none of n1, n2, n3, n4"),
@@ -167,16 +179,14 @@ def test_what_is_stale_is_tested_and_then_known(home: Path, tmp_path: Path, caps
 
 
 @pytest.mark.slow("agents of two members")
-def test_two_nodes_are_set_beside_the_fleet_that_is_known(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["cluster", "gate", "--local", "2", "--budget", "40 s", "--time", "0.1 s", "--again", "--json"]
-    main(words)
+def test_two_nodes_are_set_beside_the_fleet_that_is_known(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = keep(home, 1, NODES, slow={}) / KEPT
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"fleet": 1.0}))  # any loopback is faster
+    main(["cluster", "gate", "--local", "2", "--budget", "40 s", "--time", "0.1 s", "--again", "--json"])
     gate = msgspec.convert(answered(capsys)["gate"], Gate)
-    assert {each.seen.code for one in gate.nodes for each in one.answers if each.seen.rule == "pair"} <= {"few", "noisy"}
-    kept = home / "runs" / gate.run / "isolation.json"
-    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"fleet": 1.0, "sure": True}))  # any loopback is faster
-    main(words)
-    gate = msgspec.convert(answered(capsys)["gate"], Gate)
-    assert {each.seen.code for one in gate.nodes for each in one.answers if each.seen.rule == "pair"} <= {"", "noisy"}
+    codes = [each.seen.code for one in gate.nodes for each in one.answers if each.seen.rule == "pair"]
+    assert len(codes) == 2
+    assert "few" not in codes  # a busy machine may make one noisy or slow
 
 
 @pytest.mark.slow("two processes of node inspect")

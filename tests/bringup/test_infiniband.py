@@ -100,6 +100,39 @@ def test_a_swapped_rail_is_told_by_the_nodes_beside_it() -> None:
     assert "two cables may be swapped" in show.before(before[0])
 
 
+def test_adapters_of_one_name_are_compared_with_each_other() -> None:
+    """Four of 400 Gb/s and a storage adapter of 200 in each node; n3's first one is slow."""
+    rows = [
+        f'0xb{rail} "rail{rail}" {rail} {node}[ ] ==( 4X {"53.125" if rail == 9 or (rail, node) == (1, 3) else "106.25"} Gbps Active/ LinkUp)==> '
+        f'0xa{node}{rail} {node}{rail} 1[ ] "n{node} mlx5_{rail}" ( )' for node in range(1, 6) for rail in (1, 2, 3, 4, 9)
+    ]  # fmt: skip
+    before = infiniband.findings(infiniband.links("\n".join(rows)), [f"n{node}" for node in range(1, 6)])
+    assert [(each.code, each.members[1]) for each in before] == [("slow", "n3 mlx5_1 port 1")]
+
+
+def switches(form: str) -> str:
+    """Two of one description, with four nodes each."""
+    rows = list[str]()
+    for switch in (1, 2):
+        rows += [f'Switch\t40 "S-{switch}"\t\t# "Quantum" enhanced port 0 lid {switch} lmc 0'] if form == "ibnetdiscover" else []
+        for port in range(1, 5):
+            node = 4 * (switch - 1) + port
+            rows.append(
+                f'[{port}]\t"H-{node}"[1](a) \t\t# "n{node} mlx5_0" lid 1{node} 4xNDR' if form == "ibnetdiscover"
+                else f'0x{switch} "Quantum" {switch} {port}[ ] ==( 4X 106.25 Gbps Active/ LinkUp)==> 0xa{node} 1{node} 1[ ] "n{node} mlx5_0" ( )'
+            )  # fmt: skip
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("form", ["ibnetdiscover", "iblinkinfo"])
+def test_switches_of_one_description_are_two(form: str) -> None:
+    found = infiniband.links(switches(form))
+    leaves = infiniband.leaves(found, [f"n{node}" for node in range(1, 9)])
+    key = {"ibnetdiscover": "S-", "iblinkinfo": "LID "}[form]
+    assert leaves == {f"n{node}": f"Quantum ({key}{1 if node < 5 else 2})" for node in range(1, 9)}
+    assert infiniband.findings(found, [f"n{node}" for node in range(1, 9)]) == []
+
+
 @pytest.mark.parametrize("text", [DISCOVERED, LISTED])
 def test_a_topology_may_be_either_text(text: str, tmp_path: Path) -> None:
     (tmp_path / "fabric.txt").write_text(text)

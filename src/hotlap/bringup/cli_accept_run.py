@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         if args.again:
             _settled(folder, max_out)
             for now in folder.standings().values():
-                if event := _again(now):
+                if event := again(now):
                     folder.append(msgspec.structs.replace(event, number=len(folder.events()) + 1))
         interrupted = driven(folder, max_out)
     return cli_accept.answered(args, cli_accept.seen(folder, max_out), INTERRUPTED if interrupted else None)
@@ -107,7 +107,7 @@ def tell(event: AcceptEvent) -> None:
         print(f"hotlap: {words.clean(text)}", file=sys.stderr, flush=True)
 
 
-def _again(now: NodeStanding) -> AcceptEvent | None:
+def again(now: NodeStanding) -> AcceptEvent | None:
     """A lost node is expected again, as is one whose step showed neither good nor bad; a suspect of which its retest showed neither is
     tried again."""
     if now.state == "lost" or (now.state in PATH[:-1] and now.open):

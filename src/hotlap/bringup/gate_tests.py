@@ -126,7 +126,7 @@ def _pairs(
     step = next((step for step in kept.campaign.steps if step.gang), None)
     if step is None or len(there) < 2:
         return {("pair", name): gate_evidence.of_node(nothing, name) for name in machines}
-    wanted = IsolationAsked(leaves=dict(asked.leaves), limit=asked.limit, rounds=LEAST_ROUNDS, time_s=asked.time_s, step=step.number)
+    wanted = IsolationAsked(leaves=dict(asked.leaves), rounds=LEAST_ROUNDS, time_s=asked.time_s, step=step.number)
     measuring.keep_asked(kept, wanted)
     try:
         isolation = measuring.isolated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import os
 import signal
 import stat
@@ -268,6 +269,23 @@ def test_without_fcntl_measuring_goes_on_and_the_log_says_so(monkeypatch: pytest
     monkeypatch.setattr(builtins, "__import__", without)
     with locks.hold([GPU]):
         assert "no fcntl" in caplog.text
+
+
+def test_who_only_looks_keeps_nobody_from_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert locks.beside([GPU]) == ""
+    assert locks.owner(locks.path(GPU)) is None
+    real, tries = locks._system_lock, list[int]()
+
+    def looked_at(descriptor: int) -> None:
+        """Another one looks, as we come."""
+        tries.append(descriptor)
+        if len(tries) == 1:
+            raise BlockingIOError(errno.EAGAIN, "held")
+        real(descriptor)
+
+    monkeypatch.setattr(locks, "_system_lock", looked_at)
+    taken(GPU)
+    assert len(tries) == 2
 
 
 def test_polling_is_by_the_clock_not_by_the_count(other: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch) -> None:
