@@ -34,6 +34,7 @@ from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model import machines
 from hotlap.core.record import Record
+from hotlap.core.store import toml
 
 LAUNCHES = ("hosts", "local", "slurm", "ray", "simulate")
 WAVES: tuple[int | str, ...] = (8, "rest")
@@ -348,15 +349,10 @@ def text(plan: Mapping[str, Any]) -> str:
     given = dict(plan)
     products = given.pop("product")
     launch = given.pop("launch")
-    head = [f"{name} = {_value(value)}" for name, value in given.items()]
-    head.append(f"launch = {{ {', '.join(f'{name} = {_value(value)}' for name, value in launch.items())} }}")
+    head = [*toml.pairs(given), f"launch = {{ {', '.join(toml.pairs(launch))} }}"]
     for product in products:
         tables = {name: value for name, value in product.items() if isinstance(value, dict)}
-        head += ["", "[[product]]", *(f"{name} = {_value(value)}" for name, value in product.items() if name not in tables)]
+        head += ["", "[[product]]", *toml.pairs({name: value for name, value in product.items() if name not in tables})]
         for name, table in tables.items():
-            head += [f"[product.{name}]", *(f"{_value(key)} = {_value(value)}" for key, value in table.items())] if table else []
+            head += [f"[product.{name}]", *toml.quoted(table)] if table else []
     return "\n".join([*head, ""])
-
-
-def _value(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

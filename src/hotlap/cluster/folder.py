@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import getpass
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -35,6 +34,7 @@ from hotlap.core.record import Machine, Plan, RunRecord, encode
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import files, lines, locks, paths
 from hotlap.core.store.log import Log
+from hotlap.core.store.toml import pairs, quoted
 
 CAMPAIGN, MEMBERS, EVENTS, LOCK, FACTS = "campaign.toml", "members.jsonl", "events.jsonl", "lock", "facts"
 TASK, STARTED, BEAT, BUNDLE, DONE = "task.json", "started.json", "beat", "bundle.zip", "done.json"
@@ -254,20 +254,15 @@ def step_name(text: str) -> str:
 
 
 def toml(campaign: Campaign) -> str:
-    """campaign.toml: strings, numbers and lists are those of JSON."""
+    """campaign.toml"""
     given: dict[str, Any] = msgspec.to_builtins(campaign)
     steps, options = given.pop("steps"), given.pop("options")
-    head = [f"{name} = {_value(value)}" for name, value in given.items()]
-    tables = ["", "[options]", *(f"{_value(str(name))} = {_value(value)}" for name, value in options.items())]
+    tables = ["", "[options]", *quoted(options)]
     for step in steps:
         kept = step.pop("files")
-        tables += ["", "[[steps]]", *(f"{name} = {_value(value)}" for name, value in step.items())]
-        tables += ["[steps.files]", *(f"{_value(name)} = {_value(content)}" for name, content in kept.items())]
-    return "\n".join([*head, *tables, ""])
-
-
-def _value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        tables += ["", "[[steps]]", *pairs(step)]
+        tables += ["[steps.files]", *quoted(kept)]
+    return "\n".join([*pairs(given), *tables, ""])
 
 
 def _bytes(path: Path) -> bytes:
@@ -301,9 +296,7 @@ def controlled(folder: CampaignFolder) -> LockedBy | None:
 def written(path: Path, record: Any) -> None:
     """A record by rename. Raises OSError. Nobody waits for the disk, as for the bundle before it: a step of very many members would take as
     long as its disk is busy. What a power cut leaves empty is no result, and its attempt is made again."""
-    beside = path.with_name(path.name + ".tmp")
-    beside.write_bytes(encode(record) + b"\n")
-    beside.replace(path)
+    files.write_whole(path, encode(record) + b"\n", sync=False)
 
 
 def command(step: StepRecord, python: str, member: Member, count: int) -> list[str]:

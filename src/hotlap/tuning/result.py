@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -17,6 +15,7 @@ from hotlap.core.errors import InputError, MachineError, SchemaError
 from hotlap.core.measure import targets
 from hotlap.core.record import Device, Record
 from hotlap.core.show.table import harmless
+from hotlap.core.store.toml import pairs, quoted
 from hotlap.tuning import restoring
 from hotlap.tuning.applying import Applied, filled
 from hotlap.tuning.record import TuningKept
@@ -64,15 +63,10 @@ def toml(tuned: TunedFile) -> str:
     plain = {name: value for name, value in values.items() if not isinstance(value, dict)}
     tables = {name: value for name, value in values.items() if isinstance(value, dict) and value}
     lines = ["# hotlap tuning apply FILE sets it, hotlap tuning revert FILE puts back what stood before"]
-    lines += [f"{name} = {_value(value)}" for name, value in plain.items()]
+    lines += pairs(plain)
     for name, table in tables.items():
-        lines += ["", f"[{name}]", *(f"{_value(key)} = {_value(value)}" for key, value in table.items())]
+        lines += ["", f"[{name}]", *quoted(table)]
     return "\n".join(lines) + "\n"
-
-
-def _value(value: Any) -> str:
-    """As JSON writes them, strings, numbers and lists are TOML too."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def read(path: str) -> TunedFile:
