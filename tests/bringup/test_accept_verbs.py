@@ -197,7 +197,8 @@ def test_a_plan_that_is_none_is_refused_before_anything_runs(text: str, reason: 
     ("words", "reason"),
     [
         (["run"], "no acceptance is kept yet"), (["status"], "no acceptance is kept yet"), (["plan"], "a plan of what?"),
-        (["plan", "nowhere.toml"], "cannot be read"), (["plan", "--local", "3", "--hosts", "n1"], "a plan of what?"),
+        (["plan", "nowhere.toml"], "cannot be read"), (["plan", "--simulate", "fleet?nodes=70000"], "2 to 65,536 nodes"),
+        (["plan", "--local", "3", "--hosts", "n1"], "a plan of what?"),
         (["pack"], "a pack of what?"), (["pack", "--check", "nothing.zip"], "no pack that can be read"), (["run", "nowhere.toml"], "cannot be read"),
     ],
 )  # fmt: skip

@@ -23,6 +23,7 @@ from hotlap.bringup.accept_plan import AcceptPlan, AcceptProduct
 from hotlap.bringup.accept_record import FaultSeen, NodeEvidence, NodeStanding, StepAsk
 from hotlap.bringup.isolating import Isolating
 from hotlap.bringup.record import Isolation, SlowPart
+from hotlap.cluster import hosts
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.predict import predict
 from hotlap.core.work.compute import GEMM
@@ -196,8 +197,8 @@ def parse(text: str) -> tuple[int, int, int, dict[str, str]]:
     if not all(number.isdecimal() for number in numbers):
         raise InputError(f"simulate: {text}: nodes, products and seed are numbers")
     nodes, products, seed = map(int, numbers)
-    if not 2 <= nodes <= 100_000 or not 1 <= products <= min(nodes, len(PRODUCTS)):
-        raise InputError(f"simulate: {text}: 2 to 100,000 nodes, and 1 to {len(PRODUCTS)} products")
+    if not 2 <= nodes <= hosts.MOST or not 1 <= products <= min(nodes, len(PRODUCTS)):
+        raise InputError(f"simulate: {text}: 2 to {hosts.MOST:,} nodes, and 1 to {len(PRODUCTS)} products")
     return nodes, products, seed, faults
 
 
