@@ -56,7 +56,7 @@ def test_each_number_is_its_formula() -> None:
         assert latency.mean_s == pytest.approx(sum(values) / len(values), rel=1e-9)
         assert latency.std_s == pytest.approx(statistics.pstdev(values), rel=1e-9, abs=1e-12)
         assert latency.percentiles_s == pytest.approx([linear(values, p) for p in (50, 90, 99)], rel=1e-9)
-    assert (numbers.completed, numbers.failed, numbers.duration_s, numbers.goodput) == (4, 2, 9.0, None)
+    assert (numbers.completed, numbers.failed, numbers.cut, numbers.duration_s, numbers.goodput) == (4, 1, 1, 9.0, None)
     assert (numbers.request_rate, numbers.output_rate, numbers.total_rate) == pytest.approx((4 / 9, 14 / 9, 54 / 9))
 
 

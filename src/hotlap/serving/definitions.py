@@ -39,7 +39,8 @@ class DefinedNumbers(Record, frozen=True, kw_only=True):
 
     tool: str
     completed: int
-    failed: int  # all others: errors, refusals, time-outs, and what the run's end cut
+    failed: int  # errors, refusals, time-outs
+    cut: int = 0  # by the run's end, which that tool waits for: left out
     duration_s: float  # from the first that was due to the last end
     request_rate: float | None
     output_rate: float | None = None  # tokens
@@ -53,6 +54,7 @@ def vllm(serving: ServingRun) -> DefinedNumbers:
     asked = serving.served.asked
     requests = [request for request in serving.requests if request.index >= asked.warm_up]
     ok = [request for request in requests if request.outcome == "ok" and request.first_s is not None and request.sent_s is not None]
+    cut = sum(request.outcome == "censored" for request in requests)
     duration_s = max((r.ended_s or r.due_s for r in requests), default=0.0) - min((r.due_s for r in requests), default=0.0)
     per_s = 1 / duration_s if duration_s > 0 else None
     e2e_s = [_from_sent(request, request.last_s) for request in ok]
@@ -66,7 +68,7 @@ def vllm(serving: ServingRun) -> DefinedNumbers:
         tpot_s = [value for request in ok if (value := _tpot(request)) is not None]
         latencies = [_latency("TTFT", ttft_s), *([_latency("TPOT", tpot_s)] if counted else []), _latency("ITL", gaps_s), *latencies]
     return DefinedNumbers(
-        tool="vllm", completed=len(ok), failed=len(requests) - len(ok), duration_s=duration_s,
+        tool="vllm", completed=len(ok), failed=len(requests) - len(ok) - cut, cut=cut, duration_s=duration_s,
         request_rate=len(ok) * per_s if per_s else None, output_rate=output * per_s if counted and per_s else None,
         total_rate=whole * per_s if per_s and (counted or asked.api == "embeddings") else None,
         goodput=_goodput(ok, objectives.parse(asked.objectives, METRICS), per_s) if asked.objectives and counted else None,

@@ -126,7 +126,8 @@ def defined_table(numbers: DefinedNumbers) -> Table:
 def defined_rates(numbers: DefinedNumbers) -> str:
     rates = {"requests/s": numbers.request_rate, "output tokens/s": numbers.output_rate, "good requests/s": numbers.goodput}
     known = ", ".join(f"{units.round_to(value)} {name}" for name, value in rates.items() if value is not None)
-    return f"{numbers.completed} completed, {numbers.failed} failed" + (f"; {known}" if known else "")
+    cut = f", {numbers.cut} cut by the end and left out" if numbers.cut else ""
+    return f"{numbers.completed} completed, {numbers.failed} failed{cut}" + (f"; {known}" if known else "")
 
 
 def _population(figures: LatencyFigures) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Literal, NamedTuple
@@ -14,13 +15,15 @@ from hotlap.core import units
 from hotlap.core.record import Notice, Record
 from hotlap.core.show.words import counted
 from hotlap.core.stats import changes, student
+from hotlap.serving import quantiles
 from hotlap.serving.arrivals import ArrivalProcess
 from hotlap.serving.record import Request
 
 POINTS = 192
 BLOCKS, TIMES = 10, 5  # of answers a second: stretches of time; requests, as many times as were served at once
 MIN_EFFECT = 0.5  # of a change of level: queues near capacity wander by less
-LEFT, GREW = 0.1, 1.5  # share of all requests under way at the end, and how many times those halfway: a queue that grows
+LEFT, GREW = 0.1, 1.5  # share of all requests under way at the end, and how many times those halfway: a queue that grows …
+LONGER = 1.25  # … where requests of the second half took so many times as long too: else many came together at the end
 FEWEST = 50  # requests
 FEWEST_TURNS = 4  # of a closed loop, each place taken so often: else its first and last turn are half of it
 SLOW = 1.5  # times as long, of a start that is named
@@ -99,10 +102,23 @@ def _levels(requests: Sequence[Request]) -> list[float]:
 
 
 def grows(requests: Sequence[Request]) -> bool:
-    """Whether more came than was served, to the end."""
+    """Whether more came than was served, to the end: ever more were under way, and they took ever longer."""
     _, counts = under_way(requests)
     left, halfway = int(counts[-1]), int(counts[len(counts) // 2])
-    return left > LEFT * len(requests) and left > GREW * halfway
+    return left > LEFT * len(requests) and left > GREW * halfway and _longer(requests) >= LONGER
+
+
+def _longer(requests: Sequence[Request]) -> float:
+    """Median time of the second half of requests ÷ that of the first; infinite where the end cut the median one."""
+    half = len(requests) // 2
+    first, second = _median_s(requests[:half]), _median_s(requests[half:])
+    return math.inf if second is None else second / first if first else 1.0
+
+
+def _median_s(requests: Sequence[Request]) -> float | None:
+    """From when each was due to its end, however it ended; None where it is not known how long the median one would have taken."""
+    took = [(request.ended_s or request.due_s) - request.due_s for request in requests]
+    return quantiles.quantile(took, 0.5, [request.ended_s is None or request.outcome == "censored" for request in requests]).value
 
 
 def doubts(requests: Sequence[Request]) -> list[Notice]:
@@ -111,8 +127,10 @@ def doubts(requests: Sequence[Request]) -> list[Notice]:
         return []
     if grows(requests):
         _, counts = under_way(requests)
-        seen = f"{counts[-1]} of {len(requests)} requests were under way when the last was due, {counts[len(counts) // 2]} halfway"
-        return [Notice("growing", f"{seen}: more come than are served", "figures grow with the time it runs: ask for a lower rate")]
+        seen = f"{counts[-1]} of {len(requests)} requests were under way when the last was due, and {counts[len(counts) // 2]} at half that time"
+        ratio = _longer(requests)
+        took = f"those of the second half took {ratio:.1f} times as long" if ratio < math.inf else "most of the second half did not end"
+        return [Notice("growing", f"{seen}; {took}: more come than are served", "figures grow with the time it runs: ask for a lower rate")]
     levels = _levels(requests)
     if not levels or levels[-1] <= (requests[0].due_s + requests[-1].due_s) / 2:
         return []
