@@ -52,3 +52,32 @@ def test_what_the_end_cut_did_not_fail_by_another_tools_definitions() -> None:
     numbers = definitions.vllm(bench(every).serving)
     assert (numbers.completed, numbers.failed, numbers.cut) == (10, 1, 1)
     assert show.defined_rates(numbers).startswith("10 completed, 1 failed, 1 cut by the end and left out;")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "why", "does"),
+    [(48, "counts more tokens than max_tokens allows", "TPOT and ITL are in doubt"), (4, "counts fewer tokens than it sends chunks", "its TPOT and ITL are in doubt")],
+)
+def test_a_count_of_tokens_that_cannot_be_meets_no_tpot(tokens: int, why: str, does: str) -> None:
+    for limits, state in (("tpot<=4ms", "inconclusive"), ("tpot<=1s", "inconclusive"), ("e2e<=1s", "pass"), ("ttft<=1ms,tpot<=1s", "fail")):
+        assert bench(alike(40, output_tokens=tokens), limits, 0.5).state == state
+    verdict = bench(alike(40, output_tokens=tokens), "tpot<=4ms", 0.5)
+    assert verdict.code == 3
+    assert show.answer(verdict) == f"inconclusive: tpot is in doubt (the server {why}), so the objective cannot be judged"
+    notes = [notice.text for notice in verdict.summary.notices]
+    assert any(does in note for note in notes)
+    assert not any("look at" in note for note in notes)
+
+
+def test_tokens_beyond_what_was_asked_that_came_count() -> None:
+    for tokens in (17, 48):  # one more, as of an end that is counted; and many, each in a chunk
+        assert bench(alike(40, output_tokens=tokens, chunks=min(tokens, 16) if tokens == 17 else tokens), "tpot<=10ms", 0.5).state == "pass"
+
+
+def test_notes_advise_no_metric_that_is_not_known() -> None:
+    whole = bench(alike(40, chunks=1, stall_s=None))
+    assert [notice.code for notice in whole.summary.notices if notice.code in ("one_chunk", "several_tokens")] == ["one_chunk"]
+    four = bench(alike(40, chunks=4))  # by usage at the end alone: how many each chunk has is not known
+    notes = {notice.code: notice.text for notice in four.summary.notices}
+    assert notes["several_tokens"].endswith("look at TPOT")
+    assert "ITL is not known" in notes["itl_unknown"]

@@ -39,7 +39,7 @@ def of(
     if whole := sum(request.one_chunk for request in ok):
         seen = f"{whole} of {len(ok)} answers came in one chunk: TPOT, ITL and stall of these are not known"
         notices.append(Notice("one_chunk", seen, "have the server stream each token, and nothing before it hold answers back"))
-    return [*notices, *_failures(requests), *_server(serving, ok, parts), *_lengths(ok), *_events(serving, ok), *_first(ok)]
+    return [*notices, *_failures(requests), *_server(serving, ok, parts), *_lengths(ok), *_events(serving, ok, itl_known), *_first(ok)]
 
 
 def _failures(requests: Sequence[Request]) -> list[Notice]:
@@ -141,20 +141,25 @@ def _lengths(ok: Sequence[Request]) -> list[Notice]:
         notices.append(Notice("early_end", seen, "give --ignore-eos where the server takes it"))
     if wanted and given > wanted * (1 + LENGTH):
         seen = f"answers have {given} tokens where at most {wanted} were asked, over all requests"
-        notices.append(Notice("long_answer", seen, "the server does not keep to max_tokens, or counts others: E2E is of longer answers"))
+        longer = "the server does not keep to max_tokens: E2E is of longer answers"
+        if any(r.miscounted for r in ok):
+            seen += f", in {sum(r.chunks for r in ok)} chunks"
+            longer = "the server counts tokens that it does not send, or does not keep to max_tokens: TPOT and ITL are in doubt"
+        notices.append(Notice("long_answer", seen, longer))
     return notices
 
 
-def _events(serving: ServingRun, ok: Sequence[Request]) -> list[Notice]:
+def _events(serving: ServingRun, ok: Sequence[Request], itl_known: bool) -> list[Notice]:
     notices = []
     twice = [request for request in ok if _twice(serving, request)]
     if twice:
         seen = f"{len(twice)} answers had more chunks with text than tokens, or chunks without a new one, as where an event is sent twice"
         notices.append(Notice("more_chunks", seen, "its TPOT and ITL are in doubt: mend the server, or what stands before it"))
-    chunks, tokens = sum(r.chunks for r in ok if r.output_tokens), sum(r.output_tokens or 0 for r in ok if r.chunks)
+    several = [r for r in ok if r.output_tokens and r.chunks > 1 and not r.miscounted]
+    chunks, tokens = sum(r.chunks for r in several), sum(r.output_tokens or 0 for r in several)
     if chunks and tokens > 1.5 * chunks:
         seen = f"a chunk has {tokens / chunks:.1f} tokens on average: the chunk gap is not the time per token"
-        notices.append(Notice("several_tokens", seen, "look at ITL and TPOT"))
+        notices.append(Notice("several_tokens", seen, "look at ITL and TPOT" if itl_known else "look at TPOT"))
     gaps = [serving.gaps_s[request.index] for request in ok if request.index in serving.gaps_s]
     usual = float(np.median(np.concatenate(gaps))) if gaps else 0.0
     client = serving.served.client

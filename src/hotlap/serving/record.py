@@ -100,6 +100,17 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
         return self.outcome == "ok" and self.chunks == 1 and self.output_tokens not in (0, 1) and self.asked_output != 1
 
     @property
+    def miscounted(self) -> str:
+        """Why its tokens, and so its TPOT, are in doubt; "" where they are not. A chunk has a token at least; tokens beyond max_tokens are
+        believed where as many chunks came."""
+        tokens, most = self.output_tokens or 0, self.asked_output
+        if self.outcome != "ok" or self.chunks < 2 or not tokens:
+            return ""
+        if self.chunks > tokens:
+            return "the server counts fewer tokens than it sends chunks"
+        return "the server counts more tokens than max_tokens allows" if most and tokens > max(1.05 * most, most + 1) and self.chunks < tokens else ""
+
+    @property
     def lag_s(self) -> float | None:
         """By how much it was sent late."""
         return None if self.sent_s is None else self.sent_s - self.due_s

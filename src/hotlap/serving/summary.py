@@ -161,9 +161,11 @@ def good(request: Request, limits: Sequence[Objective]) -> bool | None:
 
 
 def unknown(request: Request, metric: str) -> str:
-    """Why an answer has no such metric although it may have several tokens; "" where it has one, or has none to have."""
-    if request.outcome != "ok" or metric not in ("tpot", "stall") or value_of(request, metric) is not None:
+    """Why an answer has no such metric although it may have several tokens, or one in doubt; "" where it has one, or has none to have."""
+    if request.outcome != "ok" or metric not in ("tpot", "stall"):
         return ""
+    if value_of(request, metric) is not None:
+        return request.miscounted if metric == "tpot" else ""
     if request.one_chunk:
         return "answers come in one chunk"
     return "the server does not count tokens" if metric == "tpot" and request.output_tokens is None else ""
@@ -192,14 +194,15 @@ def attainment(requests: Sequence[Request], limits: Sequence[Objective]) -> tupl
 
 def _unknown(requests: Sequence[Request], every: Sequence[bool | None], limits: Sequence[Objective]) -> tuple[set[int], str]:
     """Places of answers that cannot be judged, and why in a sentence."""
-    reasons: dict[str, str] = {}
+    reasons: dict[str, str] = {}  # by metric
     open_ = set[int]()
     for place, (request, mark) in enumerate(zip(requests, every, strict=True)):
         for limit in limits if mark is None else ():
             if why := unknown(request, limit.metric):
                 open_.add(place)
-                reasons.setdefault(limit.metric, why)
-    shown = " and ".join(f"{metric} is not known ({why})" for metric, why in reasons.items())
+                known = value_of(request, limit.metric) is not None
+                reasons.setdefault(limit.metric, f"{limit.metric} is {'in doubt' if known else 'not known'} ({why})")
+    shown = " and ".join(reasons.values())
     objective = "objective" if len(limits) == 1 else "objectives"
     return open_, f"{shown}, so the {objective} cannot be judged" if shown else ""
 
