@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from tests.serving.played import SOUND, asked, judged
+from tests.serving.sse_server import serving
 from tests.serving.test_serving_figures import request
 
-from hotlap.serving import arrivals, definitions, show, steady
-from hotlap.serving.record import Request
+from hotlap.cli import main
+from hotlap.serving import address, arrivals, cli_capacity, definitions, expected, show, steady
+from hotlap.serving.capacity import Capacity, CapacityOptions
+from hotlap.serving.capacity_record import RateVisited, ServerCapacity
+from hotlap.serving.record import Request, ServedOn
+from hotlap.serving.session import ServingOptions
+from hotlap.serving.several import SeveralBenches
 from hotlap.serving.verdict import ServingVerdict
 
 
@@ -81,3 +88,40 @@ def test_notes_advise_no_metric_that_is_not_known() -> None:
     notes = {notice.code: notice.text for notice in four.summary.notices}
     assert notes["several_tokens"].endswith("look at TPOT")
     assert "ITL is not known" in notes["itl_unknown"]
+
+
+def test_a_median_says_of_how_many_it_is() -> None:
+    """Of 20 that began the end cut 5 after their first token and one before it."""
+    every = [one if one.index < 15 else replace(one, outcome="censored", last_s=None, ended_s=one.due_s + 0.15) for one in alike(20)]
+    every.append(request(20, due_s=6.0, sent_s=6.0, first_s=None, last_s=None, ended_s=6.05, outcome="censored", chunks=0))
+    figures = bench(every)
+    populations = dict(zip(*([cell.text for cell in column.cells] for column in show.table(figures.summary.latencies).columns[:2]), strict=True))
+    assert (populations["TTFT"], populations["E2E"]) == ("first token (20, and 1 cut)", "answered (15, and 6 cut)")
+    known = figures.serving._replace(served=replace(figures.serving.served, on=ServedOn(gpu="h200-sxm", network="llama-3-8b")))
+    modelled = expected.of(known, figures.summary)
+    assert modelled is not None
+    assert [(one.name, one.requests) for one in modelled.figures] == [("TTFT", 20), ("TPOT", 15)]
+    table = next(one for one in figures.summary.latencies if one.name == "TTFT")
+    assert modelled.figures[0].measured.value == pytest.approx(table.quantiles[0].value)
+    assert "] of 20: " in " ".join(show._expected(modelled, 300))
+
+
+def test_rates_of_a_search_are_shown_in_order_each_with_its_heading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    with serving(service_s=0.001) as server:
+        what = replace(asked("ttft<=1s"), url=server.url, model="tiny", output_tokens=2, input_tokens=8)
+        benches = SeveralBenches(address.resolve(server.url, False), what, ServingOptions(tmp_path), cli_capacity.LABEL)
+        runs = [benches.bench(f"constant:{rate}", 3).serving.run.id for rate in (90, 60)]
+    visited = [RateVisited(rate=rate, run=run, requests=3, met=3, decided=3) for rate, run in zip((90.0, 60.0), runs, strict=True)]
+    known = Capacity(attain=0.9, confidence=0.95, known_good=70.0, known_bad=80.0, estimate=None, pooled=False, requests=6, evidence=())
+    benches.keep(cli_capacity.KIND, cli_capacity.FILE, ServerCapacity(
+        asked=what, arrivals="constant", options=CapacityOptions(attain=0.9, start=1.0), label=benches.id, rates=visited, capacity=known, ended="over",
+    ))  # fmt: skip
+    main(["show", f"search={benches.id}"])
+    shown = capsys.readouterr().out.splitlines()
+    assert "search for the capacity of" in shown[0]
+    places = [shown.index(heading) for heading in ("60.0/s offered: held", "90.0/s offered: not held")]
+    assert places == sorted(places)
+    assert [shown[place + 1].partition(" ")[0] for place in places] == [runs[1], runs[0]]

@@ -40,13 +40,15 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "text" and not shown and _many(analysed):
         print(text.fleet_of_runs(analysed, width, color, shlex.join(args.run)))
         return cases.code(analysed, shown)
-    for number, (bundle, rows) in enumerate(sorted(analysed, key=lambda one: not kinds.sums_up(one[0].run.kind))):
+    headed = kinds.headings(shown.values())
+    for number, (bundle, rows) in enumerate(_ordered(analysed, list(headed))):
         if args.format == "markdown":
             print(export.to_markdown(bundle, rows))
         elif args.format == "csv":
             print(export.to_csv(bundle, rows), end="")
         else:
-            print("\n" * (number > 0) + listing.heading(bundle, rows))
+            above = f"{headed[bundle.run.id]}\n" if bundle.run.id in headed else ""
+            print("\n" * (number > 0) + above + listing.heading(bundle, rows))
             if bundle.run.id in shown:
                 kind, what = shown[bundle.run.id]
                 print(kind.text(what, width, color))
@@ -62,6 +64,12 @@ def run(args: argparse.Namespace) -> int:
             if few and (counted := counters.table(rows, width, color)):
                 print(f"\n{counted}")
     return cases.code(analysed, shown)
+
+
+def _ordered(analysed: Sequence[tuple[Bundle, Sequence[Row]]], headed: Sequence[str]) -> Sequence[tuple[Bundle, Sequence[Row]]]:
+    """What sums up others first, then those in its order."""
+    places = {run: place for place, run in enumerate(headed)}
+    return sorted(analysed, key=lambda one: (not kinds.sums_up(one[0].run.kind), places.get(one[0].run.id, len(places))))
 
 
 def _many(analysed: Sequence[tuple[Bundle, Sequence[Row]]]) -> bool:

@@ -40,7 +40,8 @@ Answer = Literal["as expected", "slower", "faster", "unknown"]  # unknown: the m
 
 
 class ExpectedFigure(Record, frozen=True, kw_only=True):
-    """One metric, medians in seconds. `alone`: of one request that has the GPU for itself. `low_s`, `high_s`: the model's 90 % interval."""
+    """One metric, medians in seconds of so many `requests`. `alone`: of one request that has the GPU for itself. `low_s`, `high_s`: the
+    model's 90 % interval."""
 
     name: str
     alone_s: float
@@ -49,6 +50,7 @@ class ExpectedFigure(Record, frozen=True, kw_only=True):
     high_s: float
     measured: Quantile
     answer: Answer
+    requests: int = 0  # both medians are of
 
 
 class ExpectedServing(Record, frozen=True, kw_only=True):
@@ -93,20 +95,26 @@ def of(serving: ServingRun, summary: ServingSummary) -> ExpectedServing | None:
     jobs = [_job(request) for request in played]
     known = engine(on, 1 << (max(job.tokens for job in jobs) - 1).bit_length())
     batch = _play(known, on, jobs, arrivals.kept(asked.arrivals).concurrency)
-    both = zip(jobs, played, strict=True)
+    both = list(zip(jobs, played, strict=True))
     every = [(job, one) for job, one in both if job.ended_s is not None and one.outcome == "ok" and one.index >= asked.warm_up]
     window = summary.steady.window if summary.steady else None
     held = {one.index for one in (steady.within(played, window) if window else played)}
     some = [(job, one) for job, one in every if one.index in held]
     if not some:
         return None
-    figures = [_ttft(known, on, some)]
+    begun = [(job, one) for job, one in both if one.index >= asked.warm_up and one.index in held and job.first_s is not None and _came(one)]
+    figures = [_ttft(known, on, begun)]
     decoded = [(job, one) for job, one in some if one.tpot_s is not None]
     if decoded:
         figures.append(_tpot(known, on, decoded, batch))
     return ExpectedServing(
         on=on, requests=len(jobs), figures=figures, ttft_gap=_ttft_gap(known, every, summary), tpot_gap=_tpot_gap(known, every)
     )
+
+
+def _came(request: Request) -> bool:
+    """Whether its first token counts, as in the table of latencies: of what was answered, and of what the run's end cut later."""
+    return request.outcome in ("ok", "censored")
 
 
 def _job(request: Request) -> EngineJob:
@@ -181,7 +189,7 @@ def _figure(name: str, alone_s: float, expected_s: float, step: StepEstimate, va
     elif measured.low is None or measured.high is None:
         answer = "unknown"
     return ExpectedFigure(
-        name=name, alone_s=alone_s, expected_s=expected_s, low_s=low_s, high_s=high_s, measured=measured, answer=answer
+        name=name, alone_s=alone_s, expected_s=expected_s, low_s=low_s, high_s=high_s, measured=measured, answer=answer, requests=len(values)
     )
 
 

@@ -131,8 +131,10 @@ def defined_rates(numbers: DefinedNumbers) -> str:
 
 
 def _population(figures: LatencyFigures) -> str:
-    cut = f", {figures.cut} cut" if figures.cut else ""
-    return {"answered": "answered", "all": "all due", "events": "chunks"}[figures.population] + f" ({figures.count}{cut})"
+    """Those that have it, and those that the end cut before they had."""
+    cut = f", and {figures.cut} cut" if figures.cut else ""
+    answered = "first token" if figures.name.startswith("TTFT") else "answered"  # the end may have cut the rest of an answer
+    return {"answered": answered, "all": "all due", "events": "chunks"}[figures.population] + f" ({figures.count - figures.cut}{cut})"
 
 
 def _value(figures: LatencyFigures, quantile: Quantile) -> str:
@@ -232,7 +234,7 @@ def _expected(expected: ExpectedServing | None, width: int) -> list[str]:
         return []
     text = []
     for name, alone, own, measured, judged in expected_cells(expected):
-        text += layout.paragraph("expected  ", f"{name} p50 {own} for this load, {alone} alone; {measured} measured: {judged}", width)
+        text += layout.paragraph("expected  ", f"{name} p50 {own} for this load, {alone} alone; measured {measured}: {judged}", width)
     if rule := expected_rule(expected):
         text += layout.paragraph("          ", rule, width)
     return [*text, *layout.paragraph("gap       ", "; ".join(gaps(expected)[: 2 if _unlike(expected) else 1]), width)]
@@ -246,11 +248,11 @@ def expected_rule(expected: ExpectedServing) -> str:
 
 
 def expected_cells(expected: ExpectedServing) -> list[tuple[str, str, str, str, str]]:
-    """Of each metric: its name, alone, for this load with its interval, measured, and the answer."""
+    """Of each metric: its name, alone, for this load with its interval, measured of so many requests, and the answer."""
     return [
         (figure.name, units.show(figure.alone_s, "s"),
          f"{units.show(figure.expected_s, 's')} [{units.show(figure.low_s, 's')}, {units.show(figure.high_s, 's')}]",
-         _measured(figure.measured), ANSWERS[figure.answer])
+         f"{_measured(figure.measured)} of {figure.requests}", ANSWERS[figure.answer])
         for figure in expected.figures
     ]  # fmt: skip
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from hotlap.core.show import kinds
 from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.store.bundle import Bundle
 from hotlap.serving import definitions, reading, show, show_page, summary, verdict
@@ -55,7 +56,7 @@ def sections(report: Report) -> str:
     benches = {judged.serving.run.id: judged for judged in report.of("serving")}
     if len(benches) == 1:
         return show_page.section(*benches.values())
-    headed = {run: text for kind, content in report.known.values() if hasattr(kind, "headings") for run, text in kind.headings(content)}
+    headed = kinds.headings(report.known.values())
     ordered = [run for run in headed if run in benches] + [run for run in benches if run not in headed]
     parts = ((headed.get(run) or show.asked_text(benches[run].serving.served.asked), run) for run in ordered)
     return "".join(f"<h3>{escape(heading)}</h3><p>{run}</p>{show_page.section(benches[run])}" for heading, run in parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from hotlap.core import extend, stand_in
@@ -19,7 +19,7 @@ class Kind(Protocol):
     One whose runs are of something else than the machine that measured may have `title(content)`: what a page is of; `SUBJECT`: what a run
     is, before the name of its plan; `TURNS`: the command that measures two of them in turns;
     `ENDED`: how it ended, in its own words by kind of stop; `FIRST`: it sums up other runs, and is shown
-    before them, and on a page alone at the top; `runs(content)`: their ids, each with its heading there."""
+    before them, and on a page alone at the top; `headings(content)`: their ids in the order in which they are shown, each with its heading."""
 
     CASES: bool  # whether its runs have cases of a plan, shown beside the rest
     NO_CASES: str  # why there is nothing to explain; {run} is the run's id
@@ -109,6 +109,11 @@ def ended(kind: str) -> Mapping[str, str]:
 def sums_up(kind: str) -> bool:
     """Whether a run of this kind says what others come to, and is shown before them."""
     return bool(getattr(_own(kind), "FIRST", False))
+
+
+def headings(known: Iterable[tuple[Kind, Any]]) -> dict[str, str]:
+    """Of runs that some of these sum up, in the order in which they are shown."""
+    return {run: text for kind, content in known if hasattr(kind, "headings") for run, text in kind.headings(content)}
 
 
 def turns(bundles: Sequence[Bundle]) -> str:
