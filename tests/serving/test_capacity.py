@@ -97,6 +97,23 @@ def test_a_cliff_is_bracketed_by_what_was_visited() -> None:
     assert not answer.pooled
 
 
+def test_a_search_that_has_little_time_tries_no_rate_again_while_it_stands_still() -> None:
+    """All meet it up to 21/s, half at 28.3/s, which is neither held nor clearly bad."""
+    def rates(hurried: bool) -> list[float]:
+        rng = np.random.default_rng(3)
+        state = CapacitySearch(
+            lambda rate, requests: np.asarray(rng.random(requests) < 1 - (rate - 21) / 14), CapacityOptions(attain=0.9, start=10.0, requests=2500),
+            hurried=hurried,
+        )  # fmt: skip
+        state.run()
+        answer = state.answer()
+        assert (answer.known_good or 0.0) <= 22.4 <= (answer.known_bad or math.inf)  # where 90 % meet it
+        return [round(each.rate, 1) for each in answer.evidence]
+
+    assert rates(True).count(28.3) == 1
+    assert rates(False).count(28.3) == 5
+
+
 def test_bounds_that_nothing_shows_are_none() -> None:
     options = CapacityOptions(attain=0.9, start=1.0, max_rate=8.0)
     good = search(lambda rate, requests: np.ones(requests, dtype=bool), options)

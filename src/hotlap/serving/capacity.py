@@ -112,6 +112,7 @@ class CapacitySearch:
     answers: list[tuple[float, bool, tuple[float, float, float]]] = field(default_factory=list)  # rate, outrun, answers a second
     long_s: float = 0.0  # from which a run shows that a rate is held
     least_s: float = 0.0  # that a run lasts, up to NEXT_PART: what measures knows how long an empty server takes to fill
+    hurried: bool = False  # time may end it before its requests are spent: no rate is tried again while its bracket stands still
 
     @property
     def left(self) -> int:
@@ -273,7 +274,15 @@ class CapacitySearch:
                 return rate
         if low and high is None and RISE * low < self.ceiling < math.inf:
             return self.ceiling
-        return math.sqrt((low or high or 1) * (high or low or 1))
+        rate = math.sqrt((low or high or 1) * (high or low or 1))
+        return self._anew(rate, low) if self.hurried and low else rate
+
+    def _anew(self, rate: float, low: float) -> float:
+        """This rate, where it was not visited; else, where it missed too many and was not clearly bad, the middle of the highest rate that
+        may be good and the lowest above it that missed too many."""
+        above = [run.rate for run in self.standing if run.rate > low and run.share > self.miss]
+        stuck = any(rate / RISE < run.rate < rate * RISE for run in self.standing)
+        return math.sqrt(low * min(above)) if stuck and above else rate
 
     def run(self) -> None:
         """Visits rates until the budget is spent, the interval is narrow enough, or the measure ends it."""

@@ -24,6 +24,7 @@ class RateVisited(Record, frozen=True, kw_only=True):
     goodput: float | None = None  # requests/s
     failed: int = 0  # errors, refusals, time-outs: they are missed
     outrun: bool = False  # more came than was served: all count as missed
+    late: bool = False  # the client was, which only makes times longer: the rate was met all the same, and counts
     flaws: list[str] = []  # of the client: then nothing is known of the server at this rate
 
 

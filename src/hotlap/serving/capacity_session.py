@@ -27,7 +27,8 @@ class ServerSearch:
     def __init__(self, benches: SeveralBenches, process: ArrivalsAsked, options: CapacityOptions, listen: Listener) -> None:
         self.benches, self.process, self.options, self.listen = benches, process, options, listen
         self.limits = objectives.parse(benches.asked.objectives, summary.METRICS)
-        self.search = CapacitySearch(self.measure, options, long_s=capacity.LASTS * longest_s(self.limits))
+        long_s = capacity.LASTS * longest_s(self.limits)
+        self.search = CapacitySearch(self.measure, options, long_s=long_s, hurried=benches.until_s is not None)
         self.rates: list[RateVisited] = []
         self.unknown = ""
 
@@ -58,7 +59,9 @@ class ServerSearch:
         ok = [one for one in every if one.outcome == "ok"]
         per_s = steady.answered([one.due_s for one in ok], [one.first_s for one in ok], [one.ended_s for one in ok], outrun)
         flaws = verdict.matter(judged.client, self.limits)
-        self.rates.append(visited(rate, judged, answer, outrun, flaws))
+        late = bool(flaws) and not outrun and self._met(judged)
+        flaws = [] if late else flaws
+        self.rates.append(replace(visited(rate, judged, answer, outrun, flaws), late=late))
         took = [request.e2e_s for request in every if request.e2e_s is not None]
         if took:
             self.search.took(float(np.median(took)))
@@ -68,6 +71,12 @@ class ServerSearch:
             return None
         self.search.answered(rate, outrun, per_s)
         return [False] * len(answer) if outrun else answer
+
+    def _met(self, judged: ServingVerdict) -> bool:
+        """Whether the run alone shows that this rate is held, though its client was late: as `serving bench` judges."""
+        attained = judged.summary.attainment
+        low = attained.low if attained else None
+        return low is not None and low >= self.options.attain and verdict.lengthens(judged.client, self.limits)
 
     def kept(self, known: Capacity, expected: Capacity | None = None, expected_of: str = "") -> ServerCapacity:
         stop = self.benches.stop

@@ -189,7 +189,8 @@ def _figure(name: str, alone_s: float, expected_s: float, step: StepEstimate, va
     elif measured.low is None or measured.high is None:
         answer = "unknown"
     return ExpectedFigure(
-        name=name, alone_s=alone_s, expected_s=expected_s, low_s=low_s, high_s=high_s, measured=measured, answer=answer, requests=len(values)
+        name=name, alone_s=alone_s, expected_s=expected_s, low_s=low_s, high_s=high_s, measured=measured, answer=answer,
+        requests=len(values),
     )
 
 

@@ -108,7 +108,8 @@ class Request(Record, frozen=True, kw_only=True, omit_defaults=True):
             return ""
         if self.chunks > tokens:
             return "the server counts fewer tokens than it sends chunks"
-        return "the server counts more tokens than max_tokens allows" if most and tokens > max(1.05 * most, most + 1) and self.chunks < tokens else ""
+        beyond = most > 0 and tokens > max(1.05 * most, most + 1)
+        return "the server counts more tokens than max_tokens allows" if beyond and self.chunks < tokens else ""
 
     @property
     def lag_s(self) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -27,11 +28,12 @@ CASES = False
 FIRST, SUBJECT = True, "search for the capacity of"
 NO_CASES = "a search for capacity has no cases to explain; hotlap show {run} says what each rate showed"
 METHOD = ""
-CLIENT = "give the client a core of its own; the rate is for the search to choose"
+CLIENT = "leave a processor core to the client alone: end what else runs on this machine, or move it"  # rates are not the user's here
 LEGEND = (
-    "held, not held, unclear: by all rates together, as the answer; met and its interval are of that rate alone, and sure at 95 % for "
-    "all of them together"
+    "by all: held, not held or unclear by all rates together, as the answer, so that a rate above one that is not held is not held either; "
+    "met and its interval are of that rate alone, and sure at 95 % for all of them together"
 )
+OUTRUN = "where more came than was served, all count as missed, and goodput is left out"
 EARLY = {"budget": "the time was spent", "interrupted": "it was interrupted", "error": "the server failed"}
 UNCOUNTED = "not counted"
 STYLES = {"held": "good", "not held": "bad", "unclear": "warn", UNCOUNTED: "dim"}
@@ -46,6 +48,7 @@ def text(kept: ServerCapacity, width: int, color: bool) -> str:
     lines = layout.paragraph("", asked(kept), width)
     if kept.rates:
         lines += ["", *layout.fitted(table(kept).columns, width).lines(color), ""]
+        lines += [*layout.paragraph("columns   ", legend(kept), width)]
     for label, what in facts(kept):
         lines += layout.paragraph(f"{label:<10}", what, width)
     return "\n".join(lines)
@@ -109,12 +112,12 @@ def table(kept: ServerCapacity) -> Table:
     words_of, failed = [judgement(kept, visited) for visited in rates], any(visited.failed for visited in rates)
     return Table([
         Column("offered", [Cell(f"{units.round_to(visited.rate)}/s", "bold", value=visited.rate) for visited in rates], right=True),
-        Column("", [Cell(word, STYLES[word]) for word in words_of], title="by all together", key="judgement"),
+        Column("by all", [Cell(word, STYLES[word]) for word in words_of], key="judgement"),
         Column("sent", [Cell(str(visited.requests)) for visited in rates], right=True),
         Column("met", [Cell(met(visited)) for visited in rates], right=True),
         Column("interval", [Cell(interval(visited)) for visited in rates]),
         *([Column("failed", [Cell(str(visited.failed) if visited.failed else "") for visited in rates], right=True)] if failed else []),
-        Column("goodput", [Cell(_rate(visited.goodput)) for visited in rates], right=True),
+        Column("goodput", [Cell("–" if visited.outrun else _rate(visited.goodput)) for visited in rates], right=True),
         *([Column("", [Cell(remark(visited)) for visited in rates], key="remark")] if any(map(remark, rates)) else []),
         Column("run", [Cell(visited.run) for visited in rates]),
     ])  # fmt: skip
@@ -130,9 +133,16 @@ def judgement(kept: ServerCapacity, visited: RateVisited) -> str:
     return "not held" if c.known_bad is not None and visited.rate >= c.known_bad else "unclear"
 
 
+def legend(kept: ServerCapacity) -> str:
+    """What the columns of the table are of."""
+    return f"{LEGEND}; {OUTRUN}" if any(visited.outrun for visited in kept.rates) else LEGEND
+
+
 def remark(visited: RateVisited) -> str:
     if visited.flaws:
         return f"inconclusive: the client: {show.FLAWS.get(visited.flaws[0], visited.flaws[0])}"
+    if visited.late:
+        return "the client was late, which only makes times longer"
     return "more came than was served" if visited.outrun else ""
 
 
@@ -149,17 +159,21 @@ def facts(kept: ServerCapacity) -> list[tuple[str, str]]:
     refused = [visited for visited in kept.rates if visited.flaws]
     if refused:
         rates = ", ".join(dict.fromkeys(f"{units.round_to(visited.rate)}/s" for visited in refused))
-        remedy = CLIENT if refused[0].flaws[0] in ("late", "arrivals") else show.remedy(refused[0].flaws[0])
-        runs = words.counted(len(refused), "run")
-        pairs.append(("client", f"it was at fault in {runs} (at {rates}), which count for nothing: {remedy}"))
+        counts = "which does not count" if len(refused) == 1 else "which do not count"
+        pairs.append(("client", f"it was at fault in {words.counted(len(refused), 'run')} (at {rates}), {counts}: {_remedy(refused)}"))
     if kept.capacity.withdrawn is not None:
-        pairs.append(("withdrawn", _withdrawn(kept.capacity, kept.capacity.withdrawn)))
+        pairs.append(("withdrawn", _withdrawn(kept, kept.capacity.withdrawn)))
     if kept.capacity.answered is not None:
         value, low, high = (units.round_to(one) for one in kept.capacity.answered)
         pairs.append(("answered", f"{value}/s [{low}, {high}] where more came than was served: no higher rate is held"))
     if kept.expected is not None:
         pairs.append(("model", f"{_between(kept.expected)} is expected of {kept.expected_of}{_beside(kept)}"))
     return [*pairs, ("answer", answer(kept))]
+
+
+def _remedy(refused: Sequence[RateVisited]) -> str:
+    flaw = refused[0].flaws[0]
+    return CLIENT if flaw in ("late", "arrivals") else show.remedy(flaw)
 
 
 def _spent(kept: ServerCapacity) -> str:
@@ -173,13 +187,14 @@ def _spent(kept: ServerCapacity) -> str:
     return f"all {options.rates} rates that --rates allows were measured, {asked_for}" if len(kept.rates) >= options.rates else ""
 
 
-def _withdrawn(c: Capacity, rate: float) -> str:
+def _withdrawn(kept: ServerCapacity, rate: float) -> str:
     """Why a rate that was known good earlier is not any more."""
+    c = kept.capacity
     now = f"only {units.round_to(c.known_good)}/s is" if c.known_good is not None else "no rate is"
     bursts = c.inflation is not None and c.inflation > LEAST_INFLATION
     worth = f" (misses come in bursts: {round(c.inflation)} requests tell as much as one alone)" if bursts and c.inflation else ""
     why = f"runs after that agree less with the earlier ones than chance allows{worth}, and by all of them {now}"
-    return f"earlier in this search {units.round_to(rate)}/s was shown to be held; {why}: allow more requests"
+    return f"earlier in this search {units.round_to(rate)}/s was shown to be held; {why}: {_more(kept)}"
 
 
 def ending(code: str, detail: str) -> str:
@@ -192,8 +207,9 @@ def _next(kept: ServerCapacity) -> str:
     c = kept.capacity
     seen = [visited.rate for visited in kept.rates if not visited.flaws]
     rate = c.estimate or c.known_good or (c.known_bad / 2 if c.known_bad else max(seen, default=None))
-    start = f" with --start {units.round_to(rate)}" if rate else ""
-    return f"; the same command{start} begins a new search there"
+    if not rate:
+        return ""
+    return f"; the same command with --start {units.round_to(rate)} begins a new search there"
 
 
 def answer(kept: ServerCapacity) -> str:
@@ -202,26 +218,27 @@ def answer(kept: ServerCapacity) -> str:
     if kept.unknown:
         return f"inconclusive: {kept.unknown}"
     if not c.evidence:
-        flawed = any(visited.flaws for visited in kept.rates)
-        return "inconclusive: the client: no rate was measured soundly" if flawed else "nothing was measured"
+        flawed = [visited for visited in kept.rates if visited.flaws]
+        return f"inconclusive: the client: no rate was measured soundly; {_remedy(flawed)}" if flawed else "nothing was measured"
     if c.known_good is not None and c.known_bad is not None:
         return f"it holds {units.round_to(c.known_good)}/s and does not hold {units.round_to(c.known_bad)}/s at {wanted}{_estimate(c)}"
     if c.known_good is not None:
-        more = f"no rate is shown to be too much; allow {_more(kept)}, or a higher rate"
+        more = f"no rate is shown to be too much; {_more(kept)}, or allow a higher rate"
         why = "that is all that --max-rate allows" if _all_allowed(kept) else more
         return f"it holds {units.round_to(c.known_good)}/s at {wanted}; {why}"
     if c.known_bad is not None:
-        lower = f"no lower rate is shown to be held{_estimate(c)}; allow {_more(kept)}"
+        lower = f"no lower rate is shown to be held{_estimate(c)}; {_more(kept)}"
         lower = f"no lower rate is shown to be held: {short(kept)}" if c.short else lower
         return f"it does not hold {units.round_to(c.known_bad)}/s at {wanted}, and {lower}"
     if c.short:
         return f"inconclusive: {short(kept)}"
-    return f"inconclusive: no rate is shown to be held or to be too much at {wanted}; allow {_more(kept)}"
+    return f"inconclusive: no rate is shown to be held or to be too much at {wanted}; {_more(kept)}"
 
 
 def _more(kept: ServerCapacity) -> str:
-    """What there was too little of."""
-    return "more time (--for)" if kept.ended == "budget" else "more requests"
+    """What to do where there was too little to say it."""
+    instead = {"budget": "allow more time (--for)", "interrupted": "let it go on to its end", "error": "begin again once the server answers"}
+    return instead.get(kept.ended, "allow more requests")
 
 
 def short(kept: ServerCapacity) -> str:
@@ -288,7 +305,7 @@ def section(kept: ServerCapacity) -> str:
     if not kept.rates:
         return "<p>No rate was measured.</p>"
     said = base.facts((label, what) for label, what in facts(kept) if label != "answer")  # which stands first on the page
-    return f'{html(table(kept))}<p>{escape(LEGEND)}</p>{said}<div class="plots">{_chart(kept)}</div>'
+    return f'{html(table(kept))}<p>{escape(legend(kept))}</p>{said}<div class="plots">{_chart(kept)}</div>'
 
 
 def _chart(kept: ServerCapacity) -> str:

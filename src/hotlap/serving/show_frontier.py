@@ -163,7 +163,8 @@ def facts(kept: ServerFrontier) -> list[tuple[str, str]]:
     if flawed:
         loads = ", ".join(dict.fromkeys(name(visit.setting) for visit in flawed))
         remedy = show.remedy(flawed[0].flaws[0], not arrivals.parse(flawed[0].setting).open)
-        pairs.append(("client", f"in {words.counted(len(flawed), 'run')} ({loads}) it was at fault, so they count for nothing: {remedy}"))
+        counts = "which does not count" if len(flawed) == 1 else "which do not count"
+        pairs.append(("client", f"it was at fault in {words.counted(len(flawed), 'run')} ({loads}), {counts}: {remedy}"))
     if unknown := [visit for visit in kept.visits if visit.unknown]:
         count = sum(visit.unknown for visit in unknown)
         pairs.append(("met", f"of {words.counted(count, 'request')} {unknown[0].why_unknown}"))

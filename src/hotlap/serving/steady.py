@@ -127,8 +127,8 @@ def doubts(requests: Sequence[Request]) -> list[Notice]:
         return []
     if grows(requests):
         _, counts = under_way(requests)
-        seen = f"{counts[-1]} of {len(requests)} requests were under way when the last was due, and {counts[len(counts) // 2]} at half that time"
-        ratio = _longer(requests)
+        half, ratio = counts[len(counts) // 2], _longer(requests)
+        seen = f"{counts[-1]} of {len(requests)} requests were under way when the last was due, and {half} at half that time"
         took = f"those of the second half took {ratio:.1f} times as long" if ratio < math.inf else "most of the second half did not end"
         return [Notice("growing", f"{seen}; {took}: more come than are served", "figures grow with the time it runs: ask for a lower rate")]
     levels = _levels(requests)

@@ -19,7 +19,8 @@ class Kind(Protocol):
     One whose runs are of something else than the machine that measured may have `title(content)`: what a page is of; `SUBJECT`: what a run
     is, before the name of its plan; `TURNS`: the command that measures two of them in turns;
     `ENDED`: how it ended, in its own words by kind of stop; `FIRST`: it sums up other runs, and is shown
-    before them, and on a page alone at the top; `headings(content)`: their ids in the order in which they are shown, each with its heading."""
+    before them, and on a page alone at the top; `headings(content)`: their ids, in the order in which they are shown, each with its
+    heading."""
 
     CASES: bool  # whether its runs have cases of a plan, shown beside the rest
     NO_CASES: str  # why there is nothing to explain; {run} is the run's id
