@@ -29,8 +29,8 @@ class AbFurther(Record, frozen=True, kw_only=True):
     planned: bool  # all pairs that were planned were measured, so more time alone changes nothing
 
 
-def of(done: AbOutcome, options: AbOptions, metrics: Sequence[str], requests: int, elapsed_s: float) -> list[AbFurther]:
-    """`requests`: of a block; `elapsed_s`: of the whole comparison."""
+def of(done: AbOutcome, options: AbOptions, metrics: Sequence[str], requests: int, elapsed_s: float, lost: int = 0) -> list[AbFurther]:
+    """`requests`: of a block; `elapsed_s`: of the whole comparison; `lost`: pairs that the client spoilt."""
     if done.stop.kind not in ENDS:
         return []
     asked = SequentialOptions(options.difference, options.min_effect, level=options.level)
@@ -39,6 +39,9 @@ def of(done: AbOutcome, options: AbOptions, metrics: Sequence[str], requests: in
         if pair.decision and pair.decision.answer not in ("continue", "inconclusive"):
             continue
         x, y = aligned(pair.a, pair.b)
+        if lost and not x:
+            every.append(_unsound(metric, options))
+            continue
         known = len(x) >= sequential.FEWEST
         least = sequential.wanted(x, y, asked) if known else PILOT
         least = max(least, len(x) + 1) if least else None
@@ -51,9 +54,19 @@ def of(done: AbOutcome, options: AbOptions, metrics: Sequence[str], requests: in
     return every
 
 
+def _unsound(metric: str, options: AbOptions) -> AbFurther:
+    """Where the client spoilt every pair: nothing is known of the spread."""
+    return AbFurther(
+        metric=metric, pairs=0, change=None, at_least=None, requests=None, seconds=None, allowed=options.most, planned=False
+    )
+
+
 def lines(further: AbFurther, width: int) -> list[str]:
     """What to ask for, and what it rests on."""
     change = "" if further.change is None else f", {further.change:+.1%}".replace("%", " %")
+    if not further.pairs and further.at_least is None:
+        what = f"{further.metric}: no pair counts, so nothing says how many it takes: see to the client first"
+        return layout.paragraph("more    ", what, width)
     seen = f"{words.counted(further.pairs, 'pair')}{change}"
     if further.at_least is None:
         what = f"{further.metric}: no larger --budget is expected to answer: with the change and the spread seen ({seen}) it takes over "

@@ -56,6 +56,10 @@ def source(a: AbSide, b: AbSide, options: LiveOptions) -> Iterator[ab_blocks.Blo
         yield block
 
 
+class BlockInterrupted(KeyboardInterrupt):
+    """During a block, which is kept."""
+
+
 def asked_of(load: SideLoad, url: str, model: str, seed: int) -> ServingAsked:
     """Of one block."""
     return ServingAsked(
@@ -65,12 +69,12 @@ def asked_of(load: SideLoad, url: str, model: str, seed: int) -> ServingAsked:
 
 
 def read(path: Path, metrics: Sequence[str]) -> Block:
-    """A block that was kept. Raises KeyboardInterrupt where it was interrupted."""
+    """A block that was kept. Raises BlockInterrupted where it was interrupted."""
     bundle = bundles.load(path)
     judged = show_kind.read(bundle)
     assert judged is not None  # the session wrote it
     if bundle.run.stopped_by("interrupted"):
-        raise KeyboardInterrupt
+        raise BlockInterrupted
     asked = judged.serving.served.asked
     requests = [request for request in judged.serving.requests if request.index >= asked.warm_up]
     client = verdict.client(judged.serving, judged.summary, ab_blocks.own(requests, metrics))

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from hotlap.cli import ab as core_ab
 from hotlap.cli import terminal
-from hotlap.core.errors import InputError, nearest
+from hotlap.core.errors import InputError, Interrupted, nearest
 from hotlap.core.measure import signals
 from hotlap.core.show import layout, words
 from hotlap.core.store import labels as labelled
@@ -53,8 +53,13 @@ def run(args: argparse.Namespace) -> int:
         trial = ab_blocks.BlockTrial(a.load, metrics, source, tally)
         first, second = (ab_blocks.arm(side, one.name, trial, one.server.configuration) for side, one in (("A", a), ("B", b)))
         began_s = time.monotonic()
-        done = ab.ab(first, second, asked, paths.home(), core_ab.AbProgress())
-    further = ab_further.of(done, asked, metrics, a.load.requests, time.monotonic() - began_s) if not tally.spoilt else []
+        try:
+            done = ab.ab(first, second, asked, paths.home(), core_ab.AbProgress())
+        except KeyboardInterrupt as stop:  # before the first pair
+            _warming_up(len(tally.runs) + isinstance(stop, ab_live.BlockInterrupted), str(labels["ab"]))
+            raise
+    elapsed_s = time.monotonic() - began_s
+    further = [] if tally.spoilt else ab_further.of(done, asked, metrics, a.load.requests, elapsed_s, len(tally.lost))
     lines = [*_lines(tally, a.load, seed, metrics), *(line for one in further for line in ab_further.lines(one, terminal.width()))]
     code = core_ab.answer(done, asked, args, {"seed": seed, **tally.document(), "further": further}, lines, tally.spoilt)
     return max(code, 1) if ab_blocks.worse(tally) and code < SIGNALLED else code
@@ -63,6 +68,13 @@ def run(args: argparse.Namespace) -> int:
 def _interrupt(_: int) -> NoReturn:
     """Between blocks; during one its bench is told."""
     raise KeyboardInterrupt
+
+
+def _warming_up(blocks: int, name: str) -> None:
+    """Raises Interrupted with where the blocks are."""
+    if blocks:
+        were = f"{words.counted(blocks, 'block')} that warmed up {'is' if blocks == 1 else 'are'} kept"
+        raise Interrupted(f"interrupted before the first pair; {were}: hotlap list ab={name}") from None
 
 
 def _metrics(text: str, load: ab_config.SideLoad) -> Sequence[str]:
@@ -76,14 +88,16 @@ def _metrics(text: str, load: ab_config.SideLoad) -> Sequence[str]:
 
 
 def _lines(tally: ab_blocks.Tally, load: ab_config.SideLoad, seed: int, metrics: Sequence[str]) -> list[str]:
-    remedy = "use a quieter machine, or longer requests"
+    longer = ", or compare e2e alone: beside TTFT less delay is allowed" if "ttft" in metrics else ""
+    remedy = f"use a quieter machine, or longer requests{longer}"
     whose = "; ".join(dict.fromkeys(tally.lost.values()))
     lost = f"; {words.counted(len(tally.lost), 'pair')} left out: the client was at fault ({whose}): {remedy}" if tally.lost else ""
     sent, failed = (" and ".join(f"{side} {count}" for side, count in each.items()) for each in (tally.sent, tally.failed))
     counts = " and ".join(f"{side} {count}" for side, count in tally.counted().items())
     counted = f"requests of the {words.counted(len(tally.pairs), 'pair')} that count: {counts}; of all, with blocks that warm up: {sent}; "
     counted += f"failed: {failed}{lost}"
-    return [*_tails(tally, metrics), f"blocks  of {load.requests} requests, seed {seed}; {counted}", *_worse(tally)]
+    blocks = layout.paragraph("blocks  ", f"of {load.requests} requests, seed {seed}; {counted}", terminal.width(), 8)
+    return [*_tails(tally, metrics), *blocks, *_worse(tally)]
 
 
 def _tails(tally: ab_blocks.Tally, metrics: Sequence[str]) -> list[str]:

@@ -30,11 +30,14 @@ NO_CASES = "a search for capacity has no cases to explain; hotlap show {run} say
 METHOD = ""
 CLIENT = "leave a processor core to the client alone: end what else runs on this machine, or move it"  # rates are not the user's here
 LEGEND = (
-    "by all: held, not held or unclear by all rates together, as the answer, so that a rate above one that is not held is not held either; "
-    "met and its interval are of that rate alone, and sure at 95 % for all of them together"
+    "by all: of all rates together, as the answer (above a rate that is not held none is); met, interval: of that rate alone, sure at "
+    "95 % for all of them together"
 )
 OUTRUN = "where more came than was served, all count as missed, and goodput is left out"
 EARLY = {"budget": "the time was spent", "interrupted": "it was interrupted", "error": "the server failed"}
+ALLOW = {
+    "budget": "allow more time (--for)", "interrupted": "let it go on to its end", "error": "begin again when the server answers",
+}  # fmt: skip
 UNCOUNTED = "not counted"
 STYLES = {"held": "good", "not held": "bad", "unclear": "warn", UNCOUNTED: "dim"}
 ENDED = {"rounds_max": "the search is over", "budget": EARLY["budget"]}
@@ -237,8 +240,7 @@ def answer(kept: ServerCapacity) -> str:
 
 def _more(kept: ServerCapacity) -> str:
     """What to do where there was too little to say it."""
-    instead = {"budget": "allow more time (--for)", "interrupted": "let it go on to its end", "error": "begin again once the server answers"}
-    return instead.get(kept.ended, "allow more requests")
+    return ALLOW.get(kept.ended, "allow more requests")
 
 
 def short(kept: ServerCapacity) -> str:
