@@ -12,10 +12,11 @@ from tests.serving.sse_server import serving
 from tests.serving.test_serving_figures import request
 
 from hotlap.cli import main
-from hotlap.serving import address, arrivals, cli_capacity, definitions, expected, show, steady
+from hotlap.core.errors import InputError
+from hotlap.serving import address, arrivals, cli, cli_capacity, definitions, expected, show, steady
 from hotlap.serving.capacity import Capacity, CapacityOptions
 from hotlap.serving.capacity_record import RateVisited, ServerCapacity
-from hotlap.serving.record import Request, ServedOn
+from hotlap.serving.record import Planned, Prompt, Request, Schedule, ServedOn
 from hotlap.serving.session import ServingOptions
 from hotlap.serving.several import SeveralBenches
 from hotlap.serving.verdict import ServingVerdict
@@ -125,3 +126,15 @@ def test_rates_of_a_search_are_shown_in_order_each_with_its_heading(
     places = [shown.index(heading) for heading in ("60.0/s offered: held", "90.0/s offered: not held")]
     assert places == sorted(places)
     assert [shown[place + 1].partition(" ")[0] for place in places] == [runs[1], runs[0]]
+
+
+def test_a_trace_without_hash_ids_says_nothing_of_a_prefix_cache() -> None:
+    for prefix, share in (((), None), ((7,), 0.5)):
+        planned = tuple(Planned(index=i, due_s=i / 10, prompt=Prompt(input_tokens=512, output_tokens=4, prefix=prefix)) for i in range(2))
+        assert cli._prefix_share(Schedule(arrivals="trace", seed=0, planned=planned)) == share
+
+
+def test_a_server_beyond_this_machine_is_named_once() -> None:
+    with pytest.raises(InputError, match=r"^'192\.0\.2\.1' is not this machine: "):
+        address.resolve("http://192.0.2.1:8000", False)
+    assert address._named("gpu.example", "192.0.2.1") == "'gpu.example' (192.0.2.1)"

@@ -64,7 +64,7 @@ def test_json_holds_every_number(trace: str, capsys: Capture) -> None:
     assert sum(known["arrivals"]["rates_hz"]) * known["arrivals"]["bin_s"] == pytest.approx(392)  # the last bin is not whole
 
 
-@pytest.mark.parametrize(("way", "says"), [("time", "times were divided"), ("requests", "thinned or merged within one stretch, in which no change of rate was found")])
+@pytest.mark.parametrize(("way", "says"), [("time", "all times were divided by the factor"), ("requests", "thinned or merged within one stretch, in which no change of rate was found")])
 def test_scale_says_which_way_and_shows_both_sides(trace: str, capsys: Capture, way: str, says: str) -> None:
     assert run("scale", trace, "--factor", "0.5", "--by", way, "--seed", "3", "--out", "half.jsonl") == 0
     out = capsys.readouterr().out

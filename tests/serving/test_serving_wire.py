@@ -81,7 +81,7 @@ def test_tokens_of_each_chunk_are_counted_where_the_server_does() -> None:
     [
         (HEAD + text("a") + event(b"{broken") + b"0\r\n\r\n", "event 2 of the stream is not what the API sends"),
         (HEAD + text("a") + event({"error": {"message": "out of\nmemory"}}) + b"0\r\n\r\n", "an error in the stream: out of memory"),
-        (HEAD + text("a"), "closed early, after 1 events with text"), (HEAD + text("a") + b"0\r\n\r\n", "no finish_reason and no [DONE]"),
+        (HEAD + text("a"), "closed early, after 1 event with text"), (HEAD + text("a") + b"0\r\n\r\n", "no finish_reason and no [DONE]"),
         (HEAD + event(b"[DONE]") + b"0\r\n\r\n", "no event with text"), (HEAD + event(b'"text"') + b"0\r\n\r\n", "not what the API sends"),
         (b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", "status 500: nothing"),
         (b"HTTP/1.1 502 Bad\r\nContent-Length: 44\r\n\r\n<html><title>Bad gateway</title></html>     ", "an HTML page ('Bad gateway')"),

@@ -51,7 +51,7 @@ def resolve(url: str, is_mine: bool) -> Address:
     outside = [ip for ip in addresses if not ipaddress.ip_address(ip).is_loopback]
     if outside and not is_mine:
         raise InputError(
-            f"'{parts.hostname}' is {outside[0]}, not this machine: load goes to loopback alone; "
+            f"{_named(parts.hostname, outside[0])} is not this machine: load goes to loopback alone; "
             "where that server is yours to load, say --this-server-is-mine"
         )
     return Address(parts.scheme, parts.hostname, port, addresses[0], _base(parts.path))
@@ -63,6 +63,10 @@ def _addresses(host: str, port: int) -> list[str]:
     except (OSError, UnicodeError) as error:
         raise MachineError(f"the host '{host}' is not known: {getattr(error, 'strerror', None) or error}") from None
     return [str(line[4][0]).partition("%")[0] for line in known]
+
+
+def _named(host: str, ip: str) -> str:
+    return f"'{host}'" if host == ip else f"'{host}' ({ip})"
 
 
 def _base(path: str) -> str:

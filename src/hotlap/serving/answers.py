@@ -181,7 +181,7 @@ class ServerAnswer(Response):
         if self.ended_s is not None:
             return
         if not self._closing:
-            self.end("error", f"the stream ended early, after {self.chunks} events with text: no finish_reason and no [DONE]", now_s)
+            self.end("error", f"the stream ended early, after {self._given()}: no finish_reason and no [DONE]", now_s)
         elif self.first_s is None:
             self.end("error", "the stream had no event with text", now_s)
         else:
@@ -218,7 +218,10 @@ class ServerAnswer(Response):
 
     def lost(self, reason: str, now_s: float) -> None:
         self.cut_off = self.ended_s is None and self.status == 200
-        self.end("error", f"{reason}, after {self.chunks} events with text" if self.status == 200 else reason, now_s)
+        self.end("error", f"{reason}, after {self._given()}" if self.status == 200 else reason, now_s)
+
+    def _given(self) -> str:
+        return f"{self.chunks} event{'s' if self.chunks != 1 else ''} with text"
 
     def end(self, outcome: Outcome, reason: str, now_s: float) -> None:
         """Its end; the first one counts."""

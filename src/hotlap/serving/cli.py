@@ -100,9 +100,11 @@ def _schedule(trace: traffic.TrafficTrace, asked: ServingAsked) -> Schedule:
     return structs.replace(schedule, planned=tuple(planned))
 
 
-def _prefix_share(schedule: Schedule) -> float:
-    """Of the prompt tokens to be sent, that a prefix cache without a limit could find."""
+def _prefix_share(schedule: Schedule) -> float | None:
+    """Of the prompt tokens to be sent, that a prefix cache without a limit could find; None of a trace without hash ids."""
     inputs = [(one.prompt.input_tokens, one.prompt.prefix) for one in schedule.planned]
+    if not any(prefix for _, prefix in inputs):
+        return None
     return traffic_fit.shared(inputs).share if sum(tokens for tokens, _ in inputs) else 0.0
 
 

@@ -169,7 +169,7 @@ class Served(Record, frozen=True, kw_only=True):
     tokens_per_word: float | None = None  # of the prompts, by the server's own count; None: it does not say
     server: dict[str, float] = {}  # what its /metrics grew by while this ran; {}: it has none
     on: ServedOn | None = None  # None: not known
-    prefix_share: float | None = None  # of a trace's prompt tokens, that a prefix cache without a limit could hold; None: no trace
+    prefix_share: float | None = None  # of a trace's prompt tokens, that a prefix cache without a limit could hold; None: no hash ids
     client: ClientState | None = None  # None: killed
     notices: list[Notice] = []
 

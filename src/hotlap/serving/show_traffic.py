@@ -62,7 +62,7 @@ def scaled(before: TrafficFit, after: TrafficFit, way: str, out: str, width: int
     count = len(before.arrivals.stretches) if before.arrivals else 1
     stretches = "one stretch, in which no change of rate was found" if count == 1 else f"each of {count} stretches of one rate"
     how = {
-        "time": "times were divided: intervals keep their CV to the digit, the rate changes as much faster",
+        "time": "all times were divided by the factor, so the rate is multiplied by it; the CV of intervals stays exactly the same",
         "requests": f"requests were thinned or merged within {stretches}: each keeps its duration and its intervals' CV, in another order",
     }[way]
     return "\n".join([*layout.fitted(columns, width).lines(color), *layout.paragraph("", how, width), f"trace   {out}"])

@@ -23,10 +23,12 @@ class Sides(NamedTuple):
 
 
 def subject(comparison: Comparison) -> str:
-    """What changes: time, rate, or the metric by its name."""
+    """What changes: time, rate, or the metric by its name; a program's own number has none."""
     if comparison.unit == "s" and comparison.better != "higher":
         return "time"
-    return "rate" if comparison.unit in RATES and comparison.better != "lower" else comparison.metric.replace("_", " ") or "value"
+    if comparison.unit in RATES and comparison.better != "lower":
+        return "rate"
+    return "value" if comparison.metric in ("", "own") else comparison.metric.replace("_", " ")
 
 
 def sides(comparison: Comparison) -> Sides:
