@@ -74,7 +74,7 @@ def test_a_count_of_tokens_that_cannot_be_meets_no_tpot(tokens: int, why: str, d
     assert show.answer(verdict) == f"inconclusive: tpot is in doubt (the server {why}), so the objective cannot be judged"
     notes = [notice.text for notice in verdict.summary.notices]
     assert any(does in note for note in notes)
-    assert not any("look at" in note for note in notes)
+    assert not any("look at" in note or "the server ended them" in note for note in notes)
 
 
 def test_tokens_beyond_what_was_asked_that_came_count() -> None:

@@ -30,8 +30,8 @@ NO_CASES = "a search for capacity has no cases to explain; hotlap show {run} say
 METHOD = ""
 CLIENT = "leave a processor core to the client alone: end what else runs on this machine, or move it"  # rates are not the user's here
 LEGEND = (
-    "by all: of all rates together, as the answer (above a rate that is not held none is); met, interval: of that rate alone, sure at "
-    "95 % for all of them together"
+    "by all: of all rates together, as the answer (a rate above one that is not held is not held); met, interval: of that rate alone, "
+    "sure at 95 % for all of them together"
 )
 OUTRUN = "where more came than was served, all count as missed, and goodput is left out"
 EARLY = {"budget": "the time was spent", "interrupted": "it was interrupted", "error": "the server failed"}

@@ -215,7 +215,8 @@ def section(kept: ServerFrontier) -> str:
 
 def _chart(kept: ServerFrontier) -> str:
     every = [*kept.points, *kept.expected]
-    across = charts.linear_axis(0.0, max(point.interactivity.high for point in every), lambda v: f"{v:g}", "tokens/s that a user sees")
+    low, high = min(point.interactivity.low for point in every), max(point.interactivity.high for point in every)
+    across = charts.linear_axis(max(low, 0.0), high, lambda v: f"{v:g}", "tokens/s that a user sees")
     up = charts.linear_axis(0.0, max(point.throughput.high for point in every), lambda v: f"{v:g}", most=5)
     chart = charts.Chart(across, up, "throughput against interactivity", right=100.0)
     if kept.expected:

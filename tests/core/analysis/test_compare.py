@@ -247,6 +247,7 @@ def test_both_sides_are_printed_as_measured(name: str, factor: float, sd: float)
     decimals = len(shown.change.split()[0].partition(".")[2])
     assert shown.change == f"{((found.ratio if found.better == 'higher' else 1 / found.ratio) - 1) * 100:+.{decimals}f} %"
     assert sides.subject(found) == ("time" if found.better == "lower" else "rate")
+    assert sides.subject(replace(found, metric="own", unit="points")) == "value"  # a program's own number has no name of its own
     printed = comparison.comparison([found], width=300)
     row = next(line for line in printed.splitlines() if shown.a.split()[0] in line)
     assert all(text in " ".join(row.split()) for text in shown[:3])
