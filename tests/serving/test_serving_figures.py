@@ -239,7 +239,7 @@ def test_counters_that_contradict_the_clock_are_named() -> None:
 
 
 def test_lengths_that_differ_from_what_was_asked_are_named() -> None:
-    short = [replace(one, asked_input=8, input_tokens=13, asked_output=4, output_tokens=2) for one in sent()]
+    short = [replace(one, asked_input=8, input_tokens=13, asked_output=4, output_tokens=2, chunks=2) for one in sent()]
     assert {"input_length", "early_end"} <= {notice.code for notice in summary.of(run_of(short, SOUND)).notices}
     right = [replace(one, asked_input=8, input_tokens=8, asked_output=4, output_tokens=4) for one in sent()]
     assert not {"input_length", "early_end"} & {notice.code for notice in summary.of(run_of(right, SOUND)).notices}

@@ -135,10 +135,11 @@ def _lengths(ok: Sequence[Request]) -> list[Notice]:
     if wanted and abs(given / wanted - 1) > LENGTH:
         seen = f"the server counts {given} tokens of input where {wanted} were asked, over all requests"
         notices.append(Notice("input_length", seen, "its template or tokenizer adds them: give another --input (a trace has its own)"))
-    wanted, given = _sums(ok, lambda r: (r.asked_output, r.output_tokens))
-    if wanted and given < wanted * (1 - LENGTH) and not any(r.miscounted for r in ok):  # else `more_chunks` has it
+    wanted, given = _sums([r for r in ok if not r.miscounted], lambda r: (r.asked_output, r.output_tokens))
+    if wanted and given < wanted * (1 - LENGTH):
         seen = f"answers have {given} tokens where {wanted} were asked, over all requests: the server ended them"
         notices.append(Notice("early_end", seen, "give --ignore-eos where the server takes it"))
+    wanted, given = _sums(ok, lambda r: (r.asked_output, r.output_tokens))
     if wanted and given > wanted * (1 + LENGTH):
         seen = f"answers have {given} tokens where at most {wanted} were asked, over all requests"
         longer = "the server does not keep to max_tokens: E2E is of longer answers"
