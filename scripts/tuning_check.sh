@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
-trap 'rm -rf "$work"; [ -z "${beside:-}" ] || kill "$beside" 2>/dev/null || true' EXIT
+trap 'rm -rf "$work"' EXIT
 keep=${1:-$work/keep}
 budget=${HOTLAP_TUNING_BUDGET:-6 min}
 cases=" ${HOTLAP_TUNING_CASES:-loader counting training} "
@@ -17,6 +17,7 @@ export HOTLAP_HOME=$work/home
 root=$PWD
 tune() { name=$1; shift
     (cd examples/tuning && "$root/.venv/bin/python" -m hotlap tuning run "$@" --budget "$budget" --seed 1 --out "$keep/$name.toml") || echo "exit code $?"
+    [ -d "$HOTLAP_HOME/runs" ] || return 0
     (cd "$HOTLAP_HOME/runs" && "$root/.venv/bin/python" -m zipfile -c "$keep/$name.zip" "$(ls | tail -1)")
 }
 loader() {
@@ -33,8 +34,8 @@ counting() {
 training() {
     printf '\n== training beside another process\n'
     .venv/bin/python -c 'while True: pass' & beside=$!
+    trap 'kill "$beside" 2>/dev/null || true' EXIT  # of the pipeline's shell
     tune training 'python train.py' --goal step --switches 'omp_threads; omp_wait' --result 'loss ([0-9.e-]+)'
-    kill "$beside"; wait "$beside" 2>/dev/null || true; beside=
 }
 {
     printf 'load average %s, %s cores\n' "$(cut -d' ' -f1-3 /proc/loadavg)" "$(nproc)"
