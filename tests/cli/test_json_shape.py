@@ -29,6 +29,14 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return ids
 
 
+@pytest.fixture
+def rules(tmp_path: Path) -> str:
+    """A rule that the runs break."""
+    file = tmp_path / "rules.toml"
+    file.write_text('[[rule]]\nwhy = "a test"\nshare_at_least = "99 %"\n')
+    return str(file)
+
+
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any]:
     capsys.readouterr()
     code = main(words)
@@ -49,8 +57,8 @@ def test_a_command_without_a_verdict_has_none(verb: str, runs: dict[str, str], c
     assert [(c["name"], c["value"], c["low"], c["high"], c["unit"], c["codes"]) for c in answer["cases"]] == expected
 
 
-def test_a_verdict_and_its_exit_code_stand_at_the_top(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    code, answer = printed(capsys, "gate", runs["slower"], "--against", "limit", "--share", "99 %", "--json")
+def test_a_verdict_and_its_exit_code_stand_at_the_top(runs: dict[str, str], rules: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, answer = printed(capsys, "gate", runs["slower"], "--against", rules, "--json")
     assert (code, answer["verdict"], answer["exit_code"]) == (1, "fail", 1)
     assert {"fail"} <= {case["state"] for case in answer["cases"]}
     assert all(case["host"] for case in answer["cases"])
@@ -87,8 +95,8 @@ def test_a_former_option_is_taken_with_a_line(runs: dict[str, str], capsys: pyte
     assert capsys.readouterr().err == "hotlap: '--gate' is now '--min-effect'; the former option works in version 0.2 only\n"
 
 
-def test_a_former_name_prints_the_former_shape(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    words = runs["slower"], "--against", "limit", "--share", "99 %"
+def test_a_former_name_prints_the_former_shape(runs: dict[str, str], rules: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = runs["slower"], "--against", rules
     code, former = printed(capsys, "judge", *words, "--json")
     assert (code, former) == printed(capsys, "gate", *words, "--json=2")
     assert [one["state"] for one in former] == ["fail"]
