@@ -16,8 +16,10 @@ def _row(result: Result, precision: float | None) -> Row:
 
 
 def text(result: Result, precision: float | None = None, width: int = 120) -> str:
-    """Two lines, where the name is not very long. `precision`: what was asked of the interval, as a share."""
-    return "\n".join(layout.Grid(results.table([_row(result, precision)], FORM).columns, width).lines(color=False))
+    """Two lines, where the name is not very long, and why it is inconclusive. `precision`: what was asked of the interval, as a share."""
+    row = _row(result, precision)
+    why = [f"  {row.verdict.reason}"] if row.verdict.state == "inconclusive" and row.verdict.reason else []
+    return "\n".join(layout.Grid(results.table([row], FORM).columns, width).lines(color=False) + why)
 
 
 def html(result: Result, precision: float | None = None) -> str:
