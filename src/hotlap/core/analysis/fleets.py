@@ -51,6 +51,7 @@ class DeviceFacts:
     driver: str = ""
     serial: str = ""
     uuid: str = ""
+    simulated: bool = False
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ def _members(bundle: Bundle, results: Sequence[Result]) -> list[_Member]:
     for device in run.machine.devices:
         models[device.key] = device.model
         uuid = "" if device.target == SIMULATED else device.uuid  # which is its name there
-        facts[device.key] = DeviceFacts(run.began, run.hotlap, device.driver, device.serial, uuid)
+        facts[device.key] = DeviceFacts(run.began, run.hotlap, device.driver, device.serial, uuid, device.target == SIMULATED)
     by_device: dict[str, list[Result]] = {}
     for result in results:
         by_device.setdefault(result.device, []).append(result)

@@ -65,7 +65,8 @@ def folded(judged: FleetVerdict, width: int, color: bool, least: int = CASES) ->
         lines += [f"  … and {left} more; --json or --out FILE has all"] if left else []
     spread = sorted(judged.cases, key=lambda case: -(case.spread or 0.0))[:least]
     lines += ["", *layout.fitted(cases(judged, spread).columns, width, rather="noise").lines(color)]
-    lines += [f"  … and {len(judged.cases) - least} more cases, which differ less"] if len(judged.cases) > least else []
+    less = ", which differ less" if all(case.spread is not None for case in judged.cases) else ""
+    lines += [f"  … and {words.counted(len(judged.cases) - least, 'more case')}{less}"] if len(judged.cases) > least else []
     return [*lines, "", *(line for text in sure(judged) for line in layout.paragraph("", text, width))]
 
 
@@ -77,7 +78,7 @@ def has_steady_cases(judged: FleetVerdict) -> bool:
 
 def summary(judged: FleetVerdict) -> str:
     """How many devices, of which models, cases and rounds; of an interrupted run how many of its devices."""
-    models = ", ".join(words.clean(model) for model in judged.reach)
+    models = ", ".join(_model(judged, model) for model in judged.reach)
     counts = (len(judged.devices), "device"), (len({case.case for case in judged.cases}), "case")
     devices, cases = (words.counted(count, thing) for count, thing in counts)
     if judged.measured < len(judged.devices):
@@ -201,14 +202,14 @@ def sure(judged: FleetVerdict) -> list[str]:
     for model, reach in judged.reach.items():
         known = [case.reach for case in judged.cases if case.model == model and case.reach is not None]
         if reach is None or not known:
-            texts.append(f"{_of(model)}the devices cannot be compared with each other: {_unjudged(judged, model)}")
+            texts.append(f"{_of(judged, model)}the devices cannot be compared with each other: {_unjudged(judged, model)}")
             continue
         if reach >= HOPELESS:
-            texts.append(f"{_of(model)}{SCATTERED}")
+            texts.append(f"{_of(judged, model)}{SCATTERED}")
             continue
         single = noticing.span(known, lambda share: percent(share, 2))
         smallest = f"{percent(reach, 2)} slower over all cases, or {single} slower in one"
-        texts.append(f"{_of(model)}a device is named from {smallest}; it fails where the loss is surely above {percent(judged.min_effect)}")
+        texts.append(f"{_of(judged, model)}a device is named from {smallest}; it fails where the loss is surely above {percent(judged.min_effect)}")
     if any(reach is not None and reach < HOPELESS for reach in judged.reach.values()):
         rate = f"{fleets.RATE * 100:g}"
         texts.append(f"false alarms: at most {rate} of 100 healthy fleets have a device named, where levels are roughly lognormal")
@@ -226,11 +227,20 @@ def _differ(judged: FleetVerdict) -> str:
     if not any(max(middle - low, high - middle) > max(2 * (case.spread or 0.0), SEEN) * middle for case, low, middle, high in known):
         return ""
     beside = "; where noise is not known, it is in it" if any(noisy) else ""
-    return f"differ: how far healthy devices are apart, without outliers and noise, so min and max may lie farther off{beside}"
+    return f"differ: the spread between healthy devices alone; min and max also hold noise and outliers, so they can be further apart{beside}"
 
 
-def _of(model: str) -> str:
-    return f"{words.clean(model)}: " if model else ""
+def simulated(judged: FleetVerdict) -> list[str]:
+    """The models of devices that were simulated."""
+    return list(dict.fromkeys(device.model for device in judged.devices if device.facts.simulated))
+
+
+def _model(judged: FleetVerdict, model: str) -> str:
+    return words.clean(f"{model} (simulated)" if model in simulated(judged) else model)
+
+
+def _of(judged: FleetVerdict, model: str) -> str:
+    return f"{_model(judged, model)}: " if model else ""
 
 
 def _unjudged(judged: FleetVerdict, model: str) -> str:

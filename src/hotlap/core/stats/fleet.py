@@ -151,7 +151,7 @@ def _judge(fleet: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
         fleet.spread.append(None)
         fleet.noise.append(None)
         fleet.reach.append(None)
-        fleet.notices.append(Notice("small_fleet", f"{len(measured)} nodes have samples, {FEWEST_NODES} are needed", index=metric))
+        fleet.notices.append(Notice("small_fleet", f"{len(measured)} node{' has' if len(measured) == 1 else 's have'} samples, {FEWEST_NODES} are needed", index=metric))
         return
     location, noise = _locations(logs[measured])
     counts = count[measured]
