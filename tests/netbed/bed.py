@@ -112,7 +112,7 @@ class Bed:
         clocks = {CLOCK: values[-1] for values in self.faults() if values[:2] == ["clock", node]}  # noqa: B035 - the last counts
         own = {"HOME": home, "PATH": os.environ["PATH"], "HOSTNAME": node, "USER": "root", "LANG": "C.UTF-8", **clocks, **(environment or {})}
         inside = ["nsenter", "-t", str(self.pid(node)), "-m", "-u", "-i", "-n", "-p", "--"]
-        full = [*inside, "env", "-i", "-C", home, *(f"{name}={value}" for name, value in own.items()), *argv]
+        full = [*inside, "env", "--default-signal=INT", "-i", "-C", home, *(f"{name}={value}" for name, value in own.items()), *argv]
         group = self._group(node)
         return ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh", *full] if group.is_dir() else full
 

@@ -79,7 +79,8 @@ def launcher(args: argparse.Namespace) -> tuple[str, dict[str, object], str]:
         options.check()
         return "kubernetes", asdict(options), args.python or "python3"
     if args.mpi:
-        mpi.own()
+        if not getattr(args, "dry_run", False):
+            mpi.own()
         return "mpi", {"meet": args.meet, "wait_s": seconds(args.queue, "--queue")}, args.python or sys.executable
     if args.ray is not None:
         return "ray", {"address": args.ray, "wait_s": seconds(args.queue, "--queue")}, args.python or "python3"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
 
 from hotlap.cli import terminal
 from hotlap.cluster import asked
-from hotlap.cluster.folder import OUTPUTS, CampaignFolder
-from hotlap.cluster.record import MemberEvent, MemberState
+from hotlap.cluster.folder import DONE, OUTPUTS, CampaignFolder
+from hotlap.cluster.record import AttemptDone, MemberEvent, MemberState
 from hotlap.core.errors import InputError, nearest
 
 MOST_BYTES = 1 << 20  # of a stream, that are printed: its end
@@ -58,8 +62,17 @@ def _of(kept: CampaignFolder, state: MemberState, ends: Mapping[tuple[int, str, 
             how = {"state": "died", "why": "its controller was killed as it began"}
         folder = kept.attempt(state.step, state.member, attempt)
         texts = {name: _end(folder / name) for name in OUTPUTS}
+        if _earlier(folder):
+            how["why"] = "; ".join(filter(None, (how["why"], "of a program that an earlier attempt started, which went on")))
         logs.append({**base, "attempt": attempt, **how, **texts})
     return logs
+
+
+def _earlier(folder: Path) -> bool:
+    """Whether its result is of a program that an attempt before started."""
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode((folder / DONE).read_bytes(), type=AttemptDone).by == "earlier"
+    return False
 
 
 def _end(path: object) -> str:

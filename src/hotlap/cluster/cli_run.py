@@ -43,9 +43,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 0 all measured, 1 a verdict failed, 3 some member has no result, 130 interrupted."""
-    if args.dry_run and args.mpi and mpi.own().number:
+    if args.dry_run and args.mpi and (rank := mpi.started()) and rank.number:
         return 0  # rank 0 says it
-    asked.joined(args)
+    if not args.dry_run:
+        asked.joined(args)
     marks = labelled.check(dict(terminal.pairs(args.label, "a label")))
     campaign, fanout = asked.campaign(args), asked.fanout(args)
     launcher = session.launcher_of(campaign)
@@ -102,8 +103,10 @@ def _next(kept: CampaignFolder, shown: show.CampaignShown) -> str:
     """The command that goes on."""
     named = kept.campaign.id if kept.path.parent == paths.runs(paths.home()) else str(kept.path)
     if not shown.missing:
-        facts = all(step.gather == "facts" for step in kept.campaign.steps)
-        return f"hotlap node audit --fleet {named}" if facts else f"hotlap show {named}"
+        gathered = {step.gather for step in kept.campaign.steps}
+        if gathered == {"command"}:
+            return f"hotlap cluster logs --all --campaign {named} (all that the programs printed)"
+        return f"hotlap node audit --fleet {named}" if gathered == {"facts"} else f"hotlap show {named}"
     if kept.campaign.launcher == "kubernetes":
         job = f"hotlap-{kept.campaign.id.lower()}"
         return f"kubectl delete job {job}; kubectl apply -f ITS.yaml; hotlap cluster collect {named} --from FOLDER"

@@ -54,6 +54,9 @@ def _agents(campaign: Campaign, launcher: AgentLauncher) -> list[str]:
     if campaign.launcher == "kubernetes":
         file = f"{kubernetes.LEFT['sources']}/{kubernetes.POD}.py"
         return [f"agent   {campaign.python} -I -S {file}, from the manifest's ConfigMap; nothing is installed"]
+    if campaign.launcher == "ray":
+        agent = f"agent   {campaign.python} -I -S, started by a task of Ray on each node, which takes all GPUs of the node"
+        return [agent, "way     each agent comes back to this machine by TCP, with the token of its task; nodes must reach it"]
     return [f"agent   {campaign.python} -I -S, sent on its standard input; nothing is installed"]
 
 

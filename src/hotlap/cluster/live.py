@@ -35,7 +35,7 @@ class ClusterView:
     def tell(self, event: MemberEvent) -> None:
         self._states[event.step, event.member] = event.to
         if event.to not in ("running", "measured") or (self.each and event.to == "measured") or event.was == "silent":
-            took = f" after {show(event.seconds, 's')}" if event.seconds is not None else ""
+            took = f" after {show(event.seconds, 's')}" if event.seconds is not None and event.to != "timed out" else ""
             step = f" {self.steps[event.step]}" if len(self.steps) > 1 else ""
             self._line(f"{event.member}{step}: {event.to}{took}{f': {event.why}' if event.why else ''}")
         self.draw()
@@ -62,8 +62,9 @@ class ClusterView:
         if not self.redrawn or (self._width and now_s - self._drawn_s < DRAWN_S):
             return
         self._erase()
-        waited = list(unanswered) or [member for (_, member), state in self._states.items() if state in ("running", "silent")]
-        parts = [self.counted(), *([words.some(waited, NAMED)] if waited else []), _clock(int(now_s - self._began_s))]
+        waited = [member for (_, member), state in self._states.items() if state in ("running", "silent")]
+        whom = f"waits for the agent of {words.some(list(unanswered), NAMED)}" if unanswered else words.some(waited, NAMED)
+        parts = [self.counted(), *([whom] if whom else []), _clock(int(now_s - self._began_s))]
         text = words.clean(" · ".join(parts))[: shutil.get_terminal_size().columns - 1]
         self.out.write(text)
         self.out.flush()

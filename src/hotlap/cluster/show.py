@@ -17,7 +17,9 @@ from hotlap.core.show.table import Cell, Column, Table
 MOST_ROWS = 200  # of members and steps, that a terminal is given
 MOST_MISSING = 40
 MOST_FAILED = 8
+MOST_VALUES = 24  # of devices and cases, that have a row each; more are folded
 APART = "to median: negative is worse, so a time that is 25 % longer is -20 %"
+FAR = 10.0  # times the median: no longer a change in per cent
 STYLES = {"measured": "good", "running": "", "silent": "warn", "never started": "warn"}
 
 
@@ -55,11 +57,13 @@ def lines(shown: CampaignShown, width: int, color: bool) -> list[str]:
     """The one table, and what is missing."""
     text = [summary(shown, color)]
     if shown.fleet and shown.fleet.cases:
-        if len(shown.fleet.devices) <= fleets.MANY:
+        folded = len(shown.fleet.devices) > fleets.MANY or sum(len(case.values) for case in shown.fleet.cases) > MOST_VALUES
+        if not folded:
             text += ["", *layout.fitted(results(shown.fleet).columns, width).lines(color)]
             text += layout.paragraph("", APART, width)
-        text += fleet.folded(shown.fleet, width, color)
-        if len(shown.fleet.devices) > fleets.MANY:
+        judged_cases = any(case.spread is not None for case in shown.fleet.cases)
+        text += fleet.folded(shown.fleet, width, color, fleet.CASES if judged_cases else MOST_VALUES)
+        if folded:
             each = f"hotlap show {shown.campaign.id} --format csv has each number of each device, hotlap report a page with all of them"
             text += layout.paragraph("", each, width)
     text += facts(shown)
@@ -87,7 +91,8 @@ def summary(shown: CampaignShown, color: bool = False) -> str:
     over = f" over {words.counted(steps, 'step')}" if steps > 1 else ""
     slots = " (slots of one machine)" if any(member.slot for member in shown.members) else ""
     counted = words.counted(len(shown.members), "member")
-    return layout.painted(f"{counted}{slots} by {shown.campaign.launcher}: {tally}{over}", "bold", color)
+    on = ", on simulated GPUs" if shown.fleet and fleet.simulated(shown.fleet) else ""
+    return layout.painted(f"{counted}{slots} by {shown.campaign.launcher}: {tally}{over}{on}", "bold", color)
 
 
 def results(judged: FleetVerdict) -> Table:
@@ -105,13 +110,20 @@ def results(judged: FleetVerdict) -> Table:
             cases.append(Cell(words.clean(case.label)))
             values.append(Cell(words.quantity(value, case.unit), value=value))
             ratio = (value / middle if case.better == "higher" else middle / value) if middle and value else None
-            apart.append(Cell(words.DASH if ratio is None else words.signed(ratio - 1)))
+            apart.append(Cell(_apart(ratio)))
             marks.append(Cell("outlier" if odd else "", "warn"))
     return Table([
         Column("node", nodes, title="Node", names=True), Column("case", cases, wrap=True, title="Case", names=True),
         Column("value", values, point=True, title="Value", kind="number"), Column("to median", apart, right=True, title="To median"),
         Column("", marks, key="outlier"),
     ])  # fmt: skip
+
+
+def _apart(ratio: float | None) -> str:
+    """A change; a ratio that is far above 1 as such."""
+    if ratio is None:
+        return words.DASH
+    return f"{ratio:,.0f} ×" if ratio >= FAR else words.signed(ratio - 1)
 
 
 def judged(shown: CampaignShown, width: int, color: bool) -> list[str]:
@@ -155,6 +167,12 @@ def _state(state: MemberState) -> Cell:
     return Cell("measured, a verdict failed" if failed else state.state, "bad" if failed else STYLES.get(state.state, "bad"))
 
 
+def _took(state: MemberState) -> str:
+    if state.seconds is None:
+        return ""
+    return f"{units.show(state.seconds, 's')}{' so far' if state.state in ('running', 'silent') else ''}"
+
+
 def status(shown: CampaignShown, width: int, color: bool) -> list[str]:
     """Where each member is; of very many only those without a result."""
     head = [summary(shown, color)]
@@ -166,7 +184,7 @@ def status(shown: CampaignShown, width: int, color: bool) -> list[str]:
         Column("member", [Cell(words.clean(state.member), "bold") for state in states]),
         Column("step", [Cell(steps[state.step]) for state in states]),
         Column("state", [_state(state) for state in states]),
-        Column("took", [Cell(units.show(state.seconds, "s") if state.seconds is not None else "") for state in states], right=True),
+        Column("took", [Cell(_took(state)) for state in states], right=True),
         Column("why", [Cell(words.clean(state.why)) for state in states], wrap=True),
     ]
     return [*head, "", *layout.fitted(columns, width).lines(color)]

@@ -25,22 +25,27 @@ def derive(
     members: Sequence[Member], steps: Sequence[int], events: Iterable[MemberEvent], beats: Mapping[Place, float], now_s: float,
     silent_s: float,
 ) -> list[MemberState]:
-    """`beats`: when each attempt that is open was last heard of, UNIX; one without is as old as its start."""
-    decided, states = last(events), []
+    """`beats`: when each attempt that is open was last heard of, UNIX; one without is as old as its start. What runs has the seconds
+    since its attempt began."""
+    kept = list(events)
+    decided, states = last(kept), []
+    began = {(event.step, event.member): event.time_s for event in kept if event.to == "running" and event.was != "silent"}
     for step in steps:
         for member in members:
             event = decided.get((step, member.name))
             if event is None:
                 states.append(MemberState(member=member.name, step=step, state="never started"))
                 continue
-            state, why = event.to, event.why
+            state, why, seconds = event.to, event.why, event.seconds
             if state in ("running", "silent"):
                 heard_s = max(beats.get((step, member.name), event.time_s), event.time_s if state == "running" else 0.0)
                 state = "silent" if now_s - heard_s > silent_s else "running"
                 why = f"no beat for {now_s - heard_s:.0f} s" if state == "silent" else ""
+                since_s = now_s - began.get((step, member.name), now_s)
+                seconds = since_s if since_s > 0 else None
             states.append(
                 MemberState(
-                    member=member.name, step=step, state=state, attempt=event.attempt, why=why, code=event.code, seconds=event.seconds,
+                    member=member.name, step=step, state=state, attempt=event.attempt, why=why, code=event.code, seconds=seconds,
                     evidence=event.evidence,
                 )
             )

@@ -34,6 +34,7 @@ NUMBERS: Sequence[tuple[str, str, str]] = (  # rank, number of ranks, ranks on t
 )  # fmt: skip
 JOBS = ("PMIX_NAMESPACE", "TORCHELASTIC_RUN_ID", "PMI_JOBID", "SLURM_JOB_ID")  # what all ranks of a start share
 TOKEN = "HOTLAP_TOKEN"
+EXAMPLE = "mpirun -np 4 hotlap cluster run --mpi …"
 MOST_BYTES = 4096  # of the file by which they meet
 
 
@@ -46,13 +47,20 @@ class MpiRank(NamedTuple):
     job: str
 
 
-def own(environment: Mapping[str, str] = os.environ) -> MpiRank:
-    """Raises InputError where nobody started it as a rank."""
+def started(environment: Mapping[str, str] = os.environ) -> MpiRank | None:
+    """This process as a rank; None where nobody started it as one."""
     for rank, world, local in NUMBERS:
         if environment.get(rank, "").isdecimal() and environment.get(world, "").isdecimal():
             job = next((f"{name}-{environment[name]}" for name in JOBS if environment.get(name)), f"parent-{os.getppid()}")
             return MpiRank(int(environment[rank]), int(environment[world]), int(environment.get(local) or 0), job)
-    raise InputError("--mpi: nobody started this as a rank; begin with mpirun, srun or torchrun: mpirun -np 4 hotlap cluster run --mpi …")
+    return None
+
+
+def own(environment: Mapping[str, str] = os.environ) -> MpiRank:
+    """Raises InputError where nobody started it as a rank."""
+    if rank := started(environment):
+        return rank
+    raise InputError("--mpi: nobody started this as a rank; begin with mpirun, srun or torchrun: " + EXAMPLE)
 
 
 def _meeting(rank: MpiRank, meet: str) -> tuple[str, int, bytes] | None:
@@ -116,7 +124,8 @@ class MpiLauncher(AtOnce):
 
     @property
     def planned(self) -> str:  # type: ignore[override]
-        return "its ranks, as mpirun, srun or torchrun started them"
+        rank = started()
+        return f"the {rank.world} ranks of this start" if rank else f"the ranks of a start such as {EXAMPLE}"
 
     def members(self) -> list[Member]:
         """Rank by rank, once all have come. Raises MachineError naming those that have not."""

@@ -42,7 +42,9 @@ def comparison(
     ordered = sorted(comparisons, key=lambda c: list(ANSWER_STYLES).index(c.answer))
     lines = [*of_sides(dict(zip("AB", groups, strict=False)), width), *_forced(ordered, width)]
     lines += allowances(ordered, width, turns=kinds.turns([one for group in groups for one in group]))
-    lines += [*layout.fitted(columns(ordered), width).lines(color), "", tally(ordered), *reasons(ordered, width)]
+    beside = layout.total(columns(ordered)) <= width  # else what medians say stands below the table
+    lines += [*layout.fitted(columns(ordered, medians=beside), width).lines(color), "", tally(ordered), *reasons(ordered, width)]
+    lines += [] if beside else _medians(ordered, width)
     lines += _differences(differences, ordered, ("A", "B"), width, color)
     return "\n".join([*lines, "", *reading(ordered, width, color)])
 
@@ -90,11 +92,12 @@ ESTIMATED = {
 }
 
 
-def estimated(compared: Iterable[Comparison]) -> str:
+def estimated(compared: Sequence[Comparison]) -> str:
     """How the change is made, and that it is not the ratio of the medians; "" where there is none."""
     kinds = dict.fromkeys(ESTIMATED[one.replicates] for one in compared if one.low is not None and one.replicates in ESTIMATED)
+    shown = " of the medians, which is shown where it is far from the change" if any(map(sides.of_medians, compared)) else ""
     how = next(iter(kinds)) if len(kinds) == 1 else "all values, by Huber's M-estimator"
-    return f"A and B are medians; the change is estimated from {how}, so it can differ from B ÷ A − 1" if kinds else ""
+    return f"A and B are medians; the change is estimated from {how}, so it can differ from B ÷ A − 1{shown}" if kinds else ""
 
 
 def matrix(others: Mapping[str, Other], first: str, runs: Sequence[Bundle] = (), width: int = 100, color: bool = False) -> str:
@@ -194,20 +197,21 @@ def _span(numbers: Sequence[int]) -> str:
     return " to ".join(dict.fromkeys((str(min(numbers)), str(max(numbers)))))
 
 
-def columns(ordered: Sequence[Comparison], short: bool = True) -> list[Column]:
-    """Case, both sides, the change with its interval, and the answer. `short`: what changes stands in the heading where it is one thing."""
+def columns(ordered: Sequence[Comparison], short: bool = True, medians: bool = True) -> list[Column]:
+    """Case, both sides, the change with its interval, and the answer. `short`: what changes stands in the heading where it is one thing;
+    `medians`: what they say stands beside the answer."""
     shown = [sides.sides(one) for one in ordered]
     subjects = {sides.subject(one) for one in ordered if one.ratio is not None}
     of_all = subjects.pop() if short and len(subjects) == 1 else ""
     kinds = ["" if of_all or one.ratio is None else f"{sides.subject(one)} " for one in ordered]
     changes = [f"{kind}{one.change}" for kind, one in zip(kinds, shown, strict=True)]
     return [
-        Column("case", [Cell(words.clean(label(c.case))) for c in ordered], wrap=True),
+        Column("case", [Cell(words.clean(label(c.case))) for c in ordered], wrap=True, names=True),
         Column("A", [Cell(one.a) for one in shown], point=True, kind="number"),
         Column("B", [Cell(one.b) for one in shown], point=True, kind="number"),
         Column(f"{of_all}, B vs A" if of_all else "B vs A", [Cell(text, "bold") for text in changes], right=True),
         Column("95 % interval", [Cell(one.interval, "dim") for one in shown], right=True),
-        Column("B is", [Cell(_answer_and_size(c), ANSWER_STYLES[c.answer]) for c in ordered], wrap=True),
+        Column("B is", [Cell(_answer_and_size(c, medians), ANSWER_STYLES[c.answer]) for c in ordered], wrap=True),
     ]
 
 
@@ -218,10 +222,10 @@ def answer(comparison: Comparison) -> str:
     return comparison.answer
 
 
-def _answer_and_size(comparison: Comparison) -> str:
+def _answer_and_size(comparison: Comparison, medians: bool = True) -> str:
     """With the size of change that could not have been seen, and what the medians in the row say where that is another change."""
     size = comparison.mde_of_answer if _unseen(comparison) else None
-    beside = "; ".join(filter(None, ("" if size is None else f"MDE {percent(size)}", sides.of_medians(comparison))))
+    beside = "; ".join(filter(None, ("" if size is None else f"MDE {percent(size)}", sides.of_medians(comparison) if medians else "")))
     return f"{answer(comparison)} ({beside})" if beside else answer(comparison)
 
 
@@ -294,6 +298,12 @@ def _apart(comparisons: Sequence[Comparison], width: int) -> list[str]:
         lines += layout.paragraph(f"  {'device':<14}  ", said, width)
     rest = len(ordered) - APART
     return lines + ([f"  {'device':<14}  {rest} more {'differs' if rest == 1 else 'differ'} from the others: --json"] if rest > 0 else [])
+
+
+def _medians(comparisons: Sequence[Comparison], width: int) -> list[str]:
+    """Cases whose medians say another change than the estimate."""
+    apart = [f"{label(one.case)} {said.removeprefix(sides.MEDIANS)}" for one in comparisons if (said := sides.of_medians(one))]
+    return layout.paragraph(f"  {'medians':<14}  ", f"B ÷ A − 1 of the medians is {words.some(apart, 8)}", width) if apart else []
 
 
 def _noise(comparisons: Sequence[Comparison], width: int) -> list[str]:

@@ -209,7 +209,8 @@ def sure(judged: FleetVerdict) -> list[str]:
             continue
         single = noticing.span(known, lambda share: percent(share, 2))
         smallest = f"{percent(reach, 2)} slower over all cases, or {single} slower in one"
-        texts.append(f"{_of(judged, model)}a device is named from {smallest}; it fails where the loss is surely above {percent(judged.min_effect)}")
+        fails = f"it fails where the loss is surely above {percent(judged.min_effect)}"
+        texts.append(f"{_of(judged, model)}a device is named from {smallest}; {fails}")
     if any(reach is not None and reach < HOPELESS for reach in judged.reach.values()):
         rate = f"{fleets.RATE * 100:g}"
         texts.append(f"false alarms: at most {rate} of 100 healthy fleets have a device named, where levels are roughly lognormal")
@@ -227,7 +228,7 @@ def _differ(judged: FleetVerdict) -> str:
     if not any(max(middle - low, high - middle) > max(2 * (case.spread or 0.0), SEEN) * middle for case, low, middle, high in known):
         return ""
     beside = "; where noise is not known, it is in it" if any(noisy) else ""
-    return f"differ: the spread between healthy devices alone; min and max also hold noise and outliers, so they can be further apart{beside}"
+    return f"differ: the spread between healthy devices alone; min and max hold noise and outliers too, so they can be further apart{beside}"
 
 
 def simulated(judged: FleetVerdict) -> list[str]:

@@ -74,8 +74,8 @@ class Grid:
     def sizes(self) -> list[int]:
         sizes = [column.natural for column in self.columns]
         over = total(self.columns, self.gap) - self.width
-        for least in (READABLE, NARROWEST):  # no column becomes hard to read while another has room
-            for place, column in enumerate(self.columns):
+        for least in (READABLE, NARROWEST):  # no column becomes hard to read while another has room; below that names come last
+            for place, column in sorted(enumerate(self.columns), key=lambda pair: least == NARROWEST and pair[1].names):
                 if column.wrap and over > 0:
                     narrowed = max(sizes[place] - over, min(sizes[place], least))
                     over -= sizes[place] - narrowed

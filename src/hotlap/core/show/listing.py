@@ -185,7 +185,9 @@ _WHOLE: dict[str, Any] = {"initial_indent": "    ", "subsequent_indent": "    ",
 def _on(run: RunHeader) -> str:
     """The devices: a few by their selectors, more by model and number."""
     if len(run.devices) <= FEW_DEVICES:
-        return ", ".join(run.devices) + (f" on {run.host}" if run.written_by and run.host else "")
+        several = Counter(run.devices).items()
+        named = ", ".join(f"{name} × {count}" if count > 1 else name for name, count in several)
+        return named + (f" on {run.host}" if run.written_by and run.host else "")
     counts = Counter(run.models or [name.partition(":")[0] for name in run.devices])
     return words.some([f"{model} × {count}" for model, count in counts.items()], 2)
 

@@ -11,6 +11,7 @@ from hotlap.core.show import words
 from hotlap.core.units import RATES
 
 FEWEST, MOST = 4, 7  # digits
+MEDIANS = "the medians "
 
 
 class Sides(NamedTuple):
@@ -52,7 +53,7 @@ def of_medians(comparison: Comparison) -> str:
     if percent(by_hand, digits) == percent(change, digits):
         return ""
     near = abs(by_hand - change) <= min(10.0 ** -(digits - 1), (high - low) / 4)
-    return f"the medians {percent(by_hand, digits)}" if another(by_hand, change, high - low) and not near else ""
+    return f"{MEDIANS}{percent(by_hand, digits)}" if another(by_hand, change, high - low) and not near else ""
 
 
 def percent(change: float, digits: int = FEWEST) -> str:

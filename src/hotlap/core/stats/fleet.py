@@ -151,7 +151,8 @@ def _judge(fleet: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
         fleet.spread.append(None)
         fleet.noise.append(None)
         fleet.reach.append(None)
-        fleet.notices.append(Notice("small_fleet", f"{len(measured)} node{' has' if len(measured) == 1 else 's have'} samples, {FEWEST_NODES} are needed", index=metric))
+        there = "1 node has" if len(measured) == 1 else f"{len(measured)} nodes have"
+        fleet.notices.append(Notice("small_fleet", f"{there} samples, {FEWEST_NODES} are needed", index=metric))
         return
     location, noise = _locations(logs[measured])
     counts = count[measured]
