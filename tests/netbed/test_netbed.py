@@ -144,6 +144,25 @@ def state(pid: int) -> str:
 
 
 @real
+@pytest.mark.slow("a bed")
+def test_ctrl_c_reaches_the_command_and_its_exit_code_comes_back(bed: Bed) -> None:
+    """As from a terminal: all processes of the group get the signal. The script leaves it to the command (scripts/netbed)."""
+    program = "import sys, time\ntry:\n print('ready', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n print('ended', flush=True); sys.exit(130)"
+    argv = bed.argv([sys.executable, "-c", program])
+    script = f"import os, signal; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execvp({argv[0]!r}, {argv!r})"
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.communicate(timeout=60)[0] == "ended\n"
+        assert process.returncode == 130
+    finally:
+        process.kill()
+        process.wait()
+
+
+@real
 @pytest.mark.slow("a bed, and a maker that is killed")
 def test_nothing_is_left_behind_by_a_maker_that_is_killed() -> None:
     before = names_of_links(), listeners()

@@ -85,6 +85,9 @@ def test_missing_samples_and_nodes_are_borne() -> None:
     found = odd(x)
     assert found.nodes == [8]
     assert found.notices == [Notice("small_fleet", "3 nodes have samples, 5 are needed", index=2)]
+    x[96:, 2], x[0, 2] = np.nan, 1.0
+    x[1:97, 2] = np.nan
+    assert odd(x).notices == [Notice("small_fleet", "1 node has samples, 5 are needed", index=2)]
 
 
 def test_few_nodes_are_no_fleet_and_a_small_one_needs_a_large_difference() -> None:

@@ -228,7 +228,7 @@ def _differ(judged: FleetVerdict) -> str:
     if not any(max(middle - low, high - middle) > max(2 * (case.spread or 0.0), SEEN) * middle for case, low, middle, high in known):
         return ""
     beside = "; where noise is not known, it is in it" if any(noisy) else ""
-    return f"differ: the spread between healthy devices alone; min and max hold noise and outliers too, so they can be further apart{beside}"
+    return f"differ: the spread between healthy devices alone; min and max hold noise and outliers too, so can be further apart{beside}"
 
 
 def simulated(judged: FleetVerdict) -> list[str]:
