@@ -204,7 +204,7 @@ def test_a_campaign_is_a_run(home: Path, tmp_path: Path, capsys: pytest.CaptureF
     (case,) = json.loads(capsys.readouterr().out)["cases"]
     assert len(case["more"]["devices"]) == 9
     assert main(["gate", "side=a", "--against", "fleet"]) == 0
-    assert "9 devices (h200-sxm)" in capsys.readouterr().out
+    assert "9 devices (h200-sxm (simulated))" in capsys.readouterr().out
     assert main(["report", "side=a", "--out", str(tmp_path / "page.html")]) == 0
     assert "Members of the campaign" in (tmp_path / "page.html").read_text()
 
