@@ -34,6 +34,7 @@ HEAD = f"""
     from hotlap.core.errors import HotlapError
     from hotlap.tuning import power_guard, power_sweep
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the shell of the tests ignores it, as for a job in the background
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # or nohup
     from hotlap.tuning.power_guard import Wish
     from hotlap.tuning.power_settings import Settings, check
     device = Device(target="cuda", index=0, name="NVIDIA Test", kind="gpu", vendor="NVIDIA", uuid="{UUID}")
