@@ -31,9 +31,31 @@ METHOD = ""
 def read(bundle: Bundle) -> CampaignShown | None:
     """From a folder, or a zip of one."""
     judged = fleets.judge([bundle]) if bundle.samples else None
+    shown = _plain(bundle, judged)
+    if shown is None:
+        return None
+    names = tuple(_shown())
+    return replace(shown, beside=_beside(files.long(bundle.path, names)))
+
+
+def without_result(bundle: Bundle) -> dict[str, str]:
+    """Members without a result in some step, each with its state and why."""
+    shown = _plain(bundle)
+    if shown is None:
+        return {}
+    names = {step.number: step.name for step in shown.campaign.steps}
+    several, lost = len(names) > 1, dict[str, list[str]]()
+    for state in shown.missing:
+        told = f"{names[state.step]} " if several else ""
+        lost.setdefault(state.member, []).append(f"{told}{state.state}{f': {state.why}' if state.why else ''}")
+    return {name: "; ".join(whys) for name, whys in lost.items()}
+
+
+def _plain(bundle: Bundle, judged: fleets.FleetVerdict | None = None) -> CampaignShown | None:
+    """A campaign without what other features keep in it."""
     if bundle.path.is_dir():
-        return replace(of_folder(folder.load(bundle.path), judged), beside=_beside(files.long(bundle.path, tuple(_shown()))))
-    contents = files.long(bundle.path, (folder.CAMPAIGN, folder.MEMBERS, folder.EVENTS, *_shown()))
+        return of_folder(folder.load(bundle.path), judged)
+    contents = files.long(bundle.path, (folder.CAMPAIGN, folder.MEMBERS, folder.EVENTS))
     if folder.CAMPAIGN not in contents:
         return None
     campaign = folder.parsed(contents[folder.CAMPAIGN].decode(errors="replace"), f"{bundle.path}/{folder.CAMPAIGN}")
@@ -41,7 +63,7 @@ def read(bundle: Bundle) -> CampaignShown | None:
     members = sorted(known.values(), key=lambda one: one.index)
     events = lines.read(contents.get(folder.EVENTS, b""), MemberEvent, folder.EVENTS).records
     derived = states.derive(members, [step.number for step in campaign.steps], events, {}, time.time(), campaign.silent_s)
-    return CampaignShown(campaign, members, derived, judged, _beside(contents))
+    return CampaignShown(campaign, members, derived, judged)
 
 
 def _shown() -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hotlap.core.analysis import fleets
+from hotlap.core.analysis import absent, fleets
 from hotlap.core.analysis.fleet_groups import FleetGroup, groups
 from hotlap.core.analysis.fleets import FleetCase, FleetDevice, FleetVerdict
 from hotlap.core.show import layout, words
@@ -45,8 +45,17 @@ def called(verdict: FleetVerdict) -> dict[tuple[str, str], str]:
 def verdict(judged: FleetVerdict, width: int = 100, color: bool = False) -> str:
     """At most 24 lines but for long names: what is said of the whole, the worst devices, cases, and how sure all of it is."""
     lines = [layout.painted(summary(judged), "bold", color), *folded(judged, width, color), ""]
+    lost = absent.text(judged.absent)
+    if lost:
+        lines += [*layout.paragraph("", words.clean(lost), width), ""]
     state = layout.painted(words.STATES[judged.state].upper(), {"pass": "good", "fail": "bad"}.get(judged.state, "warn"), color)
-    return "\n".join([*lines, f"{state}  {counted_runs(judged)} against fleet: of {len(judged.devices)} devices {tally(judged)}"])
+    said = f"{counted_runs(judged)} against fleet: of {len(judged.devices)} devices {tally(judged)}{without(judged)}"
+    return "\n".join([*lines, f"{state}  {said}"])
+
+
+def without(judged: FleetVerdict) -> str:
+    """How many have no result, beside the tally of devices."""
+    return f"; {len(judged.absent)} without a result" if judged.absent else ""
 
 
 def counted_runs(judged: FleetVerdict) -> str:
