@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 from hotlap.cli import main
-from hotlap.cluster import folder
+from hotlap.cluster import cli_check, cli_run, folder, show_kind
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import Campaign, Member, MemberEvent, StepRecord
 from hotlap.core.analysis import absent
@@ -29,8 +30,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def campaign(home: Path, measured: int, lost: Sequence[str], label: str = "a") -> CampaignFolder:
-    """One of nodes n01 and on, of which the last are `lost`: each with why it died, "" for one that never started."""
+def campaign(home: Path, measured: int, lost: Sequence[str], label: str = "a", slow: float = 0.0) -> CampaignFolder:
+    """The first takes `slow` longer, as a share. One of nodes n01 and on, of which the last are `lost`: each with why it died, "" for one that never started."""
     named, began = folder.new_id()
     step = StepRecord(number=1, name="bench", gather="command", argv=["bench"], label="bench")
     members = [Member(name=f"n{place:02}", index=place - 1) for place in range(1, measured + len(lost) + 1)]
@@ -38,7 +39,7 @@ def campaign(home: Path, measured: int, lost: Sequence[str], label: str = "a") -
     kept = folder.create(home, asked, members, {"part": label}, "")
     devices = [Device(target="host", index=one.index, name="cpu", kind="cpu", uuid=one.name) for one in members[:measured]]
     samples = [
-        Samples(case=CASE.id, device=device.key, round=number, values=[1 + (7 * device.index + 3 * number) % 11 / 1e4], unit="s", method="program")
+        Samples(case=CASE.id, device=device.key, round=number, values=[1 + slow * (device.index == 0) + (7 * device.index + 3 * number) % 11 / 1e4], unit="s", method="program")
         for device in devices for number in range(8)
     ]  # fmt: skip
     (kept.path / files.SAMPLES).write_bytes(b"".join(encode(one) + b"\n" for one in samples))
@@ -111,6 +112,63 @@ def test_where_nothing_was_measured_nobody_is_called_like_the_others(home: Path,
     out = capsys.readouterr().out
     assert out.startswith("NOT RUN")
     assert "64 without a result: n[01-64] (64) died: exit status 2" in out
+
+
+def test_equal_reasons_stand_together_and_the_rare_one_is_first(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = campaign(home, 0, ["no license"] * 55 + ["Xid 79"] + ["no license"] * 4)
+    main(["show", kept.campaign.id])
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.index("n56 died Xid 79") < out.index("n[01-55,57-60] (59) died no license")
+    assert "more; --json" not in out
+
+
+def test_one_that_was_silent_while_it_was_measured_is_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = campaign(home, 6, [])
+    again = [("n02", 1, "silent"), ("n02", 1, "died"), ("n02", 2, "measured"), ("n03", 1, "silent"), ("n03", 1, "measured")]
+    base = {"time_s": 2.0, "step": 1}
+    (kept.path / folder.EVENTS).write_bytes(
+        b"".join(encode(MemberEvent(**base, member=who, attempt=number, to=to)) + b"\n" for who, number, to in again)  # type: ignore[arg-type]
+    )
+    main(["show", kept.campaign.id])
+    assert "n03 gave no sign for a while in the attempt that was measured" in " ".join(capsys.readouterr().out.split())
+    main(["show", kept.campaign.id, "--json"])
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert run["cluster"]["was_silent"] == ["n03"]
+
+
+def test_a_campaign_that_runs_has_not_passed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = campaign(home, 5, [""])
+    with kept.held():
+        kept.append(MemberEvent(time_s=time.time(), member="n06", step=1, attempt=1, to="running"))
+        assert main(["cluster", "status", "--json"]) == 3
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["verdict"], answer["exit_code"]) == ("inconclusive", 3)
+    assert answer["controlled_by"]
+
+
+@pytest.mark.parametrize(("target", "text"), [("nosuch:xx", "no target 'nosuch'"), ("simulated:h200-sxm?slow=0.05@17", "'slow' names device 17")])
+def test_a_target_that_no_member_can_take_is_refused_once(target: str, text: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "run", "quick", "--local", "2", "--target", target]) == 2
+    assert text in capsys.readouterr().err
+    assert not (home / "runs").exists()
+
+
+def test_a_check_counts_who_is_ready_and_says_what_many_share_once() -> None:
+    row = {"refused": "", "state": "ready", "doubts": ["no Hotlap is there"], "return_path": "pipe", "clock_off_s": 0.0, "free_bytes": 1e12}
+    rows = [row | {"member": f"n0{place}", "python": "3.11", "hotlap": "", "gpus": 0, "cpu": "", "works_in": ""} for place in range(1, 6)]
+    lost = rows[0] | {"member": "n06", "refused": "no route to host", "state": "never started"}
+    text = " ".join("\n".join(cli_check.lines([*rows, lost], 200, False)).split())
+    assert text.startswith("5 of 6 ready")
+    assert text.count("no Hotlap is there") == 1
+    assert "n[01-05] (5): no Hotlap is there" in text
+    assert "next what is not ready has no result in a run" in text
+
+
+def test_what_stands_out_is_failed_by_gate_which_is_what_comes_next(home: Path) -> None:
+    kept = campaign(home, 12, [], slow=0.3)
+    shown = show_kind.read(bundles.load(kept.path))
+    assert shown
+    assert cli_run._next(kept, shown).startswith(f"hotlap gate {kept.campaign.id} --against fleet")
 
 
 @pytest.mark.parametrize(
