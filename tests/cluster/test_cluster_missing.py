@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import Campaign, Member, MemberEvent, StepRecord
 from hotlap.core.analysis import absent
 from hotlap.core.record import Device, Samples, encode
+from hotlap.core.show import fleet
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import files
 from hotlap.core.work import program
@@ -169,6 +171,14 @@ def test_what_stands_out_is_failed_by_gate_which_is_what_comes_next(home: Path) 
     shown = show_kind.read(bundles.load(kept.path))
     assert shown
     assert cli_run._next(kept, shown).startswith(f"hotlap gate {kept.campaign.id} --against fleet")
+
+
+def test_of_scattered_numbers_the_true_threshold_is_named(home: Path) -> None:
+    shown = show_kind.read(bundles.load(campaign(home, 6, []).path))
+    assert shown
+    assert shown.fleet
+    scattered = replace(shown.fleet, reach=dict.fromkeys(shown.fleet.reach, 0.7))
+    assert "a device is named only from 70 % slower" in " ".join(fleet.sure(scattered))
 
 
 @pytest.mark.parametrize(
