@@ -227,9 +227,10 @@ def _check_target(text: str) -> None:
     """What every member would refuse is refused here, once. Raises InputError. Of devices only simulated ones are looked at."""
     if not text:
         return
-    spec = targets.parse(text.replace("{index}", "0"))
+    wanted = text.replace("{index}", "0")
+    spec = targets.parse(wanted)
     file = "/" in spec.part or spec.part.endswith(".toml")  # which may be there on members alone
-    if spec.name == "simulated" and "{" not in spec.text and not file:
+    if spec.name == "simulated" and "{" not in wanted and not file:
         for device in targets.find(spec):
             targets.open_device(spec, device)
 
