@@ -162,7 +162,7 @@ def test_a_second_controller_is_refused_in_one_line_and_stop_ends_the_first(home
     assert main(["cluster", "resume"]) == 3
     (line,) = capsys.readouterr().err.splitlines()
     assert f"is controlled by process {process.pid} of " in line
-    assert main(["cluster", "status"]) == 0
+    assert main(["cluster", "status"]) == 3
     assert f"controlled by process {process.pid}" in capsys.readouterr().out
     assert main(["cluster", "stop"]) == 0
     assert process.wait(WAIT_S) == 130

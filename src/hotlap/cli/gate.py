@@ -10,11 +10,12 @@ from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
+import hotlap
 from hotlap.cli import against, cases, gate_base, gate_fleet, looking, reports, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core import stand_in, units
-from hotlap.core.analysis import fleet, standards, verdicts
+from hotlap.core.analysis import absent, fleet, standards, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
 from hotlap.core.measure import session
@@ -104,13 +105,17 @@ def _judged(args: argparse.Namespace, where: dict[str, str]) -> tuple[list[Judge
     if known:
         gate_fleet.missing_nodes(args.run, bundles)
     held = [(bundle, _standard(bundle, args, asked, known)) for bundle in bundles]
-    judged = [verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as) for one, standard in held]
+    judged = [
+        verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as, absent.of_run(one)) for one, standard in held
+    ]
     if where and not any(one.rows for one in judged):
         raise select.no_match_error(bundles, where)
     if not known:
         return judged, ""
     fleets = [(one, by.rows) for (_, one), by in zip(held, judged, strict=True) if isinstance(one, fleet.AgainstFleet)]
     findings = [finding for one, rows in fleets for finding in one.findings(rows)]
+    if not any(one.rows for one in judged):
+        return judged, ""
     return judged, judgement.fleet(findings, judged, terminal.width(), color=terminal.color()) + "\n"
 
 
@@ -215,5 +220,7 @@ def _known(judged: Sequence[bundles.Bundle]) -> _Known:
             order.append((when.seconds(one.run.began) or 0.0, one.run.id))
             yield one
 
+    if not any(one.samples for one in judged) and any(map(absent.of_run, judged)):  # nothing that could be like the others, or unlike
+        return _Known(Baseline(name="fleet", saved="", hotlap=hotlap.__version__), sorted(ids), frozenset(ids))
     of_all = baselines.learn("fleet", seen())  # one run at a time: a home may hold years of them
     return _Known(of_all, [run for _, run in sorted(order)], frozenset(ids))

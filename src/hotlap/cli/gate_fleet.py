@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from hotlap.cli import cases, terminal
-from hotlap.core.analysis import fleets
+from hotlap.core.analysis import absent, fleets, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.measure import simulated_nodes
 from hotlap.core.record import Judgement, Row, Verdict
@@ -84,8 +84,11 @@ def judgements(whole: fleets.FleetVerdict, bundles: Sequence[Bundle]) -> list[Ju
     for bundle in bundles:
         rows = [_row(row, devices.get((bundle.run.id, row.device))) for row in tables.rows(bundle)]
         states = [device.state for (run, _), device in devices.items() if run == bundle.run.id] or ["not_run"]
-        state = min(states, key=fleets.ORDER.index)
-        judged.append(Judgement(run=bundle.run.id, state=state, reason=f"{len(rows)} cases", against="fleet", rows=rows))
+        state, lost = min(states, key=fleets.ORDER.index), whole.missing.get(bundle.run.id, {})
+        reason = f"{len(rows)} cases"
+        if lost:
+            state, reason = verdicts.with_missing(state), f"{reason}; {absent.text(lost)}"
+        judged.append(Judgement(run=bundle.run.id, state=state, reason=reason, against="fleet", missing=lost, rows=rows))
     return judged
 
 

@@ -20,6 +20,7 @@ from hotlap.cluster.launch.kubernetes import PodOptions
 from hotlap.cluster.record import Campaign, StepRecord
 from hotlap.core import units
 from hotlap.core.errors import InputError, PlanError
+from hotlap.core.measure import targets
 from hotlap.core.plan import read as plans
 from hotlap.core.plan import write
 from hotlap.core.store import paths, select
@@ -40,7 +41,7 @@ def add_members(parser: argparse.ArgumentParser) -> None:
     add_ranks(parser)
     parser.add_argument("--ssh-config", default="", metavar="FILE", help="for ssh's -F, in place of your own configuration")
     parser.add_argument("--ssh", choices=ssh.CLIENTS, help="the client for --hosts (default: openssh); asyncssh is an extra, in Python")
-    parser.add_argument("--python", default="", metavar="PATH", help="Python 3.9 or later on the members; for plans with Hotlap in it")
+    parser.add_argument("--python", default="", metavar="PATH", help="on members: 3.9 or later, for plans 3.11; Hotlap is sent")
     parser.add_argument("--gpus", type=int, default=0, metavar="N", help="refuse members with more or fewer GPUs")
 
 
@@ -223,6 +224,18 @@ def _used(args: argparse.Namespace, chosen: Sequence[StepRecord]) -> None:
             raise InputError(f"{option} goes with {whose}, not with {asked}; a command takes its own: -- hotlap stress --for '1 h'")
 
 
+def _check_target(text: str) -> None:
+    """What every member would refuse is refused here, once. Raises InputError. Of devices only simulated ones are looked at."""
+    if not text:
+        return
+    wanted = text.replace("{index}", "0")
+    spec = targets.parse(wanted)
+    file = "/" in spec.part or spec.part.endswith(".toml")  # which may be there on members alone
+    if spec.name == "simulated" and "{" not in wanted and not file:
+        for device in targets.find(spec):
+            targets.open_device(spec, device)
+
+
 def _verb(word: str, args: argparse.Namespace) -> StepRecord:
     target = ["--target", args.target] if args.target else []
     inspect, audit = ["hotlap", "node", "inspect", "--json"], ["hotlap", "node", "audit"]
@@ -247,6 +260,7 @@ def campaign(args: argparse.Namespace) -> Campaign:
     """What is asked, frozen. Raises InputError."""
     name, options, python = launcher(args)
     asked = steps(args)
+    _check_target(args.target)
     silent_s = seconds(args.silent, "--silent")
     named, began = folders.new_id()
     return Campaign(

@@ -17,6 +17,7 @@ from hotlap.cluster.asked import dashed as rewritten  # noqa: F401 - the dispatc
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.member_zips import LEAST
 from hotlap.cluster.record import Campaign
+from hotlap.core.analysis import absent
 from hotlap.core.show import layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.store import paths
@@ -104,13 +105,16 @@ def doubts(facts: Mapping[str, Any], version: str, unfit: str = "") -> list[str]
 def lines(rows: list[dict[str, Any]], width: int, color: bool) -> list[str]:
     """A row per member, and what is unlike the majority."""
     usual = {name: Counter(row[name] for row in rows if not row["refused"]).most_common(1) for name in COMPARED}
+    ready = [row for row in rows if not row["refused"]]
+    doubted = absent.groups((row["member"], doubt) for row in ready for doubt in row["doubts"])
+    shared = {doubt: who for who, doubt in doubted if len(who) > max(1, len(ready) // 2)}  # said once, below
     notes = []
     for row in rows:
         odd = [
             f"{name.replace('_', ' ')} {row[name] or 'unknown'}, most have {usual[name][0][0]}" for name in COMPARED
             if not row["refused"] and usual[name] and row[name] != usual[name][0][0]
         ]  # fmt: skip
-        notes.append(row["refused"] or "; ".join([*row["doubts"], *odd]))
+        notes.append(row["refused"] or "; ".join([*(doubt for doubt in row["doubts"] if doubt not in shared), *odd]))
     clocks = ["" if row["clock_off_s"] is None else f"{round(row['clock_off_s'], 1) + 0.0:+.1f} s" for row in rows]
     columns = [
         Column("member", [Cell(words.clean(row["member"]), "bold") for row in rows]),
@@ -122,13 +126,17 @@ def lines(rows: list[dict[str, Any]], width: int, color: bool) -> list[str]:
         Column("free", [Cell("" if row["free_bytes"] is None else _free(row["free_bytes"])) for row in rows], right=True),
         Column("doubts", [Cell(words.clean(note)) for note in notes], wrap=True),
     ]
-    if all(row["refused"] for row in rows):
-        return layout.fitted(columns, width).lines(color)
-    shared = sum(row["return_path"] == "folder" for row in rows)
-    whose = f"; {words.counted(shared, 'member')} can write bundles above 1 MiB straight into this machine's folder of runs"
-    also = whose if shared else ""
-    back = f"results come back through the pipe of the launcher{also}"
-    return [*layout.fitted(columns, width).lines(color), "", *layout.paragraph("", back, width)]
+    head = [layout.painted(f"{len(ready)} of {len(rows)} ready", "good" if len(ready) == len(rows) else "bad", color), ""]
+    if not ready:
+        return [*head, *layout.fitted(columns, width).lines(color)]
+    direct = sum(row["return_path"] == "folder" for row in rows)
+    whose = f"; {words.counted(direct, 'member')} share its folder of runs, and write what is above 1 MiB there themselves"
+    back = f"results come back to this machine by the launcher{whose if direct else ''}: nothing needs to be set up for that"
+    below = [f"{words.clean(absent.folded(who))}: {words.clean(doubt)}" for doubt, who in shared.items()]
+    bad = "what is not ready has no result in a run, and cluster resume measures it later; "
+    after = f"next    {bad if len(ready) < len(rows) else ''}hotlap cluster run, with the same members, and a plan or -- COMMAND"
+    texts = [line for said in (*below, back, after) for line in layout.paragraph("", said, width)]
+    return [*head, *layout.fitted(columns, width).lines(color), "", *texts]
 
 
 def _free(free: float) -> str:

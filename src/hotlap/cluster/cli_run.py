@@ -106,7 +106,10 @@ def _next(kept: CampaignFolder, shown: show.CampaignShown) -> str:
         gathered = {step.gather for step in kept.campaign.steps}
         if gathered == {"command"}:
             return f"hotlap cluster logs --all --campaign {named} (all that the programs printed)"
-        return f"hotlap node audit --fleet {named}" if gathered == {"facts"} else f"hotlap show {named}"
+        if gathered == {"facts"}:
+            return f"hotlap node audit --fleet {named}"
+        slow = shown.fleet is not None and any(device.state == "fail" for device in shown.fleet.devices)
+        return f"hotlap gate {named} --against fleet (fails for what is named above; run does not)" if slow else f"hotlap show {named}"
     if kept.campaign.launcher == "kubernetes":
         job = f"hotlap-{kept.campaign.id.lower()}"
         return f"kubectl delete job {job}; kubectl apply -f ITS.yaml; hotlap cluster collect {named} --from FOLDER"

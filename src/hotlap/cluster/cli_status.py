@@ -13,11 +13,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Where each member is now; exit code 0 all measured or still running, 1 a verdict failed, 3 some member has no result."""
+    """Where each member is now; exit code 0 all measured, 1 a verdict failed, 3 some member has no result, or none yet."""
     kept = asked.chosen(args.campaign)
     shown, owner = show_kind.of_folder(kept), folder.controlled(kept)
-    running = owner is not None and all(state.state in ("running", "measured", "never started") for state in shown.states)
-    code = 0 if running else shown.code
+    code = shown.code
     if args.json:
         terminal.answer(args.json, {"run": kept.campaign.id, **show_kind.document(shown), "controlled_by": owner}, code=code)
         return code

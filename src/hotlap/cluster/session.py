@@ -101,7 +101,7 @@ def measure(
         def stop() -> None:
             conductor.interrupt()
             begin = "\n" if sys.stderr.isatty() else ""  # below the line of progress
-            print(f"{begin}hotlap: ending the members' programs; once more: at once", file=sys.stderr)
+            print(f"{begin}hotlap: ending the members' programs; press Ctrl-C again to kill them at once", file=sys.stderr)
 
         with signals.stopping(stop), closing(parcel), _held(folder, launcher, members):
             run(conductor, members, steps, lacking, max(fanout - fanout % gang, gang))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hotlap.cluster.record import STATES, WITHOUT_RESULT, Campaign, Member, MemberState
 from hotlap.core import units
-from hotlap.core.analysis import fleets
+from hotlap.core.analysis import absent, fleets
 from hotlap.core.analysis.fleets import FleetVerdict
 from hotlap.core.show import fleet, layout, words
 from hotlap.core.show.table import Cell, Column, Table
@@ -40,6 +40,7 @@ class CampaignShown:
     states: Sequence[MemberState]
     fleet: FleetVerdict | None
     beside: Sequence[tuple[BesideCampaign, bytes]] = ()
+    paused: Sequence[str] = ()  # members that were silent in the very attempt whose result counts
 
     @property
     def missing(self) -> list[MemberState]:
@@ -66,12 +67,22 @@ def lines(shown: CampaignShown, width: int, color: bool) -> list[str]:
         if folded:
             each = f"hotlap show {shown.campaign.id} --format csv has each number of each device, hotlap report a page with all of them"
             text += layout.paragraph("", each, width)
+    text += paused(shown, width)
     text += facts(shown)
     text += judged(shown, width, color)
     text += missing(shown, width, color)
     for one, data in shown.beside:
         text += ["", *one.lines(data, width, color)]
     return text
+
+
+def paused(shown: CampaignShown, width: int) -> list[str]:
+    """Whose numbers hold a time in which nothing was heard of it."""
+    if not shown.paused:
+        return []
+    who = words.clean(absent.folded(shown.paused))
+    said = f"{who} gave no sign for a while in the attempt that was measured: its numbers may hold that; run them again before you judge it"
+    return ["", *layout.paragraph("", said, width)]
 
 
 def facts(shown: CampaignShown) -> list[str]:
@@ -148,18 +159,26 @@ def missing(shown: CampaignShown, width: int, color: bool) -> list[str]:
     lost = shown.missing
     if not lost:
         return []
-    several = len(shown.campaign.steps) > 1
-    chosen = lost[:MOST_MISSING]
-    columns = [Column("without a result", [Cell(words.clean(state.member), "bold") for state in chosen])]
-    if several:
+    chosen = together(lost)[:MOST_MISSING]
+    columns = [Column("without a result", [Cell(words.clean(absent.folded(who)), "bold") for who, _ in chosen], wrap=True)]
+    if len(shown.campaign.steps) > 1:
         names = {step.number: step.name for step in shown.campaign.steps}
-        columns.append(Column("step", [Cell(names[state.step]) for state in chosen]))
+        columns.append(Column("step", [Cell(names[first.step]) for _, first in chosen]))
     columns += [
-        Column("state", [Cell(state.state, STYLES.get(state.state, "bad")) for state in chosen]),
-        Column("why", [Cell(words.clean(state.why) or words.DASH) for state in chosen], wrap=True),
+        Column("state", [Cell(first.state, STYLES.get(first.state, "bad")) for _, first in chosen]),
+        Column("why", [Cell(words.clean(first.why) or words.DASH) for _, first in chosen], wrap=True),
     ]
-    left = len(lost) - len(chosen)
+    left = len(lost) - sum(len(who) for who, _ in chosen)
     return ["", *layout.fitted(columns, width).lines(color), *([f"… and {left} more; --json has all"] if left else [])]
+
+
+def together(lost: Sequence[MemberState]) -> list[tuple[list[str], MemberState]]:
+    """Members with the same state for the same reason in a step, with the first of them; the rarest first."""
+    groups: dict[tuple[int, str, str], list[MemberState]] = {}
+    for state in lost:
+        groups.setdefault((state.step, state.state, state.why), []).append(state)
+    ordered = sorted(groups.values(), key=len)
+    return [([state.member for state in group], group[0]) for group in ordered]
 
 
 def _state(state: MemberState) -> Cell:

@@ -15,7 +15,7 @@ from hotlap.cluster import folder, show, states
 from hotlap.cluster.record import Member, MemberEvent
 from hotlap.cluster.show import BesideCampaign, CampaignShown
 from hotlap.core import extend
-from hotlap.core.analysis import fleets
+from hotlap.core.analysis import absent, fleets
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import Cell, Column, Table, html
 from hotlap.core.store import files, lines
@@ -31,9 +31,31 @@ METHOD = ""
 def read(bundle: Bundle) -> CampaignShown | None:
     """From a folder, or a zip of one."""
     judged = fleets.judge([bundle]) if bundle.samples else None
+    shown = _plain(bundle, judged)
+    if shown is None:
+        return None
+    names = tuple(_shown())
+    return replace(shown, beside=_beside(files.long(bundle.path, names)))
+
+
+def without_result(bundle: Bundle) -> dict[str, str]:
+    """Members without a result in some step, each with its state and why."""
+    shown = _plain(bundle)
+    if shown is None:
+        return {}
+    names = {step.number: step.name for step in shown.campaign.steps}
+    several, lost = len(names) > 1, dict[str, list[str]]()
+    for state in shown.missing:
+        told = f"{names[state.step]} " if several else ""
+        lost.setdefault(state.member, []).append(f"{told}{state.state}{f': {state.why}' if state.why else ''}")
+    return {name: "; ".join(whys) for name, whys in lost.items()}
+
+
+def _plain(bundle: Bundle, judged: fleets.FleetVerdict | None = None) -> CampaignShown | None:
+    """A campaign without what other features keep in it."""
     if bundle.path.is_dir():
-        return replace(of_folder(folder.load(bundle.path), judged), beside=_beside(files.long(bundle.path, tuple(_shown()))))
-    contents = files.long(bundle.path, (folder.CAMPAIGN, folder.MEMBERS, folder.EVENTS, *_shown()))
+        return of_folder(folder.load(bundle.path), judged)
+    contents = files.long(bundle.path, (folder.CAMPAIGN, folder.MEMBERS, folder.EVENTS))
     if folder.CAMPAIGN not in contents:
         return None
     campaign = folder.parsed(contents[folder.CAMPAIGN].decode(errors="replace"), f"{bundle.path}/{folder.CAMPAIGN}")
@@ -41,7 +63,7 @@ def read(bundle: Bundle) -> CampaignShown | None:
     members = sorted(known.values(), key=lambda one: one.index)
     events = lines.read(contents.get(folder.EVENTS, b""), MemberEvent, folder.EVENTS).records
     derived = states.derive(members, [step.number for step in campaign.steps], events, {}, time.time(), campaign.silent_s)
-    return CampaignShown(campaign, members, derived, judged, _beside(contents))
+    return CampaignShown(campaign, members, derived, judged, paused=states.paused(events))
 
 
 def _shown() -> dict[str, str]:
@@ -63,7 +85,8 @@ def _beside(contents: Mapping[str, bytes]) -> list[tuple[BesideCampaign, bytes]]
 
 
 def of_folder(kept: folder.CampaignFolder, judged: fleets.FleetVerdict | None = None) -> CampaignShown:
-    return CampaignShown(kept.campaign, kept.members(), kept.states(time.time()), judged)
+    events = kept.events()
+    return CampaignShown(kept.campaign, kept.members(), kept.states(time.time()), judged, paused=states.paused(events))
 
 
 def text(content: CampaignShown, width: int, color: bool) -> str:
@@ -75,6 +98,8 @@ def document(content: CampaignShown) -> dict[str, Any]:
         content.campaign, steps=[msgspec.structs.replace(step, files={}) for step in content.campaign.steps]
     )
     more = {one.key: one.document(data) for one, data in content.beside}
+    if content.paused:
+        more["was_silent"] = content.paused
     return {"cluster": {"campaign": campaign, "members": content.members, "states": content.states, **more}}
 
 
@@ -90,9 +115,10 @@ def _section(content: CampaignShown) -> str:
     lost = content.missing
     parts = [html(show.results(content.fleet), sort="results")] if content.fleet and content.fleet.cases else []
     if lost:
+        groups = show.together(lost)
         columns = [
-            Column("without a result", [Cell(state.member) for state in lost], names=True),
-            Column("state", [Cell(state.state) for state in lost]), Column("why", [Cell(state.why) for state in lost]),
+            Column("without a result", [Cell(absent.folded(who)) for who, _ in groups], names=True, wrap=True),
+            Column("state", [Cell(first.state) for _, first in groups]), Column("why", [Cell(first.why) for _, first in groups]),
         ]  # fmt: skip
         parts.append(html(Table(columns)))
     return "".join(parts)

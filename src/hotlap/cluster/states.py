@@ -52,6 +52,13 @@ def derive(
     return states
 
 
+def paused(events: Sequence[MemberEvent]) -> list[str]:
+    """Members that were silent in the very attempt whose result counts."""
+    silent = {(event.step, event.member, event.attempt) for event in events if event.to == "silent"}
+    measured = [event for event in last(events).values() if event.to == "measured"]
+    return list(dict.fromkeys(one.member for one in measured if (one.step, one.member, one.attempt) in silent))
+
+
 def open_attempts(events: Iterable[MemberEvent]) -> dict[Place, MemberEvent]:
     """Attempts that were begun and of which no end is recorded."""
     return {place: event for place, event in last(events).items() if event.to in ("running", "silent") and event.attempt}

@@ -491,10 +491,10 @@ class Row(Record, frozen=True, kw_only=True):
 
 class Judgement(Record, frozen=True, kw_only=True):
     """One verdict for a run, and the rows it was reached from."""
-
     run: str  # RunRecord.id
     state: State
     reason: str
     against: str
     inconclusive_as: str = ""  # "pass" or "fail" where the user asked for it; the state is then what it was read as
+    missing: dict[str, str] = {}  # who was asked for a result and has none → why
     rows: list[Row] = []

@@ -16,9 +16,10 @@ from typing import Literal
 import numpy as np
 
 from hotlap.core import stand_in, work
+from hotlap.core.analysis import absent
 from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.history import SIMULATED
-from hotlap.core.analysis.verdicts import EXIT_CODES
+from hotlap.core.analysis.verdicts import EXIT_CODES, with_missing
 from hotlap.core.record import Notice, Result, Row, State
 from hotlap.core.stats import fleet
 from hotlap.core.store import select
@@ -109,6 +110,7 @@ class FleetVerdict:
     runs: int
     fewest: int | None = None  # rounds of a case that has some
     interrupted: list[str] = field(default_factory=list)  # runs that can be resumed
+    missing: dict[str, dict[str, str]] = field(default_factory=dict)  # by run: who was asked for a result and has none → why
 
     @property
     def measured(self) -> int:
@@ -132,6 +134,11 @@ class FleetVerdict:
     def named(self) -> list[FleetDevice]:
         """Those that stand out, the worst first."""
         return [device for device in self.devices if device.code]
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """Who has no result → why, over all runs."""
+        return {name: why for lost in self.missing.values() for name, why in lost.items()}
 
 
 @dataclass(frozen=True)
@@ -162,15 +169,18 @@ def of_runs(runs: Iterable[tuple[Bundle, Sequence[Row]]]) -> FleetVerdict:
 
 def _of_runs(runs: Iterable[tuple[Bundle, Sequence[Result]]], min_effect: float) -> FleetVerdict:
     members: dict[tuple[str, str], _Member] = {}
-    count, stopped = 0, list[str]()
+    count, stopped, bundles = 0, list[str](), list[Bundle]()
     for bundle, results in sorted(runs, key=lambda pair: pair[0].run.began):
         count += 1
+        bundles.append(bundle)
         stand_in.refuse([bundle.run], "a fleet")
         stopped += [bundle.run.id] * bundle.run.stopped_by("interrupted")
         for member in _members(bundle, results):
             members[member.key, member.model] = member
     judged = _judged(list(members.values()), min_effect, count)
-    return replace(judged, interrupted=[run for run in stopped if any(device.run == run for device in judged.devices)])
+    stopped = [run for run in stopped if any(device.run == run for device in judged.devices)]
+    lost = absent.of_runs(bundles)
+    return replace(judged, state=with_missing(judged.state) if lost else judged.state, interrupted=stopped, missing=lost)
 
 
 def of_rows(rows: Sequence[Row], min_effect: float = MIN_EFFECT) -> FleetVerdict:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 from msgspec.structs import replace
 
+from hotlap.core.analysis import absent
 from hotlap.core.analysis.standards import Standard
 from hotlap.core.record import Judgement, Row, State, Verdict
 
@@ -20,9 +22,12 @@ WORST: Sequence[State] = ("fail", "invalid", "error", "inconclusive", "pass")
 ORDER: Sequence[State] = (*WORST, "measured", "not_run")
 
 
-def judge(run: str, rows: Sequence[Row], standard: Standard, inconclusive_as: Literal["", "pass", "fail"] = "") -> Judgement:
+def judge(
+    run: str, rows: Sequence[Row], standard: Standard, inconclusive_as: Literal["", "pass", "fail"] = "",
+    missing: Mapping[str, str] = MappingProxyType({}),
+) -> Judgement:
     """`rows` of one run compared with `standard`. `inconclusive_as`: what an inconclusive verdict of the run is read as; the cases
-    keep theirs.
+    keep theirs. `missing`: who was asked for a result and has none, with the reason: without them no run passes.
 
     A run passes when at least one case passes and none fails, is invalid, failed to run or stays inconclusive. Cases that this
     machine cannot run do not count, unless the standard says that they should have been measured.
@@ -33,10 +38,21 @@ def judge(run: str, rows: Sequence[Row], standard: Standard, inconclusive_as: Li
     reason = ", ".join(f"{counts[one]} {word}" for one, word in WORDS.items() if counts[one]) or "no case"
     if len({row.device for row in judged}) > 1:
         reason = f"{of_devices([(row.device, row) for row in judged])}; cases: {reason}"
+    lost = dict(missing)
+    if lost:
+        state, reason = with_missing(state), f"{reason}; {absent.text(lost)}"
     if state == "inconclusive" and inconclusive_as:
         reason += f"; inconclusive, read as {inconclusive_as} because that was asked"
-        return Judgement(run=run, state=inconclusive_as, reason=reason, against=standard.name, inconclusive_as=inconclusive_as, rows=judged)
-    return Judgement(run=run, state=state, reason=reason, against=standard.name, rows=judged)
+        return Judgement(
+            run=run, state=inconclusive_as, reason=reason, against=standard.name, inconclusive_as=inconclusive_as, missing=lost,
+            rows=judged,
+        )  # fmt: skip
+    return Judgement(run=run, state=state, reason=reason, against=standard.name, missing=lost, rows=judged)
+
+
+def with_missing(state: State) -> State:
+    """What a verdict becomes where some who were asked have no result: a pass of the others is no pass of all."""
+    return "inconclusive" if state in ("pass", "measured") else state
 
 
 def of_devices(rows: Iterable[tuple[str, Row]]) -> str:

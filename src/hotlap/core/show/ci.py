@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hotlap.core.analysis import changes
+from hotlap.core.analysis import absent, changes
 from hotlap.core.record import Judgement, Row, State
 from hotlap.core.show import table, words
 from hotlap.core.show.judgement import ORDER, reference, verdict
@@ -59,6 +59,7 @@ def _block(judgement: Judgement, file: str) -> str:
     head = f"### hotlap gate: {words.STATES[judgement.state].upper()}"
     read = f" ({table.code(file)})" if file and file not in judgement.against else ""
     about = f"{prose(judgement.reason)}, against {table.code(judgement.against)}{read}; run {table.code(judgement.run)}"
+    reasons += [f"- {table.code(absent.folded(names))}: {prose(why)}" for names, why in absent.groups(judgement.missing.items())]
     parts = [head, about, "\n".join(table.markdown(Table(columns))) if shown else "", "\n".join(more), "\n".join(reasons)]
     return "\n\n".join(part for part in parts if part)
 

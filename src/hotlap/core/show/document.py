@@ -110,7 +110,10 @@ def run_entry(run: RunRecord) -> dict[str, Any]:
 
 def of_verdicts(judged: Sequence[Judgement], hosts: Mapping[str, str], code: int, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Of `gate`. `hosts`: by run. `keys`: of a fleet."""
-    runs = [{"id": one.run, "state": one.state, "reason": one.reason, "against": one.against} for one in judged]
+    runs = [
+        {"id": one.run, "state": one.state, "reason": one.reason, "against": one.against}
+        | ({"missing": one.missing} if one.missing else {}) for one in judged
+    ]
     cases = [_case(row, one.run, hosts.get(one.run)) for one in judged for row in one.rows]
     return answer({"runs": runs, **(keys or {})}, code, cases)
 

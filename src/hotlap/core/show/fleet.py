@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hotlap.core.analysis import fleets
+from hotlap.core.analysis import absent, fleets
 from hotlap.core.analysis.fleet_groups import FleetGroup, groups
 from hotlap.core.analysis.fleets import FleetCase, FleetDevice, FleetVerdict
 from hotlap.core.show import layout, words
@@ -17,9 +17,7 @@ SHOWN = 10  # devices that are named on a terminal
 ROOM = 24  # characters for names of outliers in a table of cases
 SEEN = 0.01  # of the median, that an end may be off without a word
 HOPELESS = 0.5  # a loss from which on nothing useful can be named
-SCATTERED = (
-    "numbers differ so much that only a device less than half as fast as the others is named; take more rounds, or work that takes longer"
-)
+SCATTERED = "numbers differ so much that a device is named only from {} slower; take more rounds, or work that takes longer"
 CASES = 8  # cases in the table on a terminal
 WHY: Mapping[fleets.Code, str] = {
     "slow": "slower in all", "slow_case": "slower in some", "tail": "slow samples", "slight": "slightly slower", "fast": "faster",
@@ -45,8 +43,17 @@ def called(verdict: FleetVerdict) -> dict[tuple[str, str], str]:
 def verdict(judged: FleetVerdict, width: int = 100, color: bool = False) -> str:
     """At most 24 lines but for long names: what is said of the whole, the worst devices, cases, and how sure all of it is."""
     lines = [layout.painted(summary(judged), "bold", color), *folded(judged, width, color), ""]
+    lost = absent.text(judged.absent)
+    if lost:
+        lines += [*layout.paragraph("", words.clean(lost), width), ""]
     state = layout.painted(words.STATES[judged.state].upper(), {"pass": "good", "fail": "bad"}.get(judged.state, "warn"), color)
-    return "\n".join([*lines, f"{state}  {counted_runs(judged)} against fleet: of {len(judged.devices)} devices {tally(judged)}"])
+    said = f"{counted_runs(judged)} against fleet: of {len(judged.devices)} devices {tally(judged)}{without(judged)}"
+    return "\n".join([*lines, f"{state}  {said}"])
+
+
+def without(judged: FleetVerdict) -> str:
+    """How many have no result, beside the tally of devices."""
+    return f"; {len(judged.absent)} without a result" if judged.absent else ""
 
 
 def counted_runs(judged: FleetVerdict) -> str:
@@ -205,15 +212,15 @@ def sure(judged: FleetVerdict) -> list[str]:
             texts.append(f"{_of(judged, model)}the devices cannot be compared with each other: {_unjudged(judged, model)}")
             continue
         if reach >= HOPELESS:
-            texts.append(f"{_of(judged, model)}{SCATTERED}")
+            texts.append(_of(judged, model) + SCATTERED.format(percent(reach)))
             continue
         single = noticing.span(known, lambda share: percent(share, 2))
         smallest = f"{percent(reach, 2)} slower over all cases, or {single} slower in one"
-        fails = f"it fails where the loss is surely above {percent(judged.min_effect)}"
+        fails = f"gate fails it where the loss is surely above {percent(judged.min_effect)}"
         texts.append(f"{_of(judged, model)}a device is named from {smallest}; {fails}")
     if any(reach is not None and reach < HOPELESS for reach in judged.reach.values()):
-        rate = f"{fleets.RATE * 100:g}"
-        texts.append(f"false alarms: at most {rate} of 100 healthy fleets have a device named, where levels are roughly lognormal")
+        rate, if_so = f"{fleets.RATE * 100:g}", "if speeds of healthy devices scatter as a bell curve does"
+        texts.append(f"false alarms: at most {rate} of 100 healthy fleets have a device named, {if_so}")
     notices = {notice.code: (case, notice) for case in judged.cases for notice in case.notices}
     texts += [f"{words.clean(case.label)}: {notice.text}" for case, notice in notices.values()]
     return texts

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from hotlap.core.analysis import absent
 from hotlap.core.analysis.fleet_groups import groups
 from hotlap.core.analysis.fleets import FleetCase, FleetDevice, FleetVerdict
 from hotlap.core.show import fleet, page, table, words
@@ -55,6 +56,7 @@ def _top(judged: FleetVerdict) -> str:
     rest = len(judged.devices) - len(bad) - len(other)
     comparable = any(reach is not None for reach in judged.reach.values())
     lines.append(f"{rest} of {len(judged.devices)} like the others" if comparable else "they cannot be compared")
+    lines += [absent.text(judged.absent)] if judged.missing else []
     color = {"pass": "good", "fail": "bad"}.get(judged.state, "warn")
     state = f'<span class="state" style="color: var(--{color})">{words.STATES[judged.state].upper()}</span>'
     spoken = list(dict.fromkeys(names[device.host, device.device] for device in bad + other))

@@ -34,10 +34,17 @@ def judgement(judgement: Judgement, width: int = 100, color: bool = False) -> st
         lines = [*_devices(ordered, keys, (head, width, color)), *([""] if cases else []), *cases]
     else:
         lines = layout.fitted(_columns(ordered, head), width, SPARE).lines(color) if ordered else []
+    if not lines:
+        return _last(judgement, color)
     lines += ["", *_reasons(ordered, width), *(_finds(width) if judgement.against == expected.NAME else ()), ""]
+    return "\n".join([*lines, _last(judgement, color)])
+
+
+def _last(judgement: Judgement, color: bool) -> str:
+    """The verdict of the run."""
     state = words.STATES.get(judgement.state, judgement.state)
     answer = layout.painted(state.upper(), VERDICT_STYLES.get(judgement.state, "warn"), color)
-    return "\n".join([*lines, f"{answer}  {words.clean(judgement.run)} against {words.clean(judgement.against)}: {judgement.reason}"])
+    return f"{answer}  {words.clean(judgement.run)} against {words.clean(judgement.against)}: {words.clean(judgement.reason)}"
 
 
 def reference(against: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from hotlap.core.analysis import fleets, verdicts
+from hotlap.core.analysis import absent, fleets, verdicts
 from hotlap.core.record import Judgement, Row, State
 from hotlap.core.show import judgement as judging
 from hotlap.core.show import layout, page, table, words
@@ -63,7 +63,9 @@ def page_of(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
         page.Section("Cases", "Cases that did not pass everywhere", table.html(Table(cases), stacked) + below if cases else ""),
         page.Section("Why", "Why", page.notes([f"{name}: {said}" for name, said in pairs[:PAGE_REASONS]])),
     ]
-    runs = [{"run": one.run, "host": hosts.get(one.run, ""), "state": one.state, "reason": one.reason} for one in judged]
+    runs = [
+        {"run": one.run, "host": hosts.get(one.run, ""), "state": one.state, "reason": one.reason, "missing": one.missing} for one in judged
+    ]
     return page.page(f"{_devices(judged, hosts)} {against}", sections, {"verdict": state, "runs": runs}, lead)
 
 
@@ -101,6 +103,12 @@ def _devices(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
 
 def _tally(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
     """How many devices are in each state; of several runs of a device how many runs."""
+    lost = absent.text({name: why for one in judged for name, why in one.missing.items()})
+    said = _counted(judged, hosts)
+    return f"{said}; {words.clean(lost)}" if lost else said
+
+
+def _counted(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
     rows = [((hosts.get(one.run, one.run), row.device), one.run, row) for one in judged for row in one.rows]
     if len({device for device, *_ in rows}) == len({(run, device) for device, run, _ in rows}):
         return verdicts.of_devices([(" ".join(device), row) for device, _, row in rows])

@@ -16,8 +16,20 @@ def junit(judgements: Sequence[Judgement]) -> str:
     """A suite per run, a test per case. What is inconclusive is an error, unless the user had it read as pass or fail."""
     suites = ElementTree.Element("testsuites", name="hotlap gate")
     for one in judgements:
-        suite(suites, f"{one.run} against {one.against}", [_case(row, one) for row in one.rows])
+        suite(suites, f"{one.run} against {one.against}", [*(_case(row, one) for row in one.rows), *_missing(one)])
     return text(suites)
+
+
+def _missing(judgement: Judgement) -> list[ElementTree.Element]:
+    """Who was asked for a result and has none, each as a test."""
+    cases = []
+    for name, why in judgement.missing.items():
+        case = ElementTree.Element("testcase", classname="without a result", name=words.clean(name))
+        tag = {"pass": "system-out", "fail": "failure"}.get(judgement.inconclusive_as, "error")
+        child = ElementTree.SubElement(case, tag, {} if tag == "system-out" else {"message": words.clean(f"no result: {why}")})
+        child.text = words.clean(why) if tag == "system-out" else None
+        cases.append(case)
+    return cases
 
 
 def suite(suites: ElementTree.Element, name: str, cases: list[ElementTree.Element]) -> None:

@@ -20,7 +20,7 @@ class Kind(Protocol):
     is, before the name of its plan; `TURNS`: the command that measures two of them in turns;
     `ENDED`: how it ended, in its own words by kind of stop; `FIRST`: it sums up other runs, and is shown
     before them, and on a page alone at the top; `headings(content)`: their ids, in the order in which they are shown, each with its
-    heading."""
+    heading; `without_result(bundle)`: whom it asked and has no result of, each with the reason: a gate does not pass without them."""
 
     CASES: bool  # whether its runs have cases of a plan, shown beside the rest
     NO_CASES: str  # why there is nothing to explain; {run} is the run's id
