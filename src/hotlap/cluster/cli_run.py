@@ -104,12 +104,11 @@ def _next(kept: CampaignFolder, shown: show.CampaignShown) -> str:
     named = kept.campaign.id if kept.path.parent == paths.runs(paths.home()) else str(kept.path)
     if not shown.missing:
         gathered = {step.gather for step in kept.campaign.steps}
+        if shown.fleet is not None and any(device.state == "fail" for device in shown.fleet.devices):
+            return f"hotlap gate {named} --against fleet (fails for what is named above; run does not)"
         if gathered == {"command"}:
             return f"hotlap cluster logs --all --campaign {named} (all that the programs printed)"
-        if gathered == {"facts"}:
-            return f"hotlap node audit --fleet {named}"
-        slow = shown.fleet is not None and any(device.state == "fail" for device in shown.fleet.devices)
-        return f"hotlap gate {named} --against fleet (fails for what is named above; run does not)" if slow else f"hotlap show {named}"
+        return f"hotlap node audit --fleet {named}" if gathered == {"facts"} else f"hotlap show {named}"
     if kept.campaign.launcher == "kubernetes":
         job = f"hotlap-{kept.campaign.id.lower()}"
         return f"kubectl delete job {job}; kubectl apply -f ITS.yaml; hotlap cluster collect {named} --from FOLDER"
