@@ -107,7 +107,13 @@ def _commands(args: argparse.Namespace) -> int:
 def _next(measured: analysis.MeasuredCommands, args: argparse.Namespace) -> str:
     unsure = any(one.answer == "inconclusive" for one in measured.comparisons)
     if unsure and measured.in_turns and not args.until_sure:
-        return "--until-sure goes on until the answer is sure, 60 runs of each at most"
+        runs = analysis.runs_wanted(measured)
+        if runs is None:
+            return "no number of runs answers beside this noise: stop other programs, or look for a larger change (--until-sure --resolve)"
+        takes = units.show(runs * sum(row.mean_s for row in measured.rows), "s", 2)
+        limit = f" --max-runs {runs}" if runs > analysis.MOST_SURE else ""
+        again = f"--until-sure{limit} measures anew until the answer is sure"
+        return f"{again}; {runs} runs of each ({takes}) should do, by noise and change so far"
     return f"hotlap show {measured.run.id}"
 
 

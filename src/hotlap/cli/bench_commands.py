@@ -14,11 +14,13 @@ from pathlib import Path
 
 from hotlap.cli import looking, terminal
 from hotlap.core import units
+from hotlap.core.analysis.commands import MOST_SURE
 from hotlap.core.errors import InputError
 from hotlap.core.measure.spawn import SHELL
+from hotlap.core.stats import sequential
 from hotlap.core.stats.sequential import PILOT
 from hotlap.core.trials.ab import AbOptions
-from hotlap.core.trials.bench import MOST_SURE, BenchCommand, BenchOptions
+from hotlap.core.trials.bench import BenchCommand, BenchOptions
 from hotlap.core.work.program import COMMAND
 
 MOST = 1000  # commands, of parameters multiplied
@@ -36,7 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-r", "--runs", "--rounds", metavar="N", help="exactly so many runs of each")
     group.add_argument("-m", "--min-runs", metavar="N", help="at least so many (default: 10, and as many as take 3 s)")
     group.add_argument("-M", "--max-runs", metavar="N", help="at most so many")
-    group.add_argument("--until-sure", action="store_true", help="until the answer is sure, as hotlap ab (60 runs of each at most)")
+    group.add_argument("--until-sure", action="store_true", help="until the answer is sure, as hotlap ab (60 runs at most, or --budget)")
     group.add_argument("--resolve", metavar="SHARE", help="with --until-sure: change to be found with 80 %% power (default: 2 %%)")
     group.add_argument("--budget", metavar="TIME", help="end within about this, as in '5 min'")
     group = parser.add_argument_group("of commands only, as in hyperfine")
@@ -99,7 +101,7 @@ def _until_sure(args: argparse.Namespace, most: int | None, budget_s: float) -> 
         raise InputError(f"--resolve is a share above 0 and under 100 %, as in '1 %', not {args.resolve}")
     if most is not None and most < PILOT:
         raise InputError(f"--until-sure needs --max-runs of at least {PILOT}, not {most}")
-    return AbOptions(difference, difference / 4, budget_s, most or MOST_SURE)
+    return AbOptions(difference, difference / 4, budget_s, most or (MOST_SURE if math.isinf(budget_s) else sequential.MOST))
 
 
 # ---------------------------------------------------------------- which commands

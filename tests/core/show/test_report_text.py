@@ -15,7 +15,7 @@ from hotlap.core.analysis.environment import differences
 from hotlap.core.model import machines
 from hotlap.core.model.predict import predict
 from hotlap.core.plan import case as case_of
-from hotlap.core.record import Case, Device, Row, Summary
+from hotlap.core.record import Case, Device, Notice, Row, Summary
 from hotlap.core.show import comparison, layout, listing, notices, table, text, words
 from hotlap.core.store.bundle import Bundle
 
@@ -166,6 +166,30 @@ def test_what_to_do_stands_once_below_many_cases_and_beside_a_single_one(cpu: Ke
     many = " ".join(text.explain([*cpu[1], *wide[:1]], 100).split())
     assert wide[0].verdict.action not in many.partition(" what to do ")[0]
     assert " what to do " in many
+
+
+def test_rounds_that_are_advised_name_the_cases_they_serve_once(cpu: Kept) -> None:
+    row = cpu[1][0]
+    wide = [
+        replace(row, label=name, summary=replace(row.summary, needed=needed, reached=False),
+                verdict=replace(row.verdict, state="inconclusive"), result=replace(row.result, notices=[Notice("noise", "loud")] if name == "a" else []))
+        for name, needed in (("a", 45), ("b", 100), ("c", None))
+    ]  # fmt: skip
+    printed = " ".join(text.explain(wide, 200).split()).partition(" what to do ")[2]
+    assert printed.count("--rounds") == 1
+    assert "--rounds 100" in printed
+    assert "so many rounds reach the precision asked in a and b; c would need a quieter machine, or a larger --precision" in printed
+
+
+def test_a_case_that_has_the_run_s_best_rate_is_not_held_against_itself(cpu: Kept) -> None:
+    best = next(row for row in cpu[1] if row.label == "stream triad fp32 1 GiB")
+    best = replace(best, gap=replace(best.gap, names={"best_case": best.label}))
+    assert words.of_limit(best) == "the best"
+    printed = " ".join(text.explain([best], 100).split())
+    assert "the best median rate (memory) of this run is this case's own, so no other case is a reference for it" in printed
+    assert "1.00" not in printed
+    other = next(row for row in cpu[1] if row.label == "stream copy fp32 1 GiB")
+    assert words.of_limit(other) == "0.92 of best"
 
 
 def test_explain_names_each_source_once(gpu: Kept) -> None:

@@ -198,7 +198,7 @@ def test_no_answer_says_how_small_a_change_it_could_not_see_and_what_helps(home:
 
     cut = reason(noisy(1.0, 0.05, 1), noisy(1.0, 0.05, 2), most=16)
     assert cut.startswith("a change of up to ")
-    assert "; --pairs allowed no more: a larger one, " in cut
+    assert "; the limit of 16 pairs (--pairs) allowed no more: a larger one, " in cut
     told = [reason(noisy(1.0, 0.02, 2 * n), noisy(1.01, 0.02, 2 * n + 1)) for n in range(12)]
     spent = [one for one in told if "no answer" in one]
     assert spent
@@ -356,12 +356,12 @@ def test_pairs_that_were_planned_and_used_up_are_no_matter_of_the_budget(home: P
 def test_pairs_that_were_cut_name_the_option_that_cut_them(home: Path) -> None:
     found, done = ended_without_an_answer(home, 1, most=16)
     assert done.stop == Stop("rounds_max")
-    assert "--pairs allowed no more: a larger one, " in found.reason
+    assert "the limit of 16 pairs (--pairs) allowed no more: a larger one, " in found.reason
     assert "--budget" not in found.reason
     (notice,) = (notice for notice in found.notices if notice.code == "low_power")
     assert notice.text.startswith("there is room for 16 pairs, which find a change of 8.0 % with a power of ")
     of_bench = turns.comparison(done.pairs[0].a, done.pairs[0].b, done.turns, done.stop, option="--max-runs")
-    assert "--max-runs allowed no more" in of_bench.reason
+    assert "the limit of 16 pairs (--max-runs) allowed no more" in of_bench.reason
     of_budget = turns.comparison(done.pairs[0].a, done.pairs[0].b, done.turns, Stop("budget"))
     assert "--budget allowed no more" in of_budget.reason
 

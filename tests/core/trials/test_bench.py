@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -15,7 +17,8 @@ from typing import Any
 import pytest
 
 import hotlap
-from hotlap.cli import main
+from hotlap.cli import bench as bench_cli
+from hotlap.cli import bench_commands, main, parser_of
 from hotlap.core import plan as plans
 from hotlap.core.analysis import commands as analysis
 from hotlap.core.record import Comparison, Machine, Plan, Result, RunRecord, Samples, Stop
@@ -333,6 +336,44 @@ def test_medians_beside_the_change_are_those_of_the_table_where_runs_are_more_th
     assert "+8.9 %" not in text
     assert "the change is estimated from the 7 pairs of runs in the same turn" in text
     assert "pairs of runs in the same turn" not in printed(a, b)
+
+
+def measured(a: list[float], b: list[float]) -> analysis.MeasuredCommands:
+    rows = [row for name, values in (("A", a), ("B", b)) if (row := analysis.row(name, name, result(name, values)))]
+    run = RunRecord(id="r", began="", hotlap="", plan=Plan(name="bench", cases=[]), machine=Machine(host="h"), target="host", devices=[])
+    return analysis.MeasuredCommands(run, rows, [compared(a, b)])
+
+
+def test_the_runs_that_are_advised_are_at_least_those_that_were_made_and_grow_with_the_noise() -> None:
+    numbers = random.Random(4)
+    def noisy(share: float, count: int) -> list[float]:
+        return [numbers.lognormvariate(0.0, share) for _ in range(count)]
+    few, many = measured(noisy(0.2, 100), noisy(0.2, 100)), measured(noisy(0.6, 300), noisy(0.6, 300))
+    assert few.comparisons[0].answer == many.comparisons[0].answer == "inconclusive"
+    wanted = [analysis.runs_wanted(one) for one in (few, many)]
+    assert wanted[0] is not None
+    assert wanted[1] is not None
+    assert 100 < wanted[0] < wanted[1]
+    args = argparse.Namespace(until_sure=False)
+    assert bench_cli._next(few, args).startswith(f"--until-sure --max-runs {wanted[0]} measures anew until the answer is sure; {wanted[0]} runs of each (")
+    assert bench_cli._next(measured([1.0, 1e3] * 6, [1e3, 1.0] * 6), args).startswith("no number of runs answers")
+
+
+def test_until_sure_has_the_room_of_a_budget_and_60_runs_without_one() -> None:
+    def most(*more: str) -> int:
+        args = parser_of("bench").parse_args(["true", "false", "--until-sure", *more])
+        sure = bench_commands.options(args).until_sure
+        assert sure is not None
+        return sure.most
+    assert (most(), most("--budget", "40 s"), most("--budget", "40 s", "--max-runs", "70")) == (60, 100_000, 70)
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_what_decides_is_never_cut(width: int) -> None:
+    found = measured([1.0, 1.0, 1.2, 1.2, 1.01, 1.2, 1.0, *[2.0] * 8], [1.1, 1.1, 1.1, 1.1, 0.8, 0.8, 1.12])
+    text = showing.body(found, width)
+    assert "…" not in text.partition("median ± 95 %")[2]
+    assert " ".join(text.split()).endswith("same: the 90 % interval is within ± 2.0 %.")
 
 
 def test_the_first_run_that_is_slow_is_said_unless_there_was_a_warm_up() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from hotlap.core.analysis import turns
 from hotlap.core.record import Comparison, Notice, Record, Result, RunRecord, Stop, Summary, Turns
+from hotlap.core.stats import sequential
 from hotlap.core.stats.summary import outliers, summarize
 from hotlap.core.store import select
 from hotlap.core.store.bundle import Bundle
@@ -15,6 +17,7 @@ from hotlap.core.units import percent
 
 BUSY = 0.25  # processors that others used, from which numbers may be too large
 DIFFERENCE, MIN_EFFECT = 0.02, 0.005  # of commands that were run a fixed number of times: the margin of *same*, the change that is reported
+MOST_SURE = 60  # runs of each command where they go on until the answer is sure, unless more are allowed
 
 
 class CommandRow(Record, frozen=True, kw_only=True):
@@ -76,8 +79,23 @@ def compared(results: Sequence[Result], planned: Turns | None, stop: Stop) -> li
     """Every command that ran against the first. `planned`: what the test was planned for where it decided how many runs there are."""
     first, *others = [result for result in results if result.values] or results
     if planned is not None:
-        return [turns.comparison(first, other, planned, stop, option="--max-runs") for other in others]
+        option = f"--max-runs; {MOST_SURE} is its default" if planned.most == MOST_SURE else "--max-runs"
+        return [turns.comparison(first, other, planned, stop, option=option) for other in others]
     return [turns.fixed(first, other, DIFFERENCE, MIN_EFFECT) for other in others]
+
+
+def runs_wanted(measured: MeasuredCommands) -> int | None:
+    """Runs of each command with which a test until the answer is sure would likely have one, by the noise of the pairs so far: a quarter
+    more than are wanted, and no fewer than there are pairs. None where over 100,000 are needed."""
+    first, asked, most = measured.rows[0].times_s, sequential.SequentialOptions(DIFFERENCE, MIN_EFFECT), MOST_SURE
+    for other, one in zip(measured.rows[1:], measured.comparisons, strict=False):
+        if one.answer == "inconclusive":
+            pairs = min(one.n_a, len(first), len(other.times_s))
+            wanted = sequential.wanted(first[:pairs], other.times_s[:pairs], asked) if pairs >= sequential.FEWEST else MOST_SURE
+            if wanted is None:
+                return None
+            most = max(most, 10 * math.ceil(wanted / 8), pairs)
+    return most
 
 
 def _mean(result: Result, metric: str) -> float | None:

@@ -126,7 +126,7 @@ def _reason(plan: SequentialDesign, decision: Decision, seen: tuple[int, float],
         parts.append(f"run again beside a quieter machine, or with a smaller --resolve, as in {smaller}")
     elif decision.answer == "inconclusive":
         wanted = max(decision.mde or 0.0, plan.difference) * 1.25
-        option = ended[1] if ended[0] and ended[0].kind == "rounds_max" else "--budget"
+        option = f"the limit of {count} pairs ({ended[1]})" if ended[0] and ended[0].kind == "rounds_max" else "--budget"
         larger = f"a larger --resolve, as in '{wanted * 100:.2g} %'"
         parts.append(f"{option} allowed no more: a larger one, less background load, or {larger}, would answer")
     return "; ".join(parts)

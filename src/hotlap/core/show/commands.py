@@ -29,13 +29,14 @@ def body(measured: MeasuredCommands, width: int = 100, color: bool = False) -> s
     if measured.comparisons:
         lines.append("")
     for sentence in compared(measured):
-        lines += layout.paragraph("", ": ".join(sentence), width)
-    lines += [line for notice in _notices(measured) for line in layout.paragraph("notice  ", notice, width)]
+        lines += layout.paragraph("", ": ".join(sentence), width, most=None)
+    lines += [line for notice in _notices(measured) for line in layout.paragraph("notice  ", notice, width, None)]
     reading = "median ± 95 % interval over runs, each a fresh process; mean ± standard deviation"
     reading += "; A and B are interleaved (A B B A)" if several and measured.in_turns else ""
     reading += f". {_unequal(measured)}" if _unequal(measured) else ""
     reading += f". {_deciding(measured)}" if measured.comparisons else ""
-    return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", f"{reading}.", width))])
+    pieces = layout.paragraph("", f"{reading}.", width, most=None)
+    return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in pieces)])
 
 
 def _unequal(measured: MeasuredCommands) -> str:

@@ -65,7 +65,7 @@ def in_turns(comparisons: Sequence[Comparison], texts: tuple[str, str], differen
     min_effect = ordered[0].min_effect if ordered else None
     parts = ["interleaved A/B test (A B B A) with early stopping", deciding(difference, min_effect or 0.0), estimated(ordered)]
     reading = ". ".join([*filter(None, parts), "The interval is valid although the test may stop early."])
-    return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width, most=8))])
+    return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width, most=None))])
 
 
 def deciding(difference: float, min_effect: float, planned: bool = True) -> str:
@@ -386,4 +386,4 @@ def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]
         parts.append("replicates are the devices, each on both sides: what a run does to all of them alike is not in the intervals")
     if any(one.devices for one in ordered):
         parts.append("each device is compared with itself, and one that differs from the others is named (5 % over all devices and cases)")
-    return [layout.painted(piece, "dim", color) for piece in layout.paragraph("", ". ".join(parts) + ".", width, most=8)]
+    return [layout.painted(piece, "dim", color) for piece in layout.paragraph("", ". ".join(parts) + ".", width, most=None)]

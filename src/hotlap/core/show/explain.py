@@ -50,8 +50,9 @@ def over_devices(rows: Sequence[Row], width: int = 100, color: bool = False) -> 
     ordered = sorted(rows, key=lambda row: math.inf if row.summary.median is None else row.summary.median)
     known = [row for row in ordered if words.numbered(row)]
     middle, count = (known or ordered)[len(known or ordered) // 2], words.counted(len(rows), "device")
-    reached, of = words.share_of(middle.gap)
-    share = "" if not known or middle.gap.share is None else f"{reached} {of}" if of == "of best" else f"{reached} of {of}"
+    reached, of = words.share_of(middle)
+    of_best = middle.gap.reference_kind == "ceiling"
+    share = "" if not known or middle.gap.share is None else f"{reached} {of}" if of_best else f"{reached} of {of}"
     ends = dict.fromkeys(words.value(row) for row in (known[0], known[-1])) if known else {}
     span = f"{' to '.join(ends)} on {count}" if len(ends) > 1 else f"on {count}"
     number = layout.painted(words.value(middle) if known else words.state(middle), STATE_STYLES[middle.verdict.state] or "bold", color)
@@ -130,9 +131,15 @@ def ends_shown(row: Row) -> bool:
 
 def _to_do(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     """What to do about cases that are less certain than asked, once for all that have the same reason."""
-    found = [one for one in noticing.find(rows) if one.action and any(row.verdict.state == "inconclusive" for row in one.rows)]
-    named = [(notice.word, notice) for notice in found]
-    if wider := tuple(row for row in rows if _wants_rounds(row)):
+    notices = [one for one in noticing.find(rows) if one.action and any(row.verdict.state == "inconclusive" for row in one.rows)]
+    wider = tuple(row for row in rows if _wants_rounds(row))
+    noisy = [one for one in notices if one.code == "noise" and one.action == noticing.rounds_needed(one.rows)]
+    if wider and noisy:  # one advice, for all that more rounds serve
+        notices = [one for one in notices if one not in noisy]
+        also = [row for one in noisy for row in one.rows if row.verdict.state == "inconclusive"]
+        wider = tuple(row for row in rows if row in wider or row in also)
+    named = [(notice.word, notice) for notice in notices]
+    if wider:
         named.append(("precision", noticing.TableNotice("noise", wider, "", noticing.rounds_needed(wider))))
     lines = ["", layout.painted("what to do", "bold", color)] if named else []
     for word, notice in named:
@@ -233,6 +240,9 @@ def limit_line(row: Row) -> str:
     if gap.share is None or gap.limit_value is None:
         return f"unknown: {limit.reason if limit and limit.reason else 'no figure with a source'}"
     value, setter = words.quantity(gap.limit_value, row.result.unit), words.setter(row)
+    if words.is_best(row):
+        of = f" ({setter})" if setter else ""
+        return f"the best median rate{of} of this run is this case's own, so no other case is a reference for it; {_farther(row)}"
     if gap.reference_kind == "ceiling":
         return f"{_best(row, value, setter)}, reached {gap.share:.2f} of it; {_farther(row)}"
     reached = ", ".join(filter(None, (f"reached {words.share(gap)}", words.headroom(gap))))

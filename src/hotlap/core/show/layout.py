@@ -139,8 +139,8 @@ def _wrapped(cell: Cell, width: int) -> list[Cell]:
     return [Cell(text.replace("\u00a0", " "), cell.style) for text in lines]
 
 
-def paragraph(first: str, text: str, width: int, most: int = 4) -> list[str]:
-    """`text` behind `first`, wrapped with a hanging indent as wide as `first`."""
+def paragraph(first: str, text: str, width: int, most: int | None = 4) -> list[str]:
+    """`text` behind `first`, wrapped with a hanging indent as wide as `first`; cut after `most` lines; None: never."""
     room = max(width - len(first), 24)
     lines = textwrap.wrap(_bound(harmless(text)), room, max_lines=most, placeholder=" …", break_on_hyphens=False) or [""]
     return [(first if number == 0 else " " * len(first)) + piece.replace("\u00a0", " ") for number, piece in enumerate(lines)]

@@ -251,8 +251,19 @@ def rounds_needed(rows: Sequence[Row]) -> str:
     if not known or min(known) > MOST_ROUNDS:
         return "measure on a quieter machine, or ask for less (--precision): more rounds will not do"
     most = max(one for one in known if one <= MOST_ROUNDS)
-    some = "" if max(known) == most else " in some of them"
-    return f"{asking_for(most, [row.result for row in rows])}: so many reach the precision asked{some}"
+    served = [row for row in rows if row.summary.needed is not None and row.summary.needed <= MOST_ROUNDS]
+    options = asking_for(most, [row.result for row in served])
+    if len(served) == len(rows):
+        return f"{options}: so many rounds reach the precision asked"
+    rest = [row for row in rows if row not in served]
+    reached = f"so many rounds reach the precision asked in {_cases(served)}"
+    return f"{options}: {reached}; {_cases(rest)} would need a quieter machine, or a larger --precision"
+
+
+def _cases(rows: Sequence[Row]) -> str:
+    """By name where they are few, else how many."""
+    labels = list(dict.fromkeys(words.clean(row.label) for row in rows))
+    return words.some(labels, NAMED) if len(labels) <= NAMED else f"{len(labels)} cases"
 
 
 def which(notice: TableNotice, rows: Sequence[Row]) -> str:

@@ -66,7 +66,7 @@ def _interval(row: Row) -> Cell:
 
 
 def _shares(rows: Sequence[Row]) -> Column:
-    cells = [Cell(words.of_limit(row.gap), _share_style(row), drawn=share(row)) for row in rows]
+    cells = [Cell(words.of_limit(row), _share_style(row), drawn=share(row)) for row in rows]
     return Column("of limit", cells, right=True, title="Of limit", kind="wide")
 
 
@@ -75,7 +75,7 @@ def _barred(rows: Sequence[Row], bar: int) -> Column:
     limited = any(row.gap.share is not None and row.gap.reference_kind in layout.BARS for row in rows)
     room, cells = max([4, *(len(words.share(row.gap)) for row in rows)]), []
     for row in rows:
-        number, kind = words.share_of(row.gap)
+        number, kind = words.share_of(row)
         drawn = layout.bar(row.gap.share, row.gap.reference_kind, bar) + " " if bar and limited else ""
         text = f"{drawn}{number:>{room}} {kind}".rstrip() if words.numbered(row) else ""
         cells.append(Cell(text, _share_style(row)))
@@ -121,7 +121,7 @@ def share(row: Row) -> str:
     if row.gap.share is None:
         return f'<span class="of">{words.DASH}</span>'
     if row.gap.reference_kind == "ceiling":
-        return f'<span class="of best-of">{escaped(words.of_limit(row.gap))}</span>'
+        return f'<span class="of best-of">{escaped(words.of_limit(row))}</span>'
     full = min(max(row.gap.share, 0.0), 1.0) * 100
     return (
         f'<span class="meter {row.gap.reference_kind}"><i style="width:{full:.1f}%"></i></span>'

@@ -26,7 +26,7 @@ __all__ = ["devices", "explain", "fleet_of_runs", "heading", "machine", "machine
 
 AGAINST = {  # by what a share is of: how to read it
     "bound": "bound: the roofline (speed-of-light) limit", "expected": "expected: what the model expects of a good implementation",
-    "ceiling": "of best: ÷ the best median rate of a case of this run, which is nearer than any limit that is known",
+    "ceiling": "of best: ÷ the best median rate of a case of this run (the best: that case), which is nearer than any limit that is known",
     "unknown": "– of limit: none is known",
 }
 LIMITS = {"bound": "the bound", "expected": "the expected value"}

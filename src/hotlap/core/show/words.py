@@ -15,6 +15,7 @@ from hotlap.core.record import BLOCK, IMPORTED, UNNAMED, Gap, Row, Summary, Term
 from hotlap.core.show import gaps
 from hotlap.core.units import BASE_UNITS, percent, round_to, show
 from hotlap.core.units import counted as counted
+from hotlap.core.work import label as label_of
 from hotlap.core.work import traits
 from hotlap.core.work.traits import HEADINGS
 
@@ -170,16 +171,25 @@ def share(gap: Gap) -> str:
     return f"{number:.1f} %" if number >= 0.05 else "< 0.1 %"
 
 
-def share_of(gap: Gap) -> tuple[str, str]:
-    """Share and what it is a share of: ``97 %``, ``bound``; of the run's own best, which limits nothing, a ratio: ``0.92``, ``of best``."""
+def is_best(row: Row) -> bool:
+    """Whether the case has the run's best rate itself, so that its share of it says nothing."""
+    return row.gap.reference_kind == "ceiling" and row.gap.names.get("best_case") == label_of(row.case)
+
+
+def share_of(row: Row) -> tuple[str, str]:
+    """Share and what it is a share of: ``97 %``, ``bound``; of the run's own best, which limits nothing, a ratio: ``0.92``, ``of best``;
+    of the case that has it ``the best``."""
+    gap = row.gap
     if gap.share is None:
         return DASH, ""
+    if is_best(row):
+        return "the", "best"
     return (f"{gap.share:.2f}", "of best") if gap.reference_kind == "ceiling" else (share(gap), gap.reference_kind)
 
 
-def of_limit(gap: Gap) -> str:
+def of_limit(row: Row) -> str:
     """The same as one text."""
-    return " ".join(share_of(gap)).rstrip()
+    return " ".join(share_of(row)).rstrip()
 
 
 def headroom(gap: Gap) -> str:

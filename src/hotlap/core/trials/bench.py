@@ -27,7 +27,6 @@ from hotlap.core.together import BenchedCommand
 from hotlap.core.trials.ab import AbOptions, AbPair, enough, fitting, pair
 
 FEWEST, MEASURING_S = 10, 3.0  # runs of a command by default: as many as take 3 s, 10 at least, as hyperfine does
-MOST_SURE = 60  # runs of each command where they go on until the answer is sure
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class BenchCommand:
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """How often. `until_sure`: by the test of `ab`, at most `max_runs` (60 where that is None) of each command."""
+    """How often. `until_sure`: by the test of `ab`, at most its `most` of each command."""
 
     warmup: int = 0
     runs: int = 0  # of each command; 0: from its time

@@ -58,7 +58,7 @@ def _cells(pair: tuple[Row, str, str] | None) -> str:
         return f'<td class="first">{marked}</td><td></td><td></td>'
     doubt = f" state {state}" if state in ("inconclusive", "invalid") else ""
     number = f"{value} {marked}" if state == "invalid" else value
-    held = f'<span class="of">{text(words.of_limit(row.gap))}</span>'
+    held = f'<span class="of">{text(words.of_limit(row))}</span>'
     uncertain = f'<td class="number{doubt}" title="{text(results.state(row))}">{interval}</td>'
     return f'<td class="first number value">{number}</td>{uncertain}<td class="wide">{held}</td>'
 
@@ -77,7 +77,8 @@ def _reading(rows: Sequence[Row]) -> str:
     kinds = {
         "bound": "<b>bound</b>: the roofline (speed-of-light) limit",
         "expected": "<b>expected</b>: what the model expects of a good implementation",
-        "ceiling": "<b>of best</b>: ÷ the best median rate of a case of this run, which is nearer than any limit that is known",
+        "ceiling": "<b>of best</b>: ÷ the best median rate of a case of this run (the best: that case), "
+                   "which is nearer than any limit that is known",
         "unknown": f"<b>{words.DASH}</b> of limit: none is known",
     }
     parts = ["<b>±</b>: 95 % interval of the median over rounds, as a share of the median"]

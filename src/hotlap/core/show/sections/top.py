@@ -45,7 +45,7 @@ def conclusions(concluded: Conclusions) -> str:
 def _card(title: str, row: Row) -> str:
     number, _, unit = words.value(row).partition(" ")
     doubtful = ' class="doubtful"' if row.verdict.state != "measured" else ""
-    share = words.of_limit(row.gap) if row.gap.share is not None else "no limit is known"
+    share = words.of_limit(row) if row.gap.share is not None else "no limit is known"
     doubt = "" if row.verdict.state == "measured" else f'<div class="doubt">{text(results.state(row))}</div>'
     case = f'<div class="case">{text(row.label)}</div>' if row.label != title else ""
     return (
