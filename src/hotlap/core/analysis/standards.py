@@ -157,8 +157,11 @@ def _larger(row: Row, spared: float, share: float) -> str:
     if row.result.target == IMPORTED:
         return ""
     gibs = max(1, math.ceil(CACHES * spared / 2**30))
-    measured = f"hotlap bench stream op=copy size={gibs}GiB --target {shlex.quote(row.result.target)} --device all"
-    return f", as in: {measured}; then: hotlap gate --against limit --share '{_asked(share)}'"
+    simulated = row.result.target == "simulated"  # its machine and options are the run's, and not known here
+    target = "TARGET" if simulated else shlex.quote(row.result.target)
+    measured = f"hotlap bench stream op=copy size={gibs}GiB --target {target} --device all"
+    judged = f"hotlap gate --against limit --share '{_asked(share)}'"
+    return f", as in: {measured}; then: {judged}{' (TARGET as for this run)' if simulated else ''}"
 
 
 EXPECTED = "expected time"  # the term of a limit's provenance that a bound does not rest on
