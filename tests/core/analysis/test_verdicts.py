@@ -129,6 +129,9 @@ def test_what_may_stay_in_a_cache_fails_no_copy_at_the_rate_of_memory() -> None:
         (verdict,) = AgainstLimit(0.8).judge([reaching(replace(row, gap=gap), 0.85, 0.9, 0.95)])
         assert verdict.state == state
         assert ("ask it of sizes well above the cache" in verdict.reason) == (state == "inconclusive")
+        target = "TARGET" if row.result.target == "simulated" else row.result.target
+        command = f"hotlap bench stream op=copy size=2GiB --target {target} --device all; then: hotlap gate --against limit --share '80 %'"
+        assert (command in verdict.reason) == (state == "inconclusive")
 
 
 def test_a_bound_that_counts_on_cache_fails_no_case_of_which_nothing_is_expected() -> None:
@@ -353,3 +356,12 @@ def test_a_broken_rule_is_answered_with_its_line(tmp_path: Path, text: str, mess
         _rules(tmp_path, text).judge(rows(0.9))
     assert message in str(caught.value)
     assert "rules.toml" in str(caught.value)
+
+
+def test_two_thresholds_are_not_shown_as_a_range() -> None:
+    """In the order of the cases; of three and more values the range."""
+    (row,) = rows(0.9)
+    judged = [replace(row, verdict=Verdict(state="pass", reason=f"at least {rate} TFLOP/s")) for rate in (53.5, 26.8, 53.5)]
+    assert judgement.reasons(judged)[0][1].endswith("at least 53.5 and 26.8 TFLOP/s")
+    judged.append(replace(row, verdict=Verdict(state="pass", reason="at least 30.1 TFLOP/s")))
+    assert judgement.reasons(judged)[0][1].endswith("at least 26.8 to 53.5 TFLOP/s")

@@ -349,3 +349,50 @@ def test_each_path_that_brings_nothing_is_named(tmp_path: Path, home: Path, caps
         assert main(["import", *map(str, order)]) == 2
         assert f"'{tmp_path / 'empty'}' holds nothing that can be imported" in capsys.readouterr().err
     assert not (home / "runs").exists()
+
+
+def test_results_without_a_time_are_known_by_their_content(tmp_path: Path, home: Path, capsys: Capture) -> None:
+    """A checkout or a copy is written at another time: hyperfine's results, which have none, are the same run."""
+    path, copy = tmp_path / "h.json", tmp_path / "copy.json"
+    path.write_text(files(tmp_path / "all")["hyperfine"].read_text())
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    assert main(["import", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "1 run added, 0 there already" in printed
+    assert "time: when the file was last written, since its results have none" in printed
+    copy.write_bytes(path.read_bytes())
+    os.utime(path, (1_700_086_400, 1_700_086_400))
+    assert main(["import", str(path), str(copy)]) == 0
+    printed = capsys.readouterr().out
+    assert "0 runs added, 2 there already" in printed
+    assert "time:" not in printed
+    assert [run.run.began[:10] for run in select.every(home)] == ["2023-11-14"]  # type: ignore[union-attr]
+    copy.write_text(path.read_text().replace("1.5", "1.6"))
+    os.utime(copy, (1_700_000_000, 1_700_000_000))
+    assert main(["import", str(copy)]) == 0
+    assert "1 run added" in capsys.readouterr().out
+
+
+def test_two_copies_of_new_results_are_one_run(tmp_path: Path, home: Path, capsys: Capture) -> None:
+    for day, name in enumerate(("a.json", "b.json")):
+        path = tmp_path / "both" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(files(tmp_path / "all")["hyperfine"].read_text())
+        os.utime(path, (1_700_000_000 + 86400 * day,) * 2)
+    assert main(["import", str(tmp_path / "both")]) == 0
+    assert "1 run added" in capsys.readouterr().out
+    assert len(list(select.every(home))) == 1
+
+
+@pytest.mark.parametrize("kind", ["simulator", "cutlass"])
+def test_a_log_written_at_another_time_is_the_same_run(kind: str, tmp_path: Path, home: Path, capsys: Capture) -> None:
+    log = Path(__file__).parent / "simulators" / "vectors.log"
+    csv = "Operation,Runtime,Disposition,m,n,k\ngemm_a,0.5,passed,64,64,64\n"
+    path = tmp_path / ("k.log" if kind == "simulator" else "k.csv")
+    path.write_bytes(log.read_bytes() if kind == "simulator" else csv.encode())
+    words = ["import", str(path)] if kind == "simulator" else ["kernel", "add", str(path)]
+    for time_s in (1_700_000_000, 1_700_086_400):
+        os.utime(path, (time_s, time_s))
+        assert main(words) == 0, capsys.readouterr()
+    assert len({run.run.began for run in select.every(home)}) == len({run.run.id.rpartition("-")[2] for run in select.every(home)})  # type: ignore[union-attr]
+    assert all(run.run.began.startswith("2023-11-14") for run in select.every(home))  # type: ignore[union-attr]

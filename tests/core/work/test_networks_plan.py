@@ -365,8 +365,11 @@ def test_a_usage_error_is_named(capsys: pytest.CaptureFixture[str], words: list[
 def test_a_step_that_no_memory_holds_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--batch", "1,64", "--context", "32k"]) == 0
     said = " ".join(capsys.readouterr().err.split())
-    assert "no such step: more memory than h200-sxm has, though each kernel alone may fit: llama-3-8b decode batch=64 context=32768 tp=1" in said
+    assert "does not fit: one GPU has 151 GB; each kernel alone may fit" in said
+    assert "llama-3-8b decode batch=64 context=32768 tp=1 needs 292 GB (--tp 2 fits)" in said
     assert said.count("tp=1") == 1
+    assert main(["plan", "from", "llama-3-8b", "--phase", "decode", "--batch", "64", "--context", "32k", "--tp", "2"]) == 0
+    assert "does not fit" not in capsys.readouterr().err
 
 
 def test_weights_that_are_stored_otherwise_are_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -384,7 +387,8 @@ def test_weights_that_are_stored_otherwise_are_named(capsys: pytest.CaptureFixtu
 def test_a_step_of_layers_that_does_not_fit_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "from", "jamba-v0.1", "--phase", "forward,train", "--context", "1k"]) == 0
     printed = " ".join(capsys.readouterr().err.split())
-    assert "no such step: more memory than h200-sxm has, though each kernel alone may fit: jamba-v0.1 train batch=1 context=1024 " in printed
+    assert "jamba-v0.1 train batch=1 context=1024 needs 930 GB" in printed
+    assert "--tp" not in printed
 
 
 def test_a_context_is_written_alike_in_plan_from_and_predict_net(capsys: pytest.CaptureFixture[str]) -> None:

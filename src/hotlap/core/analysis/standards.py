@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from hotlap.core import units
 from hotlap.core.analysis import noticed
 from hotlap.core.analysis.state import advised
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.record import Gap, Limit, Row, Summary, Term, Verdict
+from hotlap.core.record import IMPORTED, Gap, Limit, Row, Summary, Term, Verdict
 from hotlap.core.units import percent, show
 
 CONFIDENCE = 0.95  # of an interval that decides
@@ -126,7 +127,8 @@ class AgainstLimit:
         if memory and spared and row.result.unit == "B/s" and row.summary.low is not None and row.summary.low >= share * memory:
             reason = (
                 f"at least {_asked(share)} of the {show(memory, 'B/s')} published for memory, but not of the bound, which counts the "
-                f"{units.size(round(spared))} that may stay in cache as moved in no time: ask it of sizes well above the cache"
+                f"{units.size(round(spared))} that may stay in cache as moved in no time: ask it of sizes well above the "
+                f"cache{_larger(row, spared, share)}"
             )
         elif usual and usual[2] < share:
             reason = (
@@ -144,6 +146,22 @@ class AgainstLimit:
         else:
             return verdict
         return replace(verdict, state="inconclusive", reason=f"{show(row.summary.median or 0.0, row.result.unit)}: {reason}")
+
+
+CACHES = 32  # times what may stay in cache: moving so much, the bound is 3 % above the rate of memory
+
+
+def _larger(row: Row, spared: float, share: float) -> str:
+    """What measures memory in sizes well above the cache, and judges it; "" of numbers measured elsewhere. The size has no space, so
+    that it is never shown as a range."""
+    if row.result.target == IMPORTED:
+        return ""
+    gibs = max(1, math.ceil(CACHES * spared / 2**30))
+    simulated = row.result.target == "simulated"  # its machine and options are the run's, and not known here
+    target = "TARGET" if simulated else shlex.quote(row.result.target)
+    measured = f"hotlap bench stream op=copy size={gibs}GiB --target {target} --device all"
+    judged = f"hotlap gate --against limit --share '{_asked(share)}'"
+    return f", as in: {measured}; then: {judged}{' (TARGET as for this run)' if simulated else ''}"
 
 
 EXPECTED = "expected time"  # the term of a limit's provenance that a bound does not rest on

@@ -23,6 +23,9 @@ def kept(result: Imported, name: str, dry: bool) -> list[str]:
     verb = "would be added" if dry else "added"
     cases = words.some([f"{case} ({unit})" if unit else case for case, unit in result.cases.items()], 6)
     lines = [f"{name}: {words.counted(len(result.added), 'run')} {verb}, {len(result.present)} there already", f"cases: {cases}"]
+    if result.of_file:
+        of = "" if len(result.of_file) == len(result.added) else f" of {words.counted(len(result.of_file), 'run')}"
+        lines.append(f"time{of}: when the file was last written, since its results have none; a copy of the file adds no run")
     lines += [f"{what}: column '{words.clean(column)}'" for what, column in result.columns.items()]
     if column := words.clean(result.not_model):
         why = f"which is one word for each device, and {MODELS_MAX} at most"

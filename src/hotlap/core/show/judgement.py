@@ -238,7 +238,7 @@ def _reasons(rows: Sequence[Row], width: int) -> list[str]:
 def reasons(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """The same as pairs: the verdict, or the mark of a source, and the text."""
     given = [row for row in rows if row.verdict.reason]
-    groups = words.alike(given, lambda row: row.verdict.reason, lambda row: row.verdict.state)
+    groups = words.alike(given, lambda row: row.verdict.reason, lambda row: row.verdict.state, two=True)
     sources = _sources(given, [reason for _, reason in groups])
     pairs: list[tuple[str, str]] = []
     for group, reason in groups:

@@ -305,21 +305,24 @@ def signed(share: float, digits: int = 1) -> str:
 _ALONE = re.compile(r"(?<![\w.-])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w-]|\.\d)")
 
 
-def alike(items: Iterable[T], text: Callable[[T], str], beside: Callable[[T], str] = lambda _: "") -> list[tuple[list[T], str]]:
+def alike(
+    items: Iterable[T], text: Callable[[T], str], beside: Callable[[T], str] = lambda _: "", two: bool = False
+) -> list[tuple[list[T], str]]:
     """Those whose texts (and what is `beside` them) are the same but for numbers that stand alone, in the order in which they come, and the
-    texts of each group as one: a number that differs becomes its range, ``33.4 to 66.7 TFLOP/s``."""
+    texts of each group as one: a number that differs becomes its range, ``33.4 to 66.7 TFLOP/s``; with `two`, just
+    two values are ``33.4 and 66.7 TFLOP/s``, in the order in which they come."""
     groups: dict[tuple[str, str], tuple[list[T], list[str]]] = {}
     for item in items:
         said = text(item)
         members, texts = groups.setdefault((beside(item), _ALONE.sub("#", said)), ([], []))
         members.append(item)
         texts.append(said)
-    return [(members, _merged(texts)) for members, texts in groups.values()]
+    return [(members, _merged(texts, two)) for members, texts in groups.values()]
 
 
-def _merged(texts: Sequence[str]) -> str:
+def _merged(texts: Sequence[str], two: bool) -> str:
     columns = zip(*(_ALONE.findall(text) for text in texts), strict=True)
-    ranges = iter([_range(column, text) for column, text in zip(columns, _ends(texts[0]), strict=True)])
+    ranges = iter([_range(column, text, two) for column, text in zip(columns, _ends(texts[0]), strict=True)])
     return _ALONE.sub(lambda _: next(ranges), texts[0])
 
 
@@ -331,8 +334,10 @@ def _ends(text: str) -> Iterator[Callable[..., str] | None]:
         yield max if ended else min if spans else None
 
 
-def _range(numbers: Sequence[str], end: Callable[..., str] | None = None) -> str:
+def _range(numbers: Sequence[str], end: Callable[..., str] | None = None, two: bool = False) -> str:
     if end:
         return end(numbers, key=float)
+    if two and len(values := list(dict.fromkeys(numbers))) == 2:
+        return " and ".join(values)
     low, high = min(numbers, key=float), max(numbers, key=float)
     return low if low == high else f"{low} to {high}"

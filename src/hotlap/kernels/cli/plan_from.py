@@ -19,6 +19,8 @@ from hotlap.core.plan.axes import MOST
 from hotlap.core.plan.read import LARGEST_BYTES
 from hotlap.core.record import Case
 from hotlap.core.work.networks import compose, layered, steps, walk
+from hotlap.core.work.networks.calls import Setting
+from hotlap.core.work.networks.shape import Network
 from hotlap.core.work.networks.steps import Choice
 from hotlap.kernels.cli import network_options, plan_sources
 from hotlap.kernels.show import network_plan
@@ -81,9 +83,10 @@ def run(args: argparse.Namespace) -> int:
     if len(plan.cases) > MOST:
         raise InputError(f"these are {len(plan.cases)} cases, and a plan has at most {MOST}; ask for fewer settings, or for --top 99%")
     too_large = _too_large(source.steps, spec)
+    ways = {one.name: tp for one in source.steps if one.name in too_large and (tp := _tp_that_fits(one, spec))}
     said = network_plan.Notes(
         command=_command(args), networks=names, left_out=source.left_out, kept_share=share, too_large=too_large, taken_as=source.taken_as,
-        remarks=source.remarks,
+        remarks=source.remarks, holds_bytes=spec.memory_bytes, fits_with_tp=ways,
     )
     notes = network_plan.notes(said, whole, plan, kept_prices[-1].unknown)
     _write(args, plans.text(plan, network_plan.head(notes, plan)), {"plan": plan, "notes": notes})
@@ -93,10 +96,26 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _too_large(composed: Sequence[compose.ComposedStep], spec: Spec) -> list[str]:
-    """Steps that the machine's memory does not hold, by the model's estimate."""
-    most = spec.memory_bytes
-    return [one.name for one in composed if most and one.asked and sum(memory.known(*one.asked).values()) > most]
+def _too_large(composed: Sequence[compose.ComposedStep], spec: Spec) -> dict[str, float]:
+    """Steps that the machine's memory does not hold, by the model's estimate: step → bytes that it needs."""
+    needed = {one.name: sum(memory.known(*one.asked).values()) for one in composed if one.asked}
+    return {step: size for step, size in needed.items() if spec.memory_bytes and size > spec.memory_bytes}
+
+
+def _tp_that_fits(step: compose.ComposedStep, spec: Spec) -> int | None:
+    """The fewest tensor-parallel GPUs, of 2, 4 and 8, whose memory holds a step; None where none do or the network is not cut so."""
+    network, how = step.asked or (None, None)
+    if not isinstance(network, Network) or not isinstance(how, Setting) or not spec.memory_bytes:
+        return None
+    for tp in (2, 4, 8):
+        choice = Choice(how.phase, how.batch, how.context, tp, how.pp, how.dp, how.ep, how.dtype, how.micro_batch)
+        try:
+            steps.step(network, choice)
+        except InputError:
+            continue
+        if tp > how.tp and sum(memory.known(*steps.asked(network, choice)).values()) <= spec.memory_bytes:
+            return tp
+    return None
 
 
 def _write(args: argparse.Namespace, text: str, everything: object) -> None:

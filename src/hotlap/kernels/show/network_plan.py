@@ -15,6 +15,7 @@ from hotlap.core.work.networks import compose
 from hotlap.kernels.coverage import usage
 
 MOST = 8  # heaviest cases that are listed
+MOST_LINES = 12  # of a paragraph about steps
 STEPS_NAMED = 3  # of those left out for one reason
 
 
@@ -40,7 +41,9 @@ class Notes(Record, frozen=True, kw_only=True):
     steps: dict[str, float] = {}  # step → expected seconds of its kernels
     left_out: dict[str, list[str]]  # reason → steps
     unknown: dict[str, list[str]] = {}  # reason why nothing is expected → workloads
-    too_large: list[str] = []  # steps that one GPU of the machine does not hold
+    too_large: dict[str, float] = {}  # steps that one GPU of the machine does not hold → bytes that they need
+    holds_bytes: float | None = None  # memory of one GPU of the machine
+    fits_with_tp: dict[str, int] = {}  # of those steps → the fewest tensor-parallel GPUs that hold one
     remarks: list[Notice] = []  # how configurations were read, and what of them is left out
     taken_as: list[str] = []  # networks whose weights are stored in another type, in words
     cases_before: int = 0  # before --top
@@ -52,7 +55,10 @@ def head(notes: Notes, plan: Plan) -> list[str]:
     """Lines of comment for the top of the plan's file."""
     lines = [notes.command, "", f"networks: {', '.join(notes.networks)}"]
     lines += [f"{words.counted(len(notes.steps), 'step')}; what each takes in all on {plan.weighed_on}, kernels back to back:"]
-    lines += [f"  {step}: {words.quantity(seconds, 's')}" for step, seconds in notes.steps.items()]
+    def unfit(step: str) -> str:
+        return f", but it does not fit: it {_needs(notes, step)}" if step in notes.too_large else ""
+
+    lines += [f"  {step}: {words.quantity(seconds, 's')}{unfit(step)}" for step, seconds in notes.steps.items()]
     return [*lines, *_said(notes, plan, 116)]
 
 
@@ -66,8 +72,10 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
     for reason, steps in notes.left_out.items():
         lines += layout.paragraph("left out: ", f"{reason}: {_named(steps)}", width)
     if notes.too_large:
-        sentence = f"more memory than {plan.weighed_on} has, though each kernel alone may fit: {_named(notes.too_large)}"
-        lines += layout.paragraph("no such step: ", sentence, width)
+        steps = _named([f"{step} {_needs(notes, step)}" for step in notes.too_large])
+        holds = words.quantity(notes.holds_bytes or 0.0, "B")
+        sentence = f"one GPU has {holds}; each kernel alone may fit, so the plan has them all: {steps}"
+        lines += layout.paragraph("does not fit: ", sentence, width, most=MOST_LINES)
     for remark in notes.remarks:
         lines += layout.paragraph("note: ", remark.text, width)
     for sentence in notes.taken_as:
@@ -78,6 +86,12 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
     for reason, workloads in notes.unknown.items():
         lines += layout.paragraph("without weight: ", f"{', '.join(workloads)}: {reason}", width)
     return lines
+
+
+def _needs(notes: Notes, step: str) -> str:
+    """What a step that does not fit needs, and how many GPUs would hold it."""
+    ways = notes.fits_with_tp.get(step)
+    return f"needs {words.quantity(notes.too_large[step], 'B')}{f' (--tp {ways} fits)' if ways else ''}"
 
 
 def _named(steps: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import csv
 from pathlib import Path
 
 from hotlap.core.errors import InputError
+from hotlap.core.store.readers.source import FileTime
 from hotlap.core.store.readers.table import TableRow
 
 NEEDED = ("Operation", "Runtime")
@@ -24,7 +25,7 @@ def is_one(path: Path) -> bool:
 
 def read(path: Path) -> list[TableRow]:
     """A row per kernel that ran; those whose disposition is not right keep it as their value, which is no number. Raises InputError."""
-    when = path.stat().st_mtime
+    when = FileTime(path.stat().st_mtime)
     rows = []
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         for number, line in enumerate(csv.DictReader(file), 2):

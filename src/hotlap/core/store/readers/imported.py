@@ -22,7 +22,7 @@ from hotlap.core.record import IMPORTED, UNNAMED, Case, Device, Machine, Plan, R
 from hotlap.core.store import bundle, labels, lines, paths
 from hotlap.core.store.files import READINGS, RUN, SAMPLES
 from hotlap.core.store.readers import table
-from hotlap.core.store.readers.source import ReadCase, ReadRound, ReadRun
+from hotlap.core.store.readers.source import FileTime, ReadCase, ReadRound, ReadRun
 from hotlap.core.store.readers.table import ReadTable, TableRow
 from hotlap.core.timing import AGGREGATE
 from hotlap.core.work import program
@@ -48,6 +48,7 @@ class Imported:
     ignored: list[str] = field(default_factory=list)  # numbers whose meaning is not known
     columns: dict[str, str] = field(default_factory=dict)  # of a table: device and model → the column that was taken by its name
     not_model: str = ""  # of a table: a column called like the devices' model that is not taken for it
+    of_file: list[str] = field(default_factory=list)  # new runs whose time is when their file was last written: the results say none
     fleet: str = ""  # selects the runs, where they are of one run each of more than FLEET_OVER devices
 
 
@@ -81,7 +82,9 @@ def bring_in(
         bundles.append(_bundle(members, name, meanings, unit, device))
     cases = {case: meaning.unit for case, meaning in meanings.items()}
     columns = {what: column for what in ("device", "model") if (column := getattr(read, what))}
-    return dataclasses.replace(keep_all(bundles, home, cases, dry), columns=columns, not_model=read.not_model)
+    undated = [isinstance(members[0].time_s, FileTime) for members in groups.values()]
+    result = _keep_by_content(bundles, undated, home, cases, dry)
+    return dataclasses.replace(result, columns=columns, not_model=read.not_model)
 
 
 def bring_in_runs(runs: Sequence[ReadRun], name: str, home: Path, better: Mapping[str, Better] = NO, dry: bool = False) -> Imported:
@@ -94,7 +97,29 @@ def bring_in_runs(runs: Sequence[ReadRun], name: str, home: Path, better: Mappin
     if unknown := next((name for name in better if name and name not in cases), ""):
         raise InputError(f"nothing is called '{unknown}' (--better); {nearest(unknown, cases)}")
     ignored = sorted({name for run in runs for name in run.ignored})
-    return dataclasses.replace(keep_all(bundles, home, cases, dry), ignored=ignored)
+    undated = [isinstance(run.time_s, FileTime) for run in runs]
+    return dataclasses.replace(_keep_by_content(bundles, undated, home, cases, dry), ignored=ignored)
+
+
+def _keep_by_content(bundles: Sequence[Bundle], undated: Sequence[bool], home: Path, cases: dict[str, str], dry: bool) -> Imported:
+    """`keep_all`; a run without a time of its own is the one of the same content, whenever that file was written."""
+    first: dict[str, str] = {}
+    known: list[Bundle] = []
+    for (run, samples), of_file in zip(bundles, undated, strict=True):
+        end = run.id.rpartition("-")[2]
+        if of_file and end not in first:
+            first[end] = present_id(paths.runs(home), run, samples)
+        known.append((replace(run, id=first[end]) if of_file else run, samples))
+    result = keep_all(known, home, cases, dry)
+    return dataclasses.replace(result, of_file=[run_id for run_id in result.added if run_id in first.values()])
+
+
+def present_id(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> str:
+    """The id of an imported run of the same content that is there, of whatever time; the run's own where there is none."""
+    if (folder / run.id).exists():
+        return run.id
+    there = sorted(folder.glob(f"[0-9]*T*-{run.id.rpartition('-')[2]}"))
+    return next((one.name for one in there if not _differs(folder / one.name, samples)), run.id)
 
 
 def keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: bool = False) -> Imported:
@@ -113,7 +138,7 @@ def keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: 
     not_run = [
         f"{_name(run, line.case)}: {line.reason}" for run, samples in bundles for line in samples if line.status == "not_run"
     ]
-    conflicting = [run.id for run, samples in bundles if run.id in known and _differs(folder, run, samples)]
+    conflicting = [run.id for run, samples in bundles if run.id in known and _differs(folder / run.id, samples)]
     present = [run.id for run, _ in bundles if run.id in known]
     fleet = _fleet([run for run, _ in fresh.values()])
     return Imported(list(fresh), present, cases, len(failed), failed, conflicting, list(dict.fromkeys(not_run)), fleet=fleet)
@@ -132,10 +157,10 @@ def _name(run: RunRecord, case: str) -> str:
     return next((str(known.params.get("name", case)) for known in run.plan.cases if known.id == case), case)
 
 
-def _differs(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> bool:
+def _differs(folder: Path, samples: Sequence[Samples]) -> bool:
     """Whether the run that is there holds other cases, of which unit and direction are part, or other numbers."""
     try:
-        kept = bundle.load(folder / run.id)
+        kept = bundle.load(folder)
     except HotlapError:
         return False
     return {(line.case, *line.values) for line in kept.samples} != {(line.case, *line.values) for line in samples}
@@ -258,7 +283,8 @@ def _bundle(rows: Sequence[TableRow], name: str, meanings: Mapping[str, Meaning]
         samples.append(_sample(row, cases[row.case], device, rounds.get(row.case, 0), unit))
         rounds[row.case] = rounds.get(row.case, 0) + 1
     machine = Machine(host=first.host or UNNAMED, devices=[device])
-    return _run((first.time_s, _hash(first, name)), name, list(cases.values()), machine, first.labels), samples
+    content = [(line.case, line.values) for line in samples] if isinstance(first.time_s, FileTime) else first.time_s
+    return _run((first.time_s, _hash(first, name, content)), name, list(cases.values()), machine, first.labels), samples
 
 
 def _run(when: tuple[float, str], name: str, cases: list[Case], machine: Machine, marks: Mapping[str, str]) -> RunRecord:
@@ -285,8 +311,9 @@ def _label(name: str) -> str:
         return f"imported_{name}"
 
 
-def _hash(row: TableRow, name: str) -> str:
-    text = repr((name, row.time_s, row.host, row.device, sorted(row.labels.items())))
+def _hash(row: TableRow, name: str, told_by: object) -> str:
+    """`told_by`: the time, or of rows without a time of their own what they hold."""
+    text = repr((name, told_by, row.host, row.device, sorted(row.labels.items())))
     return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 

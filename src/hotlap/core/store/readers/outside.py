@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from msgspec.structs import replace
+
 import hotlap
 from hotlap.core import units, work
 from hotlap.core.errors import InputError
@@ -77,6 +79,7 @@ def bring_in(path: Path, asked: ImportOptions, home: Path, dry: bool = False) ->
             kernels = ", ".join(sorted({launch.kernel for one in simulations for launch in one.launches})[:5])
             raise InputError(f"{path}: no kernel fits name = '{entry.pattern}' of entry {number} of the map; there are {kernels}")
     folder = paths.runs(home)
+    bundles = [(replace(run, id=imported.present_id(folder, run, samples)), samples) for run, samples in bundles]
     fresh = [(run, samples) for run, samples in bundles if not (folder / run.id).exists()]
     if not dry:
         paths.create(folder)

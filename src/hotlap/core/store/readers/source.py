@@ -69,6 +69,10 @@ class ReadRun:
     ignored: tuple[str, ...] = ()  # numbers whose meaning is not known
 
 
+class FileTime(float):
+    """Seconds since 1970 when a file was last written. A copy has another, so it tells no two runs apart."""
+
+
 @dataclass(frozen=True)
 class Source:
     """A file as bytes, unpacked where it was gzipped."""
@@ -128,9 +132,9 @@ class Source:
         return found if all(isinstance(line, dict) for line in found) else []
 
     @property
-    def modified_s(self) -> float:
+    def modified_s(self) -> FileTime:
         """When the file was last written: the time of results that do not say theirs."""
-        return self.path.stat().st_mtime
+        return FileTime(self.path.stat().st_mtime)
 
     def beside(self, *names: str) -> Source | None:
         """A file in the same folder, or below or above it; None where it is missing or a link."""
