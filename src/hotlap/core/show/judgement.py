@@ -227,7 +227,8 @@ def change(row: Row) -> str:
 
 
 def _reasons(rows: Sequence[Row], width: int) -> list[str]:
-    """Each reason once, with the cases it is of; a number that differs between them is said as its range. A long source that several
+    """Each reason once, with the cases it is of; a number that differs between them is said as its range, two as
+    both. A long source that several
     reasons name stands once below."""
     lines: list[str] = []
     for state, text in reasons(rows):

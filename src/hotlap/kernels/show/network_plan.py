@@ -72,9 +72,9 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
     for reason, steps in notes.left_out.items():
         lines += layout.paragraph("left out: ", f"{reason}: {_named(steps)}", width)
     if notes.too_large:
-        steps = _named([f"{step} {_needs(notes, step)}" for step in notes.too_large])
+        unheld = _named([f"{step} {_needs(notes, step)}" for step in notes.too_large])
         holds = words.quantity(notes.holds_bytes or 0.0, "B")
-        sentence = f"one GPU has {holds}; each kernel alone may fit, so the plan has them all: {steps}"
+        sentence = f"one GPU has {holds}; each kernel alone may fit, so the plan has them all: {unheld}"
         lines += layout.paragraph("does not fit: ", sentence, width, most=MOST_LINES)
     for remark in notes.remarks:
         lines += layout.paragraph("note: ", remark.text, width)
