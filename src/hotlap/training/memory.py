@@ -282,19 +282,21 @@ def _together(
     return SwitchSet(switches=names, peak_bytes=after, saved_bytes=before - after, costs=[COSTS[key] for key, _ in switched], fits=state)
 
 
-FIELDS = {"sgd": "optimizer", "batch": "batch", "checkpointing": "checkpointing", "autocast": "autocast"}  # the dearest first
+PUT_BACK: dict[str, Callable[[TrainingVariant, TrainingVariant], TrainingVariant]] = {  # a switch of the first, as in the second; the dearest first
+    "sgd": lambda now, to: replace(now, optimizer=to.optimizer), "batch": lambda now, to: replace(now, batch=to.batch),
+    "checkpointing": lambda now, to: replace(now, checkpointing=to.checkpointing), "autocast": lambda now, to: replace(now, autocast=to.autocast),
+}  # fmt: skip
 
 
 def _differs(key: str, wanted: TrainingVariant, first: TrainingVariant, now: TrainingVariant) -> bool:
-    field = FIELDS[key]
-    return bool(getattr(wanted, field) != getattr(first, field) and getattr(now, field) != getattr(first, field))
+    back = PUT_BACK[key]
+    return back(wanted, first) != wanted and back(now, first) != now
 
 
 def _needed(first: TrainingVariant, now: TrainingVariant, fits: Callable[[TrainingVariant], bool]) -> TrainingVariant:
     """What still fits with as little switched as it takes."""
-    for field in FIELDS.values():
-        back = replace(now, **{field: getattr(first, field)})
-        if fits(back):
+    for put_back in PUT_BACK.values():
+        if fits(back := put_back(now, first)):
             now = back
     while now.batch < first.batch and fits(larger := replace(now, batch=min(2 * now.batch, first.batch))):
         now = larger

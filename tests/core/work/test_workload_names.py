@@ -27,6 +27,7 @@ WORDS = frozenset({
     "atomic", "barrier", "callable", "chase", "command", "fma", "gather", "histogram", "imported", "kernel", "launch", "peer", "permute",
     "pool", "reduce", "routing", "sampling", "scan", "scatter", "sort", "stream", "sync", "topk", "transpose",
     "attention", "collective", "gemm", "moe", "transfer",  # also families of the model's coefficients
+    "present",  # of a frame, and *there*
     "disk", "loopback",  # what other programs measure or need, and a code of stress, in the code before the workloads were
 })  # fmt: skip
 """Names with other meanings in the code: only where they are used as a workload's name are they refused. No name is added here for a new
