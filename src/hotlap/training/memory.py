@@ -282,10 +282,12 @@ def _together(
     return SwitchSet(switches=names, peak_bytes=after, saved_bytes=before - after, costs=[COSTS[key] for key, _ in switched], fits=state)
 
 
-PUT_BACK: dict[str, Callable[[TrainingVariant, TrainingVariant], TrainingVariant]] = {  # a switch of the first, as in the second; the dearest first
-    "sgd": lambda now, to: replace(now, optimizer=to.optimizer), "batch": lambda now, to: replace(now, batch=to.batch),
-    "checkpointing": lambda now, to: replace(now, checkpointing=to.checkpointing), "autocast": lambda now, to: replace(now, autocast=to.autocast),
-}  # fmt: skip
+PUT_BACK: dict[str, Callable[[TrainingVariant, TrainingVariant], TrainingVariant]] = {  # the dearest first
+    "sgd": lambda now, to: replace(now, optimizer=to.optimizer),
+    "batch": lambda now, to: replace(now, batch=to.batch),
+    "checkpointing": lambda now, to: replace(now, checkpointing=to.checkpointing),
+    "autocast": lambda now, to: replace(now, autocast=to.autocast),
+}
 
 
 def _differs(key: str, wanted: TrainingVariant, first: TrainingVariant, now: TrainingVariant) -> bool:
