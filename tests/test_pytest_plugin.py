@@ -70,7 +70,7 @@ def test_with_it_a_run_is_kept_and_a_baseline_of_it_judges(project: Path) -> Non
     save = [sys.executable, "-m", "hotlap", "baseline", "save", folder.name, "--to", str(baseline)]
     subprocess.run(save, env=os.environ | {"HOTLAP_HOME": str(project / "home")}, check=True, capture_output=True)
     done = run(project, f"--hotlap={baseline}", *words)
-    assert (done.returncode, "1 of them do not show how processes differ" in " ".join(done.stdout.split())) == (0, True), done.stdout
+    assert (done.returncode, "1 run cannot show how processes differ" in " ".join(done.stdout.split())) == (0, True), done.stdout
     document = json.loads(baseline.read_text())
     for reference in document["references"]:  # four runs, each a hundred times as fast as this machine
         values = next(iter(reference["runs"].values()))

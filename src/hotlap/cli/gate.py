@@ -53,6 +53,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """One verdict per case and one per run; exit code 0 pass, 1 fail, 3 neither could be said."""
     _refuse(args)
+    if args.out:
+        terminal.page_file(args.out)
     written = reports.read(args)
     where = terminal.pairs(args.where, "a filter")
     with reports.shielded(written):

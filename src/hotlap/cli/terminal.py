@@ -136,8 +136,16 @@ def machine(parser: argparse.ArgumentParser, about: str) -> None:
 
 def page(out: str, content: str, as_json: bool) -> None:
     """A page that the user asked for with --out, named where it does not get into JSON."""
-    write_page(Path(out), content)
+    write_page(page_file(out), content)
     print(f"page    {out}", file=sys.stderr if as_json else sys.stdout)
+
+
+def page_file(out: str) -> Path:
+    """Raises InputError for an ending of no page."""
+    path = Path(out)
+    if path.suffix and path.suffix.lower() not in (".html", ".htm", ".pdf", ".md"):
+        raise InputError(f"a page is not written as '{path.suffix}'; valid: FILE.html, FILE.pdf")
+    return path
 
 
 def write_page(path: Path, content: str) -> None:

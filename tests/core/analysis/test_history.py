@@ -215,6 +215,8 @@ def test_many_series_are_folded_to_those_that_changed_and_the_rest_is_counted() 
     assert sum("worse: step" in line for line in lines) == 12
     assert "… and 2,000 series without a change: --all lists them" in text
     assert "2012 series: 12 changes in 12 of them" in text
+    few = history(runs([1.0] * 5))
+    assert "2013 series: 12 changes in 12 of them; 1 has fewer than 17 points" in shown.history([changed] * 12, 160, of=[*many, *few])
     more = shown.history([changed] * 30 + [steady] * 3, 160)
     assert "… and 6 that changed or have points apart and 3 series without a change: --all" in more
     assert shown.history([steady] * 100, 160).count("copy") == shown.QUIET

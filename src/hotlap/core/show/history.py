@@ -30,9 +30,11 @@ BESIDE = 8  # runs to a side of a change that are compared
 MANY, QUIET = 24, 8  # series that are listed; where there are more, at most so many of those without a change
 
 
-def history(series: Sequence[Series], width: int = 100, color: bool = False, most: int = MANY, min_effect: float = 0.0) -> str:
+def history(
+    series: Sequence[Series], width: int = 100, color: bool = False, most: int = MANY, min_effect: float = 0.0, of: Sequence[Series] = ()
+) -> str:
     """Series with changes first, `most` at most; the others are counted. In the sparkline higher is the larger value, and │ stands before a
-    change. `min_effect`: smallest change that was sought, as a share."""
+    change. `min_effect`: smallest change that was sought, as a share. `of`: all series that were judged; default: these."""
     if not series:
         return NOTHING
     ordered = sorted(series, key=telling)
@@ -58,10 +60,11 @@ def history(series: Sequence[Series], width: int = 100, color: bool = False, mos
     changes = sum(len(one.changes) for one in series)
     changed = sum(bool(one.changes) for one in series)
     apart = sum(len(one.excursions) for one in series)
-    tally = f"{len(series)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
+    judged = of or series
+    tally = f"{len(judged)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
     tally += f", {words.counted(apart, 'group')} of points apart" if apart else ""
     folded = [f"… and {_folded(series, ordered)}: --all lists them"] if len(ordered) < len(series) else []
-    return "\n".join([*lines, *folded, "", tally + _short(series), *_next(ordered[0], width, min_effect)])
+    return "\n".join([*lines, *folded, "", tally + _short(judged), *_next(ordered[0], width, min_effect)])
 
 
 def _folded(series: Sequence[Series], shown: Sequence[Series]) -> str:

@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 def add(parser: argparse.ArgumentParser, of: str = "of the networks") -> None:
     parser.add_argument("--phase", help=f"{of}, with commas: prefill,decode,forward,train (default: all but train)")
     parser.add_argument("--batch", help="with commas (default: 1 and 32)")
-    parser.add_argument("--context", help="with commas, as in 1k,32k (default: as usual for the network)")
+    parser.add_argument("--context", help="with commas, as in 1k,32k, where k is 1024 (default: as usual for the network)")
     parser.add_argument("--tp", help="tensor-parallel GPUs, with commas (default: 1, 8 above 60 billion parameters)")
     parser.add_argument("--dtype", help=f"of weights and products, with commas: {','.join(DTYPES)} (default: bf16)")
 

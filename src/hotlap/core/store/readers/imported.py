@@ -210,6 +210,8 @@ def _round(part: ReadRound, case: Case, device: Device, how: tuple[int, float, s
         return Samples(case=case.id, device=device.key, round=number, status="not_run", reason=reason)
     if case.params["unit"] == "s" and min(values) <= 0:
         reason = f"{case.params['name']}: {min(values):g} is no duration, which is above zero"
+    if not fault and base in units.RATES and value < 0:
+        fault = f"'{row.value[:40]}' is no rate, which is not below zero"
         return Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)
     return Samples(
         case=case.id, device=device.key, round=number, values=values, unit=str(case.params["unit"]), method=method,
@@ -323,6 +325,8 @@ def _sample(row: TableRow, case: Case, device: Device, number: int, unit: str) -
     fault = "" if math.isfinite(value) else f"'{row.value[:40]}' is not a number" if row.value else "no number"
     if not fault and base == "s" and value <= 0:
         fault = f"'{row.value[:40]}' is no duration, which is above zero"
+    if not fault and base in units.RATES and value < 0:
+        fault = f"'{row.value[:40]}' is no rate, which is not below zero"
     if fault:
         return Samples(case=case.id, device=device.key, round=number, status="error", reason=f"{fault}, in line {row.line}")
     return Samples(case=case.id, device=device.key, round=number, values=[value], unit=base, method="program")
