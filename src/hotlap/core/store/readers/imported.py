@@ -208,10 +208,10 @@ def _round(part: ReadRound, case: Case, device: Device, how: tuple[int, float, s
     if part.failed or not values:
         reason = part.failed or "no number"
         return Samples(case=case.id, device=device.key, round=number, status="not_run", reason=reason)
-    if case.params["unit"] == "s" and min(values) <= 0:
-        reason = f"{case.params['name']}: {min(values):g} is no duration, which is above zero"
-    if not fault and base in units.RATES and value < 0:
-        fault = f"'{row.value[:40]}' is no rate, which is not below zero"
+    least, unit = min(values), case.params["unit"]
+    if (unit == "s" and least <= 0) or (unit in units.RATES and least < 0):
+        kind = "duration, which is above zero" if unit == "s" else "rate, which is not below zero"
+        reason = f"{case.params['name']}: {least:g} is no {kind}"
         return Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)
     return Samples(
         case=case.id, device=device.key, round=number, values=values, unit=str(case.params["unit"]), method=method,
