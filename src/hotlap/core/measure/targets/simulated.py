@@ -127,7 +127,7 @@ def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Devic
     if faults.nodes > 1 and "node" not in (options or {}):
         asked = TargetSpec("simulated", part, dict(options or {})).text
         plans = "PLAN: quick, or a file; 'hotlap bench … --save-plan FILE' writes one"
-        remedy = f"measure all of them with: hotlap run PLAN --target '{asked}' --device all ({plans}); or name one node, as in '{asked}&node=0'"
+        remedy = f"measure all of them with: hotlap run PLAN --target '{asked}' --device all ({plans}); or name one, as in '{asked}&node=0'"
         raise InputError(f"simulated: nodes={faults.nodes} are {faults.nodes} machines, each with a run of its own; {remedy}")
     spec, node = machines.load(part), f"n{faults.node}-" if faults.node else ""
     facts = {"injected": dict(options or {})}
