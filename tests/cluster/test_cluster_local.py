@@ -206,7 +206,11 @@ def test_a_campaign_is_a_run(home: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert main(["gate", "side=a", "--against", "fleet"]) == 0
     assert "9 devices (h200-sxm (simulated))" in capsys.readouterr().out
     assert main(["report", "side=a", "--out", str(tmp_path / "page.html")]) == 0
-    assert "Members of the campaign" in (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text()
+    assert "9 members (slots of one machine) by local: 9 measured" in page
+    assert "What stands out" in page
+    assert "Members of the campaign" in page
+    assert "What to do" not in page  # which is of a single device
 
 
 def test_facts_of_members_are_audited_as_a_fleet(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -308,17 +312,6 @@ def test_the_environment_tells_a_program_who_it_is(home: Path, capsys: pytest.Ca
     main(["cluster", "logs", "slot01"])
     assert "slot01 1 2" in capsys.readouterr().out
     assert os.environ.get(agent.MARK) is None
-
-
-def test_the_page_of_many_members_shows_them_together(home: Path, tmp_path: Path) -> None:
-    target = "simulated:h200-sxm?noise=0.01&seed={index}"
-    assert main(["cluster", "run", "latency", "--local", "9", "--target", target, "--rounds", "6"]) == 0
-    assert main(["report", "latest", "--out", str(tmp_path / "page.html")]) == 0
-    page = (tmp_path / "page.html").read_text()
-    assert "9 members (slots of one machine) by local: 9 measured" in page
-    assert "What stands out" in page
-    assert "Members of the campaign" in page
-    assert "What to do" not in page  # which is of a single device
 
 
 def test_no_member_waits_for_the_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
