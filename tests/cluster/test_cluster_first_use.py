@@ -30,17 +30,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-@pytest.fixture
-def cluster(capsys: pytest.CaptureFixture[str]) -> Answer:
-    """A verb of `hotlap cluster`: exit code, standard output and error."""
-
-    def answer(*words: str) -> tuple[int, str, str]:
-        code = main(["cluster", *words])
-        return code, *capsys.readouterr()
-
-    return answer
-
-
 def newest(home: Path) -> CampaignFolder:
     return folder.load(max(path for path in (home / "runs").iterdir() if not path.name.startswith(".")))
 
