@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from hotlap.cli import main
 from hotlap.cluster import cli_run, fanin, folder, live, receiving, show
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.launch.kubernetes import PodLauncher

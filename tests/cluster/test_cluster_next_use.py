@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hotlap.cli import main
 from hotlap.cluster import folder, live, show, states
 from hotlap.cluster.record import AttemptDone, Member, MemberEvent
 from hotlap.core.analysis.fleets import DeviceFacts, FleetCase, FleetDevice, FleetVerdict
