@@ -229,7 +229,7 @@ def sure(judged: FleetVerdict) -> list[str]:
 def _differ(judged: FleetVerdict) -> str:
     """What the column says, where a case has an end that it does not hold (an outlier, or noise), and where it holds noise too."""
     known = [(case, *case.ends) for case in judged.cases if case.spread is not None]
-    noisy = [case.noise is None for case, *_ in known]  # one value of each device: how far they differ cannot be told from noise
+    noisy = [case.noise is None for case, *_ in known]  # one value of each device: their spread includes the noise
     if known and all(noisy):
         return "differ: the spread between healthy devices, without outliers; noise is in it, for each device has one value"
     if not any(max(middle - low, high - middle) > max(2 * (case.spread or 0.0), SEEN) * middle for case, low, middle, high in known):

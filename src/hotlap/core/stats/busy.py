@@ -1,4 +1,4 @@
-"""How far off numbers of a busy machine would be that nothing defends, from one look at it: whether it is worth a word.
+"""How much longer work takes beside other programs if disturbed samples are not repeated, from one look at the machine: whether to warn.
 
 A model of fair shares. Work that wants all n cores, while others use the share b of their time with r tasks runnable, takes
 1 + max(b, r / n) times as long, since a scheduler gives each runnable task the same; of what is left the hypervisor takes steal. Work
