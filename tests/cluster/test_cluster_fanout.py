@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import descriptors
 import hotlap
 from hotlap.cluster import agent, controller, fanout, folder, member_relay
 from hotlap.cluster.launch.base import AgentProcess, popen
@@ -105,12 +106,13 @@ def test_what_was_not_offered_is_refused(parcel: Parcel) -> None:
     assert fanout.WheelFanOut(parcel, "ssh", fanout.FAN, lambda name, message: None).offer()["relays"] == ""
 
 
-@pytest.fixture
-def relayed(tmp_path: Path) -> Iterator[tuple[int, dict[str, Any], int]]:
+@pytest.fixture(params=["few", "many"])
+def relayed(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[int, dict[str, Any], int]]:
     path = tmp_path / "x.whl"
     path.write_bytes(os.urandom(1_000_000))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    port, held = member_relay.relay({digest: str(path)}, TOKEN, "127.0.0.1")
+    with descriptors.many() if request.param == "many" else nullcontext():
+        port, held = member_relay.relay({digest: str(path)}, TOKEN, "127.0.0.1")
     path.rename(tmp_path / "gone")
     yield port, {"digest": digest, "size": 1_000_000}, held
     os.waitpid(-1, 0)

@@ -60,8 +60,11 @@ def _close_all_but(kept: list[int]) -> None:
 
 
 def _serve(listener: socket.socket, inner: int, held: dict[str, int], token: str) -> None:
+    both = select.poll()
+    both.register(listener, select.POLLIN)
+    both.register(inner, select.POLLIN)  # its end, too
     while True:
-        ready = select.select([listener.fileno(), inner], [], [], IDLE_S)[0]
+        ready = [number for number, _ in both.poll(1e3 * IDLE_S)]
         if inner in ready or (not ready and threading.active_count() == 1):
             return
         if ready:

@@ -38,15 +38,15 @@ class Stop(Record, frozen=True):
 
 
 GapBasis = Literal[
-    "", "beyond_expected", "no_limit", "unexplained", "throttled", "power_limit", "shared", "nature", "launch_measured", "launch_assumed",
-    "tiles", "clock", "between_levels", "in_level", "resource", "nearest", "no_overlap", "access",
+    "", "beyond_expected", "no_limit", "unexplained", "throttled", "power_limit", "shared", "slowed", "nature",
+    "launch_measured", "launch_assumed", "tiles", "clock", "between_levels", "in_level", "resource", "nearest", "no_overlap", "access",
     "traffic", "units", "cache_level", "drawing",
 ]
 GAP_NUMBERS = {
     "power_w": "median while it ran", "power_limit_w": "that the device may take", "clock_share": "of its highest clock",
     "clock_max_hz": "highest clock", "at_clock_share": "of the limit that it would reach at its own clock", "call_s": "time of a call",
-    "launch_s": "least cost of a launch", "tiles": "tiles of the product", "units": "units of the device",
-    "tile": "rows and columns of a tile", "moved_b_s": "memory traffic",
+    "best_s": "time of a call in the fastest round", "launch_s": "least cost of a launch", "tiles": "tiles of the product",
+    "units": "units of the device", "tile": "rows and columns of a tile", "moved_b_s": "memory traffic",
     "footprint_bytes": "working set", "cache_bytes": "of the cache level", "rate": "best rate of the resource, in its own unit",
     "time_share": "of the time, that the resource takes at that rate", "memory_bytes": "that a call moves", "memory_rate": "best of memory",
     "memory_s": "that memory takes at that rate", "arithmetic_s": "that the arithmetic takes at its best rate",

@@ -18,6 +18,16 @@ from hotlap.core.record import Device as Where
 HZ = os.sysconf("SC_CLK_TCK")
 
 
+def test_what_is_watched_is_closed_with_its_watch() -> None:
+    watch = ForeignHost()
+    files = list(watch.files.values())
+    assert files
+    del watch
+    for file in files:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(file)
+
+
 class Proc:
     """A /proc with two threads, on two cores."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 import pytest
+from msgspec import structs
 
 from hotlap.core import plan, work
 from hotlap.core.model import causes, cpu, machines
@@ -75,6 +76,20 @@ def test_a_known_efficiency_is_found_again(workload: str, efficiency: float) -> 
     cause = {"stream": "bandwidth", "transfer": "bandwidth"}.get(workload, "arithmetic")
     assert seen.cause == ("at_limit" if efficiency >= 0.9 else cause)
     assert f"{efficiency:.0%} of the bound" in why(seen)
+
+
+def test_others_are_the_cause_where_the_best_round_of_a_case_took_half_the_time_of_the_middle_one() -> None:
+    """Not the cache that the working set lies in; with quiet rounds, or where nobody else was noticed, it is the cache."""
+    small = case("stream", size="8 MiB")
+    busy = [Notice("steal", "others ran during 3 of 6 rounds")]
+    quiet = result(small, 0.002, notices=busy)
+    assert judge(quiet, HOST).cause == "cache"
+    times = [*quiet.seconds[:5], quiet.seconds[5] / 2]
+    uneven = structs.replace(quiet, seconds=times)
+    found = judge(uneven, HOST)
+    assert (found.cause, found.basis) == ("shared", "slowed")
+    assert "other programs ran meanwhile: the fastest round took" in why(found)
+    assert judge(structs.replace(uneven, notices=[]), HOST).cause == "cache"
 
 
 def test_the_limit_is_given_in_the_metric_s_unit() -> None:

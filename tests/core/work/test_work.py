@@ -93,6 +93,8 @@ def test_transfers_count_both_ways() -> None:
         ("stream", {"size": float("nan")}, "finite"),
         ("gemm", {"m": 1.5}, "whole number"),
         ("gemm", {"m": True}, "number"),
+        ("gemm", {"m": "8k"}, r"8k may be 8,000 or 8,192; write 8000 or '8 Ki'"),
+        ("gemm", {"m": "1 M"}, r"1 M may be 1,000,000 or 1,048,576; write 1000000 or '1 Mi'"),
         ("barrier", {"repeats": 3}, "an even number, as in 4, not 3"),
         ("command", {"argv": 3}, "list of strings"),
         ("command", {"argv": "a 'b"}, "no closing quotation"),

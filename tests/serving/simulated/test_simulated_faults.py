@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from simulated_client import CHAT, EMBED, MODEL, SMALL, TEXT, Answer, ask, lines, metrics, post, served, stream
 
+import descriptors
 from hotlap.serving.simulated import faults
 from hotlap.serving.simulated.engine import Chunk
 from hotlap.serving.simulated.facts import ServerFacts
@@ -48,6 +49,12 @@ WHOLE = ["", *(f"w{i} " for i in range(8)), ""]  # of chat: the role, the tokens
 
 def test_there_are_twelve() -> None:
     assert len(FAULTS) == 12
+
+
+def test_among_very_many_open_descriptors_it_answers() -> None:
+    with descriptors.many():
+        answers = with_fault("")
+    assert [answer.status for answer in answers] == [200] * 4
 
 
 def test_without_faults_every_answer_is_whole() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -117,6 +118,12 @@ class _Ticks(NamedTuple):
     own: float
 
 
+def _close_files(files: Mapping[str, int]) -> None:
+    for file in files.values():
+        with suppress(OSError):
+            os.close(file)
+
+
 @dataclass
 class ForeignHost:
     """The processors of a Linux host, and what runs on them beside this process."""
@@ -138,6 +145,7 @@ class ForeignHost:
         self.cores = self.cores or describe(FileTree(str(self.root.parent))).cores or os.cpu_count() or 1
         self.processors = self.processors or os.cpu_count() or 1
         self.for_steal = self.for_others = self._ticks()
+        weakref.finalize(self, _close_files, self.files)
         self.why_not = "" if self._threads() else f"{self.root}/self/task/*/schedstat cannot be read: no sample is replaced"
 
     def join(self, helpers: Sequence[int]) -> None:

@@ -14,6 +14,7 @@ from hotlap.core.model.context import Context
 from hotlap.core.model.levels import MEMORY, hierarchy, place
 from hotlap.core.model.limits import cached_share
 from hotlap.core.record import Case, GapBasis, Limit, Result
+from hotlap.core.stats.busy import beside
 from hotlap.core.work.base import Work
 
 AT_LIMIT = 0.90
@@ -22,6 +23,7 @@ AT_BOUND = 0.01  # of the bound: nearer to it there is nothing to split
 LOW_CLOCK = 0.97  # of the highest clock
 MOST = 0.5  # of the gap, on a logarithmic scale, that the clock must explain to be its cause
 SETS_PACE = 0.7  # of the time, that one resource at its measured ceiling must take to be the cause
+SLOWED = 1.5  # times the fastest round of the case: beyond it, beside other programs, they are its cause
 FASTER = 1.1  # a case that beats the others' best by more is not held back by what they show
 NEAR = 0.6  # share of a bound above which its limiter is named where nothing else is known
 LAUNCHES, FEW_LAUNCHES = 20.0, 3.0  # a call shorter than this many launches is too small; than so few, it is the launch
@@ -131,11 +133,15 @@ def _holds(shares: Mapping[str, float]) -> str:
 
 
 def _shared(seen: GapInputs) -> NamedCause | None:
-    """Other work on the device, noticed in half of the rounds or more: what else a case shows says little then."""
+    """Other work on the device, noticed in half of the rounds or more, or beside rounds that it slowed down much: what else a case shows
+    says little then."""
     noticed = [one for r in seen.result.rounds for one in r.notices if one.code == "shared_device"]
-    if seen.share is None or 2 * len(noticed) < len(seen.result.rounds) or not noticed:
-        return None
-    return NamedCause("shared", "shared")
+    if seen.share is not None and noticed and 2 * len(noticed) >= len(seen.result.rounds):
+        return NamedCause("shared", "shared")
+    best = min(seen.result.seconds, default=0.0)
+    if best and seen.seconds >= SLOWED * best and beside(seen.result.notices):
+        return NamedCause("shared", "slowed", {"best_s": best, "call_s": seen.seconds})
+    return None
 
 
 def _inherent_cost(seen: GapInputs) -> NamedCause | None:

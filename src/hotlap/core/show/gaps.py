@@ -126,6 +126,8 @@ _BASIS: Mapping[GapBasis, Callable[[Gap], str]] = {
     "unexplained": lambda _: "nothing measured explains the rest",
     "throttled": lambda gap: gap.names.get("seen", "the device was held back"),
     "power_limit": _power_limit, "shared": lambda _: "other programs used the device meanwhile",
+    "slowed": lambda gap: f"other programs ran meanwhile: the fastest round took {show(gap.numbers['best_s'], 's')} a call, the middle one "
+    f"{show(gap.numbers['call_s'], 's')}",
     "launch_measured": lambda gap: _launch(gap, "measured in this run"),
     "launch_assumed": lambda gap: _launch(gap, "assumed, for none was measured"), "tiles": _tiles, "clock": _clock,
     "between_levels": _between,

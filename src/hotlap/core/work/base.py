@@ -93,12 +93,21 @@ class Param:
             raise InputError(f"'{self.name}' is too large: {str(value)[:20]}…") from None
         except InputError as error:
             raise InputError(f"'{self.name}': {error}") from None
+        if isinstance(value, str) and self.kind == "int" and not self.unit:
+            self._plain(value.strip(), number)
         if self.kind == "int" and number != int(number):
             raise InputError(f"'{self.name}' is a whole number, not {value!r}")
         if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
             given = f"'{value}'" if isinstance(value, str) else units.exact(number, self.unit)
             raise InputError(f"'{self.name}' must be {self._range()}, not {given}")
         return int(number) if self.kind == "int" else number
+
+    def _plain(self, text: str, number: float) -> None:
+        """Raises InputError for a count with k, M or G: some mean powers of 1000 by them, others powers of 1024."""
+        if text[-1:] in ("k", "M", "G"):
+            binary = f"{text[:-1].strip()} {text[-1].upper()}i"
+            either = f"{text} may be {number:,.0f} or {units.parse(binary, ''):,.0f}"
+            raise InputError(f"'{self.name}': {either}; write {number:.0f} or '{binary}'")
 
     def _range(self) -> str:
         low = f"at least {units.exact(self.low, self.unit)}" if self.low is not None else ""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 MOST_HEAD_BYTES = 2**16
 MOST_BODY_BYTES = 2**26
+FD_SETSIZE = 1024  # descriptors that select(2) can wait for, from 0
 
 
 class Received(NamedTuple):
@@ -178,10 +179,11 @@ class Wire(asyncio.Protocol):
 
 
 class FineSelector(selectors.DefaultSelector):
-    """Waits to the microsecond: epoll alone rounds up to the next millisecond, and a step takes a few of them."""
+    """Waits to the microsecond: epoll alone rounds up to the next millisecond, and a step takes a few of them. Among very many open
+    descriptors, epoll alone."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is not None and timeout > 0:
+        if timeout is not None and timeout > 0 and self.fileno() < FD_SETSIZE:
             select.select([self.fileno()], [], [], timeout)
             timeout = 0
         return super().select(timeout)
