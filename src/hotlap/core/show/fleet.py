@@ -216,7 +216,7 @@ def sure(judged: FleetVerdict) -> list[str]:
             continue
         single = noticing.span(known, lambda share: percent(share, 2))
         smallest = f"{percent(reach, 2)} slower over all cases, or {single} slower in one"
-        fails = f"gate fails it where the loss is surely above {percent(judged.min_effect)}"
+        fails = f"gate fails a named one whose loss is surely above {percent(judged.min_effect)}"
         texts.append(f"{_of(judged, model)}a device is named from {smallest}; {fails}")
     if any(reach is not None and reach < HOPELESS for reach in judged.reach.values()):
         rate, if_so = f"{fleets.RATE * 100:g}", "if speeds of healthy devices scatter as a bell curve does"
