@@ -345,7 +345,7 @@ def test_numbers_that_differ_between_cases_are_said_as_their_range() -> None:
         ('[[rule]]\nwhy = "x"\nat_least = 5\n', "has no unit"), ('[[rule]]\nwhy = "x"\nat_least = "5"\n', "as in '5 TB/s'"), ('[[rule]]\nwhy = "x"\nat_least = true\n', "with its unit"),
         ('[[rule]]\nwhy = "x"\nhalf_width_at_most = 5\n', "at most 100 %"), ('[[rule]]\nwhy = "x"\nshare_at_least = "5"\n', "at most 100 %"),
         ('[[rule]]\nwhy = "x"\nshare_at_least = [1]\n', "is a share"), ("", "list of"), ("x = 1\n", "list of"), ("[[rule]\n", "TOML"), ('[[rule]]\nat_least = 1\n', "needs 'why'"), ('[[rule]]\nwhy = "x"\n', "asks for something"),
-        ('[[rule]]\nwhy = "x"\nat_lest = 1\n', "did you mean 'at_least'"), ('[[rule]]\nwhy = "x"\nshare_at_least = "soon"\n', "soon"),
+        ('[[rule]]\nwhy = "x"\nat_lest = 1\n', "rules.toml:3: a rule has no key 'at_lest'; did you mean 'at_least'"), ('[[rule]]\nwhy = "x"\nshare_at_least = "soon"\n', "soon"),
         ('\n[[rule]]\nwhy = "x"\nat_most = "1 TB/s"\n', "rules.toml:2: stream copy fp32 1 GiB is better when higher: write at_least"),
         ('[[rule]]\nwhy = "x"\nwhere = { workload = "gemm" }\nat_least = 1\n', "no case that was measured"),
         ('[[rule]]\nwhy = "x"\nat_least = "1 TB"\n', "TB"),

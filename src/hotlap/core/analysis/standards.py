@@ -352,15 +352,17 @@ def rules(path: Path) -> AgainstRules:
     found = document.get("rule")
     if not isinstance(found, list) or not found or set(document) - {"rule", "schema"}:
         raise _refused("a rules file is a list of [[rule]] tables, each with 'why' and what is asked", str(path))
-    places = [number for number, line in enumerate(text.splitlines(), 1) if line.replace(" ", "").startswith("[[rule]]")]
+    lines = text.splitlines()
+    places = [number for number, line in enumerate(lines, 1) if line.replace(" ", "").startswith("[[rule]]")]
+    for one, first in zip(found, places, strict=False):
+        if unknown := [key for key in one if FORMER.get(key, key) not in KEYS]:
+            at = next((n for n, line in enumerate(lines[first:], first + 1) if line.partition("=")[0].strip(" \"'") == unknown[0]), first)
+            raise _refused(f"a rule has no key '{unknown[0]}'; {nearest(unknown[0], KEYS)}", f"{path}:{at}")
     return AgainstRules(path.name, tuple(_rule(one, f"{path}:{place}") for one, place in zip(found, places, strict=False)))
 
 
 def _rule(given: Any, place: str) -> Rule:
     given = {FORMER.get(key, key): value for key, value in given.items()}
-    for key in given:
-        if key not in KEYS:
-            raise _refused(f"a rule has no key '{key}'; {nearest(key, KEYS)}", place)
     if not str(given.get("why", "")).strip():
         raise _refused("a rule needs 'why': where its threshold comes from", place)
     asked = [key for key in KEYS[2:] if key in given]
