@@ -349,16 +349,16 @@ def rules(path: Path) -> AgainstRules:
         raise InputError(f"the rules '{path}' cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise _refused(f"not TOML: {error}", str(path)) from None
-    found = document.get("rule")
-    if not isinstance(found, list) or not found or set(document) - {"rule", "schema"}:
+    tables = document.get("rule")
+    if not isinstance(tables, list) or not tables or set(document) - {"rule", "schema"}:
         raise _refused("a rules file is a list of [[rule]] tables, each with 'why' and what is asked", str(path))
     lines = text.splitlines()
     places = [number for number, line in enumerate(lines, 1) if line.replace(" ", "").startswith("[[rule]]")]
-    for one, first in zip(found, places, strict=False):
+    for one, first in zip(tables, places, strict=False):
         if unknown := [key for key in one if FORMER.get(key, key) not in KEYS]:
             at = next((n for n, line in enumerate(lines[first:], first + 1) if line.partition("=")[0].strip(" \"'") == unknown[0]), first)
             raise _refused(f"a rule has no key '{unknown[0]}'; {nearest(unknown[0], KEYS)}", f"{path}:{at}")
-    return AgainstRules(path.name, tuple(_rule(one, f"{path}:{place}") for one, place in zip(found, places, strict=False)))
+    return AgainstRules(path.name, tuple(_rule(one, f"{path}:{place}") for one, place in zip(tables, places, strict=False)))
 
 
 def _rule(given: Any, place: str) -> Rule:
