@@ -13,7 +13,7 @@ from hotlap.core.measure.workloads import drawing
 from hotlap.core.store import bundle as bundles
 from hotlap.core.work import WORKLOADS
 from hotlap.stress import record as stress
-from hotlap.stress import session, units
+from hotlap.stress import session, show_page, units
 from hotlap.stress import verdict as judging
 from hotlap.stress.units import graphics, strike
 
@@ -57,6 +57,19 @@ def test_beside_compute_both_are_done_and_checked(tmp_path: Path) -> None:
     kinds = {rate.kind for rate in device.rates}
     assert {"graphics fillrate", "products fp32", "memory"} <= kinds
     assert device.figures["checked"] == device.figures["units"] > 0
+
+
+@pytest.mark.parametrize("name", ["graphics", "graphics-mixed"])
+def test_the_page_draws_pixels_texels_and_triangles(tmp_path: Path, name: str) -> None:
+    path = session.run(
+        replace(stress.load(name), seconds=10.0), session.StressOptions(target="simulated:rtx-4090", home=tmp_path), lambda _device, _line: None
+    )
+    run = judging.of(bundles.load(path))
+    assert run is not None
+    page = show_page.section(run)
+    assert "a lane per kind" in page
+    assert {"graphics fillrate", "graphics texture"} <= {kind for rate in run.verdict.devices for kind in (one.kind for one in rate.rates)}
+    assert all(f">{one.kind}</text>" in page for one in run.verdict.devices[0].rates if one.kind.startswith("graphics"))
 
 
 def test_one_wrong_tile_fails_the_device(tmp_path: Path) -> None:

@@ -66,6 +66,11 @@ class Done(Record, frozen=True, kw_only=True):
     busy_s: float = 0.0
     steps: float = 0.0  # pixels, texels or triangles of what draws
 
+    @property
+    def amount(self) -> float:
+        """What its rate is of: FLOP, else bytes, else steps."""
+        return self.flop or self.moved_bytes or self.steps
+
 
 class Tick(Record, frozen=True, kw_only=True, tag="tick"):
     """About a second of one device: work done and checked since the last tick."""

@@ -78,7 +78,7 @@ def _course(ticks: Sequence[Tick]) -> list[float]:
     if not ticks:
         return []
     parts = [tick.parts().get(ticks[-1].unit or ticks[-1].phase) for tick in ticks]
-    return [(done.flop or done.moved_bytes) / done.busy_s for done in parts if done and done.busy_s > 0]
+    return [done.amount / done.busy_s for done in parts if done and done.busy_s > 0]
 
 
 def rows(

@@ -187,8 +187,8 @@ def _throughput(device: DeviceVerdict, ticks: Sequence[Tick], time: Time) -> str
     points: dict[str, list[tuple[float, float]]] = {r.kind: [] for r in device.rates if r.sustained}
     for tick in ticks:
         for kind, done in tick.parts().items():
-            if kind in points and done.busy_s > 0:
-                points[kind].append((time.at(tick.time_s), (done.flop or done.moved_bytes) / done.busy_s))
+            if kind in points and done.busy_s > 0 and done.amount:
+                points[kind].append((time.at(tick.time_s), done.amount / done.busy_s))
     kinds = [kind for kind, some in points.items() if some]
     if not kinds:
         return ""
