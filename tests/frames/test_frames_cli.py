@@ -58,6 +58,40 @@ def test_six_captures_have_an_interval_and_are_compared(tmp_path: Path, capsys: 
     assert any("1 % low by slowest frames" in label for label in cases)
 
 
+def capframex(folder: Path, name: str, minutes: list[int]) -> list[str]:
+    """Captures that say themselves when they were taken."""
+    files = []
+    for number, minute in enumerate(minutes):
+        times = [round(float(ms), 4) for ms in simulated.frames(number, 300, 10.0)]
+        info = {"ProcessName": "game.exe", "CreationDate": f"2026-11-01T10:{minute:02}:00Z"}
+        files.append(folder / f"{name}{number}.json")
+        files[-1].write_text(json.dumps({"Info": info, "Runs": [{"CaptureData": {"MsBetweenPresents": times}}]}), encoding="utf-8")
+    return [str(file) for file in files]
+
+
+def test_captures_taken_in_turns_need_no_allowance(tmp_path: Path, capsys: Printed) -> None:
+    a = kept(capsys, *capframex(tmp_path, "a", [0, 10, 20]), "--label", "side=a")
+    b = kept(capsys, *capframex(tmp_path, "b", [5, 15, 25]), "--label", "side=b")
+    c = kept(capsys, *capframex(tmp_path, "c", [40, 45, 50]), "--label", "side=c")
+    main(["compare", a, b])
+    turns = " ".join(capsys.readouterr().out.split())
+    main(["compare", a, c])
+    after = " ".join(capsys.readouterr().out.split())
+    assert "one after the other" not in turns
+    assert "recording captures of A and B in turns needs no allowance" in after
+    assert "from one run of the program to another" in turns
+    assert "measure 4 runs" not in turns
+
+
+def test_a_capture_counts_once(tmp_path: Path, capsys: Printed) -> None:
+    """Also under another name."""
+    (file,) = captures(tmp_path / "a", "a", 10.0, 1, 300)
+    copy = str(shutil.copy(file, tmp_path / "copy.csv"))
+    for files, seen in (((file, file), "a0.csv is given twice"), ((file, copy), "a0.csv and copy.csv hold the same frames")):
+        assert main(["frames", *files]) == 2
+        assert seen in capsys.readouterr().err
+
+
 def test_gate_and_history_take_them(tmp_path: Path, capsys: Printed) -> None:
     good = kept(capsys, *captures(tmp_path / "a", "good", 10.0))
     assert main(["baseline", "save", good, "--name", "good"]) == 0

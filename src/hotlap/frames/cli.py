@@ -70,7 +70,9 @@ def _judged(args: argparse.Namespace) -> JudgedFrames:
         missing = next(file for file in files if file not in there)
         raise InputError(f"there is no file '{missing}'; give captures alone, or one run")
     if there:
-        return kept([capture for file in there for capture in reading.read(file)], asked(args), args.label)
+        captures = [capture for file in there for capture in reading.read(file)]
+        keeping.refuse_twice(captures)
+        return kept(captures, asked(args), args.label)
     if len(files) > 1 or files[0].suffix.casefold() in (".csv", ".json", ".gz"):
         raise InputError(f"there is no file '{files[0]}'")
     (bundle,) = _one(terminal.runs(args.file), args.file[0])

@@ -56,6 +56,19 @@ def bring_in(captures: Sequence[FrameCapture], asked: FramesAsked, home: Path, m
     return folder
 
 
+def refuse_twice(captures: Sequence[FrameCapture]) -> None:
+    """A capture that counts twice would make the interval too narrow. Raises InputError."""
+    seen: dict[bytes, str] = {}
+    for capture in captures:
+        content = hashlib.blake2b()
+        for part in _content(capture):
+            content.update(part)
+        known, first = content.digest() in seen, seen.setdefault(content.digest(), capture.kept.file)
+        if known:
+            same = f"{first} is given twice" if first == capture.kept.file else f"{first} and {capture.kept.file} hold the same frames"
+            raise InputError(f"{same}: a capture is one round, and counts once; leave it out, or record the scene again")
+
+
 def judge(captures: Sequence[FrameCapture], asked: FramesAsked) -> list[StreamFigures]:
     """Raises InputError where no stream has frames to judge."""
     kept = streams.of(captures, asked)
@@ -81,14 +94,14 @@ def _run(
             cases[case.id] = case
             unit = str(case.params["unit"])
             samples.append(Samples(case=case.id, device=device.key, round=figures.round, values=[value], unit=unit, method="program"))
-    began_s = min(capture.kept.time_s for capture in captures)
-    moment = datetime.fromtimestamp(began_s, UTC)
+    times = [capture.kept.time_s for capture in captures]
+    moment, last = (datetime.fromtimestamp(time, UTC) for time in (min(times), max(times)))
     called = judged[0].name.process or captures[0].kept.file
     software = {capture.kept.tool: capture.kept.layout for capture in captures}
     machine = Machine(host=UNNAMED, os=facts.get("os", ""), devices=[device], software={**software, **_drivers(facts)})
-    began = moment.isoformat(timespec="milliseconds")
+    began, ended = (time.isoformat(timespec="milliseconds") for time in (moment, last))
     run = RunRecord(
-        id=f"{moment:%Y%m%dT%H%M%S}-{_digest(captures, asked, marks)}", began=began, ended=began, stops=[Stop("imported")],
+        id=f"{moment:%Y%m%dT%H%M%S}-{_digest(captures, asked, marks)}", began=began, ended=ended, stops=[Stop("imported")],
         hotlap=hotlap.__version__, kind=KIND, target=IMPORTED, machine=machine, devices=[device.key],
         plan=Plan(name=called, cases=list(cases.values()), source="hotlap frames"), labels=labels.check(dict(marks)),
     )  # fmt: skip
@@ -121,10 +134,15 @@ def of_stream(figures: StreamFigures) -> Iterable[tuple[Case, float]]:
 def _digest(captures: Sequence[FrameCapture], asked: FramesAsked, marks: Mapping[str, object]) -> str:
     content = hashlib.blake2b(encode([asked, sorted((name, str(value)) for name, value in marks.items())]))
     for capture in captures:
-        content.update(encode([capture.kept.tool, capture.kept.streams, capture.kept.columns]))
-        for ticks in capture.ticks.values():
-            content.update(np.ascontiguousarray(ticks).data)
+        for part in _content(capture):
+            content.update(part)
     return content.hexdigest()[:6]
+
+
+def _content(capture: FrameCapture) -> Iterable[bytes | memoryview]:
+    yield encode([capture.kept.tool, capture.kept.streams, capture.kept.columns])
+    for ticks in capture.ticks.values():
+        yield np.ascontiguousarray(ticks).data
 
 
 # ---------------------------------------------------------------- columns

@@ -14,6 +14,8 @@ UNFINISHED = "not finished"
 CASES = True
 NO_CASES = ""
 METHOD = ""
+TURNS = "recording captures of A and B in turns"
+ROUNDS = "a round is a capture, so intervals cover changes from one run of the program to another"
 
 read, lead = judged.read, show_page.lead
 

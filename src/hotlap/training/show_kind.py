@@ -17,7 +17,7 @@ CASES = False
 SUBJECT = "training of"
 NO_CASES = "steps of a program have no modelled case to explain; hotlap show {run} says where their time goes"
 METHOD = ""
-TURNS = "hotlap training run A --against B"
+TURNS = "hotlap training run A --against B measures in turns and"
 
 
 class ShownTraining(NamedTuple):

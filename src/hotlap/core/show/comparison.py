@@ -41,12 +41,13 @@ def comparison(
         return "nothing to compare: neither side has cases with values; hotlap show RUN says what a run holds"
     ordered = sorted(comparisons, key=lambda c: list(ANSWER_STYLES).index(c.answer))
     lines = [*of_sides(dict(zip("AB", groups, strict=False)), width), *_forced(ordered, width)]
-    lines += allowances(ordered, width, turns=kinds.turns([one for group in groups for one in group]))
+    bundles = [one for group in groups for one in group]
+    lines += allowances(ordered, width, turns=kinds.turns(bundles))
     beside = layout.total(columns(ordered)) <= width  # else what medians say stands below the table
     lines += [*layout.fitted(columns(ordered, medians=beside), width).lines(color), "", tally(ordered), *reasons(ordered, width)]
     lines += [] if beside else _medians(ordered, width)
     lines += _differences(differences, ordered, ("A", "B"), width, color)
-    return "\n".join([*lines, "", *reading(ordered, width, color)])
+    return "\n".join([*lines, "", *reading(ordered, width, color, kinds.rounds(bundles))])
 
 
 def in_turns(comparisons: Sequence[Comparison], texts: tuple[str, str], difference: float, width: int = 100, color: bool = False) -> str:
@@ -162,7 +163,7 @@ def of_sides(groups: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def allowances(comparisons: Sequence[Comparison], width: int, who: str = "", sides: str = "A and B", turns: str = "hotlap ab") -> list[str]:
+def allowances(comparisons: Sequence[Comparison], width: int, who: str = "", sides: str = "A and B", turns: str = kinds.IN_TURNS) -> list[str]:
     """That the `sides` were measured one after the other stands above all answers, with what the intervals allow for."""
     groups: dict[tuple[str, str], list[Allowance]] = {}
     for one in comparisons:
@@ -188,8 +189,8 @@ def _allowed(group: Sequence[Allowance], sides: str, turns: str) -> str:
     if min(a.runs for a in group) >= FEWEST_RUNS:
         rest = "the earlier runs do not show what happens within a day: too few days have two runs"
     return (
-        f"{first}. The intervals allow for drift of {size}, usual for a {allowance.machine} machine ({allowance.source}); {rest}. "
-        f"{turns} measures in turns and needs no allowance; --assume-stable drops it."
+        f"{first}. The intervals allow for drift of {size}, usual for a {allowance.machine} machine (docs/statistics.md); {rest}. "
+        f"{turns} needs no allowance; --assume-stable drops it."
     )
 
 
@@ -359,8 +360,8 @@ def _differences(
     return lines
 
 
-def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]:
-    """One paragraph, of what is in the table."""
+def reading(ordered: Sequence[Comparison], width: int, color: bool, rounds: str = kinds.OF_ROUNDS) -> list[str]:
+    """One paragraph, of what is in the table. `rounds`: what intervals over them cover."""
     gates = {one.min_effect for one in ordered if one.min_effect is not None}
     min_effect = percent(max(gates)) if gates else ""
     parts = list(filter(None, [estimated(ordered)]))
@@ -375,9 +376,7 @@ def reading(ordered: Sequence[Comparison], width: int, color: bool) -> list[str]
     if any(_unseen(one) for one in ordered):
         parts.append("MDE: minimum detectable effect, with 80 % power")
     if kinds == {"rounds"}:
-        parts.append(
-            "intervals cover the rounds of these runs, not changes from run to run; measure 4 runs a side for those"
-        )
+        parts.append(rounds)
     elif kinds == {"runs"}:
         parts.append("replicates are whole runs")
     elif kinds == {"members"}:

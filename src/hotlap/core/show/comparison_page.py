@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from hotlap.core.record import Comparison, Difference
-from hotlap.core.show import comparison, words
+from hotlap.core.show import comparison, kinds, words
 from hotlap.core.show import page as pages
 from hotlap.core.show.charts import Axis, linear_axis
 from hotlap.core.show.comparison import ANSWER_STYLES, MATTERS, Other
@@ -28,19 +28,19 @@ def page(first: str, runs: Sequence[Bundle], others: Mapping[str, Other]) -> str
     who = "".join(f"<li>{text(line)}</li>" for line in lines if line)
     data = {"first": first, "sides": {name: {"cases": one.comparisons, "differences": one.differences} for name, one in others.items()}}
     sections = [
-        Section(name, f"{name} against {first}", cases(other.comparisons, differing(other.differences, first, name)))
+        Section(name, f"{name} against {first}", cases(other.comparisons, differing(other.differences, first, name), [*runs, *other.runs]))
         for name, other in others.items()
     ]
     return pages.page(title, sections, data, f'<ul class="sub">{who}</ul>')
 
 
-def cases(comparisons: Sequence[Comparison], more: str = "") -> str:
-    """What a section of a comparison shows; `more` stands before how to read it."""
+def cases(comparisons: Sequence[Comparison], more: str = "", bundles: Sequence[Bundle] = ()) -> str:
+    """What a section of a comparison of these runs shows; `more` stands before how to read it."""
     ordered = sorted(comparisons, key=lambda case: list(ANSWER_STYLES).index(case.answer))
-    lines = [*comparison.allowances(ordered, UNREAD), *comparison.reasons(ordered, UNREAD)]
+    lines = [*comparison.allowances(ordered, UNREAD, turns=kinds.turns(bundles)), *comparison.reasons(ordered, UNREAD)]
     notes = "".join(f"<li>{text(' '.join(line.split()))}</li>" for line in lines if line)
     rings = any(device.answer in ("better", "worse") for case in ordered for device in case.devices)
-    reading = " ".join(comparison.reading(ordered, UNREAD, color=False))
+    reading = " ".join(comparison.reading(ordered, UNREAD, False, kinds.rounds(bundles)))
     reading += " In the drawing a speedup above 1 is faster; the band about 1 is the threshold"
     reading += "; a ring is a device that differs from the others." if rings else "."
     return (

@@ -11,14 +11,16 @@ from hotlap.core.record import IMPORTED, RunRecord
 from hotlap.core.store.bundle import Bundle
 
 PLAN = "plan"
+IN_TURNS = "hotlap ab measures in turns and"
+OF_ROUNDS = "intervals cover the rounds of these runs, not changes from run to run; measure 4 runs a side for those"
 
 
 class Kind(Protocol):
     """A module that shows the runs of one kind. `content` is what its `read` returned, None where the bundle holds too little for it.
 
     One whose runs are of something else than the machine that measured may have `title(content)`: what a page is of; `SUBJECT`: what a run
-    is, before the name of its plan; `TURNS`: the command that measures two of them in turns;
-    `ENDED`: how it ended, in its own words by kind of stop; `FIRST`: it sums up other runs, and is shown
+    is, before the name of its plan; `TURNS`: what is done to measure two of them in turns, before "needs no allowance";
+    `ROUNDS`: what intervals over its rounds cover; `ENDED`: how it ended, in its own words by kind of stop; `FIRST`: it sums up other runs, and is shown
     before them, and on a page alone at the top; `headings(content)`: their ids, in the order in which they are shown, each with its
     heading; `without_result(bundle)`: whom it asked and has no result of, each with the reason: a gate does not pass without them."""
 
@@ -118,9 +120,18 @@ def headings(known: Iterable[tuple[Kind, Any]]) -> dict[str, str]:
 
 
 def turns(bundles: Sequence[Bundle]) -> str:
-    """The command that measures two of these in turns."""
-    own = {str(getattr(_own(bundle.run.kind), "TURNS", "hotlap ab")) for bundle in bundles}
-    return own.pop() if len(own) == 1 else "hotlap ab"
+    """What measures two of these in turns, before "needs no allowance"."""
+    return _alike(bundles, "TURNS", IN_TURNS)
+
+
+def rounds(bundles: Sequence[Bundle]) -> str:
+    """What intervals over the rounds of these cover."""
+    return _alike(bundles, "ROUNDS", OF_ROUNDS)
+
+
+def _alike(bundles: Sequence[Bundle], name: str, otherwise: str) -> str:
+    own = {str(getattr(_own(bundle.run.kind), name, otherwise)) for bundle in bundles}
+    return own.pop() if len(own) == 1 else otherwise
 
 
 def _own(kind: str) -> Any:
