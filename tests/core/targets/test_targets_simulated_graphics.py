@@ -13,9 +13,9 @@ from hotlap.core.measure.loop import CaseBudget, measure
 from hotlap.core.measure.targets.faults import Faults
 from hotlap.core.model import gap, machines
 from hotlap.core.model.limits import limit
-from hotlap.core.record import Case, Gap, Result
+from hotlap.core.record import Case, Gap, Result, Samples
 from hotlap.core.stats.summary import summarize
-from hotlap.core.store.fold import fold
+from hotlap.core.store.fold import fold, stuttered
 from hotlap.core.work import case_of
 
 FILL = "fillrate blend=add side=2048"
@@ -46,7 +46,7 @@ def test_every_case_of_the_plans_has_a_time(case: Case) -> None:
 
 @pytest.mark.parametrize(
     ("text", "cause", "limiter"),
-    [(FILL, "rop", "ROP"), ("overdraw order=back side=2048", "rop", "ROP"), ("texture taps=64 side=4096 texels=4096", "texture_unit", "texture unit")],
+    [(FILL, "rop", "ROP"), ("texture side=4096", "texture_unit", "texture unit"), ("overdraw order=back side=2048", "rop", "ROP"), ("texture taps=64 side=4096 texels=4096", "texture_unit", "texture unit")],
 )  # fmt: skip
 def test_slow_graphics_units_are_a_share_of_the_limit_of_that_unit(text: str, cause: str, limiter: str) -> None:
     found = explained(result(text, "raster=0.8&noise=0.002&seed=5", rounds=1))
@@ -70,6 +70,21 @@ def test_stutter_is_a_notice_and_a_clean_card_has_none() -> None:
     assert "200 ms" in notice.seen or "201 ms" in notice.seen or "199 ms" in notice.seen
     assert not [one for one in result(FILL).notices if one.code == "stutter"]
     assert not [one for one in result("stream size=256MiB", "stutter=3@200ms&noise=0.002&seed=5").notices if one.code == "stutter"]
+
+
+def test_the_stutter_of_several_cases_is_one_range() -> None:
+    rounds = [
+        Samples(case="a", device="d", round=0, values=[0.001] * 9 + [0.001 + more], unit="s", method="wall") for more in (0.0117, 0.0208)
+    ]
+    assert stuttered(rounds) == "2 of 20 samples took 11.7 to 20.8 ms longer"
+    assert stuttered(rounds[:1]) == "1 of 10 samples took 11.7 ms longer"
+
+
+def test_a_number_of_hidden_pixels_says_so() -> None:
+    """Opaque layers below others need not be written; blended ones are."""
+    codes = {blend: [one.code for one in result(f"fillrate blend={blend} side=1024").notices] for blend in ("none", "add")}
+    assert "hidden_pixels" in codes["none"]
+    assert "hidden_pixels" not in codes["add"]
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.3])

@@ -15,7 +15,7 @@ CODES = (  # that a result can carry, the most important first
     "few_rounds", "busy", "throttled", "limit_lowered", "stutter", "not_deterministic", "leak",
     "host_bound", "not_steady", "drift", "bimodal", "clock_varied", "noise",
     "few_samples", "timer_coarse", "timer_refused", "one_process", "low_clock", "whole_card", "far_host", "first_cache", "emulated",
-    "pacing", "software_device", "untested_version", "tool_says", "network_open", "differs", "terms", "power_cap",
+    "hidden_pixels", "pacing", "software_device", "untested_version", "tool_says", "network_open", "differs", "terms", "power_cap",
 )
 SAME = {"shared_device": "busy", "steal": "busy"}  # codes that are one in a table
 WIDENS = ("busy", "throttled", "not_steady", "drift", "bimodal", "clock_varied")  # notices that explain a wide interval

@@ -22,7 +22,7 @@ from hotlap.core.record import Notice, Result, Row
 from hotlap.core.show import rates, words
 from hotlap.core.stats import busy as stats_busy
 from hotlap.core.stats.stopping import FEWEST
-from hotlap.core.store.fold import FALSE_RATE
+from hotlap.core.store.fold import FALSE_RATE, stuttered
 from hotlap.core.units import percent
 
 Severity = Literal["info", "warning", "error"]
@@ -78,7 +78,8 @@ KINDS = {  # the most important first
     "far_host": NoticeKind("far host", "let Hotlap run on the processors near the GPU (taskset, the container's cpuset)"),
     "first_cache": NoticeKind("first cache", "for L2, take a size above one unit's first cache", "info"),
     "emulated": NoticeKind("emulated", "gemm int8 measures the units that are made for 8 bits", "info"),
-    "pacing": NoticeKind("pacing", "nothing, where few frames are late; else look at what the host and the display's compositor did"),
+    "hidden_pixels": NoticeKind("hidden", "blend=add shows what is written", "info"),
+    "pacing": NoticeKind("pacing", "of many late frames: look at what the host and the display's compositor did then"),
     "software_device": NoticeKind("not a GPU", "install the GPU's driver, or choose the device by the program's own option"),
     "untested_version": NoticeKind("new version", "compare the number with what the program prints", "info"),
     "tool_says": NoticeKind("warning", "read the warning: the program printed it", "info"),
@@ -353,6 +354,7 @@ def clocks(rows: Sequence[Row]) -> str:
 _SEEN: dict[str, Callable[[Sequence[Row]], str]] = {
     "too_short": lambda rows: "a call takes less time than timing it", "few_rounds": _few, "aggregate": _aggregate, "busy": _busy,
     "noise": lambda rows: "", "few_samples": _few_samples, "throttled": _throttled, "power_cap": _throttled, "clock_varied": clocks,
+    "stutter": lambda rows: stuttered([one for row in rows for one in row.result.used]),
 }
 
 

@@ -32,6 +32,7 @@ AGAINST = {  # by what a share is of: how to read it
 LIMITS = {"bound": "the bound", "expected": "the expected value"}
 NOTICES = 3  # below a table, at most
 WORST = 3  # numbers that are explained among many devices
+SHORT = "too small, a call is short beside a launch"  # why a share of a limit is low that is no fault
 OVER = 1.005  # share of a bound that is shown as more than 100 %
 NAMED = 3  # cases of what is fast, and of what is slow
 
@@ -187,7 +188,9 @@ def _extreme(rows: Sequence[Row], devices: int) -> str:
     shares = noticing.span([row.gap.share or 0.0 for row in rows], lambda share: f"{share * 100:.0f} %")
     own = len(words.devices(rows))
     where = "" if devices < 2 else f" on all {devices} devices" if own == devices else f" on {own} of {devices} devices"
-    return f"{words.clean(rows[0].label)} ({shares if where else words.share(rows[0].gap)} of {LIMITS[rows[0].gap.reference_kind]}{where})"
+    short = f": {SHORT}" if all(row.gap.cause in ("launch", "too_small") for row in rows) else ""
+    of = LIMITS[rows[0].gap.reference_kind]
+    return f"{words.clean(rows[0].label)} ({shares if where else words.share(rows[0].gap)} of {of}{where}{short})"
 
 
 def _doubts(rows: Sequence[Row], run: str, width: int, color: bool, most: int = NOTICES) -> list[str]:

@@ -49,7 +49,7 @@ def fold(case: Case, samples: Sequence[Samples], target: str, device: str = "") 
     return Result(
         case=case, device=rounds[0].device if rounds else device, target=target, status=status, reason=reason or meter.unknown,
         metric=meter.metric, unit=meter.unit, better=meter.better, values=values, seconds=[] if meter.own else usual,
-        notices=[*_notices(rounds, used, values), *_stutter(case, used)],
+        notices=[*_notices(rounds, used, values), *_stutter(case, used), *_hidden(case, used)],
         checks=[s.check for s in rounds if s.check], rounds=rounds, left_out=left_out,
         too_short=any(short), bound_by_clock=meter.bound_by_clock, cycles=cycles,
         timing="+".join(dict.fromkeys(timing_of(s.method) for s in used)),
@@ -181,17 +181,33 @@ def _between(values: Sequence[float]) -> list[Notice]:
 
 def _stutter(case: Case, used: Sequence[Samples]) -> list[Notice]:
     """Samples of what draws that took a hitch's time longer than the median of their round, which does not show them."""
-    if work.traits(case.workload).heading != "graphics":
+    if work.traits(case.workload).heading != "graphics" or not any(map(longer_s, used)):
         return []
-    longer = [seconds for one in used if one.unit == "s" and one.values for seconds in _longer_s(one)]
-    if not longer:
-        return []
-    of, least, most = sum(len(one.values) for one in used), units.show(min(longer), "s"), units.show(max(longer), "s")
-    return [Notice(code="stutter", seen=f"{len(longer)} of {of} samples took {least} to {most} longer")]
+    return [Notice(code="stutter", seen=stuttered(used))]
 
 
-def _longer_s(samples: Samples) -> list[float]:
+def _hidden(case: Case, used: Sequence[Samples]) -> list[Notice]:
+    """Opaque layers that a device need not write, since later ones cover them: they count all the same."""
+    drawn = work.traits(case.workload).drawn
+    covered = drawn(case.params) if drawn and used else None
+    if covered is None or covered.least_pixels >= covered.pixels:
+        return []
+    share = units.percent(covered.least_pixels / covered.pixels)
+    return [Notice(code="hidden_pixels", seen=f"{share} of the pixels must be written; opaque ones that are covered later may be left out")]
+
+
+def stuttered(rounds: Sequence[Samples]) -> str:
+    """How many samples took longer, and by how much."""
+    longer = [seconds for one in rounds for seconds in longer_s(one)]
+    (least, unit), (most, other) = (units.show(end(longer), "s").split(" ") for end in (min, max))
+    by = f"{most} {other}" if (least, unit) == (most, other) else f"{least}{'' if unit == other else f' {unit}'} to {most} {other}"
+    return f"{len(longer)} of {sum(len(one.values) for one in rounds)} samples took {by} longer"
+
+
+def longer_s(samples: Samples) -> list[float]:
     """How much longer than the median whole samples took, of those that were longer than a hitch and than scatter explains."""
+    if samples.unit != "s" or not samples.values:
+        return []
     median = statistics.median(samples.values)
     scatter = series.MAD_TO_SD * statistics.median(abs(value - median) for value in samples.values)
     return [
