@@ -83,6 +83,22 @@ def test_captures_taken_in_turns_need_no_allowance(tmp_path: Path, capsys: Print
     assert "measure 4 runs" not in turns
 
 
+def test_a_page_says_what_to_do_and_of_which_run_a_block_is(tmp_path: Path, capsys: Printed) -> None:
+    """One capture is no interval, so there is something to do."""
+    one = kept(capsys, *captures(tmp_path / "a", "one", 10.0, 1, 300), "--label", "side=one")
+    two = kept(capsys, *captures(tmp_path / "b", "two", 9.0, 1, 300), "--label", "side=two")
+    page = tmp_path / "page.html"
+    assert main(["report", one, "--out", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "can be used as they are" not in text
+    assert "<li>Record the scene 6 times" in text
+    assert main(["report", one, two, "--out", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert all(f"<h3>{run} · plan" in text for run in (one, two))
+    leads = [text.index(f"{run} · plan") for run in (one, two)]
+    assert leads[0] < text.index('<p class="lead">') < leads[1]
+
+
 def test_a_capture_counts_once(tmp_path: Path, capsys: Printed) -> None:
     """Also under another name."""
     (file,) = captures(tmp_path / "a", "a", 10.0, 1, 300)

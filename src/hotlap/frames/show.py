@@ -214,16 +214,21 @@ def _evidence(name: str, value: float) -> str:
     return f"{words} {'+ ' if unit == 'GB' else ''}{units.round_to(value)} {unit}".rstrip()
 
 
+def counted(every: Sequence[tuple[int, Hitch]]) -> str:
+    """How many, how long together, and by what fell on them."""
+    causes: dict[str, int] = {}
+    for _, hitch in every:
+        causes[hitch.cause] = causes.get(hitch.cause, 0) + 1
+    by = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items(), key=lambda pair: -pair[1]))
+    return f"{len(every)}, together {units.show(sum(hitch.seconds for _, hitch in every), 's')}, by what fell on them: {by}"
+
+
 def _hitches(judged: JudgedFrames, width: int, color: bool) -> list[str]:
     every = worst(judged, judged.keys[0])
     if not every:
         return layout.paragraph("hitches   ", "none: no frame took 2.5 times as long as those around it, and 8 ms longer", width)
-    causes: dict[str, int] = {}
-    for _, hitch in every:
-        causes[hitch.cause] = causes.get(hitch.cause, 0) + 1
-    counted = ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items(), key=lambda pair: -pair[1]))
     of = f"; the longest {HITCHES}:" if len(every) > HITCHES else ":"
-    head = f"{len(every)}, together {units.show(sum(hitch.seconds for _, hitch in every), 's')}, by what fell on them: {counted}{of}"
+    head = f"{counted(every)}{of}"
     grid = layout.fitted(hitch_table(every[:HITCHES]).columns, width, ("usual frame",))
     return [*layout.paragraph("hitches   ", head, width), *grid.lines(color)]
 

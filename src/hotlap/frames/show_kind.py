@@ -5,7 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from hotlap.core.show.sections.base import ReportSection
+from hotlap.core.show import listing
+from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.frames import judged, show, show_page
 from hotlap.frames.judged import JudgedFrames
 
@@ -32,7 +33,21 @@ def measured(content: JudgedFrames) -> bool:
     return bool(content.figures)
 
 
-SECTION = ReportSection("Frames", "Frames", lambda report: "".join(map(show_page.section, report.of("frames"))))
+def todo(content: JudgedFrames) -> list[str]:
+    """Of notices with what to do, and of hitches."""
+    lines = [f"{notice.action[0].upper()}{notice.action[1:]}: {notice.seen}" for notice in content.notices if notice.action]
+    every = show.worst(content, content.keys[0]) if content.figures else []
+    return [*lines, *([f"Look into the hitches: {show.counted(every)}"] if every else [])]
+
+
+def _sections(report: Report) -> str:
+    """Each under its run, where there are several."""
+    every: list[JudgedFrames] = report.of("frames")
+    heads = [f"<h3>{escape(listing.heading(one.bundle, []).splitlines()[0])}</h3>" * (len(every) > 1) for one in every]
+    return "".join(head + show_page.section(one) for head, one in zip(heads, every, strict=True))
+
+
+SECTION = ReportSection("Frames", "Frames", _sections)
 
 
 def notices(content: JudgedFrames) -> str:

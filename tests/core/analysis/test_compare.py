@@ -255,6 +255,8 @@ def test_both_sides_are_printed_as_measured(name: str, factor: float, sd: float)
     runs = [make({name: [1e-3]})]
     page = comparison_page.page("old", runs, {"new": comparison.Other([found], runs)})
     assert all(text.split()[0] in page for text in shown[:3])
+    far = not 0.5 <= found.ratio <= 2
+    assert ('class="beyond"' in page, "an arrow is a change beyond the axis" in page) == (far, far)
 
 
 def test_medians_outside_of_the_interval_are_said() -> None:

@@ -163,7 +163,9 @@ def of_sides(groups: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def allowances(comparisons: Sequence[Comparison], width: int, who: str = "", sides: str = "A and B", turns: str = kinds.IN_TURNS) -> list[str]:
+def allowances(
+    comparisons: Sequence[Comparison], width: int, who: str = "", sides: str = "A and B", turns: str = kinds.IN_TURNS
+) -> list[str]:
     """That the `sides` were measured one after the other stands above all answers, with what the intervals allow for."""
     groups: dict[tuple[str, str], list[Allowance]] = {}
     for one in comparisons:

@@ -16,6 +16,7 @@ from hotlap.core.store.bundle import Bundle
 from hotlap.core.work import label
 
 WIDE, HIGH, EDGE = 300.0, 20.0, 14.0  # of a row's drawing, in pixels
+ARROW = 10.0  # pixels that one is long, of what lies beyond the axis
 FARTHEST = 2.0  # an interval is drawn to this far from 1 at most; the numbers beside it are whole
 COLOURS = {"slower": "var(--bad)", "faster": "var(--good)", "same": "var(--ink)", "inconclusive": "var(--warn)"}
 UNREAD = 100_000  # characters on a line: a page wraps by itself
@@ -42,6 +43,7 @@ def cases(comparisons: Sequence[Comparison], more: str = "", bundles: Sequence[B
     rings = any(device.answer in ("better", "worse") for case in ordered for device in case.devices)
     reading = " ".join(comparison.reading(ordered, UNREAD, False, kinds.rounds(bundles)))
     reading += " In the drawing a speedup above 1 is faster; the band about 1 is the threshold"
+    reading += "; an arrow is a change beyond the axis" if any(map(_beyond, ordered)) else ""
     reading += "; a ring is a device that differs from the others." if rings else "."
     return (
         f'<p class="sub">{text(comparison.tally(ordered))}</p>{html(_table(ordered))}<ul class="note">{notes}</ul>'
@@ -55,6 +57,10 @@ def _table(compared: Sequence[Comparison]) -> Table:
     *numbers, answer = comparison.columns(compared, short=False)
     drawn = [Cell(drawn=_forest(case, axis, COLOURS.get(case.answer, "var(--faint)"))) for case in compared]
     return Table([*numbers, Column("speedup", drawn, scale=_scale(axis)), answer])
+
+
+def _beyond(compared: Comparison) -> bool:
+    return compared.ratio is not None and not 1 / FARTHEST <= compared.ratio <= FARTHEST
 
 
 def _axis(comparisons: Sequence[Comparison]) -> Axis:
@@ -85,7 +91,7 @@ def _forest(compared: Comparison, axis: Axis, colour: str) -> str:
         span = f"M{_x(axis, compared.low):.1f} {middle:g}H{_x(axis, compared.high):.1f}"
         marks += f'<path class="span" style="stroke:{colour};stroke-width:2.4;opacity:1" d="{span}"/>'
     if compared.ratio is not None:
-        marks += f'<circle class="dot" style="fill:{colour}" cx="{_x(axis, compared.ratio):.1f}" cy="{middle:g}" r="4"/>'
+        marks += _dot(axis, compared.ratio, colour)
     for device in compared.devices:
         if device.answer in ("better", "worse") and device.ratio is not None:
             said = f"<title>{escape(f'{device.device}: {comparison.times(device.ratio)}')}</title>"
@@ -93,6 +99,16 @@ def _forest(compared: Comparison, axis: Axis, colour: str) -> str:
             place = f'cx="{_x(axis, device.ratio):.1f}" cy="{middle:g}" r="3.6"'
             marks += f'<circle class="dot second" style="stroke:{ring}" {place}>{said}</circle>'
     return _svg(marks, f"{label(compared.case)}: {comparison.times(compared.ratio)} {comparison.interval(compared.low, compared.high)}")
+
+
+def _dot(axis: Axis, ratio: float, colour: str) -> str:
+    """An arrow where it lies beyond the axis."""
+    x, middle = _x(axis, ratio), HIGH / 2
+    if axis.low <= ratio <= axis.high:
+        return f'<circle class="dot" style="fill:{colour}" cx="{x:.1f}" cy="{middle:g}" r="4"/>'
+    way = ARROW if ratio > axis.high else -ARROW
+    shape = f"M{x + way:.1f} {middle:g}L{x:.1f} {middle - 6:g}V{middle + 6:g}Z"
+    return f'<path class="beyond" style="fill:{colour}" d="{shape}"><title>{escape(comparison.times(ratio))}, beyond the axis</title></path>'
 
 
 def _svg(body: str, name: str) -> str:

@@ -59,6 +59,7 @@ class Conclusions:
     figures: tuple[Figure, ...]
     findings: tuple[Finding, ...]
     actions: tuple[str, ...]
+    usable: bool = True  # no number is inconclusive or invalid
 
 
 def conclude(bundle: Bundle, rows: Sequence[Row]) -> Conclusions:
@@ -69,7 +70,11 @@ def conclude(bundle: Bundle, rows: Sequence[Row]) -> Conclusions:
     findings = [*_run(bundle), *_compared(bundle), *_doubted(rows, found), *_near(rows), *_far(gaps), *_unknown(rows)]
     weight = {"error": 0, "warning": 1, "info": 2}
     ordered = sorted(findings, key=lambda one: weight[one.severity])
-    return Conclusions(_verdict(bundle, rows), busy, tuple(figures(rows)), tuple(ordered), tuple(actions(found, gaps)))
+    return Conclusions(_verdict(bundle, rows), busy, tuple(figures(rows)), tuple(ordered), tuple(actions(found, gaps)), _usable(rows))
+
+
+def _usable(rows: Sequence[Row]) -> bool:
+    return not any(row.verdict.state in ("inconclusive", "invalid") for row in rows)
 
 
 def _verdict(bundle: Bundle, rows: Sequence[Row]) -> str:

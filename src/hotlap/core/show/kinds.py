@@ -20,9 +20,10 @@ class Kind(Protocol):
 
     One whose runs are of something else than the machine that measured may have `title(content)`: what a page is of; `SUBJECT`: what a run
     is, before the name of its plan; `TURNS`: what is done to measure two of them in turns, before "needs no allowance";
-    `ROUNDS`: what intervals over its rounds cover; `ENDED`: how it ended, in its own words by kind of stop; `FIRST`: it sums up other runs, and is shown
-    before them, and on a page alone at the top; `headings(content)`: their ids, in the order in which they are shown, each with its
-    heading; `without_result(bundle)`: whom it asked and has no result of, each with the reason: a gate does not pass without them."""
+    `ROUNDS`: what intervals over its rounds cover; `todo(content)`: what a page says is to be done, a line each; `ENDED`: how it ended, in
+    its own words by kind of stop; `FIRST`: it sums up other runs, and is shown before them, and on a page alone at the top;
+    `headings(content)`: their ids, in the order in which they are shown, each with its heading; `without_result(bundle)`: whom it asked
+    and has no result of, each with the reason: a gate does not pass without them."""
 
     CASES: bool  # whether its runs have cases of a plan, shown beside the rest
     NO_CASES: str  # why there is nothing to explain; {run} is the run's id

@@ -140,7 +140,7 @@ def _rate(name: str, about: str, params: tuple[Param, ...], work: Any, **traits:
 
 WORKLOADS = (
     _rate(
-        "fillrate", "pixels of all layers drawn a second: rectangles over each other, exact to the value of each pixel; hidden opaque ones may be left out",
+        "fillrate", "pixels of all layers drawn a second, hidden opaque ones among them: rectangles over each other, each pixel exact",
         (
             Param("format", "str", "of the picture", "rgba8unorm", choices=tuple(FORMATS)),
             Param("blend", "str", "opaque, added to what is there, or half of it over what is there", "none", choices=BLENDS),

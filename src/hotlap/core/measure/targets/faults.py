@@ -74,7 +74,10 @@ INJECTIONS = {  # option: what it injects, an example, what Hotlap then says
         "time, power, energy at that clock; not_run where a case is not played tile by tile",
     ),
     "power_cap": ("no fault: the watts that the card may draw, as a user can set them", "500W", "the clock that this leaves"),
-    "raster": ("share that is left of the rate of pixels, texels, triangles", "0.8", "share of the limit; cause rop or texture unit, where a picture takes 20 launches (side=4096)"),
+    "raster": (
+        "share that is left of the rate of pixels, texels, triangles", "0.8",
+        "share of the limit; cause rop or texture unit, where a picture takes 20 launches (side=4096)",
+    ),
     "stutter": ("calls of what draws in each round that take longer, and by how much", "3@200ms", "notice stutter"),
     "tiles": ("tiles of 8 × 8 pixels that each picture has wrong", "1", "invalid: wrong result"),
     "seed": ("of all noise", "7", "the same numbers again"),

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hotlap.core.record import Row
 from hotlap.core.show import listing, results, words
 from hotlap.core.show.conclusions import Conclusions, conclude
 from hotlap.core.show.sections.base import Report, Side
 from hotlap.core.show.table import text
 
+NOTHING = "Nothing: the numbers can be used as they are."
+MORE = "Nothing here: what is inconclusive needs more rounds where it was measured."
+
 
 def top(report: Report) -> str:
     """Which runs, what their kinds say first, and conclusions per side."""
     headed = [(bundle, rows) for bundle, rows in report.runs if report.sum in (None, bundle)]
-    lines = [f'<p class="sub">{text(listing.heading(bundle, rows).splitlines()[0])}</p>' for bundle, rows in headed]
-    if report.sum and len(report.runs) > 1:
-        lines.append(f'<p class="sub">with {words.counted(len(report.runs) - 1, "run")} of it</p>')
-    lines += [kind.lead(shown) for run, (kind, shown) in report.known.items() if report.sum is None or run == report.sum.run.id]
+    rest = f'<p class="sub">with {words.counted(len(report.runs) - 1, "run")} of it</p>' if report.sum and len(report.runs) > 1 else ""
+    lines = []
+    for bundle, rows in headed:
+        kind, shown = report.known.get(bundle.run.id, (None, None))
+        lines.append(f'<p class="sub">{text(listing.heading(bundle, rows).splitlines()[0])}</p>{rest}{kind.lead(shown) if kind else ""}')
     several = len(report.sides) > 1
-    return "".join([*lines, *(_heading(side) * several + conclusions(conclude(side.bundle, side.rows)) for side in report.measured)])
+    measured = [
+        _heading(side) * several + conclusions(conclude(side.bundle, side.rows), _own(report, side)) for side in report.measured
+    ]
+    return "".join([*lines, *measured])
 
 
 def _heading(side: Side) -> str:
@@ -25,16 +34,23 @@ def _heading(side: Side) -> str:
     return f"<h2>{text(named)}</h2>"
 
 
-def conclusions(concluded: Conclusions) -> str:
-    """Figures, findings, and what to do."""
+def _own(report: Report, side: Side) -> list[str]:
+    """What the kind of a run says is to be done."""
+    kind, shown = report.known.get(side.bundle.run.id, (None, None))
+    found: list[str] = kind.todo(shown) if kind and hasattr(kind, "todo") else []
+    return found
+
+
+def conclusions(concluded: Conclusions, own: Sequence[str] = ()) -> str:
+    """Figures, findings, and what to do: first what the `own` kind of the run says."""
     cards = "".join(_card(figure.title, figure.row) for figure in concluded.figures)
     findings = "".join(
         f'<li class="{finding.severity}"><b>{text(finding.title)}</b><span>{text(finding.detail)}</span></li>'
         for finding in concluded.findings
     )
-    actions = "".join(f"<li>{text(action)}</li>" for action in concluded.actions)
+    actions = "".join(f"<li>{text(action)}</li>" for action in (*own, *concluded.actions))
     banner = f'<p class="banner">{text(concluded.banner)}</p>' if concluded.banner else ""
-    todo = f'<ol class="actions">{actions}</ol>' if actions else "<p>Nothing: the numbers can be used as they are.</p>"
+    todo = f'<ol class="actions">{actions}</ol>' if actions else f"<p>{NOTHING if concluded.usable else MORE}</p>"
     found = f'<div><h3>What was found</h3><ul class="findings">{findings}</ul></div>' if findings else ""
     return (
         f'<p class="lead">{text(concluded.verdict)}</p>{banner}<ul class="figures">{cards}</ul><div class="columns">'
