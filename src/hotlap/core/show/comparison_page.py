@@ -108,7 +108,8 @@ def _dot(axis: Axis, ratio: float, colour: str) -> str:
         return f'<circle class="dot" style="fill:{colour}" cx="{x:.1f}" cy="{middle:g}" r="4"/>'
     way = ARROW if ratio > axis.high else -ARROW
     shape = f"M{x + way:.1f} {middle:g}L{x:.1f} {middle - 6:g}V{middle + 6:g}Z"
-    return f'<path class="beyond" style="fill:{colour}" d="{shape}"><title>{escape(comparison.times(ratio))}, beyond the axis</title></path>'
+    told = f"<title>{escape(comparison.times(ratio))}, beyond the axis</title>"
+    return f'<path class="beyond" style="fill:{colour}" d="{shape}">{told}</path>'
 
 
 def _svg(body: str, name: str) -> str:
