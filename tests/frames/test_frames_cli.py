@@ -99,6 +99,42 @@ def test_a_page_says_what_to_do_and_of_which_run_a_block_is(tmp_path: Path, caps
     assert leads[0] < text.index('<p class="lead">') < leads[1]
 
 
+def gapped(path: Path, rows: slice) -> Path:
+    """The same file without some rows after its heading."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    head = next(place for place, line in enumerate(lines) if "frametime" in line or "Application" in line) + 1
+    body = lines[head:]
+    del body[rows]
+    path.write_text("\n".join([*lines[:head], *body]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("form", ["presentmon", "presentmon1", "mangohud"])
+def test_rows_that_are_missing_are_said_and_move_no_hitch(form: str, tmp_path: Path, capsys: Printed) -> None:
+    """A hitch in frame 800, behind 200 rows that were cut out, or one without its time."""
+    times = np.round(simulated.frames(3, 1000, 10.0), 3)
+    times[800] += 90.0
+    write = getattr(simulated, form)
+    at_s = times[:800].sum() / 1000
+    cut = gapped(write(tmp_path / "cut.csv", times), slice(300, 500))
+    assert main(["frames", str(cut), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    (hitch,) = answer["frames"]["streams"][0]["hitches"]
+    assert hitch["time_s"] == pytest.approx(at_s, abs=2e-3)
+    assert main(["show", answer["run"]]) == 0
+    assert "by the file's clock: rows are missing" in " ".join(capsys.readouterr().out.split())
+    if form == "presentmon":
+        holed = write(tmp_path / "na.csv", times, MsBetweenPresents=np.where(np.arange(1000) == 400, np.nan, times))
+        assert main(["frames", str(holed)]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert "1 row has no frame time, and is left out" in text
+        assert f"{at_s:.3f} s" in text
+    assert main(["frames", str(write(tmp_path / "whole.csv", times))]) == 0
+    text = capsys.readouterr().out
+    assert "missing" not in text
+    assert "no frame time" not in text
+
+
 def test_a_capture_counts_once(tmp_path: Path, capsys: Printed) -> None:
     """Also under another name."""
     (file,) = captures(tmp_path / "a", "a", 10.0, 1, 300)

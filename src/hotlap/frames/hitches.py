@@ -29,8 +29,8 @@ def of(stream: Stream) -> list[Hitch]:
     slow = np.flatnonzero(times > np.maximum(TIMES * local, local + MORE_S))
     if not len(slow):
         return []
-    ends = np.cumsum(times)
-    begins = ends - times
+    begins = stream.begins_s
+    ends = begins + times
     cut = np.flatnonzero(begins[slow[1:]] - ends[slow[:-1]] >= APART_S) + 1
     return [_hitch(stream, local, begins, frames) for frames in np.split(slow, cut)]
 

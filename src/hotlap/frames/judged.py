@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from hotlap.core import units
 from hotlap.core.record import Notice, Summary
 from hotlap.core.stats.summary import summarize
 from hotlap.core.store.bundle import Bundle
 from hotlap.frames import keeping, metrics, streams
 from hotlap.frames.record import Captures, FrameCapture, Stream, StreamFigures
 
+LOST, LOST_S = 0.01, 0.1  # of the time of a capture, and s: what frames may leave open by the file's own clock
 FOR_INTERVAL = 6  # captures from which the interval is one of 95 %
 Pick = Callable[[StreamFigures], float | None]
 
@@ -61,9 +63,25 @@ class JudgedFrames:
         if len(main) < FOR_INTERVAL:
             seen = f"{len(main)} capture{'s' if len(main) > 1 else ''} of this: {'a wide' if len(main) > 1 else 'no'} interval"
             notices.append(Notice("few_captures", seen, f"record the scene {FOR_INTERVAL} times, and give all files at once"))
+        notices += _incomplete([stream for stream in self.streams if stream.key == self.keys[0]])
         if any(figures.generated for figures in main) and any(figures.bound for figures in main):
             notices.append(Notice("generated_busy", "with frame generation the GPU's busy time is too low (PresentMon#178)"))
         return notices
+
+
+def _incomplete(streams: Sequence[Stream]) -> list[Notice]:
+    """Rows that are there without a time, and rows that are not."""
+    found, unknown = [], sum(stream.unknown for stream in streams)
+    if unknown:
+        rows = f"{unknown} row{'s have' if unknown > 1 else ' has'}"
+        found.append(Notice("no_frame_time", f"{rows} no frame time, and {'are' if unknown > 1 else 'is'} left out"))
+    for stream in streams:
+        whole = float(stream.times_s.sum()) + stream.lost_s
+        if stream.lost_s > max(LOST * whole, LOST_S):
+            taken = f"{units.show(whole - stream.lost_s, 's')} of {units.show(whole, 's')}"
+            seen = f"the frames of capture {stream.round + 1} take {taken} by the file's clock: rows are missing"
+            found.append(Notice("rows_missing", seen, "record again, or give the part before or after the gap"))
+    return found
 
 
 def read(bundle: Bundle) -> JudgedFrames | None:

@@ -29,6 +29,7 @@ WANTED: Mapping[str, Wanted] = {
 NAMED = re.compile(r"(?P<program>.+)_(?P<time>\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d)\.csv(?:\.gz)?")
 BOOT_MS = 100_000.0  # a first frame longer than this was counted since the machine was started
 APART = 0.1  # by which the sum of frame times may differ from the time that the log says has passed
+CUT, CLOCK_S = 0.01, 1e-3  # share of rows that may lie apart by more than that: where a log was cut, or a frame was long
 FEW = 3
 
 
@@ -84,6 +85,9 @@ def _sampled(head: SheetHead, numbers: dict[str, Floats], scale: float) -> None:
     back = np.flatnonzero(np.diff(elapsed) < 0)
     if len(back):
         raise InputError(f"{head.path}:{head.first_line + int(back[0]) + 1}: the time elapsed goes back; two logs in one file?")
+    steps, taken = np.diff(elapsed) / 1e9, frames[1:]
+    if float(np.mean(np.abs(steps - taken) > APART * taken + CLOCK_S)) <= CUT:
+        return  # every row is a frame, and where rows are missing it is said
     passed, total = float(elapsed[-1] - elapsed[0]) / 1e9, float(frames[1:].sum())
     if passed > 0 and abs(total / passed - 1) > APART:
         ratio = f"its frames take {total:.3g} s of the {passed:.3g} s that passed"

@@ -59,7 +59,7 @@ def _ms(value: float) -> str:
 def over_time(stream: Stream, hitches: Sequence[Hitch], captures: int) -> str:
     """Least, median and longest frame time of as many stretches of frames as a chart shows, and a dot at each hitch."""
     times = stream.times_s
-    ends = np.cumsum(times)
+    ends = stream.begins_s + times
     parts = np.array_split(times, min(BINS, len(times)))
     at = ends[np.cumsum([len(part) for part in parts]) - 1].tolist()
     axis = charts.linear_axis(0.0, float(ends[-1]), lambda v: f"{v:g} s")

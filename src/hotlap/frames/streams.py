@@ -16,7 +16,11 @@ BESIDE = (
     "in_present", "cpu_busy", "gpu_busy", "compile_time", "compile_count", "gpu_clock", "vram", "rss",
     "gpu_power", "cpu_power",
 )  # fmt: skip
+STAMPED_S = (1.0, 1e-3, 1e-6, 1e-7, 1e-9)  # steps of clocks that files have: s, ms, µs, those of Windows' counter, ns
+CLOSE = 0.02  # by which a clock's step may miss one of these
+ENDS = ("timeinseconds", "timeinqpc", "qpctime", "elapsed")  # clocks read at a frame's end; the others at its start
 USED = (
+    "start", "elapsed",
     "frame", "skipped", "generated", "dropped", "display", "displayed", "until_displayed", "animation_time", "animation_error", "click",
     *BESIDE,
 )  # fmt: skip
@@ -50,9 +54,11 @@ def _stream(capture: FrameCapture, number: int, place: int, named: tuple[StreamN
     unit = SECONDS[capture.kept.columns["frame"].unit]
     frames = columns["frame"] * unit
     whole = frames[np.isfinite(frames) & (frames > 0)]
+    unknown = int(np.isnan(frames[1:-1]).sum())
     keep = np.isfinite(frames) & ~(columns.get("skipped", np.zeros(len(frames))) > 0)
     keep &= _since_start(frames, keep) >= asked.skip_s
     columns, frames = {name: values[keep] for name, values in columns.items()}, frames[keep]
+    begins, lost_s = _clock(capture, columns, frames)
     between = columns["generated"] > 0 if "generated" in columns else None
     lost = building.dropped(columns)
     if lost is not None and len(lost) and lost.all():
@@ -65,13 +71,32 @@ def _stream(capture: FrameCapture, number: int, place: int, named: tuple[StreamN
         return None
     beside = {name: columns[name][own] * _scale(capture, name) for name in BESIDE if name in columns and np.isfinite(columns[name]).any()}
     name, key = named
+    clocked = begins is not None and int(own.sum()) == len(times)
+    began = begins[own] - begins[own][0] if begins is not None and clocked else np.cumsum(times) - times
     clicks = columns["click"][np.isfinite(columns["click"])] * 1e-3 if "click" in columns else np.zeros(0)
     return Stream(
         round=number, name=name, key=key, times_s=times, backwards=backwards, columns=beside, steps_s=steps(columns) * 1e-3,
         errors_s=errors(columns) * 1e-3, clicks_s=clicks,
         dropped=None if lost is None else int(lost.sum()), generated=None if between is None else int(between.sum()),
-        whole_s=whole,
+        whole_s=whole, begins_s=began, unknown=unknown, lost_s=lost_s,
     )
+
+
+def _clock(capture: FrameCapture, columns: Mapping[str, Floats], frames: Floats) -> tuple[Floats | None, float]:
+    """When each frame begins by the file's clock, in s, and how much of it no frame fills; (None, 0) where no clock is known."""
+    which = next((name for name in ("start", "elapsed") if name in columns), None)
+    if which is None or len(frames) < building.LEAST:
+        return None, 0.0
+    stamps, at_end = columns[which], building.plain(capture.kept.columns[which].theirs) in ENDS
+    steps, taken = np.diff(stamps), frames[1:] if at_end else frames[:-1]
+    known = np.isfinite(steps) & (steps > 0) & (taken > 0)
+    if not known.any() or not np.isfinite(stamps).all():
+        return None, 0.0
+    ratio = float(np.median(taken[known] / steps[known]))
+    step_s = next((step for step in STAMPED_S if abs(ratio / step - 1) < CLOSE), None)
+    if step_s is None:
+        return None, 0.0
+    return stamps * step_s - (frames if at_end else 0.0), float(steps.sum()) * step_s - float(taken.sum())
 
 
 def _since_start(frames: Floats, keep: Mask) -> Floats:
