@@ -83,9 +83,9 @@ def many(analysed: Sequence[tuple[bundles.Bundle, Sequence[Row]]]) -> bool:
 
 
 def code(analysed: Sequence[tuple[bundles.Bundle, Sequence[Row]]], shown: Mapping[str, tuple[kinds.Kind, Any]] | None = None) -> int:
-    """0 when a number was kept, 3 when nothing was measured: that must never look like success. `shown`: what the kinds of runs show, by
-    run id, where it was read already."""
-    if any(row.result.values for _, rows in analysed for row in rows):
+    """0 when a number was kept, 3 when nothing was measured or all of it is invalid: that must never look like success. `shown`: what the
+    kinds of runs show, by run id, where it was read already."""
+    if any(row.result.values and row.result.status != "invalid" for _, rows in analysed for row in rows):
         return 0
     known = [one for bundle, _ in analysed if (one := kinds.read(bundle))] if shown is None else shown.values()
     return 0 if any(kind.measured(what) for kind, what in known) else 3

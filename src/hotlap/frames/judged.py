@@ -71,17 +71,17 @@ class JudgedFrames:
 
 def _incomplete(streams: Sequence[Stream]) -> list[Notice]:
     """Rows that are there without a time, and rows that are not."""
-    found, unknown = [], sum(stream.unknown for stream in streams)
+    notices, unknown = list[Notice](), sum(stream.unknown for stream in streams)
     if unknown:
         rows = f"{unknown} row{'s have' if unknown > 1 else ' has'}"
-        found.append(Notice("no_frame_time", f"{rows} no frame time, and {'are' if unknown > 1 else 'is'} left out"))
+        notices.append(Notice("no_frame_time", f"{rows} no frame time, and {'are' if unknown > 1 else 'is'} left out"))
     for stream in streams:
         whole = float(stream.times_s.sum()) + stream.lost_s
         if stream.lost_s > max(LOST * whole, LOST_S):
             taken = f"{units.show(whole - stream.lost_s, 's')} of {units.show(whole, 's')}"
             seen = f"the frames of capture {stream.round + 1} take {taken} by the file's clock: rows are missing"
-            found.append(Notice("rows_missing", seen, "record again, or give the part before or after the gap"))
-    return found
+            notices.append(Notice("rows_missing", seen, "record again, or give the part before or after the gap"))
+    return notices
 
 
 def read(bundle: Bundle) -> JudgedFrames | None:

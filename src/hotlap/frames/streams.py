@@ -71,8 +71,7 @@ def _stream(capture: FrameCapture, number: int, place: int, named: tuple[StreamN
         return None
     beside = {name: columns[name][own] * _scale(capture, name) for name in BESIDE if name in columns and np.isfinite(columns[name]).any()}
     name, key = named
-    clocked = begins is not None and int(own.sum()) == len(times)
-    began = begins[own] - begins[own][0] if begins is not None and clocked else np.cumsum(times) - times
+    began = begins[own] - begins[own][0] if begins is not None and int(own.sum()) == len(times) else np.cumsum(times) - times
     clicks = columns["click"][np.isfinite(columns["click"])] * 1e-3 if "click" in columns else np.zeros(0)
     return Stream(
         round=number, name=name, key=key, times_s=times, backwards=backwards, columns=beside, steps_s=steps(columns) * 1e-3,

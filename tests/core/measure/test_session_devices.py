@@ -139,6 +139,35 @@ def test_what_programs_took_is_counted_apart(tmp_path: Path, monkeypatch: pytest
     assert (limits[0].cases, limits[0].programs_s) == (2, programs_s)
 
 
+@pytest.mark.parametrize(("status", "asked"), [("not_run", 2), ("measured", 1)])
+def test_a_device_is_asked_for_all_that_it_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: Any, asked: int) -> None:
+    """Though starting it took the budget: else each case that was not asked for would say that the budget was used up."""
+    device = Device(target="opencl", index=0, name="n", kind="cpu")
+    monkeypatch.setattr(session.targets, "find", lambda _: [device])
+    monkeypatch.setattr(session._Limit, "used_s", lambda self, _: self.seconds)
+    seen: list[str] = []
+
+    class Unable(Told):
+        told = False
+
+        def enough(self) -> None:
+            self.told = True
+
+        def messages(self) -> Any:
+            for case in self.job.cases:
+                if self.told:
+                    break
+                seen.append(case.id)
+                yield CaseStarted(case=case.id)
+                took = Samples(case=case.id, device=self.job.device_key, round=0, status=status, reason="it does not draw", values=[1.0] * (asked == 1))
+                yield CaseDone(samples=took, readings=[], spent=False)
+            yield RoundDone(seconds=0.0, sampler_share=None, missing={}, notices=[])
+
+    start: Any = Unable
+    session.run(plan(CASE, OTHER), session.SessionOptions(target="opencl", home=tmp_path, limit_s=10.0), lambda *_: None, start)
+    assert len(seen) == asked
+
+
 @pytest.mark.parametrize(("together", "measured"), [(False, 3), (True, 6)])
 def test_devices_one_after_another_share_the_time_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: bool, measured: int) -> None:
     """Simulated devices, 10 s a case on each by their own clock, of 34.9 s; a case is begun where it would end in time."""

@@ -111,6 +111,7 @@ def test_a_picture_without_a_wrong_tile_is_right() -> None:
 @pytest.mark.parametrize(("options", "words"), [
     ("raster=0", "'raster' must be above 0"), ("stutter=3@", "'stutter' cannot be at the time ''"), ("tiles=1.5", "'tiles' cannot be '1.5'"),
     ("tiles=65", "'tiles' must be from 0 to 64"), ("stutter=-1@1s", "'stutter' must be from 0"),
+    ("stutter=3", "as in stutter=3@200ms"), ("stutter=0.05@1s", "a whole number of calls"), ("raster=2", "up to 1, not 2"),
 ])  # fmt: skip
 def test_wrong_faults_are_refused(options: str, words: str) -> None:
     with pytest.raises(InputError, match=words):

@@ -147,3 +147,12 @@ def test_more_than_a_kernel_may_see_is_refused(target: Any) -> None:
     kernel = target.kernel(TWO, "first")
     with pytest.raises(NotSupported, match="may see"):
         kernel(64, 64, target.buffer(most + 4), np.uint32(1))
+
+
+@pytest.mark.parametrize("text", ["fillrate side=8192", "overdraw side=16384 layers=2", "texture side=4096 taps=16"])
+def test_a_software_adapter_refuses_what_it_cannot_draw_in_a_round(target: Any, text: str) -> None:
+    if target.device.kind != "cpu":
+        pytest.skip("the adapter here is no software")
+    samples = measure(target, case_of(text), CaseBudget(seconds=0.01, round=0))
+    assert samples.status == "not_run"
+    assert "a software adapter longer than a round" in samples.reason

@@ -263,6 +263,10 @@ class Faults:
             if not least <= value <= most:
                 raise InputError(f"simulated: '{name}' must be from {least} to {most:g}, as in {name}={INJECTIONS[name][1]}")
         self.slow.check(self.nodes, self.count)
+        if self.raster > 1:
+            raise InputError(f"simulated: 'raster' is the share that is left, up to 1, not {self.raster:g}; as in raster=0.8")
+        if self.stutter and not (self.stutter.share.is_integer() and self.stutter.at_s > 0):
+            raise InputError("simulated: 'stutter' is a whole number of calls, and by how much each takes longer, as in stutter=3@200ms")
 
     @property
     def stream(self) -> str:

@@ -30,6 +30,9 @@ def line(error: BaseException) -> str:
     return ([one.strip() for one in str(error).splitlines() if one.strip()] or ["no message"])[-1][:200]
 
 
+SOFTWARE_SIDE = 4096  # of the largest picture that a software adapter draws, and the host checks, while a run waits
+
+
 class Picture:
     """A square of `side` pixels. Raises NotSupported for a size, format or number of samples that the adapter lacks."""
 
@@ -38,6 +41,8 @@ class Picture:
         most = target.limits["max-texture-dimension-2d"]
         if side > most:
             raise NotSupported(f"a side of {side} pixels is more than this adapter's largest picture, {most}")
+        if side > SOFTWARE_SIDE and target.device.kind == "cpu":
+            raise NotSupported(f"a side of {side} pixels takes a software adapter longer than a round; at most {SOFTWARE_SIDE}")
         usage = target.flags.TextureUsage
         self.texture = self._made(form, 1, usage.RENDER_ATTACHMENT | usage.COPY_SRC)
         self.sampled = self._made(form, samples, usage.RENDER_ATTACHMENT) if samples > 1 else None

@@ -19,6 +19,7 @@ from hotlap.core.work.base import integer
 from hotlap.core.work.graphics import CELL, STEP, triangles
 
 HALF = 128  # of 255: alpha of a layer that is drawn over others
+SOFTWARE_TEXELS = 2**26  # of a picture, that a software adapter takes and the host checks while a run waits
 OVER_LSB = 2.0  # of 255: each layer rounds by 1 at most, and halves what those below were off by
 FILTERED_LSB = 1.5  # of 255, that one filtered texel may be off: WebGPU leaves the filter's precision open; 0.9 seen
 
@@ -125,6 +126,8 @@ def _texture(target: Any, case: Case, rng: np.random.Generator) -> Prepared:
     how = str(case.params["filter"])
     if texels > target.limits["max-texture-dimension-2d"]:
         raise NotSupported(f"a side of {texels} texels is more than this adapter's largest texture")
+    if side**2 * taps > SOFTWARE_TEXELS and target.device.kind == "cpu":
+        raise NotSupported(f"{taps} taps of {side} × {side} pixels take a software adapter longer than a round; a side of 1024 does not")
     levels = texels.bit_length() if how == "trilinear" else 1
     picture = Picture(target, side, "rgba32float")
     usage = target.flags.TextureUsage
