@@ -158,7 +158,9 @@ def write_page(path: Path, content: str) -> None:
 
 
 def writable(path: Path) -> None:
-    """Raises InputError where a file cannot be written: there is no such folder, or it is one."""
+    """Raises InputError where a file cannot be written: there is no such folder, or it is one, or standard output is meant."""
+    if str(path) == "-":
+        raise InputError("'-' is no name of a file; write one with its ending, as in page.html")
     if not path.parent.is_dir() or path.is_dir():
         raise InputError(f"'{path}' cannot be written: {'it is a folder' if path.is_dir() else f'there is no folder {path.parent}'}")
 

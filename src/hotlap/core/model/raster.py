@@ -26,9 +26,8 @@ def parts(drawn: RasterWork, asked: Work, spec: Spec) -> list[LimitPart] | str:
         "pixels written a clock (ROPs)": (drawn.pixels, spec.rops), "texels filtered a clock": (drawn.texels, spec.texels_per_clock),
         "triangles rasterised a clock": (drawn.triangles, spec.triangles_per_clock),
     }  # fmt: skip
-    for what, (count, rate) in needs.items():
-        if count and not rate:
-            return f"no published number of {what} of {spec.name}"
+    if unknown := [what for what, (count, rate) in needs.items() if count and not rate]:
+        return f"no published number of {' and '.join(unknown)} of {spec.name}"
     if spec.clock_max_hz is None:
         return f"no published clock of {spec.name}"
     found = [*_pixels(drawn, spec), *_texels(drawn, spec), *_triangles(drawn, spec), *_memory(asked, spec)]

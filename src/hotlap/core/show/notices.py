@@ -88,6 +88,7 @@ KINDS = {  # the most important first
     "terms": NoticeKind("terms", "publish it only as its owner's rules allow", "info"),
     "power_cap": NoticeKind("power cap", "nothing: at its power limit a card's power cap is normal", "info"),
 }
+QUIETLY = "measure on a quiet machine first"
 CHANCE = 0.05  # results that chance alone may give, from which it is said
 NAMED = 3  # cases of a notice that are named; of more their number is said, and the table shows which
 BUSY_SHARE = 1 / 3  # of the cases, from which the machine is called busy once instead of each of them
@@ -171,7 +172,9 @@ def find(rows: Sequence[Row]) -> list[TableNotice]:
 
 def _after_quiet(notice: TableNotice) -> TableNotice:
     """On a busy machine more rounds are more noise."""
-    return replace(notice, action="measure on a quiet machine first, see above") if notice.code in ("noise", "few_rounds") else notice
+    if notice.code == "few_rounds" and not any(row.result.left_out for row in notice.rows):  # a quiet machine does not bring them
+        return replace(notice, action=f"{QUIETLY}, then {notice.action}")
+    return replace(notice, action=QUIETLY) if notice.code in ("noise", "few_rounds") else notice
 
 
 def _measured_elsewhere(notice: TableNotice) -> bool:
