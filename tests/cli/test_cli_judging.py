@@ -203,7 +203,7 @@ def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> 
     ("words", "message"),
     [
         (["compare", "state=well"], "two runs"), (["compare", "state=well", "state=slow", "--min-effect", "200 %"], "--min-effect"),
-        (["gate", "state=well", "--against", "luck"], "nothing can be compared with 'luck'"), (["gate", "state=well", "--share", "80 %"], "--against limit"),
+        (["gate", "state=well", "--against", "luck"], "nothing can be compared with 'luck'"), (["gate", "state=well", "--against", "state=slow"], "hotlap baseline save state=slow --name NAME"), (["gate", "state=well", "--share", "80 %"], "--against limit"),
         (["gate", "state=well", "--against", "limit", "--share", "300 %"], "at most 100 %"), (["gate", "latest", "--against", "limit", "--share", "800"], "as in '80 %', not 800"), (["gate", "latest", "--min-effect", "2"], "--min-effect"),
         (["gate", "latest", "--budget", "9 s"], "--measure"),
         (["gate", "latest", "--measure", "quick"], "leave out the run"), (["gate", "latest", "--against", "none.toml"], "there is no file"),

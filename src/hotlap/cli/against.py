@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.record import Baseline, Machine, Plan
 from hotlap.core.store import baselines
 
+RUN_ID = re.compile(r"\d{8}T\d{6}")  # how one begins
 NAMES = ("limit", "expected", "baseline", "baseline:NAME", "fleet", "FILE")
 
 
@@ -52,6 +54,9 @@ def read(text: str, home: Path) -> Against:
         raise InputError(f"there is no file '{text}'; the baseline of that name is baseline:{text}")
     if path.suffix or "/" in text:
         raise InputError(f"there is no file '{text}'; valid: {', '.join(NAMES)}")
+    if "=" in text or text == "latest" or RUN_ID.match(text):
+        ways = f"hotlap baseline save {text} --name NAME, then --against baseline:NAME; or hotlap compare {text} with the other"
+        raise InputError(f"a gate is not against a run, as '{text}'; {ways}")
     raise InputError(f"nothing can be compared with '{text}'; {nearest(text, NAMES)}")
 
 
