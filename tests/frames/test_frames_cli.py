@@ -135,6 +135,16 @@ def test_rows_that_are_missing_are_said_and_move_no_hitch(form: str, tmp_path: P
     assert "no frame time" not in text
 
 
+def test_what_has_no_room_in_the_table_stands_below(tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = kept(capsys, *captures(tmp_path / "a", "a", 10.0, 6, 1000))
+    for width, below in (("200", False), ("80", True)):
+        monkeypatch.setenv("COLUMNS", width)
+        assert main(["show", run]) == 0
+        out = capsys.readouterr().out
+        assert any(line.startswith("no room   p50 ") for line in out.splitlines()) is below
+        assert "p50" in out
+
+
 def test_a_capture_counts_once(tmp_path: Path, capsys: Printed) -> None:
     """Also under another name."""
     (file,) = captures(tmp_path / "a", "a", 10.0, 1, 300)

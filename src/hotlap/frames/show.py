@@ -31,7 +31,9 @@ def lines(judged: JudgedFrames, width: int, color: bool) -> list[str]:
     if not judged.figures:
         return ["no stream of the captures has two frames"]
     text = [*layout.paragraph("captures  ", files(judged), width), ""]
-    text += layout.fitted(table(judged).columns, width, ("generated", "dropped", "p50")).lines(color)
+    columns = table(judged).columns
+    grid = layout.fitted(columns, width, ("generated", "dropped", "p50"))
+    text += [*grid.lines(color), *_left_out(columns, grid.columns, width)]
     if len(judged.keys) > STREAMS:
         text.append(f"and {len(judged.keys) - STREAMS} more with fewer frames; --process NAME shows those of one program")
     text.append("")
@@ -41,6 +43,15 @@ def lines(judged: JudgedFrames, width: int, color: bool) -> list[str]:
     for notice in judged.notices:
         text += layout.paragraph("note      ", notice.text, width)
     return text
+
+
+def _left_out(columns: Sequence[Column], shown: Sequence[Column], width: int) -> list[str]:
+    """What is in columns that have no room."""
+    gone = [column for column in columns if column.head not in {one.head for one in shown}]
+    rows = [", ".join(f"{column.head} {column.cells[place].text}" for column in gone) for place in range(len(columns[0].cells))]
+    names = [cell.text for cell in columns[0].cells]
+    said = rows[0] if len(rows) == 1 else "; ".join(f"{name}: {row}" for name, row in zip(names, rows, strict=True))
+    return layout.paragraph("no room   ", harmless(said), width) if gone else []
 
 
 def files(judged: JudgedFrames) -> str:
