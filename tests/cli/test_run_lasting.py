@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from hotlap.cli import main
+from hotlap.core.analysis.lasting import SustainedRate
+from hotlap.core.show import lasting
 from hotlap.core.show.document import Document
 from hotlap.core.store import bundle
 
@@ -53,6 +55,21 @@ def test_a_throttle_is_seen_as_a_rate_that_falls(plan: str, tmp_path: Path, caps
     assert main(["report", path.name, "--out", str(tmp_path / "page.html")]) == 0
     assert "Does the rate last" in (tmp_path / "page.html").read_text()
     assert "it falls, × 0." in (tmp_path / "page.html").read_text()
+
+
+def test_cases_with_one_answer_are_a_line(tmp_path: Path, capsys: Printed, plan: str) -> None:
+    Path(plan).write_text(PLAN.replace('size = "64 GiB"', 'size = ["4 GiB", "8 GiB", "16 GiB", "32 GiB"]'))
+    words = ["run", plan, "--target", f"{TARGET}&throttle=0.3@20s", "--sustain", "1 min", "--round-time", "2 s", "--no-report"]
+    assert main(words) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "falls" in line]
+    assert line.startswith("sustained all 4 cases: it falls, × 0.")
+
+
+def test_medians_that_say_something_else_than_the_ratio_are_said() -> None:
+    near, far = (SustainedRate(first=899.0, last=last, ratio=1.01) for last in (905.0, 854.0))
+    assert lasting._medians_apart(near, "higher") == ""
+    assert lasting._medians_apart(far, "higher") == ", of all rounds; the medians say × 0.95"
+    assert lasting._medians_apart(far, "lower").endswith("× 1.05")
 
 
 def test_a_deadline_is_of_single_calls(plan: str, tmp_path: Path, capsys: Printed) -> None:
