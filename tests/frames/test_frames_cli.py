@@ -135,6 +135,31 @@ def test_rows_that_are_missing_are_said_and_move_no_hitch(form: str, tmp_path: P
     assert "no frame time" not in text
 
 
+def test_a_copy_a_picture_and_a_summary_are_named(tmp_path: Path, capsys: Printed) -> None:
+    (file,) = captures(tmp_path / "a", "a", 10.0, 1, 300)
+    assert main(["frames", file]) == 0
+    assert main(["frames", str(shutil.copy(file, tmp_path / "copy.csv"))]) == 0
+    assert "copy.csv holds the same frames as a0.csv, which was read before" in capsys.readouterr().err
+    (tmp_path / "pic.csv").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)))
+    assert main(["frames", str(tmp_path / "pic.csv")]) == 2
+    assert "pic.csv is a picture (PNG), and no capture" in capsys.readouterr().err
+    log = simulated.mangohud(tmp_path / "log.csv", simulated.frames(1, 300))
+    summary = "0.1% Min FPS,1% Min FPS,97% Percentile FPS\n2.3,9.8,60.0\n"
+    (tmp_path / "below.csv").write_text(log.read_text() + summary)
+    assert main(["frames", str(tmp_path / "below.csv")]) == 2
+    assert "below.csv:304: MangoHud's summary begins here" in capsys.readouterr().err
+    (tmp_path / "above.csv").write_text(summary + log.read_text())
+    assert main(["frames", str(tmp_path / "above.csv")]) == 0
+    assert "MangoHud's summary stands above the frames of above.csv" in " ".join(capsys.readouterr().out.split())
+
+
+def test_what_leaves_no_frames_says_how_much_there_is(tmp_path: Path, capsys: Printed) -> None:
+    (file,) = captures(tmp_path / "a", "a", 10.0, 1, 300)
+    for words, seen in ((["--skip", "50 s"], "--skip '50.0 s' leaves no two frames: the longest capture lasts 2.99 s"), (["--process", "x"], "fits --process 'x'; they hold game.exe")):
+        assert main(["frames", file, *words]) == 2
+        assert seen in capsys.readouterr().err
+
+
 def test_what_has_no_room_in_the_table_stands_below(tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     run = kept(capsys, *captures(tmp_path / "a", "a", 10.0, 6, 1000))
     for width, below in (("200", False), ("80", True)):
@@ -257,7 +282,7 @@ def test_a_zip_of_a_run_shows_the_same_and_broken_columns_say_so(tmp_path: Path,
 
 @pytest.mark.parametrize(("words", "said_"), [
     (["none.csv"], "there is no file 'none.csv'"), (["{file}", "none.csv"], "there is no file 'none.csv'; give captures alone"),
-    (["{file}", "--skip", "1 h"], "no program of the captures has two frames"), (["{file}", "--refresh", "0.2"], "--refresh is the rate of a display"),
+    (["{file}", "--skip", "1 h"], "leaves no two frames: the longest capture lasts"), (["{file}", "--refresh", "0.2"], "--refresh is the rate of a display"),
     (["{file}", "--skip", "-1s"], "--skip"), (["latest", "--skip", "1 s"], "a run was judged when its files were read"),
 ])
 def test_what_was_asked_wrongly_is_one_line(words: list[str], said_: str, tmp_path: Path, capsys: Printed) -> None:

@@ -136,7 +136,7 @@ def test_several_programs_are_several_streams(tmp_path: Path) -> None:
     path.write_text("\n".join(mixed[:-10]) + "\n", encoding="utf-8")
     assert [one.key for one in keeping.judge([only(path)], ASKED)] == ["game.exe", "dwm.exe"]
     assert [one.key for one in keeping.judge([only(path)], FramesAsked(process="DWM"))] == ["dwm.exe"]
-    with pytest.raises(InputError, match=r"no program .* the captures hold dwm\.exe, game\.exe"):
+    with pytest.raises(InputError, match=r"no program .* they hold dwm\.exe, game\.exe"):
         keeping.judge([only(path)], FramesAsked(process="quake"))
 
 

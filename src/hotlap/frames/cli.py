@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -96,6 +97,9 @@ def kept(captures: Sequence[FrameCapture], wanted: FramesAsked, label: Sequence[
     path = keeping.bring_in(captures, wanted, paths.home(), marks)
     content = judging.read(bundles.load(path))
     assert content is not None  # it was written just now
+    for given, there in zip(captures, content.whole.captures, strict=True):
+        if given.kept.file != there.file:
+            print(f"{given.kept.file} holds the same frames as {there.file}, which was read before", file=sys.stderr)
     return content
 
 

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 import hotlap
+from hotlap.core import units
 from hotlap.core.errors import InputError, MachineError, SchemaError, Unavailable
 from hotlap.core.record import IMPORTED, UNNAMED, Case, Device, Machine, Notice, Plan, RunRecord, Samples, Stop, encode
 from hotlap.core.store import chunks, files, labels, lines, paths
@@ -73,10 +74,20 @@ def judge(captures: Sequence[FrameCapture], asked: FramesAsked) -> list[StreamFi
     """Raises InputError where no stream has frames to judge."""
     kept = streams.of(captures, asked)
     if not kept:
-        names = sorted({name.process for capture in captures for name in capture.kept.streams if name.process})
-        fits = f"; the captures hold {', '.join(names)}" if names else ""
-        raise InputError(f"no program of the captures has two frames that fit --process '{asked.process}' and --skip{fits}")
+        raise InputError(_nothing_left(captures, asked))
     return [metrics.judge(stream, asked) for stream in kept]
+
+
+def _nothing_left(captures: Sequence[FrameCapture], asked: FramesAsked) -> str:
+    """Why no stream has frames: what was asked, beside what there is."""
+    every = streams.of(captures, FramesAsked(generated=asked.generated))
+    names = sorted({stream.name.process for stream in every if stream.name.process})
+    named = [stream for stream in every if asked.process.casefold() in stream.name.process.casefold()]
+    if not named:
+        return f"no program of the captures fits --process '{asked.process}'; they hold {', '.join(names) or 'programs without a name'}"
+    longest = max(float(stream.times_s.sum()) for stream in named)
+    skip, lasts = units.show(asked.skip_s, "s"), units.show(longest, "s")
+    return f"--skip '{skip}' leaves no two frames: the longest capture lasts {lasts}"
 
 
 # ---------------------------------------------------------------- cases and rounds

@@ -5,14 +5,18 @@ The order of `FORMATS` is that of asking. Each module has NAME, ORIGIN (the publ
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from hotlap.core.errors import InputError
+from hotlap.core.record import Notice
 from hotlap.frames import capframex, mangohud, presentmon, sheet
 from hotlap.frames.record import FrameCapture
+from hotlap.frames.sheet import SheetHead
 
 FORMATS = (capframex, mangohud, presentmon)
-SUMMARIES = {"% min fps": "MangoHud's summary", "log name": "FrameView's summary"}
 KNOWN = "PresentMon (1, 2, today's), MangoHud, CapFrameX, FrameView, OCAT"
 
 
@@ -24,9 +28,16 @@ def read(path: Path) -> list[FrameCapture]:
     for form in FORMATS:
         if (known := form.detect(head)) is not None:
             captures: list[FrameCapture] = form.read(known)
-            return captures
-    first = head.lines[0].casefold()
-    for words, whose in SUMMARIES.items():
-        if words in first:
-            raise InputError(f"{path} is {whose}, which holds no frames; give the log that it was made from")
+            return [_without_summary(capture, known) for capture in captures]
+    if whose := sheet.summary(head.lines[0]):
+        raise InputError(f"{path} is {whose}, which holds no frames; give the log that it was made from")
     raise InputError(f"{path} is no capture that is known: no heading of {KNOWN} in its first {sheet.HEAD} lines")
+
+
+def _without_summary(capture: FrameCapture, head: SheetHead) -> FrameCapture:
+    """What stands above the heading is no frame; a summary is worth a word."""
+    whose = next(filter(None, map(sheet.summary, head.lines[: max(head.place, 0)])), "")
+    if not whose:
+        return capture
+    notice = Notice("summary_above", f"{whose} stands above the frames of {head.path.name}, and is left out")
+    return replace(capture, kept=structs.replace(capture.kept, notices=[*capture.kept.notices, notice]))

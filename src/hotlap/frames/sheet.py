@@ -20,6 +20,11 @@ from hotlap.frames.record import Floats, Ints
 CHUNK = 20_000  # lines
 GZIP = b"\x1f\x8b"
 ABSENT = frozenset(("NA", "N/A", "NAN", "", "-NAN", "-NAN(IND)"))
+SUMMARIES = {"% min fps": "MangoHud's summary", "log name": "FrameView's summary"}
+BINARY = {  # how files begin that people give by mistake
+    b"\x89PNG": "a picture (PNG)", b"\xff\xd8\xff": "a picture (JPEG)", b"GIF8": "a picture (GIF)", b"%PDF": "a PDF",
+    b"PK\x03\x04": "a zip",
+}
 HEAD = 60  # lines in which the heading is looked for
 MOST_ROWS = 50_000_000
 
@@ -59,12 +64,15 @@ def opened(path: Path) -> Iterator[TextIO]:
     """UTF-8 with or without a byte order mark, also gzipped. Raises InputError for what cannot be read."""
     try:
         with path.open("rb") as file:
-            packed = file.read(len(GZIP)) == GZIP
+            begins = file.read(4)
+        packed = begins.startswith(GZIP)
         with gzip.open(path, "rt", encoding="utf-8-sig", newline="") if packed else path.open(encoding="utf-8-sig", newline="") as text:
             yield text
     except FileNotFoundError:
         raise InputError(f"there is no file '{path}'") from None
     except UnicodeDecodeError as error:
+        if what := next((name for start, name in BINARY.items() if begins.startswith(start)), None):
+            raise InputError(f"{path} is {what}, and no capture") from None
         raise InputError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"'{path}' cannot be read: {getattr(error, 'strerror', None) or error}") from None
@@ -73,6 +81,11 @@ def opened(path: Path) -> Iterator[TextIO]:
 def head(path: Path) -> SheetHead:
     with opened(path) as text:
         return SheetHead(path, [line.rstrip("\r\n") for line in islice(text, HEAD)])
+
+
+def summary(line: str) -> str:
+    """Whose summary begins with this line; "" for none."""
+    return next((whose for words, whose in SUMMARIES.items() if words in line.casefold()), "")
 
 
 def fields(line: str, delimiter: str) -> list[str]:
@@ -130,6 +143,8 @@ def _cells(sheet: Sheet, lines: list[str], row: int) -> tuple[list[str], int]:
             sheet.torn = True
             lines.pop()
             break
+        if whose := summary(lines[place]):
+            raise InputError(f"{sheet.line(row + place)}: {whose} begins here, which holds no frames: give the part before it")
         commas = "; decimal commas need ';' between columns" if delimiter == "," and count > size else ""
         raise InputError(f"{sheet.line(row + place)}: {count} columns where the heading has {size}{commas}")
     if any('"' in line for line in lines):
