@@ -155,7 +155,7 @@ def test_a_copy_a_picture_and_a_summary_are_named(tmp_path: Path, capsys: Printe
 
 def test_what_leaves_no_frames_says_how_much_there_is(tmp_path: Path, capsys: Printed) -> None:
     (file,) = captures(tmp_path / "a", "a", 10.0, 1, 300)
-    for words, seen in ((["--skip", "50 s"], "--skip '50.0 s' leaves no two frames: the longest capture lasts 2.99 s"), (["--process", "x"], "fits --process 'x'; they hold game.exe")):
+    for words, seen in ((["--skip", "50 s"], "--skip '50.0 s' leaves no two frames: the longest capture lasts 2.99 s"), (["--process", "quake"], "fits --process 'quake'; they hold game.exe")):
         assert main(["frames", file, *words]) == 2
         assert seen in capsys.readouterr().err
 

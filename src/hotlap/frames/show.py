@@ -116,7 +116,7 @@ def _count(counts: Sequence[int | None]) -> Cell:
 def facts(judged: JudgedFrames, key: str) -> list[tuple[str, str]]:
     """What is known of a stream beside the table, medians over captures."""
     every = judged.of(key)
-    kept = [("of", f"{key or 'the program'}: {_lasting(every)}")] if len(judged.keys) > 1 else []
+    kept = [("below", f"{key or 'the program'} alone, {_lasting(every)}")] if len(judged.keys) > 1 else []
     text = [*kept, ("lows", _lows(judged, key)), ("pacing", _pacing(every)), ("animation", _animation(every)), ("bound by", _bound(every))]
     text += [("clicks", _clicks(every)), ("energy", _energy(every))]
     return [(name, words) for name, words in text if words]
