@@ -160,6 +160,17 @@ def test_what_leaves_no_frames_says_how_much_there_is(tmp_path: Path, capsys: Pr
         assert seen in capsys.readouterr().err
 
 
+def test_generated_frames_without_a_time_are_not_counted_and_said(tmp_path: Path, capsys: Printed) -> None:
+    times = np.ravel(np.column_stack([simulated.frames(1, 300, 16.7), np.zeros(300)]))
+    starts = np.repeat(np.cumsum(times[::2]), 2) * 1e4
+    path = simulated.presentmon(tmp_path / "fg.csv", times, CPUStartQPC=starts)
+    text = path.read_text(encoding="utf-8").replace("MsBetweenPresents", "other").replace("MsBetweenAppStart", "FrameTime")
+    path.write_text(text, encoding="utf-8")
+    for words, said in (([], False), (["--generated", "include"], True)):
+        assert main(["frames", str(path), *words]) == 0
+        assert ("300 generated frames have the time 0 in the file, and are not counted" in " ".join(capsys.readouterr().out.split())) is said
+
+
 def test_what_has_no_room_in_the_table_stands_below(tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     run = kept(capsys, *captures(tmp_path / "a", "a", 10.0, 6, 1000))
     for width, below in (("200", False), ("80", True)):

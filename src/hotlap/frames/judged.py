@@ -63,7 +63,12 @@ class JudgedFrames:
         if len(main) < FOR_INTERVAL:
             seen = f"{len(main)} capture{'s' if len(main) > 1 else ''} of this: {'a wide' if len(main) > 1 else 'no'} interval"
             notices.append(Notice("few_captures", seen, f"record the scene {FOR_INTERVAL} times, and give all files at once"))
-        notices += _incomplete([stream for stream in self.streams if stream.key == self.keys[0]])
+        streams = [stream for stream in self.streams if stream.key == self.keys[0]]
+        notices += _incomplete(streams)
+        untimed = sum(stream.untimed for stream in streams)
+        if untimed and self.whole.asked.generated == "include":
+            seen = f"{untimed} generated frames have the time 0 in the file, and are not counted"
+            notices.append(Notice("generated_untimed", seen, "record with --track_frame_type to have their times"))
         if any(figures.generated for figures in main) and any(figures.bound for figures in main):
             notices.append(Notice("generated_busy", "with frame generation the GPU's busy time is too low (PresentMon#178)"))
         return notices

@@ -200,6 +200,7 @@ class Stream:
     dropped: int | None
     generated: int | None
     begins_s: Floats  # of the same frames, since the first: by the file's clock, else by the sum of times
+    untimed: int = 0  # rows of generated frames whose frame time is 0
     unknown: int = 0  # rows between others that have no frame time
     lost_s: float = 0.0  # that passed by the file's clock, and no frame took
     whole_s: Floats = field(default_factory=lambda: np.zeros(0))  # every frame time of the stream in the file, none left out

@@ -64,6 +64,7 @@ def _stream(capture: FrameCapture, number: int, place: int, named: tuple[StreamN
     if lost is not None and len(lost) and lost.all():
         return None
     backwards = building.plain(capture.kept.columns["frame"].theirs) not in FORWARDS
+    untimed = 0 if between is None else int((between & (frames == 0)).sum())
     own = np.ones(len(frames), bool) if between is None or asked.generated == "include" else ~between
     times = _merged(frames, own, backwards)
     own &= frames > 0 if asked.generated == "include" else True
@@ -77,7 +78,7 @@ def _stream(capture: FrameCapture, number: int, place: int, named: tuple[StreamN
         round=number, name=name, key=key, times_s=times, backwards=backwards, columns=beside, steps_s=steps(columns) * 1e-3,
         errors_s=errors(columns) * 1e-3, clicks_s=clicks,
         dropped=None if lost is None else int(lost.sum()), generated=None if between is None else int(between.sum()),
-        whole_s=whole, begins_s=began, unknown=unknown, lost_s=lost_s,
+        whole_s=whole, begins_s=began, untimed=untimed, unknown=unknown, lost_s=lost_s,
     )
 
 
