@@ -16,6 +16,7 @@ DECIMAL = {
     "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "m": 1e-3, "u": 1e-6, "µ": 1e-6, "n": 1e-9, "p": 1e-12,
 }
 BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+COUNTED = ("pixel/s", "texel/s", "tri/s", "draw/s")  # what 1/s is of, as it is shown
 BASE_UNITS = ("B/s", "FLOP/s", "OP/s", "1/s", "FLOP/B", "FLOP", "OP", "B", "Hz", "W", "J", "s", "V", "°C", "%", "")
 METRICS = {"s": "time", "B/s": "bandwidth", "FLOP/s": "compute", "OP/s": "compute", "1/s": "rate"}
 """Unit → metric. A number in another unit is of a metric of its own."""

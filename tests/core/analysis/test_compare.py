@@ -350,7 +350,7 @@ def test_sides_one_after_the_other_get_the_tables_allowance_and_it_is_said() -> 
     assert (found.answer, found.low is not None and found.low < 1 < (found.high or 0.0)) == ("inconclusive", True)
     said = " ".join(comparison.comparison([found], width=400).split())
     assert "A and B were measured one after the other" in said
-    assert "allow for drift of ± 3.0 %, usual for a dedicated machine (upper quartile of 3,525 histories" in said
+    assert "allow for drift of ± 3.0 %, usual for a dedicated machine (docs/statistics.md)" in said
     (virtual,) = compare([cpu(virtual="virtual machine (KVM)")], [cpu(1.025e-3, day=1, virtual="virtual machine (KVM)")])
     assert virtual.allowance is not None
     assert virtual.allowance.machine == "virtual"

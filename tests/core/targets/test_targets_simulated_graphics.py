@@ -14,6 +14,7 @@ from hotlap.core.measure.targets.faults import Faults
 from hotlap.core.model import gap, machines
 from hotlap.core.model.limits import limit
 from hotlap.core.record import Case, Gap, Result, Samples
+from hotlap.core.show import words
 from hotlap.core.stats.summary import summarize
 from hotlap.core.store.fold import fold, stuttered
 from hotlap.core.work import case_of
@@ -52,6 +53,13 @@ def test_slow_graphics_units_are_a_share_of_the_limit_of_that_unit(text: str, ca
     found = explained(result(text, "raster=0.8&noise=0.002&seed=5", rounds=1))
     assert (found.cause, found.limiter, found.basis) == (cause, limiter, "drawing")
     assert found.share == pytest.approx(0.8, abs=0.01)
+
+
+def test_a_rate_says_what_it_counts() -> None:
+    units = {name: words.counted_unit(name, "1/s") for name in ("fillrate", "texture", "geometry", "draws", "atomic")}
+    assert units == {"fillrate": "pixel/s", "texture": "texel/s", "geometry": "tri/s", "draws": "draw/s", "atomic": "1/s"}
+    assert words.quantity(6.23e8, units["fillrate"]) == "623 Mpixel/s"
+    assert words.counted_unit("pipeline", "s") == "s"
 
 
 def test_compiling_is_the_cause_where_pipelines_are_made() -> None:

@@ -240,7 +240,7 @@ def _far(gaps: Sequence[Row]) -> list[Finding]:
     findings = []
     for row in gaps:
         why = f", {words.why(row)}" if words.why(row) else ""
-        limit = words.quantity(row.gap.limit_value, row.result.unit)
+        limit = words.quantity(row.gap.limit_value, words.unit_of(row))
         findings.append(Finding(
             title=f"{words.clean(row.label)} reaches {words.share(row.gap)} of its {AGAINST[row.gap.reference_kind]}", severity="info",
             detail=f"{words.value(row)} of {limit}; cause: {row.gap.cause.replace('_', ' ')}{why}", cases=[row.case.id],

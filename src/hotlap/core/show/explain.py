@@ -177,8 +177,8 @@ def _explained(row: Row, sources: Sources, width: int, color: bool, only: Sequen
 
 def _ends(row: Row) -> str:
     """Both ends of the interval, and the best round where it is far from the median."""
-    ends = words.ends(row.summary, row.result.unit) if ends_shown(row) else ""
-    best = f"best {words.quantity(row.summary.best, row.result.unit)}" if words.best(row) else ""
+    ends = words.ends(row.summary, words.unit_of(row)) if ends_shown(row) else ""
+    best = f"best {words.quantity(row.summary.best, words.unit_of(row))}" if words.best(row) else ""
     return "  ".join(filter(None, (ends, best)))
 
 
@@ -239,7 +239,7 @@ def limit_line(row: Row) -> str:
     gap, limit = row.gap, row.gap.limit
     if gap.share is None or gap.limit_value is None:
         return f"unknown: {limit.reason if limit and limit.reason else 'no figure with a source'}"
-    value, setter = words.quantity(gap.limit_value, row.result.unit), words.setter(row)
+    value, setter = words.quantity(gap.limit_value, words.unit_of(row)), words.setter(row)
     if words.is_best(row):
         of = f" ({setter})" if setter else ""
         return f"the best median rate{of} of this run is this case's own, so no other case is a reference for it; {_farther(row)}"
@@ -266,7 +266,7 @@ def _farther(row: Row) -> str:
     if limit is None or not limit.bound_s:
         return "no limit is known"
     value = work.find(row.case.workload).value(float(limit.bound_s), row.case.params)
-    bound = f"the bound {words.quantity(value, row.result.unit)}, set by {limit.limiter}"
+    bound = f"the bound {words.quantity(value, words.unit_of(row))}, set by {limit.limiter}"
     return f"{bound}, is higher: it leaves out the time of memory, or most of it"
 
 

@@ -31,17 +31,28 @@ def set_by(gap: Gap) -> str:
     return f"memory at {show(rate, 'B/s')}" + (f", allowing for {show(spared, 'B')} in cache" if spared else "")
 
 
+def unit_of(row: Row) -> str:
+    """Of its number, with what a rate counts."""
+    return counted_unit(row.case.workload, row.result.unit)
+
+
+def counted_unit(workload: str, unit: str) -> str:
+    """1/s of what draws is of pixels, texels, triangles or draws."""
+    noun = work.traits(workload).counts if unit == "1/s" else ""
+    return f"{noun}/s" if noun else unit
+
+
 def head(row: Row) -> str:
     """The number and the share of the limit that it reaches; why there is no number."""
     gap = row.gap
     if row.result.status != "measured" or row.summary.median is None or not gap.cause:
         return row.result.reason
-    shown = show(row.summary.median, row.result.unit)
+    shown = show(row.summary.median, unit_of(row))
     if gap.share is None or gap.limit_value is None:
         return shown
     name = f" ({set_by(gap)})" if set_by(gap) else ""
     limit = AGAINST.get(gap.reference_kind, "limit")
-    return f"{shown} is {_share(gap.share)} of the {limit} {show(gap.limit_value, row.result.unit)}{name}"
+    return f"{shown} is {_share(gap.share)} of the {limit} {show(gap.limit_value, unit_of(row))}{name}"
 
 
 def detail(row: Row) -> str:

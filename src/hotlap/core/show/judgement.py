@@ -189,7 +189,7 @@ def case_columns(ordered: Sequence[Row], most: int) -> tuple[list[Column], int]:
     values = [[row.summary.median for row in rows if row.summary.median is not None] for rows in bad]
     ends: Sequence[tuple[str, Callable[[list[float]], float]]] = (("min", min), ("median", statistics.median), ("max", max))
     for end, of in ends:
-        shown = [words.quantity(of(own) if own else None, row.result.unit) for own, row in zip(values, first, strict=True)]
+        shown = [words.quantity(of(own) if own else None, words.unit_of(row)) for own, row in zip(values, first, strict=True)]
         columns.append(Column(end, [Cell(text) for text in shown], point=True))
     columns.append(Column("threshold", [Cell(_threshold(row)) for row in first], point=True))
     return columns, len(all_bad) - len(bad)
@@ -218,7 +218,7 @@ def verdict(row: Row) -> str:
 
 
 def _threshold(row: Row) -> str:
-    return words.quantity(row.verdict.threshold, row.result.unit) if row.verdict.threshold is not None else words.DASH
+    return words.quantity(row.verdict.threshold, words.unit_of(row)) if row.verdict.threshold is not None else words.DASH
 
 
 def change(row: Row) -> str:

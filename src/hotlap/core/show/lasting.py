@@ -63,7 +63,7 @@ def _rate(row: Row) -> str:
     found = lasting.sustained(row.result)
     if isinstance(found, str):
         return f"not judged: {found}"
-    unit = row.result.unit
+    unit = words.unit_of(row)
     answer = _answer(found) + _medians_apart(found, row.result.better)
     return f"{words.quantity(found.first, unit)} at first, {words.quantity(found.last, unit)} at last: {answer}; {_steady(found)}"
 

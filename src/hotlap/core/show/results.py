@@ -43,7 +43,7 @@ def _columns(rows: Sequence[Row], form: Form | None) -> list[Column]:
     columns = [_cases(rows, form), Column("value", values, point=True, title="Value", kind="number value")]
     columns.append(Column("± 95 %", [_interval(r) for r in rows], point=True, kind="number"))
     if form and form.ends:
-        columns.append(Column("", [Cell(words.ends(r.summary, r.result.unit) if ends_shown(r) else "", "dim") for r in rows]))
+        columns.append(Column("", [Cell(words.ends(r.summary, words.unit_of(r)) if ends_shown(r) else "", "dim") for r in rows]))
     speeds = [rates.rate(r) for r in rows]
     if any(speeds):
         columns.append(Column("rate", [Cell(text) for text in speeds], right=True, title="Rate", kind="number"))

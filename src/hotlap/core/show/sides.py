@@ -36,7 +36,8 @@ def sides(comparison: Comparison) -> Sides:
     """Of a case without a ratio: the medians, with the usual digits."""
     change, low, high = comparison.change
     digits = 3 if change is None else _digits(comparison)
-    a, b = (words.quantity(side.median, comparison.unit, digits) for side in (comparison.a, comparison.b))
+    unit = words.counted_unit(comparison.case.workload, comparison.unit)
+    a, b = (words.quantity(side.median, unit, digits) for side in (comparison.a, comparison.b))
     if change is None:
         return Sides(a, b, words.DASH, "")
     interval = "" if low is None or high is None else f"[{percent(low, digits)}, {percent(high, digits)}]"

@@ -76,7 +76,7 @@ def _samples(row: Row, values: Sequence[Sequence[float]], windows: Sequence[Wind
     ]
     walls = "".join(f"M{window.left - EDGE:.1f} 0V{HEIGHT:g}" for window in windows[1:])
     medians = "".join(f"M{w.left:.1f} {up(median(one)):.1f}h{w.width:.1f}" for one, w in zip(values, windows, strict=True))
-    ends = _range(low, high, row.result.unit)
+    ends = _range(low, high, words.unit_of(row))
     return (
         f'<rect class="back" width="{WIDTH:g}" height="{HEIGHT:g}"/><path class="wall" d="{walls}"/>'
         f'<path class="middle" d="M0 {up(middle):.1f}H{WIDTH:g}"/><path class="dots" d="M0 0{cloud(dots)}"/>'

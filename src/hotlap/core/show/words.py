@@ -13,7 +13,9 @@ from hotlap.core.analysis.noticed import numbered as numbered
 from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.record import BLOCK, IMPORTED, UNNAMED, Gap, Row, Summary, Term
 from hotlap.core.show import gaps
-from hotlap.core.units import BASE_UNITS, percent, round_to, show
+from hotlap.core.show.gaps import counted_unit as counted_unit
+from hotlap.core.show.gaps import unit_of as unit_of
+from hotlap.core.units import BASE_UNITS, COUNTED, percent, round_to, show
 from hotlap.core.units import counted as counted
 from hotlap.core.work import label as label_of
 from hotlap.core.work import traits
@@ -61,7 +63,7 @@ def quantity(value: float | None, unit: str, digits: int = 3) -> str:
     """A number with its unit; units of the user's own take no prefix."""
     if value is None or math.isnan(value):
         return DASH
-    if unit not in BASE_UNITS:
+    if unit not in (*BASE_UNITS, *COUNTED):
         return f"{round_to(value, digits)} {clean(unit)}"
     text = show(value, unit, digits)
     return text.replace("1/s", "/s") if unit == "1/s" else text
@@ -72,14 +74,14 @@ def value(row: Row) -> str:
     if not numbered(row):
         return DASH
     limit = "" if not row.result.too_short else "≥ " if row.result.better == "higher" else "≤ "
-    return limit + quantity(row.summary.median, row.result.unit)
+    return limit + quantity(row.summary.median, unit_of(row))
 
 
 def interval(row: Row) -> str:
     """Half-width of the interval as a share of the median, both ends where that would pass 100 %; its confidence below 95 %."""
     if not numbered(row) or row.result.too_short or is_aggregate(row.result):
         return DASH
-    return of_interval(row.summary, row.result.unit, row.verdict.state != "invalid")
+    return of_interval(row.summary, unit_of(row), row.verdict.state != "invalid")
 
 
 def of_interval(summary: Summary, unit: str, stands: bool = True) -> str:
@@ -135,8 +137,8 @@ def best(row: Row, unit: bool = False) -> str:
         return ""
     if abs(summary.best / summary.median - 1) <= BEST_APART:
         return ""
-    bare = in_unit_of(summary.best, summary.median, row.result.unit)
-    return f"{bare} {quantity(summary.median, row.result.unit).partition(' ')[2]}" if unit else bare
+    bare = in_unit_of(summary.best, summary.median, unit_of(row))
+    return f"{bare} {quantity(summary.median, unit_of(row)).partition(' ')[2]}" if unit else bare
 
 
 def in_unit_of(value: float, shown: float, unit: str, digits: int = 3) -> str:
@@ -147,7 +149,7 @@ def in_unit_of(value: float, shown: float, unit: str, digits: int = 3) -> str:
 def _scale(shown: float, unit: str) -> float:
     """What one of the unit that a number is shown in is worth."""
     number = float(quantity(shown, unit, 4).partition(" ")[0])
-    return float(1000.0 ** round(math.log(abs(shown / number), 1000))) if unit in BASE_UNITS and shown and number else 1.0
+    return float(1000.0 ** round(math.log(abs(shown / number), 1000))) if unit in (*BASE_UNITS, *COUNTED) and shown and number else 1.0
 
 
 def ends(summary: Summary, unit: str) -> str:

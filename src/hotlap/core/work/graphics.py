@@ -148,7 +148,7 @@ WORKLOADS = (
             Param("depth", "str", "no depth buffer, tested, or tested and written", "none", choices=("none", "test", "write")),
             _side(2048), LAYERS,
         ),
-        _fill, fault=_fill_fault, drawn=_filled,
+        _fill, fault=_fill_fault, drawn=_filled, counts="pixel",
     ),
     _rate(
         "texture", "texels filtered a second; footprint = texels² × 4 B",
@@ -158,7 +158,7 @@ WORKLOADS = (
             Param("taps", "int", "texels of one pixel", 16, low=1, high=64),
             _side(1024),
         ),
-        _texture, fault=_powers, drawn=_sampled,
+        _texture, fault=_powers, drawn=_sampled, counts="texel",
     ),
     _rate(
         "geometry", "triangles a second, each with a value of its own in the picture",
@@ -166,12 +166,12 @@ WORKLOADS = (
             Param("cell", "int", "side of the square that a triangle lies in, in pixels", 4, low=2, high=1024),
             Param("culled", "bool", "every other one faces away", False), _side(2048),
         ),
-        _geometry, fault=_powers, drawn=_rasterised,
+        _geometry, fault=_powers, drawn=_rasterised, counts="tri",
     ),
     _rate(
         "overdraw", "covered pixels a second under a depth test: from the front most are rejected, from the back none",
         (Param("order", "str", "which layer comes first", "front", choices=("front", "back")), _side(2048), LAYERS),
-        _overdraw, fault=_fill_fault, drawn=_covered,
+        _overdraw, fault=_fill_fault, drawn=_covered, counts="pixel",
     ),
     _rate(
         "draws", "draw calls a second, each a square of its own",
@@ -179,7 +179,7 @@ WORKLOADS = (
             Param("mode", "str", "encoded each time, or recorded once as a bundle", "calls", choices=("calls", "bundle")),
             Param("calls", "int", "draws of one pass", 1000, low=1, high=2**20),
         ),
-        _draws, cause=_encoded,
+        _draws, cause=_encoded, counts="draw",
     ),
     Workload(
         "pipeline", "a pipeline made, and its first picture waited for: shaders compile in one or the other",

@@ -88,6 +88,7 @@ class Traits:
     passes: Passes | None = None  # of the model `passes`
     link: Link | None = None
     drawn: Callable[[Params], RasterWork] | None = None  # of what draws
+    counts: Literal["", "pixel", "texel", "tri", "draw"] = ""  # of what its rate is, for people
     like: Callable[[Params], tuple[str, float]] | None = None  # a case of ours that means the same, and the number's factor to it; or ""
     variety: Variety | None = None  # how its cases differ for a kernel: what a covering plan varies; None: nothing
 

@@ -41,7 +41,7 @@ def _columns(rows: Sequence[Row], sources: Sources) -> list[Column]:
     return [
         Column("Case", [Cell(row.label) for row in rows], names=True),
         Column("Reached", [Cell(_reached(row)) for row in rows], right=True, kind="n value"),
-        Column("Of", [Cell(words.quantity(row.gap.limit_value, row.result.unit)) for row in rows], right=True),
+        Column("Of", [Cell(words.quantity(row.gap.limit_value, words.unit_of(row))) for row in rows], right=True),
         Column("Limit or reference", [Cell(drawn=_limit(row, sources)) for row in rows], kind="long"),
         Column("Cause of the gap", [Cell(drawn=_cause(row)) for row in rows], kind="long"),
     ]
