@@ -219,7 +219,7 @@ def test_a_machine_of_0_1_that_was_busy_has_its_banner_without_shares(cpu: Kept)
 
 def test_fast_and_slow_are_named_below_the_table(gpu: Kept) -> None:
     below = text.table(gpu[1], 120).partition("cases: ")[2]
-    fast = next(line for line in below.splitlines() if line.startswith("fast"))
+    fast = next(line for line in below.splitlines() if line.startswith("near limit"))
     assert "fma fp64 (95 % of the bound)" in fast
 
 
@@ -231,7 +231,7 @@ def test_of_several_devices_a_case_is_named_once_with_its_range_and_more_than_a_
         for n in range(3) for row, share in ((fma, 0.99), (stream, 0.88))
     ]  # fmt: skip
     printed = " ".join(text.table(rows, 200).split())
-    assert f"fast fma fp64 (99 to 101 % of the bound on all 3 devices), {stream.label} (90 % of the bound on 1 of 3 devices) ±:" in printed
+    assert f"near limit fma fp64 (99 to 101 % of the bound on all 3 devices), {stream.label} (90 % of the bound on 1 of 3 devices) ±:" in printed
     assert "over 100 %: its interval begins at most 1.0 % beyond the bound, else it were invalid" in printed
     assert "over 100 %" not in text.table(rows[:4], 200)
 

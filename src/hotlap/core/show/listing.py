@@ -11,7 +11,7 @@ from typing import Any
 
 from hotlap.core.analysis import fleets, reference
 from hotlap.core.model.machines import Spec
-from hotlap.core.record import Baseline, Case, Device, Limit, Notice, Reference, Result, Row, RunRecord, Stop, StopKind
+from hotlap.core.record import UNNAMED, Baseline, Case, Device, Limit, Notice, Reference, Result, Row, RunRecord, Stop, StopKind
 from hotlap.core.show import kinds, layout, words
 from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats import repeatability
@@ -40,7 +40,7 @@ def heading(bundle: Bundle, rows: Sequence[Row] = ()) -> str:
     counted = f"{words.counted(rounds, 'round')}{replaced}{early(rows, rounds)}" if rounds else ""
     first = [run.id, kinds.subject(run), counted, ending(run, bundle.is_being_measured), labels]
     asked = _precision(run, rows) if run.plan.cases and rounds else ""
-    second = [*_named(measured(run)), f"on {run.machine.host}", f"hotlap {run.hotlap}", asked]
+    second = [*_named(measured(run)), "" if run.machine.host == UNNAMED else f"on {run.machine.host}", f"hotlap {run.hotlap}", asked]
     return "\n".join(words.clean(" · ".join(part for part in parts if part)) for parts in (first, second)) + "\n"
 
 
