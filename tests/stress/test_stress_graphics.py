@@ -68,8 +68,9 @@ def test_the_page_draws_pixels_texels_and_triangles(tmp_path: Path, name: str) -
     assert run is not None
     page = show_page.section(run)
     assert "a lane per kind" in page
+    assert all(unit in page for unit in ("Gpixel/s", "Ttexel/s", "Gtri/s"))
     assert {"graphics fillrate", "graphics texture"} <= {kind for rate in run.verdict.devices for kind in (one.kind for one in rate.rates)}
-    assert all(f">{one.kind}</text>" in page for one in run.verdict.devices[0].rates if one.kind.startswith("graphics"))
+    assert all(f">{one.kind.removeprefix('graphics ')}</text>" in page for one in run.verdict.devices[0].rates if one.kind.startswith("graphics"))
 
 
 def test_one_wrong_tile_fails_the_device(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hotlap.core.show.table import Cell, Column
 from hotlap.core.stats.energy import Energy
 from hotlap.core.units import percent, show, size
 from hotlap.stress.record import ALLOWED, FILE, Tick
-from hotlap.stress.throughput import Rate
+from hotlap.stress.throughput import PICTURES, Rate
 from hotlap.stress.verdict import UNRATED, DeviceVerdict, Skew, StressRun, StressVerdict, span
 
 PHASES = {"products": "GEMM"}
@@ -40,7 +40,9 @@ def named(text: str) -> str:
 
 
 def unit(kind: str, base: str) -> str:
-    """FLOP/s, or OP/s where a kind's operations are of integers."""
+    """FLOP/s, or OP/s where a kind's operations are of integers; of what draws what its rate counts."""
+    if base == "1/s" and kind.startswith(PICTURES):
+        return words.counted_unit(kind.removeprefix(PICTURES), base)
     return "OP/s" if base == "FLOP/s" and kind.startswith("products int") else base
 
 
@@ -57,7 +59,7 @@ def rate(tick: Tick) -> str:
     kind = tick.unit or tick.phase
     value = show(done.flop / done.busy_s, unit(kind, "FLOP/s")) if done.flop else ""
     value = value or (show(done.moved_bytes / done.busy_s, "B/s") if done.moved_bytes else "")
-    value = value or (show(done.steps / done.busy_s, "1/s") if done.steps else "")
+    value = value or (show(done.steps / done.busy_s, unit(kind, "1/s")) if done.steps else "")
     return f"{kind.removeprefix('products ')} {value}".strip()
 
 

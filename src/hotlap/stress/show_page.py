@@ -17,7 +17,7 @@ from hotlap.core.stats.energy import Energy
 from hotlap.core.store.bundle import Bundle
 from hotlap.stress import show as stress
 from hotlap.stress.record import Tick
-from hotlap.stress.throughput import Rate
+from hotlap.stress.throughput import PICTURES, Rate
 from hotlap.stress.verdict import DeviceVerdict, StressRun, StressVerdict, span
 
 Floats = NDArray[np.float64]
@@ -195,7 +195,7 @@ def _throughput(device: DeviceVerdict, ticks: Sequence[Tick], time: Time) -> str
     tops = {kind: max(v for _, v in points[kind]) for kind in kinds}
     least = min(v / tops[kind] for kind in kinds for _, v in points[kind])
     low = 0.5 if least >= 0.5 else 0.0
-    names = {len(kinds) - n - FULL: stress.named(kind).removeprefix("GEMM ") for n, kind in enumerate(kinds)}
+    names = {len(kinds) - n - FULL: stress.named(kind).removeprefix("GEMM ").removeprefix(PICTURES) for n, kind in enumerate(kinds)}
     axis = charts.Axis(0.0, float(len(kinds)), lambda place: names[place], "", False, tuple(names))
     chart = charts.Chart(time.axis, axis, "throughput over time", height=charts.TOP + charts.BOTTOM + LANE * len(kinds))
     for n, kind in enumerate(kinds):
