@@ -92,8 +92,8 @@ def false_hitches() -> dict[str, tuple[int, int]]:
 
 
 def _stream(times_ms: Floats) -> Stream:
-    none = np.zeros(0)
-    return Stream(0, StreamName(), "", times_ms / 1000, True, {}, none, none, none, None, None)
+    none, times_s = np.zeros(0), times_ms / 1000
+    return Stream(0, StreamName(), "", times_s, True, {}, none, none, none, None, None, np.cumsum(times_s) - times_s)
 
 
 def kept_mb() -> dict[str, float]:
