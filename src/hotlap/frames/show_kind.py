@@ -37,7 +37,9 @@ def todo(content: JudgedFrames) -> list[str]:
     """Of notices with what to do, and of hitches."""
     lines = [f"{notice.action[0].upper()}{notice.action[1:]}: {notice.seen}" for notice in content.notices if notice.action]
     every = show.worst(content, content.keys[0]) if content.figures else []
-    return [*lines, *([f"Look into the hitches: {show.counted(every)}"] if every else [])]
+    unknown = any(hitch.cause == "unknown" for _, hitch in every)
+    more = "; a capture with the busy time of GPU and CPU, as PresentMon 2 writes, names more of them" if unknown else ""
+    return [*lines, *([f"Look into the hitches: {show.counted(every)}{more}"] if every else [])]
 
 
 def _sections(report: Report) -> str:
