@@ -172,14 +172,14 @@ def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     fast = [row for row in limited if (row.gap.share or 0) >= FAST]
     slow = [row for row in reversed(limited) if row not in fast and is_slow(row) and "busy" not in noticing.codes(row)]
     lines: list[str] = []
-    for name, found in (("near limit", fast), ("slow", slow)):
-        if found:
+    for name, these in (("near limit", fast), ("slow", slow)):
+        if these:
             by_case: dict[tuple[str, str], list[Row]] = {}
-            for row in found:
+            for row in these:
                 by_case.setdefault((row.label, row.gap.reference_kind), []).append(row)
             said = [_extreme(own, len(words.devices(rows))) for own in list(by_case.values())[:NAMED]]
             more = f" and {len(by_case) - NAMED} more" if len(by_case) > NAMED else ""
-            lines += _named(name, ", ".join(said) + more, "good" if found is fast else "warn", width, color)
+            lines += _named(name, ", ".join(said) + more, "good" if these is fast else "warn", width, color)
     return lines
 
 
