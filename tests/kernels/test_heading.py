@@ -74,6 +74,25 @@ def test_a_backward_pass_is_named_and_a_file_with_another_name_names_its_functio
     assert found["arguments"] == ["g", "dx", "rows:int64", "columns:uint32"]
 
 
+def test_a_size_of_another_name_is_the_extent_that_the_code_counts_to_or_all_of_them(folder: Path) -> None:
+    loop = "__kernel void rms(__global const float *x, __global float *y, int n) { for (int i = 0; i < n; i++) y[i] = x[i]; }"
+    found = heading(folder / "rms.cl", loop, "rowwise")
+    assert (found["arguments"][-1], found["items"]) == ("columns:int32", "rows")
+    each = "__kernel void rms(__global const float *x, __global float *y, int n) { int i = get_global_id(0); if (i < n) y[i] = x[i]; }"
+    found = heading(folder / "each.cl", each, "rowwise")
+    assert (found["arguments"][-1], found["items"]) == ("rows * columns:int32", "rows * columns")
+    assert found["outputs"] == {"y": {"shape": ["rows", "columns"], "dtype": "dtype"}}
+
+
+def test_a_heading_that_names_no_parameter_of_its_workload_is_refused_when_it_is_added(folder: Path, capsys: Capture) -> None:
+    text = "__kernel void rms(__global const float *x, __global float *y, int columns) {}"
+    (folder / "rms.cl").write_text(text)
+    assert main(["kernel", "new", "rms.cl", "--like", "rowwise"]) == 0
+    (folder / "rms.cl").write_text((folder / "rms.cl").read_text().replace("columns:int32", "n:int32"))
+    assert main(["kernel", "add", "rms.cl"]) == 2
+    assert "rms.cl: 'n' names 'n', which is no parameter; valid: columns, dtype, op, rows; it implements rowwise" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("name", "like"), [("new.cl", "rowwise"), ("new.cu", "gemm"), ("alone.cl", ""), ("alone.cu", "")])
 def test_a_file_that_is_not_there_is_begun_and_what_is_written_can_be_kept(folder: Path, name: str, like: str) -> None:
     path = folder / name

@@ -6,6 +6,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,8 @@ def _add(path: Path, as_json: int, home: Path) -> int:
     print(f"{kernel.name}: {what}, revision {kernel.revision}{again}")
     if before != kernel.file:
         print(f"it takes the place of {before}; to keep both, set another name in {path.name} and add {before} again")
+    if find_spec("torch") is None:
+        print("its check needs PyTorch for inputs and reference, which is not installed: pip install torch")
     print(f"next    hotlap kernel check {kernel.name}; hotlap kernel plan {kernel.name} > {kernel.name}.toml")
     return 0
 

@@ -118,7 +118,22 @@ def _made(path: Path, kind: kernels.Kind, document: Mapping[str, Any], table: di
         kernels.case(kernel, one)  # its cost can be worked out, and its cases are valid
         if not workload:
             evaluate(document.get("terms", 1), kernels.settings(kernel, one))
+    if workload and table:
+        _sizes(kernel, find(workload).parse({**{name: values[0] for name, values in kernel.only.items()}, **(kernel.cases or [{}])[0]}))
     return kernel
+
+
+def _sizes(kernel: kernels.KeptKernel, params: Mapping[str, Value]) -> None:
+    """Raises InputError where a size names no parameter of the workload, as the guess from a signature may."""
+    outputs, listed = kernel.table.get("outputs"), kernel.table.get("arguments")
+    shapes = [one.get("shape") for one in outputs.values() if isinstance(one, Mapping)] if isinstance(outputs, Mapping) else []
+    numbers = [str(one).rpartition(":")[0] for one in listed if ":" in str(one)] if isinstance(listed, list) else []
+    for size in [*(size for shape in shapes if isinstance(shape, list) for size in shape), *numbers, kernel.table.get("items", 1)]:
+        if isinstance(size, (str, int, float)):
+            try:
+                evaluate(size, params)
+            except InputError as error:
+                raise InputError(f"{kernel.file}: {error}; it implements {kernel.workload}: correct its heading") from None
 
 
 def _only(path: Path, workload: str, given: object) -> dict[str, list[Value]]:

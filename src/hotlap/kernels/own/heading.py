@@ -76,6 +76,7 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
     inputs = [one for one in arguments if one.pointer and one.const]
     dtype = next((DTYPES[one.kind] for one in [*outputs, *inputs] if one.kind in DTYPES), "fp32")
     sizes = {one.name: _size(one.name, spec) for one in arguments if not one.pointer and one.kind not in ("float", "double")}
+    sizes = _strange(sizes, spec, code)
     shape = _shape(list(dict.fromkeys(sizes.values())), spec)
     lines = [HINT]
     if spec:
@@ -92,7 +93,8 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
     tables = ", ".join(f"{one.name} = {{ shape = {listed(shape)}{dtypes} }}" for one in outputs)
     lines += [f"outputs = {{ {tables} }}"]
     lines += [f"arguments = {listed([_argument(one, sizes) for one in arguments])}"]
-    items = next((size for size in ROWS if size in shape), shape[0])
+    every = [size for size in sizes.values() if size == " * ".join(shape)]
+    items = next((size for size in (*every, *ROWS) if size in (*every, *shape)), shape[0])
     grouped = GROUPED.search(code)
     if len(shape) > 1 and grouped and not ITEMWISE.search(code):
         return [*lines, f'items = "{items} * {GROUP}"  # a group for each of {items}, by {grouped[0]}', f"group = {GROUP}"]
@@ -111,7 +113,7 @@ def _called(inputs: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
 def _shape(sizes: list[str], spec: Workload | None) -> list[str]:
     """Of the output: all extents of the workload, also those that the kernel is not given because it runs once for each."""
     extents = [p.name for p in _extents(spec)] if spec else []
-    return extents if extents and {*sizes} <= {*extents} else sizes or ["n"]
+    return extents if extents and ({*sizes} <= {*extents} or sizes == [" * ".join(extents)]) else sizes or ["n"]
 
 
 def _like(path: Path, function: str, spec: Workload, shape: Sequence[str], dtype: str) -> list[str]:
@@ -160,6 +162,16 @@ def _size(name: str, spec: Workload | None) -> str:
     names = [p.name for p in spec.params if p.kind == "int"]
     near = [one for one in names if one.startswith(name) or name.startswith(one)] or difflib.get_close_matches(name, names, 1)
     return near[0] if near else name
+
+
+def _strange(sizes: dict[str, str], spec: Workload | None, code: str) -> dict[str, str]:
+    """The only size whose name says nothing of the workload: its last extent where the code counts to it in a loop, else all of them."""
+    extents = [p.name for p in _extents(spec)] if spec else []
+    unknown = [name for name, size in sizes.items() if size not in extents]
+    if len(sizes) != 1 or len(unknown) != 1 or not extents or (spec and spec.param(sizes[unknown[0]])):
+        return sizes
+    looped = re.search(rf"for\s*\([^;]*;[^;]*<\s*{re.escape(unknown[0])}\b", code)
+    return {unknown[0]: extents[-1] if looped else " * ".join(extents)}
 
 
 def _argument(argument: Argument, sizes: dict[str, str]) -> str:
