@@ -178,7 +178,7 @@ def _holds(isolation: Isolation, named: Sequence[Culprit], small: float, least: 
         worst = max(named, key=lambda each: (each.part.kind in OWN, each.loss))
         own, sure = worst.part.kind in OWN, worst.loss >= least and (worst.runner_up is None or worst.odds >= naming.TELLS)
         return {"holds": "bad" if own and sure else "unknown", "code": "slow" if own else "shares", "part": worst.part, "loss": worst.loss}
-    if isolation.nodes < 4 or small > least:
+    if isolation.nodes < naming.FEWEST or small > least:
         return {"code": "few", "loss": small}
     return {"holds": "good", "loss": small}
 

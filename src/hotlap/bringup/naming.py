@@ -16,6 +16,7 @@ TELLS = math.log(20)  # odds of 20 to 1: below, the next best explanation is not
 NORMAL = 1.96  # of a 95 % interval
 UPLINKS = ("uplink", "uplink-out", "uplink-in")
 OF_NODES = ("node", "send", "receive")
+FEWEST = 4  # nodes, of which one is told from the others: of two both transfers are slow, of three most
 SHARE = 0.05  # of transfers that may be faster than a fleet
 
 
@@ -26,17 +27,21 @@ def isolation(run: Evidence, model: Model, shared: list[PartFit]) -> Isolation:
     culprits = [_culprit(fit, model, tests, where) for fit in fits if not (fit.factor.kind in OF_NODES and fit.factor.first in among)]
     if shared:
         culprits.insert(0, _group(shared, where))
-    culprits = _gpus(culprits, run)
+    unexplained = _unexplained(model, tests, among)
+    sure = model.faster < SHARE and unexplained < 0.3 and (where.nodes > 2 or not fits)
+    culprits = _gpus(culprits if sure else [], run)
     return Isolation(
         culprits=culprits, nodes=where.nodes, screening=run.screened, confirming=run.confirmed, transfers=len(tests),
-        fleet=math.exp(model.fleet), noise=model.noise.sigma, disturbed=_unexplained(model), faster=model.faster,
-        open=_open(run, model, fits), sure=model.faster < SHARE and _unexplained(model) < 0.3,
+        fleet=math.exp(model.fleet), noise=model.noise.sigma, disturbed=unexplained, faster=model.faster,
+        open=_open(run, model, fits, sure), sure=sure,
         below=None if run.expected is None else 1.0 - math.exp(model.fleet) / run.expected,
     )  # fmt: skip
 
 
-def _unexplained(model: Model) -> float:
-    return float(np.mean(np.abs(model.view - model.current) > 4 * model.noise.sigma))
+def _unexplained(model: Model, tests: Transfers, among: set[int]) -> float:
+    """The share of transfers; those that leave a group of nodes, or enter it, are explained by what these share."""
+    source, sink = (np.isin(ends, sorted(among)) for ends in (tests.sender, tests.receiver))
+    return float(np.mean((np.abs(model.view - model.current) > 4 * model.noise.sigma) & (source == sink)))
 
 
 def part(factor: SlowPart, where: FabricLayout) -> NamedPart:
@@ -178,14 +183,15 @@ def smallest(tests: int, penalty: float, model: Model) -> float:
     return 1.0
 
 
-def _open(run: Evidence, model: Model, fits: list[PartFit]) -> list[Open]:
+def _open(run: Evidence, model: Model, fits: list[PartFit], sure: bool) -> list[Open]:
     """What the transfers do not exclude."""
     where, tests, count = run.where, run.tests, run.where.nodes
     answer = list[Open]()
     by_node = np.bincount(tests.sender, minlength=count) + np.bincount(tests.receiver, minlength=count)
     penalty = {some.kind: model.penalty(some) for some in model.groups}
     few = int(by_node[by_node > 0].min())
-    answer.append(Open(code="small", loss=smallest(few, penalty["node"], model), count=few))
+    least = smallest(few, penalty["node"], model) if sure and count >= FEWEST else 1.0
+    answer.append(Open(code="small", loss=least, count=few))
     links = np.unique(tests.sender * count + tests.receiver)
     repeated = int((np.bincount(np.searchsorted(links, tests.sender * count + tests.receiver)) > 1).sum())
     if count > schedule.SMALL or len(links) < count * (count - 1):

@@ -7,6 +7,8 @@ from html import escape
 
 import msgspec
 
+from hotlap.bringup import schedule
+from hotlap.bringup.naming import FEWEST
 from hotlap.bringup.record import KEPT, Culprit, FabricFinding, Isolation, LinkKnown, NamedPart, Open
 from hotlap.cluster.show import BesideCampaign
 from hotlap.core.show import layout, words
@@ -89,10 +91,15 @@ def _loss(each: Culprit) -> str:
 
 
 def _verdict(answer: Isolation) -> str:
+    if not answer.sure and answer.nodes < FEWEST:
+        return f"Cannot tell: of {answer.nodes} nodes none is told from the others; give {FEWEST} or more."
     if answer.faster >= 0.05:
-        return f"Cannot tell: {answer.faster:.0%} of transfers are faster than most: most parts are slow, there is no fleet."
+        limit = "; if uplinks carry fewer pairs than their leaf has nodes, give --limit"
+        known = all(each.code != "topology" for each in answer.open)
+        fast = f"{answer.faster:.0%} of transfers are faster than the others: most may be slow"
+        return f"Cannot tell: {fast}, and the rate without a fault is unknown{limit if known else ''}."
     if not answer.sure:
-        return f"Cannot tell: nothing explains {answer.disturbed:.0%} of transfers; repeat on a quiet fabric, with more rounds."
+        return f"Cannot tell: {answer.disturbed:.0%} of transfers are slow and no part explains them; repeat on a quiet fabric, with more rounds."
     below = answer.below
     if below is not None and below > 3 * answer.noise:
         return f"All of the fabric is {below:.0%} below the expected rate."
@@ -101,8 +108,11 @@ def _verdict(answer: Isolation) -> str:
 
 def _spent(answer: Isolation) -> str:
     rounds = f"{words.counted(answer.screening, 'round')} to screen, {answer.confirming} to confirm: {answer.transfers} transfers"
-    noise = f"a transfer's noise is {answer.noise:.1%}, nothing explains {answer.disturbed:.1%} of them"
-    return f"{words.counted(answer.nodes, 'node')}, {rounds}. Without a fault {show(answer.fleet, 'B/s')}; {noise}."
+    spent = f"{words.counted(answer.nodes, 'node')}, {rounds}."
+    if not answer.sure:
+        return spent
+    noise = f"; a transfer's noise is {answer.noise:.1%}, nothing explains {answer.disturbed:.1%} of them" if answer.nodes >= FEWEST else ""
+    return f"{spent} Without a fault {show(answer.fleet, 'B/s')}{noise}."
 
 
 def _told_apart(each: Culprit) -> str:
@@ -113,8 +123,8 @@ def _told_apart(each: Culprit) -> str:
 
 def _open(each: Open) -> str:
     return {
-        "small": f"losses of a node below {each.loss:.1%}" if each.loss < 1 else "any loss of a node: it took part in too few transfers",
-        "links": f"links: {each.count} of {each.of} were tested, {each.loss:.0f} more than once",
+        "small": f"losses of a node below {each.loss:.1%}" if each.loss < 1 else "any loss of a node",
+        "links": f"links: {each.count} of {each.of} were tested, {each.loss:.0f} more than once{_whole(each)}",
         "untested": f"{_some(each.members)}, untested",
         "vanished": f"{_some(each.members)}, slow while screened and not when confirmed",
         "alike": f"{each.count} links or ways between leaves lose alike: they may share a part that the topology lacks, or it is wrong",
@@ -128,6 +138,10 @@ def _open(each: Open) -> str:
         "cut": f"what further rounds would tell: there was time for {each.count}",
         "gpu": "GPUs behind the NICs: none was tested alone",
     }[each.code]
+
+
+def _whole(each: Open) -> str:
+    return " (--whole tests all)" if each.count < each.of < schedule.EVERY**2 else ""
 
 
 def _sharing(each: Open) -> str:
