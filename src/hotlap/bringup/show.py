@@ -99,7 +99,8 @@ def _verdict(answer: Isolation) -> str:
         fast = f"{answer.faster:.0%} of transfers are faster than the others: most may be slow"
         return f"Cannot tell: {fast}, and the rate without a fault is unknown{limit if known else ''}."
     if not answer.sure:
-        return f"Cannot tell: {answer.disturbed:.0%} of transfers are slow and no part explains them; repeat on a quiet fabric, with more rounds."
+        slow = f"{answer.disturbed:.0%} of transfers are slow and no part explains them"
+        return f"Cannot tell: {slow}; repeat on a quiet fabric, with more rounds."
     below = answer.below
     if below is not None and below > 3 * answer.noise:
         return f"All of the fabric is {below:.0%} below the expected rate."

@@ -43,15 +43,15 @@ def sharing(tests: Transfers, where: FabricLayout, model: Model) -> tuple[list[i
     most = _net(model.fits, tests, where, model, explain.limiting(model.fits, tests, where)[0]) + TELLS
     way = ways(tests)
     best = max((_best(base, tests, where, model, way) for base in ([[], own] if own else [[]])), key=lambda each: each.net)
-    left = model.off - explain.limiting(own, tests, where)[0]
-    if best.net <= most or not _often(best.inside, tests, left < -4 * model.noise.sigma, way) or not _beyond(best.inside, tests, where, model):
+    slow = model.off - explain.limiting(own, tests, where)[0] < -4 * model.noise.sigma
+    if best.net <= most or not _often(best.inside, tests, slow, way) or not _beyond(best.inside, tests, where, model):
         return [], 0.0
     return np.flatnonzero(best.inside).tolist(), 1.0 - math.exp(best.effect)
 
 
 def _often(inside: Flags, tests: Transfers, slow: Flags, way: Ints) -> bool:
-    """Whether slow transfers cross a set's border at several times, twice as many as it has nodes, and more often than others are slow: some
-    of so many sets fits by chance."""
+    """Whether slow transfers cross a set's border at several times, twice as many as it has nodes, and more often than by chance, as there
+    are many sets."""
     crossing = inside[tests.sender] != inside[tests.receiver]
     size, count, times = int(inside.sum()), int(crossing.sum()), int((slow & crossing).sum())
     if times < 2 * size or len(np.unique(way[slow & crossing])) < TIMES:
