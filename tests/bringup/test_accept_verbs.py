@@ -103,6 +103,8 @@ def test_one_changed_byte_of_a_pack_is_found_wherever_it_is(home: Path, capsys: 
     for place in range(0, len(whole), 997):
         Path("n2-rma.zip").write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         assert rma_verify.main(["n2-rma.zip", digest]) == 1
+    Path("n2-rma.zip").write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    assert verb("pack", "--check", "n2-rma.zip") == 1
     with zipfile.ZipFile("n2-rma.zip", "w") as archive:
         for name, data in files.items():
             archive.writestr(name, data.replace(b"3600", b"0000") if name == "ledger.jsonl" else data)

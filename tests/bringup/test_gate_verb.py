@@ -157,6 +157,14 @@ def test_without_evidence_nobody_passes(capsys: pytest.CaptureFixture[str]) -> N
     assert "no evidence" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("evidence")
+def test_what_was_to_be_tested_again_and_had_no_time_is_not_answered_by_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "gate", "--hosts", "n[1-4]", "--again", "--budget", "2 s", "--json"]) == 3
+    gate = msgspec.convert(answered(capsys)["gate"], Gate)
+    assert {"gpus", "pair", "audit"} == set(gate.left_out)
+    assert {each.verdict for each in gate.nodes} == {"inconclusive"}
+
+
 @pytest.mark.slow("agents of four members, a command and transfers")
 def test_what_is_stale_is_tested_and_then_known(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rules.toml").write_text(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +21,10 @@ from hotlap.core.stats import fleet, series
 from hotlap.nodes import odd
 
 GPU = re.compile(r"gpu\[(\d+)\]\.name")
+COARSE = 0.9  # a step that would pass a node at a tenth of its rate shows nothing; five nodes alike name about 80 % (stats/fleet)
 SUBNET = "ib[{0}:1].subnet"
 OPEN: frozenset[FaultCode] = frozenset({
-    "serial-twice", "unknown-fact", "no-fleet", "slow-part", "no-pairs", "too-few", "no-turn", "wrong-together",
+    "serial-twice", "unknown-fact", "no-fleet", "coarse", "slow-part", "no-pairs", "too-few", "no-turn", "wrong-together",
 })  # fmt: skip
 GONE: frozenset[FaultCode] = frozenset({"unreachable", "vanished"})
 INFORMS: frozenset[FaultCode] = frozenset({"late"})
@@ -61,7 +62,7 @@ def judged(plan: AcceptPlan, raw: StepRaw, pool: Sequence[NodeEvidence] = ()) ->
     reference: dict[str, dict[str, Any]] = defaultdict(dict)
     step = raw.evidence[0].step if raw.evidence else "reach"
     if step == "reach":
-        _merge(faults, _reached(plan, there))
+        _merge(faults, _reached(plan, there, pool))
     elif step == "inspect":
         _merge(faults, {each.node: inventory(plan, each) for each in there})
     elif step in ("alone", "soak"):
@@ -110,15 +111,15 @@ def _with(evidence: NodeEvidence, faults: list[FaultSeen], reference: dict[str, 
     return msgspec.structs.replace(evidence, faults=faults, outcome=outcome, reference={**evidence.reference, **reference})
 
 
-def _reached(plan: AcceptPlan, there: Sequence[NodeEvidence]) -> dict[str, list[FaultSeen]]:
-    """Clocks, serial numbers and BMCs."""
+def _reached(plan: AcceptPlan, there: Sequence[NodeEvidence], pool: Sequence[NodeEvidence]) -> dict[str, list[FaultSeen]]:
+    """Clocks, serial numbers and BMCs. `pool`: nodes that were reached before, which may have a serial number too."""
     faults: dict[str, list[FaultSeen]] = defaultdict(list)
     clocks = {each.node: float(each.facts["clock_off_s"]) for each in there if each.facts.get("clock_off_s") is not None}
     middle = spread = 0.0  # of few nodes the controller's own clock is the reference
     if len(clocks) >= fleet.FEWEST_NODES:
         middle = statistics.median(clocks.values())
         spread = series.MAD_TO_SD * statistics.median([abs(off - middle) for off in clocks.values()])
-    serials = Counter(str(each.facts.get("serial") or "") for each in there)
+    owners = _owners(plan, [*there, *pool])
     for each in there:
         off, silent_s = clocks.get(each.node), float(each.facts.get("silent_s", 0.0))
         if off is not None and min(abs(off), abs(off - middle)) > max(silent_s, odd.FAR * spread):
@@ -126,13 +127,24 @@ def _reached(plan: AcceptPlan, there: Sequence[NodeEvidence]) -> dict[str, list[
         if each.facts.get("bmc_answers") is False:
             faults[each.node].append(FaultSeen(code="bmc", values={"place": str(each.facts.get("bmc"))}))
         seen, wanted = str(each.facts.get("serial") or ""), plan.product(each.node).serials.get(each.node, "")
-        owners = [one.node for one in there if seen and one.node != each.node and one.facts.get("serial") == seen]
+        others = [name for name in owners.get(seen, ()) if name != each.node]
         if wanted and seen and seen != wanted:
-            values: dict[str, str | int | float | list[str]] = {"serial": seen, "expected": wanted, "same_as": owners}
+            values: dict[str, str | int | float | list[str]] = {"serial": seen, "expected": wanted, "same_as": others}
             faults[each.node].append(FaultSeen(code="serial", values=values))
-        elif seen and serials[seen] > 1 and not wanted:
-            faults[each.node].append(FaultSeen(code="serial-twice", values={"serial": seen, "same_as": owners}))
+        elif others and not wanted:
+            faults[each.node].append(FaultSeen(code="serial-twice", values={"serial": seen, "same_as": others}))
     return faults
+
+
+def _owners(plan: AcceptPlan, there: Sequence[NodeEvidence]) -> dict[str, list[str]]:
+    """Nodes by the serial number that they have, or that the plan says they have."""
+    owners: dict[str, dict[str, None]] = defaultdict(dict)
+    for each in there:
+        owners[str(each.facts.get("serial") or "")].setdefault(each.node)
+    for product in plan.products:
+        for name, serial in product.serials.items():
+            owners[serial].setdefault(name)
+    return {serial: list(names) for serial, names in owners.items() if serial}
 
 
 def inventory(plan: AcceptPlan, evidence: NodeEvidence) -> list[FaultSeen]:
@@ -240,6 +252,9 @@ def _slow(
             if answer.spread[0] is not None:
                 _name_odd(faults, answer, rows, metric, len(own))
                 _name_below(faults, own, metric, model)
+                if model is None and (answer.reach[0] or 0.0) > COARSE:
+                    values = {"metric": metric, "nodes": len(nodes), "loss": float(answer.reach[0] or 0.0)}
+                    _merge(faults, {each.node: [FaultSeen(code="coarse", values={"product": each.product, **values})] for each in own})
                 continue
         if model is None:
             for each in own:

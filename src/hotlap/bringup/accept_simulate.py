@@ -81,6 +81,8 @@ class SimulatedFleet:
                 raw.faults[name] = [FaultSeen(code="unreachable", values={"why": "no answer"})]
             if ask.step == "soak" and self._fault(name) == "vanished":
                 raw.faults[name] = [FaultSeen(code="vanished", values={"why": "no beat"})]
+        if ask.step == "together" and len(nodes) < 2:
+            raw.faults = {name: [FaultSeen(code="too-few", values={"nodes": 1})] for name in nodes}
         if ask.step in ("alone", "soak"):
             raw.models = {product.name: expectations(product.machine) for product in self.plan.products if product.machine}
         if ask.step == "pairs":

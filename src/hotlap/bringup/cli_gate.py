@@ -111,6 +111,10 @@ def _gated(args: argparse.Namespace, way: _Way, rules: Mapping[str, GateRule], r
         came, kept = gate_tests.tested(wanted, folder, way.launcher, history), folder.path.name
         machines = {member.name: gate_evidence.machine(member) for member in folder.members()}
         answers = _newer(answers, came, machines, known)
+    if args.again:  # what was to be tested and had no time is not answered by what is kept
+        for name in left_out:
+            nothing = {node: GateEvidence(rule=name, node=node, at_s=time.time(), holds="unknown", code="no time") for node in names}
+            answers |= {(name, node): RuleAnswer(seen=seen, acts=known[name].acts) for node, seen in nothing.items()}
     accepted = gate_accepted.answers(ledgers, names, machines, time.time())
     by_node = {node: [answers[name, node] for name in rules] + ([accepted[node]] if node in accepted else []) for node in names}
     gate = Gate(
