@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from test_accept_fleet import begun, driven
 from test_accept_judge import evidence, outcomes, plan
 
 from hotlap.bringup import accept_judge, accept_show
 from hotlap.bringup.accept_judge import StepRaw
-from hotlap.bringup.accept_record import NodeStanding
+from hotlap.bringup.accept_record import FaultSeen, NodeStanding
 from hotlap.bringup.accept_show import AcceptanceSeen
 from hotlap.core.stats import fleet
 
@@ -42,12 +43,16 @@ def test_a_collective_of_one_node_is_no_evidence(tmp_path: Path) -> None:
     assert folder.standings()["n2"].state not in ("together", "soaked", "accepted")
 
 
-@pytest.mark.parametrize(("seed", "faults"), [(2, "&fault=slow-link:n11"), (17, "")])
-def test_a_link_whose_nodes_have_passed_since_is_not_in_the_last_state(seed: int, faults: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seed", "faults"), [(3, "&fault=slow-link:n11"), (19, ""), (20, "")])
+def test_no_link_is_suspected_where_none_is_slow_nor_kept_once_its_nodes_have_passed(seed: int, faults: str, tmp_path: Path) -> None:
     folder = driven(begun(tmp_path, f"fleet?nodes=24&seed={seed}{faults}"))
-    standings = folder.standings()
-    seen = AcceptanceSeen(folder.id, folder.plan, standings, [step.head for step in folder.steps()], True, 1.0)
-    assert [each for each in seen.notes if each.values.get("part") == "link"] == []
+    standings, heads = folder.standings(), [step.head for step in folder.steps()]
+    assert [note for head in heads for note in head.notes if note.values.get("part") == "link"] == []
+    link = FaultSeen(code="slow-part", values={"part": "link", "members": ["n01", "n03"], "loss": 0.25})
+    heads[3] = msgspec.structs.replace(heads[3], notes=[link])
+    assert link not in AcceptanceSeen(folder.id, folder.plan, standings, heads, True, 1.0).notes
+    standings["n03"] = NodeStanding(node="n03", state="alone")
+    assert link in AcceptanceSeen(folder.id, folder.plan, standings, heads, True, 1.0).notes
 
 
 def test_a_fleet_in_which_a_tenth_of_the_rate_would_pass_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,8 @@ def test_tcp_where_rdma_could_be_is_said_before_any_number() -> None:
     assert show.lines(answer, 200, False)[0] == "These are rates of TCP: 2 members with RDMA adapters (n1, n2) did not use them."
     known = msgspec.structs.replace(answer, rdma_gbps=400.0)
     assert show.lines(known, 200, False)[0] == "These are rates of TCP: 2 members with RDMA adapters of 400 Gb/s (n1, n2) did not use them."
+    mixed = msgspec.structs.replace(known, rdma_gbps=200.0, rdma_most_gbps=400.0)
+    assert "adapters of 200 to 400 Gb/s" in show.lines(mixed, 200, False)[0]
 
 
 @pytest.mark.slow("agents of three members, six transfers")

@@ -253,8 +253,9 @@ def _slow(
                 _name_odd(faults, answer, rows, metric, len(own))
                 _name_below(faults, own, metric, model)
                 if model is None and (answer.reach[0] or 0.0) > COARSE:
-                    values = {"metric": metric, "nodes": len(nodes), "loss": float(answer.reach[0] or 0.0)}
-                    _merge(faults, {each.node: [FaultSeen(code="coarse", values={"product": each.product, **values})] for each in own})
+                    for each in own:
+                        seen = {"product": each.product, "metric": metric, "nodes": len(nodes), "loss": float(answer.reach[0] or 0.0)}
+                        faults[each.node].append(FaultSeen(code="coarse", values={**seen}))
                 continue
         if model is None:
             for each in own:

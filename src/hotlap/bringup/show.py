@@ -38,7 +38,8 @@ def lines(answer: Isolation, width: int, color: bool) -> list[str]:
     text = [line for each in answer.before for line in layout.paragraph("", f"{before(each)}.", width)]
     text += [""] if text else []
     if by_tcp := next((each for each in answer.open if each.code == "rdma"), None):
-        speed = f" of {answer.rdma_gbps:g} Gb/s" if answer.rdma_gbps else ""
+        slowest, fastest = answer.rdma_gbps, answer.rdma_most_gbps or answer.rdma_gbps
+        speed = f" of {slowest:g}{f' to {fastest:g}' if fastest != slowest else ''} Gb/s" if slowest else ""
         with_rdma = f"{words.counted(by_tcp.count, 'member')} with RDMA adapters{speed} ({_some(by_tcp.members)})"
         text += [*layout.paragraph("", tcp(with_rdma), width), ""]
     if answer.culprits:
