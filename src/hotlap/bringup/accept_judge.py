@@ -254,8 +254,10 @@ def _slow(
                 _name_below(faults, own, metric, model)
                 if model is None and (answer.reach[0] or 0.0) > COARSE:
                     for each in own:
-                        seen = {"product": each.product, "metric": metric, "nodes": len(nodes), "loss": float(answer.reach[0] or 0.0)}
-                        faults[each.node].append(FaultSeen(code="coarse", values={**seen}))
+                        loss = float(answer.reach[0] or 0.0)
+                        faults[each.node].append(
+                            FaultSeen(code="coarse", values={"product": each.product, "metric": metric, "nodes": len(nodes), "loss": loss})
+                        )  # fmt: skip
                 continue
         if model is None:
             for each in own:

@@ -199,6 +199,8 @@ def parse(text: str) -> tuple[int, int, int, dict[str, str]]:
     if not all(number.isdecimal() for number in numbers):
         raise InputError(f"simulate: {text}: nodes, products and seed are numbers")
     nodes, products, seed = map(int, numbers)
+    if products < 2 and "product" in faults.values():
+        raise InputError(f"simulate: {text}: fault=product needs another product of the plan; give products=2 or 3")
     if not 2 <= nodes <= hosts.MOST or not 1 <= products <= min(nodes, len(PRODUCTS)):
         raise InputError(f"simulate: {text}: 2 to {hosts.MOST:,} nodes, and 1 to {len(PRODUCTS)} products")
     return nodes, products, seed, faults

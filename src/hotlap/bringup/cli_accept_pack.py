@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import sys
 import zipfile
 from pathlib import Path
 
@@ -33,6 +34,9 @@ def run(args: argparse.Namespace) -> int:
     folder = accept_folder.chosen(paths.home(), args.of)
     if args.node not in folder.plan.nodes:
         raise InputError(f"the acceptance {folder.plan.name} has no node '{args.node}'; {nearest(args.node, folder.plan.nodes)}")
+    state = folder.standings()[args.node].state
+    if state not in ("suspect", "retest", "quarantined", "rejected", "lost"):
+        print(f"hotlap: {args.node} is {state}: no fault of it is known", file=sys.stderr)
     data, page = rma.pack(folder, args.node, args.purpose)
     stem = Path(args.out) / rma.name_of(args.node, args.purpose)
     terminal.write(stem.with_name(f"{stem.name}.html"), page)

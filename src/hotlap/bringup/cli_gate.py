@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -81,8 +83,13 @@ def _print(args: argparse.Namespace, gate: Gate, code: int) -> None:
         labels = gate_labels.labels(gate, show_gate.reason)
         terminal.answer(args.json or 3, {"gate": gate, "labels": labels}, code=code)
     elif args.labels:
-        for command in gate_labels.commands(gate, args.labels, show_gate.reason):
+        commands = gate_labels.commands(gate, args.labels, show_gate.reason)
+        for command in commands:
             print(shlex.join(command))
+        if not commands:
+            counts = Counter(each.verdict for each in gate.nodes)
+            known = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+            print(f"hotlap: no node failed, so there is nothing to take out: {known}", file=sys.stderr)
     else:
         print("\n".join(show_gate.lines(gate, terminal.width(), terminal.color())))
         for command in gate.applied:

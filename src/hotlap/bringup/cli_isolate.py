@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 0 no part is named, 1 a part is, 3 there is no fleet to compare with or a member was lost."""
+    """Exit code 0 no part is named, 1 a part is, 3 it cannot be told or a member was lost."""
     for name in ("rounds", "limit", "seed"):
         if getattr(args, name) < 0:
             raise InputError(f"--{name} is a number from 0 on, not {getattr(args, name)}")
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         answer = _simulated(args)
     else:
         answer, kept = _measured(args)
-    code = 3 if not answer.sure else 1 if answer.culprits or answer.before else 0
+    code = show.code(answer)
     if args.json:
         terminal.answer(args.json, {"isolation": answer}, code=code)
         return code

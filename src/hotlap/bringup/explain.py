@@ -326,6 +326,12 @@ def suspects(model: Model, tests: Transfers, where: FabricLayout) -> set[int]:
     return nodes
 
 
+def of_all_rails(tests: Transfers, slow: Flags) -> tuple[Ints, Ints, Flags]:
+    """Senders, receivers, and whether any rail was slow, of each transfer once: a disturbance that passes hits all of its rails."""
+    times, which = np.unique(np.column_stack([tests.round, tests.sender, tests.receiver]), axis=0, return_inverse=True)
+    return times[:, 1], times[:, 2], np.bincount(which.ravel(), slow) > 0
+
+
 def slow_links(model: Model, tests: Transfers, least: int = 1) -> list[tuple[int, int]]:
     """Pairs that nothing explains, slow in at least so many transfers and fast in none; the slowest first."""
     left = model.view - model.current

@@ -231,8 +231,8 @@ def _open(run: Evidence, model: Model, fits: list[PartFit], sure: bool) -> list[
 
 def sharing(tests: Transfers, model: Model, where: FabricLayout) -> list[str]:
     """Nodes, two to half of all, whose transfers are slow without an explanation more often than those of most: binomial, 5 % over all."""
-    slow = (model.view - model.current < -4 * model.noise.sigma).astype(float)
-    ends, both = np.concatenate([tests.sender, tests.receiver]), np.concatenate([slow, slow])
+    sender, receiver, slow = explain.of_all_rails(tests, model.view - model.current < -4 * model.noise.sigma)
+    ends, both = np.concatenate([sender, receiver]), np.concatenate([slow, slow]).astype(float)
     counts, slows = (np.bincount(ends, weights, where.nodes) for weights in (None, both))
     shares = slows / np.maximum(counts, 1)
     usual = max(float(np.median(shares[counts > 0])), model.noise.disturbed)

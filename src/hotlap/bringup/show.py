@@ -25,6 +25,15 @@ KINDS: Mapping[str, str] = {
 }  # fmt: skip
 
 
+def code(answer: Isolation) -> int:
+    """0 no part is named, 1 a part is, 3 it cannot be told: there is no fleet, or something is slow that no part explains."""
+    if not answer.sure:
+        return 3
+    if answer.culprits or answer.before:
+        return 1
+    return 3 if any(each.code in ("sharing", "alike") for each in answer.open) else 0
+
+
 def named(part: NamedPart) -> str:
     return words.clean(KINDS[part.kind].format(*part.members, all=_some(part.members)))
 

@@ -53,9 +53,12 @@ def _often(inside: Flags, tests: Transfers, slow: Flags, way: Ints) -> bool:
     """Whether slow transfers cross a set's border at several times, twice as many as it has nodes, and more often than by chance, as there
     are many sets."""
     crossing = inside[tests.sender] != inside[tests.receiver]
-    size, count, times = int(inside.sum()), int(crossing.sum()), int((slow & crossing).sum())
-    if times < 2 * size or len(np.unique(way[slow & crossing])) < TIMES:
+    size = int(inside.sum())
+    if (slow & crossing).sum() < 2 * size or len(np.unique(way[slow & crossing])) < TIMES:
         return False
+    sender, receiver, slow = explain.of_all_rails(tests, slow)
+    crossing = inside[sender] != inside[receiver]
+    count, times = int(crossing.sum()), int((slow & crossing).sum())
     usual = (float((slow & ~crossing).sum()) + 1) / (float((~crossing).sum()) + 2)
     chance = student.incomplete_beta(usual, times, count - times + 1)
     return chance <= 0 or math.log(chance) + _sets(len(inside), size) < math.log(CHANCE)
