@@ -124,8 +124,8 @@ def test_what_was_applied_is_kept_with_the_answer(home: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--apply", "slurm", "--node", "n2"], "--cluster NAME lacks"), (["--apply", "kubernetes", "--cluster", "c"], "--node NAME lacks"),
-        (["--apply", "slurm", "--cluster", "alpha", "--node", ","], "--node NAME lacks"),
+        (["--apply", "slurm", "--node", "n2"], "missing: --cluster NAME"), (["--apply", "kubernetes", "--cluster", "c"], "missing: --node NAME"),
+        (["--apply", "slurm", "--cluster", "alpha", "--node", ","], "missing: --node NAME"),
         (["--apply", "slurm", "--cluster", "beta", "--node", "n2"], "belongs to 'alpha'"),
         (["--apply", "slurm", "--cluster", "alpha", "--node", "n2,n1"], "n1: its verdict is pass"),
         (["--apply", "slurm", "--cluster", "alpha", "--node", "n9"], "it is none of n1, n2, n3, n4"),

@@ -16,7 +16,7 @@ import numpy as np
 
 from hotlap.bringup.accept_plan import AcceptPlan, AcceptProduct
 from hotlap.bringup.accept_record import FaultCode, FaultSeen, NodeEvidence, Outcome
-from hotlap.bringup.record import Isolation
+from hotlap.bringup.record import FabricLayout, Isolation, Transfers
 from hotlap.core.stats import fleet, series
 from hotlap.nodes import odd
 
@@ -354,6 +354,22 @@ def _of_isolation(answer: Isolation | None) -> dict[str, Any]:
         "disturbed": answer.disturbed, "open": [each.code for each in answer.open],
         "least_loss": next((each.loss for each in answer.open if each.code == "small"), 0.0),
     }  # fmt: skip
+
+
+def transfers(evidence: Sequence[NodeEvidence], tests: Transfers, where: FabricLayout, fleet_rate: float) -> list[NodeEvidence]:
+    """With what each node sent and received, by partner, B/s; and the rate of parts without a fault."""
+    rates: dict[str, dict[str, dict[str, list[float]]]] = defaultdict(lambda: {"sending to": {}, "receiving from": {}})
+    for sender, receiver, rate in zip(tests.sender.tolist(), tests.receiver.tolist(), tests.rate.tolist(), strict=True):
+        first, second, value = where.names[sender], where.names[receiver], float(f"{rate:.6g}")
+        rates[first]["sending to"].setdefault(second, []).append(value)
+        rates[second]["receiving from"].setdefault(first, []).append(value)
+    known = {"fleet": fleet_rate, "nodes": where.nodes}
+    return [
+        msgspec.structs.replace(
+            each, rates=rates[each.node], units=dict.fromkeys(rates[each.node], "B/s"),
+            reference={**each.reference, **dict.fromkeys(rates[each.node], known)},
+        ) if each.node in rates else each for each in evidence
+    ]  # fmt: skip
 
 
 def _behind(plan: AcceptPlan, seen: FaultSeen, own: Sequence[str]) -> list[str]:

@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hotlap.bringup import accept_plan, fabrics, topology
+from hotlap.bringup import accept_judge, accept_plan, fabrics, topology
 from hotlap.bringup.accept_driver import LONGER, REPEATS
 from hotlap.bringup.accept_folder import BegunStep
 from hotlap.bringup.accept_judge import SUBNET, ExpectedRate, StepRaw
 from hotlap.bringup.accept_plan import AcceptPlan, AcceptProduct
 from hotlap.bringup.accept_record import FaultSeen, NodeEvidence, NodeStanding, StepAsk
 from hotlap.bringup.isolating import Isolating
-from hotlap.bringup.record import Isolation, SlowPart
+from hotlap.bringup.record import SlowPart
 from hotlap.cluster import hosts
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.predict import predict
@@ -86,7 +86,8 @@ class SimulatedFleet:
         if ask.step in ("alone", "soak"):
             raw.models = {product.name: expectations(product.machine) for product in self.plan.products if product.machine}
         if ask.step == "pairs":
-            raw.isolations = {product.name: answer for product in self.plan.products if (answer := self._isolation(product, nodes, ask))}
+            for product in self.plan.products:
+                self._isolate(product, nodes, ask, raw)
         return raw
 
     def _standing(self, name: str) -> NodeStanding:
@@ -167,16 +168,19 @@ class SimulatedFleet:
             "checked": CHECKED * samples, "throttled_s": LOSS * seconds if throttled else 0.0, "seconds": seconds,
         }  # fmt: skip
 
-    def _isolation(self, product: AcceptProduct, nodes: Sequence[str], ask: StepAsk) -> Isolation | None:
+    def _isolate(self, product: AcceptProduct, nodes: Sequence[str], ask: StepAsk, raw: StepRaw) -> None:
         names = [name for name in product.nodes if name in set(nodes)]
         if len(names) < 2:
-            return None
+            return
         where = topology.of(self.plan.topology, names, self.plan.leaf_limit)
         slow = {SlowPart("send", place): LOSS for place, name in enumerate(names) if self._fault(name) == "slow-link"}
         seed = [self.seed, zlib.crc32(" ".join(names).encode()), max(self._standing(name).changed for name in names)]
         fabric = fabrics.Fabric(where, slow, rate=product.link or RATE, seed=int(np.random.default_rng(seed).integers(1 << 31)))
         rounds = accept_plan.screening(len(names), ask.tries, ask.retest)
-        return Isolating(where, fabric.transfer, np.random.default_rng(seed), screen=rounds, expected=product.link).run()[0]
+        isolating = Isolating(where, fabric.transfer, np.random.default_rng(seed), screen=rounds, expected=product.link)
+        answer = isolating.run()[0]
+        raw.isolations[product.name] = answer
+        raw.evidence = accept_judge.transfers(raw.evidence, isolating.tests, where, answer.fleet)
 
 
 def parse(text: str) -> tuple[int, int, int, dict[str, str]]:

@@ -213,6 +213,7 @@ def last(evidence: Sequence[GateEvidence], nodes: Iterable[str]) -> dict[tuple[s
     """The newest of each rule and node that says something; one that does not leaves the one before."""
     wanted, newest = set(nodes), dict[tuple[str, str], GateEvidence]()
     for each in evidence:
-        if each.node in wanted and (each.holds != "unknown" or (each.rule, each.node) not in newest):
+        before = newest.get((each.rule, each.node))
+        if each.node in wanted and (each.holds != "unknown" or before is None or before.holds == "unknown"):
             newest[each.rule, each.node] = each
     return newest

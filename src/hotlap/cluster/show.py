@@ -29,6 +29,7 @@ class BesideCampaign(NamedTuple):
     key: str
     document: Callable[[bytes], Any]
     lines: Callable[[bytes, int, bool], list[str]]
+    instead: bool = False  # of times of the members' programs, which are no result then
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ class CampaignShown:
 def lines(shown: CampaignShown, width: int, color: bool) -> list[str]:
     """The one table, and what is missing."""
     text = [summary(shown, color)]
-    if shown.fleet and shown.fleet.cases:
+    for one, data in shown.beside:
+        text += ["", *one.lines(data, width, color)]
+    if shown.fleet and shown.fleet.cases and not any(one.instead for one, _ in shown.beside):
         folded = len(shown.fleet.devices) > fleets.MANY or sum(len(case.values) for case in shown.fleet.cases) > MOST_VALUES
         if not folded:
             text += ["", *layout.fitted(results(shown.fleet).columns, width).lines(color)]
@@ -71,8 +74,6 @@ def lines(shown: CampaignShown, width: int, color: bool) -> list[str]:
     text += facts(shown)
     text += judged(shown, width, color)
     text += missing(shown, width, color)
-    for one, data in shown.beside:
-        text += ["", *one.lines(data, width, color)]
     return text
 
 
