@@ -181,5 +181,5 @@ def _read(data: bytes) -> Isolation:
     return msgspec.json.decode(data, type=Isolation)
 
 
-BESIDE = BesideCampaign("isolation", _read, lambda data, width, color: lines(_read(data), width, color), True)
+BESIDE = BesideCampaign("isolation", _read, lambda data, width, color: lines(_read(data), width, color))
 SECTION = ReportSection("Slow parts", "Slow parts of the fabric", _section)

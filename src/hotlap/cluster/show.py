@@ -29,7 +29,6 @@ class BesideCampaign(NamedTuple):
     key: str
     document: Callable[[bytes], Any]
     lines: Callable[[bytes, int, bool], list[str]]
-    instead: bool = False  # of times of the members' programs, which are no result then
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def lines(shown: CampaignShown, width: int, color: bool) -> list[str]:
     text = [summary(shown, color)]
     for one, data in shown.beside:
         text += ["", *one.lines(data, width, color)]
-    if shown.fleet and shown.fleet.cases and not any(one.instead for one, _ in shown.beside):
+    if shown.fleet and shown.fleet.cases:
         folded = len(shown.fleet.devices) > fleets.MANY or sum(len(case.values) for case in shown.fleet.cases) > MOST_VALUES
         if not folded:
             text += ["", *layout.fitted(results(shown.fleet).columns, width).lines(color)]
