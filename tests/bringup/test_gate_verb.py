@@ -157,6 +157,13 @@ def test_without_evidence_nobody_passes(capsys: pytest.CaptureFixture[str]) -> N
     assert "no evidence" in capsys.readouterr().out
 
 
+def test_labels_without_a_node_that_failed_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*HOSTS, "--labels", "slurm"]) == 3
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert "no node failed, so there is nothing to take out: 4 inconclusive" in answer.err
+
+
 @pytest.mark.usefixtures("evidence")
 def test_what_was_to_be_tested_again_and_had_no_time_is_not_answered_by_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "gate", "--hosts", "n[1-4]", "--again", "--budget", "2 s", "--json"]) == 3

@@ -84,3 +84,17 @@ def test_where_it_cannot_be_told_no_part_and_no_rate_is_shown() -> None:
     assert (answer.sure, answer.culprits) == (False, [])
     assert "Without a fault" not in shown
     assert "give --limit" in shown
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_disturbance_of_all_rails_of_a_transfer_is_one(seed: int) -> None:
+    assert not {"sharing", "alike"} & {each.code for each in isolated("fabric?nodes=64&leaf=8&rails=8", seed).open}
+
+
+def test_slow_transfers_that_no_part_explains_are_inconclusive() -> None:
+    true = layout([f"n{number:02}" for number in range(1, 17)], np.arange(16) // 4)
+    wrong = layout(true.names, np.arange(16) % 4)
+    fabric = Fabric(true, {SlowPart("uplink", 1): 0.5}, disturbed=0)
+    answer = Isolating(wrong, fabric.transfer, np.random.default_rng(0)).run()[0]
+    assert (answer.culprits, show.code(answer)) == ([], 3)
+    assert show.code(isolated("fabric?nodes=64&leaf=8", 0)) == 0

@@ -61,7 +61,8 @@ def _checked(args: argparse.Namespace) -> int:
     except rma_verify.UNREADABLE as error:
         wrong = [f"it cannot be unpacked: {error}"]
         if not _listed(args.check):
-            raise InputError(f"'{args.check}' is no pack that can be read: {error}; hotlap cluster accept pack NODE writes one") from None
+            why = f"'{args.check}' is no pack that can be read: {error}"
+            raise InputError(f"{why}; hotlap cluster accept pack NODE writes one") from None
     code = 1 if wrong else 0
     if args.json:
         terminal.answer(args.json, {"pack": args.check, "problems": wrong}, code=code)
