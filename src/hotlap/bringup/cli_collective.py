@@ -103,7 +103,7 @@ def lines(rows: Sequence[CollectiveRow], link: LinkKnown, width: int, color: boo
 def _interval(row: CollectiveRow) -> str:
     if row.low_s is None or row.high_s is None:
         return ""
-    sure = f" ({words.percent(row.confidence)})" if row.confidence and round(row.confidence, 2) < 0.95 else ""
+    sure = f" ({units.percent(row.confidence)})" if row.confidence and round(row.confidence, 2) < 0.95 else ""
     return f"{show(row.low_s, 's')} to {show(row.high_s, 's')}{sure}"
 
 
