@@ -98,3 +98,17 @@ def test_slow_transfers_that_no_part_explains_are_inconclusive() -> None:
     answer = Isolating(wrong, fabric.transfer, np.random.default_rng(0)).run()[0]
     assert (answer.culprits, show.code(answer)) == ([], 3)
     assert show.code(isolated("fabric?nodes=64&leaf=8", 0)) == 0
+
+
+@pytest.mark.parametrize("loss", [0.4, 0.75])
+def test_of_two_leaves_either_uplink_is_named_where_it_is_shared_unfairly_too(loss: float) -> None:
+    """All transfers between them are slow; each passes both."""
+    where = layout([f"n{number}" for number in range(1, 9)], [0] * 4 + [1] * 4, limit=2)
+    for seed in range(3):
+        fabric = Fabric(where, {SlowPart("uplink", 1): loss}, noise=0.004, disturbed=0, seed=seed, unfair=0.15)
+        answer = Isolating(where, fabric.transfer, np.random.default_rng(seed)).run()[0]
+        assert [each.part.kind for each in answer.culprits] == ["uplink"]
+        assert answer.culprits[0].loss == pytest.approx(loss, abs=0.02)
+        shown = " ".join(show.lines(answer, 200, False))
+        assert "or uplink of" in shown
+        assert "every transfer that passes one of them passes the other" in shown

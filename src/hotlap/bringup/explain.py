@@ -209,6 +209,8 @@ def _bundled(model: Model) -> tuple[Floats, TransferNoise]:
     assert model.bundles is not None
     values = model.bundles.mean(model.view)
     centre, spread = level(values - model.bundles.mean(model.current))
+    if centre < -4 * model.noise.sigma:  # all of them are slow, as between two leaves of which one has a slow uplink
+        centre = 0.0
     least = model.noise.sigma / math.sqrt(float(np.median(model.bundles.sizes)))
     return values - centre, TransferNoise(max(spread, least), model.noise.disturbed, model.noise.faster)
 

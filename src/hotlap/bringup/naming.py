@@ -122,13 +122,14 @@ def _halves(first: SlowPart, second: SlowPart) -> bool:
 
 
 def telling(fit: PartFit, other: PartFit, tests: Transfers, where: FabricLayout) -> list[str]:
-    """The transfer for which two explanations expect most different rates, among nodes that are not otherwise suspected."""
+    """The transfer that passes one part and not the other, among nodes that are not otherwise suspected; none where all pass both."""
     nodes = [int(node) for each in (fit, other) for node in _nodes(each.factor, where)]
     good = [node for node in range(where.nodes) if node not in nodes][:8]
     pairs = [(a, b) for a in dict.fromkeys([*nodes, *good]) for b in dict.fromkeys([*good, *nodes]) if a != b]
     trial = Transfers()
     trial.add(np.array(pairs), np.ones((len(pairs), where.rails)), 0, where)
-    expected = [explain.limiting([each], trial, where)[0] for each in (fit, other)]
+    effect = min(fit.effect, other.effect)  # of both: what the two lose differs by their noise
+    expected = [explain.limiting([PartFit(each.factor, effect)], trial, where)[0] for each in (fit, other)]
     gap = np.abs(expected[0] - expected[1])
     best = int(np.argmax(gap))
     return [where.names[trial.sender[best]], where.names[trial.receiver[best]]] if gap[best] > 0 else []

@@ -8,7 +8,7 @@ from html import escape
 import msgspec
 
 from hotlap.bringup import schedule
-from hotlap.bringup.naming import FEWEST
+from hotlap.bringup.naming import FEWEST, TELLS
 from hotlap.bringup.record import KEPT, Culprit, FabricFinding, Isolation, LinkKnown, NamedPart, Open
 from hotlap.cluster.show import BesideCampaign
 from hotlap.core.show import layout, words
@@ -88,7 +88,7 @@ def _notes(answer: Isolation) -> list[str]:
 
 def _columns(culprits: list[Culprit]) -> list[Column]:
     return [
-        Column("slow part", [Cell(named(each.part), "bold") for each in culprits], wrap=True),
+        Column("slow part", [Cell(_either(each), "bold") for each in culprits], wrap=True),
         Column("loss", [Cell(_loss(each), "bad") for each in culprits], right=True, point=True),
         Column("95 % interval", [Cell(f"{each.low:.1%} to {each.high:.1%}") for each in culprits], right=True),
         Column("transfers", [Cell(str(each.tests)) for each in culprits], right=True),
@@ -103,14 +103,14 @@ def _loss(each: Culprit) -> str:
 def _verdict(answer: Isolation) -> str:
     if not answer.sure and answer.nodes < FEWEST:
         return f"Cannot tell: of {answer.nodes} nodes none is told from the others; give {FEWEST} or more."
+    known = all(each.code != "topology" for each in answer.open)
+    limit = "; if uplinks carry fewer pairs than their leaf has nodes, give --limit" if known else ""
     if answer.faster >= 0.05:
-        limit = "; if uplinks carry fewer pairs than their leaf has nodes, give --limit"
-        known = all(each.code != "topology" for each in answer.open)
         fast = f"{answer.faster:.0%} of transfers are faster than the others: most may be slow"
-        return f"Cannot tell: {fast}, and the rate without a fault is unknown{limit if known else ''}."
+        return f"Cannot tell: {fast}, and the rate without a fault is unknown{limit}."
     if not answer.sure:
         slow = f"{answer.disturbed:.0%} of transfers are slow and no part explains them"
-        return f"Cannot tell: {slow}; repeat on a quiet fabric, with more rounds."
+        return f"Cannot tell: {slow}; repeat on a quiet fabric, with more rounds{limit}."
     below = answer.below
     if below is not None and below > 3 * answer.noise:
         return f"All of the fabric is {below:.0%} below the expected rate."
@@ -126,7 +126,18 @@ def _spent(answer: Isolation) -> str:
     return f"{spent} Without a fault {show(answer.fleet, 'B/s')}{noise}."
 
 
+def _either(each: Culprit) -> str:
+    """Its name; with another's where no transfer would distinguish them, as of two leaves' uplinks."""
+    return f"{named(each.part)} or {named(each.runner_up)}" if _same(each) and each.runner_up else named(each.part)
+
+
+def _same(each: Culprit) -> bool:
+    return each.runner_up is not None and each.odds < TELLS and not each.telling
+
+
 def _told_apart(each: Culprit) -> str:
+    if _same(each) and each.runner_up:
+        return f"{_either(each)}: every transfer that passes one of them passes the other."
     if not each.telling or each.runner_up is None:
         return ""
     return f"{named(each.part)} or {named(each.runner_up)}: a transfer from {each.telling[0]} to {each.telling[1]} would tell."
