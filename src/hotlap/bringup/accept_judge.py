@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from hotlap.bringup import naming
 from hotlap.bringup.accept_plan import AcceptPlan, AcceptProduct
 from hotlap.bringup.accept_record import FaultCode, FaultSeen, NodeEvidence, Outcome
-from hotlap.bringup.record import FabricLayout, Isolation, Transfers
+from hotlap.bringup.record import Culprit, FabricLayout, Isolation, Transfers
 from hotlap.core.stats import fleet, series
 from hotlap.nodes import odd
 
@@ -333,7 +334,7 @@ def _paired(plan: AcceptPlan, there: Sequence[NodeEvidence], raw: StepRaw) -> di
         _merge(faults, {name: [FaultSeen(code="no-result", values={"why": "no transfer"})] for name in own if name in untested})
         for each in answer.culprits:
             values: dict[str, str | int | float | list[str]] = {
-                "part": each.part.kind, "members": each.part.members, "loss": each.loss, "low": each.low, "high": each.high,
+                "part": each.part.kind, "members": [*each.part.members, *_either(each)], "loss": each.loss, "low": each.low, "high": each.high,
             }  # fmt: skip
             if each.part.kind in ("node", "send", "receive", "nic", "gpu"):
                 faults[each.part.members[0]].append(FaultSeen(code="slow-link", values=values))
@@ -343,6 +344,12 @@ def _paired(plan: AcceptPlan, there: Sequence[NodeEvidence], raw: StepRaw) -> di
             _merge(faults, {name: [seen] for name in _behind(plan, seen, own)})
     names = {each.node for each in there}
     return {name: each for name, each in faults.items() if name in names}
+
+
+def _either(each: Culprit) -> list[str]:
+    """The other leaf of two whose uplinks no transfer distinguishes."""
+    other = each.runner_up
+    return list(other.members) if other and naming.same(each) and other.kind == each.part.kind and other.kind in naming.UPLINKS else []
 
 
 def _of_isolation(answer: Isolation | None) -> dict[str, Any]:

@@ -85,6 +85,11 @@ def _culprit(fit: PartFit, model: Model, tests: Transfers, where: FabricLayout) 
     )  # fmt: skip
 
 
+def same(each: Culprit) -> bool:
+    """Whether its next best explanation explains as much, and no transfer would distinguish them."""
+    return each.runner_up is not None and each.odds < TELLS and not each.telling
+
+
 def runner_up(fit: PartFit, model: Model, tests: Transfers, where: FabricLayout) -> tuple[PartFit | None, float]:
     """The part that would explain the same transfers next best, and the odds against it (logarithm)."""
     rest = [other for other in model.fits if other.factor != fit.factor and not _halves(other.factor, fit.factor)]

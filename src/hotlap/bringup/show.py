@@ -8,7 +8,7 @@ from html import escape
 import msgspec
 
 from hotlap.bringup import schedule
-from hotlap.bringup.naming import FEWEST, TELLS
+from hotlap.bringup.naming import FEWEST, same
 from hotlap.bringup.record import KEPT, Culprit, FabricFinding, Isolation, LinkKnown, NamedPart, Open
 from hotlap.cluster.show import BesideCampaign
 from hotlap.core.show import layout, words
@@ -128,15 +128,11 @@ def _spent(answer: Isolation) -> str:
 
 def _either(each: Culprit) -> str:
     """Its name; with another's where no transfer would distinguish them, as of two leaves' uplinks."""
-    return f"{named(each.part)} or {named(each.runner_up)}" if _same(each) and each.runner_up else named(each.part)
-
-
-def _same(each: Culprit) -> bool:
-    return each.runner_up is not None and each.odds < TELLS and not each.telling
+    return f"{named(each.part)} or {named(each.runner_up)}" if same(each) and each.runner_up else named(each.part)
 
 
 def _told_apart(each: Culprit) -> str:
-    if _same(each) and each.runner_up:
+    if same(each) and each.runner_up:
         return f"{_either(each)}: every transfer that passes one of them passes the other."
     if not each.telling or each.runner_up is None:
         return ""
