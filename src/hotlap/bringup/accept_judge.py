@@ -333,8 +333,9 @@ def _paired(plan: AcceptPlan, there: Sequence[NodeEvidence], raw: StepRaw) -> di
         untested = {name for each in answer.open if each.code == "untested" for name in each.members}
         _merge(faults, {name: [FaultSeen(code="no-result", values={"why": "no transfer"})] for name in own if name in untested})
         for each in answer.culprits:
+            members = [*each.part.members, *_either(each)]
             values: dict[str, str | int | float | list[str]] = {
-                "part": each.part.kind, "members": [*each.part.members, *_either(each)], "loss": each.loss, "low": each.low, "high": each.high,
+                "part": each.part.kind, "members": members, "loss": each.loss, "low": each.low, "high": each.high,
             }  # fmt: skip
             if each.part.kind in ("node", "send", "receive", "nic", "gpu"):
                 faults[each.part.members[0]].append(FaultSeen(code="slow-link", values=values))
