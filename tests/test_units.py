@@ -114,3 +114,11 @@ def test_a_unit_s_metric_is_that_of_the_workloads_measured_in_it() -> None:
 @pytest.mark.parametrize(("numbers", "expected"), [([], []), ([7, 2, 1, 3], [(1, 3), (7, 7)]), ([5], [(5, 5)]), ([0, 2, 4], [(0, 0), (2, 2), (4, 4)])])
 def test_runs_of_consecutive_numbers(numbers: list[int], expected: list[tuple[int, int]]) -> None:
     assert units.stretches(numbers) == expected
+
+
+def test_a_time_is_read_as_it_is_printed() -> None:
+    assert units.parse("1 h 20 min", "s") == units.parse("1h20min", "s") == 4800.0
+    assert units.parse("1e3 s", "s") == 1000.0
+    for text in ("1 h x", "1 2 h", "1 h 3 parsec"):
+        with pytest.raises(InputError):
+            units.parse(text, "s")

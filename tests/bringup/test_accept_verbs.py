@@ -103,6 +103,8 @@ def test_one_changed_byte_of_a_pack_is_found_wherever_it_is(home: Path, capsys: 
     for place in range(0, len(whole), 997):
         Path("n2-rma.zip").write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         assert rma_verify.main(["n2-rma.zip", digest]) == 1
+    Path("n2-rma.zip").write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    assert verb("pack", "--check", "n2-rma.zip") == 1
     with zipfile.ZipFile("n2-rma.zip", "w") as archive:
         for name, data in files.items():
             archive.writestr(name, data.replace(b"3600", b"0000") if name == "ledger.jsonl" else data)
@@ -205,6 +207,32 @@ def test_a_plan_that_is_none_is_refused_before_anything_runs(text: str, reason: 
 def test_what_cannot_be_is_refused(words: list[str], reason: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verb(*words) == 2
     assert reason in capsys.readouterr().err
+
+
+def test_an_edited_plan_is_not_overwritten_and_a_plan_of_hosts_has_its_inventory_to_fill_in(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):  # the same again is no harm
+        assert verb("plan", "--hosts", "n[1-6]", "--out", "hall.toml") == 0
+    text = Path("hall.toml").read_text()
+    for table in ("expect", "rails", "serials", "bmc"):
+        assert f"# [product.{table}]" in text
+    Path("hall.toml").write_text(text.replace("# [product.expect]", "[product.expect]"))
+    assert verb("plan", "hall.toml") == 0
+    assert verb("plan", "--hosts", "n[1-6]", "--out", "hall.toml") == 2
+    assert "is there already" in capsys.readouterr().err
+    assert verb("plan", "--simulate", "fleet?nodes=6&fault=product:n3", "--out", "other.toml") == 2
+    assert "give products=2" in capsys.readouterr().err
+
+
+def test_a_pack_of_a_slow_link_has_its_transfers_and_says_that_nodes_are_simulated(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verb("plan", "--simulate", "fleet?nodes=8&fault=slow-link:n3", "--out", "hall.toml") == 0
+    assert verb("run", "hall.toml") == 1
+    assert verb("pack", "n3") == 0
+    page = Path("n3-rma.html").read_text()
+    assert "sending to" in page
+    assert "No node was measured" in page
+    assert "no fault of it is known" not in capsys.readouterr().err
+    assert verb("pack", "n2") == 0
+    assert "n2 is accepted: no fault of it is known" in capsys.readouterr().err
 
 
 @pytest.mark.slow("agents of six members, seven campaigns")

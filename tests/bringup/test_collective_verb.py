@@ -44,6 +44,13 @@ def test_parts_after_an_operation_are_what_nccl_tests_asks_for() -> None:
             assert member_collective.wanted("broadcast", rank, world, place) == before[0][place]
 
 
+@pytest.mark.parametrize(("rounds", "beside"), [(2, " (50 %)"), (5, " (94 %)"), (6, "")])
+def test_an_interval_of_few_rounds_has_its_confidence_beside_it(rounds: int, beside: str) -> None:
+    lines = [collectives.RankLine(op="all_reduce", size=1024, time_s=1e-3 + number * 1e-5, wrong=0) for number in range(rounds)]
+    row = collectives._row("all_reduce", 1024, {"n1": lines, "n2": lines}, 2)
+    assert cli_collective._interval(row) == f"1.00 ms to {1 + (rounds - 1) / 100:.2f} ms{beside}"
+
+
 @pytest.mark.slow("processes of three members")
 @pytest.mark.parametrize("op", collectives.OPS)
 def test_every_operation_gives_what_it_should(op: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -209,3 +209,9 @@ def test_a_rule_of_a_user_is_a_command_in_shadow(tmp_path: Path) -> None:
     assert (rule.command, rule.takes_s, rule.acts) == (["dcgmi", "diag", "-r", "1"], 10.0, "known")
     assert not gate_decide.known(rule, NOTHING).acts
     assert math.isclose(gate_decide.known(rule, NOTHING).node_days, 0.0)
+
+
+def test_of_answers_that_say_nothing_the_newest_stands() -> None:
+    evidence = [replace(seen("unknown", 1), code="noisy"), replace(seen("unknown", 2), code="few")]
+    assert gate_evidence.last(evidence, ["n1"])["audit", "n1"].code == "few"
+    assert gate_evidence.last([seen("good", 0), *evidence], ["n1"])["audit", "n1"].holds == "good"

@@ -124,8 +124,8 @@ def test_what_was_applied_is_kept_with_the_answer(home: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--apply", "slurm", "--node", "n2"], "--cluster NAME lacks"), (["--apply", "kubernetes", "--cluster", "c"], "--node NAME lacks"),
-        (["--apply", "slurm", "--cluster", "alpha", "--node", ","], "--node NAME lacks"),
+        (["--apply", "slurm", "--node", "n2"], "missing: --cluster NAME"), (["--apply", "kubernetes", "--cluster", "c"], "missing: --node NAME"),
+        (["--apply", "slurm", "--cluster", "alpha", "--node", ","], "missing: --node NAME"),
         (["--apply", "slurm", "--cluster", "beta", "--node", "n2"], "belongs to 'alpha'"),
         (["--apply", "slurm", "--cluster", "alpha", "--node", "n2,n1"], "n1: its verdict is pass"),
         (["--apply", "slurm", "--cluster", "alpha", "--node", "n9"], "it is none of n1, n2, n3, n4"),
@@ -155,6 +155,21 @@ def test_a_reason_is_one_short_line_that_every_system_takes() -> None:
 def test_without_evidence_nobody_passes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(HOSTS) == 3
     assert "no evidence" in capsys.readouterr().out
+
+
+def test_labels_without_a_node_that_failed_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*HOSTS, "--labels", "slurm"]) == 3
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert "no node failed, so there is nothing to take out: 4 inconclusive" in answer.err
+
+
+@pytest.mark.usefixtures("evidence")
+def test_what_was_to_be_tested_again_and_had_no_time_is_not_answered_by_what_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "gate", "--hosts", "n[1-4]", "--again", "--budget", "2 s", "--json"]) == 3
+    gate = msgspec.convert(answered(capsys)["gate"], Gate)
+    assert {"gpus", "pair", "audit"} == set(gate.left_out)
+    assert {each.verdict for each in gate.nodes} == {"inconclusive"}
 
 
 @pytest.mark.slow("agents of four members, a command and transfers")

@@ -143,6 +143,14 @@ def test_names_of_other_tools_are_answered_with_the_right_command(word: str, ins
     assert name == "--version" or commands.split(name.split())[0]
 
 
+def test_two_words_that_verbs_begin_with_list_them(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["cluster", "accept"], ["cluster", "accept", "--help"]):
+        assert main(words) == 0
+        assert "cluster accept retest" in capsys.readouterr().out
+    assert main(["cluster", "accept", "rnu"]) == 2
+    assert "did you mean 'run'?" in capsys.readouterr().err
+
+
 def test_a_noun_without_its_verb_takes_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "perf.toml").write_text('[[case]]\nworkload = "stream"\nsize = "1 MiB"\n')
     printed = []

@@ -136,6 +136,8 @@ class Bed:
     def fault(self, kind: str, *values: str | float) -> None:
         """One of FAULTS; its values as USAGE has them. It lasts until `heal`."""
         asked = [kind, *map(str, values)]
+        if kind == "slow-uplink" and len(asked) > 1:
+            asked[1] = asked[1].removeprefix("leaf")  # as list has it
         self._check(asked)
         before = self.faults()
         (self.folder / "faults.json").write_text(json.dumps([*before, asked]))  # first: a kill leaves nothing that `heal` does not know

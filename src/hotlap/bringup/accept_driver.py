@@ -127,7 +127,7 @@ def _noted(evidence: NodeEvidence, ask: StepAsk, now: NodeStanding) -> NodeEvide
 def passing(taken: Sequence[StepTaken], standings: Mapping[str, NodeStanding], step: StepName) -> list[NodeEvidence]:
     """The evidence by which other nodes have passed a step."""
     kept = list[NodeEvidence]()
-    for earlier in taken if step in ("alone", "soak") else []:
+    for earlier in taken if step in ("reach", "alone", "soak") else []:
         if earlier.head.step == step:
             digests = earlier.digests()
             kept += [each for each in earlier.evidence if standings[each.node].evidence.get(step) == digests[each.node]]
@@ -198,7 +198,8 @@ def _untold(plan: AcceptPlan, standings: Mapping[str, NodeStanding], name: str, 
         return True
     if any(each.code == "too-few" for each in now.open.get(step, [])) and now.opened[step] < 2 * REPEATS:
         return bool(_partners(plan, standings, [name], step, False))
-    return step in ("pairs", "together") and now.opened[step] < REPEATS
+    noisy = step in ("pairs", "together") or any(each.code == "coarse" for each in now.open.get(step, []))
+    return noisy and now.opened[step] < REPEATS
 
 
 def _retest(

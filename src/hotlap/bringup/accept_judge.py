@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,16 +14,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from hotlap.bringup import naming
 from hotlap.bringup.accept_plan import AcceptPlan, AcceptProduct
 from hotlap.bringup.accept_record import FaultCode, FaultSeen, NodeEvidence, Outcome
-from hotlap.bringup.record import Isolation
+from hotlap.bringup.record import Culprit, FabricLayout, Isolation, Transfers
 from hotlap.core.stats import fleet, series
 from hotlap.nodes import odd
 
 GPU = re.compile(r"gpu\[(\d+)\]\.name")
+COARSE = 0.9  # a step that would pass a node at a tenth of its rate shows nothing; five nodes alike name about 80 % (stats/fleet)
 SUBNET = "ib[{0}:1].subnet"
 OPEN: frozenset[FaultCode] = frozenset({
-    "serial-twice", "unknown-fact", "no-fleet", "slow-part", "no-pairs", "too-few", "no-turn", "wrong-together",
+    "serial-twice", "unknown-fact", "no-fleet", "coarse", "slow-part", "no-pairs", "too-few", "no-turn", "wrong-together",
 })  # fmt: skip
 GONE: frozenset[FaultCode] = frozenset({"unreachable", "vanished"})
 INFORMS: frozenset[FaultCode] = frozenset({"late"})
@@ -61,7 +63,7 @@ def judged(plan: AcceptPlan, raw: StepRaw, pool: Sequence[NodeEvidence] = ()) ->
     reference: dict[str, dict[str, Any]] = defaultdict(dict)
     step = raw.evidence[0].step if raw.evidence else "reach"
     if step == "reach":
-        _merge(faults, _reached(plan, there))
+        _merge(faults, _reached(plan, there, pool))
     elif step == "inspect":
         _merge(faults, {each.node: inventory(plan, each) for each in there})
     elif step in ("alone", "soak"):
@@ -110,15 +112,15 @@ def _with(evidence: NodeEvidence, faults: list[FaultSeen], reference: dict[str, 
     return msgspec.structs.replace(evidence, faults=faults, outcome=outcome, reference={**evidence.reference, **reference})
 
 
-def _reached(plan: AcceptPlan, there: Sequence[NodeEvidence]) -> dict[str, list[FaultSeen]]:
-    """Clocks, serial numbers and BMCs."""
+def _reached(plan: AcceptPlan, there: Sequence[NodeEvidence], pool: Sequence[NodeEvidence]) -> dict[str, list[FaultSeen]]:
+    """Clocks, serial numbers and BMCs. `pool`: nodes that were reached before, which may have a serial number too."""
     faults: dict[str, list[FaultSeen]] = defaultdict(list)
     clocks = {each.node: float(each.facts["clock_off_s"]) for each in there if each.facts.get("clock_off_s") is not None}
     middle = spread = 0.0  # of few nodes the controller's own clock is the reference
     if len(clocks) >= fleet.FEWEST_NODES:
         middle = statistics.median(clocks.values())
         spread = series.MAD_TO_SD * statistics.median([abs(off - middle) for off in clocks.values()])
-    serials = Counter(str(each.facts.get("serial") or "") for each in there)
+    owners = _owners(plan, [*there, *pool])
     for each in there:
         off, silent_s = clocks.get(each.node), float(each.facts.get("silent_s", 0.0))
         if off is not None and min(abs(off), abs(off - middle)) > max(silent_s, odd.FAR * spread):
@@ -126,13 +128,24 @@ def _reached(plan: AcceptPlan, there: Sequence[NodeEvidence]) -> dict[str, list[
         if each.facts.get("bmc_answers") is False:
             faults[each.node].append(FaultSeen(code="bmc", values={"place": str(each.facts.get("bmc"))}))
         seen, wanted = str(each.facts.get("serial") or ""), plan.product(each.node).serials.get(each.node, "")
-        owners = [one.node for one in there if seen and one.node != each.node and one.facts.get("serial") == seen]
+        others = [name for name in owners.get(seen, ()) if name != each.node]
         if wanted and seen and seen != wanted:
-            values: dict[str, str | int | float | list[str]] = {"serial": seen, "expected": wanted, "same_as": owners}
+            values: dict[str, str | int | float | list[str]] = {"serial": seen, "expected": wanted, "same_as": others}
             faults[each.node].append(FaultSeen(code="serial", values=values))
-        elif seen and serials[seen] > 1 and not wanted:
-            faults[each.node].append(FaultSeen(code="serial-twice", values={"serial": seen, "same_as": owners}))
+        elif others and not wanted:
+            faults[each.node].append(FaultSeen(code="serial-twice", values={"serial": seen, "same_as": others}))
     return faults
+
+
+def _owners(plan: AcceptPlan, there: Sequence[NodeEvidence]) -> dict[str, list[str]]:
+    """Nodes by the serial number that they have, or that the plan says they have."""
+    owners: dict[str, dict[str, None]] = defaultdict(dict)
+    for each in there:
+        owners[str(each.facts.get("serial") or "")].setdefault(each.node)
+    for product in plan.products:
+        for name, serial in product.serials.items():
+            owners[serial].setdefault(name)
+    return {serial: list(names) for serial, names in owners.items() if serial}
 
 
 def inventory(plan: AcceptPlan, evidence: NodeEvidence) -> list[FaultSeen]:
@@ -240,6 +253,12 @@ def _slow(
             if answer.spread[0] is not None:
                 _name_odd(faults, answer, rows, metric, len(own))
                 _name_below(faults, own, metric, model)
+                if model is None and (answer.reach[0] or 0.0) > COARSE:
+                    for each in own:
+                        loss = float(answer.reach[0] or 0.0)
+                        faults[each.node].append(
+                            FaultSeen(code="coarse", values={"product": each.product, "metric": metric, "nodes": len(nodes), "loss": loss})
+                        )  # fmt: skip
                 continue
         if model is None:
             for each in own:
@@ -314,8 +333,9 @@ def _paired(plan: AcceptPlan, there: Sequence[NodeEvidence], raw: StepRaw) -> di
         untested = {name for each in answer.open if each.code == "untested" for name in each.members}
         _merge(faults, {name: [FaultSeen(code="no-result", values={"why": "no transfer"})] for name in own if name in untested})
         for each in answer.culprits:
+            members = [*each.part.members, *_either(each)]
             values: dict[str, str | int | float | list[str]] = {
-                "part": each.part.kind, "members": each.part.members, "loss": each.loss, "low": each.low, "high": each.high,
+                "part": each.part.kind, "members": members, "loss": each.loss, "low": each.low, "high": each.high,
             }  # fmt: skip
             if each.part.kind in ("node", "send", "receive", "nic", "gpu"):
                 faults[each.part.members[0]].append(FaultSeen(code="slow-link", values=values))
@@ -327,6 +347,12 @@ def _paired(plan: AcceptPlan, there: Sequence[NodeEvidence], raw: StepRaw) -> di
     return {name: each for name, each in faults.items() if name in names}
 
 
+def _either(each: Culprit) -> list[str]:
+    """The other leaf of two whose uplinks no transfer distinguishes."""
+    other = each.runner_up
+    return list(other.members) if other and naming.same(each) and other.kind == each.part.kind and other.kind in naming.UPLINKS else []
+
+
 def _of_isolation(answer: Isolation | None) -> dict[str, Any]:
     """What stands beside a node's pairs."""
     if answer is None:
@@ -336,6 +362,22 @@ def _of_isolation(answer: Isolation | None) -> dict[str, Any]:
         "disturbed": answer.disturbed, "open": [each.code for each in answer.open],
         "least_loss": next((each.loss for each in answer.open if each.code == "small"), 0.0),
     }  # fmt: skip
+
+
+def transfers(evidence: Sequence[NodeEvidence], tests: Transfers, where: FabricLayout, fleet_rate: float) -> list[NodeEvidence]:
+    """With what each node sent and received, by partner, B/s; and the rate of parts without a fault."""
+    rates: dict[str, dict[str, dict[str, list[float]]]] = defaultdict(lambda: {"sending to": {}, "receiving from": {}})
+    for sender, receiver, rate in zip(tests.sender.tolist(), tests.receiver.tolist(), tests.rate.tolist(), strict=True):
+        first, second, value = where.names[sender], where.names[receiver], float(f"{rate:.6g}")
+        rates[first]["sending to"].setdefault(second, []).append(value)
+        rates[second]["receiving from"].setdefault(first, []).append(value)
+    known = {"fleet": fleet_rate, "nodes": where.nodes}
+    return [
+        msgspec.structs.replace(
+            each, rates=rates[each.node], units=dict.fromkeys(rates[each.node], "B/s"),
+            reference={**each.reference, **dict.fromkeys(rates[each.node], known)},
+        ) if each.node in rates else each for each in evidence
+    ]  # fmt: skip
 
 
 def _behind(plan: AcceptPlan, seen: FaultSeen, own: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 import hotlap
-from hotlap.bringup import accept_plan, collectives, member_alone, pairs, topology
+from hotlap.bringup import accept_judge, accept_plan, collectives, member_alone, pairs, topology
 from hotlap.bringup.accept_driver import LONGER, REPEATS
 from hotlap.bringup.accept_folder import BegunStep
 from hotlap.bringup.accept_judge import ExpectedRate, StepRaw
@@ -314,6 +314,7 @@ class LiveFleet:
                 isolating = Isolating(where, conductor.transfer, random, screen=rounds, expected=product.link)
                 answer = isolating.run()[0]
                 conductor.finish()
+                raw.evidence = accept_judge.transfers(raw.evidence, isolating.tests, where, answer.fleet)
                 return answer, lost
             except MachineError as error:
                 first = conductor.ended_first()

@@ -15,14 +15,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hotlap.bringup import accept_plan, fabrics, topology
+from hotlap.bringup import accept_judge, accept_plan, fabrics, topology
 from hotlap.bringup.accept_driver import LONGER, REPEATS
 from hotlap.bringup.accept_folder import BegunStep
 from hotlap.bringup.accept_judge import SUBNET, ExpectedRate, StepRaw
 from hotlap.bringup.accept_plan import AcceptPlan, AcceptProduct
 from hotlap.bringup.accept_record import FaultSeen, NodeEvidence, NodeStanding, StepAsk
 from hotlap.bringup.isolating import Isolating
-from hotlap.bringup.record import Isolation, SlowPart
+from hotlap.bringup.record import SlowPart
 from hotlap.cluster import hosts
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.model.predict import predict
@@ -81,10 +81,13 @@ class SimulatedFleet:
                 raw.faults[name] = [FaultSeen(code="unreachable", values={"why": "no answer"})]
             if ask.step == "soak" and self._fault(name) == "vanished":
                 raw.faults[name] = [FaultSeen(code="vanished", values={"why": "no beat"})]
+        if ask.step == "together" and len(nodes) < 2:
+            raw.faults = {name: [FaultSeen(code="too-few", values={"nodes": 1})] for name in nodes}
         if ask.step in ("alone", "soak"):
             raw.models = {product.name: expectations(product.machine) for product in self.plan.products if product.machine}
         if ask.step == "pairs":
-            raw.isolations = {product.name: answer for product in self.plan.products if (answer := self._isolation(product, nodes, ask))}
+            for product in self.plan.products:
+                self._isolate(product, nodes, ask, raw)
         return raw
 
     def _standing(self, name: str) -> NodeStanding:
@@ -165,16 +168,19 @@ class SimulatedFleet:
             "checked": CHECKED * samples, "throttled_s": LOSS * seconds if throttled else 0.0, "seconds": seconds,
         }  # fmt: skip
 
-    def _isolation(self, product: AcceptProduct, nodes: Sequence[str], ask: StepAsk) -> Isolation | None:
+    def _isolate(self, product: AcceptProduct, nodes: Sequence[str], ask: StepAsk, raw: StepRaw) -> None:
         names = [name for name in product.nodes if name in set(nodes)]
         if len(names) < 2:
-            return None
+            return
         where = topology.of(self.plan.topology, names, self.plan.leaf_limit)
         slow = {SlowPart("send", place): LOSS for place, name in enumerate(names) if self._fault(name) == "slow-link"}
         seed = [self.seed, zlib.crc32(" ".join(names).encode()), max(self._standing(name).changed for name in names)]
         fabric = fabrics.Fabric(where, slow, rate=product.link or RATE, seed=int(np.random.default_rng(seed).integers(1 << 31)))
         rounds = accept_plan.screening(len(names), ask.tries, ask.retest)
-        return Isolating(where, fabric.transfer, np.random.default_rng(seed), screen=rounds, expected=product.link).run()[0]
+        isolating = Isolating(where, fabric.transfer, np.random.default_rng(seed), screen=rounds, expected=product.link)
+        answer = isolating.run()[0]
+        raw.isolations[product.name] = answer
+        raw.evidence = accept_judge.transfers(raw.evidence, isolating.tests, where, answer.fleet)
 
 
 def parse(text: str) -> tuple[int, int, int, dict[str, str]]:
@@ -197,6 +203,8 @@ def parse(text: str) -> tuple[int, int, int, dict[str, str]]:
     if not all(number.isdecimal() for number in numbers):
         raise InputError(f"simulate: {text}: nodes, products and seed are numbers")
     nodes, products, seed = map(int, numbers)
+    if products < 2 and "product" in faults.values():
+        raise InputError(f"simulate: {text}: fault=product needs another product of the plan; give products=2 or 3")
     if not 2 <= nodes <= hosts.MOST or not 1 <= products <= min(nodes, len(PRODUCTS)):
         raise InputError(f"simulate: {text}: 2 to {hosts.MOST:,} nodes, and 1 to {len(PRODUCTS)} products")
     return nodes, products, seed, faults

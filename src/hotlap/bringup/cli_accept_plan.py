@@ -13,6 +13,18 @@ from hotlap.core.errors import InputError
 from hotlap.core.record import Record
 
 FILE = "accept.toml"
+STUBS = """
+# What each node should be; take the # away, and fill in. What is not here is not compared.
+# [product.expect]                  # facts as hotlap node inspect names them
+# "gpu[*].vbios" = "96.00.99.00.01"
+# "ib[*].firmware" = "28.43.2026"
+# [product.rails]                   # adapter and its subnet, rail 0 first
+# mlx5_0 = "fd00:0:0:0"
+# [product.serials]                 # from the delivery note
+# n001 = "SN-0001"
+# [product.bmc]                     # where each BMC listens
+# n001 = "10.1.0.1:443"
+"""
 
 
 class PlanShown(Record, frozen=True, kw_only=True):
@@ -47,10 +59,10 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("a plan of what? give a FILE.toml to check, or --hosts NAMES, --local N or --simulate FLEET to write one")
     path = args.file or args.out or FILE
     if not args.file:
-        data = accept_plan.text(_drafted(args))
+        data = accept_plan.text(_drafted(args)) + ("" if args.simulate else STUBS)
         accept_plan.parse(data.encode(), path)  # before anything is written
-        if Path(path).exists() and not args.out:
-            raise InputError(f"'{path}' is there already; name another by --out")
+        if Path(path).exists() and Path(path).read_bytes() != data.encode():
+            raise InputError(f"'{path}' is there already, and is not what would be written; remove it, or name another by --out")
         terminal.write(Path(path), data)
     plan = accept_plan.read(path)
     if args.json:

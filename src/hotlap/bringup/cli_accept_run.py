@@ -103,7 +103,8 @@ def begins(ask: StepAsk) -> None:
 def tell(event: AcceptEvent) -> None:
     """A line on standard error for what is no step on the path."""
     if event.faults and event.to != "retest":
-        text = f"{event.node}: {event.was} → {event.to}: {accept_show.causes(event.faults)}"
+        to = f"stays {event.to}" if event.to == event.was else f"{event.was} → {event.to}"
+        text = f"{event.node}: {to}: {accept_show.causes(event.faults)}"
         print(f"hotlap: {words.clean(text)}", file=sys.stderr, flush=True)
 
 

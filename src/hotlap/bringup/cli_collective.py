@@ -80,7 +80,7 @@ def _reasons(kept: folder.CampaignFolder) -> list[str]:
 
 
 def lines(rows: Sequence[CollectiveRow], link: LinkKnown, width: int, color: bool) -> list[str]:
-    """A row for each size, beside what a link carries."""
+    """A row for each size, beside what a link carries. Fewer than six rounds give an interval of less than 95 %, which stands beside it."""
     rate = link.rate
     columns = [
         Column("operation", [Cell(row.op, "bold") for row in rows]),
@@ -101,7 +101,10 @@ def lines(rows: Sequence[CollectiveRow], link: LinkKnown, width: int, color: boo
 
 
 def _interval(row: CollectiveRow) -> str:
-    return f"{show(row.low_s, 's')} to {show(row.high_s, 's')}" if row.low_s is not None and row.high_s is not None else ""
+    if row.low_s is None or row.high_s is None:
+        return ""
+    sure = f" ({units.percent(row.confidence)})" if row.confidence and round(row.confidence, 2) < 0.95 else ""
+    return f"{show(row.low_s, 's')} to {show(row.high_s, 's')}{sure}"
 
 
 def _modelled(row: CollectiveRow) -> str:

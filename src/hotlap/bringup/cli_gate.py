@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -81,8 +83,13 @@ def _print(args: argparse.Namespace, gate: Gate, code: int) -> None:
         labels = gate_labels.labels(gate, show_gate.reason)
         terminal.answer(args.json or 3, {"gate": gate, "labels": labels}, code=code)
     elif args.labels:
-        for command in gate_labels.commands(gate, args.labels, show_gate.reason):
+        commands = gate_labels.commands(gate, args.labels, show_gate.reason)
+        for command in commands:
             print(shlex.join(command))
+        if not commands:
+            counts = Counter(each.verdict for each in gate.nodes)
+            known = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+            print(f"hotlap: no node failed, so there is nothing to take out: {known}", file=sys.stderr)
     else:
         print("\n".join(show_gate.lines(gate, terminal.width(), terminal.color())))
         for command in gate.applied:
@@ -111,6 +118,10 @@ def _gated(args: argparse.Namespace, way: _Way, rules: Mapping[str, GateRule], r
         came, kept = gate_tests.tested(wanted, folder, way.launcher, history), folder.path.name
         machines = {member.name: gate_evidence.machine(member) for member in folder.members()}
         answers = _newer(answers, came, machines, known)
+    if args.again:  # what was to be tested and had no time is not answered by what is kept
+        for name in left_out:
+            nothing = {node: GateEvidence(rule=name, node=node, at_s=time.time(), holds="unknown", code="no time") for node in names}
+            answers |= {(name, node): RuleAnswer(seen=seen, acts=known[name].acts) for node, seen in nothing.items()}
     accepted = gate_accepted.answers(ledgers, names, machines, time.time())
     by_node = {node: [answers[name, node] for name in rules] + ([accepted[node]] if node in accepted else []) for node in names}
     gate = Gate(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from hotlap.bringup import campaigns, expecting, fabrics, measuring, pairs, show, topology
+from hotlap.bringup import campaigns, expecting, fabrics, measuring, pairs, schedule, show, topology
 from hotlap.bringup.isolating import Isolating
 from hotlap.bringup.record import KEPT, FabricLayout, Isolation, IsolationAsked
 from hotlap.cli import terminal
@@ -32,17 +32,19 @@ def add(parser: argparse.ArgumentParser) -> None:
     carried = "pairs that an uplink carries (default: one for each node of its leaf)"
     parser.add_argument("--limit", type=int, default=0, metavar="N", help=carried)
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="to screen (default: by their number; every pair of up to 16)")
-    parser.add_argument("--whole", action="store_true", help="every pair of up to 16 nodes, even after a part is named")
+    parser.add_argument("--whole", action="store_true", help="every pair, of more than 16 nodes too, even after a part is named")
     parser.add_argument("--time", default="1 s", metavar="TIME", help="of a transfer; long against the buckets of shapers (default: 1 s)")
     parser.add_argument("--expected", default="", metavar="RATE", help="of a transfer without a fault, as in '10 GB/s'")
     parser.add_argument("--seed", type=int, default=0, help="of the random pairs")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 0 no part is named, 1 a part is, 3 there is no fleet to compare with or a member was lost."""
+    """Exit code 0 no part is named, 1 a part is, 3 it cannot be told or a member was lost."""
     for name in ("rounds", "limit", "seed"):
         if getattr(args, name) < 0:
             raise InputError(f"--{name} is a number from 0 on, not {getattr(args, name)}")
+    if args.whole and args.rounds:
+        raise InputError("--whole is every pair, and --rounds how many rounds: leave out one of both")
     kept = None
     if args.of:
         answer = measuring.read(asked.chosen(args.of).path)
@@ -52,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         answer = _simulated(args)
     else:
         answer, kept = _measured(args)
-    code = 3 if not answer.sure else 1 if answer.culprits or answer.before else 0
+    code = show.code(answer)
     if args.json:
         terminal.answer(args.json, {"isolation": answer}, code=code)
         return code
@@ -73,6 +75,8 @@ def _simulated(args: argparse.Namespace) -> Isolation:
     fabric = fabrics.parse(args.simulate)
     where = topology.read(args.topology, fabric.where.names, args.limit) if args.topology else fabric.where
     alone = fabric.by_itself() if where.rails > 1 else None
+    if args.whole and where.nodes > schedule.EVERY:
+        raise InputError(f"--whole: every pair of {where.nodes} nodes takes too long; leave it out, or simulate at most {schedule.EVERY}")
     before = topology.findings(args.topology, fabric.where.names)
     answer = Isolating(
         where, fabric.transfer, np.random.default_rng(args.seed), args.whole, args.rounds, alone, expected(args.expected),

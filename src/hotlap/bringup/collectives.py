@@ -66,6 +66,7 @@ class CollectiveRow(Record, frozen=True, kw_only=True):
     time_s: float
     low_s: float | None
     high_s: float | None
+    confidence: float | None = None  # of low_s to high_s
     algbw: float
     busbw: float
     wrong: int
@@ -168,6 +169,6 @@ def _row(op: str, size: int, by_member: Mapping[str, Sequence[RankLine]], ranks:
     assert summary.median is not None
     return CollectiveRow(
         op=op, size=size, ranks=ranks, rounds=count, time_s=summary.median, low_s=summary.low, high_s=summary.high,
-        algbw=size / summary.median, busbw=size / summary.median * factor(op, ranks),
+        confidence=summary.confidence, algbw=size / summary.median, busbw=size / summary.median * factor(op, ranks),
         wrong=sum(line.wrong for lines in by_member.values() for line in lines), slowest=dict(slowest),
     )  # fmt: skip

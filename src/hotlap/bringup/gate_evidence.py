@@ -178,7 +178,7 @@ def _holds(isolation: Isolation, named: Sequence[Culprit], small: float, least: 
         worst = max(named, key=lambda each: (each.part.kind in OWN, each.loss))
         own, sure = worst.part.kind in OWN, worst.loss >= least and (worst.runner_up is None or worst.odds >= naming.TELLS)
         return {"holds": "bad" if own and sure else "unknown", "code": "slow" if own else "shares", "part": worst.part, "loss": worst.loss}
-    if isolation.nodes < 4 or small > least:
+    if isolation.nodes < naming.FEWEST or small > least:
         return {"code": "few", "loss": small}
     return {"holds": "good", "loss": small}
 
@@ -213,6 +213,7 @@ def last(evidence: Sequence[GateEvidence], nodes: Iterable[str]) -> dict[tuple[s
     """The newest of each rule and node that says something; one that does not leaves the one before."""
     wanted, newest = set(nodes), dict[tuple[str, str], GateEvidence]()
     for each in evidence:
-        if each.node in wanted and (each.holds != "unknown" or (each.rule, each.node) not in newest):
+        before = newest.get((each.rule, each.node))
+        if each.node in wanted and (each.holds != "unknown" or before is None or before.holds == "unknown"):
             newest[each.rule, each.node] = each
     return newest

@@ -61,8 +61,9 @@ def named(way: str, cluster: str, nodes: str) -> list[str]:
     chosen = [name.strip() for name in nodes.split(",") if name.strip()]
     if not cluster or not chosen:
         lacks = "--cluster NAME" if not cluster else "--node NAME"
-        what = "ClusterName in scontrol show config" if way == "slurm" else "a context of kubectl"
-        raise InputError(f"--apply {way} changes a cluster: name it, and each node, by --cluster and --node; {lacks} lacks ({what})")
+        cluster_is = "which is ClusterName in scontrol show config" if way == "slurm" else "which is a context of kubectl"
+        what = cluster_is if not cluster else "with commas between several"
+        raise InputError(f"--apply {way} changes a cluster: name it, and each node, by --cluster and --node; missing: {lacks}, {what}")
     return chosen
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 import hotlap
-from hotlap.bringup import gate_evidence, measuring, member_pair, pairs
+from hotlap.bringup import gate_evidence, measuring, member_pair, naming, pairs
 from hotlap.bringup.gate_evidence import History
 from hotlap.bringup.gate_record import GateEvidence, GateRule
 from hotlap.bringup.record import TRANSFERS, IsolationAsked, PairRecord
@@ -136,7 +136,7 @@ def _pairs(
         late = gate_evidence.worded(nothing, error.reason, "no time" if asked.left_s <= 0 else "no result")
         return {("pair", name): gate_evidence.of_node(late, name) for name in machines}
     answers = gate_evidence.of_isolation(isolation, machines, time.time(), kept.path.name, asked.least, asked.leaves)
-    if history.fleet and isolation.nodes < 4:
+    if history.fleet and isolation.nodes < naming.FEWEST:
         transfers = lines.read((kept.path / TRANSFERS).read_bytes(), PairRecord, TRANSFERS).records
         answers = [_beside_fleet(each, transfers, *history.fleet) for each in answers]
     return {("pair", each.node): each for each in answers}

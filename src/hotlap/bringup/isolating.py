@@ -17,7 +17,7 @@ from hotlap.bringup.record import Evidence, FabricLayout, Floats, Ints, Isolatio
 Transfer = Callable[[Ints], Floats]  # [P, 2] senders and receivers at once → [P, rails] B/s, NaN where it was not measured
 FIRST = 5  # rounds of a tournament after which is looked whether a node, a direction or an uplink explains it
 MEETINGS = 3  # good partners that confirm a suspect (clusters study, stage 3)
-CONFIRM, CONFIRM_LINKS = 4, 6  # rounds at most; the latter with those before
+CONFIRM, CONFIRM_LINKS, CONFIRM_MANY = 4, 6, 24  # rounds at most; the latter two of links, of few nodes and of many, with those before
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Isolating:
     where: FabricLayout
     transfer: Transfer
     random: np.random.Generator
-    whole: bool = False  # every pair of a small fabric, even after something is named
+    whole: bool = False  # every pair, of many nodes too, even after something is named
     screen: int = 0  # rounds; 0: as many as it takes
     alone: Floats | None = None  # of every GPU by itself, relative to what it should give [N, rails]
     expected: float | None = None
@@ -42,14 +42,15 @@ class Isolating:
 
     def run(self) -> tuple[Isolation, Model]:
         """Measures, and names."""
-        if self.where.nodes <= schedule.SMALL and not self.screen:
+        small = self.where.nodes <= schedule.SMALL
+        if (small or self.whole) and not self.screen:
             rounds = schedule.tournament(self.where, self.random)
             self._screen(rounds[:FIRST])
             self._confirm(self._early(), min(CONFIRM, MEETINGS))
             model = explain.explain(self.tests, self.where)
             if len(rounds) > FIRST and (self.whole or not model.fits):
                 self._screen(rounds[FIRST:])
-                self._confirm(explain.explain(self.tests, self.where), CONFIRM_LINKS - self.confirmed, links=True)
+                self._confirm(explain.explain(self.tests, self.where), (CONFIRM_LINKS if small else CONFIRM_MANY) - self.confirmed, True)
         else:
             self._screen(schedule.matchings(self.where, self.screen or schedule.screening(self.where.nodes), self.random))
             self._confirm(self._early(), CONFIRM)
@@ -90,8 +91,8 @@ class Isolating:
             wanted = {node: self._partners(node) for node in sorted(suspected) if met.get(node, 0) < MEETINGS}
             if links:
                 suspected -= {fit.factor.first for fit in model.fits if fit.factor.kind == "link"}
-            slow = [(fit.factor.first, fit.factor.second) for fit in model.fits if links and fit.factor.kind == "link"]
-            slow += explain.slow_links(model, self.tests) if links else []
+            slow = [(fit.factor.first, fit.factor.second) for fit in model.fits if fit.factor.kind == "link"]
+            slow += explain.slow_links(model, self.tests, 1 if links else 2)
             slow = [pair for pair in dict.fromkeys(slow) if again.get(pair, 0) < MEETINGS]
             pairs = schedule.confirmation(self.where, wanted, suspected, slow, self.random)
             for first, second in pairs:
@@ -124,7 +125,7 @@ class Isolating:
             return model, []
         before = len(self.tests)
         for pairs in schedule.circle(self.random.permutation(names))[:2]:
-            self.confirmed += self._round(pairs, "confirming")
+            self.confirmed += self._round(schedule.carried(self.where, pairs), "confirming")
         if self.cut:
             return model, []
         logs = np.log(np.maximum(self.tests.rate[before:], 1e-12)) - model.fleet

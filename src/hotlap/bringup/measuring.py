@@ -113,8 +113,10 @@ def isolated(
     lost = [each.name for each in members if each.name not in where.names]
     link = LinkKnown(code="given", rate=asked.expected) if asked.expected else expecting.of_links(own.known.values())
     unused = sorted({*own.rdma, *(name for name in asked.rdma if name in where.names)})
-    gbps = min((asked.rdma[name] for name in unused if name in asked.rdma), default=None)
-    answer = msgspec.structs.replace(answer, open=_beside(answer, unused, lost), link=link, before=asked.before, rdma_gbps=gbps)
+    rates = [asked.rdma[name] for name in unused if name in asked.rdma]
+    slowest, fastest = min(rates, default=None), max(rates, default=None)
+    answer = msgspec.structs.replace(answer, open=_beside(answer, unused, lost), link=link, before=asked.before)
+    answer = msgspec.structs.replace(answer, rdma_gbps=slowest, rdma_most_gbps=fastest)
     files.write_whole(kept.path / KEPT, msgspec.json.format(msgspec.json.encode(answer), indent=2) + b"\n")
     return answer
 

@@ -16,6 +16,7 @@ TELLS = math.log(20)  # odds of 20 to 1: below, the next best explanation is not
 NORMAL = 1.96  # of a 95 % interval
 UPLINKS = ("uplink", "uplink-out", "uplink-in")
 OF_NODES = ("node", "send", "receive")
+FEWEST = 4  # nodes, of which one is told from the others: of two both transfers are slow, of three most
 SHARE = 0.05  # of transfers that may be faster than a fleet
 
 
@@ -26,17 +27,21 @@ def isolation(run: Evidence, model: Model, shared: list[PartFit]) -> Isolation:
     culprits = [_culprit(fit, model, tests, where) for fit in fits if not (fit.factor.kind in OF_NODES and fit.factor.first in among)]
     if shared:
         culprits.insert(0, _group(shared, where))
-    culprits = _gpus(culprits, run)
+    unexplained = _unexplained(model, tests, among)
+    sure = model.faster < SHARE and unexplained < 0.3 and (where.nodes > 2 or not fits)
+    culprits = _gpus(culprits if sure else [], run)
     return Isolation(
         culprits=culprits, nodes=where.nodes, screening=run.screened, confirming=run.confirmed, transfers=len(tests),
-        fleet=math.exp(model.fleet), noise=model.noise.sigma, disturbed=_unexplained(model), faster=model.faster,
-        open=_open(run, model, fits), sure=model.faster < SHARE and _unexplained(model) < 0.3,
+        fleet=math.exp(model.fleet), noise=model.noise.sigma, disturbed=unexplained, faster=model.faster,
+        open=_open(run, model, fits, sure), sure=sure,
         below=None if run.expected is None else 1.0 - math.exp(model.fleet) / run.expected,
     )  # fmt: skip
 
 
-def _unexplained(model: Model) -> float:
-    return float(np.mean(np.abs(model.view - model.current) > 4 * model.noise.sigma))
+def _unexplained(model: Model, tests: Transfers, among: set[int]) -> float:
+    """The share of transfers; those that leave a group of nodes, or enter it, are explained by what these share."""
+    source, sink = (np.isin(ends, sorted(among)) for ends in (tests.sender, tests.receiver))
+    return float(np.mean((np.abs(model.view - model.current) > 4 * model.noise.sigma) & (source == sink)))
 
 
 def part(factor: SlowPart, where: FabricLayout) -> NamedPart:
@@ -80,6 +85,11 @@ def _culprit(fit: PartFit, model: Model, tests: Transfers, where: FabricLayout) 
     )  # fmt: skip
 
 
+def same(each: Culprit) -> bool:
+    """Whether its next best explanation explains as much, and no transfer would distinguish them."""
+    return each.runner_up is not None and each.odds < TELLS and not each.telling
+
+
 def runner_up(fit: PartFit, model: Model, tests: Transfers, where: FabricLayout) -> tuple[PartFit | None, float]:
     """The part that would explain the same transfers next best, and the odds against it (logarithm)."""
     rest = [other for other in model.fits if other.factor != fit.factor and not _halves(other.factor, fit.factor)]
@@ -117,13 +127,14 @@ def _halves(first: SlowPart, second: SlowPart) -> bool:
 
 
 def telling(fit: PartFit, other: PartFit, tests: Transfers, where: FabricLayout) -> list[str]:
-    """The transfer for which two explanations expect most different rates, among nodes that are not otherwise suspected."""
+    """The transfer that passes one part and not the other, among nodes that are not otherwise suspected; none where all pass both."""
     nodes = [int(node) for each in (fit, other) for node in _nodes(each.factor, where)]
     good = [node for node in range(where.nodes) if node not in nodes][:8]
     pairs = [(a, b) for a in dict.fromkeys([*nodes, *good]) for b in dict.fromkeys([*good, *nodes]) if a != b]
     trial = Transfers()
     trial.add(np.array(pairs), np.ones((len(pairs), where.rails)), 0, where)
-    expected = [explain.limiting([each], trial, where)[0] for each in (fit, other)]
+    effect = min(fit.effect, other.effect)  # of both: what the two lose differs by their noise
+    expected = [explain.limiting([PartFit(each.factor, effect)], trial, where)[0] for each in (fit, other)]
     gap = np.abs(expected[0] - expected[1])
     best = int(np.argmax(gap))
     return [where.names[trial.sender[best]], where.names[trial.receiver[best]]] if gap[best] > 0 else []
@@ -178,14 +189,15 @@ def smallest(tests: int, penalty: float, model: Model) -> float:
     return 1.0
 
 
-def _open(run: Evidence, model: Model, fits: list[PartFit]) -> list[Open]:
+def _open(run: Evidence, model: Model, fits: list[PartFit], sure: bool) -> list[Open]:
     """What the transfers do not exclude."""
     where, tests, count = run.where, run.tests, run.where.nodes
     answer = list[Open]()
     by_node = np.bincount(tests.sender, minlength=count) + np.bincount(tests.receiver, minlength=count)
     penalty = {some.kind: model.penalty(some) for some in model.groups}
     few = int(by_node[by_node > 0].min())
-    answer.append(Open(code="small", loss=smallest(few, penalty["node"], model), count=few))
+    least = smallest(few, penalty["node"], model) if sure and count >= FEWEST else 1.0
+    answer.append(Open(code="small", loss=least, count=few))
     links = np.unique(tests.sender * count + tests.receiver)
     repeated = int((np.bincount(np.searchsorted(links, tests.sender * count + tests.receiver)) > 1).sum())
     if count > schedule.SMALL or len(links) < count * (count - 1):
@@ -225,8 +237,8 @@ def _open(run: Evidence, model: Model, fits: list[PartFit]) -> list[Open]:
 
 def sharing(tests: Transfers, model: Model, where: FabricLayout) -> list[str]:
     """Nodes, two to half of all, whose transfers are slow without an explanation more often than those of most: binomial, 5 % over all."""
-    slow = (model.view - model.current < -4 * model.noise.sigma).astype(float)
-    ends, both = np.concatenate([tests.sender, tests.receiver]), np.concatenate([slow, slow])
+    sender, receiver, slow = explain.of_all_rails(tests, model.view - model.current < -4 * model.noise.sigma)
+    ends, both = np.concatenate([sender, receiver]), np.concatenate([slow, slow]).astype(float)
     counts, slows = (np.bincount(ends, weights, where.nodes) for weights in (None, both))
     shares = slows / np.maximum(counts, 1)
     usual = max(float(np.median(shares[counts > 0])), model.noise.disturbed)

@@ -39,7 +39,7 @@ def step(python: str, time_s: float, members: int) -> StepRecord:
     return StepRecord(
         number=1, name=STEP, gather="command", argv=[python, "-I", "-S", SCRIPT], label=f"transfers of {time_s:g} s between pairs",
         files={SCRIPT: source(member_pair), LINK: source(member_link)}, rounds=MOST_ROUNDS, gang=members,
-        timeout_s=MOST_ROUNDS * (time_s + 2 * member_pair.PATIENCE_S),
+        timeout_s=MOST_ROUNDS * (time_s + 2 * member_pair.PATIENCE_S), timed=False,
     )  # fmt: skip
 
 

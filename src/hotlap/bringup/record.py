@@ -232,3 +232,4 @@ class Isolation(Record, frozen=True, kw_only=True):
     link: LinkKnown | None = None  # what links carry at most; None: of a simulated fabric
     before: list[FabricFinding] = []  # by the fabric's own text
     rdma_gbps: float | None = None  # of the slowest member that did not use it; None: nobody knows
+    rdma_most_gbps: float | None = None  # of the fastest

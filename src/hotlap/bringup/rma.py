@@ -43,6 +43,7 @@ class PackAbout(Record, frozen=True, kw_only=True):
     standing: NodeStanding
     causes: list[str]
     commands: list[str]
+    simulated: str = ""  # the fleet that stands in place of nodes
 
 
 class PackFiles(Record, frozen=True, kw_only=True):
@@ -68,6 +69,7 @@ def pack(folder: AcceptFolder, node: str, purpose: str) -> tuple[bytes, str]:
             "bmc": product.bmc.get(node, ""),
         },
         causes=[accept_show.cause(each) for each in standing.faults],
+        simulated=str(folder.plan.launch.get("simulate", "")),
         commands=[f"hotlap cluster accept retest {node} --of {folder.id}", f"hotlap cluster accept status {folder.id}"],
     )  # fmt: skip
     files = {
@@ -110,6 +112,7 @@ def _page(about: PackAbout, events: Sequence[AcceptEvent], evidence: Sequence[No
     name = name_of(about.node, purpose)
     override = " (override)" if about.standing.overridden else ""
     top = f"<p>{escape(about.node)}, {escape(about.product)}, serial number {escape(serial)}: <b>{about.standing.state}{override}</b></p>"
+    top += f"<p>Simulated: {escape(about.simulated)}. No node was measured.</p>" if about.simulated else ""
     reasons = [*(f"Override: {reason}" for reason in about.standing.overrides), *(f"Repair: {text}" for text in about.standing.repairs)]
     commands = f"unzip {name}.zip -d {name}\npython3 {name}/{VERIFY} {name}.zip {digest}"
     check = f"<p>Check it without Hotlap and without a network:</p><pre>{commands}</pre>"
@@ -145,10 +148,11 @@ def _rates(evidence: Sequence[NodeEvidence]) -> Table:
     rows = _numbers(evidence)
     known = [each.reference.get(metric, {}) for each, metric, _, _ in rows]
     units = [each.units.get(metric, "") for each, metric, _, _ in rows]
+    of = [f"{metric}, calls" if unit == "1/s" else metric for (_, metric, _, _), unit in zip(rows, units, strict=True)]
     return Table([
         Column("step", [Cell(f"{each.step}{' (retest)' if each.retest else ''}") for each, _, _, _ in rows]),
-        Column("metric", [Cell(metric) for _, metric, _, _ in rows]),
-        Column("device", [Cell(device or "node") for _, _, device, _ in rows]),
+        Column("metric", [Cell(metric) for metric in of]),
+        Column("device, partner", [Cell(device or "node") for _, _, device, _ in rows]),
         Column("least", [Cell(show(min(values), unit)) for (_, _, _, values), unit in zip(rows, units, strict=True)], right=True),
         Column("most", [Cell(show(max(values), unit)) for (_, _, _, values), unit in zip(rows, units, strict=True)], right=True),
         Column("samples", [Cell(str(len(values))) for _, _, _, values in rows], right=True),

@@ -6,6 +6,7 @@ rate shows only under its full load. Hwang's matchings of a tournament are the c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from hotlap.bringup.record import FabricLayout, Ints
 
 SMALL = 16  # nodes up to which every pair is tested
+EVERY = 256  # nodes up to which that can be asked for
 FEW_LEAVES = 8  # up to so many leaves a bad uplink would be most of what rounds between leaves see: every third round is within leaves
 
 
@@ -38,9 +40,11 @@ def screening(nodes: int) -> int:
 
 def tournament(where: FabricLayout, random: np.random.Generator) -> list[Ints]:
     """Every pair once. Where leaves are alike, leaves meet as a whole, and rounds between and within them take turns; else by the circle
-    method of all."""
+    method of all; with as many pairs over an uplink as it carries."""
+    if where.known and where.limit:
+        return _limited(where, circle(random.permutation(where.nodes)))
     sizes = np.bincount(where.leaf) if where.known else np.empty(0, np.int64)
-    if not where.known or len(set(sizes)) != 1 or sizes[0] % 2 or 0 < where.limit < sizes[0]:
+    if not where.known or len(set(sizes)) != 1 or sizes[0] % 2:
         return circle(random.permutation(where.nodes))
     size = int(sizes[0])
     groups = [random.permutation(where.members(int(leaf))) for leaf in random.permutation(len(sizes))]
@@ -58,6 +62,48 @@ def tournament(where: FabricLayout, random: np.random.Generator) -> list[Ints]:
         rest = between if between and (len(order) % 3 != 1 or not alone) else alone
         order.append(rest.pop(0))
     return order
+
+
+def _limited(where: FabricLayout, rounds: Iterable[Ints]) -> list[Ints]:
+    """The pairs of these rounds in as many as it takes, each with what uplinks carry and as many more as there are nodes for."""
+    pairs = np.concatenate(list(rounds))
+    turned = where.leaf[pairs[:, 0]] > where.leaf[pairs[:, 1]]
+    left: list[tuple[int, int]] = [(a, b) for a, b in np.where(turned[:, None], pairs[:, ::-1], pairs).tolist()]
+    packed = list[Ints]()
+    while left:
+        chosen, rest, busy, load = list[tuple[int, int]](), list[tuple[int, int]](), set[int](), Counter[int]()
+        if len(packed) % 3 != 1:  # uplinks as full as they may be
+            left.sort(key=lambda pair: int(where.leaf[pair[0]] == where.leaf[pair[1]]))
+        for place, (a, b) in enumerate(left):
+            if len(busy) >= where.nodes - 1:
+                rest += left[place:]
+                break
+            if {a, b} & busy or not _carried(where, a, b, load):
+                rest.append((a, b))
+                continue
+            chosen.append((a, b))
+            busy |= {a, b}
+        packed.append(np.array(chosen, dtype=np.int64))
+        left = rest
+    return packed
+
+
+def _carried(where: FabricLayout, first: int, second: int, load: Counter[int]) -> bool:
+    """Whether uplinks have room for a pair, which is then in `load`, pairs by leaf."""
+    leaves = {int(where.leaf[first]), int(where.leaf[second])}
+    if not where.known or not where.limit or len(leaves) == 1:
+        return True
+    if any(load[leaf] >= where.limit for leaf in leaves):
+        return False
+    load.update(leaves)
+    return True
+
+
+def carried(where: FabricLayout, pairs: Ints) -> Ints:
+    """Those of the pairs that uplinks carry at once. [P, 2]"""
+    load = Counter[int]()
+    kept = [pair for pair in pairs.tolist() if _carried(where, pair[0], pair[1], load)]
+    return np.array(kept, dtype=np.int64).reshape(-1, 2)
 
 
 def matchings(where: FabricLayout, rounds: int, random: np.random.Generator) -> list[Ints]:
@@ -102,9 +148,9 @@ def confirmation(
 
     `wanted`: a suspect's former partners. `links`: pairs that are tested again as they are.
     """
-    used, pairs = set[int](), list[tuple[int, int]]()
+    used, pairs, load = set[int](), list[tuple[int, int]](), Counter[int]()
     for a, b in links:
-        if not {a, b} & used:
+        if not {a, b} & used and _carried(where, a, b, load):
             pairs.append((a, b))
             used |= {a, b}
     good = [int(node) for node in random.permutation(where.nodes) if int(node) not in suspects]
@@ -117,7 +163,8 @@ def confirmation(
         near = by_leaf.get(int(where.leaf[suspect]), [])
         partner = next((node for node in near if node not in used and node not in wanted[suspect]), None)
         if partner is None:
-            partner = next((node for node in good if node not in used and node not in wanted[suspect]), None)
+            fresh = (node for node in good if node not in used and node not in wanted[suspect])
+            partner = next((node for node in fresh if _carried(where, suspect, node, load)), None)
         if partner is not None:
             pairs.append((suspect, partner))
             used |= {suspect, partner}

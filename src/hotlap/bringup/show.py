@@ -7,6 +7,8 @@ from html import escape
 
 import msgspec
 
+from hotlap.bringup import schedule
+from hotlap.bringup.naming import FEWEST, same
 from hotlap.bringup.record import KEPT, Culprit, FabricFinding, Isolation, LinkKnown, NamedPart, Open
 from hotlap.cluster.show import BesideCampaign
 from hotlap.core.show import layout, words
@@ -23,6 +25,15 @@ KINDS: Mapping[str, str] = {
 }  # fmt: skip
 
 
+def code(answer: Isolation) -> int:
+    """0 no part is named, 1 a part is, 3 it cannot be told: there is no fleet, or something is slow that no part explains."""
+    if not answer.sure:
+        return 3
+    if answer.culprits or answer.before:
+        return 1
+    return 3 if any(each.code in ("sharing", "alike") for each in answer.open) else 0
+
+
 def named(part: NamedPart) -> str:
     return words.clean(KINDS[part.kind].format(*part.members, all=_some(part.members)))
 
@@ -36,7 +47,8 @@ def lines(answer: Isolation, width: int, color: bool) -> list[str]:
     text = [line for each in answer.before for line in layout.paragraph("", f"{before(each)}.", width)]
     text += [""] if text else []
     if by_tcp := next((each for each in answer.open if each.code == "rdma"), None):
-        speed = f" of {answer.rdma_gbps:g} Gb/s" if answer.rdma_gbps else ""
+        slowest, fastest = answer.rdma_gbps, answer.rdma_most_gbps or answer.rdma_gbps
+        speed = f" of {slowest:g}{f' to {fastest:g}' if fastest != slowest else ''} Gb/s" if slowest else ""
         with_rdma = f"{words.counted(by_tcp.count, 'member')} with RDMA adapters{speed} ({_some(by_tcp.members)})"
         text += [*layout.paragraph("", tcp(with_rdma), width), ""]
     if answer.culprits:
@@ -76,7 +88,7 @@ def _notes(answer: Isolation) -> list[str]:
 
 def _columns(culprits: list[Culprit]) -> list[Column]:
     return [
-        Column("slow part", [Cell(named(each.part), "bold") for each in culprits], wrap=True),
+        Column("slow part", [Cell(_either(each), "bold") for each in culprits], wrap=True),
         Column("loss", [Cell(_loss(each), "bad") for each in culprits], right=True, point=True),
         Column("95 % interval", [Cell(f"{each.low:.1%} to {each.high:.1%}") for each in culprits], right=True),
         Column("transfers", [Cell(str(each.tests)) for each in culprits], right=True),
@@ -89,10 +101,16 @@ def _loss(each: Culprit) -> str:
 
 
 def _verdict(answer: Isolation) -> str:
+    if not answer.sure and answer.nodes < FEWEST:
+        return f"Cannot tell: of {answer.nodes} nodes none is told from the others; give {FEWEST} or more."
+    known = all(each.code != "topology" for each in answer.open)
+    limit = "; if uplinks carry fewer pairs than their leaf has nodes, give --limit" if known else ""
     if answer.faster >= 0.05:
-        return f"Cannot tell: {answer.faster:.0%} of transfers are faster than most: most parts are slow, there is no fleet."
+        fast = f"{answer.faster:.0%} of transfers are faster than the others: most may be slow"
+        return f"Cannot tell: {fast}, and the rate without a fault is unknown{limit}."
     if not answer.sure:
-        return f"Cannot tell: nothing explains {answer.disturbed:.0%} of transfers; repeat on a quiet fabric, with more rounds."
+        slow = f"{answer.disturbed:.0%} of transfers are slow and no part explains them"
+        return f"Cannot tell: {slow}; repeat on a quiet fabric, with more rounds{limit}."
     below = answer.below
     if below is not None and below > 3 * answer.noise:
         return f"All of the fabric is {below:.0%} below the expected rate."
@@ -101,11 +119,21 @@ def _verdict(answer: Isolation) -> str:
 
 def _spent(answer: Isolation) -> str:
     rounds = f"{words.counted(answer.screening, 'round')} to screen, {answer.confirming} to confirm: {answer.transfers} transfers"
-    noise = f"a transfer's noise is {answer.noise:.1%}, nothing explains {answer.disturbed:.1%} of them"
-    return f"{words.counted(answer.nodes, 'node')}, {rounds}. Without a fault {show(answer.fleet, 'B/s')}; {noise}."
+    spent = f"{words.counted(answer.nodes, 'node')}, {rounds}."
+    if not answer.sure:
+        return spent
+    noise = f"; a transfer's noise is {answer.noise:.1%}, nothing explains {answer.disturbed:.1%} of them" if answer.nodes >= FEWEST else ""
+    return f"{spent} Without a fault {show(answer.fleet, 'B/s')}{noise}."
+
+
+def _either(each: Culprit) -> str:
+    """Its name; with another's where no transfer would distinguish them, as of two leaves' uplinks."""
+    return f"{named(each.part)} or {named(each.runner_up)}" if same(each) and each.runner_up else named(each.part)
 
 
 def _told_apart(each: Culprit) -> str:
+    if same(each) and each.runner_up:
+        return f"{_either(each)}: every transfer that passes one of them passes the other."
     if not each.telling or each.runner_up is None:
         return ""
     return f"{named(each.part)} or {named(each.runner_up)}: a transfer from {each.telling[0]} to {each.telling[1]} would tell."
@@ -113,8 +141,8 @@ def _told_apart(each: Culprit) -> str:
 
 def _open(each: Open) -> str:
     return {
-        "small": f"losses of a node below {each.loss:.1%}" if each.loss < 1 else "any loss of a node: it took part in too few transfers",
-        "links": f"links: {each.count} of {each.of} were tested, {each.loss:.0f} more than once",
+        "small": f"losses of a node below {each.loss:.1%}" if each.loss < 1 else "any loss of a node",
+        "links": f"links: {each.count} of {each.of} were tested, {each.loss:.0f} more than once{_whole(each)}",
         "untested": f"{_some(each.members)}, untested",
         "vanished": f"{_some(each.members)}, slow while screened and not when confirmed",
         "alike": f"{each.count} links or ways between leaves lose alike: they may share a part that the topology lacks, or it is wrong",
@@ -128,6 +156,10 @@ def _open(each: Open) -> str:
         "cut": f"what further rounds would tell: there was time for {each.count}",
         "gpu": "GPUs behind the NICs: none was tested alone",
     }[each.code]
+
+
+def _whole(each: Open) -> str:
+    return " (--whole tests all)" if each.count < each.of < schedule.EVERY**2 else ""
 
 
 def _sharing(each: Open) -> str:

@@ -22,7 +22,8 @@ def wording(seen: GateEvidence) -> str:
     """Of one piece of evidence, without its rule."""
     part = show.named(seen.part) if seen.part else ""
     text = words.clean(seen.text)
-    few = f"losses below {seen.loss:.0%} would not show" if 0 < seen.loss < 1 else "too few transfers to tell"
+    more = "too few transfers to tell; give more time by --budget, and four members or more"
+    few = f"losses below {seen.loss:.0%} would not show" if 0 < seen.loss < 1 else more
     return {
         "": f"no loss of {seen.loss:.0%} or more" if seen.loss else "good", "slow": f"{part} loses {seen.loss:.0%}",
         "shares": f"{part} loses {seen.loss:.0%}, which is not this node alone",

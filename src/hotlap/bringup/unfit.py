@@ -43,15 +43,30 @@ def sharing(tests: Transfers, where: FabricLayout, model: Model) -> tuple[list[i
     most = _net(model.fits, tests, where, model, explain.limiting(model.fits, tests, where)[0]) + TELLS
     way = ways(tests)
     best = max((_best(base, tests, where, model, way) for base in ([[], own] if own else [[]])), key=lambda each: each.net)
-    if best.net <= most or not _often(best.inside, tests, model, way) or not _beyond(best.inside, tests, where, model):
+    slow = model.off - explain.limiting(own, tests, where)[0] < -4 * model.noise.sigma
+    if best.net <= most or not _often(best.inside, tests, slow, way) or not _beyond(best.inside, tests, where, model):
         return [], 0.0
     return np.flatnonzero(best.inside).tolist(), 1.0 - math.exp(best.effect)
 
 
-def _often(inside: Flags, tests: Transfers, model: Model, way: Ints) -> bool:
-    """Whether slow transfers cross a set's border at several times, twice as many as it has nodes: some set fits few by chance."""
-    slow = (inside[tests.sender] != inside[tests.receiver]) & (model.off < -4 * model.noise.sigma)
-    return bool(slow.sum() >= 2 * inside.sum() and len(np.unique(way[slow])) >= TIMES)
+def _often(inside: Flags, tests: Transfers, slow: Flags, way: Ints) -> bool:
+    """Whether slow transfers cross a set's border at several times, twice as many as it has nodes, and more often than by chance, as there
+    are many sets."""
+    crossing = inside[tests.sender] != inside[tests.receiver]
+    size = int(inside.sum())
+    if (slow & crossing).sum() < 2 * size or len(np.unique(way[slow & crossing])) < TIMES:
+        return False
+    sender, receiver, slow = explain.of_all_rails(tests, slow)
+    crossing = inside[sender] != inside[receiver]
+    count, times = int(crossing.sum()), int((slow & crossing).sum())
+    usual = (float((slow & ~crossing).sum()) + 1) / (float((~crossing).sum()) + 2)
+    chance = student.incomplete_beta(usual, times, count - times + 1)
+    return chance <= 0 or math.log(chance) + _sets(len(inside), size) < math.log(CHANCE)
+
+
+def _sets(count: int, size: int) -> float:
+    """The logarithm of how many sets of nodes there are."""
+    return math.lgamma(count + 1) - math.lgamma(size + 1) - math.lgamma(count - size + 1)
 
 
 def _beyond(inside: Flags, tests: Transfers, where: FabricLayout, model: Model) -> bool:
@@ -171,8 +186,7 @@ class _Search:
         means = [np.log(np.bincount(group, np.exp(each[place])) / load) for each in (model.off, current)]
         unfair, together = _loss(means[0], means[1], offset, model)  # TCP may share a full uplink unfairly: then only the sum tells
         effect, gain = (unfair, together) if together > gain else (effect, gain)
-        choice = math.lgamma(count + 1) - math.lgamma(size + 1) - math.lgamma(count - size + 1)
-        return _Set(inside, self.net + gain - 0.5 * math.log(max(len(tests), 2)) - choice, effect)
+        return _Set(inside, self.net + gain - 0.5 * math.log(max(len(tests), 2)) - _sets(count, size), effect)
 
 
 def _loss(off: Floats, current: Floats, offset: Floats, model: Model) -> tuple[float, float]:

@@ -61,6 +61,9 @@ def _dispatch(words: list[str]) -> int:
     if words[0] in commands.NOUNS and (len(words) == 1 or words[1] in HELP):
         print(noun_usage(words[0]))
         return 0
+    if (group := commands.group(words)) and (len(words) == 2 or words[2] in HELP):
+        print(noun_usage(group))
+        return 0
     try:
         name, rest = _command(words)
         return _run(name, [*flag, *rest], commands.SHAPES[1 if former else 0])
@@ -84,6 +87,9 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
     name, rest = commands.split(words)
     if name:
         return name, rest
+    if group := commands.group(words):
+        verbs = [each.removeprefix(f"{group} ") for each in commands.of_noun(group)]
+        raise InputError(f"there is no 'hotlap {' '.join(words[:3])}'; {nearest(words[2], verbs, len(verbs))}")
     if words[0] in commands.NOUNS:
         noun = commands.NOUNS[words[0]]
         return f"{words[0]} {noun.first}", words[1:]
@@ -212,11 +218,13 @@ def usage(words: Sequence[str] = ()) -> str:
 
 
 def noun_usage(noun: str) -> str:
-    """What a noun's verbs do, with an example of each."""
+    """What the verbs of a noun, or of two words, do, with an example of each."""
     found = commands.of_noun(noun)
     room = max(map(len, found))
-    lines = [f"hotlap {noun}: {commands.NOUNS[noun].about}", ""]
+    lines = [f"hotlap {noun}: {commands.NOUNS[noun].about}" if noun in commands.NOUNS else f"hotlap {noun}", ""]
     for name, verb in found.items():
         lines += [f"  {name:<{room}}  {verb.about}", f"  {'':<{room}}  {verb.example}"]
+    if noun not in commands.NOUNS:
+        return "\n".join([*lines, "", f"hotlap {noun} VERB --help says more."])
     first = commands.NOUNS[noun].first
     return "\n".join([*lines, "", f"hotlap {noun} X is hotlap {noun} {first} X. hotlap {noun} VERB --help says more."])

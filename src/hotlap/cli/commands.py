@@ -86,6 +86,12 @@ def of_noun(noun: str) -> dict[str, Verb]:
     return {name: verb for name, verb in VERBS.items() if name.startswith(f"{noun} ")}
 
 
+def group(words: list[str]) -> str:
+    """The first two words where they are no command and commands begin with them; else ""."""
+    both = " ".join(words[:2])
+    return both if len(words) > 1 and both not in VERBS and of_noun(both) else ""
+
+
 def split(words: list[str]) -> tuple[str, list[str]]:
     """The command that words begin with, as many of them as are one, and what is left; ("", words) where there is none."""
     for count in (3, 2, 1):

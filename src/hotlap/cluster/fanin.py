@@ -137,7 +137,9 @@ class _Whole:
         try:
             if step.gather == "run" and "run/run.json" in contents:
                 return self._of_run(member, contents)
-            return self._of_command(member, step, self._result.decode(contents["result.json"])) if step.gather == "command" else []
+            if step.gather == "command" and step.timed:
+                return self._of_command(member, step, self._result.decode(contents["result.json"]))
+            return []
         except _BROKEN as error:
             raise Unreadable(f"its bundle cannot be read: {str(error)[:200]}") from None
 

@@ -58,6 +58,7 @@ class StepRecord(Record, frozen=True, kw_only=True):
     gang: int = 0  # members that need one another and run at once; 0: each by itself
     timeout_s: float = 0.0  # 0: none
     wrap: list[str] = []
+    timed: bool = True  # whether the time of a command is a number of it; not where it waits to be told what to do
 
     @property
     def judges(self) -> bool:

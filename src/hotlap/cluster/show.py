@@ -57,6 +57,8 @@ class CampaignShown:
 def lines(shown: CampaignShown, width: int, color: bool) -> list[str]:
     """The one table, and what is missing."""
     text = [summary(shown, color)]
+    for one, data in shown.beside:
+        text += ["", *one.lines(data, width, color)]
     if shown.fleet and shown.fleet.cases:
         folded = len(shown.fleet.devices) > fleets.MANY or sum(len(case.values) for case in shown.fleet.cases) > MOST_VALUES
         if not folded:
@@ -71,8 +73,6 @@ def lines(shown: CampaignShown, width: int, color: bool) -> list[str]:
     text += facts(shown)
     text += judged(shown, width, color)
     text += missing(shown, width, color)
-    for one, data in shown.beside:
-        text += ["", *one.lines(data, width, color)]
     return text
 
 

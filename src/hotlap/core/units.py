@@ -31,6 +31,8 @@ SPELLINGS = {  # what people write for a unit of ours, in lower case
     "byte": "B", "bytes": "B", "percent": "%",
 }
 
+_PARTS = re.compile(r"\d+\.?\d*\s*[a-zµ]+")  # of a time as it is printed, as in 1 h 20 min
+_TIME = re.compile(rf"\s*(?:{_PARTS.pattern}\s*)+")
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S*)\s*$")
 
 
@@ -50,6 +52,9 @@ def parse(text: str | float, unit: str) -> float:
     if isinstance(text, (int, float)):
         return _bare(text, text, unit)
     match = _NUMBER.match(text)
+    odd = not match or (match[2] not in ("", "%") and _scale(match[2], unit) is None)
+    if odd and unit == "s" and len(parts := _PARTS.findall(text)) > 1 and _TIME.fullmatch(text):
+        return sum(parse(part, unit) for part in parts)
     if not match:
         raise InputError(f"'{text[:40]}' is not a quantity; write a number and a unit, as in {_example(unit)}")
     value, suffix = float(match[1]), match[2]

@@ -87,6 +87,16 @@ def test_bandwidths_of_perftest(unit: str, known: str, tmp_path: Path) -> None:
     assert (case.rounds[0].values, case.rounds[0].metrics) == ([391.25], {"peak": 392.5, "messages_per_us": 0.74625})
 
 
+def test_what_perftest_prints_between_lines_of_dashes_is_no_simulators_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    dashes = "-" * 87 + "\n"
+    (tmp_path / "ib.txt").write_text(dashes + BANDWIDTH.format(unit="Gb/sec") + dashes)
+    assert main(["import", str(tmp_path / "ib.txt")]) == 0, capsys.readouterr().err
+    assert "RDMA_Write BW" in capsys.readouterr().out
+
+
 def test_latencies_of_perftest(tmp_path: Path) -> None:
     _, run = read(tmp_path, LATENCY)
     (case,) = run.cases

@@ -56,7 +56,7 @@ def recognised(path: Path) -> bool:
     """Whether a file looks like such statistics; false for what cannot be read."""
     try:
         for number, line in enumerate(_lines(path)):
-            if line.startswith(("kernel_name =", "----")) or _CLOCKS.search(line) or "GPGPU-Sim" in line:
+            if line.startswith(("kernel_name =", "APPS,")) or _CLOCKS.search(line) or "GPGPU-Sim" in line:
                 return True
             if number > 200:
                 return False
