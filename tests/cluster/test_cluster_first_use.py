@@ -113,7 +113,7 @@ def test_a_copy_goes_on_by_its_own_place_and_without_its_run(home: Path, tmp_pat
     (copy / "run.json").unlink()
     code, out, err = cluster("collect", str(copy))
     assert (code, "made anew" in err) == (3, True)
-    assert f"hotlap cluster resume {copy}\n" in out
+    assert f"hotlap cluster resume {copy} " in out
     assert json.loads((copy / "run.json").read_bytes())["kind"] == "campaign"
 
 
@@ -209,7 +209,9 @@ def test_many_members_are_one_screen(cluster: Answer) -> None:
 def test_the_next_command_fits_the_launcher(home: Path, cluster: Answer) -> None:
     assert cluster("run", "--local", "1", "--", "false")[0] == 3
     kept = newest(home)
+    died = [MemberState(member=name, step=1, state="died", why="exit status 1") for name in "ab"]
+    assert cli_run.next_command(kept, shown(died, "false")).startswith("correct what is wrong; hotlap cluster resume")
     one = shown([MemberState(member="a", step=1, state="refused", why="no wheel")], "hotlap", "run")
-    assert cli_run._next(kept, one) == f"hotlap cluster resume {kept.campaign.id} (takes another --python PATH, --wheels FOLDER)"
+    assert cli_run.next_command(kept, one) == f"hotlap cluster resume {kept.campaign.id} (takes another --python PATH, --wheels FOLDER)"
     pods = CampaignFolder(kept.path, Campaign(id="C", hotlap="0", began="", launcher="kubernetes", python="python3", steps=[]))
-    assert cli_run._next(pods, one).endswith("hotlap cluster collect C --from FOLDER")
+    assert cli_run.next_command(pods, one).endswith("hotlap cluster collect C --from FOLDER")

@@ -120,6 +120,7 @@ def test_a_value_that_is_very_far_off_is_a_ratio() -> None:
 def test_a_dry_run_needs_no_ranks_and_says_how_agents_come_back(cluster: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     code, out, _ = cluster("run", "--mpi", "--dry-run", "--", "true")
     assert (code, "the ranks of a start such as mpirun -np 4" in out) == (0, True)
+    assert "by --meet HOST:PORT, where rank 0 listens, with HOTLAP_TOKEN" in out
     code, _, err = cluster("run", "--mpi", "--", "true")
     assert (code, "nobody started this as a rank" in err) == (2, True)
     out = cluster("run", "--ray", "auto", "--dry-run", "--", "true")[1]

@@ -29,7 +29,9 @@ def run(args: argparse.Namespace) -> int:
     """What the programs of members printed, every attempt of every step; the end of it where it is long."""
     kept = asked.chosen(args.campaign)
     members = {member.name for member in kept.members()}
-    if bool(args.node) == args.all:
+    if args.node and args.all:
+        raise InputError(f"give names or --all, not both: --all is of every member; {nearest('', members)}")
+    if not args.node and not args.all:
         raise InputError(f"of which member? name some, or give --all; {nearest('', members)}")
     for name in args.node:
         if name not in members:

@@ -74,7 +74,7 @@ def measured(
     view = live.ClusterView(members * len(steps), members, steps)
     try:
         try:
-            interrupted = session.measure(kept, view.tell, fanout, again, launcher, view.draw)
+            interrupted = session.measure(kept, view.tell, fanout, again, launcher, view.draw, view.line)
         finally:
             view.end()
         code = answered(args, kept)
@@ -95,11 +95,11 @@ def answered(args: argparse.Namespace, kept: CampaignFolder) -> int:
         return shown.code
     print("\n".join(show.lines(shown, terminal.width(), terminal.color())))
     print(f"\nrun     {kept.path}")
-    print(f"next    {_next(kept, shown)}")
+    print(f"next    {next_command(kept, shown)}")
     return shown.code
 
 
-def _next(kept: CampaignFolder, shown: show.CampaignShown) -> str:
+def next_command(kept: CampaignFolder, shown: show.CampaignShown) -> str:
     """The command that goes on."""
     named = kept.campaign.id if kept.path.parent == paths.runs(paths.home()) else str(kept.path)
     if not shown.missing:
@@ -112,5 +112,8 @@ def _next(kept: CampaignFolder, shown: show.CampaignShown) -> str:
     if kept.campaign.launcher == "kubernetes":
         job = f"hotlap-{kept.campaign.id.lower()}"
         return f"kubectl delete job {job}; kubectl apply -f ITS.yaml; hotlap cluster collect {named} --from FOLDER"
-    refused = any(state.state == "refused" for state in shown.missing)
-    return f"hotlap cluster resume {named}{' (takes another --python PATH, --wheels FOLDER)' if refused else ''}"
+    if any(state.state == "refused" for state in shown.missing):
+        return f"hotlap cluster resume {named} (takes another --python PATH, --wheels FOLDER)"
+    if len(shown.missing) == len(shown.states) and len({(state.state, state.why) for state in shown.missing}) == 1:
+        return f"correct what is wrong; hotlap cluster resume {named} tries the same again, hotlap cluster run begins anew"
+    return f"hotlap cluster resume {named}"

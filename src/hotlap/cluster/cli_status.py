@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from hotlap.cli import terminal
-from hotlap.cluster import asked, folder, show, show_kind
+from hotlap.cluster import asked, cli_run, folder, show, show_kind
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,8 @@ def run(args: argparse.Namespace) -> int:
         return code
     print("\n".join(show.status(shown, terminal.width(), terminal.color())))
     print(f"\ncontrolled by {_whose(shown, owner)}")
+    if shown.missing and not owner:
+        print(f"next    {cli_run.next_command(kept, shown)}")
     return code
 
 

@@ -57,6 +57,10 @@ def _agents(campaign: Campaign, launcher: AgentLauncher) -> list[str]:
     if campaign.launcher == "ray":
         agent = f"agent   {campaign.python} -I -S, started by a task of Ray on each node, which takes all GPUs of the node"
         return [agent, "way     each agent comes back to this machine by TCP, with the token of its task; nodes must reach it"]
+    if campaign.launcher == "mpi":
+        agent = f"agent   {campaign.python} -I -S, one of each rank; rank 0 is the controller too"
+        meet = "way     ranks of one machine meet by a file of this user; those of several by --meet HOST:PORT, where rank 0 listens, with"
+        return [agent, f"{meet} HOTLAP_TOKEN in the environment of each"]
     return [f"agent   {campaign.python} -I -S, sent on its standard input; nothing is installed"]
 
 

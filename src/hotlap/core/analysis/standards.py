@@ -42,7 +42,7 @@ def held(row: Row, threshold: float, against: str, provenance: str) -> Verdict:
         low, high = _ratio_interval(summary, threshold, higher)
         fields |= {"ratio": summary.median / threshold if higher else threshold / summary.median, "low": low, "high": high}
     if summary.low is None or summary.high is None or (summary.confidence or 0.0) < CONFIDENCE:
-        reason = advised(f"{summary.rounds} of the 6 rounds that a 95 % interval needs", ": run more rounds", row.result)
+        reason = advised(f"{summary.rounds} of the 6 rounds that a 95 % interval needs", ": run with --rounds 6 or more", row.result)
         return Verdict(state="inconclusive", reason=reason, **fields)
     slow, fast = (summary.low, summary.high) if higher else (summary.high, summary.low)
     sign = "at least" if higher else "at most"

@@ -189,7 +189,7 @@ def _state_line(row: Row, once: bool = False) -> str:
         return ""
     named = ", ".join(filter(None, (words.state(row), noticing.word(row))))
     if once and verdict.state == "inconclusive" and row.summary.reached is False and row.summary.expected not in (None, math.inf):
-        return f"{named}: the noise between rounds gives ± {percent(row.summary.expected or 0.0, 2)}"
+        return f"{named}: rounds this noisy give ± {percent(row.summary.expected or 0.0, 2)} as a rule"
     action = f" → {verdict.action}" if verdict.action and not (once and verdict.state == "inconclusive") else ""
     return f"{named}{f': {verdict.reason}' if verdict.reason else ''}{action}"
 
