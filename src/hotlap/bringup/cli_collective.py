@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     with campaigns.begun(args, lambda python, members: collectives.step(python, plan, len(members))) as (kept, launcher, members):
         view = live.ClusterView(members, members, {1: kept.campaign.steps[0].name})
         try:
-            interrupted = session.measure(kept, view.tell, members, False, launcher, view.draw, view.line)
+            interrupted = session.measure(kept, view.tell, members, False, launcher, view.draw)
         finally:
             view.end()
     rows, (link, rdma) = collectives.rows(kept), collectives.known(kept)

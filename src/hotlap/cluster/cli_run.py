@@ -74,7 +74,7 @@ def measured(
     view = live.ClusterView(members * len(steps), members, steps)
     try:
         try:
-            interrupted = session.measure(kept, view.tell, fanout, again, launcher, view.draw, view.line)
+            interrupted = session.measure(kept, view.tell, fanout, again, launcher, view.draw)
         finally:
             view.end()
         code = answered(args, kept)

@@ -37,7 +37,7 @@ class ClusterView:
         if event.to not in ("running", "measured") or (self.each and event.to == "measured") or event.was == "silent":
             took = f" after {show(event.seconds, 's')}" if event.seconds is not None and event.to != "timed out" else ""
             step = f" {self.steps[event.step]}" if len(self.steps) > 1 else ""
-            self.line(f"{event.member}{step}: {event.to}{took}{f': {event.why}' if event.why else ''}")
+            self._line(f"{event.member}{step}: {event.to}{took}{f': {event.why}' if event.why else ''}")
         self.draw()
 
     def end(self) -> None:
@@ -47,8 +47,7 @@ class ClusterView:
         counts = Counter(self._states.values())
         return ", ".join([f"{counts['measured']} of {self.total} measured", *(f"{counts[s]} {s}" for s in STATES[1:] if counts[s])])
 
-    def line(self, text: str) -> None:
-        """Above the one that counts."""
+    def _line(self, text: str) -> None:
         self._erase()
         print(f"hotlap: {words.clean(text)}", file=self.out, flush=True)
 
@@ -59,7 +58,7 @@ class ClusterView:
         self._unanswered_s = (self._unanswered_s or now_s) if unanswered else 0.0
         if unanswered and now_s - self._unanswered_s > PATIENCE_S and not self._named.issuperset(unanswered):
             self._named.update(unanswered)
-            self.line(f"waits for the agents of {words.counted(len(unanswered), 'member')}: {words.some(list(unanswered), NAMED)}")
+            self._line(f"waits for the agents of {words.counted(len(unanswered), 'member')}: {words.some(list(unanswered), NAMED)}")
         if not self.redrawn or (self._width and now_s - self._drawn_s < DRAWN_S):
             return
         self._erase()

@@ -78,12 +78,12 @@ def begun(
 
 def measure(
     folder: CampaignFolder, tell: Callable[[MemberEvent], None], fanout: int, again: bool = False, launcher: AgentLauncher | None = None,
-    tick: Callable[[Sequence[str]], None] = lambda unanswered: None, note: Callable[[str], None] = lambda text: None,
+    tick: Callable[[Sequence[str]], None] = lambda unanswered: None,
 ) -> bool:
     """Every step on every member without a result, then `fanin.collect`; whether it was interrupted. Ctrl-C keeps what came.
 
-    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given; `tick` is called while it waits,
-    `note` with how the wheels went. Raises Busy where another controls it.
+    `fanout`: members at a time, from 1; `launcher`: the campaign's own unless another is given; `tick` is called while it waits.
+    Raises Busy where another controls it.
     """
     _files(fanout)
     with folder.held():
@@ -106,7 +106,8 @@ def measure(
         with signals.stopping(stop), closing(parcel), _held(folder, launcher, members):
             run(conductor, members, steps, lacking, max(fanout - fanout % gang, gang))
         if sent := conductor.wheels.summary():
-            note(sent)
+            erase = "\r\x1b[K" if sys.stderr.isatty() else ""  # the line of progress
+            print(f"{erase}hotlap: {sent}", file=sys.stderr)
         collect(folder)
     return conductor.interrupted
 
