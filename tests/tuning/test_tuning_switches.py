@@ -88,6 +88,20 @@ def test_a_file_that_only_root_may_write_needs_root(tmp_path: Path) -> None:
     assert not chosen.values
 
 
+def test_what_changes_the_machine_for_other_programs_is_tried_only_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = catalogue.TuningSwitch(about="of all programs", path=str(tmp_path / "enabled"), content="{value}", values=["always"])
+    monkeypatch.setattr(catalogue, "switches", lambda: {"whole": whole})
+    left = applying.chosen("", "program", [], HERE, False)
+    assert not left.values
+    assert [(one.settings[0].switch, one.code) for one in left.refused] == [("whole", "not_named")]
+    assert applying.chosen("whole", "program", [], HERE, False).values == {"whole": [applying.AS_FOUND, "always"]}
+
+
+@pytest.mark.parametrize("kind", ["program", "plan", "server"])
+def test_a_search_for_which_nothing_is_named_writes_no_file(kind: str) -> None:
+    assert not [name for name, switch in applying.chosen("", kind, [], catalogue.here(), True).switches.items() if switch.path]
+
+
 def test_a_new_file_whose_switch_changes_results_needs_a_result(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text(f'[mine]\npath = "{tmp_path}/new"\nvalues = ["1"]\nchanges = "results"\n')

@@ -57,7 +57,8 @@ def table(switches: dict[str, TuningSwitch], facts: SwitchFacts) -> Table:
 def applies(switch: TuningSwitch) -> str:
     """How it is tried."""
     return {
-        "variables": "yes", "prefix": "yes", "load": "yes", "file": "as root", "argument": "as {name} of the command", "verb": switch.verb,
+        "variables": "yes", "prefix": "yes", "load": "yes", "file": "as root, only where it is named",
+        "argument": "as {name} of the command", "verb": switch.verb,
     }[switch.how]  # fmt: skip
 
 

@@ -14,7 +14,8 @@ TRIALS = "tuning-trials.jsonl"  # of a bundle: a TuningTrial a line, in the orde
 Answer = Literal["gain", "nothing", "cannot_tell", "budget"]
 Phase = Literal["as_found", "alone", "together", "rung", "leave_one_out", "confirmation"]
 DropCode = Literal[
-    "failed", "not_better", "no_own_contribution", "over_limit", "results_changed", "not_applicable", "needs_root", "no_time", "unchecked"
+    "failed", "not_better", "no_own_contribution", "over_limit", "results_changed", "not_applicable", "needs_root", "no_time", "unchecked",
+    "not_named",
 ]
 
 

@@ -41,6 +41,8 @@ def run(asked: TuningAsked, chosen: ChosenSwitches, options: TuningSessionOption
     subject = benches.subject_of(asked, options.home)
     device = subject.device
     mend(options.home)
+    for path in dict.fromkeys(chosen.switches[name].path for name in chosen.values if chosen.switches[name].path):
+        options.say(f"writes {path} for the runs that try it; it is put back after each")
     plan = Plan(name="tuning", about=asked.subject, source="hotlap tuning run")
     target = "host" if device.target == "host" else asked.how.get("target", "") or device.target
     marks = labels.check(dict(options.labels))

@@ -14,7 +14,7 @@ from hotlap.tuning.session import TuningRead
 WHY: dict[DropCode, str] = {
     "failed": "failed", "not_better": "not better", "no_own_contribution": "no contribution of its own", "over_limit": "over a limit",
     "results_changed": "changes results", "not_applicable": "does not apply here", "needs_root": "needs root", "no_time": "no time",
-    "unchecked": "unchecked results",
+    "unchecked": "unchecked results", "not_named": "not named",
 }  # fmt: skip
 MOST_DROPPED = 20
 PHASES = {
@@ -121,7 +121,7 @@ def dropped(shown: TuningRead) -> list[DroppedSetting]:
     """What failed or may not be first, what was only not better last."""
     done = shown.kept.outcome
     every = [*(done.dropped if done else []), *shown.kept.refused]
-    return sorted(every, key=lambda row: row.code in ("not_better", "not_applicable"))
+    return sorted(every, key=lambda row: row.code in ("not_better", "not_applicable", "not_named"))
 
 
 def dropped_table(rows: Sequence[DroppedSetting]) -> Table:
