@@ -15,7 +15,7 @@ Answer = Literal["gain", "nothing", "cannot_tell", "budget"]
 Phase = Literal["as_found", "alone", "together", "rung", "leave_one_out", "confirmation"]
 DropCode = Literal[
     "failed", "not_better", "no_own_contribution", "over_limit", "results_changed", "not_applicable", "needs_root", "no_time", "unchecked",
-    "not_named",
+    "not_named", "timed_out",
 ]
 
 
@@ -97,6 +97,8 @@ class TuningOutcome(Record, frozen=True, kw_only=True):
     contributions: list[Contribution] = []
     dropped: list[DroppedSetting] = []
     tried: int = 0  # configurations
+    needs_runs: int | None = None  # of an answer "budget": as many as let every setting be looked at
+    needs_s: float | None = None  # a budget for those
     notices: list[Notice] = []
 
 
