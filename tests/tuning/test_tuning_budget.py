@@ -81,13 +81,15 @@ def test_no_search_takes_longer_than_its_budget(monkeypatch: pytest.MonkeyPatch,
     assert len(bench.trials) == sum(outcome.runs.values())
 
 
-def test_runs_that_take_longer_later_leave_time_for_the_confirmation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    values = tuple(str(number) for number in range(8))
-    subject = Clocked(lambda value, now: (1.0 if value != "3" else 0.7) * (2 if now > 60 else 1))
-    run, _, _, _ = clocked(monkeypatch, tmp_path, subject, 300.0, values)
+@pytest.mark.parametrize(("slows_s", "budget_s"), [(10.0, 100.0), (15.0, 100.0), (15.0, 150.0)])
+def test_runs_that_take_longer_and_longer_leave_time_for_the_confirmation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, slows_s: float, budget_s: float
+) -> None:
+    subject = Clocked(lambda value, now: (0.4 if value == "3" else 0.5) * (1 + now / slows_s))
+    run, _, _, _ = clocked(monkeypatch, tmp_path, subject, budget_s, ("0", "1", "2", "3"))
     outcome = run()
-    assert outcome.answer == "gain"
-    assert [one.value for one in outcome.winner] == ["3"]
+    assert (outcome.answer, [one.value for one in outcome.winner]) == ("gain", ["3"])
+    assert subject.now <= budget_s
 
 
 def test_a_budget_that_is_too_small_says_which_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

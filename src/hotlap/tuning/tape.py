@@ -25,7 +25,7 @@ from hotlap.tuning.space import Configuration
 
 HANGS, LEAST_S = 8.0, 5.0  # a run that takes so many times as long as found, and longer than this, hangs
 SLACK = 0.1  # of the budget, for runs that take longer than those before: what is planned is planned without
-RECENT = 30  # runs by which the next ones are planned
+RECENT, LAST = 30, 10  # runs by which the next ones are planned
 SAME = 1e-12  # relative: results that are the same
 Listener = Callable[[TuningTrial], None]
 
@@ -68,8 +68,9 @@ class TuningTape:
         return math.floor((self.left_s() - SLACK * self.asked.budget_s) / each) if each > 0 else 0
 
     def each_s(self) -> float:
-        """Mean of the last runs; 0 before the first."""
-        return statistics.fmean([trial.seconds for trial in self.trials[-RECENT:]]) if self.trials else 0.0
+        """Mean of the last runs, or of the very last where they take longer; 0 before the first."""
+        seconds = [trial.seconds for trial in self.trials[-RECENT:]]
+        return max(statistics.fmean(seconds), statistics.fmean(seconds[-LAST:])) if seconds else 0.0
 
     def left_s(self) -> float:
         return self.asked.budget_s - sum(trial.seconds for trial in self.trials)
