@@ -116,5 +116,7 @@ def test_switches_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -
     assert "loader_workers" not in out
     assert main(["tuning", "switches", "omp_wait"]) == 0
     assert "OMP_WAIT_POLICY={value}" in capsys.readouterr().out
+    assert main(["tuning", "switches", "kv_type", "--for", "program"]) == 2
+    assert "kv_type is of a server" in capsys.readouterr().err
     assert main(["tuning", "switches", "omp_wat"]) == 2
     assert "did you mean 'omp_wait'" in capsys.readouterr().err

@@ -24,6 +24,8 @@ def run(args: argparse.Namespace) -> int:
     for name in args.names:
         if name not in every:
             raise InputError(f"there is no switch '{name}'; {nearest(name, every)}")
+        if args.subject and args.subject not in every[name].subjects:
+            raise InputError(f"{name} is of a {' and a '.join(every[name].subjects)}, not of a {args.subject}")
     chosen = {name: every[name] for name in args.names or every if not args.subject or args.subject in every[name].subjects}
     if args.json:
         terminal.answer(args.json, {name: document(switch, facts) for name, switch in chosen.items()}, "switches")

@@ -64,7 +64,8 @@ def resume(path: Path, chosen_of: Callable[[TuningAsked], ChosenSwitches], optio
     if kept is None:
         raise InputError(f"{path.name} is no search that could go on: it kept nothing; begin anew")
     if kept.outcome is not None:
-        raise InputError(f"{path.name} has its answer: hotlap show {path.name}; begin anew for another one")
+        more = f"--resume {path.name} --out FILE writes a gain"
+        raise InputError(f"{path.name} has its answer: hotlap show {path.name}; {more}; begin anew for another one")
     chosen = chosen_of(kept.asked)
     proposing.check(kept.asked.propose)
     subject = benches.subject_of(kept.asked, options.home)
