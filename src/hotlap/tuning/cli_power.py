@@ -69,8 +69,9 @@ def run(args: argparse.Namespace) -> int:
         )
     wishes = _wishes(args, spec)
     if args.apply:
-        for wish in wishes if target.name == "simulated" and spec is not None else ():
-            model.check(model.FrontierSetting(wish.clock_hz, wish.power_w), spec)
+        if target.name == "simulated" and spec is not None:
+            for wish in wishes:
+                model.check(model.FrontierSetting(wish.clock_hz, wish.power_w), spec)
         return _print(args, _applied(args, plan, wishes, (slower, limit_s, refine), _tops(target, device, spec)), [])
     notes = _dry(args, target, device, wishes)
     if spec is None:
