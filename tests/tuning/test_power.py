@@ -11,9 +11,11 @@ import pytest
 
 from hotlap import cli
 from hotlap.core.analysis.frontier import FrontierPoint, frontier
-from hotlap.core.errors import Busy, Interrupted, MachineError, Unavailable
-from hotlap.core.measure import session, targets
+from hotlap.core.errors import Busy, InputError, Interrupted, MachineError, Unavailable
+from hotlap.core.measure import runs, session, targets
+from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.record import Device, Plan
+from hotlap.core.store import bundle as bundles
 from hotlap.core.store import locks
 from hotlap.tuning import power_points, power_show, power_sweep
 from hotlap.tuning.power_choice import Tops, halfway
@@ -82,7 +84,7 @@ def test_settings_move_time_and_energy_as_the_model_says(home: Path, capsys: pyt
         (["--machine", "h200-sxm", "--power", "900"], "above the limit"), (["--machine", "h200-sxm", "--clocks", "9GHz"], "outside of what the model knows"),
         (["--machine", "h200-sxm", "--clocks", "1.2"], "a clock has a unit, as in 1.2GHz"),
         (["--target", "simulated:h200-sxm", "--power", "5000", "--apply"], "5000 W is above the limit"),
-        (["--target", "host", "--power", "400"], "no power cap"), (["--target", "host", "--power", "400", "--apply"], "no power cap"),
+        (["--target", "host", "--power", "400"], "has a power cap"), (["--target", "host", "--power", "400", "--apply"], "has a power cap"),
         (["--machine", "h2000"], "no machine 'h2000'"), (["--machine", "h200-sxm", "--clocks", "fast"], "fast"),
     ],
 )  # fmt: skip
@@ -120,6 +122,12 @@ def test_without_a_run_of_the_free_card_nothing_is_against_it() -> None:
     one = power_show.frontier(frontier([point("500 W", 1.2, 8.0)]))
     assert "500 W alone: nothing is compared" in one
     assert "best" not in one
+
+
+def test_a_run_without_a_case_is_refused(tmp_path: Path) -> None:
+    record = runs.record(Plan(name="tuning"), "host", [DEVICE], fingerprint([DEVICE]), kind="tuning")
+    with pytest.raises(InputError, match="has no case"):
+        power_points.of_run(bundles.Bundle(record, tmp_path))
 
 
 def test_settings_between_lie_beside_the_best_that_keeps_the_limit() -> None:

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     spec = machines.load(spec_name) if spec_name else None
     if device.kind == "cpu":
         raise InputError(
-            f"{device.name} has no power cap and no clocks that could be set here; --machine h200-sxm asks the model, "
+            "no device here has a power cap or clocks that could be set; --machine h200-sxm asks the model, "
             "--target simulated:h200-sxm --apply measures a simulated card"
         )
     wishes = _wishes(args, spec)

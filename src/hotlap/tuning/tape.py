@@ -104,7 +104,7 @@ class TuningTape:
         usual = [trial.seconds for trial in self.trials if not trial.settings and trial.value is not None]
         limit_s = min(longest, max(HANGS * max(usual), LEAST_S)) if usual else longest
         if self.left_s() < limit_s:
-            return self.left_s(), "no_time", f"the {self.left_s():.3g} s that the budget had left"
+            return self.left_s(), "no_time", f"the {self.left_s():.3g} s that the budget had left (--budget)"
         return limit_s, "timed_out", f"its limit of {limit_s:.3g} s{' (--timeout)' if limit_s == longest else ''}"
 
     def _fault(self, ran: Ran, configuration: Configuration) -> tuple[DropCode | None, str]:
