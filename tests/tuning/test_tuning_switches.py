@@ -118,5 +118,9 @@ def test_switches_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -
     assert "OMP_WAIT_POLICY={value}" in capsys.readouterr().out
     assert main(["tuning", "switches", "kv_type", "--for", "program"]) == 2
     assert "kv_type is of a server" in capsys.readouterr().err
+    assert main(["tuning", "switches", "--machine", "h999"]) == 2
+    assert "no machine 'h999'" in capsys.readouterr().err
+    assert main(["tuning", "switches", "--machine", "h200-sxm"]) == 0
+    assert "times as fast" in " ".join(capsys.readouterr().out.split())
     assert main(["tuning", "switches", "omp_wat"]) == 2
     assert "did you mean 'omp_wait'" in capsys.readouterr().err
