@@ -11,11 +11,13 @@ import pytest
 
 from hotlap import cli
 from hotlap.core.analysis.frontier import FrontierPoint, frontier
-from hotlap.core.errors import Busy, Interrupted, MachineError, Unavailable
-from hotlap.core.measure import session, targets
+from hotlap.core.errors import Busy, InputError, Interrupted, MachineError, Unavailable
+from hotlap.core.measure import runs, session, targets
+from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.record import Device, Plan
+from hotlap.core.store import bundle as bundles
 from hotlap.core.store import locks
-from hotlap.tuning import power_points, power_sweep
+from hotlap.tuning import power_points, power_show, power_sweep
 from hotlap.tuning.power_choice import Tops, halfway
 from hotlap.tuning.power_guard import Wish
 from hotlap.tuning.power_settings import Bounds, calls
@@ -80,6 +82,9 @@ def test_settings_move_time_and_energy_as_the_model_says(home: Path, capsys: pyt
     ("argv", "said"),
     [
         (["--machine", "h200-sxm", "--power", "900"], "above the limit"), (["--machine", "h200-sxm", "--clocks", "9GHz"], "outside of what the model knows"),
+        (["--machine", "h200-sxm", "--clocks", "1.2"], "a clock has a unit, as in 1.2GHz"),
+        (["--target", "simulated:h200-sxm", "--power", "5000", "--apply"], "5000 W is above the limit"),
+        (["--target", "host", "--power", "400"], "has a power cap"), (["--target", "host", "--power", "400", "--apply"], "has a power cap"),
         (["--machine", "h2000"], "no machine 'h2000'"), (["--machine", "h200-sxm", "--clocks", "fast"], "fast"),
     ],
 )  # fmt: skip
@@ -108,6 +113,21 @@ def test_the_least_energy_that_keeps_the_limit_is_the_best() -> None:
     points = [point("free", 1.0, 10.0), point("a", 1.1, 9.0), point("b", 1.2, 8.0, "unsure"), point("c", 1.3, 7.0, "missed")]
     assert frontier(points, within="99 % of calls within 1.15 s").best["energy, 99 % of calls within 1.15 s"] == "a"
     assert not [name for name in frontier(points[2:], within="99 % of calls within 1.15 s").best if "within" in name]
+
+
+def test_without_a_run_of_the_free_card_nothing_is_against_it() -> None:
+    two = power_show.frontier(frontier([point("500 W", 1.2, 8.0), point("400 W", 1.5, 6.0)]))
+    assert "against free" not in two
+    assert "against 500 W" in two
+    one = power_show.frontier(frontier([point("500 W", 1.2, 8.0)]))
+    assert "500 W alone: nothing is compared" in one
+    assert "best" not in one
+
+
+def test_a_run_without_a_case_is_refused(tmp_path: Path) -> None:
+    record = runs.record(Plan(name="tuning"), "host", [DEVICE], fingerprint([DEVICE]), kind="tuning")
+    with pytest.raises(InputError, match="has no case"):
+        power_points.of_run(bundles.Bundle(record, tmp_path))
 
 
 def test_settings_between_lie_beside_the_best_that_keeps_the_limit() -> None:

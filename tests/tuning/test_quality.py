@@ -14,15 +14,17 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from hotlap import cli
 from hotlap.core.errors import InputError, SchemaError
 from hotlap.core.show.document import Document
+from hotlap.core.stats import paired
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import select
 from hotlap.training import onnx_graph
 from hotlap.tuning import quality, quality_session, quality_show, quality_sides
-from hotlap.tuning.quality_record import AnswersAsked, QualityKept, QualityMeasure, UnitAnswers
+from hotlap.tuning.quality_record import AnswersAsked, Quality, QualityKept, QualityMeasure, UnitAnswers
 
 RNG = np.random.default_rng(5)
 MODEL = """
@@ -185,6 +187,17 @@ def items(lost: int, gained: int, count: int = 2000) -> tuple[np.ndarray, np.nda
     b[:lost] = False
     b[count - gained :] = True if gained else b[count - gained :]
     return a, b
+
+
+@pytest.mark.parametrize(("lost", "gained", "count"), [(80, 20, 1000), (210, 78, 5000), (457, 206, 9000)])
+def test_a_p_below_its_floor_is_shown_as_a_bound(lost: int, gained: int, count: int) -> None:
+    found = paired.above(lost, gained, count)
+    row = QualityMeasure(name="accuracy", value=0.1, p=found, lost=lost, gained=gained, method="exact test of pairs")
+    done = Quality(
+        asked=AnswersAsked(a="a.npz", b="b.npz"), kinds={}, answer="worse", unit="item", units=count, planned=count, positions=0, broken=0,
+        measures=[replace(row, margin=0.01, low=0.05, high=0.15, answer="worse")],
+    )  # fmt: skip
+    assert "p < 0.001 against no loss" in dict(quality_show.facts(done))["pairs"]
 
 
 def test_a_loss_of_half_a_point_is_found_by_pairs(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ import pytest
 from hotlap.cli import main
 from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
-from hotlap.tuning import session
+from hotlap.tuning import result, session
 
 PROGRAM = """
 n=$(cat n 2>/dev/null || echo 7); n=$(( (n * 1103515245 + 12345) % 2147483648 )); echo $n > n
@@ -111,7 +111,7 @@ def test_a_file_is_a_switch_and_is_applied_and_put_back(here: Path, capsys: pyte
 def test_a_killed_search_leaves_files_as_found_and_goes_on(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "slow.txt").write_text("as it was")
     (here / "own.toml").write_text('[contents]\npath = "slow.txt"\ncontent = "{value}"\nvalues = ["quick"]\n')
-    words = tuned("own.toml", subject="sh -c 'sleep 0.05; sh toy.sh'")
+    words = tuned("own.toml", "--out", "best.toml", subject="sh -c 'sleep 0.05; sh toy.sh'")
     process = subprocess.Popen([sys.executable, "-m", "hotlap", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     trials = None
     until = time.monotonic() + 60
@@ -139,6 +139,9 @@ def test_a_killed_search_leaves_files_as_found_and_goes_on(here: Path, capsys: p
     assert (here / "slow.txt").read_text() == "as it was"
     assert main(["tuning", "run", "--resume", "latest"]) == 2
     assert "has its answer" in capsys.readouterr().err
+    assert result.read(str(here / "best.toml")).files  # --out of the search that was begun
+    assert main(["tuning", "run", "--resume", "latest", "--out", "again.toml"]) == 0
+    assert (here / "again.toml").read_text() == (here / "best.toml").read_text()
 
 
 @pytest.mark.slow("a run that hangs is ended after five seconds")

@@ -88,6 +88,20 @@ def test_a_file_that_only_root_may_write_needs_root(tmp_path: Path) -> None:
     assert not chosen.values
 
 
+def test_what_changes_the_machine_for_other_programs_is_tried_only_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = catalogue.TuningSwitch(about="of all programs", path=str(tmp_path / "enabled"), content="{value}", values=["always"])
+    monkeypatch.setattr(catalogue, "switches", lambda: {"whole": whole})
+    left = applying.chosen("", "program", [], HERE, False)
+    assert not left.values
+    assert [(one.settings[0].switch, one.code) for one in left.refused] == [("whole", "not_named")]
+    assert applying.chosen("whole", "program", [], HERE, False).values == {"whole": [applying.AS_FOUND, "always"]}
+
+
+@pytest.mark.parametrize("kind", ["program", "plan", "server"])
+def test_a_search_for_which_nothing_is_named_writes_no_file(kind: str) -> None:
+    assert not [name for name, switch in applying.chosen("", kind, [], catalogue.here(), True).switches.items() if switch.path]
+
+
 def test_a_new_file_whose_switch_changes_results_needs_a_result(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text(f'[mine]\npath = "{tmp_path}/new"\nvalues = ["1"]\nchanges = "results"\n')
@@ -102,5 +116,11 @@ def test_switches_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -
     assert "loader_workers" not in out
     assert main(["tuning", "switches", "omp_wait"]) == 0
     assert "OMP_WAIT_POLICY={value}" in capsys.readouterr().out
+    assert main(["tuning", "switches", "kv_type", "--for", "program"]) == 2
+    assert "kv_type is of a server" in capsys.readouterr().err
+    assert main(["tuning", "switches", "--machine", "h999"]) == 2
+    assert "no machine 'h999'" in capsys.readouterr().err
+    assert main(["tuning", "switches", "--machine", "h200-sxm"]) == 0
+    assert "times as fast" in " ".join(capsys.readouterr().out.split())
     assert main(["tuning", "switches", "omp_wat"]) == 2
     assert "did you mean 'omp_wait'" in capsys.readouterr().err

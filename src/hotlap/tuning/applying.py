@@ -10,12 +10,13 @@ from typing import NamedTuple
 from hotlap.core.errors import InputError, nearest
 from hotlap.tuning import catalogue
 from hotlap.tuning.catalogue import SwitchFacts, TuningSwitch
-from hotlap.tuning.record import DroppedSetting, TuningSetting
+from hotlap.tuning.record import DropCode, DroppedSetting, TuningSetting
 from hotlap.tuning.space import Configuration
 
 PLACE = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 AS_FOUND = "as found"
+Refusal = tuple[DropCode, str]
 
 
 class Applied(NamedTuple):
@@ -64,7 +65,8 @@ def filled(words: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
 
 
 def chosen(asked: str, subject: str, words: Sequence[str], facts: SwitchFacts, checked: bool) -> ChosenSwitches:
-    """The switches that are searched. `asked`: NAME or NAME=VALUE,VALUE with `;` between, or a file of one's own; "": all that apply here.
+    """The switches that are searched. `asked`: NAME or NAME=VALUE,VALUE with `;` between, or a file of one's own; "": all that apply here,
+    but those that change the machine for other programs too.
     `words`: of the command, whose placeholders count. `checked`: results are looked at. Raises InputError."""
     places = list(dict.fromkeys(name for word in words for name in PLACE.findall(word)))
     every = dict(catalogue.switches())
@@ -88,8 +90,12 @@ def chosen(asked: str, subject: str, words: Sequence[str], facts: SwitchFacts, c
     values: dict[str, list[str]] = {}
     for name, given in wanted.items():
         switch = every[name]
-        if why := _refused(name, switch, places, facts, subject, checked):
-            refused.append(DroppedSetting(settings=[TuningSetting(name, "")], code=why[0], reason=why[1]))  # type: ignore[arg-type]
+        if switch.path and not named:
+            why: Refusal | None = ("not_named", f"it changes the whole machine: --switches '{name}' tries it")
+        else:
+            why = _refused(name, switch, places, facts, subject, checked)
+        if why:
+            refused.append(DroppedSetting(settings=[TuningSetting(name, "")], code=why[0], reason=why[1]))
             continue
         options = _values(switch, given, facts)
         if len(options) > 1:
@@ -111,7 +117,7 @@ def _own(name: str, given: Sequence[str], places: Sequence[str], every: Mapping[
 
 def _refused(
     name: str, switch: TuningSwitch, places: Sequence[str], facts: SwitchFacts, subject: str, checked: bool
-) -> tuple[str, str] | None:
+) -> Refusal | None:
     """Code and reason."""
     if reason := catalogue.lacking(switch, facts, subject):
         return "not_applicable", reason

@@ -193,7 +193,7 @@ class ServerSubject:
             block = self._block(applied, number)
         if block.flaws:
             seen = f"the client was {', '.join(block.flaws)} in {ATTEMPTS} blocks: its numbers are not the server's"
-            raise Disturbed(seen, "use a quieter machine, or longer answers; hotlap tuning run --resume goes on")
+            raise Disturbed(seen, "use a quieter machine, or longer answers")
         failed = [request for request in block.requests if request.outcome in BAD]
         if failed:
             raise NotSupported(f"{len(failed)} of {len(block.requests)} requests failed: {failed[0].reason}")

@@ -60,7 +60,12 @@ def run(args: argparse.Namespace) -> int:
     view = TuningView()
     watched = session.TuningSessionOptions(paths.home(), say=view.say, listen=view.ran)
     if args.resume:
-        path = session.resume(_cut_off(args), lambda asked: _chosen(asked, _switches(asked)), watched)
+        path = _cut_off(args)
+        begun = session.read(bundles.load(path))
+        done = begun is not None and begun.kept.outcome is not None
+        if not (done and args.out):  # of one that has its answer the file is written
+            args.out = args.out or (begun.kept.asked.how.get("out", "") if begun else "")
+            session.resume(path, lambda asked: _chosen(asked, _switches(asked)), watched)
     else:
         asked = _asked(args)
         chosen = _chosen(asked, args.switches)
@@ -147,7 +152,7 @@ def _asked(args: argparse.Namespace) -> TuningAsked:
         subject=args.subject, kind=kind, goal=goal, unit=unit, better=better, budget_s=budget_s, resolve=resolve, min_effect=least,
         seed=_seed(args.seed), propose=args.propose, result=args.result, tolerance=tolerance,
         under=[limit.text for limit in benches.limits(args.under, kind)],
-        how={**how, **where, "timeout": f"{timeout_s:g}", "switches": args.switches},
+        how={**how, **where, "timeout": f"{timeout_s:g}", "switches": args.switches, "out": args.out and str(Path(args.out).absolute())},
     )  # fmt: skip
 
 
@@ -188,7 +193,7 @@ class TuningView:
     """Progress on standard error: one line rewritten on a terminal, one a step on a log."""
 
     def __init__(self) -> None:
-        self.live, self.count = sys.stderr.isatty(), 0
+        self.live, self.count, self.last = sys.stderr.isatty(), 0, ""
 
     def say(self, text: str) -> None:
         print(f"\r\x1b[K{text}" if self.live else text, file=sys.stderr)
@@ -198,8 +203,9 @@ class TuningView:
         if self.live:
             sys.stderr.write(f"\r\x1b[Krun {self.count}, {show.PHASES[trial.phase]}: {show.named(trial.settings)}"[:140])
             sys.stderr.flush()
-        elif trial.reason:
+        elif trial.reason and trial.reason != self.last:  # as found it is tried again
             self.say(f"{show.named(trial.settings)}: {trial.reason}")
+        self.last = trial.reason
 
     def end(self) -> None:
         if self.live:

@@ -9,6 +9,7 @@ from hotlap.cli import terminal
 from hotlap.core.measure import runs
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.record import Plan
+from hotlap.core.show import words
 from hotlap.core.store import paths
 from hotlap.tuning import result, session
 
@@ -33,11 +34,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if lines:
         print("\n".join(lines))
+    if not sys.stdout.isatty():  # a shell takes the lines, and a command among them is for people
+        print("".join(f"{line[2:]}\n" for line in lines if line.startswith("# ")), end="", file=sys.stderr)
     print(_what(args.what, tuned), file=sys.stderr)
     return 0
 
 
 def _what(what: str, tuned: result.TunedFile) -> str:
-    files = f"{len(tuned.files)} files {'written' if what == 'apply' else 'put back'}; " if tuned.files else ""
+    files = f"{words.counted(len(tuned.files), 'file')} {'written' if what == 'apply' else 'put back'}; " if tuned.files else ""
     shell = f"the lines above are for the shell: eval \"$(hotlap tuning {what} FILE)\"" if tuned.environment else "nothing is for the shell"
     return f"{files}{shell}"

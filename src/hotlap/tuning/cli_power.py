@@ -17,6 +17,7 @@ from hotlap.core import plan as plans
 from hotlap.core.analysis.frontier import Frontier, FrontierPoint, frontier
 from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.measure import session, targets
+from hotlap.core.model import frontier as model
 from hotlap.core.model import machines
 from hotlap.core.record import Device, Plan
 from hotlap.core.store import bundle as bundles
@@ -61,8 +62,16 @@ def run(args: argparse.Namespace) -> int:
     device = session.choose(targets.find(target), args.device)[0]
     spec_name = device.machine or machines.recognise(device)
     spec = machines.load(spec_name) if spec_name else None
+    if device.kind == "cpu":
+        raise InputError(
+            "no device here has a power cap or clocks that could be set; --machine h200-sxm asks the model, "
+            "--target simulated:h200-sxm --apply measures a simulated card"
+        )
     wishes = _wishes(args, spec)
     if args.apply:
+        if target.name == "simulated" and spec is not None:
+            for wish in wishes:
+                model.check(model.FrontierSetting(wish.clock_hz, wish.power_w), spec)
         return _print(args, _applied(args, plan, wishes, (slower, limit_s, refine), _tops(target, device, spec)), [])
     notes = _dry(args, target, device, wishes)
     if spec is None:
@@ -75,13 +84,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _wishes(args: argparse.Namespace, spec: machines.Spec | None) -> list[Wish]:
     """What is asked for, and the free card."""
-    clocks = [Wish(clock_hz=units.parse(one, "Hz")) for one in _list(args.clocks)]
+    clocks = [Wish(clock_hz=_clock(one)) for one in _list(args.clocks)]
     caps = [Wish(power_w=units.parse(one, "W")) for one in _list(args.power)]
     if not clocks and not caps:
         if spec is None or not spec.clock_max_hz:
             raise InputError("which settings? give --clocks 1.2GHz,1.5GHz or --power 400,500")
         clocks = [Wish(clock_hz=round(share * spec.clock_max_hz / 15e6) * 15e6) for share in STEPS]
     return [Wish(), *clocks, *caps]
+
+
+def _clock(text: str) -> float:
+    if text[-1].isdigit():
+        raise InputError(f"--clocks {text}: a clock has a unit, as in 1.2GHz")
+    return units.parse(text, "Hz")
 
 
 def _list(text: str) -> list[str]:

@@ -6,6 +6,7 @@ import argparse
 
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError, nearest
+from hotlap.core.model import machines
 from hotlap.core.show import layout
 from hotlap.core.show.table import Cell, Column, Table
 from hotlap.tuning import catalogue
@@ -20,17 +21,21 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """What each may change in results, whether it applies here, what to expect of it."""
+    if args.machine:
+        machines.load(args.machine)
     every, facts = catalogue.switches(), catalogue.here(args.machine)
     for name in args.names:
         if name not in every:
             raise InputError(f"there is no switch '{name}'; {nearest(name, every)}")
+        if args.subject and args.subject not in every[name].subjects:
+            raise InputError(f"{name} is of a {' and a '.join(every[name].subjects)}, not of a {args.subject}")
     chosen = {name: every[name] for name in args.names or every if not args.subject or args.subject in every[name].subjects}
     if args.json:
         terminal.answer(args.json, {name: document(switch, facts) for name, switch in chosen.items()}, "switches")
     elif args.names:
         print("\n\n".join("\n".join(lines(name, switch, facts)) for name, switch in chosen.items()))
     else:
-        print("\n".join(layout.fitted(table(chosen, facts).columns, terminal.width()).lines(terminal.color())))
+        print("\n".join(layout.fitted(table(chosen, facts, bool(args.machine)).columns, terminal.width()).lines(terminal.color())))
     return 0
 
 
@@ -42,7 +47,8 @@ def document(switch: TuningSwitch, facts: SwitchFacts) -> dict[str, object]:
     }  # fmt: skip
 
 
-def table(switches: dict[str, TuningSwitch], facts: SwitchFacts) -> Table:
+def table(switches: dict[str, TuningSwitch], facts: SwitchFacts, modelled: bool) -> Table:
+    """`modelled`: with what the model expects."""
     rows = [(name, switch, catalogue.lacking(switch, facts, switch.subjects[0])) for name, switch in switches.items()]
     return Table([
         Column("switch", [Cell(name, "bold" if not reason else "") for name, _, reason in rows], names=True),
@@ -50,6 +56,7 @@ def table(switches: dict[str, TuningSwitch], facts: SwitchFacts) -> Table:
         Column("values", [Cell(", ".join(catalogue.values(switch, facts))) for _, switch, _ in rows]),
         Column("changes", [Cell(switch.changes) for _, switch, _ in rows]),
         Column("here", [Cell(reason or applies(switch)) for _, switch, reason in rows]),
+        *([Column("model", [Cell(catalogue.expected(switch, facts)) for _, switch, _ in rows])] if modelled else []),
         Column("what it is", [Cell(switch.about) for _, switch, _ in rows]),
     ])  # fmt: skip
 
@@ -57,7 +64,8 @@ def table(switches: dict[str, TuningSwitch], facts: SwitchFacts) -> Table:
 def applies(switch: TuningSwitch) -> str:
     """How it is tried."""
     return {
-        "variables": "yes", "prefix": "yes", "load": "yes", "file": "as root", "argument": "as {name} of the command", "verb": switch.verb,
+        "variables": "yes", "prefix": "yes", "load": "yes", "file": "as root, only where it is named",
+        "argument": "as {name} of the command", "verb": switch.verb,
     }[switch.how]  # fmt: skip
 
 

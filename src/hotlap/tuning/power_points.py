@@ -58,6 +58,8 @@ def of_run(bundle: Bundle, limit_s: float | None = None, name: str = "") -> Fron
     """Time and energy of all cases of a run, each as often as its networks call it. Raises InputError where an energy is unknown."""
     rows = tables.rows(bundle)
     spent = energy.energies(rows, bundle.readings, bundle.run.machine.devices)
+    if not spent:
+        raise InputError(f"{bundle.run.id} has no case, so no time and no energy; give runs of a plan, as of tuning power --apply")
     many_of = calls(bundle.run.plan)
     unknown = next((one for one in spent if one.joules is None), None)
     if unknown is not None:

@@ -13,6 +13,9 @@ def frontier(frontier: Frontier, width: int = 100, color: bool = False) -> str:
     lines = layout.fitted(_columns(frontier.points), width, ("ED²P", "EDP")).lines(color)
     sure = " by more than their bounds" if any(point.low_j is not None for point in frontier.points) else ""
     lines += ["", *layout.paragraph("", f"◆ on the frontier: no other setting is as fast and takes less energy{sure}", width)]
+    if len(frontier.points) == 1:
+        alone = f"{frontier.points[0].name} alone: nothing is compared; give the runs of other settings too, free among them"
+        return "\n".join([*lines, *layout.paragraph("", alone, width)])
     lines += layout.paragraph("best: ", " · ".join(f"{measure}: {name}" for measure, name in frontier.best.items()), width)
     if any(point.keeps for point in frontier.points) and not any(point.keeps == "kept" for point in frontier.points):
         lines += layout.paragraph("", "no setting surely keeps the limit: a longer one, or more calls (--round-time of the plan)", width)
@@ -33,7 +36,7 @@ def _columns(points: Sequence[FrontierPoint]) -> list[Column]:
         Column("slower", [Cell(f"{one.slower * 100:.1f} %") for one in points], right=True),
         Column("energy", [Cell(words.quantity(one.joules, "J"), "bold") for one in points], right=True),
         Column("bounds", [Cell(_bounds(one)) for one in points]),
-        Column("against free", [Cell(f"{(one.joules / free.joules - 1) * 100:+.1f} %") for one in points], right=True),
+        Column(f"against {free.name}", [Cell(f"{(one.joules / free.joules - 1) * 100:+.1f} %") for one in points], right=True),
         Column("power", [Cell(words.quantity(one.power_w, "W")) for one in points], right=True),
         Column("clock", [Cell(words.quantity(one.clock_hz, "Hz") if one.clock_hz else "–") for one in points], right=True),
         Column("EDP", [Cell(f"{one:.3f}") for one in edp], right=True),

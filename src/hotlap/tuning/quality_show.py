@@ -21,6 +21,7 @@ METHOD = ""
 NAMES = {
     "kl": "mean KL", "kl_p99": "KL, 99 %", "kl_p999": "KL, 99.9 %", "flips": "flips", "perplexity": "perplexity", "accuracy": "accuracy",
 }  # fmt: skip
+LEAST_P = 1e-3  # below it p has a floor (`paired.BEYOND`), or is taken as normal
 KL = ("kl", "kl_p99", "kl_p999")
 ACTIONS = {
     "same_outputs": "see that B is what you mean; a change that undoes itself (weights that came from this grid) proves nothing",
@@ -107,7 +108,7 @@ def facts(done: Quality) -> list[tuple[str, str]]:
     pairs = []
     for row in done.measures:
         if row.lost is not None and row.gained is not None and row.p is not None:
-            chance = f"p {units.round_to(row.p, 2)} of no loss, by an {row.method}"
+            chance = f"p {'< 0.001' if row.p < LEAST_P else units.round_to(row.p, 2)} against no loss, by an {row.method}"
             pairs.append(("pairs", f"right by A alone {row.lost:,}, by B alone {row.gained:,}; {chance}"))
     for notice in done.notices:
         action = ACTIONS.get(notice.code, "")

@@ -14,7 +14,8 @@ TRIALS = "tuning-trials.jsonl"  # of a bundle: a TuningTrial a line, in the orde
 Answer = Literal["gain", "nothing", "cannot_tell", "budget"]
 Phase = Literal["as_found", "alone", "together", "rung", "leave_one_out", "confirmation"]
 DropCode = Literal[
-    "failed", "not_better", "no_own_contribution", "over_limit", "results_changed", "not_applicable", "needs_root", "no_time", "unchecked"
+    "failed", "not_better", "no_own_contribution", "over_limit", "results_changed", "not_applicable", "needs_root", "no_time", "unchecked",
+    "not_named", "timed_out",
 ]
 
 
@@ -96,6 +97,8 @@ class TuningOutcome(Record, frozen=True, kw_only=True):
     contributions: list[Contribution] = []
     dropped: list[DroppedSetting] = []
     tried: int = 0  # configurations
+    needs_runs: int | None = None  # of an answer "budget": as many as let every setting be looked at
+    needs_s: float | None = None  # a budget for those
     notices: list[Notice] = []
 
 

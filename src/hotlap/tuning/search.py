@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -36,6 +37,7 @@ Floats = NDArray[np.float64]
 PILOT = 4  # runs as found, first
 COMBINED = 3  # combinations are drawn for each setting …
 FEWEST_COMBINED, MOST_COMBINED = 24, 96  # … but at least and at most so many
+ALONE, COMPARED = 0.5, 0.7  # shares of what is free, for runs alone and for those that are compared
 CONFIRMED, CHECKED = 0.28, 0.15  # shares of the budget that are kept for the confirmation, and for leaving out
 PROPOSED = 6  # configurations that the model may add
 CUMULATIVE = (2, 4, 7, 11, 16, 22)  # runs of what is left after each rung; scaled to what there is time for
@@ -59,7 +61,7 @@ class TuningBench(Protocol):
     """What runs configurations."""
 
     def take(self, configuration: Configuration, phase: Phase) -> Taken:
-        """One run in a fresh process."""
+        """One run in a fresh process. Raises BudgetSpent instead where there is no time for it."""
 
     def room(self) -> int:
         """Runs for which there is time left; below 0 where more is spent than there was."""
@@ -77,6 +79,10 @@ class SearchOptions(NamedTuple):
 
 class NotRepeating(HotlapError):
     """As found, the subject fails or gives no number."""
+
+
+class BudgetSpent(HotlapError):
+    """There is no time left for another run."""
 
 
 Listener = Callable[[str], None]
@@ -101,7 +107,8 @@ class TuningSearch:
         self.failed: dict[Configuration, Taken] = {}
         self.contributions: list[Contribution] = []
         self.counts: dict[str, int] = {}
-        self.tried = set[Configuration]()
+        self.tried = Counter[Configuration]()  # runs
+        self.logs: dict[Configuration, list[float]] = {}  # of costs
         self.noise = math.nan
         self.ratings: dict[Configuration, Rated] = {}  # the last of each
         self.rest: list[float] = []  # of single runs, between neighbouring blocks
@@ -109,39 +116,57 @@ class TuningSearch:
 
     def run(self) -> TuningOutcome:
         """Raises NotRepeating where as found gives no number."""
-        self._pilot()
-        pool = self._screened()
-        winner = self._halved(pool)
+        try:
+            self._pilot()
+            winner = self._halved(self._screened())
+            if winner is not None:
+                winner = self._each_shown(winner)
+        except BudgetSpent:
+            if not self.ratings:
+                return self._too_small()
+            return self._outcome("cannot_tell", max(self.ratings.values(), key=lambda rating: rating.gain))
         if winner is None:
-            return self._outcome("budget" if self._out_of_time() else "nothing")
-        winner = self._each_shown(winner)
+            return self._too_small() if self._out_of_time() else self._outcome("nothing")
         return self._confirmed(winner)
 
     # ------------------------------------------------------------ runs
 
     def _take(self, configuration: Configuration, phase: Phase) -> float | None:
-        """A logarithm of a cost; None where it failed: it is not run again. As found so many failures in a row end the search."""
+        """A logarithm of a cost; None where it failed: it is not run again. As found so many failures in a row end the search, and one
+        where the first run does not end. Raises BudgetSpent."""
         if configuration in self.failed:
             return None
         for _ in range(1 if configuration else ATTEMPTS):
-            self.counts[phase] = self.counts.get(phase, 0) + 1
             taken = self.bench.take(configuration, phase)
-            if taken.cost is not None:
+            self.counts[phase] = self.counts.get(phase, 0) + 1
+            self.tried[configuration] += 1
+            if taken.cost is not None or taken.code == "no_time" or (taken.code == "timed_out" and () not in self.logs):
                 break
-        if configuration:
-            self.tried.add(configuration)
         if taken.cost is not None and taken.cost > 0:
-            return math.log(taken.cost)
-        if not configuration:
+            self.logs.setdefault(configuration, []).append(math.log(taken.cost))
+            return self.logs[configuration][-1]
+        if not configuration and (taken.code != "no_time" or () not in self.logs):
             raise NotRepeating(taken.reason)
         self.failed[configuration] = taken
-        self._drop(configuration, taken.code, taken.reason)
+        if configuration:
+            self._drop(configuration, taken.code, taken.reason)
+        if taken.code == "no_time":
+            raise BudgetSpent(taken.reason)
         return None
 
     def _drop(self, configuration: Configuration, code: DropCode, reason: str = "", rated: Rated | None = None) -> None:
-        gain = None if rated is None else 1 - math.exp(-rated.gain)
-        runs = 0 if rated is None else rated.runs
-        self.dropped.append(DroppedSetting(settings=kept(configuration), code=code, reason=reason, gain=gain, runs=runs))
+        """With all runs that it had. Of a setting that goes from the winner the contribution is told instead."""
+        shown = code != "no_own_contribution"
+        gain = (self._seen(configuration) if rated is None else rated.gain) if shown else None
+        share = None if gain is None else 1 - math.exp(-gain)
+        runs = self.tried[configuration] if shown else 0
+        self.dropped.append(DroppedSetting(settings=kept(configuration), code=code, reason=reason, gain=share, runs=runs))
+
+    def _seen(self, configuration: Configuration) -> float | None:
+        """The logarithm of as found ÷ it, over all runs."""
+        if configuration not in self.logs or () not in self.logs:
+            return None
+        return float(np.mean(self.logs[()]) - np.mean(self.logs[configuration]))
 
     def _pilot(self) -> None:
         logs: list[float] = []
@@ -164,14 +189,15 @@ class TuningSearch:
         settings: list[Configuration] = [(one,) for one in self.space.settings]
         if len(self.space.values) < 2:
             return [*dict.fromkeys([*self.space.first, *settings])]
-        alone = self._afforded(settings, 0.5)
+        alone = self._afforded(settings, ALONE)
         order = [*alone, *[()] * math.ceil(len(alone) / 8)]
         self.random.shuffle(order)
         first = [(one, log) for one in order if (log := self._take(one, "alone")) is not None]
         space = self.space.without(list(self.failed))
         count = min(max(COMBINED * len(space.settings), FEWEST_COMBINED), MOST_COMBINED, int(self._free() * 0.5))
         source = proposing.fed(proposing.proposer(self.asked.propose, space, count, self.asked.seed), first)
-        self.listen(f"{len(alone)} settings alone, up to {max(count, 0)} combinations of them")
+        if alone:
+            self.listen(f"{len(alone)} settings alone, up to {max(count, 0)} combinations of them")
         while (drawn := source.next()) is not None:
             source.learn(drawn, self._take(drawn, "together"))
         proposed = source.best(PROPOSED)
@@ -189,21 +215,28 @@ class TuningSearch:
         return max((CONFIRMED + checked) * whole, 2 * LEAST_PAIRS)
 
     def _afforded(self, configurations: Sequence[Configuration], share: float) -> list[Configuration]:
-        """As many as there is time for, the first ones; the others are dropped."""
+        """As many as there is time for, the first ones and of those that ran the fastest; the others are dropped."""
         room = max(int(self._free() * share), 0)
+        if len(configurations) > room:
+            gains = {one: gain for one in configurations if (gain := self._seen(one)) is not None}
+            configurations = sorted(configurations, key=lambda one: (one not in self.space.first, -gains.get(one, -math.inf)))
         for one in configurations[room:]:
-            self._drop(one, "no_time", "the budget has no room for it")
+            self._drop(one, "no_time", f"the budget has no room for it{' in the comparison' if one in self.logs else ''}")
         return list(configurations[:room])
 
     def _out_of_time(self) -> bool:
         """Whether the budget ended before anything was looked at beside as found: then it is not known whether something is worth it."""
         return not self.ratings and any(one.code == "no_time" for one in self.dropped)
 
+    def _too_small(self) -> TuningOutcome:
+        """Nothing was compared: with what an answer needs."""
+        return replace(self._outcome("budget"), needs_runs=least_runs(len(self.space.settings), len(self.space.values)))
+
     # ------------------------------------------------------------ halving
 
     def _halved(self, pool: Sequence[Configuration]) -> Rated | None:
         """The best of the pool; None where none is left, or all are surely not worth it."""
-        left = self._afforded(pool, 0.7)
+        left = self._afforded(pool, COMPARED)
         plan = rungs(len(left), int(self._free()))
         looks = tuple(dict.fromkeys(runs for _, runs in plan))
         data: dict[Configuration, list[float]] = {one: [] for one in left}
@@ -211,6 +244,9 @@ class TuningSearch:
         rated: list[Rated] = []
         for place, (most, runs) in enumerate(plan):
             while left and min(len(data[one]) for one in left) < runs:
+                if before and self._free() < 0:  # runs take longer than they did: what is kept for the confirmation stays
+                    plan = plan[: place + 1]
+                    break
                 block = self._block(left, "rung")
                 self._learn_noise(before, block)
                 before = block
@@ -219,8 +255,9 @@ class TuningSearch:
                     data[one].append(block[()] - block[one])
             rated = self._rated({one: data[one] for one in left})
             left = self._survivors(rated, most, boundary_at(looks, runs, self.asked.level))
-            self.listen(f"rung {place + 1} of {len(plan)}: {len(left)} left" + (f", best {rated[0].gain:+.1%}" if rated else ""))
-            if len(left) < 2:
+            best = f", the best costs {math.expm1(-rated[0].gain):+.1%}".replace("%", " %") if rated else ""
+            self.listen(f"rung {place + 1} of {len(plan)}: {len(left)} left{best}")
+            if len(left) < 2 or place + 1 == len(plan):
                 break
         return self._simplest([one for one in rated if one.configuration in left], rated)
 
@@ -267,7 +304,7 @@ class TuningSearch:
 
     def _why(self, rating: Rated, rated: Sequence[Rated], score: float) -> str:
         if rating.gain + score * rating.error <= math.log1p(self.asked.min_effect):
-            return "surely no gain worth it"
+            return "surely slower" if rating.gain + score * rating.error < 0 else f"surely gains less than {self.asked.min_effect:.2g}"
         less = next((spaces.named(other.configuration) for other in rated if simpler(other, rating)), "")
         return f"no better than {less} alone" if less else "others were better"
 
@@ -360,7 +397,10 @@ class TuningSearch:
             if self.bench.room() < -LEAST_PAIRS:
                 break
             order = [(), winner.configuration] if number % 2 == 0 else [winner.configuration, ()]
-            taken = {one: self._take(one, "confirmation") for one in order}
+            try:
+                taken = {one: self._take(one, "confirmation") for one in order}
+            except BudgetSpent:
+                break
             if taken[winner.configuration] is None:
                 return self._outcome("nothing", winner)
             x.append(taken[()] or 0.0)
@@ -384,8 +424,9 @@ class TuningSearch:
         settings = kept(winner.configuration) if winner else []
         dropped = [one for one in self.dropped if one.settings != settings or one.code != "not_better"]
         outcome = TuningOutcome(
-            answer=answer, winner=settings, seen=math.exp(-winner.gain) if winner else None, noise=self.noise, runs=dict(self.counts),
-            contributions=self.contributions, dropped=dropped, tried=len(self.tried), notices=self.notices,
+            answer=answer, winner=settings, seen=math.exp(-winner.gain) if winner else None,
+            noise=None if math.isnan(self.noise) else self.noise, runs=dict(self.counts), contributions=self.contributions,
+            dropped=dropped, tried=len([one for one in self.tried if one]), notices=self.notices,
         )  # fmt: skip
         if decision is None:
             return outcome
@@ -425,6 +466,13 @@ def rungs(count: int, room: int) -> list[tuple[int, int]]:
         if cost <= room or not best:
             best = [(after, now) for after, now in zip([*sizes[1:], 1], runs, strict=True)]
     return best
+
+
+def least_runs(settings: int, switches: int) -> int:
+    """In all, that let every setting be compared with as found, with what is kept back for leaving out and the confirmation."""
+    wanted = settings / COMPARED if switches < 2 else settings * (1 + 1 / 8) + (settings + PROPOSED) / COMPARED / ALONE
+    share = CONFIRMED + (CHECKED if switches > 1 else 0.0)
+    return math.ceil(max((PILOT + wanted) / (1 - share), PILOT + wanted + 2 * LEAST_PAIRS))
 
 
 def boundary_at(looks: tuple[int, ...], runs: int, level: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -41,6 +42,8 @@ def run(asked: TuningAsked, chosen: ChosenSwitches, options: TuningSessionOption
     subject = benches.subject_of(asked, options.home)
     device = subject.device
     mend(options.home)
+    for path in dict.fromkeys(chosen.switches[name].path for name in chosen.values if chosen.switches[name].path):
+        options.say(f"writes {path} for the runs that try it; it is put back after each")
     plan = Plan(name="tuning", about=asked.subject, source="hotlap tuning run")
     target = "host" if device.target == "host" else asked.how.get("target", "") or device.target
     marks = labels.check(dict(options.labels))
@@ -61,7 +64,8 @@ def resume(path: Path, chosen_of: Callable[[TuningAsked], ChosenSwitches], optio
     if kept is None:
         raise InputError(f"{path.name} is no search that could go on: it kept nothing; begin anew")
     if kept.outcome is not None:
-        raise InputError(f"{path.name} has its answer: hotlap show {path.name}; begin anew for another one")
+        more = f"--resume {path.name} --out FILE writes a gain"
+        raise InputError(f"{path.name} has its answer: hotlap show {path.name}; {more}; begin anew for another one")
     chosen = chosen_of(kept.asked)
     proposing.check(kept.asked.propose)
     subject = benches.subject_of(kept.asked, options.home)
@@ -114,14 +118,18 @@ def _searched(
     try:
         with signals.caught(_interrupt), restoring.guarded(folder / "files-before.json"):
             outcome = search.TuningSearch(space_of(kept, chosen), bench, rules, options.say).run()
-        kept = replace(kept, outcome=_with_doubts(outcome, bench.trials, asked))
-        stop = Stop("precision" if outcome.answer in ("gain", "nothing") else "budget")
+        kept = replace(kept, outcome=_with_doubts(_needing(outcome, bench), bench.trials, asked))
+        stop = Stop("precision" if outcome.answer in ("gain", "nothing") else "planned_pairs" if outcome.pairs else "budget")
         learnt.keep(options.home, kept, held.record.id)
     except KeyboardInterrupt:
         pass
     except search.NotRepeating as error:
         stop = Stop("error", error.reason)
         raise InputError(f"as found it gives no number: {error.reason}") from None
+    except benches.Disturbed as error:
+        stop = Stop("error", error.reason)
+        remedy = f"use a quieter machine, or longer answers; hotlap tuning run --resume {held.record.id} goes on"
+        raise benches.Disturbed(error.reason, remedy) from None
     except HotlapError as error:
         stop = Stop("error", error.reason)
         raise
@@ -130,6 +138,15 @@ def _searched(
             _write(folder, kept)
         held.finish([stop])
     return folder
+
+
+def _needing(outcome: TuningOutcome, bench: tape.TuningTape) -> TuningOutcome:
+    """With the budget that its runs need, to two digits or so, rounded up."""
+    if not outcome.needs_runs:
+        return outcome
+    wanted = outcome.needs_runs * bench.each_s() / (1 - tape.SLACK)
+    step = 10.0 ** max(math.floor(math.log10(max(wanted, 1.0))) - 1, 0)
+    return replace(outcome, needs_s=math.ceil(wanted / step) * step)
 
 
 def _with_doubts(outcome: TuningOutcome, trials: Sequence[TuningTrial], asked: TuningAsked) -> TuningOutcome:

@@ -14,7 +14,7 @@ from hotlap.tuning.session import TuningRead
 WHY: dict[DropCode, str] = {
     "failed": "failed", "not_better": "not better", "no_own_contribution": "no contribution of its own", "over_limit": "over a limit",
     "results_changed": "changes results", "not_applicable": "does not apply here", "needs_root": "needs root", "no_time": "no time",
-    "unchecked": "unchecked results",
+    "unchecked": "unchecked results", "not_named": "not named", "timed_out": "too slow",
 }  # fmt: skip
 MOST_DROPPED = 20
 PHASES = {
@@ -77,13 +77,13 @@ def seen_and_confirmed(ask: TuningAsked, done: TuningOutcome) -> str | None:
     """What the search had seen of the winner, beside what was confirmed."""
     if done.seen is None or done.ratio is None:
         return None
-    return f"had seen {ask.goal} {change(ask, done.seen)} of it, chosen as the best of many; the confirmation alone is reported"
+    return f"saw {ask.goal} {change(ask, done.seen)} with the winner, too good as the best of many: the confirmation alone is reported"
 
 
 def answer(ask: TuningAsked, done: TuningOutcome) -> str:
     """In a sentence."""
     if done.answer == "budget":
-        return "cannot tell: the budget ended before a setting was tried; give more by --budget, or name fewer --switches"
+        return _too_small(ask, done)
     if done.answer == "cannot_tell" and done.ratio is None:
         return "cannot tell: the time ended before the confirmation could be looked at; nothing was changed; give more by --budget"
     if done.ratio is None or done.low is None or done.high is None:
@@ -98,6 +98,12 @@ def answer(ask: TuningAsked, done: TuningOutcome) -> str:
         return harmless(f"nothing worth it: {best}; nothing was changed")
     below = f" below {units.percent(done.mde)}" if done.mde is not None else ""
     return harmless(f"cannot tell{below}: {best}; nothing was changed; a quieter machine or a larger --budget sees smaller gains")
+
+
+def _too_small(ask: TuningAsked, done: TuningOutcome) -> str:
+    tells = f"--budget '{units.exact(done.needs_s, 's')}'" if done.needs_s and done.needs_s > ask.budget_s else "give more by --budget"
+    every = f"all settings need about {done.needs_runs} runs: " if done.needs_runs else ""
+    return f"cannot tell: the budget is too small to compare a setting with as found; {every}{tells}, or name fewer --switches"
 
 
 def contributions(done: TuningOutcome) -> Table:
@@ -121,7 +127,7 @@ def dropped(shown: TuningRead) -> list[DroppedSetting]:
     """What failed or may not be first, what was only not better last."""
     done = shown.kept.outcome
     every = [*(done.dropped if done else []), *shown.kept.refused]
-    return sorted(every, key=lambda row: row.code in ("not_better", "not_applicable"))
+    return sorted(every, key=lambda row: row.code in ("not_better", "not_applicable", "not_named"))
 
 
 def dropped_table(rows: Sequence[DroppedSetting]) -> Table:

@@ -13,6 +13,7 @@ from hotlap.tuning import session, show
 from hotlap.tuning.session import TuningRead
 
 NO_GATE = "{run} is a search for settings, and has its answer: hotlap show {run}"
+ENDED = {"precision": "answered", "budget": "the budget is too small"}
 UNFINISHED = "not finished: hotlap tuning run --resume goes on"
 CASES = False
 NO_CASES = "a search for settings has no cases to explain; hotlap show {run} says what was tried and what remains"

@@ -20,11 +20,12 @@ from hotlap.tuning import benches, restoring
 from hotlap.tuning.applying import ChosenSwitches, applied
 from hotlap.tuning.benches import Ran, Subject
 from hotlap.tuning.record import TRIALS, DropCode, Phase, TuningAsked, TuningTrial
-from hotlap.tuning.search import Taken, kept
+from hotlap.tuning.search import BudgetSpent, Taken, kept
 from hotlap.tuning.space import Configuration
 
 HANGS, LEAST_S = 8.0, 5.0  # a run that takes so many times as long as found, and longer than this, hangs
-RECENT = 30  # runs by which the next ones are planned
+SLACK = 0.1  # of the budget, for runs that take longer than those before: what is planned is planned without
+RECENT, LAST = 30, 10  # runs by which the next ones are planned
 SAME = 1e-12  # relative: results that are the same
 Listener = Callable[[TuningTrial], None]
 
@@ -43,13 +44,16 @@ class TuningTape:
         self.past, self.trials = list(past), list[TuningTrial]()
 
     def take(self, configuration: Configuration, phase: Phase) -> Taken:
-        """Raises MachineError where the tape is of another search, or cannot be written, or where the machine spoils every run."""
+        """Raises BudgetSpent where there is no time left for it, MachineError where the tape is of another search, or cannot be written, or
+        where the machine spoils every run."""
         number = len(self.trials)
         if number < len(self.past):
             trial = self.past[number]
             if trial.settings != kept(configuration) or trial.phase != phase:
                 raise MachineError("what was kept is of another search: begin anew, without --resume")
         else:
+            if self.left_s() < self.each_s():
+                raise BudgetSpent("there is no time left for another run")
             trial = self._run(configuration, phase, number)
             self._keep(trial)
         self.trials.append(trial)
@@ -60,9 +64,16 @@ class TuningTape:
 
     def room(self) -> int:
         """By what the last runs took; below 0 where more is spent than there was."""
-        spent = sum(trial.seconds for trial in self.trials)
-        each = statistics.fmean([trial.seconds for trial in self.trials[-RECENT:]]) if self.trials else math.inf
-        return math.floor((self.asked.budget_s - spent) / each) if each > 0 else 0
+        each = self.each_s()
+        return math.floor((self.left_s() - SLACK * self.asked.budget_s) / each) if each > 0 else 0
+
+    def each_s(self) -> float:
+        """Mean of the last runs, or of the very last where they take longer; 0 before the first."""
+        seconds = [trial.seconds for trial in self.trials[-RECENT:]]
+        return max(statistics.fmean(seconds), statistics.fmean(seconds[-LAST:])) if seconds else 0.0
+
+    def left_s(self) -> float:
+        return self.asked.budget_s - sum(trial.seconds for trial in self.trials)
 
     # ------------------------------------------------------------ one run
 
@@ -70,9 +81,10 @@ class TuningTape:
         began = time.monotonic()
         blank = TuningTrial(number=number, phase=phase, settings=kept(configuration))
         wanted = applied(self.chosen.switches, self.standing, configuration)
+        limit_s, late, over = self._limit()
         try:
             with restoring.written(self.note, wanted.files):
-                ran = self.subject.run(wanted, number, self._limit_s())
+                ran = self.subject.run(wanted, number, limit_s)
             code, reason = self._fault(ran, configuration)
             value = None if code else ran.value
         except benches.Disturbed:
@@ -80,15 +92,20 @@ class TuningTape:
         except (InputError, NotSupported, MachineError) as error:
             ran, code, reason, value = Ran(math.nan), "failed", str(error), None
         seconds = time.monotonic() - began
+        if code == "failed" and seconds >= limit_s:
+            code, reason = late, f"it ran longer than {over}, and was ended"
         return msgspec.structs.replace(
             blank, value=value, result=ran.result, metrics=dict(ran.metrics), seconds=seconds, code=code, reason=reason,
         )  # fmt: skip
 
-    def _limit_s(self) -> float:
-        """Longer than as found ever took."""
+    def _limit(self) -> tuple[float, DropCode, str]:
+        """Longer than as found ever took, and at most what is left; the code and what it is, for a run that is ended by it."""
         longest = float(self.asked.how.get("timeout", "60"))
         usual = [trial.seconds for trial in self.trials if not trial.settings and trial.value is not None]
-        return min(longest, max(HANGS * max(usual), LEAST_S)) if usual else longest
+        limit_s = min(longest, max(HANGS * max(usual), LEAST_S)) if usual else longest
+        if self.left_s() < limit_s:
+            return self.left_s(), "no_time", f"the {self.left_s():.3g} s that the budget had left (--budget)"
+        return limit_s, "timed_out", f"its limit of {limit_s:.3g} s{' (--timeout)' if limit_s == longest else ''}"
 
     def _fault(self, ran: Ran, configuration: Configuration) -> tuple[DropCode | None, str]:
         """Why a run with a number does not count."""

@@ -48,7 +48,7 @@ def over(cases: Sequence[Case], calls: Mapping[str, float], spec: Spec, settings
     """`calls`: of each Case.id; 1 where it is not in there. Raises InputError where the model knows none of them, or a setting is beyond
     the machine."""
     for setting in settings:
-        _check(setting, spec)
+        check(setting, spec)
     unknown: dict[str, str] = {}
     totals = [(0.0, 0.0, 0.0)] * len(settings)
     for case in cases:
@@ -82,7 +82,8 @@ def _one(kind: str, demand: Demand, spent: power.PowerDemand, machine: Chip, set
     return slower, float(np.atleast_1d(power.at_share_w(demand, slower, share, machine, kind))[0]), setting.clock_hz
 
 
-def _check(setting: FrontierSetting, spec: Spec) -> None:
+def check(setting: FrontierSetting, spec: Spec) -> None:
+    """Raises InputError for a cap above the card's, and for a clock that the model does not know."""
     if setting.power_w is not None and spec.power_w and setting.power_w > spec.power_w:
         raise InputError(f"{setting.power_w:g} W is above the limit of {spec.name}, {spec.power_w:g} W")
     top = chip(spec, "max").clock_max_hz
