@@ -11,7 +11,7 @@ from hotlap.core.show.sections.base import Report, Side
 from hotlap.core.show.table import text
 
 NOTHING = "Nothing: the numbers can be used as they are."
-MORE = "Nothing here: what is inconclusive needs more rounds where it was measured."
+MORE = "Nothing here: what is inconclusive was measured too few times, or beside too much noise, to tell."
 
 
 def top(report: Report) -> str:
