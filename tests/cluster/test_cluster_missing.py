@@ -170,7 +170,7 @@ def test_what_stands_out_is_failed_by_gate_which_is_what_comes_next(home: Path) 
     kept = campaign(home, 12, [], slow=0.3)
     shown = show_kind.read(bundles.load(kept.path))
     assert shown
-    assert cli_run._next(kept, shown).startswith(f"hotlap gate {kept.campaign.id} --against fleet")
+    assert cli_run.next_command(kept, shown).startswith(f"hotlap gate {kept.campaign.id} --against fleet")
 
 
 def test_of_scattered_numbers_the_true_threshold_is_named(home: Path) -> None:
