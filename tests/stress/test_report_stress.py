@@ -187,6 +187,22 @@ def test_show_explain_and_ls_of_a_stress_run(run: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.slow("simulates whole runs")
+def test_a_run_held_against_a_good_one_says_the_same_wherever_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    asked = ["stress", "quick", "--for", "60 s", "--target"]
+    assert main([*asked, "simulated:h200-sxm?noise=0.005", "--label", "of=good"]) == 0
+    assert main([*asked, "simulated:h200-sxm?noise=0.005&slow=0.08@0", "--label", "of=slow", "--against", "of=good"]) == 1
+    capsys.readouterr()
+    assert main(["stress", "--judge", "of=slow"]) == 1
+    assert "behind the reference" in capsys.readouterr().out
+    main(["show", "of=slow"])
+    assert "behind the reference" in capsys.readouterr().out
+    assert main(["stress", "--judge", "of=slow", "--against", "of=slow"]) == 0  # another in its place
+
+
+@pytest.mark.slow("simulates whole runs")
 def test_a_run_of_a_plan_is_no_stress_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
     plan = tmp_path / "p.toml"

@@ -95,11 +95,11 @@ def test_peers_are_held_against_the_same_kind_and_model() -> None:
 def test_a_reference_run_decides() -> None:
     good = stress.judge(run(device(7)), ticks("G7", {"products fp16": [FAST] * 20}), [])
     bad = stress.judge(run(device(0)), ticks("G0", {"products fp16": [0.9 * FAST] * 20}), [])
-    found = stress.hold(bad, run(device(0)), good, run(device(7)))
+    found = stress.hold(bad, run(device(0)), stress.good_run(good, run(device(7))))
     assert (found.state, found.devices[0].causes) == ("fail", ["behind the reference"])
     assert found.devices[0].rates[0].reference == FAST
     other = run(device(7, "a100-sxm-80gb"))
-    assert stress.hold(bad, run(device(0)), good, other).state == "inconclusive"
+    assert stress.hold(bad, run(device(0)), stress.good_run(good, other)).state == "inconclusive"
 
 
 def test_the_bound_is_that_of_the_product_made() -> None:
@@ -199,7 +199,7 @@ def test_two_devices_that_differ_are_no_pass_and_the_slower_one_is_named() -> No
 def test_a_reference_with_nothing_in_common_is_no_pass() -> None:
     good = stress.judge(run(device(7)), ticks("G7", {"products fp64": [SLOW] * 20}), [])
     bad = stress.judge(run(device(0)), ticks("G0", {"products fp16": [FAST] * 20}), [])
-    found = stress.hold(bad, run(device(0)), good, run(device(7)))
+    found = stress.hold(bad, run(device(0)), stress.good_run(good, run(device(7))))
     assert (found.state, found.devices[0].causes) == ("inconclusive", ["nothing to compare"])
 
 

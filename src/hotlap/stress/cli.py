@@ -26,7 +26,7 @@ from hotlap.stress import record as stress
 from hotlap.stress import session
 from hotlap.stress import show as shown
 from hotlap.stress import verdict as judging
-from hotlap.stress.record import Happened, Line, Mismatch, Profile, Tick
+from hotlap.stress.record import GoodRun, Happened, Line, Mismatch, Profile, Tick
 from hotlap.stress.verdict import StressRun
 
 EXIT_CODES = {"pass": 0, "fail": 1}
@@ -70,16 +70,17 @@ def run(args: argparse.Namespace) -> int:
     allowed = {name: stress.allowed(name, text, "--allow") for name, text in terminal.pairs(args.allow, "a budget").items()}
     home = paths.home()
     good = _judged(_against(args.against), own) if args.against else None
+    reference = judging.good_run(good.verdict, good.bundle.run) if good else None
     if args.judge:
         path = _one(args.judge)
     else:
         view = View(sys.stderr)
         if args.resume:
-            path = session.resume(_one(args.resume), view)
+            path = session.resume(_one(args.resume), view, reference)
         else:
             profile = _profile(args)
             profile = replace(profile, allowed={**profile.allowed, **allowed})
-            options = _options(args, home)
+            options = replaced(_options(args, home), reference=reference)
             view.begin(profile)
             path = session.run(profile, options, view)
         view.end()
@@ -165,9 +166,9 @@ def _profile(args: argparse.Namespace) -> Profile:
     return replace(profile, **given, phases=[replace(one, seconds=one.seconds * share) for one in profile.phases])
 
 
-def _judged(path: Path, own: Path | None, allowed: dict[str, float] | None = None) -> StressRun:
+def _judged(path: Path, own: Path | None, allowed: dict[str, float] | None = None, good: GoodRun | None = None) -> StressRun:
     bundle = bundles.load(path)
-    found = judging.of(bundle, own, allowed)
+    found = judging.of(bundle, own, allowed, good)
     if found is None:
         raise InputError(f"the run {bundle.run.id} is no stress run; hotlap gate is for runs of a plan")
     for warning in [*(notice.text for notice in bundle.notices), *shown.torn(found)]:
@@ -176,11 +177,10 @@ def _judged(path: Path, own: Path | None, allowed: dict[str, float] | None = Non
 
 
 def _show(path: Path, args: argparse.Namespace, how: tuple[Path | None, dict[str, float]], good: StressRun | None) -> int:
-    judged = _judged(path, *how)
+    judged = _judged(path, *how, judging.good_run(good.verdict, good.bundle.run) if good else None)
     run = judged.bundle.run
     if good:
         stand_in.refuse_mixed([run, good.bundle.run])
-        judged = replaced(judged, verdict=judging.hold(judged.verdict, run, good.verdict, good.bundle.run))
     state = judged.verdict.state
     if not args.judge and run.stops == [Stop("over")] and state in ("pass", "fail", "inconclusive"):  # for the list of runs
         bundles.Writer.resume(path).finish(replace(run, stops=[Stop("over", state=state)]))

@@ -57,6 +57,21 @@ class Profile(Record, frozen=True, kw_only=True):
     allowed: dict[str, float] = {}  # violation budgets that are not the usual ones, by the names of ALLOWED
 
 
+class GoodDevice(Record, frozen=True, kw_only=True):
+    """A device of a run that is known to be good."""
+
+    key: str
+    model: str
+    rates: dict[str, float]  # kind of work → its sustained rate, in the kind's own unit
+
+
+class GoodRun(Record, frozen=True, kw_only=True):
+    """What a run is held against."""
+
+    run: str
+    devices: list[GoodDevice]
+
+
 class Done(Record, frozen=True, kw_only=True):
     """Work of one kind within a tick. Its rate is of like with like, which that of a whole tick need not be."""
 

@@ -20,7 +20,7 @@ from hotlap.core.measure.supervisor import Process
 from hotlap.core.record import Device, MeasureOptions, Plan, Record, Stop
 from hotlap.core.store import labels
 from hotlap.core.store.log import Log
-from hotlap.stress.record import FILE, SETUP, Happened, Line, Profile, Tick, What
+from hotlap.stress.record import FILE, SETUP, GoodRun, Happened, Line, Profile, Tick, What
 from hotlap.stress.stressor import Said, StressJob
 
 ATTEMPTS = 3  # processes of one device, the first included: one that dies again and again is not started for ever
@@ -39,6 +39,7 @@ class StressOptions:
     home: Path = Path()
     readings_hz: float = 10.0
     hung_s: float = 60.0  # of silence, after which a process counts as hung; starting up gets three times that
+    reference: GoodRun | None = None  # kept with the run, which is judged by it from then on
 
 
 class Setup(Record, frozen=True, kw_only=True):
@@ -47,6 +48,7 @@ class Setup(Record, frozen=True, kw_only=True):
     profile: Profile
     readings_hz: float
     hung_s: float
+    reference: GoodRun | None = None
 
 
 Listener = Callable[[Device, Line], None]
@@ -59,19 +61,22 @@ def run(profile: Profile, options: StressOptions, listen: Listener) -> Path:
     plan = Plan(name=f"stress-{profile.name}", about=profile.about, measure=MeasureOptions(readings_hz=options.readings_hz))
     record = runs.record(plan, spec.text, devices, fingerprint(devices), kind="stress", labels=labels.check(dict(options.labels)))
     with runs.begin(record, devices, options.home) as held:
-        setup = Setup(profile=profile, readings_hz=options.readings_hz, hung_s=options.hung_s)
+        setup = Setup(profile=profile, readings_hz=options.readings_hz, hung_s=options.hung_s, reference=options.reference)
         log = Log(held.writer.path / FILE)  # first: an interrupt that comes now leaves a stress run, not half of one
         (held.writer.path / SETUP).write_bytes(msgspec.json.encode(setup))
         return _Soak(held, setup, log, listen).go({})
 
 
-def resume(path: Path, listen: Listener) -> Path:
-    """Goes on with a stress run that was killed or interrupted, for the time that it still had to do."""
+def resume(path: Path, listen: Listener, reference: GoodRun | None = None) -> Path:
+    """Goes on with a stress run that was killed or interrupted, for the time that it still had to do. `reference`: in place of its own."""
     try:
         setup = msgspec.json.decode((path / SETUP).read_bytes(), type=Setup)
     except (OSError, msgspec.DecodeError):
         raise InputError(f"'{path.name}' is no stress run that can go on; hotlap run --resume is for runs of a plan") from None
     with runs.resume(path) as held:
+        if reference:
+            setup = msgspec.structs.replace(setup, reference=reference)
+            (path / SETUP).write_bytes(msgspec.json.encode(setup))
         log = Log(path / FILE)
         done: dict[str, list[Tick]] = {d.key: [] for d in held.devices}
         for line in log.mend(cast("type[Line]", Line)).records:

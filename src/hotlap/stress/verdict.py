@@ -21,10 +21,10 @@ from hotlap.core.store import files
 from hotlap.core.store.bundle import Bundle
 from hotlap.stress import conduct, power_limit
 from hotlap.stress import throughput as speed
-from hotlap.stress.record import ALLOWED, FILE, MOST_WRONG, SETUP, Happened, Line, Mismatch, Profile, Tick, read
+from hotlap.stress.record import ALLOWED, FILE, MOST_WRONG, SETUP, GoodDevice, GoodRun, Happened, Line, Mismatch, Profile, Tick, read
 from hotlap.stress.throughput import Rate
 
-__all__ = ["Budgets", "DeviceVerdict", "StressRun", "StressVerdict", "catalogue", "hold", "judge", "of"]
+__all__ = ["Budgets", "DeviceVerdict", "StressRun", "StressVerdict", "catalogue", "good_run", "hold", "judge", "of"]
 
 BEHIND = 0.05  # of the peers' median throughput, or of a reference run's: too much
 DEFAULT = Budgets()
@@ -118,21 +118,33 @@ class _Kept(Record, frozen=True, kw_only=True):
     """What the verdict needs of a stress.json."""
 
     profile: Profile
+    reference: GoodRun | None = None
 
 
-def of(bundle: Bundle, own: Path | None = None, allowed: Mapping[str, float] | None = None) -> StressRun | None:
+def of(
+    bundle: Bundle, own: Path | None = None, allowed: Mapping[str, float] | None = None, good: GoodRun | None = None,
+) -> StressRun | None:  # fmt: skip
     """The verdict of a bundle, a folder or a zip; None where it holds no stress run. `own`: a user's catalogue. `allowed`: violation
-    budgets instead of those that the run was begun with."""
+    budgets, and `good`: the run that it is held against, instead of those that the run was begun with."""
     data = _file(bundle.path, FILE)
     if data is None:
         return None
     lines, torn = read(data)
     try:
-        kept = msgspec.json.decode(_file(bundle.path, SETUP) or b"", type=_Kept).profile.allowed
+        kept = msgspec.json.decode(_file(bundle.path, SETUP) or b"", type=_Kept)
+        begun, good = kept.profile.allowed, good or kept.reference
     except msgspec.DecodeError:  # of an older Hotlap, or lost: the usual ones
-        kept = {}
-    given = {name: value for name, value in {**kept, **(allowed or {})}.items() if name in ALLOWED}
-    return StressRun(bundle, lines, torn, judge(bundle.run, lines, bundle.readings, Budgets(**given), own, bundle.path))
+        begun = {}
+    given = {name: value for name, value in {**begun, **(allowed or {})}.items() if name in ALLOWED}
+    verdict = judge(bundle.run, lines, bundle.readings, Budgets(**given), own, bundle.path)
+    return StressRun(bundle, lines, torn, hold(verdict, bundle.run, good) if good else verdict)
+
+
+def good_run(verdict: StressVerdict, run: RunRecord) -> GoodRun:
+    """A run that is known to be good, as others are held against it."""
+    models = {device.key: device.model for device in run.machine.devices}
+    rates = {one.device: {rate.kind: rate.sustained for rate in one.rates} for one in verdict.devices}
+    return GoodRun(run=verdict.run, devices=[GoodDevice(key=key, model=models.get(key, ""), rates=each) for key, each in rates.items()])
 
 
 def _file(path: Path, name: str) -> bytes | None:
@@ -141,15 +153,16 @@ def _file(path: Path, name: str) -> bytes | None:
     return files.members(path, name).get(name) if path.is_file() else None
 
 
-def hold(verdict: StressVerdict, run: RunRecord, good: StressVerdict, other: RunRecord) -> StressVerdict:
+def hold(verdict: StressVerdict, run: RunRecord, good: GoodRun) -> StressVerdict:
     """The same verdict with its rates beside those of a run that is known to be good: the same device by its key, else one of the same
     model. A kind that is slower by more than 5 % fails; a device without a like is inconclusive."""
-    names = {d.key: d.model for d in (*run.machine.devices, *other.machine.devices)}
-    rates = {one.device: {r.kind: r.sustained for r in one.rates} for one in good.devices}
+    models = {device.key: device.model for device in run.machine.devices}
+    rates = {one.key: one.rates for one in good.devices}
+    names = {one.key: one.model for one in good.devices}
     devices = []
     for device in verdict.devices:
         like = next(
-            (key for key in sorted(rates, key=lambda key: key != device.device) if names.get(key) == names.get(device.device)), None
+            (key for key in sorted(rates, key=lambda key: key != device.device) if names[key] == models.get(device.device)), None
         )
         if like is None:
             what = f"run {good.run} has no device of this model"

@@ -94,7 +94,7 @@ def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 1
     worst = fleets.furthest_behind(runs)[: min(max(slow, 1), WORST)]
     lines = [_fleet_of_runs(runs, judged, (width, color), asked, most=sys.maxsize)]
     for bundle, row, behind in worst:
-        who = f"{bundle.run.machine.host} {row.device}: {percent(behind)} slower than the median device"
+        who = f"{bundle.run.machine.host} {row.device}: {percent(behind)} slower than the median device in its worst case"
         lines += ["", *explaining.briefly(row, who, width, color)]
     left = sum(words.numbered(row) for _, own in runs for row in own) - len(worst)
     command = f"hotlap explain {asked or 'RUN'}"
@@ -269,5 +269,5 @@ def _by_noise(rows: Sequence[Row], precision: float | None) -> str:
         return ""
     judged = [row.summary for row in rows if row.summary.rounds >= FEWEST and row.summary.half_width is not None]
     apart = any(one.reached is not None and ((one.half_width or 0.0) > precision) is one.reached for one in judged)
-    likely = f"above {percent(REACHED * precision)}"
-    return f"; a case has ? where the ± that its noise between rounds makes likely is {likely}, whatever ± is shown" if apart else ""
+    likely = f"more than ± {percent(REACHED * precision)} ({REACHED:g} of the precision asked)"
+    return f"; a case has ? where rounds as noisy as its own give {likely} as a rule, whatever ± is shown" if apart else ""
