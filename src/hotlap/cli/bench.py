@@ -155,6 +155,7 @@ def _export(args: argparse.Namespace, contents: Mapping[str, Callable[[], str]])
 
 def _save_plan(name: str, plan: Plan, notes: Sequence[str] = ()) -> None:
     terminal.write(Path(name), plans.text(plan, [f"made by hotlap bench; measured by: hotlap run {name}", *notes]))
+    print(f"hotlap: the plan is written to {name}", file=sys.stderr)
 
 
 class _Progress:
