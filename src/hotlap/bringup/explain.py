@@ -21,6 +21,7 @@ SINGLE = 3.0  # standard deviations of a single transfer that a part has to lose
 PASSES = 40
 CHANCE = 0.05  # over all links, that one is slow so often by disturbances
 LEAST_SIGMA = 1e-4  # relative; a simulator without noise has none
+MATTERS = 0.01  # by which a transfer is off before it needs an explanation: shaped links repeat to 0.01 %, and what is beside them does not
 LEAST_FASTER = 1e-6  # of transfers; where none is faster than what limits it, a single one excludes a slow part against two that are slow
 
 
@@ -92,7 +93,7 @@ def explain(tests: Transfers, where: FabricLayout) -> Model:
     model = Model(fleet, TransferNoise(sigma, 0.05), off=off, current=np.zeros(len(tests)), groups=factors.groups(tests, where))
     model.bundles = factors.bundles(tests, where) if where.known else None
     model.view, model.weight = off, np.ones(len(tests))
-    model.faster = float(np.mean(off > 5 * sigma))
+    model.faster = float(np.mean(off > max(5 * sigma, MATTERS)))
     dropped = set[SlowPart]()  # that did not pay for themselves beside the others: they would block others in each pass
     for _ in range(PASSES):
         chosen = _best(model, tests, where, dropped)

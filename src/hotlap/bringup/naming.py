@@ -18,7 +18,6 @@ UPLINKS = ("uplink", "uplink-out", "uplink-in")
 OF_NODES = ("node", "send", "receive")
 FEWEST = 4  # nodes, of which one is told from the others: of two both transfers are slow, of three most
 SHARE = 0.05  # of transfers that may be faster than a fleet
-MATTERS = 0.01  # by which a transfer is off before it needs an explanation: shaped links repeat to 0.01 %, and what is beside them does not
 
 
 def isolation(run: Evidence, model: Model, shared: list[PartFit]) -> Isolation:
@@ -42,7 +41,7 @@ def isolation(run: Evidence, model: Model, shared: list[PartFit]) -> Isolation:
 def _unexplained(model: Model, tests: Transfers, among: set[int]) -> float:
     """The share of transfers; those that leave a group of nodes, or enter it, are explained by what these share."""
     source, sink = (np.isin(ends, sorted(among)) for ends in (tests.sender, tests.receiver))
-    return float(np.mean((np.abs(model.view - model.current) > max(4 * model.noise.sigma, MATTERS)) & (source == sink)))
+    return float(np.mean((np.abs(model.view - model.current) > max(4 * model.noise.sigma, explain.MATTERS)) & (source == sink)))
 
 
 def part(factor: SlowPart, where: FabricLayout) -> NamedPart:
