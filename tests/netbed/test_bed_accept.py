@@ -32,12 +32,14 @@ def accepting(home: Path, faults: dict[str, str], **more: str) -> Iterator[tuple
 
 
 def _judged(folder: AcceptFolder, faulty: set[str]) -> None:
-    """Skips where a busy machine leaves steps without an answer; nobody is blamed, and no faulty node is accepted, for all that."""
-    states = {name: now.state for name, now in folder.standings().items()}
+    """Skips where steps stay inconclusive, with their causes; no healthy node is blamed, and no faulty node accepted, for all that."""
+    standings = folder.standings()
+    states = {name: now.state for name, now in standings.items()}
     assert {name for name, state in states.items() if state == "quarantined"} <= faulty
     assert not [name for name in faulty if states[name] == "accepted"]
     if left := sorted(name for name, state in states.items() if state not in ("accepted", "quarantined")):
-        pytest.skip(f"this machine is so busy that {', '.join(left)} could not be judged in {TRIES + 1} tries")
+        causes = {fault.code for name in left for fault in standings[name].faults}
+        pytest.skip(f"inconclusive in {TRIES + 1} tries: {', '.join(left)} ({', '.join(sorted(causes)) or 'no cause'})")
 
 
 @pytest.mark.slow("seven real nodes, reached and inspected")

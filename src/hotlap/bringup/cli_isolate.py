@@ -39,7 +39,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 0 no part is named, 1 a part is, 3 it cannot be told or a member was lost."""
+    """Exit code 0 no part is named, 1 a part is, 3 inconclusive, or a member was lost."""
     for name in ("rounds", "limit", "seed"):
         if getattr(args, name) < 0:
             raise InputError(f"--{name} is a number from 0 on, not {getattr(args, name)}")

@@ -26,7 +26,7 @@ KINDS: Mapping[str, str] = {
 
 
 def code(answer: Isolation) -> int:
-    """0 no part is named, 1 a part is, 3 it cannot be told: there is no fleet, or something is slow that no part explains."""
+    """0 no part is named, 1 a part is, 3 inconclusive: there is no fleet, or something is slow that no part explains."""
     if not answer.sure:
         return 3
     if answer.culprits or answer.before:

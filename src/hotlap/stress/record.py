@@ -66,7 +66,7 @@ class GoodDevice(Record, frozen=True, kw_only=True):
 
 
 class GoodRun(Record, frozen=True, kw_only=True):
-    """What a run is held against."""
+    """The reference that a run is compared with."""
 
     run: str
     devices: list[GoodDevice]

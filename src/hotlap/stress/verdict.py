@@ -125,7 +125,7 @@ def of(
     bundle: Bundle, own: Path | None = None, allowed: Mapping[str, float] | None = None, good: GoodRun | None = None,
 ) -> StressRun | None:  # fmt: skip
     """The verdict of a bundle, a folder or a zip; None where it holds no stress run. `own`: a user's catalogue. `allowed`: violation
-    budgets, and `good`: the run that it is held against, instead of those that the run was begun with."""
+    budgets, and `good`: the reference, instead of those that the run was begun with."""
     data = _file(bundle.path, FILE)
     if data is None:
         return None
@@ -141,7 +141,7 @@ def of(
 
 
 def good_run(verdict: StressVerdict, run: RunRecord) -> GoodRun:
-    """A run that is known to be good, as others are held against it."""
+    """The reference that a run known to be good is for others."""
     models = {device.key: device.model for device in run.machine.devices}
     rates = {one.device: {rate.kind: rate.sustained for rate in one.rates} for one in verdict.devices}
     return GoodRun(run=verdict.run, devices=[GoodDevice(key=key, model=models.get(key, ""), rates=each) for key, each in rates.items()])
