@@ -353,3 +353,11 @@ def test_steps_that_wait_for_room_in_the_queue_are_not_slow() -> None:
     study = Study(made.events(**GPU))
     assert len(study.steps.slow)
     assert "slow-steps" not in [one.rule for one in advising.advise(study, 0.0).findings]
+
+
+def test_beside_other_programs_each_finding_is_less_sure() -> None:
+    study = Study(program(loader=1000, wait_every=2, work=12).events(**GPU))
+    quiet, crowded = advising.advise(study), advising.advise(study, crowded=True)
+    lower = {"high": "medium", "medium": "low", "low": "low"}
+    assert {each.confidence for each in quiet.findings} & {"high", "medium"}
+    assert [each.confidence for each in crowded.findings] == [lower[each.confidence] for each in quiet.findings]

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hotlap.__main__ import main
@@ -16,7 +17,7 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.work.program import CALLABLE
 from hotlap.traces import capture, captured
 from hotlap.traces.capture import CaptureOptions
-from hotlap.traces.captured import Captured, CapturedProcess
+from hotlap.traces.captured import Captured, CapturedProcess, CaptureHost
 
 UNTRUE = re.compile(r"at least 6 rounds|--rounds|[Pp]recision asked|1 round|few rounds|inconclusive|run was stopped|A round is a fresh")
 SLOW = (8, 9, 10)  # steps
@@ -133,3 +134,18 @@ def test_a_capture_that_was_killed_has_no_advice_on_rounds(home: Path, capsys: p
 @pytest.mark.parametrize(("code", "says"), [(2, "the program ended with 2, and no process of it imported PyTorch"), (0, "Python's -I, -E and -S keep it out")])
 def test_a_program_that_never_imported_pytorch(code: int, says: str) -> None:
     assert says in capture.why_nothing(Captured(argv=["python", "x.py"], tool="pytorch", exit_code=code), CaptureOptions(argv=["python"]))
+
+
+def test_a_capture_beside_other_programs_says_so(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = kept(home, {TRACE: trace()})
+    assert main(["show", bundle.run.id]) == 0
+    quiet = capsys.readouterr().out
+    record = captured.read(bundle.path)
+    assert record is not None
+    assert "other programs used" not in quiet
+    for used, others, crowded in ((0.9, 0.9, False), (0.7, 1.3, True), (1.8, 0.1, False), (1.5, 0.5, True)):
+        host = CaptureHost(cores=2, used=used, others=others)
+        captured.write(bundle.path, msgspec.structs.replace(record, host=host))
+        assert main(["show", bundle.run.id]) == 0
+        shown = capsys.readouterr().out
+        assert (f"other programs used {others:.1f} of 2 processors, and this one {used:.1f}" in shown) == crowded

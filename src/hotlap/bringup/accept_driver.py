@@ -198,7 +198,7 @@ def _untold(plan: AcceptPlan, standings: Mapping[str, NodeStanding], name: str, 
         return True
     if any(each.code == "too-few" for each in now.open.get(step, [])) and now.opened[step] < 2 * REPEATS:
         return bool(_partners(plan, standings, [name], step, False))
-    noisy = step in ("pairs", "together") or any(each.code == "coarse" for each in now.open.get(step, []))
+    noisy = step in ("pairs", "together") or any(each.code in ("coarse", "doubtful") for each in now.open.get(step, []))
     return noisy and now.opened[step] < REPEATS
 
 

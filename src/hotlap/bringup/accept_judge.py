@@ -22,10 +22,11 @@ from hotlap.core.stats import fleet, series
 from hotlap.nodes import odd
 
 GPU = re.compile(r"gpu\[(\d+)\]\.name")
-COARSE = 0.9  # a step that would pass a node at a tenth of its rate shows nothing; five nodes alike name about 80 % (stats/fleet)
+DOUBT = 0.01  # of fleets in which a healthy node is doubted by a metric, and measured again; fleet.RATE of them name one
+COARSE = 0.9  # a step in which a node at a tenth of its rate is not even doubted shows nothing
 SUBNET = "ib[{0}:1].subnet"
 OPEN: frozenset[FaultCode] = frozenset({
-    "serial-twice", "unknown-fact", "no-fleet", "coarse", "slow-part", "no-pairs", "too-few", "no-turn", "wrong-together",
+    "serial-twice", "unknown-fact", "no-fleet", "coarse", "slow-part", "no-pairs", "too-few", "no-turn", "wrong-together", "doubtful",
 })  # fmt: skip
 GONE: frozenset[FaultCode] = frozenset({"unreachable", "vanished"})
 INFORMS: frozenset[FaultCode] = frozenset({"late"})
@@ -75,7 +76,7 @@ def judged(plan: AcceptPlan, raw: StepRaw, pool: Sequence[NodeEvidence] = ()) ->
             _merge(faults, slow)
             for each in own:
                 reference[each.node] = known_of
-            raw.notes += [_coarse(product, metric, known) for metric, known in known_of.items() if own and known.get("reach")]
+            raw.notes += [_coarse(product.name, metric, known) for metric, known in known_of.items() if own and known.get("reach")]
         for each in there:
             if not each.rates and not faults[each.node]:
                 faults[each.node].append(FaultSeen(code="no-result", values={"why": "it printed no numbers"}))
@@ -90,9 +91,9 @@ def judged(plan: AcceptPlan, raw: StepRaw, pool: Sequence[NodeEvidence] = ()) ->
     return [_with(each, faults[each.node], reference[each.node]) for each in raw.evidence]
 
 
-def _coarse(product: AcceptProduct, metric: str, known: Mapping[str, Any]) -> FaultSeen:
-    """The smallest loss that the fleet would have named."""
-    return FaultSeen(code="coarse", values={"product": product.name, "metric": metric, "loss": known["reach"], "nodes": known["nodes"]})
+def _coarse(product: str, metric: str, known: Mapping[str, Any]) -> FaultSeen:
+    """The smallest loss that the comparison would have shown."""
+    return FaultSeen(code="coarse", values={"product": product, "metric": metric, "loss": known["reach"], "nodes": known["nodes"]})
 
 
 def _merge(into: dict[str, list[FaultSeen]], more: Mapping[str, Iterable[FaultSeen]]) -> None:
@@ -248,17 +249,16 @@ def _slow(
         known |= {"model": model.rate, "model_low": model.low} if model else {}
         reference[metric] = known
         if len(nodes) >= fleet.FEWEST_NODES:
-            answer = fleet.odd(_array([values for _, _, values in rows]), "higher", [model.rate if model else None], fleet.RATE / len(rows))
-            known |= {"fleet": statistics.median(statistics.median(values) for _, _, values in rows), "reach": answer.reach[0]}
-            if answer.spread[0] is not None:
-                _name_odd(faults, answer, rows, metric, len(own))
+            samples, limit = _array([values for _, _, values in rows]), [model.rate if model else None]
+            named, doubted = (fleet.odd(samples, "higher", limit, rate / len(rows)) for rate in (fleet.RATE, DOUBT))
+            known |= {"fleet": statistics.median(statistics.median(values) for _, _, values in rows), "reach": doubted.reach[0]}
+            if named.spread[0] is not None:
+                _name_odd(faults, "slow-device", named, rows, (metric, len(own)))
                 _name_below(faults, own, metric, model)
-                if model is None and (answer.reach[0] or 0.0) > COARSE:
-                    for each in own:
-                        loss = float(answer.reach[0] or 0.0)
-                        faults[each.node].append(
-                            FaultSeen(code="coarse", values={"product": each.product, "metric": metric, "nodes": len(nodes), "loss": loss})
-                        )  # fmt: skip
+                _name_odd(faults, "doubtful", doubted, rows, (metric, len(own)))
+                if model is None and (doubted.reach[0] or 0.0) > COARSE:
+                    note = _coarse(own[0].product, metric, known)
+                    _merge(faults, {each.node: [note] for each in own})
                 continue
         if model is None:
             for each in own:
@@ -269,18 +269,22 @@ def _slow(
 
 
 def _name_odd(
-    faults: dict[str, list[FaultSeen]], answer: fleet.Fleet, rows: Sequence[tuple[NodeEvidence, str, list[float]]], metric: str, own: int
+    faults: dict[str, list[FaultSeen]], code: FaultCode, answer: fleet.Fleet, rows: Sequence[tuple[NodeEvidence, str, list[float]]],
+    of: tuple[str, int],
 ) -> None:
-    """The slowest device of each node, and how many there are."""
+    """The slowest device of each node that is not named yet, and how many there are. `of`: the metric, and how many nodes are judged."""
+    metric, own = of
     judged_nodes = {each.node for each, _, _ in rows[: _rows_of(rows, own)]}
     slow: dict[str, list[fleet.Odd]] = defaultdict(list)
     for each in answer.odd:
         if rows[each.node][0].node in judged_nodes and each.size < 0:
             slow[rows[each.node][0].node].append(each)
     for name, of_node in slow.items():
+        if any(seen.values.get("metric") == metric for seen in faults[name]):
+            continue
         worst = min(of_node, key=lambda each: each.size)
         values: dict[str, str | int | float | list[str]] = {"metric": metric, "device": rows[worst.node][1], "devices": len(of_node)}
-        faults[name].append(FaultSeen(code="slow-device", values={**values, "loss": -worst.size, "low": -worst.high, "high": -worst.low}))
+        faults[name].append(FaultSeen(code=code, values={**values, "loss": -worst.size, "low": -worst.high, "high": -worst.low}))
 
 
 def _rows_of(rows: Sequence[tuple[NodeEvidence, str, list[float]]], own: int) -> int:

@@ -21,7 +21,7 @@ StepName = Literal["reach", "inspect", "alone", "pairs", "together", "soak", "ac
 FaultCode = Literal[
     "unreachable", "late", "vanished", "no-result", "clock", "bmc", "serial", "serial-twice", "product", "gpu-count", "gpu-missing",
     "nic-missing", "rail", "firmware", "setting", "unknown-fact", "slow-device", "below-model", "no-fleet", "throttling", "corruption",
-    "slow-link", "slow-part", "no-pairs", "too-few", "no-turn", "wrong-together", "coarse", "verdict",
+    "slow-link", "slow-part", "no-pairs", "too-few", "no-turn", "wrong-together", "coarse", "doubtful", "verdict",
 ]  # fmt: skip
 PATH: tuple[NodeStateName, ...] = ("expected", "reachable", "inspected", "alone", "paired", "together", "soaked", "accepted")
 STATES: tuple[NodeStateName, ...] = (*PATH, "suspect", "retest", "quarantined", "rejected", "spare", "lost")
@@ -58,7 +58,7 @@ class NodeEvidence(Record, frozen=True, kw_only=True):
     throttled_s: float | None = None  # None: nobody counts it there
     seconds: float | None = None  # that it ran
     partners: list[str] = []  # good nodes beside which it was tried
-    reference: dict[str, Any] = {}  # what it was compared with: the fleet's level, the model's, the smallest loss that would be named
+    reference: dict[str, Any] = {}  # what it was compared with: the fleet's level, the model's, the smallest loss that would show
 
 
 class StepHead(Record, frozen=True, kw_only=True):

@@ -49,7 +49,8 @@ FORMS = {
     "slow-part": "{part} loses {loss}",
     "no-pairs": "pairs of {nodes} nodes do not tell",
     "too-few": "{nodes} nodes of its product are too few",
-    "coarse": "{product}: {metric} of {nodes} nodes differs too much to name a node that lost less than {loss}",
+    "coarse": "{product}: {nodes} nodes differ so much in {metric} that a loss of less than {loss} would not show",
+    "doubtful": "{metric} on {device} is {loss} slower than the fleet ({low} to {high}); its nodes differ too much to be sure",
     "wrong-together": "results of {nodes} are wrong, and nobody knows whose part it was",
     "no-turn": "its gang ended because of another node",
     "verdict": "its test failed: {verdict}",
@@ -236,7 +237,7 @@ def remarks(seen: AcceptanceSeen) -> list[str]:
 
 
 def _coarse(notes: Sequence[FaultSeen]) -> list[str]:
-    """The smallest loss that each product's last comparison would have named."""
+    """The smallest loss that each product's last comparison would have shown."""
     last = {note.values["product"]: note for note in notes if note.code == "coarse"}
     largest = dict[object, FaultSeen]()
     for note in notes:

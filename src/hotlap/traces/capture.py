@@ -10,6 +10,7 @@ import signal
 import statistics
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from msgspec.structs import replace
 import hotlap
 from hotlap.core.errors import HotlapError, InputError, MachineError
 from hotlap.core.measure import sensors, signals, targets
+from hotlap.core.measure.foreign import ForeignHost
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.sensors.base import SensorSource
 from hotlap.core.measure.sensors.sampler import Sampler
@@ -34,7 +36,7 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
 from hotlap.core.work.program import CALLABLE
 from hotlap.traces import captured, tools
-from hotlap.traces.captured import WITHIN, Captured, CapturedProcess, CaptureOverhead, fitting
+from hotlap.traces.captured import WITHIN, Captured, CapturedProcess, CaptureHost, CaptureOverhead, fitting
 
 PLAN = "capture"
 DRAIN_S = 1.0
@@ -84,10 +86,10 @@ def capture(options: CaptureOptions) -> Path:
     stop = Stop("error", "the program could not be run")
     sampler = Sampler(SystemClock(), _sources(devices), 1 / options.readings_hz) if options.readings_hz > 0 else None
     try:
-        with _sampling(sampler, writer):
+        with _sampling(sampler, writer), _watched() as seen:
             code, interrupted = _run(options, wrapped.argv(options.argv, writer.path), writer.path)
         wrapped.finish(writer.path)
-        found = _found(options, writer.path, code)
+        found = replace(_found(options, writer.path, code), host=next(iter(seen), None))
         captured.write(writer.path, found)
         for one in found.processes[:1]:
             if usual := [seconds for some in one.usual_s for seconds in some]:
@@ -156,6 +158,17 @@ def _sampling(sampler: Sampler | None, writer: bundles.Writer) -> Iterator[None]
         done.set()
         thread.join()
         writer.readings(sampler.drain())
+
+
+@contextlib.contextmanager
+def _watched() -> Iterator[list[CaptureHost]]:
+    """Who used the processors meanwhile; stays empty where /proc does not say."""
+    seen, watched, began, before = list[CaptureHost](), ForeignHost(), time.monotonic(), os.times()
+    yield seen
+    after, others = os.times(), watched.others()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    if others is not None:
+        seen.append(CaptureHost(cores=watched.cores, used=used / max(time.monotonic() - began, 1e-9), others=others))
 
 
 # ---------------------------------------------------------------- the program

@@ -11,6 +11,7 @@ from hotlap.core.record import Record
 from hotlap.core.store import files
 
 FILE = "capture.json"
+CROWD = 0.25  # of a processor that the program needs: what others may use of it
 WITHIN = 2  # steps that the profiler warms up for, between those before the window and those that are recorded
 
 
@@ -70,6 +71,14 @@ class CaptureOverhead(Record, frozen=True, kw_only=True):
     whole: float | None = None  # of the whole run, as a share of what it would have taken without; slower steps count where they surely are
 
 
+class CaptureHost(Record, frozen=True, kw_only=True):
+    """How busy the processors were while the program ran; on average, in processors."""
+
+    cores: int  # physical ones
+    used: float  # by the program and its children
+    others: float  # by other programs
+
+
 class Captured(Record, frozen=True, kw_only=True):
     """All of it."""
 
@@ -79,6 +88,13 @@ class Captured(Record, frozen=True, kw_only=True):
     processes: list[CapturedProcess] = []
     traces: list[str] = []  # files in the bundle, by process
     overhead: CaptureOverhead | None = None  # of the process that made most steps
+    host: CaptureHost | None = None  # None: nothing here counts it
+
+    @property
+    def crowded(self) -> bool:
+        """Whether others used what the program needs, so that its steps took longer than on a quiet machine."""
+        host = self.host
+        return host is not None and host.others > host.cores - min(max(round(host.used), 1), host.cores) + CROWD
 
     @property
     def ranks(self) -> list[str]:

@@ -161,7 +161,8 @@ def _larger(row: Row, spared: float, share: float) -> str:
     target = "TARGET" if simulated else shlex.quote(row.result.target)
     measured = f"hotlap bench stream op=copy size={gibs}GiB --target {target} --device all"
     judged = f"hotlap gate --against limit --share '{_asked(share)}'"
-    return f", as in: {measured}; then: {judged}{' (TARGET as for this run)' if simulated else ''}"
+    whose = " (TARGET as for this run; of several nodes one, as in 'TARGET&node=0')" if simulated else ""
+    return f", as in: {measured}; then: {judged}{whose}"
 
 
 EXPECTED = "expected time"  # the term of a limit's provenance that a bound does not rest on

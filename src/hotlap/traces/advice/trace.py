@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from hotlap.traces.study import Study
 WITHOUT_GAIN = ("impossible", "memory-growth")  # shown whatever they gain: the data cannot be trusted, or the program will not live
 LEAST_GAIN = 0.02  # of the window: less is not shown unless asked
 BINDS = 1.02  # times the cap: what is above is more than a rounding
+LESS_SURE: Mapping[str, Any] = {"high": "medium", "medium": "low", "low": "low"}
 RULES: tuple[Callable[[Study], list[Tip]], ...] = (
     host.data_loader,
     host.synchronise,
@@ -48,8 +49,9 @@ class Advice(NamedTuple):
     marks: Sequence[AdviceMarks] = ()  # where each finding is in the trace
 
 
-def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") -> Advice:
-    """What is worth doing about a trace; `program` is the command that was recorded, for the experiments."""
+def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM", crowded: bool = False) -> Advice:
+    """What is worth doing about a trace; `program` is the command that was recorded, for the experiments. `crowded`: beside other programs,
+    which lowers each finding's confidence by a level."""
     tips = [one for rule in RULES for one in rule(study)]
     findings: list[Finding] = []
     for tip in tips:
@@ -67,7 +69,7 @@ def advise(study: Study, least: float = LEAST_GAIN, program: str = "PROGRAM") ->
                 gain=None if low is None else (low + high) / 2,
                 gain_low=low,
                 gain_high=high,
-                confidence=tip.confidence,
+                confidence=LESS_SURE[tip.confidence] if crowded else tip.confidence,
                 experiment=rule.experiment(program) if tip.switch and not (study.jax and rule.jax) else "",
             )
         )

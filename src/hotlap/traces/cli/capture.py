@@ -94,7 +94,7 @@ def _ranks_document(path: Path, record: captured.Captured) -> dict[str, object]:
 
 def _advised(file: Path, record: captured.Captured) -> tuple[Study, advising.Advice]:
     study = Study(Timeline.open(file))
-    return study, advising.advise(study, program=shlex.join(record.argv))
+    return study, advising.advise(study, program=shlex.join(record.argv), crowded=record.crowded)
 
 
 def _findings(path: Path, record: captured.Captured) -> dict[str, object]:

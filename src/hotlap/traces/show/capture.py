@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hotlap.core import units
 from hotlap.core.show import layout, words
-from hotlap.traces.captured import Captured, CapturedProcess, CaptureOverhead, CaptureWindow, fitting
+from hotlap.traces.captured import Captured, CapturedProcess, CaptureHost, CaptureOverhead, CaptureWindow, fitting
 
 NO_OPERATORS = (
     "the program does not use PyTorch, so there are no operators: the trace holds its steps, with --stacks Python's functions, and with "
@@ -41,6 +41,8 @@ def facts(captured: Captured) -> list[tuple[str, str]]:
             named.append(("window", _window(one)))
         if one.trouble:
             named.append(("trouble", words.clean(one.trouble)))
+    if captured.host is not None and captured.crowded:
+        named.append(("busy", _busy(captured.host)))
     if captured.processes:
         named.append(("steps", _usual(captured.processes[0])))
     if captured.overhead is not None:
@@ -48,6 +50,12 @@ def facts(captured: Captured) -> list[tuple[str, str]]:
     if captured.overhead is not None and captured.overhead.import_s:
         named.append(("note", NO_OPERATORS))
     return named
+
+
+def _busy(host: CaptureHost) -> str:
+    """Other programs had processors that the program needs."""
+    seen = f"other programs used {host.others:.1f} of {host.cores} processors, and this one {host.used:.1f}"
+    return f"{seen}: its steps and gaps took longer than on a quiet machine, and findings are less sure. Stop them and record again"
 
 
 def further(path: Path, captured: Captured) -> str:

@@ -69,7 +69,8 @@ class Capture:
     def _one(self, name: str) -> Looked:
         try:
             study = Study(Timeline.open(self.path / name))
-            return Looked(name, advising.advise(study, program=shlex.join(self.captured.argv)))
+            program = shlex.join(self.captured.argv)
+            return Looked(name, advising.advise(study, program=program, crowded=self.captured.crowded))
         except HotlapError as error:
             return Looked(name, Advice([], 0, None), str(error))
 
