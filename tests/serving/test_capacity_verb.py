@@ -130,6 +130,17 @@ def test_rates_of_a_client_at_fault_are_refused(capsys: pytest.CaptureFixture[st
     assert "which do not count" in shown
 
 
+def test_where_the_client_was_at_fault_in_most_runs_the_answer_is_the_client() -> None:
+    search = ServerSearch(PlayedBenches(model(asked())), POISSON, CapacityOptions(attain=0.9, start=8, requests=2000), lambda *_: None)
+    kept = search.kept(search.run())
+    none = msgspec.structs.replace(kept.capacity, known_good=None, known_bad=None, short=False)
+    rates = [msgspec.structs.replace(visited, flaws=["late"] if place else []) for place, visited in enumerate(kept.rates)]
+    most = msgspec.structs.replace(kept, capacity=none, rates=rates)
+    fault = f"it was at fault in {len(rates) - 1} of {len(rates)} runs"
+    assert show_capacity.answer(most) == f"inconclusive: the client: {fault}; {show_capacity.CLIENT}"
+    assert "no rate is shown to be held" in show_capacity.answer(msgspec.structs.replace(kept, capacity=none))
+
+
 def test_a_client_at_fault_everywhere_ends_it() -> None:
     search = ServerSearch(PlayedBenches(model(asked()), starved=0.0), POISSON, CapacityOptions(attain=0.9, start=8), lambda *_: None)
     kept = search.kept(search.run())

@@ -220,8 +220,8 @@ def answer(kept: ServerCapacity) -> str:
     c, wanted = kept.capacity, units.percent(kept.options.attain)
     if kept.unknown:
         return f"inconclusive: {kept.unknown}"
+    flawed = [visited for visited in kept.rates if visited.flaws]
     if not c.evidence:
-        flawed = [visited for visited in kept.rates if visited.flaws]
         return f"inconclusive: the client: no rate was measured soundly; {_remedy(flawed)}" if flawed else "nothing was measured"
     if c.known_good is not None and c.known_bad is not None:
         return f"it holds {units.round_to(c.known_good)}/s and does not hold {units.round_to(c.known_bad)}/s at {wanted}{_estimate(c)}"
@@ -233,6 +233,8 @@ def answer(kept: ServerCapacity) -> str:
         lower = f"no lower rate is shown to be held{_estimate(c)}; {_more(kept)}"
         lower = f"no lower rate is shown to be held: {short(kept)}" if c.short else lower
         return f"it does not hold {units.round_to(c.known_bad)}/s at {wanted}, and {lower}"
+    if 2 * len(flawed) > len(kept.rates):
+        return f"inconclusive: the client: it was at fault in {len(flawed)} of {len(kept.rates)} runs; {_remedy(flawed)}"
     if c.short:
         return f"inconclusive: {short(kept)}"
     return f"inconclusive: no rate is shown to be held or to be too much at {wanted}; {_more(kept)}"
