@@ -4,6 +4,7 @@ no threshold is typed.
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections import defaultdict
@@ -22,7 +23,8 @@ from hotlap.core.stats import fleet, series
 from hotlap.nodes import odd
 
 GPU = re.compile(r"gpu\[(\d+)\]\.name")
-DOUBT = 0.01  # of fleets in which a healthy node is doubted by a metric, and measured again; fleet.RATE of them name one
+DOUBT = 0.01  # of small fleets in which a healthy node is doubted by a metric, and measured again; fleet.RATE of them name one
+SMALL = 2.0  # times the smallest loss that is doubted, as logarithms, from which the smallest that is named leaves too much between
 COARSE = 0.9  # a step in which a node at a tenth of its rate is not even doubted shows nothing
 SUBNET = "ib[{0}:1].subnet"
 OPEN: frozenset[FaultCode] = frozenset({
@@ -249,8 +251,7 @@ def _slow(
         known |= {"model": model.rate, "model_low": model.low} if model else {}
         reference[metric] = known
         if len(nodes) >= fleet.FEWEST_NODES:
-            samples, limit = _array([values for _, _, values in rows]), [model.rate if model else None]
-            named, doubted = (fleet.odd(samples, "higher", limit, rate / len(rows)) for rate in (fleet.RATE, DOUBT))
+            named, doubted = _compared([values for _, _, values in rows], model.rate if model else None)
             known |= {"fleet": statistics.median(statistics.median(values) for _, _, values in rows), "reach": doubted.reach[0]}
             if named.spread[0] is not None:
                 _name_odd(faults, "slow-device", named, rows, (metric, len(own)))
@@ -266,6 +267,17 @@ def _slow(
             continue
         _name_below(faults, own, metric, model)
     return faults, reference
+
+
+def _compared(rows: Sequence[Sequence[float]], limit: float | None) -> tuple[fleet.Fleet, fleet.Fleet]:
+    """The comparison that names devices; and the one that doubts them, which of a large fleet is the same."""
+    named, doubted = (fleet.odd(_array(rows), "higher", [limit], rate / len(rows)) for rate in (fleet.RATE, DOUBT))
+    return named, doubted if _log_loss(named) > SMALL * _log_loss(doubted) else named
+
+
+def _log_loss(answer: fleet.Fleet) -> float:
+    """The smallest loss that shows, as a logarithm."""
+    return -math.log1p(-min(answer.reach[0] or 0.0, 1 - 1e-12))
 
 
 def _name_odd(
