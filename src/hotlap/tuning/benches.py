@@ -34,7 +34,7 @@ from hotlap.serving.summary import BAD
 from hotlap.training import launching, steady
 from hotlap.training.record import TrainingAsked, rows
 from hotlap.tuning import joules
-from hotlap.tuning.applying import Applied, ChosenSwitches, filled
+from hotlap.tuning.applying import CLIENT_ALONE, Applied, ChosenSwitches, filled
 from hotlap.tuning.record import DroppedSetting, TuningAsked, TuningSetting
 
 SubjectKind = Literal["program", "plan", "server"]
@@ -245,8 +245,7 @@ def client_alone(asked: TuningAsked) -> bool:
 def of_client(chosen: ChosenSwitches) -> ChosenSwitches:
     """Without switches of a server that is not started here."""
     lost = [name for name, switch in chosen.switches.items() if not switch.load]
-    reason = "the server is not started here: only the client's load can be tried"
-    refused = [DroppedSetting(settings=[TuningSetting(name, "")], code="not_applicable", reason=reason) for name in lost]
+    refused = [DroppedSetting(settings=[TuningSetting(name, "")], code="not_applicable", reason=CLIENT_ALONE) for name in lost]
     kept = {name: switch for name, switch in chosen.switches.items() if switch.load}
     return ChosenSwitches(kept, {name: chosen.values[name] for name in kept}, [*chosen.refused, *refused])
 
