@@ -157,7 +157,7 @@ def _applied(
     if limit_s is not None:  # each call is timed by itself
         plan = replace(plan, measure=replace(plan.measure, deadline_s=limit_s))
     progress = Progress(sys.stderr)
-    options = session.SessionOptions(target=args.target, device=args.device, home=paths.home())
+    options = session.SessionOptions(target=args.target, device=args.device, home=paths.home(), part_of=_command(args))
     progress.begin(plan)
 
     def sweep(some: Sequence[Wish]) -> list[FrontierPoint]:
@@ -193,11 +193,15 @@ def _dry(args: argparse.Namespace, target: targets.TargetSpec, device: Device, w
         would += [f"by NVML: {'; '.join(call for wish in wishes for call in calls(wish.clock_hz, wish.power_w))}"] if possible else []
     else:
         lines.append("a simulated card takes any setting as options of its target: clock and power_cap")
+    return [*lines, *would, f"command: {_command(args)}", ""]
+
+
+def _command(args: argparse.Namespace) -> str:
+    """What sets and measures."""
     asked = ("target", "device", "clocks", "power", "slower", "under")
     given = [word for name in asked if (value := getattr(args, name)) for word in (f"--{name}", value)]
     given += ["--refine", args.refine] if args.refine != "0" else []
-    words = ["hotlap", "tuning", "power", args.plan or "quick", *given, "--apply"]
-    return [*lines, *would, f"command: {shlex.join(words)}", ""]
+    return shlex.join(["hotlap", "tuning", "power", args.plan or "quick", *given, "--apply"])
 
 
 def _allowed(target: targets.TargetSpec, device: Device, wishes: Sequence[Wish]) -> tuple[list[str], bool]:
