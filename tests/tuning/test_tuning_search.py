@@ -13,7 +13,7 @@ import pytest
 from hotlap.core import units
 from hotlap.core.errors import InputError
 from hotlap.core.measure.targets import host
-from hotlap.tuning import proposing, search, session, show, space, tape
+from hotlap.tuning import proposing, search, session, show, space, spending, tape
 from hotlap.tuning.applying import Applied, ChosenSwitches
 from hotlap.tuning.benches import Ran
 from hotlap.tuning.catalogue import TuningSwitch
@@ -231,7 +231,7 @@ def test_combinations_are_balanced_and_have_every_pair() -> None:
 
 def test_rungs_halve_and_stay_within_the_room() -> None:
     for count, room in ((32, 135), (32, 400), (5, 60), (1, 30)):
-        plan = search.rungs(count, room)
+        plan = spending.rungs(count, room)
         sizes = [count, *(size for size, _ in plan)]
         runs = [0, *(number for _, number in plan)]
         assert sizes == sorted(sizes, reverse=True)
