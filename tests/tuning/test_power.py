@@ -123,6 +123,8 @@ def test_without_a_run_of_the_free_card_nothing_is_against_it() -> None:
     assert "against 500 W" in two
     one = power_show.frontier(frontier([point("500 W", 1.2, 8.0)]))
     assert "500 W alone: nothing is compared" in one
+    assert "–" in one
+    assert not any(text in one for text in ("against", "0.0 %", "1.000"))
     assert "best" not in one
 
 
@@ -246,6 +248,19 @@ def test_an_interrupted_setting_cannot_go_on_alone(home: Path, capsys: pytest.Ca
     assert f"begin anew: {again}" in err
     assert {file.name: file.read_bytes() for file in run.iterdir()} == before
     assert kinds.unfinished("plan", again) == f"not finished: begin anew by {again}"  # of one that was killed
+
+
+def test_a_held_device_is_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def measure(_: Plan, options: session.SessionOptions, *__: object) -> list[power_sweep.Measured]:
+        waits.append(options.wait_s)
+        raise Busy("it is held")
+
+    monkeypatch.setattr(power_sweep, "measure", measure)
+    words = ["tuning", "power", str(home / "plan.toml"), "--target", "simulated:h200-sxm", "--power", "400", "--apply"]
+    assert [cli.main([*words, *more]) for more in ([], ["--wait", "2 min"])] == [3, 3]
+    assert waits == [0.0, 120.0]
 
 
 def test_each_run_of_a_sweep_has_the_command_that_begins_it_anew(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

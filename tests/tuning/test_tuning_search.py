@@ -287,3 +287,21 @@ def test_the_winner_is_not_among_what_was_dropped() -> None:
         outcome = searched(THREE, CostBench(lambda one: 0.1 * ("A" in {it.switch for it in one}), 0.01, 400, seed), seed)
         assert outcome.winner
         assert outcome.winner not in [one.settings for one in outcome.dropped]
+
+
+@pytest.mark.parametrize("propose", ["model", pytest.param("optuna", marks=pytest.mark.slow("imports Optuna"))])
+def test_a_setting_that_fails_alone_is_tried_in_no_combination(propose: proposing.ProposerName) -> None:
+    if propose == "optuna":
+        pytest.importorskip("optuna", reason="Optuna is not installed: pip install optuna")
+
+    class Failing(CostBench):
+        def take(self, configuration: Configuration, phase: Phase) -> Taken:
+            taken = super().take(configuration, phase)
+            return Taken(None, "failed", "it crashes") if ("s3", "on") in configuration else taken
+
+    guess = space.ordered([SwitchSetting("s3", "on"), SwitchSetting("s4", "on")])  # of an earlier search, when it did not fail
+    for seed in range(3):
+        bench = Failing(lambda _: 0.0, 0.01, 240, seed)
+        TuningSearch(TEN._replace(first=[guess]), bench, SearchOptions(seed=seed, propose=propose)).run()
+        assert [one for _, one in bench.ran if ("s3", "on") in one] == [(SwitchSetting("s3", "on"),)]
+        assert {phase for phase, one in bench.ran if len(one) > 1} >= {"together"}

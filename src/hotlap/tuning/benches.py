@@ -128,7 +128,7 @@ class TrainingSubject:
             last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
             raise NotSupported(f"the script ended with status {process.exit_code}: {last[:200]}")
         if not steps.step_s:
-            raise NotSupported("the script made no step that could be timed: `with hotlap.steps() as t` and `t.step()` do")
+            raise NotSupported("no step of the script could be timed; mark each of several: with hotlap.steps() as t: … t.step()")
         rates = {"tokens/s": steps.tokens, "samples/s": steps.samples}
         metrics = {"step": steps.step_s, **{name: count / steps.step_s for name, count in rates.items() if count}}
         if self.meter:

@@ -26,6 +26,7 @@ from hotlap.core.errors import HotlapError
 from hotlap.core.record import Notice
 from hotlap.core.stats import sequential
 from hotlap.core.stats.sequential import SequentialDesign, SequentialOptions
+from hotlap.core.units import percent
 from hotlap.tuning import proposing, spending
 from hotlap.tuning import space as spaces
 from hotlap.tuning.proposing import ProposerName
@@ -310,7 +311,7 @@ class TuningSearch:
 
     def _why(self, rating: Rated, rated: Sequence[Rated], score: float) -> str:
         if rating.gain + score * rating.error <= math.log1p(self.asked.min_effect):
-            return "surely slower" if rating.gain + score * rating.error < 0 else f"surely gains less than {self.asked.min_effect:.2g}"
+            return "surely slower" if rating.gain + score * rating.error < 0 else f"surely gains less than {percent(self.asked.min_effect)}"
         less = next((spaces.named(other.configuration) for other in rated if simpler(other, rating)), "")
         return f"no better than {less} alone" if less else "others were better"
 
