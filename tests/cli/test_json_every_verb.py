@@ -106,7 +106,7 @@ ANSWERS = {
     "node audit --list": ["rules"],
     "node watch --target simulated:h200-sxm --for 1s": ["telemetry"],
     "cluster isolate --simulate fabric?nodes=8": ["isolation"],
-    "tuning switches omp_wait": ["switches"],
+    "tuning switches omp_wait": ["switches", "left_out"],
     "stress --judge {stress}": ["run", "state", "reason", "devices", "allowed", "skew"],
 }
 KEYS = {  # of the manual, by command

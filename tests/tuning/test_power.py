@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from hotlap import cli
+from hotlap.core import plan as plans
 from hotlap.core.analysis.frontier import FrontierPoint, frontier
 from hotlap.core.errors import Busy, InputError, Interrupted, MachineError, Unavailable
 from hotlap.core.measure import runs, session, targets
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.record import Device, Plan
+from hotlap.core.show import kinds
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import locks
 from hotlap.tuning import power_points, power_show, power_sweep
@@ -121,6 +123,8 @@ def test_without_a_run_of_the_free_card_nothing_is_against_it() -> None:
     assert "against 500 W" in two
     one = power_show.frontier(frontier([point("500 W", 1.2, 8.0)]))
     assert "500 W alone: nothing is compared" in one
+    assert "–" in one
+    assert not any(text in one for text in ("against", "0.0 %", "1.000"))
     assert "best" not in one
 
 
@@ -227,21 +231,57 @@ def test_a_cap_equal_to_the_cards_own_is_one_setting_with_it() -> None:
     assert halfway(wishes, points, ["free", "500 W", "700 W"], Tops(2e9, 700.0)) == [Wish(power_w=600.0)]
 
 
-def test_an_interrupted_setting_is_not_advised_to_go_on_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended(plan: Plan, *_: object) -> Path:
-        if plan.name == "p":
-            raise Interrupted("interrupted; everything measured is kept: hotlap run --resume X")
-        raise MachineError("the disk is full; everything measured is kept: hotlap run --resume X") from MachineError("the disk is full")
+def test_an_interrupted_setting_cannot_go_on_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, again = plans.load(str(home / "plan.toml")), "hotlap tuning power plan.toml --power 400 --apply"
+    options = session.SessionOptions(target="simulated:h200-sxm", home=home / "home", part_of=again)
 
-    monkeypatch.setattr(power_sweep.targets, "find", lambda _: [DEVICE])
-    monkeypatch.setattr(power_sweep, "bounds", lambda _: Bounds())
-    monkeypatch.setattr(power_sweep, "sensed", lambda *_: None)
-    monkeypatch.setattr(power_sweep, "guarded", lambda *_: contextlib.nullcontext(lambda wish: None))
+    def interrupt(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted, match=f"begin anew: {again}"):
+        power_sweep.measure(plan, options, [Wish(power_w=400.0)], interrupt, lambda _: None)
+    (run,) = (home / "home" / "runs").iterdir()
+    before = {file.name: file.read_bytes() for file in run.iterdir()}
+    assert cli.main(["run", "--resume", "latest"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"begin anew: {again}" in err
+    assert {file.name: file.read_bytes() for file in run.iterdir()} == before
+    assert kinds.unfinished("plan", again) == f"not finished: begin anew by {again}"  # of one that was killed
+
+
+def test_a_held_device_is_waited_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def measure(_: Plan, options: session.SessionOptions, *__: object) -> list[power_sweep.Measured]:
+        waits.append(options.wait_s)
+        raise Busy("it is held")
+
+    monkeypatch.setattr(power_sweep, "measure", measure)
+    words = ["tuning", "power", str(home / "plan.toml"), "--target", "simulated:h200-sxm", "--power", "400", "--apply"]
+    assert [cli.main([*words, *more]) for more in ([], ["--wait", "2 min"])] == [3, 3]
+    assert waits == [0.0, 120.0]
+
+
+def test_each_run_of_a_sweep_has_the_command_that_begins_it_anew(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def ended(_: Plan, options: session.SessionOptions, *__: object) -> Path:
+        asked.append(options.part_of)
+        raise MachineError("the disk is full")
+
     monkeypatch.setattr(power_sweep.session, "run", ended)
-    options = session.SessionOptions(target="cuda", home=tmp_path)
-    anew = "what was measured is kept, but hotlap run --resume would go on without 400 W; begin anew"
-    for name, kind, text in (("p", Interrupted, f"interrupted; {anew}"), ("q", MachineError, f"the disk is full; {anew}")):
-        with pytest.raises(kind, match=text):
-            power_sweep.measure(Plan(name=name), options, [Wish(power_w=400.0)], lambda *_: None, lambda _: None)
-    with pytest.raises(Interrupted, match="--resume X"):
-        power_sweep.measure(Plan(name="p"), options, [Wish()], lambda *_: None, lambda _: None)
+    words = ["tuning", "power", str(home / "plan.toml"), "--target", "simulated:h200-sxm", "--power", "400", "--refine", "2", "--apply"]
+    assert cli.main(words) == 3
+    assert asked == [f"hotlap {' '.join([*words[:3], '--target', 'simulated:h200-sxm', '--power', '400', '--refine', '2', '--apply'])}"]
+
+
+def test_a_run_that_is_of_no_plan_is_not_ended_by_resuming_it(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = runs.record(Plan(name="tuning"), "host", [DEVICE], fingerprint([DEVICE]), kind="tuning")
+    with runs.begin(record, [], home / "home"):
+        pass
+    file = home / "home" / "runs" / record.id / "run.json"
+    before = file.read_bytes()
+    assert cli.main(["run", "--resume", record.id]) == 2
+    assert "is a run of kind tuning" in capsys.readouterr().err
+    assert file.read_bytes() == before

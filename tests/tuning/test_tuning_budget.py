@@ -12,7 +12,7 @@ import pytest
 
 from hotlap.core.errors import NotSupported
 from hotlap.core.measure.targets import host
-from hotlap.tuning import search, session, show, tape
+from hotlap.tuning import search, session, show, spending, tape
 from hotlap.tuning.applying import Applied, ChosenSwitches
 from hotlap.tuning.benches import Ran
 from hotlap.tuning.catalogue import TuningSwitch
@@ -92,10 +92,59 @@ def test_runs_that_take_longer_and_longer_leave_time_for_the_confirmation(
     assert subject.now <= budget_s
 
 
+@pytest.mark.parametrize(("switches", "slower", "after_s", "budget_s"), [
+    (1, 6, 6.0, 60.0), (1, 10, 20.0, 100.0), (4, 3, 10.0, 100.0), (4, 3, 50.0, 100.0), (4, 6, 10.0, 100.0), (4, 6, 50.0, 100.0),
+    (1, 6, 10.0, 60.0),
+])  # fmt: skip
+def test_runs_that_become_several_times_slower_leave_time_to_confirm_one_setting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, switches: int, slower: int, after_s: float, budget_s: float
+) -> None:
+    class Slowing(Clocked):
+        def run(self, applied: Applied, number: int, limit_s: float) -> Ran:
+            cost = (0.45 if "S0" in applied.environment else 0.5) * (slower if self.now >= after_s else 1) * (1 + 0.03 * (number * 7 % 5))
+            self.now += min(cost, limit_s)
+            return Ran(cost)
+
+    subject, names = Slowing(lambda *_: 0.0), [f"S{place}" for place in range(switches)]
+    monkeypatch.setattr(tape, "time", SimpleNamespace(monotonic=subject.monotonic))
+    asked = TuningAsked(subject="sh toy.sh", kind="program", goal="time", budget_s=budget_s, how={"timeout": "60"})
+    known = {name: TuningSwitch(variables={name: "{value}"}, values=["on"]) for name in names}
+    bench = tape.TuningTape(subject, asked, ChosenSwitches(known, {name: ["as found", "on"] for name in names}, []), tmp_path)
+    outcome = TuningSearch(TuningSpace({name: ["on"] for name in names}), bench, SearchOptions(0.02, 0.005, 1)).run()
+    assert outcome.pairs >= spending.LEAST_PAIRS  # the confirmation was looked at
+    assert outcome.ratio is not None
+    assert subject.now <= budget_s
+
+
+def test_where_nothing_more_can_be_compared_one_setting_is_confirmed_and_that_is_said() -> None:
+    """Runs cost one; from the eighteenth on they cost eight."""
+
+    class Slow:
+        left, taken = 120.0, 0
+
+        def take(self, configuration: search.Configuration, phase: str) -> search.Taken:
+            self.taken += 1
+            self.left -= 8 if self.taken > 17 else 1
+            return search.Taken((0.8 if ("s3", "on") in configuration else 1.0) * (1 + 0.001 * (self.taken % 3)))
+
+        def room(self) -> int:
+            return int(self.left / (8 if self.taken > 17 else 1))
+
+    space = TuningSpace({f"s{number}": ["on"] for number in range(10)})
+    outcome = TuningSearch(space, Slow(), SearchOptions(seed=1)).run()  # type: ignore[arg-type]
+    assert (outcome.answer, [one.switch for one in outcome.winner]) == ("gain", ["s3"])
+    assert [(one.code, one.text) for one in outcome.notices] == [
+        ("low_power", "no time was left to compare more settings: the rest was for the confirmation of s3=on alone; give more by --budget")
+    ]
+    lost = {one.settings[0].switch: one for one in outcome.dropped}
+    assert lost.keys() == {f"s{number}" for number in range(10)} - {"s3"}
+    assert {one.code for one in lost.values()} == {"no_time"}
+
+
 def test_a_budget_that_is_too_small_says_which_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run, bench, heard, asked = clocked(monkeypatch, tmp_path, Clocked(steady), 120.0)
     outcome = session._needing(run(), bench)
-    assert (outcome.answer, len(bench.trials)) == ("budget", search.PILOT)
+    assert (outcome.answer, len(bench.trials)) == ("budget", spending.PILOT)
     assert outcome.needs_s is not None
     assert f"--budget '{outcome.needs_s:.0f} s'" in show.answer(asked, outcome)
     run, _, heard, asked = clocked(monkeypatch, tmp_path / "..", Clocked(steady), outcome.needs_s)

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from hotlap.cli import main
+from hotlap.core.errors import Busy
 from hotlap.core.show.document import Document
 from hotlap.core.store import bundle as bundles
 from hotlap.tuning import result, session
@@ -194,3 +195,18 @@ def test_a_result_file_that_is_none_is_refused(here: Path, capsys: pytest.Captur
         assert said in capsys.readouterr().err
     assert main(["tuning", "revert", "none.toml"]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_held_device_is_waited_for_as_long_as_asked(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    waits: list[float] = []
+
+    def begin(*given: Any) -> Any:
+        waits.append(given[3])
+        raise Busy("host:0 is held")
+
+    monkeypatch.setattr(session.runs, "begin", begin)
+    assert [main(tuned("mode=slow,fast", *more)) for more in ([], ["--wait", "10 min"])] == [3, 3]
+    assert waits == [0.0, 600.0]
+    monkeypatch.undo()
+    assert main(["tuning", "run", "echo 1", "--wait", "soon"]) == 2
+    assert "soon" in capsys.readouterr().err

@@ -13,7 +13,7 @@ import pytest
 from hotlap.core import units
 from hotlap.core.errors import InputError
 from hotlap.core.measure.targets import host
-from hotlap.tuning import proposing, search, session, show, space, tape
+from hotlap.tuning import proposing, search, session, show, space, spending, tape
 from hotlap.tuning.applying import Applied, ChosenSwitches
 from hotlap.tuning.benches import Ran
 from hotlap.tuning.catalogue import TuningSwitch
@@ -231,7 +231,7 @@ def test_combinations_are_balanced_and_have_every_pair() -> None:
 
 def test_rungs_halve_and_stay_within_the_room() -> None:
     for count, room in ((32, 135), (32, 400), (5, 60), (1, 30)):
-        plan = search.rungs(count, room)
+        plan = spending.rungs(count, room)
         sizes = [count, *(size for size, _ in plan)]
         runs = [0, *(number for _, number in plan)]
         assert sizes == sorted(sizes, reverse=True)
@@ -287,3 +287,21 @@ def test_the_winner_is_not_among_what_was_dropped() -> None:
         outcome = searched(THREE, CostBench(lambda one: 0.1 * ("A" in {it.switch for it in one}), 0.01, 400, seed), seed)
         assert outcome.winner
         assert outcome.winner not in [one.settings for one in outcome.dropped]
+
+
+@pytest.mark.parametrize("propose", ["model", pytest.param("optuna", marks=pytest.mark.slow("imports Optuna"))])
+def test_a_setting_that_fails_alone_is_tried_in_no_combination(propose: proposing.ProposerName) -> None:
+    if propose == "optuna":
+        pytest.importorskip("optuna", reason="Optuna is not installed: pip install optuna")
+
+    class Failing(CostBench):
+        def take(self, configuration: Configuration, phase: Phase) -> Taken:
+            taken = super().take(configuration, phase)
+            return Taken(None, "failed", "it crashes") if ("s3", "on") in configuration else taken
+
+    guess = space.ordered([SwitchSetting("s3", "on"), SwitchSetting("s4", "on")])  # of an earlier search, when it did not fail
+    for seed in range(3):
+        bench = Failing(lambda _: 0.0, 0.01, 240, seed)
+        TuningSearch(TEN._replace(first=[guess]), bench, SearchOptions(seed=seed, propose=propose)).run()
+        assert [one for _, one in bench.ran if ("s3", "on") in one] == [(SwitchSetting("s3", "on"),)]
+        assert {phase for phase, one in bench.ran if len(one) > 1} >= {"together"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.core.errors import InputError
+from hotlap.core.errors import InputError, NotSupported
 from hotlap.tuning import benches, catalogue, tape
 from hotlap.tuning.applying import Applied, ChosenSwitches
 from hotlap.tuning.record import TuningAsked
@@ -58,3 +58,11 @@ def test_a_limit_on_what_a_run_does_not_tell_is_refused(tmp_path: Path, goal: st
     asked = TuningAsked(subject="python train.py", kind="program", goal=goal, under=[limit])
     with pytest.raises(InputError, match=f"give a limit on {known}"):
         benches.subject_of(asked, tmp_path)
+
+
+def test_a_script_without_a_step_says_how_steps_are_marked(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print(1)\n")
+    subject = benches.subject_of(TuningAsked(subject=f"python {script}", kind="program", goal="step"), tmp_path)
+    with pytest.raises(NotSupported, match=r"no step of the script could be timed; mark each of several: with hotlap.steps\(\) as t: … t.step\(\)"):
+        subject.run(Applied({}, {}, [], {}, {}), 0, 60.0)

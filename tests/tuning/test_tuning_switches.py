@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from hotlap.cli import main
 from hotlap.core.errors import InputError
-from hotlap.tuning import applying, catalogue
+from hotlap.tuning import applying, catalogue, cli_switches
 from hotlap.tuning.catalogue import SwitchFacts
 from hotlap.tuning.space import SwitchSetting
 
@@ -124,3 +125,48 @@ def test_switches_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -
     assert "times as fast" in " ".join(capsys.readouterr().out.split())
     assert main(["tuning", "switches", "omp_wat"]) == 2
     assert "did you mean 'omp_wait'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_the_table_of_switches_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["tuning", "switches", "--machine", "h200-sxm"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= width
+    assert all(any(line.split()[:1] == [name] for line in out.splitlines()) for name in catalogue.switches())
+
+
+def test_what_applies_here_is_shown_alone_and_the_rest_by_reason(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(catalogue, "here", lambda _="": HERE)
+    words = ["tuning", "switches", "--here", "--for", "python train.py --precision {precision}"]
+    assert main(words) == 0
+    table, _, left = capsys.readouterr().out.partition("do not apply here:")
+    assert {line.split()[0] for line in table.splitlines()[1:] if line and not line.startswith(" ")} >= {"omp_wait", "precision"}
+    assert not any(name in table for name in ("tf32", "numa ", "batch ", "kv_type"))
+    left = " ".join(left.split())
+    assert "one NUMA node alone: numa" in left
+    assert "no NVIDIA GPU here: cuda_allocator, tf32" in left
+    assert "the command has no {NAME}: write it where its value stands: batch, micro_batch" in left
+    assert main([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["left_out"]["tf32"] == "no NVIDIA GPU here"
+    assert document["switches"]["precision"]["lacking"] == ""
+    assert not document["switches"].keys() & document["left_out"].keys()
+    assert main(["tuning", "switches", "--here", "tf32"]) == 0
+    assert capsys.readouterr().out.startswith("none applies here:\n  no NVIDIA GPU here: tf32\n")
+
+
+def test_a_file_that_needs_root_does_not_apply_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = catalogue.TuningSwitch(about="of all programs", path=str(tmp_path / "enabled"), values=["always"])
+    assert cli_switches.refused("whole", whole, HERE, None) == ""
+    monkeypatch.setattr(applying.os, "access", lambda *_: False)
+    assert "run as root" in cli_switches.refused("whole", whole, HERE, None)
+
+
+def test_of_a_server_that_is_not_started_here_only_the_load_applies(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tuning", "switches", "--here", "--for", "http://127.0.0.1:9", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert list(document["switches"]) == ["concurrency"]
+    assert document["left_out"]["omp_wait"] == applying.CLIENT_ALONE
+    assert main(["tuning", "switches", "--for", "sever"]) == 2
+    assert "did you mean 'server'" in capsys.readouterr().err

@@ -15,8 +15,8 @@ from hotlap.core.analysis import fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.measure import session, simulated_nodes
-from hotlap.core.record import Plan
-from hotlap.core.show import document, export, lasting, listing, report, shape, text
+from hotlap.core.record import Plan, RunRecord
+from hotlap.core.show import document, export, kinds, lasting, listing, report, shape, text
 from hotlap.core.show.busy import warning
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
@@ -102,6 +102,7 @@ def _resume(args: argparse.Namespace, progress: Progress) -> Path:
         raise InputError(f"--resume goes on with a run as it was begun and takes no {shown}; leave it out, or begin a new run")
     kept = bundles.load(entries[0].path, readings=False)
     run, before = kept.run, len(kept.samples)
+    _refuse(run)
     progress.begin(run.plan)
     for samples in kept.samples:
         progress.count(samples)
@@ -109,6 +110,18 @@ def _resume(args: argparse.Namespace, progress: Progress) -> Path:
     if len(bundles.load(path).samples) == before:
         print(f"hotlap: nothing was left to do of {run.id}: {listing.ending(run)}; begin a new run for more rounds", file=sys.stderr)
     return path
+
+
+def _refuse(run: RunRecord) -> None:
+    """Raises InputError for what `run` did not begin: it would go on without what was set, or end a run of another kind."""
+    if run.part_of:
+        raise InputError(
+            f"{run.id} is one run of several, and alone it would go on without what was set for it; what it measured is kept; "
+            f"begin anew: {run.part_of}"
+        )
+    if run.kind != kinds.PLAN:
+        own = kinds.unfinished(run.kind)
+        raise InputError(f"{run.id} is a run of kind {run.kind}, and hotlap run --resume is for runs of a plan; where it is {own}")
 
 
 _OF_THE_RUN = (

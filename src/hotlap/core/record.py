@@ -48,7 +48,6 @@ SCHEMA_HISTORY = {
 }
 IMPORTED = "imported"  # kind and target of what Hotlap did not measure itself
 UNNAMED = "unknown"  # host or device of an import, where nobody gave its name
-
 _IDS: dict[tuple[str, str, str], str] = {}  # Case.id, of the few cases that years of runs have in common
 Value = bool | int | float | str | list[str]  # what a parameter can be; list[str] is an argv
 Status = Literal["measured", "not_run", "invalid", "error"]
@@ -183,6 +182,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     devices: list[str]  # keys of those measured, in order
     order: Literal["single", "one after another", "together"] = "single"
     labels: dict[str, str] = {}
+    part_of: str = ""  # command that measured it beside others, with something set: it alone cannot go on. "": by itself, or before 0.2
     turns: Turns | None = None  # None: not measured by `ab`
     bench: Benched | None = None  # None: not commands measured by `bench`
     seed: int = 0

@@ -16,6 +16,7 @@ from hotlap.tuning.space import Configuration
 PLACE = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 AS_FOUND = "as found"
+CLIENT_ALONE = "the server is not started here: only the client's load can be tried"
 Refusal = tuple[DropCode, str]
 
 
@@ -64,11 +65,16 @@ def filled(words: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
     return [new for new, old in zip(done, words, strict=True) if new or not old]
 
 
+def places_of(words: Sequence[str]) -> list[str]:
+    """The placeholders of a command, each once."""
+    return list(dict.fromkeys(name for word in words for name in PLACE.findall(word)))
+
+
 def chosen(asked: str, subject: str, words: Sequence[str], facts: SwitchFacts, checked: bool) -> ChosenSwitches:
     """The switches that are searched. `asked`: NAME or NAME=VALUE,VALUE with `;` between, or a file of one's own; "": all that apply here,
     but those that change the machine for other programs too.
     `words`: of the command, whose placeholders count. `checked`: results are looked at. Raises InputError."""
-    places = list(dict.fromkeys(name for word in words for name in PLACE.findall(word)))
+    places = places_of(words)
     every = dict(catalogue.switches())
     named: dict[str, list[str]] = {}
     for part in (one.strip() for one in asked.split(";") if one.strip()):
@@ -93,7 +99,7 @@ def chosen(asked: str, subject: str, words: Sequence[str], facts: SwitchFacts, c
         if switch.path and not named:
             why: Refusal | None = ("not_named", f"it changes the whole machine: --switches '{name}' tries it")
         else:
-            why = _refused(name, switch, places, facts, subject, checked)
+            why = refusal(name, switch, facts, TriedOn(subject, places, checked))
         if why:
             refused.append(DroppedSetting(settings=[TuningSetting(name, "")], code=why[0], reason=why[1]))
             continue
@@ -115,19 +121,29 @@ def _own(name: str, given: Sequence[str], places: Sequence[str], every: Mapping[
     raise InputError(f"there is no switch '{name}'; {nearest(name, known)}; a variable is of capitals, with values: OMP_DYNAMIC=true")
 
 
-def _refused(
-    name: str, switch: TuningSwitch, places: Sequence[str], facts: SwitchFacts, subject: str, checked: bool
-) -> Refusal | None:
-    """Code and reason."""
-    if reason := catalogue.lacking(switch, facts, subject):
+class TriedOn(NamedTuple):
+    """What switches are tried on: `places`: placeholders of its command; None: no command is known. `checked`: results are looked at.
+    `client`: of a server that is not started here."""
+
+    subject: str
+    places: Sequence[str] | None
+    checked: bool
+    client: bool = False
+
+
+def refusal(name: str, switch: TuningSwitch, facts: SwitchFacts, on: TriedOn) -> Refusal | None:
+    """Why a switch cannot be tried: code and reason."""
+    if reason := catalogue.lacking(switch, facts, on.subject):
         return "not_applicable", reason
+    if on.client and not switch.load:
+        return "not_applicable", CLIENT_ALONE
     if switch.verb:
         return "not_applicable", f"{switch.verb} does it"
-    if switch.argument and name not in places:
+    if switch.argument and on.places is not None and name not in on.places:
         return "not_applicable", f"the command has no {{{name}}}: write it where its value stands"
     if switch.path and not os.access(switch.path if os.path.exists(switch.path) else os.path.dirname(switch.path) or ".", os.W_OK):
         return "needs_root", f"{switch.path} cannot be written: run as root, or leave it"
-    if switch.changes == "results" and not checked:
+    if switch.changes == "results" and not on.checked:
         return "unchecked", "it changes results, and nothing says whether they are as good: give --result, a number of the program's output"
     return None
 

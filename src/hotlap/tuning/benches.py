@@ -34,7 +34,7 @@ from hotlap.serving.summary import BAD
 from hotlap.training import launching, steady
 from hotlap.training.record import TrainingAsked, rows
 from hotlap.tuning import joules
-from hotlap.tuning.applying import Applied, ChosenSwitches, filled
+from hotlap.tuning.applying import CLIENT_ALONE, Applied, ChosenSwitches, filled
 from hotlap.tuning.record import DroppedSetting, TuningAsked, TuningSetting
 
 SubjectKind = Literal["program", "plan", "server"]
@@ -128,7 +128,7 @@ class TrainingSubject:
             last = next((line for line in reversed(output.splitlines()) if line.strip()), "")
             raise NotSupported(f"the script ended with status {process.exit_code}: {last[:200]}")
         if not steps.step_s:
-            raise NotSupported("the script made no step that could be timed: `with hotlap.steps() as t` and `t.step()` do")
+            raise NotSupported("no step of the script could be timed; mark each of several: with hotlap.steps() as t: … t.step()")
         rates = {"tokens/s": steps.tokens, "samples/s": steps.samples}
         metrics = {"step": steps.step_s, **{name: count / steps.step_s for name, count in rates.items() if count}}
         if self.meter:
@@ -245,8 +245,7 @@ def client_alone(asked: TuningAsked) -> bool:
 def of_client(chosen: ChosenSwitches) -> ChosenSwitches:
     """Without switches of a server that is not started here."""
     lost = [name for name, switch in chosen.switches.items() if not switch.load]
-    reason = "the server is not started here: only the client's load can be tried"
-    refused = [DroppedSetting(settings=[TuningSetting(name, "")], code="not_applicable", reason=reason) for name in lost]
+    refused = [DroppedSetting(settings=[TuningSetting(name, "")], code="not_applicable", reason=CLIENT_ALONE) for name in lost]
     kept = {name: switch for name, switch in chosen.switches.items() if switch.load}
     return ChosenSwitches(kept, {name: chosen.values[name] for name in kept}, [*chosen.refused, *refused])
 

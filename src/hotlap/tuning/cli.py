@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from hotlap.cli import terminal
+from hotlap.cli import looking, terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.show import listing
@@ -50,6 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="", metavar="INDEX|UUID", help="of plans: as in hotlap run")
     parser.add_argument("--resume", default="", metavar="RUN", help="go on with a search that was cut off")
     parser.add_argument("--out", default="", metavar="FILE", help="the result as a file, for hotlap tuning apply")
+    looking.wait(parser, "for a device that another run holds (default: refuse at once)")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run")
 
 
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         terminal.writable(Path(args.out))
     view = TuningView()
-    watched = session.TuningSessionOptions(paths.home(), say=view.say, listen=view.ran)
+    watched = session.TuningSessionOptions(paths.home(), say=view.say, listen=view.ran, wait_s=looking.wait_s(args))
     if args.resume:
         path = _cut_off(args)
         begun = session.read(bundles.load(path))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from hotlap.cli import terminal
+from hotlap.cli import looking, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import objectives, units
 from hotlap.core import plan as plans
@@ -43,6 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", nargs="+", default=[], metavar="RUN", help="runs kept at different clocks or caps: what they observed")
     parser.add_argument("--slower", metavar="SHARE", help="most time that may be lost for energy, as in '5 %%'")
     parser.add_argument("--under", default="", metavar="LIMIT", help="most time of 99 %% of the calls of every case, as in 'p99<=2ms'")
+    looking.wait(parser, "of --apply: for a device that another run holds (default: refuse at once)")
     parser.add_argument("--apply", action="store_true", help="set clocks and caps, measure, and put back what stood before")
 
 
@@ -157,7 +158,9 @@ def _applied(
     if limit_s is not None:  # each call is timed by itself
         plan = replace(plan, measure=replace(plan.measure, deadline_s=limit_s))
     progress = Progress(sys.stderr)
-    options = session.SessionOptions(target=args.target, device=args.device, home=paths.home())
+    options = session.SessionOptions(
+        target=args.target, device=args.device, home=paths.home(), part_of=_command(args), wait_s=looking.wait_s(args),
+    )  # fmt: skip
     progress.begin(plan)
 
     def sweep(some: Sequence[Wish]) -> list[FrontierPoint]:
@@ -193,11 +196,15 @@ def _dry(args: argparse.Namespace, target: targets.TargetSpec, device: Device, w
         would += [f"by NVML: {'; '.join(call for wish in wishes for call in calls(wish.clock_hz, wish.power_w))}"] if possible else []
     else:
         lines.append("a simulated card takes any setting as options of its target: clock and power_cap")
-    asked = ("target", "device", "clocks", "power", "slower", "under")
+    return [*lines, *would, f"command: {_command(args)}", ""]
+
+
+def _command(args: argparse.Namespace) -> str:
+    """What sets and measures."""
+    asked = ("target", "device", "clocks", "power", "slower", "under", "wait")
     given = [word for name in asked if (value := getattr(args, name)) for word in (f"--{name}", value)]
     given += ["--refine", args.refine] if args.refine != "0" else []
-    words = ["hotlap", "tuning", "power", args.plan or "quick", *given, "--apply"]
-    return [*lines, *would, f"command: {shlex.join(words)}", ""]
+    return shlex.join(["hotlap", "tuning", "power", args.plan or "quick", *given, "--apply"])
 
 
 def _allowed(target: targets.TargetSpec, device: Device, wishes: Sequence[Wish]) -> tuple[list[str], bool]:

@@ -25,6 +25,8 @@ def frontier(frontier: Frontier, width: int = 100, color: bool = False) -> str:
 
 
 def _columns(points: Sequence[FrontierPoint]) -> list[Column]:
+    """Of one setting alone nothing is compared: a dash."""
+    alone = len(points) == 1
     free = next((one for one in points if one.name == "free"), points[0])
     edp = [one.joules * one.seconds / (free.joules * free.seconds) for one in points]
     limit = [Column("99 %", [Cell(one.keeps, {"kept": "good", "missed": "bad"}.get(one.keeps, "")) for one in points])]
@@ -33,15 +35,19 @@ def _columns(points: Sequence[FrontierPoint]) -> list[Column]:
         Column("setting", [Cell(one.name, "bold") for one in points]),
         Column("time", [Cell(words.quantity(one.seconds, "s")) for one in points], right=True),
         *(limit if any(one.keeps for one in points) else []),
-        Column("slower", [Cell(f"{one.slower * 100:.1f} %") for one in points], right=True),
+        Column("slower", [Cell(words.DASH if alone else f"{one.slower * 100:.1f} %") for one in points], right=True),
         Column("energy", [Cell(words.quantity(one.joules, "J"), "bold") for one in points], right=True),
         Column("bounds", [Cell(_bounds(one)) for one in points]),
-        Column(f"against {free.name}", [Cell(f"{(one.joules / free.joules - 1) * 100:+.1f} %") for one in points], right=True),
+        *([] if alone else [
+            Column(f"against {free.name}", [Cell(f"{(one.joules / free.joules - 1) * 100:+.1f} %") for one in points], right=True)
+        ]),
         Column("power", [Cell(words.quantity(one.power_w, "W")) for one in points], right=True),
         Column("clock", [Cell(words.quantity(one.clock_hz, "Hz") if one.clock_hz else "–") for one in points], right=True),
-        Column("EDP", [Cell(f"{one:.3f}") for one in edp], right=True),
-        Column("ED²P", [Cell(f"{one * point.seconds / free.seconds:.3f}") for one, point in zip(edp, points, strict=True)], right=True),
-    ]
+        *([] if alone else [
+            Column("EDP", [Cell(f"{one:.3f}") for one in edp], right=True),
+            Column("ED²P", [Cell(f"{one * point.seconds / free.seconds:.3f}") for one, point in zip(edp, points, strict=True)], right=True),
+        ]),
+    ]  # fmt: skip
 
 
 def _bounds(point: FrontierPoint) -> str:

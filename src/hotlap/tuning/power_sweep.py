@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from hotlap.core import units
-from hotlap.core.errors import Busy, HotlapError, InputError, Interrupted, MachineError, Unavailable
+from hotlap.core.errors import Busy, InputError, MachineError, Unavailable
 from hotlap.core.measure import sensors, session, targets
 from hotlap.core.measure.sensors import nvml
 from hotlap.core.measure.supervisor import Process
@@ -51,8 +51,11 @@ def bounds(device: Device) -> Bounds:
 def measure(
     plan: Plan, options: session.SessionOptions, wishes: Sequence[Wish], listen: session.Listener, say: Callable[[str], None]
 ) -> list[Measured]:
-    """A run for each wish. Raises InputError for settings that the driver does not allow, MachineError where it refuses them, and
-    Unavailable, before anything is set, where no sensor tells the energy."""
+    """A run for each wish. `part_of` of the options: the command that begins them anew; none goes on alone.
+
+    Raises InputError for settings that the driver does not allow, MachineError where it refuses them, and Unavailable, before anything is
+    set, where no sensor tells the energy.
+    """
     spec = targets.parse(options.target) if options.target else targets.default()
     devices = session.choose(targets.find(spec), options.device)
     if len(devices) != 1:
@@ -71,23 +74,8 @@ def measure(
     with own, guarded(devices[0], options.home, say) as put:
         for wish in wishes:
             put(wish)
-            with _without_resume(wish):
-                points.append(_run(plan, options, wish, listen, say))
+            points.append(_run(plan, options, wish, listen, say))
     return points
-
-
-@contextmanager
-def _without_resume(wish: Wish) -> Iterator[None]:
-    """What ends the run advises to go on with it, which would be at other clocks under this setting's label."""
-    held = f"hotlap run --resume would go on without {name(wish)}; begin anew by hotlap tuning power --apply"
-    try:
-        yield
-    except Interrupted as error:
-        raise error if wish == Wish() else Interrupted(f"interrupted; what was measured is kept, but {held}") from None
-    except MachineError as error:
-        if wish == Wish() or not isinstance(error.__cause__, HotlapError):
-            raise
-        raise MachineError(f"{error.__cause__}; what was measured is kept, but {held}") from error
 
 
 def sensed(spec: targets.TargetSpec, device: Device) -> None:

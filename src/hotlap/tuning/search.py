@@ -16,7 +16,6 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -27,26 +26,21 @@ from hotlap.core.errors import HotlapError
 from hotlap.core.record import Notice
 from hotlap.core.stats import sequential
 from hotlap.core.stats.sequential import SequentialDesign, SequentialOptions
-from hotlap.tuning import proposing
+from hotlap.core.units import percent
+from hotlap.tuning import proposing, spending
 from hotlap.tuning import space as spaces
 from hotlap.tuning.proposing import ProposerName
 from hotlap.tuning.record import Answer, Contribution, DropCode, DroppedSetting, Phase, TuningOutcome, TuningSetting
 from hotlap.tuning.space import Configuration, TuningSpace
 
 Floats = NDArray[np.float64]
-PILOT = 4  # runs as found, first
 COMBINED = 3  # combinations are drawn for each setting …
 FEWEST_COMBINED, MOST_COMBINED = 24, 96  # … but at least and at most so many
-ALONE, COMPARED = 0.5, 0.7  # shares of what is free, for runs alone and for those that are compared
-CONFIRMED, CHECKED = 0.28, 0.15  # shares of the budget that are kept for the confirmation, and for leaving out
-PROPOSED = 6  # configurations that the model may add
-CUMULATIVE = (2, 4, 7, 11, 16, 22)  # runs of what is left after each rung; scaled to what there is time for
 ALPHA = 0.05  # two-sided, of each of the tests: 2.5 % for a gain
-LEAST_PAIRS, ATTEMPTS = 6, 3
+ATTEMPTS = 3
 ANSWERS: Mapping[str, Answer] = {"smaller": "gain", "larger": "nothing", "same": "nothing"}
 SHRUNK = 2.0  # standard errors by which the gain that the search saw is lowered before the confirmation is planned for it
 ENOUGH = 12  # changes between blocks from which the noise is taken
-GRID = 1.05  # plans are made for noises and differences so far apart, rounded to the careful side
 
 
 class Taken(NamedTuple):
@@ -85,6 +79,10 @@ class BudgetSpent(HotlapError):
     """There is no time left for another run."""
 
 
+class ConfirmationReached(BudgetSpent):
+    """The time that is left is the confirmation's."""
+
+
 Listener = Callable[[str], None]
 
 
@@ -113,6 +111,7 @@ class TuningSearch:
         self.ratings: dict[Configuration, Rated] = {}  # the last of each
         self.rest: list[float] = []  # of single runs, between neighbouring blocks
         self.notices: list[Notice] = []
+        self.paired: Mapping[Configuration, list[float]] = {}  # logarithms of as found ÷ it, of one block each
 
     def run(self) -> TuningOutcome:
         """Raises NotRepeating where as found gives no number."""
@@ -121,21 +120,29 @@ class TuningSearch:
             winner = self._halved(self._screened())
             if winner is not None:
                 winner = self._each_shown(winner)
+            elif self._out_of_time():
+                raise ConfirmationReached("nothing could be compared")
+        except ConfirmationReached:
+            winner = self._one_alone()
+            if winner is None:
+                return self._too_small()
         except BudgetSpent:
             if not self.ratings:
                 return self._too_small()
             return self._outcome("cannot_tell", max(self.ratings.values(), key=lambda rating: rating.gain))
         if winner is None:
-            return self._too_small() if self._out_of_time() else self._outcome("nothing")
+            return self._outcome("nothing")
         return self._confirmed(winner)
 
     # ------------------------------------------------------------ runs
 
     def _take(self, configuration: Configuration, phase: Phase) -> float | None:
         """A logarithm of a cost; None where it failed: it is not run again. As found so many failures in a row end the search, and one
-        where the first run does not end. Raises BudgetSpent."""
+        where the first run does not end. Raises BudgetSpent, and before it takes of what the confirmation needs ConfirmationReached."""
         if configuration in self.failed:
             return None
+        if phase not in ("as_found", "confirmation") and self.bench.room() <= 2 * spending.LEAST_PAIRS:
+            raise ConfirmationReached("runs take longer than was planned")
         for _ in range(1 if configuration else ATTEMPTS):
             taken = self.bench.take(configuration, phase)
             self.counts[phase] = self.counts.get(phase, 0) + 1
@@ -170,7 +177,7 @@ class TuningSearch:
 
     def _pilot(self) -> None:
         logs: list[float] = []
-        while len(logs) < 2 or (len(logs) < PILOT and self.bench.room() > 0):
+        while len(logs) < 2 or (len(logs) < spending.PILOT and self.bench.room() > 0):
             logs.append(self._take((), "as_found") or 0.0)
         self.noise = max(float(np.std(logs, ddof=1)), sequential.QUIETEST)
         self.listen(f"as found: {len(logs)} runs, noise of one run {self.noise:.1%}; time for about {max(self.bench.room(), 0)} more")
@@ -189,7 +196,7 @@ class TuningSearch:
         settings: list[Configuration] = [(one,) for one in self.space.settings]
         if len(self.space.values) < 2:
             return [*dict.fromkeys([*self.space.first, *settings])]
-        alone = self._afforded(settings, ALONE)
+        alone = self._afforded(settings, spending.ALONE)
         order = [*alone, *[()] * math.ceil(len(alone) / 8)]
         self.random.shuffle(order)
         first = [(one, log) for one in order if (log := self._take(one, "alone")) is not None]
@@ -198,9 +205,9 @@ class TuningSearch:
         source = proposing.fed(proposing.proposer(self.asked.propose, space, count, self.asked.seed), first)
         if alone:
             self.listen(f"{len(alone)} settings alone, up to {max(count, 0)} combinations of them")
-        while (drawn := source.next()) is not None:
+        while self._free() > 2 * len(alone) and (drawn := source.next()) is not None:  # a comparison of each is kept where runs get slower
             source.learn(drawn, self._take(drawn, "together"))
-        proposed = source.best(PROPOSED)
+        proposed = source.best(spending.PROPOSED)
         singles = [one for one in alone if one not in self.failed]
         return [one for one in dict.fromkeys([*space.first, *proposed, *singles]) if one and one not in self.failed]
 
@@ -211,8 +218,8 @@ class TuningSearch:
     def _kept_back(self) -> float:
         spent = sum(self.counts.values())
         whole = self.bench.room() + spent
-        checked = CHECKED if len(self.space.values) > 1 else 0.0
-        return max((CONFIRMED + checked) * whole, 2 * LEAST_PAIRS)
+        checked = spending.CHECKED if len(self.space.values) > 1 else 0.0
+        return max((spending.CONFIRMED + checked) * whole, 2 * spending.LEAST_PAIRS)
 
     def _afforded(self, configurations: Sequence[Configuration], share: float) -> list[Configuration]:
         """As many as there is time for, the first ones and of those that ran the fastest; the others are dropped."""
@@ -230,16 +237,16 @@ class TuningSearch:
 
     def _too_small(self) -> TuningOutcome:
         """Nothing was compared: with what an answer needs."""
-        return replace(self._outcome("budget"), needs_runs=least_runs(len(self.space.settings), len(self.space.values)))
+        return replace(self._outcome("budget"), needs_runs=spending.least_runs(len(self.space.settings), len(self.space.values)))
 
     # ------------------------------------------------------------ halving
 
     def _halved(self, pool: Sequence[Configuration]) -> Rated | None:
         """The best of the pool; None where none is left, or all are surely not worth it."""
-        left = self._afforded(pool, COMPARED)
-        plan = rungs(len(left), int(self._free()))
+        left = self._afforded(pool, spending.COMPARED)
+        plan = spending.rungs(len(left), int(self._free()))
         looks = tuple(dict.fromkeys(runs for _, runs in plan))
-        data: dict[Configuration, list[float]] = {one: [] for one in left}
+        self.paired = data = {one: list[float]() for one in left}
         before: dict[Configuration, float] = {}
         rated: list[Rated] = []
         for place, (most, runs) in enumerate(plan):
@@ -254,7 +261,7 @@ class TuningSearch:
                 for one in left:
                     data[one].append(block[()] - block[one])
             rated = self._rated({one: data[one] for one in left})
-            left = self._survivors(rated, most, boundary_at(looks, runs, self.asked.level))
+            left = self._survivors(rated, most, spending.boundary_at(looks, runs, self.asked.level))
             best = f", the best costs {math.expm1(-rated[0].gain):+.1%}".replace("%", " %") if rated else ""
             self.listen(f"rung {place + 1} of {len(plan)}: {len(left)} left{best}")
             if len(left) < 2 or place + 1 == len(plan):
@@ -304,7 +311,7 @@ class TuningSearch:
 
     def _why(self, rating: Rated, rated: Sequence[Rated], score: float) -> str:
         if rating.gain + score * rating.error <= math.log1p(self.asked.min_effect):
-            return "surely slower" if rating.gain + score * rating.error < 0 else f"surely gains less than {self.asked.min_effect:.2g}"
+            return "surely slower" if rating.gain + score * rating.error < 0 else f"surely gains less than {percent(self.asked.min_effect)}"
         less = next((spaces.named(other.configuration) for other in rated if simpler(other, rating)), "")
         return f"no better than {less} alone" if less else "others were better"
 
@@ -316,9 +323,9 @@ class TuningSearch:
         lacking: list[Contribution] = []
         while len(winner.configuration) > 1:
             pairs = self._pairs_without(winner)
-            if pairs < LEAST_PAIRS and lacking:
+            if pairs < spending.LEAST_PAIRS and lacking:
                 return self._less(winner, lacking[-1:])
-            if pairs < LEAST_PAIRS:
+            if pairs < spending.LEAST_PAIRS:
                 return self._alone(winner)
             shown = self._contributions(winner.configuration, pairs)
             if winner.configuration in self.failed:
@@ -337,6 +344,26 @@ class TuningSearch:
         seen = f"no time was left to show what each setting of {spaces.named(winner.configuration)} contributes: its settings stand alone"
         self.notices.append(Notice("low_power", seen, "give more by --budget"))
         self._drop(winner.configuration, "no_time", "to leave out each of its settings", winner)
+        return best
+
+    def _one_alone(self) -> Rated | None:
+        """The best single setting so far, where all time that is left is the confirmation's, as where runs became slower; None where none
+        ran. What was compared with as found goes before what only ran alone."""
+        self._rated({one: logs for one, logs in self.paired.items() if len(logs) > 1 and one not in self.failed})
+        error = math.sqrt(2) * self.noise
+        singles = [one for one in self.logs if len(one) == 1 and one not in self.failed]
+        seen = [Rated(one, gain, error, 1) for one in singles if (gain := self._seen(one)) is not None]
+        rated = [self.ratings[one] for one in singles if one in self.ratings]
+        best = max(rated or seen, key=lambda one: one.gain, default=None)
+        if best is None:
+            return None
+        text = f"no time was left to compare more settings: the rest was for the confirmation of {spaces.named(best.configuration)} alone"
+        self.notices.append(Notice("low_power", text, "give more by --budget"))
+        self.dropped = [one for one in self.dropped if one.settings != kept(best.configuration)]  # it had no room in the comparison
+        gone = {tuple(one.settings) for one in self.dropped}
+        for setting in self.space.settings:
+            if (setting,) != best.configuration and (setting,) not in self.failed and tuple(kept((setting,))) not in gone:
+                self._drop((setting,), "no_time", "to compare it", self.ratings.get((setting,)))
         return best
 
     def _best(self, otherwise: Rated, most: int) -> Rated:
@@ -358,8 +385,8 @@ class TuningSearch:
         size = len(winner.configuration) + 1
         room = (self.bench.room() - 2 * self._planned(winner).pairs) / size
         share = max(winner.gain / (size - 1), self.asked.resolve)
-        wanted = sequential.needed(rounded(self.noise, up=True), rounded(share, up=False))
-        return int(min(max(wanted, LEAST_PAIRS), room))
+        wanted = sequential.needed(spending.rounded(self.noise, up=True), spending.rounded(share, up=False))
+        return int(min(max(wanted, spending.LEAST_PAIRS), room))
 
     def _contributions(self, configuration: Configuration, pairs: int) -> list[Contribution]:
         """Where the configuration fails without a setting, that setting is needed: it stays, with a ratio of None."""
@@ -394,7 +421,7 @@ class TuningSearch:
         y: list[float] = []
         decision = None
         for number in range(plan.pairs):
-            if self.bench.room() < -LEAST_PAIRS:
+            if self.bench.room() < -spending.LEAST_PAIRS:
                 break
             order = [(), winner.configuration] if number % 2 == 0 else [winner.configuration, ()]
             try:
@@ -409,6 +436,9 @@ class TuningSearch:
                 decision = sequential.decide(plan, np.exp(x), np.exp(y))
                 if decision.answer != "continue":
                     break
+        if decision is None:  # no look was reached: one at what there is
+            asked = SequentialOptions(plan.difference, self.asked.min_effect, level=self.asked.level)
+            decision = sequential.fixed(np.exp(x), np.exp(y), asked)[1]
         if decision is None:
             return self._outcome("cannot_tell", winner)
         return self._outcome(ANSWERS.get(decision.answer, "cannot_tell"), winner, decision)
@@ -416,9 +446,10 @@ class TuningSearch:
     def _planned(self, winner: Rated) -> SequentialDesign:
         """For the gain that the search saw, less what chance may have added, as far as there is time."""
         likely = max(winner.gain - SHRUNK * winner.error, self.asked.resolve)
-        most = max(self.bench.room() // 2, LEAST_PAIRS)
-        difference = max(rounded(math.expm1(likely), up=False), 1.2 * self.asked.min_effect)
-        return planned(rounded(self.noise, up=True), difference, self.asked.min_effect, coarse(most), self.asked.level)
+        most = max(self.bench.room() // 2, spending.LEAST_PAIRS)
+        difference = max(spending.rounded(math.expm1(likely), up=False), 1.2 * self.asked.min_effect)
+        noise = spending.rounded(self.noise, up=True)
+        return spending.planned(noise, difference, self.asked.min_effect, spending.coarse(most), self.asked.level)
 
     def _outcome(self, answer: Answer, winner: Rated | None = None, decision: sequential.Decision | None = None) -> TuningOutcome:
         settings = kept(winner.configuration) if winner else []
@@ -446,52 +477,3 @@ def drawn_in(values: Floats, scale: float) -> float:
     """The centre, values further than 2.5 scales from the median drawn in to there."""
     middle = float(np.median(values))
     return middle + float(np.clip(values - middle, -2.5 * scale, 2.5 * scale).mean())
-
-
-def rungs(count: int, room: int) -> list[tuple[int, int]]:
-    """How many are left after each rung, and runs of each until then: about half each time, twice the runs, as far as `room` runs go.
-
-    At least one run of each in the first; fewer rungs where there is no room.
-    """
-    sizes = [count]
-    while sizes[-1] > 2:
-        sizes.append(max(math.ceil(sizes[-1] / 2 if len(sizes) == 1 else sizes[-1] / 3), 2))
-    if count < 1:
-        return []
-    best: list[tuple[int, int]] = []
-    for scale in (0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, *((6.0, 8.0) if count > 1 else ())):  # one is left to confirm
-        runs = [max(1, round(scale * base)) for base in CUMULATIVE[: len(sizes)]]
-        runs += [runs[-1]] * (len(sizes) - len(runs))
-        cost = sum((size + 1) * (now - before) for size, now, before in zip(sizes, runs, [0, *runs], strict=False))
-        if cost <= room or not best:
-            best = [(after, now) for after, now in zip([*sizes[1:], 1], runs, strict=True)]
-    return best
-
-
-def least_runs(settings: int, switches: int) -> int:
-    """In all, that let every setting be compared with as found, with what is kept back for leaving out and the confirmation."""
-    wanted = settings / COMPARED if switches < 2 else settings * (1 + 1 / 8) + (settings + PROPOSED) / COMPARED / ALONE
-    share = CONFIRMED + (CHECKED if switches > 1 else 0.0)
-    return math.ceil(max((PILOT + wanted) / (1 - share), PILOT + wanted + 2 * LEAST_PAIRS))
-
-
-def boundary_at(looks: tuple[int, ...], runs: int, level: float) -> float:
-    """Normal score at this rung; the level is spread over all of them."""
-    return sequential.boundary(looks, 0.0, level, sequential.EARLY)[looks.index(runs)]
-
-
-def rounded(value: float, up: bool) -> float:
-    """To a grid of 5 %."""
-    step = math.log(value) / math.log(GRID)
-    return float(GRID ** (math.ceil(step - 1e-9) if up else math.floor(step + 1e-9)))
-
-
-def coarse(most: int) -> int:
-    """Pairs there is time for, rounded down to two digits or so: plans are made once."""
-    return most if most < 20 else most // 2 * 2 if most < 60 else most // 10 * 10
-
-
-@lru_cache(maxsize=4096)
-def planned(sd: float, difference: float, min_effect: float, most: int, level: float) -> SequentialDesign:
-    """The plan of the confirmation."""
-    return sequential.design(sd, difference, min_effect=min_effect, most=most, level=level)

@@ -33,6 +33,7 @@ class TuningSessionOptions(NamedTuple):
     labels: Mapping[str, object] = {}
     say: Callable[[str], None] = lambda _: None
     listen: Callable[[TuningTrial], None] = lambda _: None
+    wait_s: float = 0.0  # for a device that another run holds
 
 
 def run(asked: TuningAsked, chosen: ChosenSwitches, options: TuningSessionOptions) -> Path:
@@ -53,7 +54,7 @@ def run(asked: TuningAsked, chosen: ChosenSwitches, options: TuningSessionOption
     if guess:
         kept = replace(kept, guess=guess.settings, guessed=guess.when)
         options.say(f"first guess, of {guess.when[:10]}: {guess.text}")
-    with runs.begin(record, [device], options.home) as held:
+    with runs.begin(record, [device], options.home, options.wait_s) as held:
         _write(held.writer.path, kept)
         return _searched(held, kept, chosen, options, subject, [])
 
@@ -69,7 +70,7 @@ def resume(path: Path, chosen_of: Callable[[TuningAsked], ChosenSwitches], optio
     chosen = chosen_of(kept.asked)
     proposing.check(kept.asked.propose)
     subject = benches.subject_of(kept.asked, options.home)
-    with runs.resume(path) as held:
+    with runs.resume(path, options.wait_s) as held:
         past = tape.read((path / TRIALS).read_bytes()) if (path / TRIALS).is_file() else []
         _cut(path / TRIALS, past)
         return _searched(held, kept, chosen, options, subject, past)

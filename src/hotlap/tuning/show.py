@@ -110,10 +110,10 @@ def contributions(done: TuningOutcome) -> Table:
     """Of each setting of the winner."""
     rows = done.contributions
     return Table([
-        Column("setting", [Cell(named(row.settings), "bold" if row.kept else "") for row in rows], names=True),
-        Column("without it", [Cell(_ratio(row.ratio, row.low, row.high)) for row in rows], right=True),
-        Column("pairs", [Cell(str(row.pairs)) for row in rows], right=True),
-        Column("", [Cell("stays" if row.kept else "dropped: no contribution of its own") for row in rows]),
+        Column("setting", [Cell(named(row.settings), "bold" if row.kept else "") for row in rows], names=True, wrap=True),
+        Column("without it", [Cell(_ratio(row.ratio, row.low, row.high)) for row in rows], right=True, title="without it"),
+        Column("pairs", [Cell(str(row.pairs)) for row in rows], right=True, title="pairs"),
+        Column("", [Cell("stays" if row.kept else "dropped: no contribution of its own") for row in rows], wrap=True),
     ])  # fmt: skip
 
 
@@ -130,10 +130,14 @@ def dropped(shown: TuningRead) -> list[DroppedSetting]:
     return sorted(every, key=lambda row: row.code in ("not_better", "not_applicable", "not_named"))
 
 
+def _share(gain: float | None) -> str:
+    return words.DASH if gain is None else words.signed(-gain)
+
+
 def dropped_table(rows: Sequence[DroppedSetting]) -> Table:
     return Table([
-        Column("dropped", [Cell(named(row.settings)) for row in rows], names=True),
-        Column("runs", [Cell(str(row.runs) if row.runs else words.DASH) for row in rows], right=True),
-        Column("cost seen", [Cell(words.DASH if row.gain is None else words.signed(-row.gain)) for row in rows], right=True),
-        Column("why", [Cell(harmless(f"{WHY[row.code]}: {row.reason}" if row.reason else WHY[row.code])) for row in rows]),
+        Column("dropped", [Cell(named(row.settings)) for row in rows], names=True, wrap=True),
+        Column("runs", [Cell(str(row.runs) if row.runs else words.DASH) for row in rows], right=True, title="runs"),
+        Column("cost seen", [Cell(_share(row.gain)) for row in rows], right=True, title="cost seen"),
+        Column("why", [Cell(harmless(f"{WHY[row.code]}: {row.reason}" if row.reason else WHY[row.code])) for row in rows], wrap=True),
     ])  # fmt: skip

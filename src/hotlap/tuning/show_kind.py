@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from hotlap.core.show import charts
-from hotlap.core.show.bands import figure
+from hotlap.core.show import charts, words
 from hotlap.core.show.sections.base import ReportSection
 from hotlap.core.show.table import html
 from hotlap.tuning import session, show
@@ -18,6 +17,7 @@ UNFINISHED = "not finished: hotlap tuning run --resume goes on"
 CASES = False
 NO_CASES = "a search for settings has no cases to explain; hotlap show {run} says what was tried and what remains"
 METHOD = ""
+STACKED = "results stack labelled"  # on a phone, where a row has no room for its columns
 
 read, text = session.read, show.text
 
@@ -37,10 +37,10 @@ def lead(shown: TuningRead) -> str:
 
 def section(shown: TuningRead) -> str:
     done = shown.kept.outcome
-    parts = "".join(f"<p>{escape(f'{label}: {what}')}</p>" for label, what in show.facts(shown))
-    tables = html(show.contributions(done)) if done and done.contributions else ""
+    parts = "".join(f"<p>{escape(f'{label}: {what}')}</p>" for label, what in show.facts(shown)[:-1])  # the answer stands at the top
+    tables = html(show.contributions(done), STACKED) if done and done.contributions else ""
     rows = show.dropped(shown)
-    return f"{parts}{tables}{html(show.dropped_table(rows)) if rows else ''}{_runs(shown)}"
+    return f"{parts}{tables}{html(show.dropped_table(rows), STACKED) if rows else ''}{_runs(shown)}"
 
 
 def _runs(shown: TuningRead) -> str:
@@ -49,15 +49,20 @@ def _runs(shown: TuningRead) -> str:
     if len(points) < 2:
         return ""
     values = [value for _, value, _ in points]
-    goal = shown.kept.asked.goal
+    asked, done = shown.kept.asked, shown.kept.outcome
     across = charts.linear_axis(0.0, float(points[-1][0]), lambda value: f"{value:.0f}", "run")
-    chart = charts.Chart(across, charts.linear_axis(min(values), max(values), lambda value: f"{value:.3g}", goal), f"{goal} of every run")
-    winner = shown.kept.outcome.winner if shown.kept.outcome else []
+    up = charts.linear_axis(min(values), max(values), lambda value: words.quantity(value, asked.unit))
+    chart = charts.Chart(across, up, f"{asked.goal} of every run")
+    winner = done.winner if done else []
     for number, value, trial in points:
         mark = "s0" if not trial.settings else "s1" if trial.settings == winner else "s2"
-        chart.dot((float(number), value), mark, f"{show.named(trial.settings)}: {value:.4g}, {show.PHASES[trial.phase]}")
-    about = ": as found in the first colour, the winner in the second, all others in the third; the confirmation is last"
-    return f'<div class="plots">{figure("Runs", about, chart)}</div>'
+        about = f"{show.named(trial.settings)}: {words.quantity(value, asked.unit, 4)}, {show.PHASES[trial.phase]}"
+        chart.dot((float(number), value), mark, about)
+    best = [("s1", f"{'the winner' if done and done.answer == 'gain' else 'the best candidate'}, {show.named(winner)}")] if winner else []
+    legend = " ".join(f'<span class="key {mark}">{escape(name)}</span>' for mark, name in [("s0", "as found"), *best, ("s2", "others")])
+    confirmed = "; those of the confirmation are last" if done and done.runs.get("confirmation") else ""
+    caption = f"<figcaption><b>Runs</b> {escape(asked.goal)} of each, in their order{confirmed}: {legend}</figcaption>"
+    return f'<div class="plots"><figure>{caption}{chart.svg()}</figure></div>'
 
 
 SECTION = ReportSection("Tuning", "Settings searched", lambda report: "".join(map(section, report.of(session.KIND))))

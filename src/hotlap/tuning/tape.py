@@ -68,9 +68,10 @@ class TuningTape:
         return math.floor((self.left_s() - SLACK * self.asked.budget_s) / each) if each > 0 else 0
 
     def each_s(self) -> float:
-        """Mean of the last runs, or of the very last where they take longer; 0 before the first."""
+        """Mean of the last runs, or of the very last where they take longer, or the shortest of three where each of them does; 0 before
+        the first."""
         seconds = [trial.seconds for trial in self.trials[-RECENT:]]
-        return max(statistics.fmean(seconds), statistics.fmean(seconds[-LAST:])) if seconds else 0.0
+        return max(statistics.fmean(seconds), statistics.fmean(seconds[-LAST:]), min(seconds[-3:])) if seconds else 0.0
 
     def left_s(self) -> float:
         return self.asked.budget_s - sum(trial.seconds for trial in self.trials)

@@ -174,7 +174,7 @@ def _of_runs(runs: Iterable[tuple[Bundle, Sequence[Result]]], min_effect: float)
         count += 1
         bundles.append(bundle)
         stand_in.refuse([bundle.run], "a fleet")
-        stopped += [bundle.run.id] * bundle.run.stopped_by("interrupted")
+        stopped += [bundle.run.id] * (bundle.run.stopped_by("interrupted") and not bundle.run.part_of)
         for member in _members(bundle, results):
             members[member.key, member.model] = member
     judged = _judged(list(members.values()), min_effect, count)

@@ -38,6 +38,7 @@ class SessionOptions:
     device: str = ""  # index, UUID, several of them separated by commas, "all"; "" is the first
     together: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    part_of: str = ""  # the command that begins it and others anew: it cannot go on alone
     wait_s: float = 0.0  # for a device that another run holds
     held: bool = False  # the caller holds the devices already
     limit_s: float = math.inf  # all of it ends within about this, whatever is left; no case is cut short
@@ -75,7 +76,8 @@ def run(
         machine = msgspec.structs.replace(machine, software={**machine.software, **used})
     seed = {"seed": plan.measure.seed} if plan.measure.seed else {}
     record = runs.record(
-        plan, spec.text, devices, machine, method=METHOD, order=order, labels=labels.check(options.labels), look=options.look, **seed,
+        plan, spec.text, devices, machine, method=METHOD, order=order, labels=labels.check(options.labels), look=options.look,
+        part_of=options.part_of, **seed,
     )
     asked_s = limit.clock.now()
     with runs.begin(record, devices, options.home, options.wait_s, options.held) as held:
@@ -191,14 +193,20 @@ class _Session:
                 stops = [Stop("error", str(error))]
                 if error.exit_code != MachineError.exit_code or not self.writer.kept:
                     raise
-                raise MachineError(f"{error}; everything measured is kept: hotlap run --resume {self.record.id}") from error
+                raise MachineError(f"{error}; {self._kept()}") from error
             finally:
                 for lasting in self.lasting.values():
                     lasting.end()
                 self.held.finish([Stop("interrupted")] if self.stop.is_set() else stops, **self.seen)
         if self.stop.is_set():
-            raise Interrupted(f"interrupted; everything measured is kept: hotlap run --resume {self.record.id}")
+            raise Interrupted(f"interrupted; {self._kept()}")
         return self.writer.path
+
+    def _kept(self) -> str:
+        """And how the run goes on."""
+        if self.record.part_of:
+            return f"everything measured is kept as {self.record.id}; begin anew: {self.record.part_of}"
+        return f"everything measured is kept: hotlap run --resume {self.record.id}"
 
     def _say_what_never_came(self) -> None:
         """A fault of the simulator that was set for later than the run lasted: its numbers are those of a healthy machine."""

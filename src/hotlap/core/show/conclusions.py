@@ -157,7 +157,7 @@ def _run(bundle: Bundle) -> list[Finding]:
     if bundle.is_being_measured:
         findings.append(Finding(title="The run is being measured now", detail="what it has so far is shown"))
     elif not run.ended:
-        action = "hotlap run --resume goes on with it"
+        action = f"begin anew: {words.clean(run.part_of)}" if run.part_of else "hotlap run --resume goes on with it"
         findings.append(Finding(title="The run did not finish", detail="what was kept is shown", action=action))
     elif any(stop.kind not in FINISHED for stop in run.stops):
         findings.append(Finding(title="The run was stopped", detail=words.clean(stopped(run.stops)), severity="warning"))

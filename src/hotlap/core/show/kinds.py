@@ -91,8 +91,10 @@ def refuse_without_cases(bundles: Sequence[Bundle]) -> None:
         raise InputError(without[0].NO_GATE.format(run=bundles[0].run.id))
 
 
-def unfinished(kind: str) -> str:
-    """What is said of a run of this kind that has not ended, and how it goes on."""
+def unfinished(kind: str, part_of: str = "") -> str:
+    """What is said of a run of this kind that has not ended, and how it goes on. `part_of`: of its record."""
+    if part_of:
+        return f"not finished: begin anew by {part_of}"
     if kind == PLAN:
         return "not finished: hotlap run --resume goes on"
     shown = extend.find("kinds", kind)

@@ -83,7 +83,7 @@ def ending(run: RunRecord, being_measured: bool = False) -> str:
     if being_measured:
         return BEING_MEASURED
     if not run.ended:
-        return kinds.unfinished(run.kind)
+        return kinds.unfinished(run.kind, run.part_of)
     return stopped(run.stops, kinds.ended(run.kind))
 
 
