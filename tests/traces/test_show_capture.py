@@ -149,3 +149,17 @@ def test_a_capture_beside_other_programs_says_so(home: Path, capsys: pytest.Capt
         assert main(["show", bundle.run.id]) == 0
         shown = capsys.readouterr().out
         assert (f"other programs used {others:.1f} of 2 processors, and this one {used:.1f}" in shown) == crowded
+
+
+def test_the_trace_of_a_capture_beside_other_programs_is_less_sure_wherever_it_is_read(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = kept(home, {TRACE: trace()})
+    record = captured.read(bundle.path)
+    assert record is not None
+    host = CaptureHost(cores=2, used=0.7, others=1.3)
+    captured.write(bundle.path, msgspec.structs.replace(record, host=host))
+    assert main(["trace", str(bundle.path / TRACE), "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["traces"]
+    assert [notice["code"] for notice in answer["notices"]] == ["crowded"]
+    assert {each["finding"]["confidence"] for each in answer["findings"]} == {"low"}
+    assert main(["trace", str(bundle.path / TRACE)]) == 0
+    assert "other programs used 1.3 of 2 processors" in capsys.readouterr().out

@@ -40,8 +40,9 @@ class KernelRow(NamedTuple):
 class Study:
     """One trace, ready to be asked. `window` is what shares are of: all steps where there are any, else first to last event of interest."""
 
-    def __init__(self, events: Events, machine: str = "") -> None:
+    def __init__(self, events: Events, machine: str = "", busy: str = "") -> None:
         self.events, self.machine = events, machine  # a name of the machine table, "" to recognise it
+        self.busy = busy  # who else used the processors while it was recorded; "" where they were free, or nobody knows
 
     @cached_property
     def devices(self) -> list[int]:
@@ -254,7 +255,8 @@ class Study:
         """What could not be read as it stands, and whether gains can be trusted."""
         doubt = self.check is not None and not self.check.holds
         seen = "without the device's work the replay would last longer than the host alone did: gains of this trace cannot be trusted"
-        return [*self.events.head.notices, *([Notice("replay_doubtful", seen)] if doubt else [])]
+        doubts = [Notice("replay_doubtful", seen)] if doubt else []
+        return [*self.events.head.notices, *([Notice("crowded", self.busy)] if self.busy else []), *doubts]
 
     def gain(self, change: replay.ReplayChange) -> float:
         """Share of the window by which the whole would end earlier."""

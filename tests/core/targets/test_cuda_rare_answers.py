@@ -138,6 +138,17 @@ def test_without_the_binding_of_nvrtc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cuda_driver.major() is None
 
 
+@pytest.mark.parametrize(("library", "why"), [("libnothere.so.1", "no NVIDIA driver is here (libnothere.so.1 does not load)"), ("libc.so.6", "cuda-bindings")])
+def test_where_no_driver_is_no_package_is_advised(library: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
+    monkeypatch.setattr(cuda_driver, "LIBRARY", library)
+    cuda_driver.driver.cache_clear()
+    with pytest.raises(Unavailable) as raised:
+        cuda_driver.driver()
+    assert str(raised.value).startswith(why)
+    assert ("pip install" in raised.value.remedy) == (library == "libc.so.6")
+
+
 @pytest.mark.usefixtures("_fresh")
 @pytest.mark.parametrize(("error", "why"), [(RuntimeError("libnvrtc.so.13: not there\nlooked in /a"), "libnvrtc.so.13: not there"), (OSError(), "OSError")])
 def test_without_the_library_of_nvrtc(error: Exception, why: str, monkeypatch: pytest.MonkeyPatch) -> None:

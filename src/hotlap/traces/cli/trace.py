@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hotlap.cli import terminal
-from hotlap.core.errors import InputError
-from hotlap.traces import counters, ranks, window
+from hotlap.core.errors import InputError, SchemaError
+from hotlap.traces import captured, counters, ranks, window
 from hotlap.traces.advice import ranks as advising_ranks
 from hotlap.traces.advice import trace as advising
 from hotlap.traces.advice.trace import Advice
@@ -21,6 +21,7 @@ from hotlap.traces.events import Events
 from hotlap.traces.ranks import AllRanks
 from hotlap.traces.readers import packed
 from hotlap.traces.show import answer as trace_answer
+from hotlap.traces.show import capture
 from hotlap.traces.show import kernels as printing_kernels
 from hotlap.traces.show import markdown as trace_markdown
 from hotlap.traces.show import page as trace_page
@@ -97,8 +98,17 @@ def _one(args: argparse.Namespace, file: str) -> tuple[Study, Advice]:
         opened, part = window.bounded(opened)
         if part:
             print(f"hotlap: {part}", file=sys.stderr)
-    study = Study(opened, args.machine)
-    return study, advising.advise(study, 0.0 if args.all else advising.LEAST_GAIN)
+    study = Study(opened, args.machine, _beside(Path(file)))
+    return study, advising.advise(study, 0.0 if args.all else advising.LEAST_GAIN, crowded=bool(study.busy))
+
+
+def _beside(file: Path) -> str:
+    """Who else used the processors while this was captured; "" of what is no capture's."""
+    try:
+        record = captured.read(file.parent)
+    except SchemaError:
+        return ""
+    return capture.busy(record) if record is not None and file.name in record.traces else ""
 
 
 def _written(args: argparse.Namespace, study: Study, advice: Advice, bars: Sequence[RankBar] = ()) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hotlap.core import units
 from hotlap.core.show import layout, words
-from hotlap.traces.captured import Captured, CapturedProcess, CaptureHost, CaptureOverhead, CaptureWindow, fitting
+from hotlap.traces.captured import Captured, CapturedProcess, CaptureOverhead, CaptureWindow, fitting
 
 NO_OPERATORS = (
     "the program does not use PyTorch, so there are no operators: the trace holds its steps, with --stacks Python's functions, and with "
@@ -41,8 +41,8 @@ def facts(captured: Captured) -> list[tuple[str, str]]:
             named.append(("window", _window(one)))
         if one.trouble:
             named.append(("trouble", words.clean(one.trouble)))
-    if captured.host is not None and captured.crowded:
-        named.append(("busy", _busy(captured.host)))
+    if beside := busy(captured):
+        named.append(("busy", beside))
     if captured.processes:
         named.append(("steps", _usual(captured.processes[0])))
     if captured.overhead is not None:
@@ -52,8 +52,11 @@ def facts(captured: Captured) -> list[tuple[str, str]]:
     return named
 
 
-def _busy(host: CaptureHost) -> str:
-    """Other programs had processors that the program needs."""
+def busy(captured: Captured) -> str:
+    """Other programs had processors that the program needs; "" where they had not."""
+    host = captured.host
+    if host is None or not captured.crowded:
+        return ""
     seen = f"other programs used {host.others:.1f} of {host.cores} processors, and this one {host.used:.1f}"
     return f"{seen}: its steps and gaps took longer than on a quiet machine, and findings are less sure. Stop them and record again"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def _steps(answer: Answer) -> list[str]:
     lengths = sorted(one.length_s for one in answer.steps)
     longest = max(answer.steps, key=lambda one: one.length_s)
     slow = [str(one.number) for one in answer.steps if one.slow]
-    said = f"{len(lengths)} steps, begin to begin: median {show(lengths[len(lengths) // 2], 's')}, longest {show(lengths[-1], 's')}"
+    said = f"{len(lengths)} steps, begin to begin: median {show(statistics.median(lengths), 's')}, longest {show(lengths[-1], 's')}"
     return [f"{said} (step {longest.number})" + (f"; slow: {words.some(slow, 12)}." if slow else "."), ""]
 
 

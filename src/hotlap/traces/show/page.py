@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -186,7 +187,7 @@ def _steps(answer: Answer) -> str:
     if len(answer.steps) < 2:
         return ""
     lengths = [one.length_s for one in answer.steps]
-    middle = sorted(lengths)[len(lengths) // 2]
+    middle = statistics.median(lengths)
     y = charts.linear_axis(0.0, max(lengths) * 1.02, lambda v: show(v, "s") if v else "0", most=4)
     count = len(lengths)
     step = max(1, count // 10)

@@ -51,6 +51,8 @@ def driver() -> Any:
     try:
         from cuda.bindings import driver as binding
     except ImportError as error:
+        if not _installed():  # no package helps before it
+            raise Unavailable(f"no NVIDIA driver is here ({LIBRARY} does not load)", _load_remedy()) from error
         raise Unavailable(f"cuda-bindings cannot be imported ({error})", REMEDY_BINDINGS) from error
     try:
         (result,) = binding.cuInit(0)
@@ -59,6 +61,15 @@ def driver() -> Any:
     if result != 0:
         raise Unavailable(f"the CUDA driver does not start ({name_of(result)})", _remedy(name_of(result)))
     return binding
+
+
+def _installed() -> bool:
+    """Whether the driver's library loads at all."""
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        return False
+    return True
 
 
 def check(answer: tuple[Any, ...], what: str) -> Any:
