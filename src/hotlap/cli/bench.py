@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -44,6 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     workload.add_argument("--device", default="", metavar="INDEX|UUID|all", help="as in hotlap run")
     workload.add_argument("--implementation", metavar="NAME[,NAME …]", help="which of the workload's implementations")
     workload.add_argument("--precision", metavar="SHARE", help="asked half-width of the interval, as in '1 %%'")
+    workload.add_argument("--dry-run", action="store_true", help="write the plan of --save-plan, and measure nothing")
 
 
 def rewritten(words: Sequence[str]) -> list[str]:
@@ -76,9 +78,9 @@ def _free(names: Sequence[str | None], replace: bool) -> None:
 
 
 def _commands(args: argparse.Namespace) -> int:
-    given = [name for name in ("target", "device", "implementation", "precision") if getattr(args, name)]
+    given = [name for name in ("target", "device", "implementation", "precision", "dry_run") if getattr(args, name)]
     if given:
-        raise InputError(f"--{given[0]} is for workloads; '{' '.join(args.what)[:60]}' is taken for commands")
+        raise InputError(f"--{given[0].replace('_', '-')} is for workloads; '{' '.join(args.what)[:60]}' is taken for commands")
     commands, options = bench_commands.commands(args), bench_commands.options(args)
     progress = _Progress([(one.letter, one.name) for one in commands])
     try:
@@ -186,8 +188,14 @@ def _workload(args: argparse.Namespace) -> int:
         target=args.target, device=args.device, labels=terminal.pairs(args.label, "a label"), home=paths.home(),
         wait_s=looking.wait_s(args), limit_s=plan.measure.budget_s if args.budget is not None else math.inf,
     )
+    if args.dry_run and not args.save_plan:
+        raise InputError("--dry-run writes a plan and measures nothing: give --save-plan FILE with it")
     if args.save_plan:
         _save_plan(args.save_plan, plan)
+    if args.dry_run:
+        where = [f"--{name} {shlex.quote(getattr(args, name))}" for name in ("target", "device") if getattr(args, name)]
+        print(f"next    {' '.join(['hotlap run', shlex.quote(args.save_plan), *where])}")
+        return 0
     progress = Progress(sys.stderr)
     try:
         path = session.run(*running.begun(plan, options, None, progress), progress)

@@ -274,6 +274,19 @@ def test_a_workload_has_its_axes_on_the_command_line(tmp_path: Path, capsys: Cap
     assert "next    hotlap explain" in capsys.readouterr().out
 
 
+def test_a_dry_run_of_a_workload_writes_its_plan_and_measures_nothing(tmp_path: Path, capsys: Capture) -> None:
+    words = ["bench", "stream", "op=copy", "size=2GiB", "--dry-run"]
+    assert main(words) == 2
+    assert "give --save-plan FILE with it" in capsys.readouterr().err
+    assert main(["bench", "true", "--dry-run"]) == 2
+    assert "--dry-run is for workloads" in capsys.readouterr().err
+    target = "simulated:h200-sxm?count=2&nodes=2"
+    assert main([*words, "--save-plan", "large.toml", "--target", target, "--device", "all"]) == 0
+    assert f"next    hotlap run large.toml --target '{target}' --device all\n" in capsys.readouterr().out
+    assert [case.params["size"] for case in plans.load(str(tmp_path / "large.toml")).cases] == [2 << 30]
+    assert not kept(Path(os.environ["HOTLAP_HOME"]))
+
+
 def test_what_was_measured_is_a_run_like_any_other(capsys: Capture) -> None:
     for _ in range(2):
         assert main(["bench", "true", "--runs", "8", "--label", "x=1"]) == 0

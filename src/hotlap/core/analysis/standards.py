@@ -145,7 +145,8 @@ class AgainstLimit:
             )
         else:
             return verdict
-        return replace(verdict, state="inconclusive", reason=f"{show(row.summary.median or 0.0, row.result.unit)}: {reason}")
+        seen = f"{show(row.summary.median or 0.0, row.result.unit)}: {reason}"
+        return replace(verdict, state="inconclusive", reason=seen, ratio=None, low=None, high=None)  # no loss is known
 
 
 CACHES = 32  # times what may stay in cache: moving so much, the bound is 3 % above the rate of memory
@@ -159,9 +160,11 @@ def _larger(row: Row, spared: float, share: float) -> str:
     gibs = max(1, math.ceil(CACHES * spared / 2**30))
     simulated = row.result.target == "simulated"  # its machine and options are the run's, and not known here
     target = "TARGET" if simulated else shlex.quote(row.result.target)
-    measured = f"hotlap bench stream op=copy size={gibs}GiB --target {target} --device all"
-    judged = f"hotlap gate --against limit --share '{_asked(share)}'"
-    whose = " (TARGET as for this run; of several nodes one, as in 'TARGET&node=0')" if simulated else ""
+    size, judged = f"hotlap bench stream op=copy size={gibs}GiB", f"hotlap gate --against limit --share '{_asked(share)}'"
+    measured = f"{size} --target {target} --device all"
+    if simulated:  # a plan measures several nodes, too
+        measured = f"{size} --save-plan large.toml --dry-run; hotlap run large.toml --target TARGET --device all"
+    whose = " (TARGET as for this run)" if simulated else ""
     return f", as in: {measured}; then: {judged}{whose}"
 
 

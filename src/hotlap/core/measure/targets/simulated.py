@@ -126,7 +126,7 @@ def find(part: str = "", options: Mapping[str, str] | None = None) -> list[Devic
         raise InputError("simulated needs a machine, as in simulated:h200-sxm; 'hotlap model machines' lists them")
     if faults.nodes > 1 and "node" not in (options or {}):
         asked = TargetSpec("simulated", part, dict(options or {})).text
-        plans = "PLAN: quick, or a file; 'hotlap bench … --save-plan FILE' writes one"
+        plans = "PLAN: quick, or a file; 'hotlap bench … --save-plan FILE --dry-run' writes one"
         remedy = f"measure all of them with: hotlap run PLAN --target '{asked}' --device all ({plans}); or name one, as in '{asked}&node=0'"
         raise InputError(f"simulated: nodes={faults.nodes} are {faults.nodes} machines, each with a run of its own; {remedy}")
     spec, node = machines.load(part), f"n{faults.node}-" if faults.node else ""
