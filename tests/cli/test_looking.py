@@ -278,8 +278,8 @@ def test_rounds_that_are_measured_again_are_told_from_good_ones_and_the_time_lef
             shown(CPU, number, CaseDone(samples=Samples(case=one.id, device=CPU.key, round=number, values=[1.0], disturbed=disturbed)))
         shown(CPU, number, RoundDone(seconds=10.0))
     lines = [line.removeprefix(f"{CPU.selector} ") for line in stream.getvalue().splitlines()[1:]]
-    rounds = ["round 1 of 2 to 3", *(f"round {n}, 1 of {n} good (2 to 3 good rounds wanted; with fewer than 3 of them, disturbed rounds count too)" for n in (2, 3, 4))]
-    assert [line.partition(":")[0] for line in lines] == [*rounds, "round 5, 2 of 5 good (2 to 3 good rounds wanted; with fewer than 3 of them, disturbed rounds count too)", "round 6, 3 of 6 good (2 to 3 good rounds wanted)"]
+    rounds = ["round 1 of 2 to 3", *(f"round {n}, 1 of {n} good (2 to 3 wanted; if fewer than 3 are good at the end, disturbed rounds count, too)" for n in (2, 3, 4))]
+    assert [line.partition(":")[0] for line in lines] == [*rounds, "round 5, 2 of 5 good (2 to 3 wanted; if fewer than 3 are good at the end, disturbed rounds count, too)", "round 6, 3 of 6 good (2 to 3 wanted)"]
     assert "about 10 s left" in lines[0]
     # a good round took 20 s, 30 s, 40 s and 25 s until then; of at most 3 good and 4 bad ones no more than 3 and 2 are to come at the end
     assert [line.rpartition("s, ")[2] for line in lines[1:5]] == [*(f"about {left} left at this rate" for left in ("20 s", "30 s", "30 s")), "at most 20 s left at this rate"]
@@ -298,7 +298,7 @@ def test_while_no_round_is_good_nothing_is_said_of_the_time_left() -> None:
     *before, last = stream.getvalue().splitlines()[1:]
     assert len(before) == 3
     assert not any("left" in line for line in before)
-    assert last.endswith("round 4, 0 of 4 good (2 to 3 good rounds wanted; with fewer than 3 of them, disturbed rounds count too): 10.0 s")
+    assert last.endswith("round 4, 0 of 4 good (2 to 3 wanted; if fewer than 3 are good at the end, disturbed rounds count, too): 10.0 s")
 
 
 def test_rounds_that_failed_are_not_called_disturbed() -> None:
@@ -308,7 +308,7 @@ def test_rounds_that_failed_are_not_called_disturbed() -> None:
     for one in asked.cases:
         shown(CPU, 0, CaseDone(samples=Samples(case=one.id, device=CPU.key, round=0, status="error", reason="why")))
     shown(CPU, 0, RoundDone(seconds=10.0))
-    assert "round 1, 0 of 1 good (2 to 3 good rounds wanted" in stream.getvalue()
+    assert "round 1, 0 of 1 good (2 to 3 wanted" in stream.getvalue()
 
 
 def test_a_log_has_a_line_in_five_seconds_at_most() -> None:

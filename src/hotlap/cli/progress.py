@@ -246,9 +246,8 @@ class Progress:
         good = self._good(device, done)
         if good >= done:
             return f"round {number} of {self._rounds()}"
-        below = f"; with fewer than {FEWEST_GOOD} of them, disturbed rounds count too" if good < FEWEST_GOOD else ""
-        wanted = f"{self._rounds()} good round{'' if self._rounds() == '1' else 's'} wanted"
-        return f"round {number}, {good} of {done} good ({wanted}{below})"
+        below = f"; if fewer than {FEWEST_GOOD} are good at the end, disturbed rounds count, too" if good < FEWEST_GOOD else ""
+        return f"round {number}, {good} of {done} good ({self._rounds()} wanted{below})"
 
     def _rounds(self) -> str:
         assert self.plan is not None

@@ -206,7 +206,7 @@ def test_a_table_with_an_end_far_off_says_what_differ_leaves_out() -> None:
     values = np.full((12, 2, 6), 100.0) * np.exp(np.random.default_rng(5).normal(0, 0.0005, (12, 2, 6)))
     assert "differ: " not in shown.verdict(fleets.judge(bundles(values)), 200)
     values[3] *= 0.95
-    assert "differ: the spread between healthy devices alone; min and max hold noise and outliers too" in shown.verdict(fleets.judge(bundles(values)), 200)
+    assert "differ: by how much healthy devices differ, without the noise of measuring; min and max include noise and outliers" in shown.verdict(fleets.judge(bundles(values)), 200)
 
 
 def test_a_legend_of_steady_cases_needs_one() -> None:

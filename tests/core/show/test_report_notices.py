@@ -255,8 +255,8 @@ def test_where_state_and_interval_seem_to_contradict_each_other_the_rule_is_said
     assert noisy.summary.half_width is not None
     assert noisy.summary.half_width <= 0.1
     legend = " ".join(text.table([noisy], 100, precision=0.1).split())
-    rule = "a case has ? where rounds as noisy as its own give more than ± 9.3 % (0.93 of the precision asked) as a rule, whatever ± is shown"
-    assert f"for the precision asked; {rule}" in legend
+    rule = "? where rounds so noisy usually give more than ± 9.3 % (0.93 of the precision asked), even if the ± shown is less"
+    assert f"for the precision asked, judged by the noise of its rounds: {rule}" in legend
     assert "as noisy as its own" not in text.table([noisy], 100, precision=0.01)
     steady = replace(noisy, verdict=Verdict(state="measured"), summary=replace(noisy.summary, reached=True, half_width=0.12, expected=0.09))
     assert rule in " ".join(text.table([noisy, steady], 200, precision=0.1).split())

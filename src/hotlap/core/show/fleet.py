@@ -235,7 +235,7 @@ def _differ(judged: FleetVerdict) -> str:
     if not any(max(middle - low, high - middle) > max(2 * (case.spread or 0.0), SEEN) * middle for case, low, middle, high in known):
         return ""
     beside = "; where noise is not known, it is in it" if any(noisy) else ""
-    return f"differ: the spread between healthy devices alone; min and max hold noise and outliers too, so can be further apart{beside}"
+    return f"differ: by how much healthy devices differ, without the noise of measuring; min and max include noise and outliers{beside}"
 
 
 def simulated(judged: FleetVerdict) -> list[str]:

@@ -269,5 +269,6 @@ def _by_noise(rows: Sequence[Row], precision: float | None) -> str:
         return ""
     judged = [row.summary for row in rows if row.summary.rounds >= FEWEST and row.summary.half_width is not None]
     apart = any(one.reached is not None and ((one.half_width or 0.0) > precision) is one.reached for one in judged)
-    likely = f"more than ± {percent(REACHED * precision)} ({REACHED:g} of the precision asked)"
-    return f"; a case has ? where rounds as noisy as its own give {likely} as a rule, whatever ± is shown" if apart else ""
+    likely = f"± {percent(REACHED * precision)} ({REACHED:g} of the precision asked)"
+    judged_by = f", judged by the noise of its rounds: ? where rounds so noisy usually give more than {likely}, even if the ± shown is less"
+    return judged_by if apart else ""
