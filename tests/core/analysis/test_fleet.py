@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis import verdicts
-from hotlap.core.analysis.fleet import AgainstFleet, latest, survey
-from hotlap.core.record import UNNAMED, Baseline, Case, Finding, Judgement, Machine, Reference
+from hotlap.core.analysis.fleet import AgainstFleet, Latest, peers, survey
+from hotlap.core.record import UNNAMED, Case, Finding, Judgement, Machine, Reference
 from hotlap.core.show import judgement
 from hotlap.core.store import baselines
 from hotlap.core.store.bundle import Bundle
@@ -32,7 +32,7 @@ def judged(runs: Sequence[Bundle], chosen: Sequence[Bundle], min_effect: float =
     ids = frozenset(one.run.id for one in chosen)
     found: list[tuple[Judgement, list[Finding]]] = []
     for one in chosen:
-        standard = AgainstFleet(latest(known, order, one.run.id), one.run.machine, min_effect, ids)
+        standard = AgainstFleet(Latest(known.references, order).by(one.run.id), one.run.machine, min_effect, ids)
         verdict = verdicts.judge(one.run.id, tables.rows(one), standard)
         found.append((verdict, standard.findings(verdict.rows)))
     return [verdict for verdict, _ in found], [one for _, said in found for one in said]
@@ -102,7 +102,7 @@ def test_the_worst_device_stands_first() -> None:
     runs = levels(*[1.0] * 28, 1.05, 1.09)
     known = baselines.learn("fleet", runs)
     rows = [row for one in runs for row in tables.rows(one)]
-    standard = AgainstFleet(known, Machine(host="node1", devices=[one.run.machine.devices[0] for one in runs]))
+    standard = AgainstFleet(peers(known.references), Machine(host="node1", devices=[one.run.machine.devices[0] for one in runs]))
     text = judgement.judgement(verdicts.judge("r", rows, standard), 120)
     assert text.index("✗ GPU-29") < text.index("✗ GPU-28") < text.index("✓ ")
 
@@ -117,7 +117,7 @@ def test_a_slow_run_or_two_are_no_slow_tail_of_a_device_with_many() -> None:
             Reference(case=case, device=f"GPU-{device}", model="h200-sxm", target="simulated", unit="B/s", runs=values)
             for device, values in runs.items()
         ]
-        assert survey(Baseline(name="fleet", saved="", hotlap="", references=references)).odd == {}
+        assert survey(peers(references)).odd == {}
 
 
 @pytest.mark.parametrize(("name", "whose"), [("H200", "of its model"), (UNNAMED, "of unknown model")])
