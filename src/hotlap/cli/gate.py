@@ -100,17 +100,16 @@ def _judged(args: argparse.Namespace, where: dict[str, str]) -> tuple[list[Judge
     asked = asked or against.read("baseline", paths.home())
     if args.measure:
         bundles = [_measured(*_prepared(args, where, asked))]
-    progress = gate_peers.ReadProgress()
-    known = gate_peers.known(bundles, progress) if args.against == "fleet" else None
-    if known:
-        gate_fleet.missing_nodes(args.run, bundles)
-    held = [(bundle, _standard(bundle, args, asked, known)) for bundle in bundles]
-    judged = []
-    for number, (one, standard) in enumerate(held, 1):
-        rows = tables.rows(one, where)
-        judged.append(verdicts.judge(one.run.id, rows, standard, args.inconclusive_as, absent.of_run(one)))
-        progress.count(number, len(held), "runs judged")
-    progress.end()
+    lost = gate_fleet.missing_nodes(args.run, bundles)
+    with gate_peers.ReadProgress() as progress:
+        known = gate_peers.known(bundles, progress) if args.against == "fleet" else None
+        held = [(bundle, _standard(bundle, args, asked, known)) for bundle in bundles]
+        judged = []
+        for number, (bundle, standard) in enumerate(held, 1):
+            rows = tables.rows(bundle, where)
+            missing = {**absent.of_run(bundle), **absent.cut(bundle, rows), **lost.get(bundle.run.id, {})}
+            judged.append(verdicts.judge(bundle.run.id, rows, standard, args.inconclusive_as, missing))
+            progress.count(number, len(held), "runs judged")
     if where and not any(one.rows for one in judged):
         raise select.no_match_error(bundles, where)
     if not known:
@@ -186,7 +185,7 @@ def _measured(plan: Plan, options: session.SessionOptions) -> bundles.Bundle:
 
 
 def _standard(
-    bundle: bundles.Bundle, args: argparse.Namespace, asked: against.Against, known: gate_peers.Known | None
+    bundle: bundles.Bundle, args: argparse.Namespace, asked: against.Against, known: gate_peers.FleetKnown | None
 ) -> standards.Standard:
     min_effect = terminal.min_effect(args.min_effect)
     if known:

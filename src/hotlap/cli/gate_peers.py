@@ -17,7 +17,7 @@ from hotlap.core.store.catalog import Entry
 QUIET_S = 2.0  # before anything is said of how far it is
 
 
-class Known(NamedTuple):
+class FleetKnown(NamedTuple):
     """What the home knows of the devices of the models that are judged, and which runs those are."""
 
     latest: fleet.Latest
@@ -29,11 +29,11 @@ class Known(NamedTuple):
         return fleet.AgainstFleet(self.latest.by(bundle.run.id), bundle.run.machine, min_effect, self.judged, cases)
 
 
-def known(judged: Sequence[bundles.Bundle], progress: ReadProgress) -> Known:
+def known(judged: Sequence[bundles.Bundle], progress: ReadProgress) -> FleetKnown:
     """From the runs of the home whose devices are of the models that are judged, each read once; the catalog says which they are."""
     ids = {one.run.id for one in judged}
     if not any(one.samples for one in judged) and any(map(absent.of_run, judged)):  # nothing that could be like the others, or unlike
-        return Known(fleet.Latest([], []), frozenset(ids))
+        return FleetKnown(fleet.Latest([], []), frozenset(ids))
     wanted = {(device.model, device.target) for one in judged for device in one.run.machine.devices if device.key in one.run.devices}
     others = [entry for entry in select.entries([], paths.home()) if entry.id not in ids]
     near = [entry for entry in others if _may_have(entry, wanted)]
@@ -47,7 +47,7 @@ def known(judged: Sequence[bundles.Bundle], progress: ReadProgress) -> Known:
 
     of_all = baselines.learn("fleet", seen(), empty=len(near) < len(others))  # one run at a time: a home may hold years of them
     same = [one for one in of_all.references if (one.model, one.target) in wanted]
-    return Known(fleet.Latest(same, [run for _, run in sorted(order)]), frozenset(ids))
+    return FleetKnown(fleet.Latest(same, [run for _, run in sorted(order)]), frozenset(ids))
 
 
 def _may_have(entry: Entry, wanted: set[tuple[str, str]]) -> bool:
@@ -70,7 +70,10 @@ class ReadProgress:
             sys.stderr.flush()
             self.drawn = True
 
-    def end(self) -> None:
+    def __enter__(self) -> ReadProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Clears the line."""
         if self.drawn:
             sys.stderr.write("\r\x1b[K")

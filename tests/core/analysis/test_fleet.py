@@ -135,3 +135,14 @@ def test_devices_count_that_measured_the_case_and_a_model_nobody_gave_is_said(na
 def imported(number: int, name: str, case: str, level: float) -> Bundle:
     seconds = (1e-3 * level * np.exp(np.random.default_rng([1, number]).normal(0, 0.001, 8))).tolist()
     return make({case: seconds}, day=number / 1000, device=replace(H200, uuid=f"GPU-{number}", pci_address="", machine="", name=name))
+
+
+def test_the_judged_cases_alone_are_looked_at_and_said_of_as_among_all() -> None:
+    """The rate is shared by all cases of the fleet, judged or not."""
+    runs = [node(number, 1.03 if number == 5 else 1.0, noise=0.01) for number in range(12)]
+    known = peers(baselines.learn("fleet", runs).references)
+    case = runs[0].run.plan.cases[0].id
+    whole, part = survey(known), survey(known, {case})
+    assert part.odd == {where: odd for where, odd in whole.odd.items() if where[2] == case}
+    assert [one.cases for one in part.notices] == [one.cases for one in whole.notices if one.cases == [case]]
+    assert survey(known, {"none"}).odd == {}

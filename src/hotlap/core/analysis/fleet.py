@@ -34,7 +34,7 @@ Where = tuple[str, str, str]
 """Reference.identity, Reference.target, Case.id."""
 
 
-class Peer(NamedTuple):
+class FleetPeer(NamedTuple):
     """What is known of one case on one device, with what is asked of it again for every run that is judged."""
 
     reference: Reference
@@ -47,13 +47,13 @@ class Peer(NamedTuple):
         return self.identity, self.reference.target, self.case
 
 
-def peers(references: Iterable[Reference]) -> list[Peer]:
+def peers(references: Iterable[Reference]) -> list[FleetPeer]:
     """References as the fleet's test takes them."""
-    return [Peer(one, one.identity, one.case.id, _usable(one)) for one in references]
+    return [FleetPeer(one, one.identity, one.case.id, _usable(one)) for one in references]
 
 
-def _usable(one: Reference) -> bool:
-    return one.better in ("higher", "lower") and all(v > 0 for values in one.runs.values() for v in values)
+def _usable(reference: Reference) -> bool:
+    return reference.better in ("higher", "lower") and all(v > 0 for values in reference.runs.values() for v in values)
 
 
 class Latest:
@@ -63,22 +63,22 @@ class Latest:
         age = {one: n for n, one in enumerate(order)}
         self._of: dict[str, dict[tuple[str, ...], Reference]] = {}
         newest: dict[tuple[str, ...], tuple[int, Reference]] = {}
-        for one in known:
-            key = (one.identity, one.target, one.case.id, one.unit)
-            for run in one.runs:
-                self._of.setdefault(run, {}).setdefault(key, one)
-            chosen = max(one.runs, key=lambda name: age.get(name, -1))
+        for reference in known:
+            key = (reference.identity, reference.target, reference.case.id, reference.unit)
+            for run in reference.runs:
+                self._of.setdefault(run, {}).setdefault(key, reference)
+            chosen = max(reference.runs, key=lambda name: age.get(name, -1))
             if key not in newest or age.get(chosen, -1) > newest[key][0]:
-                newest[key] = age.get(chosen, -1), _by(one, chosen)
+                newest[key] = age.get(chosen, -1), _by(reference, chosen)
         self._newest = dict(zip(newest, peers(one for _, one in newest.values()), strict=True))
 
-    def by(self, run: str) -> list[Peer]:
+    def by(self, run: str) -> list[FleetPeer]:
         own = self._of.get(run, {})
         return list({**self._newest, **dict(zip(own, peers(_by(one, run) for one in own.values()), strict=True))}.values())
 
 
-def _by(one: Reference, run: str) -> Reference:
-    return one if len(one.runs) == 1 else replace(one, runs={run: one.runs[run]})
+def _by(reference: Reference, run: str) -> Reference:
+    return reference if len(reference.runs) == 1 else replace(reference, runs={run: reference.runs[run]})
 
 
 class _Survey(NamedTuple):
@@ -94,7 +94,7 @@ class _Survey(NamedTuple):
 class AgainstFleet:
     """The other devices of the same model. `fleet`: every device by one run (see `Latest`), those of the run that is judged too."""
 
-    fleet: Sequence[Peer]
+    fleet: Sequence[FleetPeer]
     machine: Machine
     min_effect: float = MIN_EFFECT
     also: frozenset[str] = frozenset()  # RunRecord.ids that are judged as well, and speak for themselves
@@ -253,11 +253,11 @@ def _tailed(odd: fleet.Odd, devices: int) -> str:
 # ---------------------------------------------------------------- the fleet's own test
 
 
-def survey(known: Sequence[Peer], cases: Collection[str] | None = None) -> _Survey:
+def survey(known: Sequence[FleetPeer], cases: Collection[str] | None = None) -> _Survey:
     """Outliers, by model and target. Fleets of fewer than 5 devices say nothing. `cases`: only of these Case.ids, by the rate that is
     theirs among all."""
     surveyed = _Survey({}, {}, {}, [])
-    groups: dict[tuple[str, str], list[Peer]] = {}
+    groups: dict[tuple[str, str], list[FleetPeer]] = {}
     for one in known:
         if one.usable:
             groups.setdefault((one.reference.model, one.reference.target), []).append(one)
@@ -267,7 +267,7 @@ def survey(known: Sequence[Peer], cases: Collection[str] | None = None) -> _Surv
     return surveyed
 
 
-def _surveyed(surveyed: _Survey, group: tuple[str, str], members: Sequence[Peer], only: Collection[str] | None) -> None:
+def _surveyed(surveyed: _Survey, group: tuple[str, str], members: Sequence[FleetPeer], only: Collection[str] | None) -> None:
     devices = list(dict.fromkeys(one.identity for one in members))
     every = {one.case: one.reference for one in members}
     cases = {case: of for case, of in every.items() if only is None or case in only}
@@ -289,7 +289,7 @@ def _surveyed(surveyed: _Survey, group: tuple[str, str], members: Sequence[Peer]
         surveyed.notices.append(Finding(title=title, rule=notice.code, cases=[case.id], detail=f"{work.label(case)}: {notice.text}"))
 
 
-def _table(members: Sequence[Peer], devices: Sequence[str], cases: Sequence[str]) -> NDArray[np.float64]:
+def _table(members: Sequence[FleetPeer], devices: Sequence[str], cases: Sequence[str]) -> NDArray[np.float64]:
     """Devices × cases × samples; NaN where there is none, up to the most samples of any case."""
     by_run = statistics.median(len(one.reference.runs) for one in members) >= ENOUGH_RUNS
     most = max(len(runs) if by_run else sum(map(len, runs.values())) for runs in (one.reference.runs for one in members))
@@ -303,6 +303,7 @@ def _table(members: Sequence[Peer], devices: Sequence[str], cases: Sequence[str]
     return values
 
 
-def _samples(one: Reference, by_run: bool) -> list[float]:
+def _samples(reference: Reference, by_run: bool) -> list[float]:
     """Rounds of one run are alike: taken for samples of their own, a slow run or two make a slow tail. `by_run`: there are enough runs."""
-    return [statistics.median(values) for values in one.runs.values()] if by_run else [v for values in one.runs.values() for v in values]
+    runs = reference.runs.values()
+    return [statistics.median(values) for values in runs] if by_run else [value for values in runs for value in values]

@@ -77,10 +77,10 @@ def odd(
     the healthy one, and a fleet that lies below it as a whole is warned of. `rate`: of healthy nodes that may be named by their level
     over all metrics; three times as many by their tails. `of`: how many metrics share the rate, where these are only some. Assumes that
     noise within nodes is much the same on all of them, and at most a fifth of the nodes bad where there is no limit; how locations of
-    healthy nodes tail off is learnt from some 1000 nodes on, below that they are taken for roughly lognormal. At most 0.1 % of healthy nodes are named over all
-    metrics (`benchmarks/fleet.py`). Tail limits by Pareto's law fitted between 2 robust standard deviations and the normal limit.
-    Robust centre and scale: median and MAD with one step of rejection (Hampel and others, Robust Statistics, 1986). Raises
-    ValueError for another shape and for values that are not above zero.
+    healthy nodes tail off is learnt from some 1000 nodes on, below that they are taken for roughly lognormal. At most 0.1 % of healthy
+    nodes are named over all metrics (`benchmarks/fleet.py`). Tail limits by Pareto's law fitted between 2 robust standard deviations and
+    the normal limit. Robust centre and scale: median and MAD with one step of rejection (Hampel and others, Robust Statistics, 1986).
+    Raises ValueError for another shape and for values that are not above zero.
     """
     x = np.asarray(values)
     if x.ndim != 3:
