@@ -5,24 +5,21 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain
-from typing import NamedTuple
 
-import hotlap
-from hotlap.cli import against, cases, gate_base, gate_fleet, looking, reports, terminal
+from hotlap.cli import against, cases, gate_base, gate_fleet, gate_peers, looking, reports, terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
-from hotlap.core import stand_in, units
+from hotlap.core import units
 from hotlap.core.analysis import absent, fleet, standards, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError
 from hotlap.core.measure import session
-from hotlap.core.record import Baseline, Judgement, Plan
+from hotlap.core.record import Judgement, Plan
 from hotlap.core.show import document, judgement, judgements, kinds, shape
-from hotlap.core.store import baselines, paths, select, when
 from hotlap.core.store import bundle as bundles
+from hotlap.core.store import paths, select
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -103,13 +100,16 @@ def _judged(args: argparse.Namespace, where: dict[str, str]) -> tuple[list[Judge
     asked = asked or against.read("baseline", paths.home())
     if args.measure:
         bundles = [_measured(*_prepared(args, where, asked))]
-    known = _known(bundles) if args.against == "fleet" else None
-    if known:
-        gate_fleet.missing_nodes(args.run, bundles)
-    held = [(bundle, _standard(bundle, args, asked, known)) for bundle in bundles]
-    judged = [
-        verdicts.judge(one.run.id, tables.rows(one, where), standard, args.inconclusive_as, absent.of_run(one)) for one, standard in held
-    ]
+    lost = gate_fleet.missing_nodes(args.run, bundles)
+    with gate_peers.ReadProgress() as progress:
+        known = gate_peers.known(bundles, progress) if args.against == "fleet" else None
+        held = [(bundle, _standard(bundle, args, asked, known)) for bundle in bundles]
+        judged = []
+        for number, (bundle, standard) in enumerate(held, 1):
+            rows = tables.rows(bundle, where)
+            missing = {**absent.of_run(bundle), **absent.cut(bundle, rows), **lost.get(bundle.run.id, {})}
+            judged.append(verdicts.judge(bundle.run.id, rows, standard, args.inconclusive_as, missing))
+            progress.count(number, len(held), "runs judged")
     if where and not any(one.rows for one in judged):
         raise select.no_match_error(bundles, where)
     if not known:
@@ -184,10 +184,12 @@ def _measured(plan: Plan, options: session.SessionOptions) -> bundles.Bundle:
         progress.end()
 
 
-def _standard(bundle: bundles.Bundle, args: argparse.Namespace, asked: against.Against, known: _Known | None) -> standards.Standard:
+def _standard(
+    bundle: bundles.Bundle, args: argparse.Namespace, asked: against.Against, known: gate_peers.FleetKnown | None
+) -> standards.Standard:
     min_effect = terminal.min_effect(args.min_effect)
     if known:
-        return fleet.AgainstFleet(fleet.latest(known.of_all, known.order, bundle.run.id), bundle.run.machine, min_effect, known.judged)
+        return known.standard(bundle, min_effect)
     return asked.standard(bundle.run.machine, min_effect, args.match) or standards.AgainstLimit(_share(args.share))
 
 
@@ -201,28 +203,3 @@ def _share(text: str | None) -> float | None:
     if not 0 < share <= 1:
         raise InputError(f"--share is above 0 and at most 100 %, as in '80 %', not {text}")
     return share
-
-
-class _Known(NamedTuple):
-    """What the home knows of every device, and its runs, oldest first."""
-
-    of_all: Baseline
-    order: list[str]
-    judged: frozenset[str]
-
-
-def _known(judged: Sequence[bundles.Bundle]) -> _Known:
-    """All runs of the home, and those that are judged."""
-    ids = {one.run.id for one in judged}
-    order: list[tuple[float, str]] = []
-
-    def seen() -> Iterator[bundles.Bundle]:
-        kept = (one for one in select.every(paths.home()) if one.run.id not in ids and not stand_in.of_run(one.run))
-        for one in chain(kept, judged):
-            order.append((when.seconds(one.run.began) or 0.0, one.run.id))
-            yield one
-
-    if not any(one.samples for one in judged) and any(map(absent.of_run, judged)):  # nothing that could be like the others, or unlike
-        return _Known(Baseline(name="fleet", saved="", hotlap=hotlap.__version__), sorted(ids), frozenset(ids))
-    of_all = baselines.learn("fleet", seen())  # one run at a time: a home may hold years of them
-    return _Known(of_all, [run for _, run in sorted(order)], frozenset(ids))

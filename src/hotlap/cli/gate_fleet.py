@@ -29,20 +29,25 @@ def runs(args: argparse.Namespace) -> list[Bundle]:
     bundles = list(terminal.each(args.run or ["latest"]))
     for bundle in bundles:
         kinds.refuse_gate(bundle)
-    missing_nodes(args.run, bundles)
     return bundles
 
 
-def missing_nodes(asked: Sequence[str], bundles: Sequence[Bundle]) -> None:
-    """Says which nodes of a group that was asked for by its label have no run."""
-    if any(name.startswith(f"{simulated_nodes.LABEL}=") for name in asked):
-        for line in simulated_nodes.without_runs(bundle.run for bundle in bundles):
-            print(f"hotlap: {line}", file=sys.stderr)
+def missing_nodes(asked: Sequence[str], bundles: Sequence[Bundle]) -> dict[str, dict[str, str]]:
+    """Says which nodes of a group that was asked for by its label have no run: `Judgement.missing`, of the last run of each group."""
+    if not any(name.startswith(f"{simulated_nodes.LABEL}=") for name in asked):
+        return {}
+    groups = simulated_nodes.without_runs(bundle.run for bundle in bundles)
+    for one in groups:
+        print(f"hotlap: {one.text}", file=sys.stderr)
+    return {one.last: dict.fromkeys(one.hosts, "no run") for one in groups}
 
 
 def judge(bundles: Sequence[Bundle], args: argparse.Namespace, where: Mapping[str, str]) -> fleets.FleetVerdict:
     """Prints the verdict, and writes the page where one is asked for."""
     judged = fleets.judge(bundles, dict(where), terminal.min_effect(args.min_effect))
+    if lost := missing_nodes(args.run, bundles):
+        every = {run: {**judged.missing.get(run, {}), **lost.get(run, {})} for run in {**judged.missing, **lost}}
+        judged = dataclasses.replace(judged, state=verdicts.with_missing(judged.state), missing=every)
     if args.inconclusive_as and judged.state == "inconclusive":
         judged = dataclasses.replace(judged, state=args.inconclusive_as)
     if args.out:

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis import verdicts
-from hotlap.core.analysis.fleet import AgainstFleet, latest, survey
-from hotlap.core.record import UNNAMED, Baseline, Case, Finding, Judgement, Machine, Reference
+from hotlap.core.analysis.fleet import AgainstFleet, Latest, peers, survey
+from hotlap.core.record import UNNAMED, Case, Finding, Judgement, Machine, Reference
 from hotlap.core.show import judgement
 from hotlap.core.store import baselines
 from hotlap.core.store.bundle import Bundle
@@ -32,7 +32,7 @@ def judged(runs: Sequence[Bundle], chosen: Sequence[Bundle], min_effect: float =
     ids = frozenset(one.run.id for one in chosen)
     found: list[tuple[Judgement, list[Finding]]] = []
     for one in chosen:
-        standard = AgainstFleet(latest(known, order, one.run.id), one.run.machine, min_effect, ids)
+        standard = AgainstFleet(Latest(known.references, order).by(one.run.id), one.run.machine, min_effect, ids)
         verdict = verdicts.judge(one.run.id, tables.rows(one), standard)
         found.append((verdict, standard.findings(verdict.rows)))
     return [verdict for verdict, _ in found], [one for _, said in found for one in said]
@@ -102,7 +102,7 @@ def test_the_worst_device_stands_first() -> None:
     runs = levels(*[1.0] * 28, 1.05, 1.09)
     known = baselines.learn("fleet", runs)
     rows = [row for one in runs for row in tables.rows(one)]
-    standard = AgainstFleet(known, Machine(host="node1", devices=[one.run.machine.devices[0] for one in runs]))
+    standard = AgainstFleet(peers(known.references), Machine(host="node1", devices=[one.run.machine.devices[0] for one in runs]))
     text = judgement.judgement(verdicts.judge("r", rows, standard), 120)
     assert text.index("✗ GPU-29") < text.index("✗ GPU-28") < text.index("✓ ")
 
@@ -117,7 +117,7 @@ def test_a_slow_run_or_two_are_no_slow_tail_of_a_device_with_many() -> None:
             Reference(case=case, device=f"GPU-{device}", model="h200-sxm", target="simulated", unit="B/s", runs=values)
             for device, values in runs.items()
         ]
-        assert survey(Baseline(name="fleet", saved="", hotlap="", references=references)).odd == {}
+        assert survey(peers(references)).odd == {}
 
 
 @pytest.mark.parametrize(("name", "whose"), [("H200", "of its model"), (UNNAMED, "of unknown model")])
@@ -135,3 +135,14 @@ def test_devices_count_that_measured_the_case_and_a_model_nobody_gave_is_said(na
 def imported(number: int, name: str, case: str, level: float) -> Bundle:
     seconds = (1e-3 * level * np.exp(np.random.default_rng([1, number]).normal(0, 0.001, 8))).tolist()
     return make({case: seconds}, day=number / 1000, device=replace(H200, uuid=f"GPU-{number}", pci_address="", machine="", name=name))
+
+
+def test_the_judged_cases_alone_are_looked_at_and_said_of_as_among_all() -> None:
+    """The rate is shared by all cases of the fleet, judged or not."""
+    runs = [node(number, 1.03 if number == 5 else 1.0, noise=0.01) for number in range(12)]
+    known = peers(baselines.learn("fleet", runs).references)
+    case = runs[0].run.plan.cases[0].id
+    whole, part = survey(known), survey(known, {case})
+    assert part.odd == {where: odd for where, odd in whole.odd.items() if where[2] == case}
+    assert [one.cases for one in part.notices] == [one.cases for one in whole.notices if one.cases == [case]]
+    assert survey(known, {"none"}).odd == {}

@@ -57,7 +57,7 @@ def test_runs_of_one_device_are_told_apart_by_their_ids_and_few_keep_a_block_eac
     runs = [make({"copy": [1e-3] * 6}, day=day) for day in range(12)]
     found = [verdicts.judge(one.run.id, tables.rows(one), RULES) for one in runs]
     printed = judgements.judgements(found, {one.run.id: "node1" for one in runs}, 120)
-    assert f"✓ {runs[0].run.id}"[:8] in printed
+    assert f"✓ node1 {runs[0].run.id} " in printed
     assert printed.startswith("12 runs of 1 host, 1 device, 1 case\n")
     assert not judgements.are_many(found[:8])
 

@@ -12,7 +12,7 @@ from judging import H200, make
 from msgspec.structs import replace
 
 from hotlap.core.analysis import rows as tables
-from hotlap.core.analysis.fleet import AgainstFleet, parted
+from hotlap.core.analysis.fleet import AgainstFleet, parted, peers
 from hotlap.core.analysis.reference import AgainstBaseline
 from hotlap.core.errors import InputError, SchemaError
 from hotlap.core.record import Baseline, Row, Verdict
@@ -164,8 +164,8 @@ def test_processors_of_two_hosts_are_two_devices() -> None:
 
 def fleet_rows(levels: list[float]) -> list[tuple[Row, AgainstFleet]]:
     runs = [run(day=n, level=level, device=replace(H200, uuid=f"GPU-{n}", pci_address="")) for n, level in enumerate(levels)]
-    peers = baselines.learn("fleet", runs)
-    return [(tables.rows(one)[0], AgainstFleet(peers, one.run.machine)) for one in runs]
+    known = peers(baselines.learn("fleet", runs).references)
+    return [(tables.rows(one)[0], AgainstFleet(known, one.run.machine)) for one in runs]
 
 
 def test_the_slow_device_of_a_fleet_is_named() -> None:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import hotlap
 from hotlap.cli import main
@@ -14,7 +15,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.measure import session, simulated_nodes, targets
 from hotlap.core.measure.targets.faults import Faults
 from hotlap.core.plan import case
-from hotlap.core.record import MeasureOptions, Plan
+from hotlap.core.record import MeasureOptions, Plan, Stop, encode
 from hotlap.core.store import bundle as bundles
 
 PLAN = Plan(
@@ -101,8 +102,8 @@ def test_a_node_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytest
 
 
 def test_nodes_that_were_interrupted_say_how_the_rest_is_measured() -> None:
-    sentence = simulated_nodes.left(131, 200, "nodes=x1")
-    assert "131 of 200 nodes that were measured are kept: hotlap list nodes=x1" in sentence
+    sentence = simulated_nodes.left((131, 2, 1, 200), "nodes=x1")
+    assert "of 200 nodes 131 whole, 2 in part, 1 failed, 66 not begun; what was measured is kept: hotlap list nodes=x1" in sentence
     assert "the same command with --label nodes=x1 measures all 200 again" in sentence
 
 
@@ -118,3 +119,28 @@ def test_nodes_without_a_run_are_named_when_the_others_are_judged(
     capsys.readouterr()
     main(["gate", "nodes=pallet", "--against", "fleet"])
     assert "hotlap: 2 of the 4 nodes of nodes=pallet have no run and are not judged: node1, node3\n" in capsys.readouterr().err
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nwhy = "any"\nwhere = { workload = "chase" }\nat_most = "1 s"\n')
+    assert main(["gate", "nodes=pallet", "--against", str(rules), "--where", "workload=chase", "--json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == "inconclusive"
+    assert {one["state"] for one in document["cases"]} == {"pass"}
+    assert [one["missing"] for one in document["runs"] if one.get("missing")] == [{"node1": "no run", "node3": "no run"}]
+
+
+def test_a_run_that_was_cut_says_so_and_does_not_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Interrupted on its second device: nothing but the first was measured."""
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    nodes = simulated_nodes.each(session.SessionOptions(target=f"{TARGET}&nodes=3", device="all", home=tmp_path, labels={"nodes": "x"}))
+    whole = [session.run(PLAN, one, lambda *_: None) for one in nodes[:2]]
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\nwhy = "any"\nhalf_width_at_most = "99 %"\n[[rule]]\nwhy = "seen"\nno_notices = ["throttled"]\n')
+    run = bundles.read_run(whole[1])
+    samples = whole[1] / "samples.jsonl"
+    samples.write_text("".join(line for line in samples.read_text().splitlines(True) if json.loads(line)["device"] == run.devices[0]))
+    (whole[1] / "run.json").write_bytes(encode(replace(run, stops=[Stop("interrupted")], kept=None)))
+    assert main(["gate", "nodes=x", "--against", "limit"]) == 3
+    answer = capsys.readouterr().out
+    assert "part of node1 was interrupted: 2 of 4 results missing, on 1 of 2 devices" in answer
+    assert "2 without a result" in answer
+    assert "node2 no run" in answer

@@ -9,7 +9,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from hotlap.core import extend
+from hotlap.core.record import IMPORTED, Row
 from hotlap.core.store.bundle import Bundle
+from hotlap.core.units import counted
 
 MOST = 3  # groups that a sentence names
 _NUMBER = re.compile(r"\d+")
@@ -20,6 +22,19 @@ def of_run(bundle: Bundle) -> dict[str, str]:
     kind = extend.find("kinds", bundle.run.kind)
     found: dict[str, str] = kind.without_result(bundle) if kind is not None and hasattr(kind, "without_result") else {}
     return found
+
+
+def cut(bundle: Bundle, rows: Sequence[Row]) -> dict[str, str]:
+    """Of a run that was interrupted or killed: how much of what is judged it never came to, by its host; none where it came to all."""
+    run = bundle.run
+    if IMPORTED in (run.kind, run.target) or (run.ended and not run.stopped_by("interrupted")):
+        return {}
+    left, devices = [row for row in rows if not row.result.rounds], {row.device for row in rows}
+    how = "was interrupted" if run.ended else "has not ended"
+    amount = f"{len(left)} of {counted(len(rows), 'result')} missing"
+    if len(devices) > 1:
+        amount += f", on {len({row.device for row in left})} of {len(devices)} devices"
+    return {f"part of {run.machine.host}": f"{how}: {amount}"} if left else {}
 
 
 def of_runs(bundles: Iterable[Bundle]) -> dict[str, dict[str, str]]:

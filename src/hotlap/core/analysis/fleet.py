@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.matching import FEWEST_RUNS
 from hotlap.core.analysis.reference import ReferenceRatio, against, decided, device_of
 from hotlap.core.analysis.standards import unmeasured
-from hotlap.core.record import UNNAMED, Baseline, Finding, Machine, Notice, Reference, Row, Verdict, identity
+from hotlap.core.record import UNNAMED, Finding, Machine, Notice, Reference, Row, Verdict, identity
 from hotlap.core.stats import fleet
 from hotlap.core.units import percent, show
 
@@ -34,17 +34,51 @@ Where = tuple[str, str, str]
 """Reference.identity, Reference.target, Case.id."""
 
 
-def latest(known: Baseline, order: Sequence[str], run: str) -> Baseline:
-    """Each device as the run `run` saw it, else as its latest run did. `order`: Run.ids, oldest first."""
-    age = {one: n for n, one in enumerate(order)}
-    newest: dict[tuple[str, ...], tuple[int, Reference]] = {}
-    for one in known.references:
-        chosen = run if run in one.runs else max(one.runs, key=lambda name: age.get(name, -1))
-        rank = len(age) if chosen == run else age.get(chosen, -1)
-        key = (one.identity, one.target, one.case.id, one.unit)
-        if key not in newest or rank > newest[key][0]:
-            newest[key] = rank, replace(one, runs={chosen: one.runs[chosen]})
-    return replace(known, references=[one for _, one in newest.values()])
+class FleetPeer(NamedTuple):
+    """What is known of one case on one device, with what is asked of it again for every run that is judged."""
+
+    reference: Reference
+    identity: str  # Reference.identity
+    case: str  # Case.id
+    usable: bool  # a ratio says something: it is better one way, and all values are above zero
+
+    @property
+    def where(self) -> Where:
+        return self.identity, self.reference.target, self.case
+
+
+def peers(references: Iterable[Reference]) -> list[FleetPeer]:
+    """References as the fleet's test takes them."""
+    return [FleetPeer(one, one.identity, one.case.id, _usable(one)) for one in references]
+
+
+def _usable(reference: Reference) -> bool:
+    return reference.better in ("higher", "lower") and all(v > 0 for values in reference.runs.values() for v in values)
+
+
+class Latest:
+    """Each device by its latest run; `by` a run that is judged: the devices of that run as it saw them. `order`: Run.ids, oldest first."""
+
+    def __init__(self, known: Iterable[Reference], order: Sequence[str]) -> None:
+        age = {one: n for n, one in enumerate(order)}
+        self._of: dict[str, dict[tuple[str, ...], Reference]] = {}
+        newest: dict[tuple[str, ...], tuple[int, Reference]] = {}
+        for reference in known:
+            key = (reference.identity, reference.target, reference.case.id, reference.unit)
+            for run in reference.runs:
+                self._of.setdefault(run, {}).setdefault(key, reference)
+            chosen = max(reference.runs, key=lambda name: age.get(name, -1))
+            if key not in newest or age.get(chosen, -1) > newest[key][0]:
+                newest[key] = age.get(chosen, -1), _by(reference, chosen)
+        self._newest = dict(zip(newest, peers(one for _, one in newest.values()), strict=True))
+
+    def by(self, run: str) -> list[FleetPeer]:
+        own = self._of.get(run, {})
+        return list({**self._newest, **dict(zip(own, peers(_by(one, run) for one in own.values()), strict=True))}.values())
+
+
+def _by(reference: Reference, run: str) -> Reference:
+    return reference if len(reference.runs) == 1 else replace(reference, runs={run: reference.runs[run]})
 
 
 class _Survey(NamedTuple):
@@ -58,12 +92,13 @@ class _Survey(NamedTuple):
 
 @dataclass(frozen=True)
 class AgainstFleet:
-    """The other devices of the same model. `fleet`: every device by one run (see `latest`), those of the run that is judged too."""
+    """The other devices of the same model. `fleet`: every device by one run (see `Latest`), those of the run that is judged too."""
 
-    fleet: Baseline
+    fleet: Sequence[FleetPeer]
     machine: Machine
     min_effect: float = MIN_EFFECT
     also: frozenset[str] = frozenset()  # RunRecord.ids that are judged as well, and speak for themselves
+    cases: frozenset[str] | None = None  # Case.ids of the rows, where only they are to be looked at; None: all are
 
     @property
     def name(self) -> str:
@@ -76,13 +111,14 @@ class AgainstFleet:
     @cached_property
     def _by_case(self) -> dict[str, list[Reference]]:
         found: dict[str, list[Reference]] = {}
-        for one in self.fleet.references:
-            found.setdefault(one.case.id, []).append(one)
+        for one in self.fleet:
+            if self.cases is None or one.case in self.cases:
+                found.setdefault(one.case, []).append(one.reference)
         return found
 
     @cached_property
     def _survey(self) -> _Survey:
-        return survey(self.fleet)
+        return survey(self.fleet, self.cases)
 
     def _where(self, row: Row) -> Where:
         return identity(row.device, row.result.target, self.machine.host), row.result.target, row.case.id
@@ -141,7 +177,7 @@ class AgainstFleet:
         own = [found for row in ordered if (found := self._finding(row))]
         cases = {row.case.id for row in rows}
         here = {self._where(row)[:2] for row in rows}
-        here |= {(one.identity, one.target) for one in self.fleet.references if self.also & one.runs.keys()}
+        here |= {one.where[:2] for one in self.fleet if not self.also.isdisjoint(one.reference.runs)}
         others = [
             Finding(
                 title=f"{where[0]} is an outlier in {(label := work.label(self._by_case[where[2]][0].case))}", severity="info",
@@ -217,50 +253,57 @@ def _tailed(odd: fleet.Odd, devices: int) -> str:
 # ---------------------------------------------------------------- the fleet's own test
 
 
-def survey(known: Baseline) -> _Survey:
-    """Outliers, by model and target. Fleets of fewer than 5 devices say nothing."""
+def survey(known: Sequence[FleetPeer], cases: Collection[str] | None = None) -> _Survey:
+    """Outliers, by model and target. Fleets of fewer than 5 devices say nothing. `cases`: only of these Case.ids, by the rate that is
+    theirs among all."""
     surveyed = _Survey({}, {}, {}, [])
-    groups: dict[tuple[str, str], list[Reference]] = {}
-    for one in known.references:
-        if one.better in ("higher", "lower") and all(v > 0 for values in one.runs.values() for v in values):
-            groups.setdefault((one.model, one.target), []).append(one)
+    groups: dict[tuple[str, str], list[FleetPeer]] = {}
+    for one in known:
+        if one.usable:
+            groups.setdefault((one.reference.model, one.reference.target), []).append(one)
     for group, members in groups.items():
         if len({one.identity for one in members}) >= fleet.FEWEST_NODES:
-            _surveyed(surveyed, group, members)
+            _surveyed(surveyed, group, members, cases)
     return surveyed
 
 
-def _surveyed(surveyed: _Survey, group: tuple[str, str], members: Sequence[Reference]) -> None:
+def _surveyed(surveyed: _Survey, group: tuple[str, str], members: Sequence[FleetPeer], only: Collection[str] | None) -> None:
     devices = list(dict.fromkeys(one.identity for one in members))
-    cases = list({one.case.id: one for one in members}.values())
-    answer = fleet.odd(_table(members, devices, cases), [one.better for one in cases])
+    every = {one.case: one.reference for one in members}
+    cases = {case: of for case, of in every.items() if only is None or case in only}
+    if not cases:
+        return
+    ids = list(cases)
+    answer = fleet.odd(_table(members, devices, ids), [one.better for one in cases.values()], of=len(every))
     for one in answer.odd:
-        where = devices[one.node], group[1], cases[one.metric].case.id
+        where = devices[one.node], group[1], ids[one.metric]
         surveyed.odd[where] = one
-        surveyed.sizes[where] = len({member.identity for member in members if member.case.id == where[2]})
+        surveyed.sizes[where] = len({member.identity for member in members if member.case == where[2]})
     for notice in answer.notices:
         if notice.index is None:
             continue
-        case, unknown = cases[notice.index].case, answer.spread[notice.index] is None
+        case, unknown = cases[ids[notice.index]].case, answer.spread[notice.index] is None
         if unknown:
             surveyed.unsure[(*group, case.id)] = notice
         title = "cannot be judged" if unknown else "less certain"
         surveyed.notices.append(Finding(title=title, rule=notice.code, cases=[case.id], detail=f"{work.label(case)}: {notice.text}"))
 
 
-def _table(members: Sequence[Reference], devices: Sequence[str], cases: Sequence[Reference]) -> NDArray[np.float64]:
-    """Devices × cases × samples; NaN where there is none."""
-    samples = _samples(members)
-    values = np.full((len(devices), len(cases), max(map(len, samples))), np.nan)
+def _table(members: Sequence[FleetPeer], devices: Sequence[str], cases: Sequence[str]) -> NDArray[np.float64]:
+    """Devices × cases × samples; NaN where there is none, up to the most samples of any case."""
+    by_run = statistics.median(len(one.reference.runs) for one in members) >= ENOUGH_RUNS
+    most = max(len(runs) if by_run else sum(map(len, runs.values())) for runs in (one.reference.runs for one in members))
+    values = np.full((len(devices), len(cases), most), np.nan)
     rows = {name: n for n, name in enumerate(devices)}
-    columns = {one.case.id: n for n, one in enumerate(cases)}
-    for one, own in zip(members, samples, strict=True):
-        values[rows[one.identity], columns[one.case.id], : len(own)] = own
+    columns = {case: n for n, case in enumerate(cases)}
+    for one in members:
+        if (column := columns.get(one.case)) is not None:
+            own = _samples(one.reference, by_run)
+            values[rows[one.identity], column, : len(own)] = own
     return values
 
 
-def _samples(members: Sequence[Reference]) -> list[list[float]]:
-    """Of each reference. Rounds of one run are alike: taken for samples of their own, a slow run or two make a slow tail."""
-    if statistics.median(len(one.runs) for one in members) >= ENOUGH_RUNS:
-        return [[statistics.median(values) for values in one.runs.values()] for one in members]
-    return [[v for values in one.runs.values() for v in values] for one in members]
+def _samples(reference: Reference, by_run: bool) -> list[float]:
+    """Rounds of one run are alike: taken for samples of their own, a slow run or two make a slow tail. `by_run`: there are enough runs."""
+    runs = reference.runs.values()
+    return [statistics.median(values) for values in runs] if by_run else [value for values in runs for value in values]

@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from hotlap.core.errors import Interrupted, MachineError
+from hotlap.core.errors import InputError, Interrupted, MachineError
 from hotlap.core.measure import programs, session, signals, supervisor, targets
 from hotlap.core.measure.targets.faults import Faults
 from hotlap.core.record import Plan, RunRecord
 from hotlap.core.store import bundle as bundles
+from hotlap.core.store import select
+from hotlap.core.store.catalog import Entry
 
 LABEL = "nodes"  # of all their runs; its value is one that no other runs have, unless the user gave one
 
@@ -57,6 +59,7 @@ def run(plan: Plan, nodes: Sequence[session.SessionOptions], ended: Callable[[in
     workers = [programs.Worker() for _ in range(min(os.cpu_count() or 1, len(nodes)))]
     paths: dict[int, Path] = {}
     failures: dict[int, str] = {}
+    cut: list[str] = []  # hosts
 
     def serve(which: int) -> None:
         try:
@@ -65,6 +68,9 @@ def run(plan: Plan, nodes: Sequence[session.SessionOptions], ended: Callable[[in
                     paths[number] = session.run(plan, nodes[number], lambda *_: None, lasting=workers[which])
                 except MachineError as error:
                     failures[number] = f"{nodes[number].host}: {error}"
+                except Interrupted:
+                    cut.append(nodes[number].host)
+                    raise
         except Interrupted:
             pass
         finally:
@@ -78,29 +84,54 @@ def run(plan: Plan, nodes: Sequence[session.SessionOptions], ended: Callable[[in
         supervisor.together(serve, range(len(workers)), lambda: ended(len(paths) + len(failures)))
     selector = f"{LABEL}={nodes[0].labels[LABEL]}"
     if workers[0].stop.is_set():
-        raise Interrupted(left(len(paths), len(nodes), selector))
+        hosts = {entry.listed.host for entry in _kept(nodes[0], selector) if entry.listed}
+        raise Interrupted(left((len(paths), len(hosts & set(cut)), len(failures), len(nodes)), selector))
     return NodeRuns([paths[number] for number in sorted(paths)], selector, [failures[number] for number in sorted(failures)])
 
 
-def without_runs(runs: Iterable[RunRecord]) -> list[str]:
-    """A line for each group of simulated nodes of which some have no run: they were interrupted, or failed."""
-    groups: dict[str, tuple[int, set[int]]] = {}
+def _kept(options: session.SessionOptions, selector: str) -> list[Entry]:
+    """Runs that the selector names; none where there is none yet."""
+    try:
+        return select.entries([selector], options.home)
+    except InputError:
+        return []
+
+
+class NodesMissing(NamedTuple):
+    """Nodes of a group that have no run: they were interrupted, or failed."""
+
+    label: str
+    hosts: list[str]
+    nodes: int  # of the whole group
+    last: str  # RunRecord.id of the group's last run
+
+    @property
+    def text(self) -> str:
+        names = ", ".join(self.hosts[:5]) + (f" and {len(self.hosts) - 5} more" if len(self.hosts) > 5 else "")
+        return f"{len(self.hosts)} of the {self.nodes} nodes of {LABEL}={self.label} have no run and are not judged: {names}"
+
+
+def without_runs(runs: Iterable[RunRecord]) -> list[NodesMissing]:
+    """Each group of simulated nodes of which some have no run."""
+    groups: dict[str, tuple[int, set[int], list[str]]] = {}
     for run in runs:
         options = targets.parse(run.target).options if run.target.startswith("simulated:") else {}
         if LABEL in run.labels and "nodes" in options and "node" in options:
-            _, seen = groups.setdefault(run.labels[LABEL], (int(options["nodes"]), set()))
+            _, seen, ids = groups.setdefault(run.labels[LABEL], (int(options["nodes"]), set(), []))
             seen.add(int(options["node"]))
-    lines = []
-    for label, (count, seen) in groups.items():
-        missing = [_host(node, count) for node in range(count) if node not in seen]
-        if missing:
-            names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-            lines.append(f"{len(missing)} of the {count} nodes of {LABEL}={label} have no run and are not judged: {names}")
-    return lines
+            ids.append(run.id)
+    return [
+        NodesMissing(label, [_host(node, count) for node in range(count) if node not in seen], count, ids[-1])
+        for label, (count, seen, ids) in groups.items() if len(seen) < count
+    ]  # fmt: skip
 
 
-def left(done: int, nodes: int, selector: str) -> str:
-    """What is kept of nodes that were interrupted, and how the rest is measured."""
-    kept = f"interrupted; the {done} of {nodes} nodes that were measured are kept: hotlap list {selector}"
-    again = f"the same command with --label {selector} measures all {nodes} again, and of each device the last run counts"
+def left(nodes: tuple[int, int, int, int], selector: str) -> str:
+    """What is kept of nodes that were interrupted, and how the rest is measured. `nodes`: how many whole, in part, failed; of how many."""
+    whole, part, failed, count = nodes
+    texts = [f"{whole} whole", *([f"{part} in part"] if part else []), *([f"{failed} failed"] if failed else [])]
+    if begun := count - whole - part - failed:
+        texts.append(f"{begun} not begun")
+    kept = f"interrupted; of {count} nodes {', '.join(texts)}; what was measured is kept: hotlap list {selector}"
+    again = f"the same command with --label {selector} measures all {count} again, and of each device the last run counts"
     return f"{kept}; the rest cannot be resumed together: {again}"

@@ -95,8 +95,11 @@ def _devices(ordered: Sequence[Row], keys: Sequence[str], form: tuple[str, int, 
     return [*layout.fitted(columns, width).lines(color), *left_out(left)]
 
 
-def device_columns(ordered: Sequence[Row], keys: Sequence[str], head: str, most: int = FOLDED) -> tuple[list[Column], Counter[State]]:
-    """The same as columns of at most `most` of many devices, and the states of those that are left out. `ordered`: the worst row first."""
+def device_columns(
+    ordered: Sequence[Row], keys: Sequence[str], head: str, most: int = FOLDED, whole: bool = False
+) -> tuple[list[Column], Counter[State]]:
+    """The same as columns of at most `most` of many devices, and the states of those that are left out. `ordered`: the worst row first.
+    `whole`: keys are names that are not shortened."""
     by_device: dict[str, list[Row]] = {key: [] for key in keys}
     for row in ordered:
         by_device[row.device].append(row)
@@ -106,7 +109,7 @@ def device_columns(ordered: Sequence[Row], keys: Sequence[str], head: str, most:
     bad = [key for key in by_state if key not in passing]
     many = len(keys) > fleets.MANY
     shown = [*bad[: most if many else None], *passing[: 0 if many and len(bad) >= most else FOLDED]]
-    ids = words.short(keys)
+    ids = {key: words.clean(key) for key in keys} if whole else words.short(keys)
     counts = [Counter(row.verdict.state for row in by_device[key]) for key in shown]
     worst = [_worst(by_device[key]) for key in shown]
     columns = [Column("  device", [Cell(f"{words.MARKS[states[key]]} {ids[key]}", STATE_STYLES[states[key]]) for key in shown], names=True)]

@@ -25,8 +25,8 @@ def are_many(judged: Sequence[Judgement]) -> bool:
 
 def judgements(judged: Sequence[Judgement], hosts: Mapping[str, str], width: int = 100, color: bool = False) -> str:
     """At most a screen: what is said of the whole, the worst devices, the worst cases, why, and the verdict last. `hosts`: of each run."""
-    rows, head = _ordered(judged, hosts), judging.reference(judged[0].against)
-    devices, left = judging.device_columns(rows, words.devices(rows), head)
+    rows, head, again = _ordered(judged, hosts), judging.reference(judged[0].against), _again(judged, hosts)
+    devices, left = judging.device_columns(rows, words.devices(rows), head, whole=again)
     lines = [layout.painted(_summary(judged, hosts, rows), "bold", color), ""]
     lines += [*layout.fitted(devices, width).lines(color), *judging.left_out(left)]
     cases, more = judging.case_columns(rows, CASES)
@@ -44,8 +44,8 @@ def judgements(judged: Sequence[Judgement], hosts: Mapping[str, str], width: int
 
 def page_of(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
     """The same as one HTML file, with more of each."""
-    rows, head = _ordered(judged, hosts), judging.reference(judged[0].against)
-    devices, left = judging.device_columns(rows, words.devices(rows), head, PAGE_DEVICES)
+    rows, head, again = _ordered(judged, hosts), judging.reference(judged[0].against), _again(judged, hosts)
+    devices, left = judging.device_columns(rows, words.devices(rows), head, PAGE_DEVICES, again)
     cases, more = judging.case_columns(rows, PAGE_CASES)
     pairs = judging.reasons([row for row in rows if row.verdict.state in judging.NOT_PASSED])
     stacked = "results stack labelled"
@@ -76,15 +76,24 @@ def _titled(columns: Sequence[Column]) -> list[Column]:
 def _ordered(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> list[Row]:
     """The rows of all runs, the worst state first, each with a name of its device that is its own among all runs."""
     pairs = dict.fromkeys((one.run, row.device) for one in judged for row in one.rows)
-    places = Counter((hosts.get(run, ""), device) for run, device in pairs)
-    alone = Counter(hosts.get(run, "") for run, _ in pairs)
-    again = any(count > 1 for count in places.values())  # runs of the same device: the run tells them apart
+    of_host: dict[str, set[str]] = {}
+    for run, device in pairs:
+        of_host.setdefault(hosts.get(run, ""), set()).add(device)
+    again, short = _again(judged, hosts), words.short(list(dict.fromkeys(device for _, device in pairs)))
     names: dict[tuple[str, str], str] = {}
     for run, device in pairs:
-        host = run if again else hosts.get(run, "") or run
-        names[run, device] = host if not again and alone[hosts.get(run, "")] == 1 else f"{host} {device}"
+        host = hosts.get(run, "")
+        place = " ".join(dict.fromkeys([host, run] if again and host else [host or run]))
+        own = short[device] if again else device
+        names[run, device] = place if host and len(of_host[host]) == 1 else f"{place} {own}"
     rows = [structs.replace(row, device=names[one.run, row.device]) for one in judged for row in one.rows]
     return sorted(rows, key=lambda row: judging.ORDER.index(row.verdict.state))
+
+
+def _again(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> bool:
+    """Whether there are several runs of a device, which the run tells apart."""
+    pairs = {(one.run, row.device) for one in judged for row in one.rows}
+    return len({(hosts.get(run, ""), device) for run, device in pairs}) < len(pairs)
 
 
 def _state(judged: Sequence[Judgement]) -> State:

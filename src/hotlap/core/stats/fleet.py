@@ -68,18 +68,19 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def odd(
-    values: ArrayLike, better: Better | Sequence[Better] = "higher", limit: Sequence[float | None] | None = None, rate: float = RATE
-) -> Fleet:
+    values: ArrayLike, better: Better | Sequence[Better] = "higher", limit: Sequence[float | None] | None = None, rate: float = RATE,
+    of: int = 0,
+) -> Fleet:  # fmt: skip
     """`values`: nodes × metrics × samples, above zero; NaN is a sample that is missing. `better`: of all metrics, or of each.
 
     `limit`: what a healthy node reaches in each metric, as far as it is known: where nodes fall into two groups it says which is
     the healthy one, and a fleet that lies below it as a whole is warned of. `rate`: of healthy nodes that may be named by their level
-    over all metrics; three times as many by their tails. Assumes that noise within nodes is much the same on
-    all of them, and at most a fifth of the nodes bad where there is no limit; how locations of healthy nodes tail off is learnt
-    from some 1000 nodes on, below that they are taken for roughly lognormal. At most 0.1 % of healthy nodes are named over all
-    metrics (`benchmarks/fleet.py`). Tail limits by Pareto's law fitted between 2 robust standard deviations and the normal limit.
-    Robust centre and scale: median and MAD with one step of rejection (Hampel and others, Robust Statistics, 1986). Raises
-    ValueError for another shape and for values that are not above zero.
+    over all metrics; three times as many by their tails. `of`: how many metrics share the rate, where these are only some. Assumes that
+    noise within nodes is much the same on all of them, and at most a fifth of the nodes bad where there is no limit; how locations of
+    healthy nodes tail off is learnt from some 1000 nodes on, below that they are taken for roughly lognormal. At most 0.1 % of healthy
+    nodes are named over all metrics (`benchmarks/fleet.py`). Tail limits by Pareto's law fitted between 2 robust standard deviations and
+    the normal limit. Robust centre and scale: median and MAD with one step of rejection (Hampel and others, Robust Statistics, 1986).
+    Raises ValueError for another shape and for values that are not above zero.
     """
     x = np.asarray(values)
     if x.ndim != 3:
@@ -102,7 +103,7 @@ def odd(
             raise ValueError("values must be finite and above zero: a ratio says nothing otherwise")
         for metric, samples in zip(chosen, block, strict=True):
             logs = np.log(samples) if ways[metric] == "higher" else -np.log(samples)
-            rates = rate / metrics, rate * TAIL_RATE / RATE / metrics
+            rates = rate / (of or metrics), rate * TAIL_RATE / RATE / (of or metrics)
             _judge(fleet, metric, logs, _signed(limits[metric], ways[metric]), rates)
     fleet.odd.sort(key=lambda one: one.p)
     return fleet

@@ -21,9 +21,12 @@ PROMOTED = "promoted"  # a file that holds the name of the one that is used wher
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None, beside: list[Result] | None = None) -> Baseline:
+def learn(
+    name: str, bundles: Iterable[Bundle], before: Baseline | None = None, beside: list[Result] | None = None,
+    empty: bool = False,
+) -> Baseline:  # fmt: skip
     """A baseline of these runs, added to `before` where there is one. A run counts once, however often it is given.
-    `beside`: takes the results during which other programs ran.
+    `beside`: takes the results during which other programs ran. `empty`: it may have no case.
 
     Raises InputError for a name that is none and for runs without a measured case.
     """
@@ -51,7 +54,7 @@ def learn(name: str, bundles: Iterable[Bundle], before: Baseline | None = None, 
                 learnt += 1
                 if beside is not None and busy.beside(result.notices):
                     beside.append(result)
-    if not learnt:
+    if not learnt and not empty:
         raise InputError(f"no case of {units.counted(runs, 'run')} was measured, so there is nothing to learn; 'hotlap show' says why")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Baseline(name=name, saved=now, hotlap=hotlap.__version__, references=list(references.values()))

@@ -26,7 +26,7 @@ from hotlap.core.work.base import Param
 if TYPE_CHECKING:
     from hotlap.core.store.catalog import Catalog, Entry
 
-__all__ = ["VALID", "cases", "entries", "every", "fold", "no_match_error", "results", "runs"]
+__all__ = ["VALID", "cases", "entries", "every", "fold", "no_match_error", "read", "results", "runs"]
 
 VALID = "an id or its beginning, latest, label=value, a time (today, 2026-11-21, a..b), or a path"
 FACTS = ("case", "device", "host", "implementation", "label", "machine", "metric", "plan", "status", "target", "time", "workload")
@@ -61,12 +61,18 @@ def entries(selectors: Sequence[str], home: Path) -> list[Entry]:
 
 def every(home: Path) -> Iterator[Bundle]:
     """All runs of the home that can be read, oldest first, one at a time and without readings; the log names those that cannot."""
-    for entry in entries([], home):
+    return read(entries([], home))
+
+
+def read(chosen: Sequence[Entry], read_one: Callable[[int, int], None] = lambda *_: None) -> Iterator[Bundle]:
+    """The same of some. `read_one`: hears how many were read, and of how many."""
+    for number, entry in enumerate(chosen, 1):
         try:
             bundle = bundles.load(entry.path, readings=False)
         except HotlapError as error:
             _log.warning("a run cannot be read and is passed over: %s", error)
             continue
+        read_one(number, len(chosen))
         yield bundle
 
 
