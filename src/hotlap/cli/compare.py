@@ -10,12 +10,11 @@ from typing import Any
 from hotlap.cli import terminal
 from hotlap.core import stand_in
 from hotlap.core.analysis import compare as comparing
-from hotlap.core.analysis import drift, environment, implementations
+from hotlap.core.analysis import drift, environment, implementations, peers
 from hotlap.core.errors import InputError
-from hotlap.core.record import Comparison, OnDevice
+from hotlap.core.record import Comparison
 from hotlap.core.show import comparison, comparison_page, document, kinds, shape
 from hotlap.core.show import implementations as side_by_side
-from hotlap.core.stats.ratio import beyond
 from hotlap.core.store import paths
 from hotlap.core.store.bundle import Bundle
 
@@ -104,12 +103,7 @@ def _former(name: str, first: Sequence[Bundle], others: Mapping[str, comparison.
 
 def exit_code(comparisons: Sequence[Comparison]) -> int:
     """1 where a case is slower, be it on one device, 3 where one is missing or all is inconclusive, else 0."""
-    if any(one.answer == "slower" or any(_slower(device, one.min_effect or 0.0) for device in one.devices) for one in comparisons):
+    if any(one.answer == "slower" or any(peers.slower(device, one.min_effect or 0.0) for device in one.devices) for one in comparisons):
         return 1
     lost = any(one.answer == "not comparable" and one.a.median is not None for one in comparisons)
     return 3 if lost or all(one.answer in ("inconclusive", "not comparable") for one in comparisons) else 0
-
-
-def _slower(on_device: OnDevice, min_effect: float) -> bool:
-    """Whether a device that is worse than the others is slower than it was, too."""
-    return on_device.answer == "worse" and beyond(on_device.low, on_device.high, min_effect) == "smaller"

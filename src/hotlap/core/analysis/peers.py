@@ -21,7 +21,7 @@ from hotlap.core.record import OnDevice
 from hotlap.core.stats import multiple_testing
 from hotlap.core.stats.drift import Drift
 from hotlap.core.stats.pooled_t import LEAST_SD, t_ratio
-from hotlap.core.stats.ratio import Ratio, ratio, serial_sides, verdict, welch
+from hotlap.core.stats.ratio import Ratio, allowing, beyond, ratio, serial_sides, verdict, welch
 
 Floats = NDArray[np.float64]
 OF_MEDIAN = math.pi / 2  # variance of a median over that of a mean, of many normal values; of few it is less
@@ -31,7 +31,7 @@ Side = Mapping[str, Mapping[str, Floats]]
 """By RunRecord.id and device: logarithms of each round about the device's own level, up is better."""
 
 
-class Change(NamedTuple):
+class DeviceChange(NamedTuple):
     """A shift of logarithms, above 0 is better in B, and the variance of that shift."""
 
     shift: float
@@ -51,7 +51,7 @@ class Peers:
 
     own: Mapping[str, Ratio]  # of each device alone; above 1: the second side is better
     sides: tuple[Side, Side]
-    changes: Mapping[str, Change]  # of those with enough values on both sides for a test
+    changes: Mapping[str, DeviceChange]  # of those with enough values on both sides for a test
 
     def beside(self, apart: Sequence[str] = ()) -> dict[str, Ratio]:
         """Each that can be tested against the others. Those `apart` are neither."""
@@ -60,7 +60,7 @@ class Peers:
         far = dict(zip(there, np.abs(shifts[:, None] - shifts), strict=True)) if len(there) > 1 else {}
         return {device: self._against(device, there, each).ratio() for device, each in far.items()}
 
-    def _against(self, device: str, there: Sequence[str], far: Floats) -> Change:
+    def _against(self, device: str, there: Sequence[str], far: Floats) -> DeviceChange:
         """Of an even number of others the farthest does not count, so that the median is of one of them: the nearer where two disagree."""
         skip = int(np.argmax(far)) if len(there) % 2 else -1
         others = [one for n, one in enumerate(there) if n != skip and one != device]
@@ -72,8 +72,10 @@ class Peers:
         variance = own.variance + wide * sum(one.variance for one in rest)
         parts = [(own.variance, own.freedom), *((wide * one.variance, one.freedom) for one in rest)]
         shares = sum(part**2 / freedom for part, freedom in parts)  # Satterthwaite, Biometrics Bulletin 2 (1946) 110
-        freedom = variance**2 / shares if shares else min(freedom for _, freedom in parts)
-        return Change(own.shift - statistics.median(one.shift for one in rest), variance, freedom, own.counts)
+        # a variance that is small by chance would be lent the others' freedom: of 40 healthy devices one was named in 8 % of fleets
+        least = min(freedom for _, freedom in parts[: 2 if len(rest) == 1 else 1])
+        freedom = min(least, variance**2 / shares) if shares else least
+        return DeviceChange(own.shift - statistics.median(one.shift for one in rest), variance, freedom, own.counts)
 
 
 def peers(a: Values, b: Values, devices: Sequence[str], lower: bool, drift: Drift | None = None) -> Peers | None:
@@ -86,13 +88,21 @@ def peers(a: Values, b: Values, devices: Sequence[str], lower: bool, drift: Drif
     own, changes = {}, {}
     for device in devices:
         x, y = _replicates(*([members[device] for members in side.values() if device in members] for side in sides))
-        own[device] = ratio(np.exp(x), np.exp(y), assume="normal", drift=drift)
         if min(len(x), len(y)) >= FEWEST_RUNS:
             changes[device] = _change(x, y)
+        alone = changes[device].ratio() if device in changes else ratio(np.exp(x), np.exp(y))  # which says the shift, and no interval
+        own[device] = allowing(alone, drift) if drift else alone
     return Peers(own, sides, changes)
 
 
+def slower(device: OnDevice, min_effect: float) -> bool:
+    """Whether a device that is worse than the others, or than the other where no majority agrees, is slower than it was, too."""
+    worse = device.answer == "worse" or (device.answer == "split" and (device.vs_peers or 1.0) < 1)
+    return worse and beyond(device.low, device.high, min_effect) == "smaller"
+
+
 def _about_levels(sides: Sequence[Mapping[Unit, Floats]]) -> tuple[Side, Side]:
+    """By run, each device's logarithms less the middle of its means on both sides."""
     of: dict[str, list[float]] = {}
     for side in sides:
         each: dict[str, list[Floats]] = {}
@@ -125,10 +135,10 @@ def _replicates(a: Sequence[Floats], b: Sequence[Floats]) -> tuple[Floats, Float
     return np.concatenate(a), np.concatenate(b)
 
 
-def _change(a: Floats, b: Floats) -> Change:
+def _change(a: Floats, b: Floats) -> DeviceChange:
     x, y = a[None], b[None]
     shift, variance, freedom = welch(x, y)
-    return Change(float(shift[0]), float((variance * serial_sides(x, y))[0]), float(freedom[0]), (len(a), len(b)))
+    return DeviceChange(float(shift[0]), float((variance * serial_sides(x, y))[0]), float(freedom[0]), (len(a), len(b)))
 
 
 # ---------------------------------------------------------------- all cases together
@@ -139,14 +149,14 @@ def judged(cases: Sequence[Peers | None], margins: Sequence[float]) -> list[list
 
     The error rate is of the family, all devices and cases (Holm): the chance that any healthy device is named is at most 5 %.
     """
-    found = [_Naming(one, margin) for one, margin in zip(cases, margins, strict=True) if one]
+    naming = [_Naming(one, margin) for one, margin in zip(cases, margins, strict=True) if one]
     while True:
-        adjusted = iter(multiple_testing.holm([ratio.p for one in found for ratio in one.beside.values()]))
-        chances = [{device: next(adjusted) for device in one.beside} for one in found]
-        steps = [one.step(q) for one, q in zip(found, chances, strict=True)]
+        adjusted = iter(multiple_testing.holm([ratio.p for one in naming for ratio in one.beside.values()]))
+        chances = [{device: next(adjusted) for device in one.beside} for one in naming]
+        steps = [one.step(q) for one, q in zip(naming, chances, strict=True)]
         if not any(steps):
             break
-    answers = iter([one.answers(q) for one, q in zip(found, chances, strict=True)])
+    answers = iter([one.answers(q) for one, q in zip(naming, chances, strict=True)])
     return [next(answers) if one else [] for one in cases]
 
 
