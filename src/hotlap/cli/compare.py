@@ -15,13 +15,14 @@ from hotlap.core.errors import InputError
 from hotlap.core.record import Comparison
 from hotlap.core.show import comparison, comparison_page, document, kinds, shape
 from hotlap.core.show import implementations as side_by_side
-from hotlap.core.store import paths
+from hotlap.core.store import paths, select
 from hotlap.core.store.bundle import Bundle
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     about = "runs or groups of runs (label=value): the others are compared with the first; with --by implementation all together"
     parser.add_argument("side", nargs="+", help=about)
+    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: workload, parameter, host …")
     parser.add_argument("--min-effect", metavar="SHARE", help="minimum change to report (threshold; default: 2 %%, of runs of ab its own)")
     parser.add_argument("--assume-stable", action="store_true", help="allow for no drift between sides measured one after the other")
     parser.add_argument("--force", action="store_true", help="compare other targets or models of device all the same, and say so")
@@ -36,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
         return _by_implementation(args, comparing.MIN_EFFECT if min_effect is None else min_effect)
     if len(args.side) < 2:
         raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; hotlap list has all runs")
-    sides = [list(terminal.each([one])) for one in args.side]
+    where = terminal.pairs(args.where, "a filter")
+    sides = [select.only(list(terminal.each([one])), where) for one in args.side]
     first, others = sides[0], dict(zip(args.side[1:], sides[1:], strict=True))
     stand_in.refuse_mixed([one.run for side in sides for one in side])
     for name, other in others.items():
@@ -78,7 +80,8 @@ def _by_implementation(args: argparse.Namespace, min_effect: float) -> int:
     """All runs together; exit code 3 when no case has two implementations, 1 when one of them is wrong."""
     if args.out:
         raise InputError("--out is a page of two sides; with --by implementation there is --json")
-    pairs = implementations.beside(list(terminal.each(args.side)), min_effect, args.assume_stable)
+    runs = select.only(list(terminal.each(args.side)), terminal.pairs(args.where, "a filter"))
+    pairs = implementations.beside(runs, min_effect, args.assume_stable)
     if not pairs:
         said = f"no case of {', '.join(args.side)} was measured in two implementations"
         raise InputError(f"{said}; hotlap kernel plan NAME --beside makes such a plan")
