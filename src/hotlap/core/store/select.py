@@ -210,7 +210,7 @@ def only(bundles: Sequence[Bundle], where: Mapping[str, str]) -> list[Bundle]:
     """
     if not where:
         return list(bundles)
-    found = []
+    kept = []
     for bundle in bundles:
         fit = {(result.case.id, result.device) for result in results(bundle, where)}
         cases = [case for case in bundle.run.plan.cases if case.id in {one for one, _ in fit}]
@@ -218,10 +218,10 @@ def only(bundles: Sequence[Bundle], where: Mapping[str, str]) -> list[Bundle]:
         run = replace(bundle.run, plan=replace(bundle.run.plan, cases=cases), devices=devices)
         if fit:
             samples = [one for one in bundle.samples if (one.case, one.device) in fit]
-            found.append(dataclasses.replace(bundle, run=run, samples=samples))
-    if not found:
+            kept.append(dataclasses.replace(bundle, run=run, samples=samples))
+    if not kept:
         raise no_match_error(bundles, where)
-    return found
+    return kept
 
 
 def no_match_error(bundles: Sequence[Bundle], where: Mapping[str, str]) -> InputError:
