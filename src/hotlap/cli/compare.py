@@ -10,19 +10,19 @@ from typing import Any
 from hotlap.cli import terminal
 from hotlap.core import stand_in
 from hotlap.core.analysis import compare as comparing
-from hotlap.core.analysis import drift, environment, implementations
+from hotlap.core.analysis import drift, environment, implementations, peers
 from hotlap.core.errors import InputError
-from hotlap.core.record import Comparison, OnDevice
+from hotlap.core.record import Comparison
 from hotlap.core.show import comparison, comparison_page, document, kinds, shape
 from hotlap.core.show import implementations as side_by_side
-from hotlap.core.stats.ratio import beyond
-from hotlap.core.store import paths
+from hotlap.core.store import paths, select
 from hotlap.core.store.bundle import Bundle
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     about = "runs or groups of runs (label=value): the others are compared with the first; with --by implementation all together"
     parser.add_argument("side", nargs="+", help=about)
+    parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help="only these cases: workload, parameter, host …")
     parser.add_argument("--min-effect", metavar="SHARE", help="minimum change to report (threshold; default: 2 %%, of runs of ab its own)")
     parser.add_argument("--assume-stable", action="store_true", help="allow for no drift between sides measured one after the other")
     parser.add_argument("--force", action="store_true", help="compare other targets or models of device all the same, and say so")
@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
         return _by_implementation(args, comparing.MIN_EFFECT if min_effect is None else min_effect)
     if len(args.side) < 2:
         raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; hotlap list has all runs")
-    sides = [list(terminal.each([one])) for one in args.side]
+    where = terminal.pairs(args.where, "a filter")
+    sides = [select.only(list(terminal.each([one])), where) for one in args.side]
     first, others = sides[0], dict(zip(args.side[1:], sides[1:], strict=True))
     stand_in.refuse_mixed([one.run for side in sides for one in side])
     for name, other in others.items():
@@ -79,7 +80,8 @@ def _by_implementation(args: argparse.Namespace, min_effect: float) -> int:
     """All runs together; exit code 3 when no case has two implementations, 1 when one of them is wrong."""
     if args.out:
         raise InputError("--out is a page of two sides; with --by implementation there is --json")
-    pairs = implementations.beside(list(terminal.each(args.side)), min_effect, args.assume_stable)
+    runs = select.only(list(terminal.each(args.side)), terminal.pairs(args.where, "a filter"))
+    pairs = implementations.beside(runs, min_effect, args.assume_stable)
     if not pairs:
         said = f"no case of {', '.join(args.side)} was measured in two implementations"
         raise InputError(f"{said}; hotlap kernel plan NAME --beside makes such a plan")
@@ -104,12 +106,7 @@ def _former(name: str, first: Sequence[Bundle], others: Mapping[str, comparison.
 
 def exit_code(comparisons: Sequence[Comparison]) -> int:
     """1 where a case is slower, be it on one device, 3 where one is missing or all is inconclusive, else 0."""
-    if any(one.answer == "slower" or any(_slower(device, one.min_effect or 0.0) for device in one.devices) for one in comparisons):
+    if any(one.answer == "slower" or any(peers.slower(device, one.min_effect or 0.0) for device in one.devices) for one in comparisons):
         return 1
     lost = any(one.answer == "not comparable" and one.a.median is not None for one in comparisons)
     return 3 if lost or all(one.answer in ("inconclusive", "not comparable") for one in comparisons) else 0
-
-
-def _slower(on_device: OnDevice, min_effect: float) -> bool:
-    """Whether a device that is worse than the others is slower than it was, too."""
-    return on_device.answer == "worse" and beyond(on_device.low, on_device.high, min_effect) == "smaller"

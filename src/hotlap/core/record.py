@@ -351,10 +351,10 @@ class OnDevice(Record, frozen=True, kw_only=True):
     ratio: float | None = None  # its own
     low: float | None = None  # 95 % interval
     high: float | None = None
-    vs_peers: float | None = None  # the same of its values over the other devices' in the same run
+    vs_peers: float | None = None  # the same over the median of the other devices that are not named
     p: float | None = None  # two-sided, of `vs_peers` being 1
-    q: float | None = None  # the same after Benjamini and Hochberg, over all devices and cases of one comparison
-    answer: Literal["better", "worse", "like the others", "inconclusive"]  # than the other devices
+    q: float | None = None  # the same after Holm, over all devices and cases of one comparison
+    answer: Literal["better", "worse", "like the others", "inconclusive", "split"]  # than the others; split: no majority of them agrees
 
 
 class Allowance(Record, frozen=True, kw_only=True):

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 
 from hotlap.core import stand_in, work
 from hotlap.core.analysis import compare as comparing
-from hotlap.core.analysis import environment, revisions
+from hotlap.core.analysis import environment, peers, revisions
 from hotlap.core.analysis.compare import ComparedSide
 from hotlap.core.analysis.matching import Unit
 from hotlap.core.model.ceilings import seconds
 from hotlap.core.record import Case, Comparison, Difference, OnDevice, Record, Result
 from hotlap.core.stats import multiple_testing, pooled_t
 from hotlap.core.stats.drift import allowed
-from hotlap.core.stats.ratio import Ratio, allowing, beyond, ratio, verdict
+from hotlap.core.stats.ratio import Ratio, allowing, ratio, verdict
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.store.sides import REVISIONS
 from hotlap.kernels.coverage import usage
@@ -192,8 +192,7 @@ def _kind(comparison: Comparison, a: ComparedSide | None, b: ComparedSide | None
 
 def _worse(comparison: Comparison) -> list[OnDevice]:
     """Devices that are slower than they were, and than the others are: each is a regression, whatever all together say."""
-    min_effect = comparison.min_effect or 0.0
-    return [d for d in comparison.devices if d.answer == "worse" and beyond(d.low, d.high, min_effect) == "smaller"]
+    return [device for device in comparison.devices if peers.slower(device, comparison.min_effect or 0.0)]
 
 
 def _wrong(side: ComparedSide | None) -> str:

@@ -1,4 +1,4 @@
-"""Benjamini and Hochberg: their own example, and the rate it promises."""
+"""Benjamini and Hochberg: their own example, and the rate it promises; Holm on the same tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotlap.core.stats.multiple_testing import benjamini_hochberg
+from hotlap.core.stats.multiple_testing import benjamini_hochberg, holm
 
 # Benjamini and Hochberg 1995, section 4: 15 tests of thrombolysis; at 5 % the first four are rejected, Bonferroni rejects three
 PUBLISHED = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0000]
@@ -19,6 +19,15 @@ def test_the_published_example() -> None:
     adjusted = benjamini_hochberg(PUBLISHED)
     assert [q <= 0.05 for q in adjusted if q is not None] == [True] * 4 + [False] * 11
     assert adjusted[3] == pytest.approx(0.0095 * 15 / 4)
+
+
+def test_holm_rejects_three_of_the_published_example() -> None:
+    adjusted = holm(PUBLISHED)
+    assert [q <= 0.05 for q in adjusted if q is not None] == [True] * 3 + [False] * 12
+    assert adjusted[3] == pytest.approx(0.0095 * 12)
+    assert holm([0.03, None, 0.01, 0.04]) == [pytest.approx(0.06), None, pytest.approx(0.03), pytest.approx(0.06)]
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        holm([1.5])
 
 
 def test_order_and_missing_tests_are_kept() -> None:

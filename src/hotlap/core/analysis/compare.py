@@ -2,13 +2,14 @@
 
 The replicate is the run where both sides have at least 4 of them; else the rounds of the runs, which are fresh processes, and
 then the answer says that what differs from run to run is not in it. Levels after Kalibera and Jones, ISMM 2013. Where both sides
-have the same devices they are matched (see `matching`), and a device that differs from the others is named. Runs that `ab` measured in
-turns are compared pair by pair. Where all of one side is older than all of the other, intervals are widened by what the level of
-unchanged code does in between (see `drift`).
+have the same devices they are matched (see `matching`), and a device that differs from the others is named (see `peers`). Runs that
+`ab` measured in turns are compared pair by pair. Where all of one side is older than all of the other, intervals are widened by what the
+level of unchanged code does in between (see `drift`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,8 @@ from hotlap.core import stand_in
 from hotlap.core.analysis import drift, environment, matching
 from hotlap.core.analysis import turns as turned
 from hotlap.core.analysis.doubts import doubted
-from hotlap.core.analysis.matching import FEWEST_RUNS, SidesApart, Unit, Values
+from hotlap.core.analysis.matching import FEWEST_RUNS, Unit, Values
+from hotlap.core.analysis.peers import Peers, judged, peers
 from hotlap.core.record import (
     IMPORTED,
     Allowance,
@@ -30,7 +32,6 @@ from hotlap.core.record import (
     Comparison,
     Difference,
     Notice,
-    OnDevice,
     Result,
     RunRecord,
     Samples,
@@ -82,13 +83,7 @@ class _Weighed:
     raw: Ratio | None = None
     cycles: Ratio | None = None
     clocks: tuple[float, float] = (0.0, 0.0)
-    parts: tuple[SidesApart, ...] = ()
-
-    def with_devices(self, adjusted: Sequence[float | None]) -> _Weighed:
-        """Each device's own ratio, and whether it differs from the others; the worst first."""
-        found = [_on_device(part, q, self.base.min_effect or 0.0) for part, q in zip(self.parts, adjusted, strict=True)]
-        base = replace(self.base, devices=sorted(found, key=lambda one: one.vs_peers or 1.0))
-        return _Weighed(base, self.raw, self.cycles, self.clocks, self.parts)
+    peers: Peers | None = None
 
 
 def compare(
@@ -164,8 +159,8 @@ def weigh(
     `between` what the level may have done from one side to the other."""
     weighed = [_weighed(x, y, min_effect, between) for x, y in pairs]
     adjusted = multiple_testing.benjamini_hochberg([one.base.p for one in weighed])
-    by_device = iter(multiple_testing.benjamini_hochberg([part.beside.p for one in weighed for part in one.parts]))  # a family of its own
-    weighed = [one.with_devices([next(by_device) for _ in one.parts]) for one in weighed]
+    apart = judged([one.peers for one in weighed], [one.base.min_effect or 0.0 for one in weighed])  # a family of its own
+    weighed = [dataclasses.replace(one, base=replace(one.base, devices=devices)) for one, devices in zip(weighed, apart, strict=True)]
     return [_answered(one, q, forced, differences) for one, q in zip(weighed, adjusted, strict=True)]
 
 
@@ -277,7 +272,7 @@ def _weighed(a: ComparedSide | None, b: ComparedSide | None, min_effect: float, 
     full = replace(full, noise="" if imported else _noise(a, b))  # it says what to repeat
     clocks = (_middle(a.clocks), _middle(b.clocks)) if a.clocks and b.clocks else (0.0, 0.0)
     cycles = _of(_per_clock(a, lower), _per_clock(b, lower), devices, lower) if all(clocks) else None
-    return _Weighed(full, raw, cycles, clocks, tuple(matching.parts(a.units, b.units, devices, lower, moved)))
+    return _Weighed(full, raw, cycles, clocks, peers(a.units, b.units, devices, lower, moved))
 
 
 def with_ratio(base: Comparison, raw: Ratio) -> Comparison:
@@ -323,16 +318,6 @@ def _answered(weighed: _Weighed, q: float | None, forced: str, differences: Sequ
 
 
 ANSWERS: Mapping[str, Answer] = {"larger": "faster", "smaller": "slower", "same": "same", "inconclusive": "inconclusive"}
-
-
-def _on_device(part: SidesApart, q: float | None, min_effect: float) -> OnDevice:
-    own, beside = part.own, part.beside
-    answer = verdict(beside, margin=min_effect, p=q)
-    said = {"larger": "better", "smaller": "worse", "same": "like the others"}.get(answer, "inconclusive")
-    return OnDevice(
-        device=part.device, ratio=own.ratio, low=own.low, high=own.high, vs_peers=beside.ratio, p=beside.p, q=q,
-        answer=said,  # type: ignore[arg-type]
-    )
 
 
 def _clock(weighed: _Weighed, answer: Answer) -> str:

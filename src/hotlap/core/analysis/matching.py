@@ -1,4 +1,4 @@
-"""The same devices on two sides: one answer over all of them, and which of them differs from the others.
+"""The same devices on two sides: one answer over all of them.
 
 A device is a block: values of different devices are never thrown together. Where each run holds all devices, a run's value is the
 geometric mean over them, so that what a run does to all of them alike is noise of the run; else devices are the pairs.
@@ -32,14 +32,6 @@ class Replicates(NamedTuple):
         """Above 1: the second is better. `drift`: of sides that were measured one after the other."""
         a, b = (self.y, self.x) if lower else (self.x, self.y)
         return ratio(a, b, paired=self.paired, drift=drift)
-
-
-class SidesApart(NamedTuple):
-    """One device on both sides. Ratios above 1: the second is better."""
-
-    device: str
-    own: Ratio
-    beside: Ratio  # of its values over those of the other devices in the same run
 
 
 def common(a: Values, b: Values) -> list[str]:
@@ -102,38 +94,3 @@ def _by_run(side: Values) -> dict[str, dict[str, tuple[float, ...]]]:
 
 def _level(side: Values, device: str) -> float:
     return statistics.median(statistics.median(values) for (_, one), values in side.items() if one == device)
-
-
-# ---------------------------------------------------------------- each device
-
-
-def parts(a: Values, b: Values, devices: Sequence[str], lower: bool, drift: Drift | None = None) -> list[SidesApart]:
-    """Each device's own ratio, and that of its values over the others' median in the same run; where a run holds no other device,
-    over the others' level on that side, so that a drift of all of them cancels. Assumes normal logarithms (Welch): ranks of 4 runs
-    cannot be sure of one device in many.
-    """
-    if len(devices) < 2 or min((v for side in (a, b) for values in side.values() for v in values), default=0.0) <= 0:
-        return []
-    found = []
-    for device in devices:
-        own = [{unit: v for unit, v in side.items() if unit[1] == device} for side in (a, b)]
-        beside = [_beside(side, device, devices) for side in (a, b)]
-        found.append(SidesApart(device, _welch(own[0], own[1], lower, drift), _welch(beside[0], beside[1], lower)))
-    return found
-
-
-def _welch(a: Values, b: Values, lower: bool, drift: Drift | None = None) -> Ratio:
-    _, x, y, _ = _plain(a, b)
-    return ratio(y, x, assume="normal", drift=drift) if lower else ratio(x, y, assume="normal", drift=drift)
-
-
-def _beside(side: Values, device: str, devices: Sequence[str]) -> Values:
-    others = [one for one in devices if one != device]
-    level = statistics.median(_level(side, one) for one in others)
-    ratios: dict[Unit, tuple[float, ...]] = {}
-    for run, members in _by_run(side).items():
-        if device in members:
-            rest = [members[one] for one in others if one in members]
-            over = [statistics.median(values) for values in zip(*rest, strict=False)] if len(rest) == len(others) else []
-            ratios[run, device] = tuple(v / w for v, w in zip(members[device], over or [level] * len(members[device]), strict=False))
-    return ratios

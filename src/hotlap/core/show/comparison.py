@@ -269,7 +269,7 @@ def reasons(comparisons: Sequence[Comparison], width: int) -> list[str]:
     for group, said in words.alike(told, lambda one: one.reason, lambda one: one.answer):
         names = words.some([label(c.case) for c in group])
         lines += layout.paragraph(f"  {answer(group[0]):<14}  ", f"{names}: {words.clean(said)}", width)
-    parts = (_apart, _notices, _noise, _tails)
+    parts = (_apart, _split, _notices, _noise, _tails)
     return lines + [line for part in parts for line in part(comparisons, width)]
 
 
@@ -295,12 +295,34 @@ def _apart(comparisons: Sequence[Comparison], width: int) -> list[str]:
     for who, members in ordered[:APART]:
         comparison, device = min(members, key=lambda pair: pair[1].vs_peers or 1.0)
         more = f" and {len(members) - 1} more" if len(members) > 1 else ""
-        said = f"{words.clean(who)} differs from the other {len(comparison.devices) - 1} in {label(comparison.case)}{more}: "
+        others = sum(one.answer not in ("better", "worse") for one in comparison.devices)
+        said = f"{words.clean(who)} differs from the other {others} in {label(comparison.case)}{more}: "
         apart = percent(abs((device.vs_peers or 1.0) - 1))
         said += f"speedup {times(device.ratio)} {interval(device.low, device.high)}, {apart} {device.answer} than they"
         lines += layout.paragraph(f"  {'device':<14}  ", said, width)
     rest = len(ordered) - APART
     return lines + ([f"  {'device':<14}  {rest} more {'differs' if rest == 1 else 'differ'} from the others: --json"] if rest > 0 else [])
+
+
+def _split(comparisons: Sequence[Comparison], width: int) -> list[str]:
+    """Cases whose devices differ while no majority of them agrees, the farthest apart in full."""
+    split = [one for one in comparisons if any(device.answer == "split" for device in one.devices)]
+    if not split:
+        return []
+    worst = max(split, key=_span_of_devices)
+    low, *_, high = sorted(worst.devices, key=lambda device: device.ratio or 1.0)
+    more = f" and {len(split) - 1} more" if len(split) > 1 else ""
+    who, why = f"the {len(worst.devices)} devices", "no majority of them agrees, so none is named"
+    if len(worst.devices) == 2:
+        who = f"{words.clean(low.device)} and {words.clean(high.device)}"
+        why = "of two devices nobody can say which is off: measure a third one beside them"
+    said = f"{who} differ in {label(worst.case)}{more}: speedups {times(low.ratio)} and {times(high.ratio)}; {why}"
+    return layout.paragraph(f"  {'device':<14}  ", said, width)
+
+
+def _span_of_devices(comparison: Comparison) -> float:
+    ratios = [device.ratio for device in comparison.devices if device.ratio]
+    return max(ratios) / min(ratios) if ratios else 1.0
 
 
 def _medians(comparisons: Sequence[Comparison], width: int) -> list[str]:
@@ -386,5 +408,8 @@ def reading(ordered: Sequence[Comparison], width: int, color: bool, rounds: str 
     elif kinds == {"devices"}:
         parts.append("replicates are the devices, each on both sides: what a run does to all of them alike is not in the intervals")
     if any(one.devices for one in ordered):
-        parts.append("each device is compared with itself, and one that differs from the others is named (5 % over all devices and cases)")
+        parts.append(
+            "each device is compared with itself; one whose change differs from the others' by more than the noise of both is named, "
+            "the worst first (in at most 5 % of comparisons a healthy one is, over all devices and cases)"
+        )
     return [layout.painted(piece, "dim", color) for piece in layout.paragraph("", ". ".join(parts) + ".", width, most=None)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -64,7 +65,7 @@ def history(
     tally = f"{len(judged)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
     tally += f", {words.counted(apart, 'group')} of points apart" if apart else ""
     folded = [f"… and {_folded(series, ordered)}: --all lists them"] if len(ordered) < len(series) else []
-    return "\n".join([*lines, *folded, "", tally + _short(judged), *_next(ordered[0], width, min_effect)])
+    return "\n".join([*lines, *folded, "", tally + _short(judged), *_next(ordered[0], width, min_effect, judged)])
 
 
 def _folded(series: Sequence[Series], shown: Sequence[Series]) -> str:
@@ -104,16 +105,20 @@ def unchanged(runs: int, series: Sequence[Series], min_effect: float) -> str:
     return f"{words.counted(runs, 'run')}, {len(series)} series: none with a change{above}{but}{_short(series)}"
 
 
-def _next(series: Series, width: int, min_effect: float) -> list[str]:
+def _next(series: Series, width: int, min_effect: float, judged: Sequence[Series]) -> list[str]:
     """The runs to both sides of the latest change of a series, by their times: one a side has no interval. With the rule of `history`:
-    no allowance for drift, and the same smallest change."""
+    no allowance for drift, and the same smallest change; of the case, host and device that it is of, where there are others."""
     changed = [change.index for change in series.changes if change.index]
     if not changed:
         return []
     at, cuts = changed[-1], [0, *changed, *series.boundaries, len(series.points)]
     first, last = max(max(cut for cut in cuts if cut < at), at - BESIDE), min(min(cut for cut in cuts if cut > at), at + BESIDE) - 1
     rule = f"--assume-stable --min-effect {units.exact(min_effect, '%').replace(' ', '')}"
-    lines = [f"next    hotlap compare {_between(series, first, at - 1)} {_between(series, at, last)} {rule}"]
+    facts = {"case": "label", "host": "host", "device": "device"}
+    several = [name for name, field in facts.items() if len({getattr(one, field) for one in judged}) > 1]
+    where = [f" --where {shlex.quote(f'{name}={getattr(series, facts[name])}')}" for name in several]
+    sides = f"{_between(series, first, at - 1)} {_between(series, at, last)}"
+    lines = [f"next    hotlap compare {sides}{''.join(where)} {rule}"]
     return lines + layout.paragraph("        ", WITHOUT, width)
 
 

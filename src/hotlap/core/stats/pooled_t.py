@@ -25,10 +25,15 @@ def pooled_t_ratio(a: Sequence[float], b: Sequence[float], confidence: float = 0
     freedom = len(a) + len(b) - 2
     pooled = math.sqrt((float(x.var()) * len(a) + float(y.var()) * len(b)) / freedom)
     error = max(pooled, LEAST_SD) * math.sqrt(1 / len(a) + 1 / len(b))
-    shift = float(y.mean() - x.mean())
+    return t_ratio(float(y.mean() - x.mean()), error, freedom, (len(a), len(b)), confidence)
+
+
+def t_ratio(shift: float, error: float, freedom: float, counts: tuple[int, int], confidence: float = 0.95) -> Ratio:
+    """The ratio of a shift of logarithms with its standard error, above zero, and that error's degrees of freedom. `counts`: values of each
+    side."""
     reach, inner = (student.quantile(p, freedom) * error for p in ((1 + confidence) / 2, confidence))
     return Ratio(
         ratio=math.exp(shift), low=math.exp(shift - reach), high=math.exp(shift + reach), low_90=math.exp(shift - inner),
-        high_90=math.exp(shift + inner), p=student.two_sided(shift / error, freedom), confidence=confidence, n_a=len(a), n_b=len(b),
+        high_90=math.exp(shift + inner), p=student.two_sided(shift / error, freedom), confidence=confidence, n_a=counts[0], n_b=counts[1],
         method="normal",
     )

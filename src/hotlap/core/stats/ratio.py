@@ -177,7 +177,7 @@ def estimate(
     variance of the mean difference by (1 + φ) ÷ (1 + φ²), by 1.207 at most: estimated from 10 pairs on, where it is clear
     of zero, and taken as 1.1 with fewer. Without pairs it is (1 + φ) ÷ (1 − φ), estimated from 10 runs a side on.
     """
-    variance_inflation = serial_pairs(x, y) if paired else _serial_sides(x, y)
+    variance_inflation = serial_pairs(x, y) if paired else serial_sides(x, y)
     if assume == "normal" or (paired and x.shape[1] < FEWEST_FLIPS):
         return _student(x, y, paired, confidence, variance_inflation)
     if paired:
@@ -272,7 +272,7 @@ def _crossing(score: Callable[[Floats], Floats], low: Floats, high: Floats, targ
 
 
 def _student(x: Floats, y: Floats, paired: bool, confidence: float, variance_inflation: Floats) -> Estimates:
-    """Student's t of differences, or Welch's of two sides (Biometrika 34, 1947). Without any spread the chance is what
+    """Student's t of differences, or Welch's of two sides. Without any spread the chance is what
     signs or permutations allow, and there is an interval, of no width, only where that is small enough."""
     n, m = x.shape[1], y.shape[1]
     if paired:
@@ -280,11 +280,7 @@ def _student(x: Floats, y: Floats, paired: bool, confidence: float, variance_inf
         centre, variance, df = d.mean(axis=1), d.var(axis=1, ddof=1) / n, np.full(len(x), n - 1.0)
         one_in = 2.0**-n
     else:
-        centre = y.mean(axis=1) - x.mean(axis=1)
-        first, second = x.var(axis=1, ddof=1) / n, y.var(axis=1, ddof=1) / m
-        variance = first + second
-        shares = first**2 / (n - 1) + second**2 / (m - 1)
-        df = np.where(shares > 0, variance**2 / np.where(shares > 0, shares, 1.0), n + m - 2.0)
+        centre, variance, df = welch(x, y)
         one_in = _one_in_combinations(n + m, m)
     df = np.floor(20 * df) / 20  # so that few quantiles are needed for many series
     noisy = variance > ROUNDING**2
@@ -298,6 +294,16 @@ def _student(x: Floats, y: Floats, paired: bool, confidence: float, variance_inf
         ends += [centre - reach, centre + reach]
     low, high, low_90, high_90 = ends
     return Estimates(centre, low, high, low_90, high_90, p, variance_inflation)
+
+
+def welch(x: Floats, y: Floats) -> tuple[Floats, Floats, Floats]:
+    """The shift of the mean from x to y, shape (series, values), its variance and that variance's degrees of freedom (Biometrika 34, 1947).
+    At least two values a side."""
+    n, m = x.shape[1], y.shape[1]
+    first, second = x.var(axis=1, ddof=1) / n, y.var(axis=1, ddof=1) / m
+    variance, shares = first + second, first**2 / (n - 1) + second**2 / (m - 1)
+    freedom = np.where(shares > 0, variance**2 / np.where(shares > 0, shares, 1.0), n + m - 2.0)
+    return y.mean(axis=1) - x.mean(axis=1), variance, freedom
 
 
 # ---------------------------------------------------------------- runs that resemble their neighbours
@@ -315,7 +321,7 @@ def serial_pairs(x: Floats, y: Floats) -> Floats:
     return (1 + phi) / (1 + phi**2)
 
 
-def _serial_sides(x: Floats, y: Floats) -> Floats:
+def serial_sides(x: Floats, y: Floats) -> Floats:
     """The widening of the variance of sides that were run one after the other; none where too few runs can tell."""
     if min(x.shape[1], y.shape[1]) < KNOWN:
         return np.ones(len(x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import logging
 import os
@@ -26,7 +27,7 @@ from hotlap.core.work.base import Param
 if TYPE_CHECKING:
     from hotlap.core.store.catalog import Catalog, Entry
 
-__all__ = ["VALID", "cases", "entries", "every", "fold", "no_match_error", "read", "results", "runs"]
+__all__ = ["VALID", "cases", "entries", "every", "fold", "no_match_error", "only", "read", "results", "runs"]
 
 VALID = "an id or its beginning, latest, label=value, a time (today, 2026-11-21, a..b), or a path"
 FACTS = ("case", "device", "host", "implementation", "label", "machine", "metric", "plan", "status", "target", "time", "workload")
@@ -206,6 +207,27 @@ def cases(plan: Plan, where: Mapping[str, str]) -> list[Case]:
 
 
 _LATER = ("device", "host", "label", "machine", "plan", "status", "target", "time")  # known once it is measured
+
+
+def only(bundles: Sequence[Bundle], where: Mapping[str, str]) -> list[Bundle]:
+    """The runs with the cases and devices that a filter of `results` keeps, without those that have none.
+
+    Raises InputError as `results` does, and when none is left.
+    """
+    if not where:
+        return list(bundles)
+    kept = []
+    for bundle in bundles:
+        fit = {(result.case.id, result.device) for result in results(bundle, where)}
+        cases = [case for case in bundle.run.plan.cases if case.id in {one for one, _ in fit}]
+        devices = [key for key in bundle.run.devices if key in {one for _, one in fit}]
+        run = replace(bundle.run, plan=replace(bundle.run.plan, cases=cases), devices=devices)
+        if fit:
+            samples = [one for one in bundle.samples if (one.case, one.device) in fit]
+            kept.append(dataclasses.replace(bundle, run=run, samples=samples))
+    if not kept:
+        raise no_match_error(bundles, where)
+    return kept
 
 
 def no_match_error(bundles: Sequence[Bundle], where: Mapping[str, str]) -> InputError:
