@@ -1,6 +1,6 @@
 """Which of several devices, each on both sides, changed otherwise than the others.
 
-A device is held against the median change of the others, with the error of both: rounds of one run are taken in step where a run holds
+A device is compared with the median change of the others, with the error of both: rounds of one run are taken in step where a run holds
 them all, so that what a run does to all of them cancels. The worst is named first and is no longer one of the others then, so that it
 does not make healthy ones look good. A majority has to agree: of two devices that differ nobody can say which is off.
 """
