@@ -6,13 +6,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hotlap.core import stand_in
 from hotlap.core.analysis import absent, fleet
 from hotlap.core.store import baselines, paths, select, when
 from hotlap.core.store import bundle as bundles
-from hotlap.core.store.catalog import Entry
+
+if TYPE_CHECKING:
+    from hotlap.core.store.catalog import Entry
 
 QUIET_S = 2.0  # before anything is said of how far it is
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hotlap.core.errors import InputError, Interrupted, MachineError
 from hotlap.core.measure import programs, session, signals, supervisor, targets
@@ -15,7 +15,9 @@ from hotlap.core.measure.targets.faults import Faults
 from hotlap.core.record import Plan, RunRecord
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import select
-from hotlap.core.store.catalog import Entry
+
+if TYPE_CHECKING:
+    from hotlap.core.store.catalog import Entry
 
 LABEL = "nodes"  # of all their runs; its value is one that no other runs have, unless the user gave one
 
