@@ -12,7 +12,7 @@ from hotlap.core.analysis import power_limit, standards, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.noticed import codes
 from hotlap.core.analysis.reference import AgainstBaseline
-from hotlap.core.record import Judgement, Notice, Readings
+from hotlap.core.record import Judgement, Notice, Readings, Verdict
 from hotlap.core.show import ci, judgements, listing, notices, text
 from hotlap.core.store import baselines
 from hotlap.core.store.bundle import Bundle
@@ -51,6 +51,22 @@ def test_more_bad_devices_than_a_screen_holds_are_counted_and_the_page_names_the
     assert "Devices, the worst first" in page
     assert "section 3.2" in page
     assert page.count('"run":') == 40
+
+
+def test_of_devices_that_none_can_judge_those_with_most_open_cases_come_first() -> None:
+    """As a share of the limit of cases in cache: no ratio is known, and the first by number is not the worst."""
+    found, hosts = judged(12, 0)
+    open_row = Verdict(state="inconclusive", reason="no limit is known", against="limit")
+    made = []
+    for place, one in enumerate(found):
+        (row,) = one.rows
+        passing = [replace(row, label=f"case {n}") for n in range(3)]
+        opened = 3 if place == 7 else 1
+        rows = [replace(each, verdict=open_row if n < opened else each.verdict) for n, each in enumerate(passing)]
+        made.append(replace(one, rows=rows, state="inconclusive"))
+    printed = judgements.judgements(made, hosts, 100)
+    first = next(line for line in printed.splitlines() if line.lstrip().startswith("?"))
+    assert "node007" in first
 
 
 def test_runs_of_one_device_are_told_apart_by_their_ids_and_few_keep_a_block_each() -> None:

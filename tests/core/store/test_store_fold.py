@@ -11,6 +11,7 @@ from keeping import CASES, DEVICE, make_samples
 
 from hotlap.core import plan
 from hotlap.core.record import Case, Check, Notice, Result, Samples
+from hotlap.core.stats import series
 from hotlap.core.store.fold import FALSE_RATE, bad, fold, least_by_chance
 
 COPY, GEMM = CASES
@@ -212,7 +213,7 @@ def test_chance_shows_a_flag_in_1_percent_of_cases_at_most(rounds: int, name: st
 def test_a_drift_between_rounds_is_shown_in_place_of_those_within() -> None:
     rising = [{"values": [(1 + n / 10) * 1e-3], "notices": [Notice(code="drift", seen="x")]} for n in range(8)]
     flags = folded(plan.case("barrier", {"repeats": 100}), *rising).notices
-    assert flags == [Notice(code="drift", seen="+51.9% from the first round to the last")]
+    assert flags == [Notice(code="drift", seen="+68.6% from the first round to the last")]
 
 
 def test_notices_are_of_the_rounds_that_are_used() -> None:
@@ -234,3 +235,19 @@ def test_a_workload_of_a_later_version_is_shown_by_its_time() -> None:
         result = folded(case, {"values": [2.0]})
         assert (result.status, result.values, result.metric, result.unit) == ("measured", [2.0], "time", "s")
         assert "does not know the workload" in result.reason
+
+
+def test_a_drift_is_never_a_fall_below_nothing() -> None:
+    """A reader's rounds: 43.2 to 12.7 GFLOP/s, which a line of their own scale calls -107 %."""
+    speed = (43.2, 62.2, 59.8, 50.4, 38.4, 36.4, 32.3, 12.7)
+    assert series.drift(speed) < -0.9
+    assert -0.8 < series.first_to_last(speed) < -0.6
+    assert series.first_to_last([2.0, 2.0 * 1.1, 2.0 * 1.21]) == pytest.approx(0.21)
+
+
+def test_what_rounds_say_differently_is_what_most_of_them_say() -> None:
+    texts = ["power cap", "thermal", "thermal", "thermal", "thermal", "power cap"]
+    seen = folded(COPY, *({"notices": [Notice(code="throttled", seen=text)]} for text in texts)).notices
+    assert seen == [Notice(code="throttled", seen="in 6 of 6 rounds, most often: thermal")]
+    seen = folded(COPY, *({"notices": [Notice(code="throttled", seen=str(number))]} for number in range(6))).notices
+    assert seen == [Notice(code="throttled", seen="in 6 of 6 rounds, the first: 0")]

@@ -129,18 +129,21 @@ def left_out(counts: Counter[State], page: bool = False) -> list[str]:
     return [f"  … and {sum(counts.values())} more ({', '.join(left)}); --json {'' if page else 'or --out FILE '}has all"]
 
 
-def _badness(rows: Sequence[Row]) -> tuple[int, float]:
-    """Of a device: its worst state, then how far its worst case in that state is below the reference."""
-    ratio = _worst(rows).verdict.ratio
-    return ORDER.index(rows[0].verdict.state), math.inf if ratio is None else ratio
+def _badness(rows: Sequence[Row]) -> tuple[int, float, float]:
+    """Of a device: its worst state, then how far its worst case in that state is below the reference; where nothing failed, in how many
+    cases it is in that state first."""
+    state, ratio = rows[0].verdict.state, _worst(rows).verdict.ratio
+    far, many = math.inf if ratio is None else ratio, -float(sum(row.verdict.state == state for row in rows))
+    return (ORDER.index(state), many, far) if state == "inconclusive" else (ORDER.index(state), far, many)
 
 
 def _worst(rows: Sequence[Row]) -> Row:
-    """Of those in the worst state, which come first, the one farthest below its reference."""
-    return min(
-        (row for row in rows if row.verdict.state == rows[0].verdict.state),
-        key=lambda row: math.inf if row.verdict.ratio is None else row.verdict.ratio,
-    )
+    """Of those in the worst state, which come first, the one farthest below its reference; of any state where none can be compared."""
+    first = [row for row in rows if row.verdict.state == rows[0].verdict.state]
+    compared = [row for row in first if row.verdict.ratio is not None]
+    if not compared and rows[0].verdict.state == "inconclusive":
+        compared = [row for row in rows if row.verdict.ratio is not None]
+    return min(compared or first[:1], key=lambda row: math.inf if row.verdict.ratio is None else row.verdict.ratio)
 
 
 def _rules(rows: Sequence[Row]) -> list[Column]:

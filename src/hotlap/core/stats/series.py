@@ -147,6 +147,15 @@ def drift(x: ArrayLike) -> float:
     return _slope(values) * (len(values) - 1) / abs(middle) if middle else math.nan
 
 
+def first_to_last(x: ArrayLike) -> float:
+    """The last value ÷ the first − 1, along the Theil–Sen line of logarithms, so never below −1; NaN for fewer than 2 values. As `drift`
+    where a value is not above zero."""
+    values = finite(x)
+    if np.any(values <= 0):
+        return drift(values)
+    return math.expm1(_slope(np.log(values)) * (len(values) - 1)) if len(values) > 1 else math.nan
+
+
 ONE_WAY = 0.9  # Kendall's tau; noise with a lag-1 autocorrelation of 0.95 has more in less than 1 of 300 series of 24
 
 

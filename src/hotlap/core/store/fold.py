@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -176,7 +177,7 @@ def _between(values: Sequence[float]) -> list[Notice]:
     """A drift from round to round, which no single round can show."""
     if not all(map(math.isfinite, values)) or not series.drifting(values):
         return []
-    return [Notice(code="drift", seen=f"{series.drift(values):+.1%} from the first round to the last")]
+    return [Notice(code="drift", seen=f"{series.first_to_last(values):+.1%} from the first round to the last")]
 
 
 def _stutter(case: Case, used: Sequence[Samples]) -> list[Notice]:
@@ -230,10 +231,15 @@ def _shares(notices: Sequence[Notice], rounds: int) -> dict[str, float]:
 
 
 def _detail(details: Sequence[str], rounds: int) -> str:
-    first = next((d for d in details if d), "")
+    """In how many rounds it was, and what they say: all of them, most of them, or the first of them."""
+    texts = Counter(filter(None, details)).most_common()
     if rounds == 1:
-        return first
-    return f"in {len(details)} of {rounds} rounds" + (f": {first}" if first else "")
+        return texts[0][0] if texts else ""
+    if not texts:
+        return f"in {len(details)} of {rounds} rounds"
+    text, count = texts[0]
+    which = "" if len(texts) == 1 else ", most often" if count > 1 else ", the first"
+    return f"in {len(details)} of {rounds} rounds{which}: {text}"
 
 
 # ---------------------------------------------------------------- from seconds to the metric

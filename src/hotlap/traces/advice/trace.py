@@ -41,7 +41,7 @@ RULES: tuple[Callable[[Study], list[Tip]], ...] = (
 
 
 class Advice(NamedTuple):
-    """Findings by gain, and what all of them together would gain: less than their sum, since fixes overlap."""
+    """Findings by gain, and what all of them together would gain: less than their sum where fixes overlap."""
 
     findings: list[Finding]
     hidden: int  # with a gain below the least

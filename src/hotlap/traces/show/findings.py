@@ -23,10 +23,8 @@ def section(answer: Answer) -> str:
     items = "".join(_finding(number, one, most) for number, one in enumerate(answer.findings))
     together = ""
     if answer.together is not None and len(answer.findings) > 1:
-        together = (
-            f'<p class="note">All of them together would save at most {100 * answer.together:.0f} % of the window: '
-            "fixes overlap, so their gains do not add up.</p>"
-        )
+        said = trace.together(answer.together, [one.finding for one in answer.findings])
+        together = f'<p class="note">{escape(said)}</p>'
     hidden = f"{words.counted(answer.hidden, 'finding').capitalize()} below 2 %: <code>hotlap trace --all</code>." if answer.hidden else ""
     hidden = f'<p class="note">{hidden}</p>' if hidden else ""
     return f'<ol class="advice">{items}</ol>{together}{hidden}'

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hotlap.core.show import table, words
 from hotlap.core.show.table import Cell, Column, Table, code, plain
-from hotlap.core.units import percent, show
+from hotlap.core.units import show
 from hotlap.traces import mainthread
 from hotlap.traces.breakdown import Breakdown
 from hotlap.traces.idle import CAUSES
@@ -85,8 +85,7 @@ def _findings(answer: Answer) -> list[str]:
     for number, one in enumerate(answer.findings, 1):
         lines += _finding(number, one)
     if answer.together is not None and len(answer.findings) > 1:
-        said = f"All of them together would save at most {percent(answer.together)}"
-        lines += ["", f"{said}: fixes overlap, so their gains do not add up."]
+        lines += ["", trace.together(answer.together, [one.finding for one in answer.findings])]
     return [*lines, ""]
 
 

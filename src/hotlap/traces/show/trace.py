@@ -211,6 +211,13 @@ def _operators(study: Study, width: int, color: bool, most: int) -> list[str]:
     return [*lines, layout.painted(rest, "dim", color)] if len(rows) > most else lines
 
 
+def together(share: float, findings: Sequence[Finding]) -> str:
+    """What all fixes save at most, and where that is less than their sum, why."""
+    overlap = share < sum(one.gain_high or 0.0 for one in findings) - 0.005
+    more = ": fixes overlap, so their gains do not add up" if overlap else ""
+    return f"All of them together would save at most {units.percent(share)} of the window{more}."
+
+
 def findings(advice: Advice, width: int, color: bool) -> list[str]:
     """What is worth doing, by gain."""
     if not advice.findings:
@@ -224,7 +231,7 @@ def findings(advice: Advice, width: int, color: bool) -> list[str]:
             "",
             *layout.paragraph(
                 "",
-                f"All of them together would save at most {units.percent(advice.together)}: fixes overlap, so their gains do not add up.",
+                together(advice.together, advice.findings),
                 width,
             ),
         ]
