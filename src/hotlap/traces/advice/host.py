@@ -37,7 +37,7 @@ SAME = (
     ", by the same operators as the others, called as often: other programs, a lower clock or larger inputs are likelier than the program"
 )
 IDLE = (
-    "Record again on an idle machine (hotlap doctor says whether it is): what is the program's own stays. Where steps get inputs of "
+    "Record again on an idle machine (top shows who runs): what is the program's own stays. Where steps get inputs of "
     "different sizes, that is why."
 )
 WORKERS_REMEDY = (
