@@ -53,6 +53,19 @@ def test_more_bad_devices_than_a_screen_holds_are_counted_and_the_page_names_the
     assert page.count('"run":') == 40
 
 
+def test_the_page_of_what_passes_has_thresholds_values_and_the_runs() -> None:
+    found, hosts = judged(12, 0)
+    page = judgements.page_of(found, hosts)
+    assert "Cases, all of which passed" in page
+    assert "1.00 TB/s" in page  # the threshold
+    assert "What it rests on" in page
+    assert found[0].run in page.partition("What it rests on")[2]
+    assert "section 3.2" in page
+    failing = judgements.page_of(*judged(12, 1))
+    assert "Cases that did not pass everywhere" in failing
+    assert "all of which passed" not in failing
+
+
 def test_of_devices_that_none_can_judge_those_with_most_open_cases_come_first() -> None:
     """As a share of the limit of cases in cache: no ratio is known, and the first by number is not the worst."""
     found, hosts = judged(12, 0)

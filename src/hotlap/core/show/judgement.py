@@ -177,12 +177,12 @@ def _by_case(ordered: Sequence[Row], width: int, color: bool) -> list[str]:
     return [*layout.fitted(columns, width, SPARE).lines(color), *_more(left)] if columns else []
 
 
-def case_columns(ordered: Sequence[Row], most: int) -> tuple[list[Column], int]:
-    """The same as columns of at most `most` cases, none where every case passed everywhere, and how many are left out."""
+def case_columns(ordered: Sequence[Row], most: int, passed: bool = False) -> tuple[list[Column], int]:
+    """The same as columns of at most `most` cases, and how many are left out. `passed`: those that passed everywhere, too."""
     cases: dict[str, list[Row]] = {}
     for row in ordered:
         cases.setdefault(row.case.id, []).append(row)
-    all_bad = sorted((rows for rows in cases.values() if rows[0].verdict.state in NOT_PASSED), key=_spread)
+    all_bad = sorted((rows for rows in cases.values() if passed or rows[0].verdict.state in NOT_PASSED), key=_spread)
     bad = all_bad[:most]
     if not bad:
         return [], 0

@@ -15,7 +15,7 @@ from hotlap.core.show import layout, page, table, words
 from hotlap.core.show.table import Column, Table
 
 CASES, REASONS = 8, 4  # on a terminal
-PAGE_DEVICES, PAGE_CASES, PAGE_REASONS = 60, 100, 40
+PAGE_DEVICES, PAGE_CASES, PAGE_REASONS, PAGE_SOURCES, PAGE_RUNS = 60, 100, 40, 6, 24
 
 
 def are_many(judged: Sequence[Judgement]) -> bool:
@@ -47,6 +47,9 @@ def page_of(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
     rows, head, again = _ordered(judged, hosts), judging.reference(judged[0].against), _again(judged, hosts)
     devices, left = judging.device_columns(rows, words.devices(rows), head, PAGE_DEVICES, again)
     cases, more = judging.case_columns(rows, PAGE_CASES)
+    all_passed = not cases
+    if all_passed:
+        cases, more = judging.case_columns(rows, PAGE_CASES, passed=True)
     pairs = judging.reasons([row for row in rows if row.verdict.state in judging.NOT_PASSED])
     stacked = "results stack labelled"
     devices, cases = _titled(devices), _titled(cases)
@@ -60,13 +63,26 @@ def page_of(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> str:
     lead += f'<p class="lead">{shown} {table.text(f"{against}: {_tally(judged, hosts)}")}.</p>'
     sections = [
         page.Section("Worst", "Devices, the worst first", worst),
-        page.Section("Cases", "Cases that did not pass everywhere", table.html(Table(cases), stacked) + below if cases else ""),
+        page.Section(
+            "Cases", "Cases, all of which passed" if all_passed else "Cases that did not pass everywhere",
+            table.html(Table(cases), stacked) + below if cases else "",
+        ),
         page.Section("Why", "Why", page.notes([f"{name}: {said}" for name, said in pairs[:PAGE_REASONS]])),
-    ]
+        page.Section("Basis", "What it rests on", page.notes(_basis(judged, hosts, rows))),
+    ]  # fmt: skip
     runs = [
         {"run": one.run, "host": hosts.get(one.run, ""), "state": one.state, "reason": one.reason, "missing": one.missing} for one in judged
     ]
     return page.page(f"{_devices(judged, hosts)} {against}", sections, {"verdict": state, "runs": runs}, lead)
+
+
+def _basis(judged: Sequence[Judgement], hosts: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+    """Where thresholds come from, and the runs, whose ids begin with the time."""
+    sources = Counter(row.verdict.provenance for row in rows if row.verdict.provenance).most_common()
+    notes = [f"threshold of {words.counted(count, 'result')}: {words.clean(source)}" for source, count in sources[:PAGE_SOURCES]]
+    notes += [f"and {words.counted(len(sources) - PAGE_SOURCES, 'more source')} of thresholds"] * (len(sources) > PAGE_SOURCES)
+    named = [f"{one.run} of {hosts.get(one.run, '')}".removesuffix(" of ") for one in judged]
+    return [*notes, f"runs: {words.some(named, PAGE_RUNS)}"]
 
 
 def _titled(columns: Sequence[Column]) -> list[Column]:
