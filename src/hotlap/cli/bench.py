@@ -115,7 +115,7 @@ def _next(measured: analysis.MeasuredCommands, args: argparse.Namespace) -> str:
         takes = units.show(runs * sum(row.mean_s for row in measured.rows), "s", 2)
         limit = f" --max-runs {runs}" if runs > analysis.MOST_SURE else ""
         again = f"--until-sure{limit} measures anew until the answer is sure"
-        return f"{again}; {runs} runs of each ({takes}) should do, by noise and change so far"
+        return f"{again}; {runs} runs of each ({takes}) should do if change and noise are what they look like now"
     return f"hotlap show {measured.run.id}"
 
 
