@@ -199,6 +199,16 @@ def test_selftest_of_a_run_that_is_there(capsys: pytest.CaptureFixture[str]) -> 
     assert "too few comparisons" in capsys.readouterr().out
 
 
+def test_a_selftest_says_how_long_it_takes_before_it_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = '[[case]]\nworkload = "stream"\nop = "copy"\nsize = "1 MiB"\n'
+    (tmp_path / "one.toml").write_text(f'schema = 1\nname = "one"\n[measure]\nround_time = "0.1 s"\n{case}')
+    assert main(["doctor", str(tmp_path / "one.toml"), "--rounds", "8", "--target", "host"]) in (0, 1, 3)
+    before, _, after = capsys.readouterr().err.partition("round 1")
+    assert "rounds of 1 case" in before
+    assert "at least" in before or "about" in before
+    assert after
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

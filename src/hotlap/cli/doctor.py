@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from hotlap.cli import looking, terminal
+from hotlap.cli import run as running
+from hotlap.cli import terminal
 from hotlap.cli.progress import Progress
 from hotlap.core import plan as plans
 from hotlap.core.analysis import selftest as testing
@@ -61,9 +62,8 @@ def _measured(args: argparse.Namespace) -> bundles.Bundle:
     if plan.measure.rounds < testing.FEWEST_ROUNDS:
         raise InputError(f"--rounds must be at least {testing.FEWEST_ROUNDS}: four pairs are the fewest that can be compared")
     progress = Progress(sys.stderr)
-    progress.begin(plan)
     options = session.SessionOptions(target=args.target, device=args.device, labels={"selftest": "yes"}, home=paths.home())
-    options = looking.before(plan, options, None)
+    plan, options = running.begun(plan, options, None, progress)
     try:
         return bundles.load(session.run(plan, options, progress))
     finally:
