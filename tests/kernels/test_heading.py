@@ -283,7 +283,7 @@ GELU = "import triton\nworkload = 'pointwise'\nonly = {'op': 'gelu'}\n\n\ndef la
     ("pyopencl", ["run", "mm"], "mm needs the target opencl: pyopencl cannot be imported (No module named 'pyopencl'); pip install 'pyopencl[pocl]'"),
     ("pyopencl", ["check", "mm"], "pip install 'pyopencl[pocl]'"), ("torch", ["check", "mm"], "pip install torch"),
     ("pyopencl", ["compiled", "mm.cl"], "pip install 'pyopencl[pocl]'"), ("cuda", ["compiled", "mm.cu"], "pip install "),
-    ("cuda", ["check", "mmu"], "pip install "), ("cuda", ["run", "mmu"], "pip install "),
+    ("cuda", ["check", "mmu"], "pip install"), ("cuda", ["run", "mmu"], "install "),  # NVIDIA's driver where there is none, else packages
     ("triton", ["add", "gelu.py"], "pip install triton"), ("triton", ["check", "gelu"], "pip install triton"),
     ("triton", ["run", "gelu", "--rounds", "1"], "pip install triton"), ("triton", ["compiled", "gelu.py:launch"], "pip install triton"),
 ])  # fmt: skip
