@@ -271,7 +271,8 @@ def _slow(
 
 def _compared(rows: Sequence[Sequence[float]], limit: float | None) -> tuple[fleet.Fleet, fleet.Fleet]:
     """The comparison that names devices; and the one that doubts them, which of a large fleet is the same."""
-    named, doubted = (fleet.odd(_array(rows), "higher", [limit], rate / len(rows)) for rate in (fleet.RATE, DOUBT))
+    samples = _array(rows)
+    named, doubted = (fleet.odd(samples, "higher", [limit], rate / len(rows)) for rate in (fleet.RATE, DOUBT))
     return named, doubted if _log_loss(named) > SMALL * _log_loss(doubted) else named
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 
 from hotlap.core.errors import SchemaError
+from hotlap.core.measure.foreign import CROWD
 from hotlap.core.record import Record
 from hotlap.core.store import files
 
 FILE = "capture.json"
-CROWD = 0.25  # of a processor that the program needs: what others may use of it
 WITHIN = 2  # steps that the profiler warms up for, between those before the window and those that are recorded
 
 

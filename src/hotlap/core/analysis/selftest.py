@@ -82,7 +82,7 @@ def _case(result: Result) -> CaseNoise:
     drifting = len(values) >= 6 and series.drifting(values)
     return CaseNoise(
         label=work.label(result.case), rounds=len(values), between=parts.between_rounds, within=parts.within_rounds,
-        drift=series.drift(values) if drifting else None, mde=_mde(values),
+        drift=series.first_to_last(values) if drifting else None, mde=_mde(values),
         called=sum(_called(*_turns(window), paired=True) for window in windows), comparisons=len(windows),
     )
 
