@@ -39,7 +39,10 @@ def repository(tmp_path: Path) -> Path:
     (folder / "bench.toml").write_text(PLAN.format(count=tmp_path / "count"))
     git(folder, "init", "-q", "-b", "main")
     commit(folder, 100_000)
-    hotlap(folder, "run", "bench.toml", "--rounds", "6", "--no-report")
+    for _ in range(6):  # beside other programs a run may end with 3 good rounds, of which no gate can judge
+        hotlap(folder, "run", "bench.toml", "--rounds", "6", "--no-report")
+        if len(json.loads(hotlap(folder, "show", "latest", "--json"))["cases"][0]["rounds"]) >= 4:
+            break
     hotlap(folder, "baseline", "save", "latest", "--to", "baseline.json")
     git(folder, "checkout", "-q", "-b", "change")
     commit(folder, 140_000)
@@ -66,15 +69,19 @@ def environment(folder: Path, merged: bool = False) -> dict[str, str]:
     }  # fmt: skip
 
 
-def hotlap(folder: Path, *words: str) -> None:
-    subprocess.run([sys.executable, "-m", "hotlap", *words], cwd=folder, env=environment(folder), check=True, capture_output=True)
+def hotlap(folder: Path, *words: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "hotlap", *words], cwd=folder, env=environment(folder), check=True, capture_output=True, text=True)
+    return done.stdout
 
 
 @pytest.mark.slow("measures three recipes")
 @pytest.mark.parametrize(("number", "files"), [(0, ["gate.xml"]), (1, ["gate.json", "metrics.txt", "gate.xml"]), (2, ["comment.md"])])
 def test_a_recipe_fails_for_a_slower_change_and_writes_what_it_names(number: int, files: list[str], repository: Path) -> None:
     script = [sys.executable, str(ROOT / "scripts" / "ci_recipes.py"), str(number)]
-    done = subprocess.run(script, cwd=repository, env=environment(repository, merged=True), capture_output=True, text=True, check=False)
+    for _ in range(6):
+        done = subprocess.run(script, cwd=repository, env=environment(repository, merged=True), capture_output=True, text=True, check=False)
+        if done.returncode != 3 or "each needs at least 4" not in done.stdout:  # only 3 good rounds here, too
+            break
     assert done.returncode == 1, done.stdout + done.stderr
     assert "FAIL" in done.stdout
     assert all((repository / file).stat().st_size for file in files)

@@ -56,10 +56,12 @@ def test_two_nodes_of_slurm_are_accepted_after_a_repair(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         for _ in range(4):
             done = verb("run", "two", "--json")
-            if done.returncode != 3 or "pairs of 1 nodes do not tell" not in done.stderr:
+            standings = json.loads(done.stdout)["acceptance"]["standings"]
+            untold = [each for each in standings if each["state"] == "alone" and [*each["open"]] == ["pairs"]]
+            if done.returncode != 3 or not untold or any(seen["code"] != "no-pairs" for each in untold for seen in each["open"]["pairs"]):
                 break
-        else:
-            assert json.loads(done.stdout)["acceptance"]["states"] == {"node": {"alone": 2}}  # nobody is accepted, nor blamed
+        else:  # the last try may have been of one node alone, the other accepted by what was measured before
+            assert not any(each["faults"] for each in standings), done.stdout  # nobody is blamed
             pytest.skip("others use this machine so much that transfers between its two nodes differ too much to tell")
         assert done.returncode == 0, done.stdout + done.stderr
         answer = json.loads(done.stdout)["acceptance"]
