@@ -78,7 +78,7 @@ def test_an_interval_wider_than_the_precision_is_said_though_it_was_not_expected
     reached = changed(bundle, run=replace(bundle.run, stops=[Stop("precision")]))
     assert listing.heading(reached, wide).splitlines()[1].endswith("every case is expected within ± 5.0 %; 1 interval is wider (± 6.4 %)")
     cut = listing.heading(changed(bundle, run=replace(bundle.run, stops=[Stop("budget")])), wide)
-    assert cut.splitlines()[1].endswith("precision asked ± 5.0 %; 1 interval is wider (± 6.4 %) than the noise made likely")
+    assert cut.splitlines()[1].endswith("precision asked ± 5.0 %; 1 interval is wider (± 6.4 %)")
 
 
 def test_rounds_of_a_run_are_not_those_of_every_case(cpu: Kept) -> None:

@@ -107,7 +107,7 @@ class AgainstLimit:
         source = _source(gap.reference_kind, limit)
         if self.share is not None:
             asked = f"{_asked(self.share)} of the {gap.reference_kind}, {show(gap.limit_value, row.result.unit)}{_with_cache(gap)}"
-            where_from = f"{asked}{_usual_share(gap.reference_kind, limit, self.share)}; source of the {gap.reference_kind}: {source}"
+            where_from = f"{asked}{_usual_share(gap.reference_kind, limit)}; source of the {gap.reference_kind}: {source}"
             higher = row.result.better == "higher"
             verdict = held(row, gap.limit_value * self.share if higher else gap.limit_value / self.share, self.name, where_from)
             return self._fair(verdict, row, limit) if verdict.state == "fail" else verdict
@@ -194,14 +194,13 @@ def _with_cache(gap: Gap) -> str:
     return f" from {show(rate, 'B/s')} published and {units.size(round(spared))} that may stay in cache"
 
 
-def _usual_share(against: str, limit: Limit, asked: float) -> str:
-    """The shares of a bound that the model expects of a healthy device in this case, and whether more is asked."""
+def _usual_share(against: str, limit: Limit) -> str:
+    """The shares of a bound that the model expects of a healthy device in this case."""
     shares = _reached(against, limit)
     if shares is None or against != "bound":
         return ""
     low, middle, high = shares
-    more = "most likely less than asked" if asked > middle else "most likely what is asked, or more"
-    return f"; a healthy device is expected to reach {_span(low, high)} of it, {more}"
+    return f"; a healthy device is expected to reach {_span(low, high)} of it, most likely {percent(middle)}"
 
 
 def _reached(against: str, limit: Limit) -> tuple[float, float, float] | None:

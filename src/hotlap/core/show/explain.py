@@ -103,7 +103,7 @@ def split_line(row: Row) -> str:
     rest = "unexplained" if not known else "beyond what is expected" if limit.expected_s else "unexplained by readings"
     own = {"unexplained": rest}
     if case := row.gap.names.get("best_case"):
-        own[PACED] = f"at the best median rate of this run ({case}), beyond the bound"
+        own[PACED] = f"needed even at the best median rate of this run ({case})"
     named = {own.get(name, name): value for name, value in split.items()}
     if not limit.expected_s:
         of = "from readings of this run, since there is no model of this kernel"
@@ -275,7 +275,7 @@ def _expected(row: Row) -> str:
     slower = noticing.slower_than_expected(row)
     if slower is None or row.gap.reference_kind != "bound":
         return ""
-    return "slower than the model expects" if slower else "within the range that the model expects, or faster"
+    return "slower than the model expects" if slower else "not slower than the model expects"
 
 
 def cause_line(row: Row) -> str:

@@ -58,7 +58,7 @@ def _precision(run: RunRecord, rows: Sequence[Row]) -> str:
         return f"precision asked {asked}"
     if {stop.kind for stop in run.stops} == {"precision"}:
         return f"every case is expected within {asked}; {wider}"
-    return f"precision asked {asked}; {wider} than the noise made likely"
+    return f"precision asked {asked}; {wider}"
 
 
 def _named(devices: Sequence[Device]) -> list[str]:
