@@ -98,6 +98,23 @@ def test_few_nodes_are_no_fleet_and_a_small_one_needs_a_large_difference() -> No
     assert odd(fleet(8, 1)).nodes == []
 
 
+@pytest.mark.parametrize(("nodes", "slow"), [(10, [3]), (10, [3, 4]), (40, [3, 7, 11]), (500, [3, 7, 11])])
+def test_slow_nodes_are_named_where_all_others_have_the_same_level(nodes: int, slow: list[int]) -> None:
+    x = np.full((nodes, 1, 3), 2.945)
+    x[slow] *= 0.95
+    assert odd(x).nodes == slow
+    assert odd(x).spread == [0.0]
+
+
+@pytest.mark.parametrize("nodes", [5, 10, 40, 500])
+@pytest.mark.parametrize("every", [2, 3, 5, 10])
+def test_a_last_digit_names_nobody(nodes: int, every: int) -> None:
+    """Numbers of three digits, as a table has them: 2.94 and 2.93."""
+    x = np.full((nodes, 1, 1), 2.94)
+    x[::every] = 2.93
+    assert odd(x).odd == []
+
+
 def test_constant_values_name_only_what_differs() -> None:
     x = np.full((50, 2, 5), 7.0)
     assert odd(x).odd == []

@@ -85,7 +85,7 @@ def has_steady_cases(judged: FleetVerdict) -> bool:
 
 def summary(judged: FleetVerdict) -> str:
     """How many devices, of which models, cases and rounds; of an interrupted run how many of its devices."""
-    models = ", ".join(_model(judged, model) for model in judged.reach)
+    models = ", ".join(model_name(judged, model) for model in judged.reach)
     counts = (len(judged.devices), "device"), (len({case.case for case in judged.cases}), "case")
     devices, cases = (words.counted(count, thing) for count, thing in counts)
     if judged.measured < len(judged.devices):
@@ -243,12 +243,12 @@ def simulated(judged: FleetVerdict) -> list[str]:
     return list(dict.fromkeys(device.model for device in judged.devices if device.facts.simulated))
 
 
-def _model(judged: FleetVerdict, model: str) -> str:
+def model_name(judged: FleetVerdict, model: str) -> str:
     return words.clean(f"{model} (simulated)" if model in simulated(judged) else model)
 
 
 def _of(judged: FleetVerdict, model: str) -> str:
-    return f"{_model(judged, model)}: " if model else ""
+    return f"{model_name(judged, model)}: " if model else ""
 
 
 def _unjudged(judged: FleetVerdict, model: str) -> str:

@@ -35,7 +35,7 @@ def page_of(judged: FleetVerdict, title: str = "", lead: str = "", more: Sequenc
         *more,
         page.Section("Method", "How sure", page.notes([*fleet.sure(judged), *_method(judged)])),
     ]
-    models = ", ".join(judged.reach)
+    models = ", ".join(fleet.model_name(judged, model) for model in judged.reach)
     heading = title or f"{words.counted(len(judged.devices), 'device')}: {models}"
     return page.page(heading, sections, _data(judged), lead + _top(judged))
 

@@ -30,6 +30,8 @@ FEWEST_NODES = 5  # below it there is no fleet
 TAIL_RATE = 3e-4  # the same of tails; far fewer come out, since samples are counted and SLACK is given
 BLOCK = 8  # metrics looked at in one go
 DRAWN_IN = 2.5  # robust standard deviations within a node
+MEAN_TO_SD = 1.2  # of the mean absolute deviation: 1.25 for normal noise; with this one a fifth of the nodes can be left out
+ROUNDED = 1e-3  # least error of a node's level where most nodes have the same: numbers of three digits are not nearer
 FAR = 4.0  # robust standard deviations between nodes beyond which a node does not count for the spread
 EDGES = (0.01, 0.001)  # slow tails: shares of the fleet's samples, about their own nodes' level
 SLACK = 2.0  # times so many of a healthy node's samples may lie there: nodes differ a little
@@ -165,9 +167,9 @@ def _judge(fleet: Fleet, metric: int, logs: Floats, limit: float | None, rates: 
         return
     centre, spread, well = _scale(location, well)
     own = max(spread**2 - noise**2 / float(np.median(counts)), 0.0)  # between nodes, beyond what samples explain
-    error = np.sqrt(own + noise**2 / counts)
+    error = np.maximum(np.sqrt(own + noise**2 / counts), 1e-12 if spread else ROUNDED)
     shift = location - centre
-    score = shift / np.maximum(error, 1e-12)
+    score = shift / error
     lowest, highest = (_beyond(rates[0], side[well]) for side in (-score, score))
     _notices(fleet, metric, (lowest * float(np.median(error)), lowest > 2 * _usual(rates[0], len(well))), (centre, spread, limit))
     tail, chance = _tails(logs[measured] - location[:, None], counts, well)
@@ -234,12 +236,14 @@ def _parting(ordered: Floats) -> Floats:
 
 
 def _scale(location: Floats, well: NDArray[np.bool_]) -> tuple[float, float, NDArray[np.bool_]]:
-    """Centre and spread of the healthy nodes, and which they are: those far off are left out, until none is added."""
+    """Centre and spread of the healthy nodes, and which they are: those far off are left out, until none is added. Where most nodes
+    have the same level the MAD is zero, and the mean deviation stands for it: it still leaves out up to a fifth of the nodes."""
     kept = well
     centre, spread = 0.0, 0.0
     for _ in range(4):
         centre = float(np.median(location[kept]))
-        spread = MAD_TO_SD * float(np.median(np.abs(location[kept] - centre))) or float(np.std(location[kept]))
+        off = np.abs(location[kept] - centre)
+        spread = MAD_TO_SD * float(np.median(off)) or MEAN_TO_SD * float(np.mean(off))
         kept = well & (np.abs(location - centre) <= FAR * spread) if spread else well & (location == centre)
     return centre, spread, kept
 
