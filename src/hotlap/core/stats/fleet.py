@@ -37,6 +37,7 @@ EDGES = (0.01, 0.001)  # slow tails: shares of the fleet's samples, about their 
 SLACK = 2.0  # times so many of a healthy node's samples may lie there: nodes differ a little
 FEWEST_TAIL = 4  # samples of a node that can show a tail
 KNEE, NEAR = 2.0, 3.0  # robust standard deviations between which, and the limit, tails of healthy nodes show
+FLATTEST = 2.0  # exponent of a tail: from here on speeds have a variance; few nodes can look flatter
 RIVAL = 0.25  # share of nodes from which a second group may be the healthy one
 NORMAL = NormalDist()
 
@@ -239,13 +240,14 @@ def _scale(location: Floats, well: NDArray[np.bool_]) -> tuple[float, float, NDA
     """Centre and spread of the healthy nodes, and which they are: those far off are left out, until none is added. Where most nodes
     have the same level the MAD is zero, and the mean deviation stands for it: it still leaves out up to a fifth of the nodes."""
     kept = well
-    centre, spread = 0.0, 0.0
+    centre, spread, mad = 0.0, 0.0, 0.0
     for _ in range(4):
         centre = float(np.median(location[kept]))
         off = np.abs(location[kept] - centre)
-        spread = MAD_TO_SD * float(np.median(off)) or MEAN_TO_SD * float(np.mean(off))
+        mad = MAD_TO_SD * float(np.median(off))
+        spread = mad or MEAN_TO_SD * float(np.mean(off))
         kept = well & (np.abs(location - centre) <= FAR * spread) if spread else well & (location == centre)
-    return centre, spread, kept
+    return centre, mad or float(np.std(location[kept] - centre)), kept
 
 
 def _usual(rate: float, healthy: int) -> float:
@@ -265,7 +267,7 @@ def _beyond(rate: float, score: Floats) -> float:
     near, expected = int(np.count_nonzero(far >= NEAR)), len(score) * (1 - NORMAL.cdf(NEAR))
     if usual <= NEAR or near <= expected + 3 * math.sqrt(expected) + 3:
         return usual
-    steep, flat = 20.0, 0.2  # exponents
+    steep, flat = 20.0, FLATTEST  # exponents
     for _ in range(40):
         middle = (steep + flat) / 2
         share = (NEAR**-middle - usual**-middle) / (KNEE**-middle - usual**-middle)
