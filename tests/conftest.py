@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,13 +83,14 @@ def spent_s() -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    before = spent_s()
+    before, began = spent_s(), time.perf_counter()
     try:
         return (yield)
     finally:
         if COST:
+            took = {"cpu_s": round(spent_s() - before, 3), "wall_s": round(time.perf_counter() - began, 3)}
             with open(COST, "a", encoding="utf-8") as out:
-                out.write(json.dumps({"test": item.nodeid, "cpu_s": round(spent_s() - before, 3)}) + "\n")
+                out.write(json.dumps({"test": item.nodeid, **took}) + "\n")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
