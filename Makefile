@@ -40,15 +40,15 @@ PYTEST = env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest -n $(JOBS) --
 
 test-quick:
 	@scripts/setup.sh test $(WITH)
-	@$(PYTEST) -m 'not slow and not thorough' $(TESTS) $(ARGS)
+	@$(PYTEST) -m 'not slow and not thorough and not nightly' $(TESTS) $(ARGS)
 
 test:
 	@scripts/setup.sh test $(WITH)
-	@$(PYTEST) -m 'not thorough' $(TESTS) $(ARGS)
+	@$(PYTEST) -m 'not thorough and not nightly' $(TESTS) $(ARGS)
 
 test-all:
 	@scripts/setup.sh test torch $(WITH)
-	@$(PYTEST) $(TESTS) $(ARGS)
+	@$(PYTEST) -m 'not nightly' $(TESTS) $(ARGS)
 
 nightly:
 	@scripts/setup.sh test torch ray $(WITH)

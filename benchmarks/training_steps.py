@@ -2,7 +2,7 @@
 
     python benchmarks/training_steps.py loader [--delays 2,5,10,20,50] [--processes 6]   # needs PyTorch
     python benchmarks/training_steps.py recompile [--windows 100] [--clean 200] [--backend eager]   # needs PyTorch
-    python benchmarks/training_steps.py aa [--pairs 200] [--processes 6] [--planted 40]
+    python benchmarks/training_steps.py aa [--pairs 200] [--processes 6] [--planted 40] [--steps 300]
     python benchmarks/training_steps.py flop                                              # needs PyTorch
     python benchmarks/training_steps.py exposed [--delays 5,10,20,40] [--processes 2]     # needs PyTorch
 
@@ -205,7 +205,7 @@ def aa(args: argparse.Namespace, folder: Path) -> None:
         other = folder / "other.py"
         other.write_text(BUSY.replace("{turns}", str(turns)))
         began, text = time.perf_counter(), BUSY.replace("{turns}", str(TURNS))
-        shown = measured(folder, "same", text, against=str(other), steps=60, processes=windows + processes - 1)
+        shown = measured(folder, "same", text, against=str(other), steps=args.steps, processes=windows + processes - 1)
         pairs = summary.pairs(shown.run, "A", "B")
         answers: dict[str, int] = {}
         for first in range(len(pairs) - processes + 1):
@@ -215,9 +215,9 @@ def aa(args: argparse.Namespace, folder: Path) -> None:
         noise = 1.4826 * float(np.median(np.abs(apart - np.median(apart))))
         wrong, busy = answers.get("larger", 0) + answers.get("smaller", 0), max(arm.run_delay or 0.0 for arm in shown.summary.arms)
         print(
-            f"{name}: {sum(answers.values())} runs of {processes} neighbouring pairs of a tape of {len(pairs)}: {wrong} called different, "
-            f"{answers}; median {np.median(apart):+.2%}, noise of a pair {noise:.2%}, run delay {busy:.1%}, "
-            f"{time.perf_counter() - began:.0f} s", flush=True,
+            f"{name}: {sum(answers.values())} runs of {processes} neighbouring pairs of a tape of {len(pairs)}, {args.steps} steps each: "
+            f"{wrong} called different, {answers}; median {np.median(apart):+.2%}, noise of a pair {noise:.2%} (with outliers "
+            f"{apart.std():.1%}), run delay {busy:.1%}, {time.perf_counter() - began:.0f} s", flush=True,
         )  # fmt: skip
 
 
@@ -281,6 +281,7 @@ def main() -> None:
     parser.add_argument("--backend", default="eager")
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--planted", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=300, help="of each process of aa: of few, its number is that of a moment")
     args = parser.parse_args()
     args.delays = args.delays or ("5,10,20,40" if args.what == "exposed" else "2,5,10,20,50")
     with tempfile.TemporaryDirectory(prefix="hotlap-steps-") as folder:

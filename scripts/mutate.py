@@ -52,7 +52,7 @@ TESTS = {
 }
 CUDA = ["tests/core/targets", "tests/cuda_stand_in", "-k", "cuda and not torch and not prelude_has and not becomes_machine_code"]
 CUDA_TESTS = {f"core/measure/targets/cuda{part}.py": CUDA for part in ("", "_compile", "_driver", "_kernel", "_memory")}
-OPTIONS = ["-x", "-q", "--tb=no", "-m", "not slow and not thorough", "-k", "not real_cpu", "-p", "no:cacheprovider"]
+OPTIONS = ["-x", "-q", "--tb=no", "-m", "not slow and not thorough and not nightly", "-k", "not real_cpu", "-p", "no:cacheprovider"]
 GOAL, CUDA_GOAL = 0.90, 0.95
 ALIKE = ("Eq_Is", "NotEq_IsNot", "Is_Eq", "IsNot_NotEq")  # of names and None they say the same
 

@@ -13,10 +13,12 @@ keep=${1:-$work/keep}
 budget=${HOTLAP_TUNING_BUDGET:-6 min}
 cases=" ${HOTLAP_TUNING_CASES:-loader counting training} "
 mkdir -p "$keep"
+keep=$(cd "$keep" && pwd)
+within=$(realpath --relative-to=examples/tuning "$keep") # what is tuned runs there; no path of this machine is kept
 export HOTLAP_HOME=$work/home
 root=$PWD
 tune() { name=$1; shift
-    (cd examples/tuning && "$root/.venv/bin/python" -m hotlap tuning run "$@" --budget "$budget" --seed 1 --out "$keep/$name.toml") || echo "exit code $?"
+    (cd examples/tuning && "$root/.venv/bin/python" -m hotlap tuning run "$@" --budget "$budget" --seed 1 --out "$within/$name.toml") || echo "exit code $?"
     [ -d "$HOTLAP_HOME/runs" ] || return 0
     (cd "$HOTLAP_HOME/runs" && "$root/.venv/bin/python" -m zipfile -c "$keep/$name.zip" "$(ls | tail -1)")
 }

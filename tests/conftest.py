@@ -9,6 +9,7 @@ import shutil
 import signal
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,12 @@ COST = os.environ.get("HOTLAP_TEST_COST")  # a file: one line of JSON per test; 
 # No deadline: how long an example takes depends on who else uses the machine.
 hypothesis.settings.register_profile("hotlap", deadline=None, max_examples=draws.examples(100), derandomize=not draws.FULL)
 hypothesis.settings.load_profile("hotlap")
+DEAR_S = 0.5  # what takes longer and has passed is not run again
 PASSED = os.environ.get("HOTLAP_TEST_PASSED")  # a file: the tests that have passed, one a line; .ci/run reads it
 _own = left_behind.folder()  # of this process; also where test_docs runs the documents
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Tests beside each other (pytest-xdist: a process each) share no runs and wait for no one's devices, and none has a terminal."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for a job in the background: what the tests start would never hear Ctrl-C
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -45,6 +47,8 @@ def pytest_configure() -> None:
     os.environ["HOTLAP_LOCKS"] = str(_own / "locks")
     os.environ["HOTLAP_TEST_FOLDER"] = str(_own)
     os.environ["HOTLAP_NVML"] = "stand-in"  # no test sets a real GPU's clocks or caps
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False  # pytest-xdist would put files with one test last, however long it takes
     extend.use(TABLE)  # as `hotlap` and `import hotlap` do; tests of core take it away
 
 
@@ -95,24 +99,35 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if PASSED and report.when == "call" and report.passed and "PYTEST_XDIST_WORKER" not in os.environ:
-        with open(PASSED, "a", encoding="utf-8") as out:
-            out.write(report.nodeid.encode("unicode_escape").decode() + "\n")
+        for file in [PASSED, f"{PASSED}.dear"] if report.duration >= DEAR_S else [PASSED]:
+            with open(file, "a", encoding="utf-8") as out:
+                out.write(report.nodeid.encode("unicode_escape").decode() + "\n")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks say why. What is slow and has passed is left out; the others are cheap, and run again with what was installed since."""
+    """Marks say why. What is slow or took long, and has passed, is left out; the others are cheap, and run again with what was installed since."""
     for one in items:
         for mark in one.iter_markers():
-            if mark.name in ("slow", "thorough") and not mark.args:
+            if mark.name in ("slow", "thorough", "nightly") and not mark.args:
                 raise pytest.UsageError(f"{one.nodeid}: say why: @pytest.mark.{mark.name}('…')")
-    if not PASSED or not os.path.exists(PASSED):
-        return
-    done = set(Path(PASSED).read_text(encoding="utf-8").splitlines())
-    again: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    if PASSED and os.path.exists(PASSED):
+        done, dear = (set(file.read_text(encoding="utf-8").splitlines()) if file.exists() else set() for file in map(Path, (PASSED, f"{PASSED}.dear")))
+        again: dict[bool, list[pytest.Item]] = {True: [], False: []}
+        for one in items:
+            name = one.nodeid.encode("unicode_escape").decode()
+            again[name not in (done if one.get_closest_marker("slow") else dear)].append(one)
+        config.hook.pytest_deselected(items=again[False])
+        items[:] = again[True]
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        _longest_first(items)
+
+
+def _longest_first(items: list[pytest.Item]) -> None:
+    """Files by what they may take, as far as marks say it: a long one at the end would run while the other processes have nothing to do."""
+    weight: Counter[Path] = Counter()
     for one in items:
-        again[not one.get_closest_marker("slow") or one.nodeid.encode("unicode_escape").decode() not in done].append(one)
-    config.hook.pytest_deselected(items=again[False])
-    items[:] = again[True]
+        weight[one.path] += 300 if one.get_closest_marker("thorough") or one.get_closest_marker("nightly") else 30 if one.get_closest_marker("slow") else 1
+    items.sort(key=lambda one: (-weight[one.path], str(one.path)))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -32,7 +32,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, **cuda, **torch, **found, "SLOWER": "20", "BURN": str(burn)}
 
 
-@pytest.mark.thorough("minutes: each part measures")
+@pytest.mark.nightly("minutes: each part measures")
 @pytest.mark.skipif(bool(build.missing()), reason=build.missing() or "-")
 def test_every_step_runs_and_one_zip_holds_all(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -235,7 +235,7 @@ def test_a_pack_of_a_slow_link_has_its_transfers_and_says_that_nodes_are_simulat
     assert "n2 is accepted: no fault of it is known" in capsys.readouterr().err
 
 
-@pytest.mark.slow("agents of six members, seven campaigns")
+@pytest.mark.nightly("agents of six members, seven campaigns")
 def test_members_of_this_machine_are_accepted_by_their_agents(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "live.toml").write_text(
         'launch = { local = 6 }\ntransfer = "0.1 s"\nsoak = "1 s"\nwaves = ["rest"]\n[[product]]\nname = "slot"\nnodes = "slot[00-05]"\n'

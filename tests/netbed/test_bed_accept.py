@@ -55,7 +55,7 @@ def test_what_an_inspection_finds_is_quarantined_and_comes_back_once_it_is_repai
         assert folder.standings()["n05"].state == "quarantined"
 
 
-@pytest.mark.thorough("an acceptance of seven real nodes; on a busy machine steps are repeated")
+@pytest.mark.nightly("an acceptance of seven real nodes; on a busy machine steps are repeated")
 def test_a_planted_fault_goes_from_expected_to_quarantined_to_retest_to_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
     with accepting(tmp_path, {"n02": "firmware", "n05": "slow-link"}) as (folder, planted):

@@ -127,7 +127,7 @@ def test_its_json_holds_the_schema(home: Path, capsys: pytest.CaptureFixture[str
 
 
 @all_engines
-@pytest.mark.slow("starts three engines, twice")
+@pytest.mark.nightly("starts three engines, twice")
 def test_engines_are_compared_where_they_are_one_network_on_one_budget(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = onnx_files.perceptron(home / "net.onnx")
     main(["training", "infer", str(path), "--by", "hotlap", *SHORT])

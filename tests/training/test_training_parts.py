@@ -183,7 +183,7 @@ def test_what_a_backward_pass_waits_for_is_communication(home: Path) -> None:
 
 
 @torch
-@pytest.mark.slow("two ranks of PyTorch on gloo")
+@pytest.mark.nightly("two ranks of PyTorch on gloo")
 def test_waiting_for_work_of_one_s_own_is_communication(home: Path) -> None:
     """One rank begins its reduction 30 ms late: the other waits for it."""
     shown = measured(home, """
@@ -204,7 +204,7 @@ def test_waiting_for_work_of_one_s_own_is_communication(home: Path) -> None:
 
 @torch
 @pytest.mark.skipif(bool(beds.missing()), reason=beds.missing() or "a bed can be made")
-@pytest.mark.slow("two ranks of PyTorch on gloo, each on a node of a bed")
+@pytest.mark.nightly("two ranks of PyTorch on gloo, each on a node of a bed")
 def test_a_shaped_link_leaves_its_time_exposed(tmp_path: Path) -> None:
     """1 MB at 80 Mbit/s, of which the link's bucket passes at once: no rank can have it earlier, however fast the machine is."""
     with beds.Bed(Spec(nodes=2, leaves=1, node_mbps=80.0)) as bed:
@@ -244,7 +244,7 @@ def test_a_network_without_a_backward_pass(home: Path, capsys: pytest.CaptureFix
 
 
 @torch
-@pytest.mark.slow("two ranks of PyTorch on gloo")
+@pytest.mark.nightly("two ranks of PyTorch on gloo")
 def test_a_rank_without_tokens_is_named(home: Path) -> None:
     shown = measured(home, """
         import torch, torch.distributed as dist, hotlap
@@ -260,7 +260,7 @@ def test_a_rank_without_tokens_is_named(home: Path) -> None:
 
 
 @torch
-@pytest.mark.slow("two ranks of PyTorch on gloo")
+@pytest.mark.nightly("two ranks of PyTorch on gloo")
 def test_a_network_s_batch_is_split_over_ranks(home: Path) -> None:
     small = ["layers=1", "hidden=32", "heads=2", "kv_heads=1", "inter=48", "vocabulary=64", "context=16", "batch=3"]
     assert main(["training", "run", "llama-3-8b", *small, "--ranks", "2", "--processes", "1", "--steps", "8"]) == 0

@@ -359,7 +359,7 @@ def test_a_data_loader_is_seen_by_itself_and_frozen_to_its_first_batch(home: Pat
 
 
 @torch
-@pytest.mark.slow("imports PyTorch")
+@pytest.mark.nightly("imports PyTorch")
 def test_a_loss_that_is_no_number_and_batches_of_several_shapes(home: Path) -> None:
     text = """
         import torch, hotlap
@@ -433,7 +433,7 @@ def test_two_ranks_count_as_one_program(home: Path) -> None:
 
 
 @torch
-@pytest.mark.slow("trains a small network, compiled and not")
+@pytest.mark.nightly("trains a small network, compiled and not")
 def test_a_network_with_modes_in_turns(home: Path) -> None:
     small = ["layers=1", "hidden=32", "heads=2", "kv_heads=1", "inter=48", "vocabulary=64", "context=16"]
     assert run("llama-3-8b", *small, "--compile", "off,eager", "--processes", "1", "--steps", "12") == 0
@@ -452,7 +452,7 @@ def test_a_network_with_modes_in_turns(home: Path) -> None:
 
 
 @torch
-@pytest.mark.slow("imports PyTorch")
+@pytest.mark.nightly("imports PyTorch")
 def test_of_several_optimisers_the_first_ends_a_step_until_it_steps_no_more(home: Path) -> None:
     text = """
         import torch
