@@ -109,7 +109,7 @@ def main() -> None:
             for peer, named in peers(x).items():
                 rows.append(row(peer, named, pairs, size[0], 0.0))
         if fault == "rack":
-            notes = odd(x).notices
+            notes = [f"metric {one.index}: {one.text}" for one in odd(x).notices]
         del x
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     if options.json:

@@ -331,7 +331,7 @@ def until_sure(files: list[str], capsys: pytest.CaptureFixture[str], *more: str)
     pytest.skip("this machine is too busy: the client was late in most blocks, or the budget was used up")
 
 
-@pytest.mark.slow("two servers under load until it is sure")
+@pytest.mark.nightly("three minutes: two servers under load until it is sure")
 def test_a_slower_server_is_found_and_the_same_is_not_different(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Real servers: 600 ms of service against 780, long beside what a busy machine takes to wake a process."""
     with serving(service_s=0.6, workers=10) as quick, serving(service_s=0.78, workers=10) as slow:

@@ -98,7 +98,8 @@ def estimated(compared: Sequence[Comparison]) -> str:
     kinds = dict.fromkeys(ESTIMATED[one.replicates] for one in compared if one.low is not None and one.replicates in ESTIMATED)
     shown = " of the medians, which is shown where it is far from the change" if any(map(sides.of_medians, compared)) else ""
     how = next(iter(kinds)) if len(kinds) == 1 else "all values, by Huber's M-estimator"
-    return f"A and B are medians; the change is estimated from {how}, so it can differ from B ÷ A − 1{shown}" if kinds else ""
+    over = " over rounds of the geometric mean of all devices" if all(one.replicates == "devices" for one in compared) else ""
+    return f"A and B are medians{over}; the change is estimated from {how}, so it can differ from B ÷ A − 1{shown}" if kinds else ""
 
 
 def matrix(others: Mapping[str, Other], first: str, runs: Sequence[Bundle] = (), width: int = 100, color: bool = False) -> str:
