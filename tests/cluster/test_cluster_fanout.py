@@ -150,7 +150,7 @@ class ApartLauncher(LocalLauncher):
         return popen(["env", f"XDG_CACHE_HOME={self.caches}/{member.name}", sys.executable, "-I", "-S", "-c", agent.BOOTSTRAP])
 
 
-@pytest.mark.slow("NumPy is packed, and unpacked six times")
+@pytest.mark.nightly("NumPy is packed, and unpacked six times")
 def test_members_of_a_campaign_get_wheels_from_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)

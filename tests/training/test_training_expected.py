@@ -147,7 +147,7 @@ def test_what_differs_adds_up_and_is_said_largest_first() -> None:
 
 
 @torch
-@pytest.mark.slow("starts PyTorch")
+@pytest.mark.nightly("starts PyTorch")
 def test_it_is_kept_printed_and_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(hotlap.__file__).parents[1])]))

@@ -120,7 +120,7 @@ def _pieces(data: bytes) -> list[bytes]:
 
 
 @torch
-@pytest.mark.slow("imports PyTorch")
+@pytest.mark.nightly("imports PyTorch")
 def test_pytorch_s_own_tensors_are_hooked_once_a_device_is_used(home: Path) -> None:
     """On the device `meta`, which a processor has too. Without a device nothing of PyTorch is replaced."""
     shown = measured(home, """
@@ -145,7 +145,7 @@ def test_pytorch_s_own_tensors_are_hooked_once_a_device_is_used(home: Path) -> N
 
 
 @torch
-@pytest.mark.slow("two ranks of PyTorch on gloo")
+@pytest.mark.nightly("two ranks of PyTorch on gloo")
 def test_what_a_backward_pass_waits_for_is_communication(home: Path) -> None:
     """A communication hook that answers 40 ms late; `work.wait()` of the program counts too. Under no_sync() nothing is reduced."""
     shown = measured(home, """
