@@ -14,7 +14,7 @@ budget=${HOTLAP_TUNING_BUDGET:-6 min}
 cases=" ${HOTLAP_TUNING_CASES:-loader counting training} "
 mkdir -p "$keep"
 keep=$(cd "$keep" && pwd)
-within=$(realpath --relative-to=examples/tuning "$keep") # what is tuned runs there; no path of this machine is kept
+within=$(realpath --relative-to=examples/tuning "$keep") # what is tuned runs there, and prints this path
 export HOTLAP_HOME=$work/home
 root=$PWD
 tune() { name=$1; shift

@@ -62,6 +62,7 @@ def test_two_nodes_of_slurm_are_accepted_after_a_repair(tmp_path: Path) -> None:
                 break
         else:  # the last try may have been of one node alone, the other accepted by what was measured before
             assert not any(each["faults"] for each in standings), done.stdout  # nobody is blamed
+            assert all({"pairs", "together"} <= {*each["evidence"]} for each in standings if each["state"] == "accepted"), done.stdout
             pytest.skip("others use this machine so much that transfers between its two nodes differ too much to tell")
         assert done.returncode == 0, done.stdout + done.stderr
         answer = json.loads(done.stdout)["acceptance"]

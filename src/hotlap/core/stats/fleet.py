@@ -238,7 +238,8 @@ def _parting(ordered: Floats) -> Floats:
 
 def _scale(location: Floats, well: NDArray[np.bool_]) -> tuple[float, float, NDArray[np.bool_]]:
     """Centre and spread of the healthy nodes, and which they are: those far off are left out, until none is added. Where most nodes
-    have the same level the MAD is zero, and the mean deviation stands for it: it still leaves out up to a fifth of the nodes."""
+    have the same level the MAD is zero: by the mean deviation up to a fifth of the nodes are left out, and the others' spread is their
+    standard deviation."""
     kept = well
     centre, spread, mad = 0.0, 0.0, 0.0
     for _ in range(4):
