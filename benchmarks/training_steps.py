@@ -2,7 +2,7 @@
 
     python benchmarks/training_steps.py loader [--delays 2,5,10,20,50] [--processes 6]   # needs PyTorch
     python benchmarks/training_steps.py recompile [--windows 100] [--clean 200] [--backend eager]   # needs PyTorch
-    python benchmarks/training_steps.py aa [--pairs 200] [--processes 6] [--planted 40] [--steps 300]
+    python benchmarks/training_steps.py aa [--pairs 200] [--processes 6] [--planted 40] [--steps 600]
     python benchmarks/training_steps.py flop                                              # needs PyTorch
     python benchmarks/training_steps.py exposed [--delays 5,10,20,40] [--processes 2]     # needs PyTorch
 
@@ -281,7 +281,7 @@ def main() -> None:
     parser.add_argument("--backend", default="eager")
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--planted", type=int, default=40)
-    parser.add_argument("--steps", type=int, default=300, help="of each process of aa: of few, its number is that of a moment")
+    parser.add_argument("--steps", type=int, default=600, help="of each process of aa: of few, its number is that of a moment")
     args = parser.parse_args()
     args.delays = args.delays or ("5,10,20,40" if args.what == "exposed" else "2,5,10,20,50")
     with tempfile.TemporaryDirectory(prefix="hotlap-steps-") as folder:

@@ -31,11 +31,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rest", nargs="*", default=[], metavar="ARGUMENT", help=widths)
     parser.add_argument("--steps", default=STEPS, metavar="N", help=f"of each process; all: until the program ends (default: {STEPS})")
     parser.add_argument("--processes", default=PROCESSES, metavar="N", help=f"fresh ones, of each thing compared (default: {PROCESSES})")
-    parser.add_argument("--ranks", default="1", metavar="N", help="start so many at once, told so as torchrun tells them")
+    parser.add_argument("--ranks", default="1", metavar="N", help="processes to start at once, with the variables that torchrun sets")
     parser.add_argument("--data", default="", metavar="WHICH", help="real, frozen (the first batch again and again); default both")
     modes = "in turns: off,own; of a network off and torch.compile's modes and backends"
     parser.add_argument("--compile", default="", metavar="MODES", help=modes)
     parser.add_argument("--against", default="", metavar="SCRIPT", help="another script, in turns with it")
+    one_by_one = "with --against: a process ends before the next begins (default: turns by stretches of steps)"
+    parser.add_argument("--one-by-one", action="store_true", help=one_by_one)
     parser.add_argument("--limit", default="1 h", metavar="TIME", help="after which a process is ended (default: 1 h)")
     parser.add_argument("--wait", metavar="TIME", help="for a device that another run holds (default: refuse at once)")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run")
@@ -97,7 +99,7 @@ def _asked(args: argparse.Namespace) -> TrainingAsked:
         steps=0 if args.steps == "all" and kind != "network" else whole(args.steps, "--steps"),
         processes=whole(args.processes, "--processes"),
         ranks=ranks, data=_data(str(args.data), bool(modes or args.against)), compile=modes, against=str(args.against),
-        limit_s=limit_s(str(args.limit)),
+        limit_s=limit_s(str(args.limit)), one_by_one=bool(args.one_by_one),
     )  # fmt: skip
 
 

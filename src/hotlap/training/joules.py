@@ -13,7 +13,8 @@ SENSORS = ("power_w", "energy_j")
 
 
 def per_token(bundle: Bundle, launches: Iterable[list[MeasuredProcess]]) -> float | None:
-    """Joules of the steady windows over their tokens, all ranks; None where no sensor covers them, or tokens are not known."""
+    """Joules of the steady windows over their tokens, all ranks; None where no sensor covers them, tokens are not known, or two
+    programs took turns."""
     device = bundle.run.devices[0] if bundle.run.devices else ""
     power, counter = (series(bundle, device, name) for name in SENSORS)
     if not power[0] and not counter[0]:
@@ -21,7 +22,7 @@ def per_token(bundle: Bundle, launches: Iterable[list[MeasuredProcess]]) -> floa
     spent = tokens = 0.0
     for launch in launches:
         steady = launch[0].steady
-        if steady.ended_s <= steady.began_s:
+        if steady.ended_s <= steady.began_s or launch[0].process.resumed:  # the other program's energy is in the same window
             continue
         ranks = launch if launch[0].process.world > 1 else launch[:1]
         each = [one.steady.tokens for one in ranks]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -55,18 +56,28 @@ def command(asked: TrainingAsked, launch: Launch) -> list[str]:
     return [*launch.before, sys.executable, program, *asked.arguments, *launch.more]
 
 
-def environment(asked: TrainingAsked, launch: Launch, folder: Path, rank: int, port: int) -> dict[str, str]:
+class Place(NamedTuple):
+    """Of a process in its launch."""
+
+    rank: int = 0
+    port: int = 0  # where ranks meet
+    turn: int = -1  # see Program
+
+
+def environment(asked: TrainingAsked, launch: Launch, folder: Path, place: Place) -> dict[str, str]:
     steps = launch.steps or (asked.steps + 1 if asked.steps else 0)  # the first starts the program, and is never counted
     told = {
         "folder": str(folder), "data": launch.data, "steps": steps, "number": launch.number, "count": launch.count, "parent": os.getpid(),
+        "turn": place.turn,
     }  # fmt: skip
     path = os.pathsep.join(filter(None, (str(RECORDER), os.environ.get("PYTHONPATH", ""))))
     extra = {"PYTHONPATH": path, "HOTLAP_TRAINING": msgspec.json.encode(told).decode(), **launch.environment}
     if launch.count or launch.compile == "off":
         extra["TORCH_COMPILE_DISABLE"] = "1"
     if asked.ranks > 1:
-        extra |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(asked.ranks), "LOCAL_WORLD_SIZE": str(asked.ranks)}
-        extra |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        extra |= {name: str(place.rank) for name in ("RANK", "LOCAL_RANK")}
+        extra |= {name: str(asked.ranks) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")}
+        extra |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(place.port)}
     return {**os.environ, **extra}
 
 
@@ -85,40 +96,69 @@ class Running:
 
     def end(self, number: int) -> None:
         """The first time as Ctrl-C does, then firmer; only groups that this launch began."""
-        firmer = {1: signal.SIGINT, 2: signal.SIGTERM}.get(number, signal.SIGKILL)
-        for process in self.processes:
-            if process.poll() is None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, firmer)
+        end(self.processes, number)
+
+
+def end(processes: Sequence[subprocess.Popen[bytes]], number: int) -> None:
+    """Their groups: the first time as Ctrl-C does, then firmer."""
+    firmer = {1: signal.SIGINT, 2: signal.SIGTERM}.get(number, signal.SIGKILL)
+    for process in processes:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, firmer)
+
+
+class Program:
+    """The processes of one launch. `turn`: a file by which the program waits for its turn between steps; -1: none."""
+
+    def __init__(self, asked: TrainingAsked, launch: Launch, folder: Path, running: Running, turn: int = -1) -> None:
+        self.launch, self.folder, self.running = launch, folder, running
+        argv, port = command(asked, launch), _free_port() if asked.ranks > 1 else 0
+        self.output = folder / f"output-{launch.number}.txt"
+        with self.output.open("wb") as stream:
+            self.processes = [
+                subprocess.Popen(
+                    argv, env=environment(asked, launch, folder, Place(rank, port, turn)), stdin=subprocess.DEVNULL, stdout=stream,
+                    stderr=subprocess.STDOUT, start_new_session=True, pass_fds=() if turn < 0 else (turn,),
+                )
+                for rank in range(asked.ranks)
+            ]  # fmt: skip
+        running.processes = [*(one for one in running.processes if one.poll() is None), *self.processes]
+
+    @property
+    def is_alive(self) -> bool:
+        return any(process.poll() is None for process in self.processes)
+
+    @property
+    def has_failed(self) -> bool:
+        return any(process.poll() not in (None, 0) for process in self.processes)
+
+    def end(self, number: int) -> None:
+        """The first time as Ctrl-C does, then firmer."""
+        end(self.processes, number)
+
+    def result(self, *, late: bool) -> list[TrainingProcess]:
+        """What its processes left, once they have ended; `late`: they were ended after their time."""
+        _shorten(self.output)
+        codes = [process.returncode if process.returncode >= 0 else 128 - process.returncode for process in self.processes]
+        return collected(self.folder, self.launch, codes, "interrupted" if self.running.interrupted else "time" if late else "")
 
 
 def run(asked: TrainingAsked, launch: Launch, folder: Path, running: Running, wait: Callable[[], None]) -> list[TrainingProcess]:
     """Runs it to its end and returns its processes that stepped, or the one that was begun where none did."""
-    argv, port = command(asked, launch), _free_port() if asked.ranks > 1 else 0
-    output = folder / f"output-{launch.number}.txt"
     reason, tries = "", 0
-    with output.open("wb") as stream:
-        running.processes = [
-            subprocess.Popen(
-                argv, env=environment(asked, launch, folder, rank, port), stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            for rank in range(asked.ranks)
-        ]  # fmt: skip
-        deadline = time.monotonic() + asked.limit_s
-        while any(process.poll() is None for process in running.processes):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                next(process for process in running.processes if process.poll() is None).wait(0.5)
-            wait()
-            failed = any(process.poll() not in (None, 0) for process in running.processes)
-            if time.monotonic() > deadline or (failed and not reason):  # ranks that wait for one that failed would wait for ever
-                reason = reason or ("failed" if failed else "time")
-                tries += 1
-                running.end(tries)
-                deadline = time.monotonic() + GRACE_S
-    _shorten(output)
-    codes = [process.returncode if process.returncode >= 0 else 128 - process.returncode for process in running.processes]
-    return collected(folder, launch, codes, "interrupted" if running.interrupted else "time" if reason == "time" else "")
+    program = Program(asked, launch, folder, running)
+    deadline = time.monotonic() + asked.limit_s
+    while program.is_alive:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            next(process for process in program.processes if process.poll() is None).wait(0.5)
+        wait()
+        if time.monotonic() > deadline or (program.has_failed and not reason):  # ranks that wait for one that failed would wait for ever
+            reason = reason or ("failed" if program.has_failed else "time")
+            tries += 1
+            program.end(tries)
+            deadline = time.monotonic() + GRACE_S
+    return program.result(late=reason == "time")
 
 
 def collected(folder: Path, launch: Launch, codes: Sequence[int], ended: str) -> list[TrainingProcess]:

@@ -42,7 +42,9 @@ def read(bundle: Bundle) -> TrainingRun | None:
         trained = msgspec.json.decode(contents[SESSION], type=Trained)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SchemaError(f"{bundle.path}/{SESSION}: {error}") from None
-    trained = replace(trained, processes=[*trained.processes, *_under_way(trained.begun, contents)])
+    trained = replace(trained, processes=[*trained.processes, *(
+        process for begun in (trained.begun, trained.beside) for process in _under_way(begun, contents)
+    )])
     launches: dict[int, list[MeasuredProcess]] = {}
     for process in trained.processes:
         if process.arm != "count":

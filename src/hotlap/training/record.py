@@ -72,6 +72,7 @@ class TrainingProcess(Record, frozen=True, kw_only=True):
     rank: int = 0
     world: int = 1
     steps: int = 0
+    resumed: list[int] = []  # steps before which it waited for its turn: the other of two that are compared ran
     armed: bool = False  # it imported PyTorch's optimisers
     source: str = ""  # what ended steps: program, optimiser
     torch: str = ""
@@ -115,6 +116,7 @@ class TrainingAsked(Record, frozen=True, kw_only=True):
     data: list[DataMode] = []  # [real]; [real, frozen]: in turns; [synthetic]
     compile: list[str] = []  # modes in turns; []: as the program does
     against: str = ""  # another script, in turns with it
+    one_by_one: bool = False  # a process ends before the next begins; else two that are compared take turns by stretches of steps
     limit_s: float = 3600.0  # of one process
     vary: str = ""  # what each arm has its own value of: batch, of a network; NAME of the environment; --name of the program
     values: list[int] = []  # [] unless something is varied
@@ -127,6 +129,7 @@ class Trained(Record, frozen=True, kw_only=True):
     arms: list[str] = []  # in the order of their turns
     processes: list[TrainingProcess] = []
     begun: TrainingProcess | None = None  # of the launch under way: its number, arm, data and cache
+    beside: TrainingProcess | None = None  # the same of the launch that takes turns with it
     notices: list[Notice] = []
     expected: list[ExpectedStep] = []  # of a network's step, by arm where they differ; []: nothing was asked of the model
 

@@ -26,6 +26,7 @@ from hotlap.core.record import METHOD, Case, Device, MeasureOptions, Plan, Sampl
 from hotlap.core.store import files, labels
 from hotlap.core.work.program import CALLABLE
 from hotlap.training import expected, launching, reading
+from hotlap.training import turns as taking_turns
 from hotlap.training.expected_record import ExpectedStep
 from hotlap.training.launching import Launch, Running
 from hotlap.training.reading import MeasuredProcess
@@ -176,27 +177,40 @@ class _Session:
 
     def _launches(self, caches: Path) -> Stop:
         every = turns(self.asked)
+        together = 2 if self.asked.against and self.asked.ranks == 1 and not self.asked.one_by_one else 1
         used = set[str]()
-        for launch in every:
-            if launch.arm in self.lost or (launch.arm == "frozen" and self.trained.processes and not self._loader()):
+        for first in range(0, len(every), together):
+            group = [one for one in every[first : first + together] if not self._is_left_out(one)]
+            if not group:
                 continue
-            cache = caches / (launch.arm or "only")
-            launch = _with_cache(launch, cache, "warm" if launch.arm in used else "cold")
-            used.add(launch.arm)
-            self.listen(launch, launch.number, len(every))
-            self._begin(launch)
-            launched = launching.run(self.asked, self._fitted(launch), self.folder, self.running, self._drain)
-            self._keep(launched)
+            group = [_with_cache(one, caches / (one.arm or "only"), "warm" if one.arm in used else "cold") for one in group]
+            used |= {one.arm for one in group}
+            for launch in group:
+                self.listen(launch, launch.number, len(every))
+            left = self._launched(group)
             if self.running.interrupted:
                 return Stop("interrupted")
-            failed = bool(launched[0].exit_code or not launched[0].steps)
+            failed = next((one[0] for one in left if one[0].exit_code or not one[0].steps), None)
             if failed and self.asked.vary:
-                self.lost.add(launch.arm)  # the other values are measured on
+                self.lost.add(failed.arm)  # the other values are measured on
             elif failed:
-                return Stop("program_ended", str(launched[0].exit_code or ""))
+                return Stop("program_ended", str(failed.exit_code or ""))
         if not self.asked.vary:
             self._count(len(every), caches)
         return Stop("interrupted") if self.running.interrupted else Stop("program_ended")
+
+    def _is_left_out(self, launch: Launch) -> bool:
+        return launch.arm in self.lost or (launch.arm == "frozen" and bool(self.trained.processes) and not self._loader())
+
+    def _launched(self, group: Sequence[Launch]) -> list[list[TrainingProcess]]:
+        """What each left, kept: one by itself, or two in turns."""
+        self._begin(group)
+        if len(group) > 1:
+            left = taking_turns.run(self.asked, group, self.folder, self.running, self._drain)
+        else:
+            left = [launching.run(self.asked, self._fitted(group[0]), self.folder, self.running, self._drain)]
+        self._keep(left)
+        return left
 
     def _fitted(self, launch: Launch) -> Launch:
         """A frozen loader without a length ends where the real one did."""
@@ -221,18 +235,22 @@ class _Session:
                 (self.folder / one.file).unlink()
         self.trained = replace(self.trained, processes=[*self.trained.processes, *(one for one in found if one.flop)])
 
-    def _begin(self, launch: Launch) -> None:
+    def _begin(self, group: Sequence[Launch]) -> None:
         """Whoever reads the bundle knows whose steps are appended now, also where this process is killed."""
-        self.trained = replace(self.trained, begun=launching.begun(launch))
+        begun = [launching.begun(launch) for launch in group]
+        self.trained = replace(self.trained, begun=begun[0], beside=begun[1] if len(begun) > 1 else None)
         self._write()
 
-    def _keep(self, processes: Sequence[TrainingProcess]) -> None:
-        """What a launch left, and its samples by its own steps alone."""
-        self.trained = replace(self.trained, processes=[*self.trained.processes, *processes], begun=None)
-        self.clocks_hz[processes[0].number] = self._clock()
+    def _keep(self, left: Sequence[list[TrainingProcess]]) -> None:
+        """What launches left, and their samples by their own steps alone."""
+        processes = [*self.trained.processes, *(process for launch in left for process in launch)]
+        self.trained = replace(self.trained, processes=processes, begun=None, beside=None)
+        leads = [launch[0] for launch in left]
+        self.clocks_hz.update({lead.number: self._clock() for lead in leads})
         self._write()
-        launching.tidy(self.folder, processes[0].number)
-        for one in self._samples([self._measured(processes[0])] if self._is_kept(processes[0]) else [], self.rounds):
+        for lead in leads:
+            launching.tidy(self.folder, lead.number)
+        for one in self._samples([self._measured(lead) for lead in leads if self._is_kept(lead)], self.rounds):
             self.appended.append(one)
             self.held.writer.append(one)
 

@@ -47,7 +47,8 @@ def asked_text(run: TrainingRun) -> str:
     words = [asked.program, *asked.arguments, *(f"{name}={value}" for name, value in asked.parameters.items())]
     steps = f"{asked.steps} steps" if asked.steps else "all its steps"
     ranks = f" of {asked.ranks} ranks" if asked.ranks > 1 else ""
-    against = f", in turns with {asked.against}" if asked.against else ""
+    stretches = " by stretches of steps" if any(launch[0].process.resumed for launch in run.launches) else ""
+    against = f", in turns{stretches} with {asked.against}" if asked.against else ""
     processes = f"{asked.processes} fresh process{'' if asked.processes == 1 else 'es'}"
     fewer = f"; {ran} ran" if ran < asked.processes * max(arms, 1) else ""
     return harmless(f"{' '.join(words)}: {processes}{ranks} of {steps}{against}{fewer}")

@@ -68,6 +68,7 @@ def of_process(process: TrainingProcess, table: Floats, quiet_only: bool | None 
     time = column(table, "time")
     first, levels = _settled(time, first)
     window = table[first - 1 :]
+    window = window[~np.isin(column(window, "number"), process.resumed)]  # the first after a wait finds cold caches
     inside = [one for one in process.events if one.kind in BOUND and one.step >= first]
     compile_s = sum(one.seconds for one in process.events if one.kind in ("compile", "capture"))
     if not len(window):

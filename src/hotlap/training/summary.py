@@ -195,7 +195,7 @@ def _by_cache(leads: Sequence[MeasuredProcess], of: Callable[[MeasuredProcess], 
 
 
 def _delay(leads: Sequence[MeasuredProcess]) -> float | None:
-    spent = [(one.process.run_delay_s, float(one.table[-1, 1] - one.table[0, 1])) for one in leads if len(one.table) > 1]
+    spent = [(one.process.run_delay_s, float(np.nansum(column(one.table, "time")[1:]))) for one in leads if len(one.table) > 1]
     known = [(delay, wall) for delay, wall in spent if delay is not None and wall > 0]
     return sum(delay for delay, _ in known) / sum(wall for _, wall in known) if known else None
 

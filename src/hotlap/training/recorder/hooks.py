@@ -18,6 +18,7 @@ from typing import Any
 
 from hotlap.training.recorder.loaders import Waited, arm_loader
 from hotlap.training.recorder.rows import StepRecorder
+from hotlap.training.recorder.turns import Turn
 
 RECORDER: StepRecorder | None = None
 BEFORE: Any = None  # another recorder that counts the same steps
@@ -244,9 +245,10 @@ def start() -> None:
     text = os.environ.get("HOTLAP_TRAINING", "")
     if text:
         asked = json.loads(text)
+        RECORDER = StepRecorder(asked)
         if os.getppid() == asked["parent"]:
             _end_with_parent()
-        RECORDER = StepRecorder(asked)
+            RECORDER.turn = Turn(asked["turn"]) if asked["turn"] >= 0 else None
         BEFORE = sys.modules.get("hotlap_recorder")
         sys.modules["hotlap_recorder"] = sys.modules[__name__]
         sys.meta_path.insert(0, TorchFinder())

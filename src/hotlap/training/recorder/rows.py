@@ -20,6 +20,7 @@ from typing import Any
 
 from hotlap.training.recorder.reducers import Reducers
 from hotlap.training.recorder.transfers import arm_transfers
+from hotlap.training.recorder.turns import Turn, uses_device
 
 PARTS = ("data_wait", "transfer", "forward", "backward", "optimiser", "communication", "rest")
 ROW = struct.Struct("<14d")  # as hotlap.training.record.COLUMNS
@@ -69,6 +70,8 @@ class StepRecorder:
         self.counter: Any = None
         self.parameters: dict[str, int] = {}
         self.reducers = Reducers()
+        self.turn: Turn | None = None  # with another program
+        self.resumed: list[int] = []  # steps that began a turn after a wait
         self.world, self.first_s = 1, 0.0
         self.schedule: int | None = None  # the system's file of this thread
         self.delay_s: float | None = None
@@ -151,10 +154,20 @@ class StepRecorder:
         self._look()
         if self.count & (self.count - 1) == 0 or len(self.events) != self.saved:
             self.save()  # a process that is killed has no time to
+        if self.turn is not None and self.count < self.most and self.turn.is_over():
+            self._wait_for_turn(self.turn)
         self.last = self.edge if self.cuda is not None else time.perf_counter()  # what recording cost belongs to no step
         self.edge = self.last
         if self.count >= self.most:
             self._stop()
+
+    def _wait_for_turn(self, turn: Turn) -> None:
+        """Whatever works on while this thread waits would have its time for nothing: the device, workers of a loader, other ranks."""
+        self._rank()
+        if self.cuda is not None or uses_device() or self.workers or self.world > 1 or not turn.wait(_threads() or 1):
+            self.turn = None
+        self.resumed.append(self.count + 1)
+        self.delay_s = None if self.delay_s is None else self._delay()
 
     def _remember(self) -> None:
         """What belongs to the program's first step, should it speak for itself after an optimiser's."""
@@ -175,6 +188,7 @@ class StepRecorder:
         if self.file is not None:
             os.ftruncate(self.file, 0)
             os.lseek(self.file, 0, os.SEEK_SET)
+        self.resumed.clear()
         for event in self.events:
             event["step"] = 1
 
@@ -338,7 +352,8 @@ class StepRecorder:
         self.saved = len(self.events)
         known = {
             "pid": self.pid, "number": self.asked["number"], "rank": self._rank(), "world": self.world, "steps": self.count,
-            "source": self.source.partition(" ")[0], "armed": self.armed, "loaders": self.loaders, "workers": self.workers,
+            "source": self.source.partition(" ")[0], "armed": self.armed, "loaders": self.loaders,
+            "workers": self.workers, "resumed": self.resumed,
             "events": self.events, "shapes": self.shapes,
             "born_s": self.born, "first_s": self.first_s, "ended_s": self.last, "ended": self.ended, "error": self.error,
             "cpu_s": time.process_time(), "rss_bytes": _rss(), "flop": self.flop,
