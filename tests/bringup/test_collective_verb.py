@@ -66,7 +66,9 @@ def test_every_operation_gives_what_it_should(op: str, capsys: pytest.CaptureFix
 
 
 @pytest.mark.slow("PyTorch in two processes")
-@pytest.mark.parametrize("op", collectives.WAYS["gloo"])
+@pytest.mark.parametrize(
+    "op", [op if op == "all_reduce" else pytest.param(op, marks=pytest.mark.nightly("more of PyTorch")) for op in collectives.WAYS["gloo"]]
+)
 def test_gloo_gives_the_same_operations(op: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     assert main(["cluster", "collective", op, "--by", "gloo", "--local", "2", "--rounds", "1", "--sizes", "64KiB", "--json"]) == 0
@@ -74,7 +76,7 @@ def test_gloo_gives_the_same_operations(op: str, capsys: pytest.CaptureFixture[s
     assert (row.op, row.size, row.wrong) == (op, 65_536, 0)
 
 
-@pytest.mark.slow("PyTorch in two processes")
+@pytest.mark.nightly("PyTorch in two processes")
 def test_nccl_without_gpus_is_refused_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.device_count() > 1:
