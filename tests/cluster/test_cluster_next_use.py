@@ -136,8 +136,8 @@ def test_names_keep_their_room_longest() -> None:
         Column("case", [Cell("gemm fp32 m=2048 n=2048 k=2048")], wrap=True, names=True), Column("value", [Cell("x" * 30)]),
         Column("is", [Cell("inconclusive (MDE 3.2 %)")], wrap=True),
     ]  # fmt: skip
-    assert layout.Grid(columns, 70).sizes == [24, 30, 12]
-    assert layout.Grid(columns, 60).sizes == [14, 30, 12]
+    assert layout.Grid(columns, 70).sizes == [20, 30, 16]
+    assert layout.Grid(columns, 60).sizes == [12, 30, 16]
 
 
 def header(devices: list[str]) -> RunHeader:

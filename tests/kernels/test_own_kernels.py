@@ -212,6 +212,29 @@ __kernel void twice(__global float *x, __global float *out, int n) { int i = get
 """
 
 
+@pytest.mark.parametrize(("options", "compiles"), [("", False), ("//: options = ['-cl-fast-relaxed-math']\n", True)])
+def test_opencl_c_is_built_with_the_options_of_its_heading_and_no_others(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str, compiles: bool
+) -> None:
+    text = options + DOUBLE.replace("BOUND", "n") + "#ifndef __FAST_RELAXED_MATH__\n#error exact\n#endif\n"
+    kept = _kept(_written(tmp_path, "double.cl", text), home)
+    found = _measured(kernels.case(kept, {}), "opencl")
+    assert ran(found) == compiles, found.reason
+    assert main(["kernel", "show", "double"]) == 0
+    assert f"options     {'-cl-fast-relaxed-math' if compiles else 'of the compiler: none'}" in capsys.readouterr().out
+
+
+def test_options_that_are_none_are_refused(home: Path, tmp_path: Path) -> None:
+    kept = _kept(_written(tmp_path, "double.cl", "//: options = ['fast']\n" + DOUBLE.replace("BOUND", "n")), home)
+    assert "'options' is a list of options of the compiler" in _measured(kernels.case(kept, {}), "opencl").reason
+
+
+def test_a_heading_of_other_arguments_than_the_function_s_is_refused(tmp_path: Path) -> None:
+    text = DOUBLE.replace("BOUND", "n").replace('"out", "n:int32"]', '"out"]')
+    with pytest.raises(InputError, match=r"twice takes 3 arguments \(x, out, n\), and 'arguments' lists 2"):
+        describe.describe(_written(tmp_path, "double.cl", text))
+
+
 @pytest.mark.parametrize(
     ("bound", "said"), [("n", ""), ("n + 20", "wrote outside the memory of 'out'"), ("n - 1", "was wrong")],
 )

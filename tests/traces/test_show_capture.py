@@ -17,7 +17,7 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.work.program import CALLABLE
 from hotlap.traces import capture, captured
 from hotlap.traces.capture import CaptureOptions
-from hotlap.traces.captured import Captured, CapturedProcess, CaptureHost
+from hotlap.traces.captured import Captured, CapturedProcess, CaptureHost, CaptureOverhead
 
 UNTRUE = re.compile(r"at least 6 rounds|--rounds|[Pp]recision asked|1 round|few rounds|inconclusive|run was stopped|A round is a fresh")
 SLOW = (8, 9, 10)  # steps
@@ -149,6 +149,14 @@ def test_a_capture_beside_other_programs_says_so(home: Path, capsys: pytest.Capt
         assert main(["show", bundle.run.id]) == 0
         shown = capsys.readouterr().out
         assert (f"other programs used {others:.1f} of 2 processors, and this one {used:.1f}" in shown) == crowded
+
+
+@pytest.mark.parametrize(("spread", "others", "crowded"), [(2.3, 0.8, True), (2.3, 0.1, False), (0.2, 0.8, False)])
+def test_uneven_steps_beside_other_programs_are_disturbed_though_the_program_needs_little_on_average(
+    spread: float, others: float, crowded: bool
+) -> None:
+    host, overhead = CaptureHost(cores=2, used=0.36, others=others), CaptureOverhead(spread=spread)
+    assert Captured(argv=["python"], tool="pytorch", exit_code=0, host=host, overhead=overhead).crowded == crowded
 
 
 def test_the_trace_of_a_capture_beside_other_programs_is_less_sure_wherever_it_is_read(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,8 +33,13 @@ def runs(args: argparse.Namespace) -> list[Bundle]:
 
 
 def missing_nodes(asked: Sequence[str], bundles: Sequence[Bundle]) -> dict[str, dict[str, str]]:
-    """Says which nodes of a group that was asked for by its label have no run: `Judgement.missing`, of the last run of each group."""
+    """Says which nodes of a group that was asked for by its label have no run: `Judgement.missing`, of the last run of each group. Of one
+    node alone, that its group has more."""
     if not any(name.startswith(f"{simulated_nodes.LABEL}=") for name in asked):
+        label = bundles[0].run.labels.get(simulated_nodes.LABEL, "") if len(bundles) == 1 else ""
+        if label and simulated_nodes.without_runs([bundles[0].run]):
+            whole = f"hotlap gate {simulated_nodes.LABEL}={label} judges all"
+            print(f"hotlap: this is the run of {bundles[0].run.machine.host} alone, of several nodes; {whole}", file=sys.stderr)
         return {}
     groups = simulated_nodes.without_runs(bundle.run for bundle in bundles)
     for one in groups:

@@ -44,7 +44,8 @@ def set_point(events: Sequence[Happened], shown: Columns, findings: Findings) ->
     goal_text = f"{goal:g} {unit} asked"
     if near.any() and share >= HELD and abs(mean - goal) <= off:
         return (
-            f"{goal_text}; held within {may} for {percent(share)} of the time after {since * stretch_s:.0f} s, {mean:.4g} {unit} on average"
+            f"{goal_text}; means over {stretch_s:.0f} s held within {may} for {percent(share)} of the time after "
+            f"{since * stretch_s:.0f} s, {mean:.4g} {unit} on average"
         )
     goal_text += f"; {mean:.4g} {unit} on average, within {may} for {percent(float(np.mean(near)))} of the time"
     side = "lower it" if mean < goal else "raise it, or leave idle phases out"

@@ -337,7 +337,7 @@ def _events(events: Sequence[Happened], findings: Findings, reaction: str) -> No
             cause = "too hot" if own else "limit asked was reached"
             findings.add(
                 cause,
-                x.detail + ("" if own else reaction),
+                x.detail + ("; the load was stopped for it" if own else reaction),
                 "fail" if own else "open",
                 "look at airflow, fan and thermal contact" if own else "raise the limit, or lower the load",
             )

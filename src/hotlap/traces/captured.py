@@ -12,6 +12,7 @@ from hotlap.core.record import Record
 from hotlap.core.store import files
 
 FILE = "capture.json"
+UNEVEN, BESIDE = 0.5, 0.1  # steps that vary so much without the profiler, while others use so much of all processors, were disturbed
 WITHIN = 2  # steps that the profiler warms up for, between those before the window and those that are recorded
 
 
@@ -93,8 +94,12 @@ class Captured(Record, frozen=True, kw_only=True):
     @property
     def crowded(self) -> bool:
         """Whether others used what the program needs, so that its steps took longer than on a quiet machine."""
-        host = self.host
-        return host is not None and host.others > host.cores - min(max(round(host.used), 1), host.cores) + CROWD
+        host, uneven = self.host, self.overhead.spread if self.overhead else None
+        if host is None:
+            return False
+        if uneven is not None and uneven >= UNEVEN and host.others >= BESIDE * host.cores:  # a short part of each step may need them all
+            return True
+        return host.others > host.cores - min(max(round(host.used), 1), host.cores) + CROWD
 
     @property
     def ranks(self) -> list[str]:

@@ -457,7 +457,7 @@ def test_medians_that_tell_another_change_stand_in_the_row() -> None:
     assert sides.of_medians(far) == "the medians +4.5 %"
     narrow = comparison.comparison([turned], width=70)
     assert "the medians" not in narrow.partition("\n\n")[0]
-    assert "  medians         B ÷ A − 1 of the medians is " in narrow
+    assert "  medians         they say another change: " in narrow
     assert "-1.0 %" in narrow
     assert "B ÷ A − 1 of the medians, which is shown where it is far" in " ".join(narrow.split())
     near = replace(turned, b=replace(found.b, median=1.02))

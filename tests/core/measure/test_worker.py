@@ -246,7 +246,7 @@ def test_noise_between_rounds_takes_more_of_them(tmp_path: Path) -> None:
     (row,) = found.rows
     assert (len(found.samples), found.bundle.run.stops) == (12, [Stop("rounds_max")])
     assert row.verdict.state == "inconclusive"
-    assert row.verdict.action == "about 20 rounds reach the precision asked: --rounds 20 --budget '20 s'"
+    assert row.verdict.action == "about 20 rounds should reach the precision asked: --rounds 20 --budget '20 s'"
 
 
 def test_a_process_that_dies_takes_one_case_with_it(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_rounds_that_are_advised_name_the_cases_they_serve_once(cpu: Kept) -> No
     printed = " ".join(text.explain(wide, 200).split()).partition(" what to do ")[2]
     assert printed.count("--rounds") == 1
     assert "--rounds 100" in printed
-    assert "so many rounds reach the precision asked in a and b; c would need a quieter machine, or a larger --precision" in printed
+    assert "so many rounds should reach the precision asked, if the machine stays as noisy, in a and b; c would need a quieter machine, or a larger --precision" in printed
 
 
 def test_a_case_that_has_the_run_s_best_rate_is_not_held_against_itself(cpu: Kept) -> None:

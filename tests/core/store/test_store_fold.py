@@ -248,6 +248,6 @@ def test_a_drift_is_never_a_fall_below_nothing() -> None:
 def test_what_rounds_say_differently_is_what_most_of_them_say() -> None:
     texts = ["power cap", "thermal", "thermal", "thermal", "thermal", "power cap"]
     seen = folded(COPY, *({"notices": [Notice(code="throttled", seen=text)]} for text in texts)).notices
-    assert seen == [Notice(code="throttled", seen="in 6 of 6 rounds, most often: thermal")]
+    assert seen == [Notice(code="throttled", seen="in 6 of 6 rounds (most often: thermal)")]
     seen = folded(COPY, *({"notices": [Notice(code="throttled", seen=str(number))]} for number in range(6))).notices
     assert seen == [Notice(code="throttled", seen="in 6 of 6 rounds, the first: 0")]

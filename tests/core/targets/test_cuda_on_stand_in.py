@@ -127,7 +127,7 @@ def test_ptx_stands_in_for_machine_code_that_the_driver_refuses(stand_in: Any, a
         assert target.capability == 90
         archs: list[str] = []
         real = cuda_compile.compile_source
-        monkeypatch.setattr(cuda_compile, "compile_source", lambda source, name, arch, defines: archs.append(arch) or real(source, name, arch, defines))
+        monkeypatch.setattr(cuda_compile, "compile_source", lambda source, name, arch, *more: archs.append(arch) or real(source, name, arch, *more))
         monkeypatch.setenv("STAND_IN_FAIL", f"cuModuleLoadData:{answer}!1")
         assert _kernel_works(target)
         assert archs == ["sm_90", "compute_90"]

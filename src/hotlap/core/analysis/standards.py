@@ -146,7 +146,7 @@ class AgainstLimit:
         else:
             return verdict
         seen = f"{show(row.summary.median or 0.0, row.result.unit)}: {reason}"
-        return replace(verdict, state="inconclusive", reason=seen, ratio=None, low=None, high=None)  # no loss is known
+        return replace(verdict, state="inconclusive", reason=seen)
 
 
 CACHES = 32  # times what may stay in cache: moving so much, the bound is 3 % above the rate of memory

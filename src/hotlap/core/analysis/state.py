@@ -67,7 +67,7 @@ def _more(summary: Summary, result: Result) -> str:
         return power_limit.LASTING
     if summary.needed:
         quieter = "; on a quieter machine fewer do" if summary.needed > MOST_ROUNDS else ""
-        return f"about {summary.needed} rounds reach the precision asked: {asking_for(summary.needed, [result])}{quieter}"
+        return f"about {summary.needed} rounds should reach the precision asked: {asking_for(summary.needed, [result])}{quieter}"
     return "more rounds will not reach the precision asked: reduce the noise, or ask for less (--precision)"
 
 

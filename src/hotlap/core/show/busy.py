@@ -47,4 +47,6 @@ def _who(look: Look) -> list[str]:
         users.append(f"a load of {look.load:.1f} on {look.cores} cores")
     if look.steal_share and look.steal_share >= 0.01:
         users.append(f"the hypervisor gives {percent(look.steal_share)} of the processor's time to others (steal)")
+    if not users and look.runnable is not None:  # short tasks, each below what is named
+        users.append(f"short tasks of other programs: {look.runnable:.1f} run or wait for a processor on average")
     return users

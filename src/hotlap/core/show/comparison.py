@@ -329,7 +329,7 @@ def _span_of_devices(comparison: Comparison) -> float:
 def _medians(comparisons: Sequence[Comparison], width: int) -> list[str]:
     """Cases whose medians say another change than the estimate."""
     apart = [f"{label(one.case)} {said.removeprefix(sides.MEDIANS)}" for one in comparisons if (said := sides.of_medians(one))]
-    return layout.paragraph(f"  {'medians':<14}  ", f"B ÷ A − 1 of the medians is {words.some(apart, 8)}", width) if apart else []
+    return layout.paragraph(f"  {'medians':<14}  ", f"they say another change: {words.some(apart, 8)} (B ÷ A − 1)", width) if apart else []
 
 
 def _noise(comparisons: Sequence[Comparison], width: int) -> list[str]:

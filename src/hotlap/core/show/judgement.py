@@ -116,7 +116,8 @@ def device_columns(
     for state in ORDER:
         if any(count[state] for count in counts):
             columns.append(Column(verdicts.WORDS[state], [Cell(str(count[state] or "")) for count in counts], right=True))
-    columns.append(Column("worst case", [Cell(words.clean(row.label)) for row in worst], wrap=True))
+    far = "lowest case" if set(states.values()) <= {"inconclusive", "pass"} else "worst case"  # none is known to be bad
+    columns.append(Column(far, [Cell(words.clean(row.label)) for row in worst], wrap=True))
     columns += [*_rules(worst), Column(head, [Cell(change(row)) for row in worst], right=True)]
     return columns, Counter(states[key] for key in by_state if key not in shown)
 

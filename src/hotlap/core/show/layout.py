@@ -14,11 +14,14 @@ from hotlap.core.show.table import aligned as aligned
 GAP = 2  # spaces between columns
 READABLE = 24  # width to which columns that wrap are narrowed first, one by one
 NARROWEST = 12  # of a column that wraps
+INDENT = 4  # of its further lines
+WORD = 14  # of a word that is not broken
 FEW_LINES = 6
 STYLES = {"bold": "1", "dim": "2", "good": "32", "warn": "33", "bad": "31", "accent": "36"}
 BARS = {"bound": "█", "expected": "▓"}  # distinguishable without colour: only a bound is solid; a run's own best is no limit
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 _BREAKS = re.compile(r"(?<=::)|(?<=[_<,(/])(?=\w)|(?=<)")  # where a name may go on in the next line
+_WORD = re.compile(r"\S+")
 _QUANTITY = re.compile(r"(\d) ([kKMGT]?i?B\b|[kMGTP]?(?:FLOP/s|B/s|Hz|W)\b|[mµn]?s\b|%|×)")
 
 
@@ -45,7 +48,11 @@ def bar(share: float | None, kind: str, width: int) -> str:
 
 
 def _narrowest(column: Column) -> int:
-    return min(column.natural, NARROWEST) if column.wrap else column.natural
+    """Where it wraps, as wide as its longest word on a further line."""
+    if not column.wrap:
+        return column.natural
+    words = [len(word) for cell in column.cells for word in _WORD.findall(cell.text)]
+    return min(column.natural, max([NARROWEST, *(INDENT + size for size in words if size <= WORD)]))
 
 
 def _at(column: Column, place: int) -> Cell:
@@ -74,10 +81,10 @@ class Grid:
     def sizes(self) -> list[int]:
         sizes = [column.natural for column in self.columns]
         over = total(self.columns, self.gap) - self.width
-        for least in (READABLE, NARROWEST):  # no column becomes hard to read while another has room; below that names come last
-            for place, column in sorted(enumerate(self.columns), key=lambda pair: least == NARROWEST and pair[1].names):
+        for least in (READABLE, 0):  # no column becomes hard to read while another has room; below that names come last
+            for place, column in sorted(enumerate(self.columns), key=lambda pair: not least and pair[1].names):
                 if column.wrap and over > 0:
-                    narrowed = max(sizes[place] - over, min(sizes[place], least))
+                    narrowed = max(sizes[place] - over, min(sizes[place], least or _narrowest(column)))
                     over -= sizes[place] - narrowed
                     sizes[place] = narrowed
         return sizes
@@ -134,7 +141,7 @@ class _Names(textwrap.TextWrapper):
 def _wrapped(cell: Cell, width: int) -> list[Cell]:
     if len(cell.text) <= width:
         return [cell]
-    wrapper = _Names(width, subsequent_indent="    ", max_lines=FEW_LINES, placeholder=" …", break_on_hyphens=False)
+    wrapper = _Names(width, subsequent_indent=" " * INDENT, max_lines=FEW_LINES, placeholder=" …", break_on_hyphens=False)
     lines = wrapper.wrap(_bound(cell.text))
     return [Cell(text.replace("\u00a0", " "), cell.style) for text in lines]
 

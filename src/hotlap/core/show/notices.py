@@ -258,9 +258,9 @@ def rounds_needed(rows: Sequence[Row]) -> str:
     served = [row for row in rows if row.summary.needed is not None and row.summary.needed <= MOST_ROUNDS]
     options = asking_for(most, [row.result for row in served])
     if len(served) == len(rows):
-        return f"{options}: so many rounds reach the precision asked"
+        return f"{options}: so many rounds should reach the precision asked if the machine stays as noisy"
     rest = [row for row in rows if row not in served]
-    reached = f"so many rounds reach the precision asked in {_cases(served)}"
+    reached = f"so many rounds should reach the precision asked, if the machine stays as noisy, in {_cases(served)}"
     return f"{options}: {reached}; {_cases(rest)} would need a quieter machine, or a larger --precision"
 
 

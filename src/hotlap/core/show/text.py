@@ -18,7 +18,7 @@ from hotlap.core.show.explain import explain
 from hotlap.core.show.listing import devices, heading, machine, machines, prediction, runs
 from hotlap.core.show.results import FAST, Form, is_slow
 from hotlap.core.stats.fleet import FEWEST_NODES
-from hotlap.core.stats.stopping import FEWEST, REACHED
+from hotlap.core.stats.stopping import FEWEST
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.units import percent
 
@@ -269,6 +269,4 @@ def _by_noise(rows: Sequence[Row], precision: float | None) -> str:
         return ""
     judged = [row.summary for row in rows if row.summary.rounds >= FEWEST and row.summary.half_width is not None]
     apart = any(one.reached is not None and ((one.half_width or 0.0) > precision) is one.reached for one in judged)
-    likely = f"± {percent(REACHED * precision)} ({REACHED:g} of the precision asked)"
-    judged_by = f", judged by the noise of its rounds: ? where rounds so noisy usually give more than {likely}, even if the ± shown is less"
-    return judged_by if apart else ""
+    return "; the noise of all rounds decides, not ±: one odd round may widen ± without a ?, and a lucky ± may have one" if apart else ""

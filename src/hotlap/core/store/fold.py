@@ -238,8 +238,8 @@ def _detail(details: Sequence[str], rounds: int) -> str:
     if not texts:
         return f"in {len(details)} of {rounds} rounds"
     text, count = texts[0]
-    which = "" if len(texts) == 1 else ", most often" if count > 1 else ", the first"
-    return f"in {len(details)} of {rounds} rounds{which}: {text}"
+    seen = f"in {len(details)} of {rounds} rounds"
+    return f"{seen}: {text}" if len(texts) == 1 else f"{seen} ({'most often' if count > 1 else 'the first'}: {text})"
 
 
 # ---------------------------------------------------------------- from seconds to the metric

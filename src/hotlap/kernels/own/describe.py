@@ -18,12 +18,13 @@ from hotlap.core.record import Value
 from hotlap.core.work import find
 from hotlap.kernels import kept as kernels
 from hotlap.kernels.cost import evaluate
+from hotlap.kernels.own import signatures
 from hotlap.kernels.own.needed import family
 from hotlap.kernels.own.python import module
 
 KEYS = (
     "name", "about", "workload", "only", "params", "read_bytes", "written_bytes", "operations", "unit_of_arithmetic", "cases",
-    "inputs", "outputs", "writes", "arguments", "function", "items", "group", "defines", "reference", "terms",
+    "inputs", "outputs", "writes", "arguments", "function", "items", "group", "defines", "options", "reference", "terms",
 )  # fmt: skip
 HEADER = re.compile(r"^\s*//:( ?)(.*)$")
 
@@ -98,7 +99,22 @@ def _table(path: Path, kind: kernels.Kind) -> kernels.KeptKernel:
     for key in (left, "arguments", *(() if document.get("workload") else ("inputs", "reference"))):
         if key not in document:
             raise InputError(f"{where}: '{key}' is missing; see docs/own-kernels.md")
+    _arguments(path, document)
     return _made(path, kind, document, {key: document[key] for key in document if key in KEYS[10:]})
+
+
+def _arguments(path: Path, document: Mapping[str, Any]) -> None:
+    """Raises InputError where the function takes more or fewer; nothing where its signature cannot be read."""
+    wanted, given = document.get("function", path.stem), document["arguments"]
+    if path.suffix == ".so" or not isinstance(given, list):
+        return
+    text = signatures.COMMENT.sub(" ", path.read_text("utf-8", errors="replace"))
+    found = next((one for one in signatures.SIGNATURE.finditer(text) if one[1] == wanted), None)
+    taken = signatures.arguments(found[2]) if found else []
+    if found and len(taken) != len(given):
+        names = ", ".join(one.name for one in taken)
+        lists = f"{wanted} takes {len(taken)} arguments ({names}), and 'arguments' lists {len(given)}"
+        raise InputError(f"{path.name}: {lists}; give each of them, in order")
 
 
 def _made(path: Path, kind: kernels.Kind, document: Mapping[str, Any], table: dict[str, object]) -> kernels.KeptKernel:

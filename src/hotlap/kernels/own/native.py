@@ -50,8 +50,8 @@ def prepare(target: Target, case: Case, loaded: Loaded, rng: np.random.Generator
 
 def compiled(kernel: kernels.KeptKernel, params: Mapping[str, Value]) -> str:
     """CUDA C++ by NVRTC alone, without a GPU: for what, and how large. Raises DoesNotCompile with the compiler's first error."""
-    arch = ARCHITECTURE
-    code = cuda_compile.compile_source(_source(kernel), table.function(kernel), arch, tuple(defines(kernel, params)))
+    arch, macros, chosen = ARCHITECTURE, tuple(defines(kernel, params)), tuple(options(kernel))
+    code = cuda_compile.compile_source(_source(kernel), table.function(kernel), arch, macros, chosen)
     return f"compiles for {arch}, {len(code)} B by NVRTC {cuda_compile.version()}"
 
 
@@ -69,6 +69,14 @@ def defines(kernel: kernels.KeptKernel, params: Mapping[str, Value]) -> list[str
     return [f"{name}={words[value] if value in words else int(evaluate(value, params))}" for name, value in given.items()]
 
 
+def options(kernel: kernels.KeptKernel) -> list[str]:
+    """Of the compiler, as the heading gives them: without any the compiler's defaults, as the kernel would be built elsewhere."""
+    given = kernel.table.get("options", [])
+    if not isinstance(given, list) or not all(isinstance(one, str) and one.startswith("-") for one in given):
+        raise InputError(f"{kernel.file}: 'options' is a list of options of the compiler, as in options = ['-cl-fast-relaxed-math']")
+    return given
+
+
 class _Run:
     """Sets of buffers with a zone after each, and the kernel that goes round them."""
 
@@ -77,7 +85,7 @@ class _Run:
         self.target, self.own, self.rng, self.chance = target, kernel, rng, random.SystemRandom()
         self.operator = table.operator(kernel, self.params, loaded.ours, self.torch)
         try:
-            self.kernel = target.kernel(_source(kernel), table.function(kernel), defines(kernel, self.params))
+            self.kernel = target.kernel(_source(kernel), table.function(kernel), defines(kernel, self.params), options(kernel))
         except DoesNotCompile as error:
             raise InputError(str(error)) from error
         self.group = self._whole("group", 64)

@@ -38,6 +38,7 @@ def shown(kernel: KeptKernel, width: int) -> str:
         ("reads", f"{kernel.read_bytes} B" if kernel.read_bytes else ""),
         ("writes", f"{kernel.written_bytes} B" if kernel.written_bytes else ""),
         ("operations", f"{kernel.operations} of {kernel.unit_of_arithmetic}" if kernel.operations else ""),
+        ("options", _options(kernel)),
         ("cases", "; ".join(" ".join(f"{k}={v}" for k, v in case.items()) for case in kernel.cases)),
         ("revisions", ", ".join(f"{r.hash} ({r.added[:16].replace('T', ' ')})" for r in reversed(kernel.revisions))),
     ]
@@ -45,6 +46,14 @@ def shown(kernel: KeptKernel, width: int) -> str:
     for name, text in facts:
         lines += layout.paragraph(f"  {name:<11} ", words.clean(text), width) if text else []
     return "\n".join(lines)
+
+
+def _options(kernel: KeptKernel) -> str:
+    """Of the compiler, where one of Hotlap's targets compiles it."""
+    given = kernel.table.get("options", [])
+    if kernel.kind not in ("opencl", "cuda"):
+        return ""
+    return " ".join(map(str, given)) if isinstance(given, list) and given else "of the compiler: none"
 
 
 def checked(pairs: Sequence[tuple[Case, Samples]], width: int, color: bool) -> str:

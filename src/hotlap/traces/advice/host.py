@@ -27,6 +27,7 @@ COMPILES = re.compile(
 CACHE_MISS = re.compile(r"pjit\.py:\d+ cache_miss")
 ALLOCATES = re.compile(r"^(?:cuda|hip)(?:Malloc|Free|MallocAsync|HostAlloc|FreeHost|HostFree|MallocHost)$|^cuMem(?:Alloc|Free|Create|Map)")
 TO_HOST, FEW_BYTES = re.compile(r"D(?:evice)?ToH|DtoH|Device -> (?:Pageable|Pinned|Host)", re.IGNORECASE), 64
+APART = 0.1  # by which the median step's share differs from the window's before it is said
 ALONE = 4  # names of waiting calls, each taken out alone
 WITHOUT_OPERATORS = (
     "Copy with cudaMemcpyAsync (hipMemcpyAsync) from pinned memory on a stream of its own, order streams by events (cudaStreamWaitEvent) "
@@ -59,6 +60,13 @@ def lags(study: Study, within: intervals.Intervals) -> NDArray[np.int64]:
     return np.where(found.on_device, 0, spent)
 
 
+def _of_usual_step(study: Study) -> float | None:
+    """The median over steps of the share in which data was waited for: a few steps that others disturbed move the window's, not this."""
+    ends = zip(study.steps.start.tolist(), study.steps.end.tolist(), strict=True)
+    shares = [intervals.clipped(study.loading, begin, end).length / (end - begin) for begin, end in ends if end > begin]
+    return float(np.median(shares)) if shares else None
+
+
 def data_loader(study: Study) -> list[Tip]:
     """Time in which the main thread waited for data."""
     low, high = study.window
@@ -82,7 +90,9 @@ def data_loader(study: Study) -> list[Tip]:
     remedy = WORKERS_REMEDY if workers == "some" else ""
     if not study.devices:
         share = waited_s / study.window_s
-        detail = f"the main thread waited {percent(share)} of the window for its data loader{each}"
+        usual = _of_usual_step(study)
+        apart = f"; {percent(usual)} of the median step" if usual is not None and abs(usual - share) >= APART else ""
+        detail = f"the main thread waited {percent(share)} of the window for its data loader{each}{apart}"
         found = Tip("data-loader", detail, evidence, share, share / 2, "high", where, remedy, marks=there)
         return [found] if share >= _least("data-loader") else []
     idle = study.idle_shares["data_loader"]

@@ -191,8 +191,9 @@ class Target(Protocol):
     def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
         """Enqueues a copy of the whole of the smaller one; does not wait."""
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
-        """Compiles `source` (dialects c and wgsl) with `defines` ("T=float16"). Raises DoesNotCompile with the compiler's first error."""
+    def kernel(self, source: str, name: str, defines: Sequence[str] = (), options: Sequence[str] | None = None) -> TargetKernel:
+        """Compiles `source` (dialects c and wgsl) with `defines` ("T=float16"). `options` of the compiler (OpenCL, CUDA); None: those of
+        our own kernels, [] its defaults. Raises DoesNotCompile with the compiler's first error."""
 
     def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:
         """Runs `enqueue(calls)` on an idle device and waits. `calls` may be 0: the cost of timing itself.

@@ -160,20 +160,20 @@ class CudaTarget:
 
     # ------------------------------------------------------------ kernels
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> CudaKernel:
-        module = self._module(source, name, tuple(defines))
+    def kernel(self, source: str, name: str, defines: Sequence[str] = (), options: Sequence[str] | None = None) -> CudaKernel:
+        module = self._module(source, name, tuple(defines), tuple(options or ()))
         function = check(self.cu.cuModuleGetFunction(module, name.encode()), f"find the kernel '{name}'")
         with contextlib.suppress(RuntimeError, AttributeError):  # a driver or binding before CUDA 12.4 loads in the first launch
             check(self.cu.cuFuncLoad(function), f"load the kernel '{name}'")
         return CudaKernel(self, function, name)
 
-    def _module(self, source: str, name: str, defines: tuple[str, ...]) -> Any:
+    def _module(self, source: str, name: str, defines: tuple[str, ...], options: tuple[str, ...]) -> Any:
         """Loaded as machine code or PTX, whichever this driver takes: of another version than NVRTC it may refuse one of them."""
         first = cuda_compile.architecture(self.capability)
         what = f"load '{name}' (NVRTC {cuda_compile.version()}, driver {self.device.driver})"
         answers = []
         for arch in (first, *cuda_compile.instead_of(first, self.capability)):
-            code = cuda_compile.compile_source(source, name, arch, defines)
+            code = cuda_compile.compile_source(source, name, arch, defines, options)
             self.activate()
             answers.append(self.cu.cuModuleLoadData(code))
             if name_of(answers[-1][0]) not in REFUSED:

@@ -95,11 +95,11 @@ def instead_of(arch: str, capability: int) -> list[str]:
 
 
 @functools.cache
-def compile_source(source: str, name: str, arch: str, defines: tuple[str, ...] = ()) -> bytes:
+def compile_source(source: str, name: str, arch: str, defines: tuple[str, ...] = (), options: tuple[str, ...] = ()) -> bytes:
     """A cubin (`sm_90`) or PTX (`compute_90`) of the prelude and `source`. Raises DoesNotCompile with the compiler's first error."""
     text = prelude() + "".join(f"#define {_define(d)}\n" for d in defines) + "#line 1\n" + source
     kind = "CUBIN" if arch.startswith("sm_") else "PTX"
-    (code,), _ = _compiled(text, f"{name}.cu", f"the kernel '{name}'", [f"--gpu-architecture={arch}", "--std=c++17"], [kind])
+    (code,), _ = _compiled(text, f"{name}.cu", f"the kernel '{name}'", [f"--gpu-architecture={arch}", "--std=c++17", *options], [kind])
     return code
 
 

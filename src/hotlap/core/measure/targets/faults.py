@@ -137,7 +137,9 @@ class SlowFault:
                 valid = f"devices are 0 to {count - 1}" if count > 1 else "there is device 0 alone"
                 raise InputError(f"simulated: 'slow' names device {index}, but {valid}; count={index + 1} has it")
             if node is None and nodes > 1:
-                raise InputError(f"simulated: 'slow' names device {index} of no node; write 17.{index} for node 17, 17.* for all of it")
+                whose, which = (index, 0) if index is not None and count <= index < nodes else (0, min(index or 0, count - 1))
+                write = f"write {whose}.{which} for device {which} of node {whose}, {whose}.* for all of it"
+                raise InputError(f"simulated: 'slow' names device {index} of no node; {write}")
             if node is not None and (node >= nodes or (index is not None and index >= count)):
                 place = f"{node}.{'*' if index is None else index}"
                 raise InputError(f"simulated: 'slow' names {place}, but nodes are 0 to {nodes - 1} and devices 0 to {count - 1}")

@@ -55,7 +55,7 @@ class HostTarget:
     def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
         _refuse("has no device memory")
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
+    def kernel(self, source: str, name: str, defines: Sequence[str] = (), options: Sequence[str] | None = None) -> TargetKernel:
         _refuse("runs no kernels")
 
     def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:

@@ -17,7 +17,7 @@ from hotlap.core.measure.targets import opencl_link, pocl_cpu
 from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, SystemClock, Timing, Where, cpu_cache_bytes
 from hotlap.core.record import Device
 
-BUILD = ("-cl-fast-relaxed-math", "-cl-mad-enable")
+BUILD = ("-cl-fast-relaxed-math", "-cl-mad-enable")  # of our own kernels
 POCL = "Portable Computing Language"
 _compiled_for: dict[int, str] = {}  # by address of the device: the x86-64 level of its code, where PoCL has no name for it
 
@@ -236,9 +236,10 @@ class OpenClTarget:
         else:
             self.note(self.cl.enqueue_copy(q, _bytes(to.handle)[:nbytes], source.handle, is_blocking=False), queue)
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> OpenClKernel:
+    def kernel(self, source: str, name: str, defines: Sequence[str] = (), options: Sequence[str] | None = None) -> OpenClKernel:
         try:
-            program = self.cl.Program(self.context, prelude() + source).build([*BUILD, *(f"-D{d}" for d in defines)])
+            chosen = BUILD if options is None else options
+            program = self.cl.Program(self.context, prelude() + source).build([*chosen, *(f"-D{d}" for d in defines)])
             return OpenClKernel(self, self.cl.Kernel(program, name))
         except (self.cl.RuntimeError, self.cl.LogicError) as error:
             taken = f"; '{name}' may be a function of OpenCL C: give the kernel another name"

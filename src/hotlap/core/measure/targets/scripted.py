@@ -141,7 +141,7 @@ class ScriptedTarget:
     def copy(self, to: Buffer, source: Buffer, queue: int = 0) -> None:
         raise NotSupported("a script has no memory")
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
+    def kernel(self, source: str, name: str, defines: Sequence[str] = (), options: Sequence[str] | None = None) -> TargetKernel:
         raise NotSupported("a script runs no kernels")
 
 

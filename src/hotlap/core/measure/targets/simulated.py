@@ -252,7 +252,7 @@ class SimulatedTarget:
         nbytes = min(to.nbytes, source.nbytes)
         to.handle.reshape(-1).view(np.uint8)[:nbytes] = source.handle.reshape(-1).view(np.uint8)[:nbytes]
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
+    def kernel(self, source: str, name: str, defines: Sequence[str] = (), options: Sequence[str] | None = None) -> TargetKernel:
         raise NotSupported("a simulated GPU runs no kernels; it knows the workloads of the plan")
 
     def _work(self, enqueue: Enqueue, calls: int) -> float:

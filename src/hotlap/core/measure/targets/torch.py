@@ -148,7 +148,7 @@ class TorchTarget:
         with self.module.stream(self.second):
             a.copy_(b, non_blocking=True)
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> TargetKernel:
+    def kernel(self, source: str, name: str, defines: Sequence[str] = (), options: Sequence[str] | None = None) -> TargetKernel:
         raise NotSupported(f"PyTorch runs its own operations, not '{name}' in C; the targets cuda and opencl do")
 
     def time(self, enqueue: Enqueue, calls: int, graph: bool = False, ahead: Ahead | None = None) -> Timing:

@@ -315,7 +315,7 @@ class WebGpuTarget:
             reason = _line(error, "Shader ''")
             raise DoesNotCompile(f"the kernel '{name}' does not compile: {reason}") from error
 
-    def kernel(self, source: str, name: str, defines: Sequence[str] = ()) -> WebGpuKernel:
+    def kernel(self, source: str, name: str, defines: Sequence[str] = (), options: Sequence[str] | None = None) -> WebGpuKernel:
         return WebGpuKernel(self, wgsl.taken(source, name, defines), name)
 
     # ------------------------------------------------------------ time

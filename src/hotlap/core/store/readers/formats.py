@@ -97,7 +97,8 @@ def read(source: Source, reader: Reader) -> list[ReadRun]:
     except InputError:
         raise
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, OverflowError) as error:
-        raise InputError(f"{source.path}: not of the form that '{reader.NAME}' reads ({type(error).__name__}: {error})") from None
+        what = f"there is no {error} where it should be" if isinstance(error, KeyError) else f"{error}"
+        raise InputError(f"{source.path}: not of the form that '{reader.NAME}' reads: {what}; hotlap import --formats lists all") from None
     if not any(run.cases for run in runs):
         raise InputError(f"{source.path}: it holds no results of {reader.NAME}")
     return runs

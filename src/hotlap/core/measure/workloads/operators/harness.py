@@ -7,6 +7,7 @@ as is one of fresh inputs in memory that was poisoned; see docs/honest-timing.md
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -50,7 +51,8 @@ def prepare(target: Target, case: Case, rng: np.random.Generator) -> Prepared:
     if target.dialect != "torch":
         device = "cpu" if target.device.kind == "cpu" else "cuda"
         what = f"{case.workload} is measured by PyTorch's operators, which the target {target.device.target} does not run"
-        raise NotSupported(f"{what}; use --target torch:{device}")
+        missing = "" if importlib.util.find_spec("torch") else " (pip install torch)"
+        raise NotSupported(f"{what}; use --target torch:{device}{missing}")
     module = cast(OperatorFamily, importlib.import_module(f"hotlap.core.measure.workloads.operators.{FAMILIES[case.workload]}"))
     return prepared(target, case, module.operator(case, target.library), rng)
 
