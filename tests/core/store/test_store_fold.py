@@ -250,4 +250,4 @@ def test_what_rounds_say_differently_is_what_most_of_them_say() -> None:
     seen = folded(COPY, *({"notices": [Notice(code="throttled", seen=text)]} for text in texts)).notices
     assert seen == [Notice(code="throttled", seen="in 6 of 6 rounds (most often: thermal)")]
     seen = folded(COPY, *({"notices": [Notice(code="throttled", seen=str(number))]} for number in range(6))).notices
-    assert seen == [Notice(code="throttled", seen="in 6 of 6 rounds, the first: 0")]
+    assert seen == [Notice(code="throttled", seen="in 6 of 6 rounds (the first: 0)")]

@@ -51,7 +51,7 @@ def _narrowest(column: Column) -> int:
     """Where it wraps, as wide as its longest word on a further line."""
     if not column.wrap:
         return column.natural
-    words = [len(word) for cell in column.cells for word in _WORD.findall(cell.text)]
+    words = [len(word) for shown in column.texts for word in _WORD.findall(shown)]
     return min(column.natural, max([NARROWEST, *(INDENT + size for size in words if size <= WORD)]))
 
 
