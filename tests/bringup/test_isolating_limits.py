@@ -109,6 +109,27 @@ def test_a_wrong_topology_is_said_where_an_uplink_is_slow_and_never_on_a_clean_f
         assert not {"alike", "sharing"} & {each.code for each in isolated(f"fabric?nodes=64&leaf=8&seed={seed}", seed).open}
 
 
+@pytest.mark.parametrize(("seed", "says"), [(0, True), (2, True), (5, True), (21, False)])
+def test_of_many_nodes_a_round_of_slow_transfers_that_nothing_explains_is_repeated(seed: int, says: bool) -> None:
+    """An uplink of 64 nodes that the topology has in another order: no single pair is slow again by itself, the whole round is. In the last
+    no transfer is slow under the load that this topology gives it."""
+    random = np.random.default_rng([seed, 64])
+    true = layout([f"n{number:02}" for number in range(64)], np.arange(64) // 8)
+    wrong = layout(true.names, true.leaf[random.permutation(64)])
+    loss = {0: 0.56, 2: 0.54, 5: 0.48, 21: 0.21}[seed]
+    fabric = Fabric(true, {SlowPart("uplink", int(random.integers(8))): loss}, disturbed=0, unfair=0.15, seed=seed)
+    answer = Isolating(wrong, fabric.transfer, random).run()[0]
+    assert not answer.culprits
+    assert any(each.code == "sharing" and not each.loss for each in answer.open) == says
+    assert answer.confirming <= 4
+
+
+def test_a_repeated_round_doubts_no_fabric_whose_transfers_are_disturbed() -> None:
+    for seed in range(6):
+        answer = isolated(f"fabric?nodes=64&leaf=8&disturbed=0.05&seed={seed}", seed)
+        assert "sharing" not in {each.code for each in answer.open}
+
+
 @pytest.mark.parametrize("faults", [["uplink:1:40%"], ["uplink:1:40%", "node:n10:30%"], ["node:n03:30%", "node:n10:30%"], ["link:n03>n10:40%"]])
 def test_a_topology_that_fits_is_not_doubted_beside_faults_and_unfair_uplinks(faults: list[str]) -> None:
     text = "fabric?nodes=16&leaf=4&unfair=0.15&" + "&".join(f"fault={fault}" for fault in faults)

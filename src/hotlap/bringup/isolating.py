@@ -13,10 +13,14 @@ import numpy as np
 from hotlap.bringup import explain, naming, schedule
 from hotlap.bringup.explain import Model, PartFit
 from hotlap.bringup.record import Evidence, FabricLayout, Floats, Ints, Isolation, Transfers
+from hotlap.core.stats import student
 
 Transfer = Callable[[Ints], Floats]  # [P, 2] senders and receivers at once → [P, rails] B/s, NaN where it was not measured
 FIRST = 5  # rounds of a tournament after which is looked whether a node, a direction or an uplink explains it
 MEETINGS = 3  # good partners that confirm a suspect (clusters study, stage 3)
+FEWEST = 6  # nodes, below which two slow transfers are half of all
+LEAST_SLOW = 2  # transfers of a round that no part explains, from which it is repeated where nothing is named
+BY_CHANCE = 0.001  # that as many of them are slow again by passing disturbances
 CONFIRM, CONFIRM_LINKS, CONFIRM_MANY = 4, 6, 24  # rounds at most; the latter two of links, of few nodes and of many, with those before
 
 
@@ -39,10 +43,13 @@ class Isolating:
     early: frozenset[int] = frozenset()
     more: Callable[[], bool] = lambda: True  # whether there is time for another round
     cut: bool = False  # there was none
+    repeated: int = 0  # transfers
+    pairs: dict[int, Ints] = field(default_factory=dict)  # of each round, one way
 
     def run(self) -> tuple[Isolation, Model]:
         """Measures, and names."""
         small = self.where.nodes <= schedule.SMALL
+        most = CONFIRM_LINKS if small else CONFIRM_MANY if self.whole else CONFIRM
         if (small or self.whole) and not self.screen:
             rounds = schedule.tournament(self.where, self.random)
             self._screen(rounds[:FIRST])
@@ -50,13 +57,16 @@ class Isolating:
             model = explain.explain(self.tests, self.where)
             if len(rounds) > FIRST and (self.whole or not model.fits):
                 self._screen(rounds[FIRST:])
-                self._confirm(explain.explain(self.tests, self.where), (CONFIRM_LINKS if small else CONFIRM_MANY) - self.confirmed, True)
+                self._confirm(explain.explain(self.tests, self.where), most - self.confirmed, True)
         else:
             self._screen(schedule.matchings(self.where, self.screen or schedule.screening(self.where.nodes), self.random))
             self._confirm(self._early(), CONFIRM)
         model = explain.explain(self.tests, self.where)
         model, shared = self._group(model)
-        evidence = Evidence(self.where, self.tests, self.screened, self.confirmed, self.alone, self.expected, self.early, self.cut)
+        again = self._repeated(model) if not model.fits and not shared and self.confirmed < most else frozenset[int]()
+        evidence = Evidence(
+            self.where, self.tests, self.screened, self.confirmed, self.alone, self.expected, self.early, self.cut, self.repeated, again
+        )
         return naming.isolation(evidence, model, shared), model
 
     def _early(self) -> Model:
@@ -67,16 +77,22 @@ class Isolating:
 
     def _round(self, pairs: Ints, what: str) -> bool:
         """Both directions; False where there are no pairs, or no time."""
-        if not len(pairs):
+        if not len(pairs) or not self._may():
             return False
-        self.cut = self.cut or not self.more()
-        if self.cut:
-            return False
-        self.rounds += 1
-        self.tell(what, self.rounds)
+        self._count(what)
+        self.pairs[self.rounds] = pairs
         for way in (pairs, pairs[:, ::-1]):
             self.tests.add(way, self.transfer(way), self.rounds, self.where)
         return True
+
+    def _may(self) -> bool:
+        """Whether there is time for another round."""
+        self.cut = self.cut or not self.more()
+        return not self.cut
+
+    def _count(self, what: str) -> None:
+        self.rounds += 1
+        self.tell(what, self.rounds)
 
     def _screen(self, rounds: list[Ints]) -> None:
         for pairs in rounds:
@@ -108,6 +124,32 @@ class Isolating:
                 break
             self.confirmed += 1
             model = explain.explain(self.tests, self.where)
+
+    def _repeated(self, model: Model) -> frozenset[int]:
+        """The round in which most transfers were slow, once more as a whole: what passes is fast now, and what transfers share that nobody
+        knows of is not, as an uplink of other nodes than the topology says. → nodes of those slow both times, where they are more than
+        chance gives. The second time counts for nothing else, so that no single pair is blamed."""
+        tests, slow = self.tests, model.view - model.current < -4 * model.noise.sigma
+        counts = np.bincount(tests.round[slow], minlength=self.rounds + 1)
+        number = int(counts.argmax())
+        pairs = self.pairs.get(number)
+        if pairs is None or counts[number] < LEAST_SLOW or self.where.nodes < FEWEST or not self._may():
+            return frozenset()
+        self._count("confirming")
+        self.confirmed += 1
+        then = slow & (tests.round == number)
+        first = set(zip(tests.sender[then].tolist(), tests.receiver[then].tolist(), strict=True))
+        both = set[tuple[int, int]]()
+        for way in (pairs, pairs[:, ::-1]):
+            rates = self.transfer(way)
+            self.repeated += int((~np.isnan(rates)).sum())
+            slowest = np.where(np.isnan(rates), np.inf, rates).min(axis=1)
+            off = np.log(np.maximum(slowest, 1e-12)) - model.fleet
+            both |= first & {(int(a), int(b)) for a, b in way[off < -4 * model.noise.sigma]}
+        usual = min(max(model.noise.disturbed, 1 / max(2 * len(pairs), 1)), 0.5)
+        count, times = len(first), len(both)
+        by_chance = student.incomplete_beta(usual, float(times), float(count - times + 1)) if times else 1.0
+        return frozenset(node for pair in both for node in pair) if by_chance < BY_CHANCE else frozenset()
 
     def _partners(self, node: int) -> set[int]:
         tests = self.tests

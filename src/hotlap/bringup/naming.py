@@ -31,7 +31,7 @@ def isolation(run: Evidence, model: Model, shared: list[PartFit]) -> Isolation:
     sure = model.faster < SHARE and unexplained < 0.3 and (where.nodes > 2 or not fits)
     culprits = _gpus(culprits if sure else [], run)
     return Isolation(
-        culprits=culprits, nodes=where.nodes, screening=run.screened, confirming=run.confirmed, transfers=len(tests),
+        culprits=culprits, nodes=where.nodes, screening=run.screened, confirming=run.confirmed, transfers=len(tests) + run.repeated,
         fleet=math.exp(model.fleet), noise=model.noise.sigma, disturbed=unexplained, faster=model.faster,
         open=_open(run, model, fits, sure), sure=sure,
         below=None if run.expected is None else 1.0 - math.exp(model.fleet) / run.expected,
@@ -215,7 +215,8 @@ def _open(run: Evidence, model: Model, fits: list[PartFit], sure: bool) -> list[
     if alike or ways > 1:
         answer.append(Open(code="alike", count=alike + (ways if ways > 1 else 0)))
     members, loss = unfit.sharing(tests, where, model)
-    if together := [where.names[node] for node in members] or sharing(tests, model, where):
+    again = [where.names[node] for node in sorted(run.again)]
+    if together := [where.names[node] for node in members] or sharing(tests, model, where) or again:
         answer.append(Open(code="sharing", members=together, count=len(together), loss=loss))
     slow = {fit.factor.first for fit in fits if fit.factor.kind in UPLINKS}
     within = np.bincount(np.concatenate([tests.sender[tests.out == 0], tests.receiver[tests.out == 0]]), minlength=count)

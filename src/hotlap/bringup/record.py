@@ -141,6 +141,8 @@ class Evidence:
     expected: float | None = None
     early: frozenset[int] = frozenset()  # nodes that screening alone named
     cut: bool = False  # for want of time
+    repeated: int = 0  # transfers of a round that was repeated, beside `tests`
+    again: frozenset[int] = frozenset()  # nodes of transfers that no part explains, slow again when their whole round was repeated
 
 
 class NamedPart(Record, frozen=True, kw_only=True):
