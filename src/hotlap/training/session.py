@@ -177,7 +177,8 @@ class _Session:
 
     def _launches(self, caches: Path) -> Stop:
         every = turns(self.asked)
-        together = 2 if self.asked.against and self.asked.ranks == 1 and not self.asked.one_by_one else 1
+        in_turns = self.asked.against and self.asked.ranks == 1 and not self.asked.one_by_one and os.name == "posix"
+        together = 2 if in_turns else 1
         used = set[str]()
         for first in range(0, len(every), together):
             group = [one for one in every[first : first + together] if not self._is_left_out(one)]

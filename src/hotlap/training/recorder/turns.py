@@ -17,8 +17,7 @@ BESIDE, BESIDE_S = 0.1, 0.01  # processor time while it waits, as a share and at
 
 
 WORD = struct.Struct("<ci")  # whose turn it is, and the core on which the last stretch ran; -1: not known
-DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel")
-LIBC = ctypes.CDLL(None)
+DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/dxg")
 
 
 class Turn:
@@ -65,8 +64,8 @@ def _is_link(name: str) -> bool:
 
 def _core() -> int:
     try:
-        return int(LIBC.sched_getcpu())
-    except AttributeError:
+        return int(ctypes.CDLL(None).sched_getcpu())
+    except (AttributeError, OSError, TypeError):  # elsewhere than on Linux
         return -1
 
 
