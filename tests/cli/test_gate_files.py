@@ -138,3 +138,16 @@ def test_every_argument_is_checked_before_measuring(words: list[str], home: Path
     before = runs(home)
     assert main(["gate", "--measure", str(home / "plan.toml"), "--target", f"{TARGET}3", *words]) == 2
     assert (capsys.readouterr().err.count("\n"), runs(home)) == (1, before)
+
+
+def test_a_baseline_of_too_few_rounds_is_refused_before_anything_is_measured(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads((home / "base.json").read_text())
+    for reference in document["references"]:
+        reference["runs"] = {run: values[:3] for run, values in list(reference["runs"].items())[:1]}
+    path, before = tmp_path / "few.json", runs(home)
+    path.write_text(json.dumps(document))
+    assert main(["gate", "--measure", str(home / "plan.toml"), "--target", f"{TARGET}1", "--against", str(path)]) == 2
+    assert "has 3 rounds of a case at most, and a comparison needs 4; add runs to it first" in capsys.readouterr().err
+    assert runs(home) == before
+    assert main(["gate", "latest", "--against", str(path)]) == 3
+    assert "add runs to the baseline: baseline save RUN --add" in " ".join(capsys.readouterr().out.split())

@@ -171,3 +171,17 @@ def test_the_trace_of_a_capture_beside_other_programs_is_less_sure_wherever_it_i
     assert {each["finding"]["confidence"] for each in answer["findings"]} == {"low"}
     assert main(["trace", str(bundle.path / TRACE)]) == 0
     assert "other programs used 1.3 of 2 processors" in capsys.readouterr().out
+
+
+def test_a_capture_is_a_run_to_trace_too(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bundle = kept(home, {TRACE: trace()})
+    assert main(["trace", str(bundle.path / TRACE)]) == 0
+    by_file = capsys.readouterr().out
+    for name in (bundle.run.id, "latest"):
+        assert main(["trace", name]) == 0
+        assert capsys.readouterr().out == by_file
+    (bundle.path / captured.FILE).unlink()
+    assert main(["trace", bundle.run.id]) == 2
+    assert f"the run {bundle.run.id} holds no trace; hotlap trace capture" in capsys.readouterr().err
+    assert main(["trace", "nothing.json"]) == 2
+    assert "'nothing.json' cannot be read" in capsys.readouterr().err

@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
         if gate_fleet.many(args):
             bundles = gate_fleet.runs(args)
             fleet_verdict = gate_fleet.judge(bundles, args, where)
-            reports.write(written, gate_fleet.judgements(fleet_verdict, bundles) if written else [], "")
+            hosts = {bundle.run.id: bundle.run.machine.host for bundle in bundles}
+            reports.write(written, gate_fleet.judgements(fleet_verdict, bundles) if written else [], hosts)
             return fleet_verdict.exit_code
         if args.out and (args.measure or not cases.many_asked(args.run)):
             raise InputError("--out is the page of runs of more than 8 devices; of fewer: hotlap report RUN --out FILE")
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
             print(above + _text(args, judged))
         if args.out:
             terminal.page(args.out, judgements.page_of(judged, _hosts(args, judged)), args.json)
-    reports.write(written, judged, args.measure or "", args.against or "")
+    reports.write(written, judged, _hosts(args, judged) if written else {}, args.measure or "", args.against or "")
     return verdicts.exit_code(judged)
 
 

@@ -15,7 +15,7 @@ from hotlap.core.analysis import absent, fleets, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.measure import simulated_nodes
 from hotlap.core.record import Judgement, Row, Verdict
-from hotlap.core.show import document, fleet, fleet_page, kinds, shape
+from hotlap.core.show import document, fleet, fleet_page, kinds, shape, words
 from hotlap.core.store.bundle import Bundle
 
 
@@ -110,6 +110,9 @@ def _row(row: Row, device: fleets.FleetDevice | None) -> Row:
     whole = device.code == "slow"
     state = device.state if off or whole or device.code in ("", "fast", "slight") else "pass"
     size = off.size if off else device.level if whole else None
-    reason = fleet.why(device) if off or whole else "like the others"
+    reason = "like the others"
+    if off or whole:
+        lost = "" if size is None else f", {words.signed(size)}{' over all cases' if whole and not off else ''}"
+        reason = f"{fleet.why(device)}: {words.value(row)}{lost}"
     verdict = Verdict(state=state, reason=reason, against="fleet", ratio=None if size is None else 1 + size)
     return msgspec.structs.replace(row, verdict=verdict)

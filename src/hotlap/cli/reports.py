@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from hotlap.cli import terminal
 from hotlap.core.errors import InputError, MachineError, nearest
 from hotlap.core.plan import lines
 from hotlap.core.record import Judgement
-from hotlap.core.show import ci, junit
+from hotlap.core.show import ci, judgements, junit
 
 KINDS = ("markdown", "annotations", "codequality", "metrics", "junit")
 STDOUT = "-"
@@ -58,9 +58,12 @@ def shielded(asked: Sequence[RequestedReport]) -> Iterator[None]:
         print(f"::{token}::", flush=True)
 
 
-def write(asked: Sequence[RequestedReport], judged: Sequence[Judgement], plan: str, against: str = "") -> None:
-    """Each in its file; Markdown is added, since a step's summary may have begun. `plan`: its file, where it is report. `against`: what
-    the user named; where that is a file, Markdown has it."""
+def write(
+    asked: Sequence[RequestedReport], judged: Sequence[Judgement], hosts: Mapping[str, str], plan: str = "", against: str = ""
+) -> None:
+    """Each in its file; Markdown is added, since a step's summary may have begun. `hosts`: of each run. `plan`: its file, where it is
+    report. `against`: what the user named; where that is a file, Markdown has it."""
+    judged = judgements.placed(judged, hosts)
     for report in asked:
         file = against if Path(against).is_file() else ""
         text = ci.markdown(judged, file) if report.kind == "markdown" else _text(report.kind, judged, plan)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from xml.etree import ElementTree
 
+import msgspec
 import pytest
 from judging import H200, make
 from msgspec.structs import replace
@@ -13,7 +15,7 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.noticed import codes
 from hotlap.core.analysis.reference import AgainstBaseline
 from hotlap.core.record import Judgement, Notice, Readings, Verdict
-from hotlap.core.show import ci, judgements, listing, notices, text
+from hotlap.core.show import ci, judgements, junit, listing, notices, text
 from hotlap.core.store import baselines
 from hotlap.core.store.bundle import Bundle
 
@@ -203,3 +205,29 @@ def test_a_brake_that_holds_some_rounds_comes_before_what_it_causes_and_more_rou
     assert (first.code, first.severity) == (codes(row)[0], "warning")
     assert "nothing" not in first.action
     assert "governor" not in text.table([row], 200)
+
+
+def test_reports_for_ci_of_many_hosts_that_call_their_device_alike_name_the_hosts() -> None:
+    found, hosts = judged(40, 2)
+    placed = judgements.placed(found, hosts)
+    markdown = ci.markdown(placed)
+    assert markdown.count("### hotlap gate") == 1
+    assert markdown.startswith("### hotlap gate: FAIL")
+    assert "2 of 40 devices fail, 38 pass over 40 runs" in markdown
+    assert "node000" in markdown
+    assert "node002" not in markdown  # it passed
+    lines = ci.workflow_commands(placed, ci.PlanFile()).splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["::error", "::error", "::notice"]
+    assert all(name in line for name, line in zip(("node000", "node001", "2 of 40 devices fail"), lines, strict=True))
+    names = [line.partition("device=")[2].partition(",")[0] for line in ci.metrics(placed).splitlines() if line.startswith("hotlap_value")]
+    assert len(names) == len(set(names)) == 40
+    cases = ElementTree.fromstring(junit.junit(placed)).findall(".//testcase")
+    assert len({case.get("classname") for case in cases}) == 40
+    assert [case.get("classname") for case in cases if case.find("failure") is not None] == ["stream.node000", "stream.node001"]
+    issues = msgspec.json.decode(ci.codequality(placed, ci.PlanFile()))
+    assert len({one["fingerprint"] for one in issues}) == 2
+
+
+def test_reports_of_devices_with_names_of_their_own_keep_them() -> None:
+    found, hosts = judged(1, 0)
+    assert judgements.placed(found, hosts) == found

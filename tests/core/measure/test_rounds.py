@@ -95,9 +95,13 @@ def test_a_bad_round_is_measured_again(given: dict[str, Any]) -> None:
 
 
 def test_bad_rounds_are_replaced_as_often_as_a_case_may_have_rounds() -> None:
-    some = give(give(rounds(rounds_max=8), [1.0] * 5), [1.0] * 8, disturbed=0.5)
+    """And four times as often, while half of the budget is left."""
+    some = give(give(rounds(rounds_max=8, budget_s=200.0), [1.0] * 5), [1.0] * 8, disturbed=0.5)  # 104 s
     assert some.next().cases == [CASE]
     assert give(some, [1.0], disturbed=0.5).next().stop == Stop("rounds_max")
+    cheap = give(give(rounds(rounds_max=8, budget_s=6000.0), [1.0] * 5), [1.0] * 32, disturbed=0.5)
+    assert cheap.next().cases == [CASE]
+    assert give(cheap, [1.0], disturbed=0.5).next().stop == Stop("rounds_max")
     assert give(rounds(), [1.0] * 5).good(OTHER) == []
 
 
@@ -207,9 +211,9 @@ def test_waiting_that_was_of_no_use_ends() -> None:
     assert after(7.3, 1).next().patience_s > 0
 
 
-@pytest.mark.parametrize(("waited_s", "measured"), [(7.3, 8), (0.0, 9)])
+@pytest.mark.parametrize(("waited_s", "measured"), [(7.3, 8), (0.0, 33)])
 def test_where_the_machine_stays_busy_there_is_no_round_above_the_most(waited_s: float, measured: int) -> None:
-    """Of at most 8 good rounds: where waiting is of use 9 bad ones, all but the last of which are replaced; else 8 in all."""
+    """Of at most 8 good rounds: where waiting is of use 33 bad ones, all but the last of which are replaced; else 8 in all."""
     busy = rounds()
     busy.options = MeasureOptions(rounds=6, rounds_max=8, round_s=8.0, budget_s=6000.0, precision=0.01)
     while busy.next().cases:

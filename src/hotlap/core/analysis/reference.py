@@ -59,6 +59,9 @@ class ReferenceRatio:
 Match = Literal["host", "class"]
 
 
+FEWEST_ROUNDS = 4  # of either side, where there are too few runs
+
+
 class BaselinePlace(NamedTuple):
     """Where a plan is to be measured."""
 
@@ -159,8 +162,9 @@ def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]],
     rounds = [v for values in runs for v in values]
     estimate = ratio(row.result.values, rounds) if lower else ratio(rounds, row.result.values)
     if estimate.ratio is None or estimate.low is None or estimate.high is None or estimate.p is None:
-        reason = f"{counted(len(row.result.values), 'round')} here, {len(rounds)} in {text}: each needs at least 4"
-        return Verdict(state="inconclusive", reason=advised(reason, "; run more rounds", row.result), against=name)
+        reason = f"{counted(len(row.result.values), 'round')} here, {len(rounds)} in {text}: each needs at least {FEWEST_ROUNDS}"
+        more = "; run more rounds" if len(row.result.values) < FEWEST_ROUNDS else "; add runs to the baseline: baseline save RUN --add"
+        return Verdict(state="inconclusive", reason=advised(reason, more, row.result), against=name)
     reach = max(math.log(estimate.high / estimate.ratio), math.log(estimate.ratio / estimate.low))
     return ReferenceRatio(
         row, statistics.median(rounds), math.log(estimate.ratio), reach, estimate.p, f"rounds of {text}",
@@ -271,13 +275,23 @@ def check(baseline: Baseline, plan: Plan, here: BaselinePlace, match: Match, par
     wanted = {case.id for case in plan.cases}
     if not any(one.case.id in wanted for one in fits):
         raise InputError(f"{name} knows no case of the plan '{plan.name}'; it has {_cases(fits)}")
-    runs = {run for one in fits if one.case.id in wanted for run in one.runs}
+    used = [one for one in fits if one.case.id in wanted]
+    if all(too_few(one) for one in used):
+        most = max(sum(map(len, one.runs.values())) for one in used)
+        add = "add runs to it first: hotlap baseline save RUN --add, with the same --name or --to"
+        raise InputError(f"{name} has {counted(most, 'round')} of a case at most, and a comparison needs {FEWEST_ROUNDS}; {add}")
+    runs = {run for one in used for run in one.runs}
     gone = [one for one in fits if one.case.id not in wanted and runs & one.runs.keys()]
     if gone and not part:
         raise InputError(
             f"{name} has what the plan '{plan.name}' lacks: {_cases(gone)}; put it back into the plan, judge a part with --where, "
             "or save the baseline anew with --replace"
         )
+
+
+def too_few(one: Reference) -> bool:
+    """Whether nothing can be compared with it: neither enough runs, nor enough rounds."""
+    return len(one.runs) < FEWEST_RUNS and sum(map(len, one.runs.values())) < FEWEST_ROUNDS
 
 
 def _of_class(fits: Sequence[Reference], here: BaselinePlace, name: str) -> list[Reference]:

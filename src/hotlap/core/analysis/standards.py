@@ -51,7 +51,7 @@ def held(row: Row, threshold: float, against: str, provenance: str) -> Verdict:
         return Verdict(state="pass", reason=asked, **fields)
     if (fast < threshold) if higher else (fast > threshold):
         return Verdict(state="fail", reason=f"{show(summary.median, unit)} is not {asked}", **fields)
-    reason = advised(f"the interval {_around(summary.low, summary.high, threshold, unit)}", ": run more rounds", row.result)
+    reason = advised(_around(summary.low, summary.high, threshold, unit), ": run more rounds", row.result)
     return Verdict(state="inconclusive", reason=reason, **fields)
 
 
@@ -63,7 +63,7 @@ def _around(low: float, high: float, threshold: float, unit: str) -> str:
             break
     low_text, middle, high_text = texts
     alike = low_text.partition(" ")[2] == high_text.partition(" ")[2]
-    return f"{low_text.partition(' ')[0] if alike else low_text} to {high_text} holds the threshold {middle}"
+    return f"the threshold, {middle}, lies within its interval, {low_text.partition(' ')[0] if alike else low_text} to {high_text}"
 
 
 def _ratio_interval(summary: Summary, threshold: float, higher: bool) -> tuple[float | None, float | None]:

@@ -72,12 +72,14 @@ def _more(summary: Summary, result: Result) -> str:
 
 
 def asking_for(rounds: int, results: Sequence[Result]) -> str:
-    """The options for so many rounds: with the budget that they take, by the time from round to round so far."""
+    """The options for so many rounds: with the budget that they take, by the time from round to round so far and
+    how many of these were good."""
     starts = [sorted(one.began_s for one in result.rounds if one.began_s > 0) for result in results]
     each_s = max(((own[-1] - own[0]) / (len(own) - 1) for own in starts if len(own) > 1), default=0.0)
     if not each_s:
         return f"--rounds {rounds}"
-    needed_s = SPARE * rounds * each_s + SPARE_S
+    bad = max((len(result.rounds) / max(len(result.used), 1) for result in results), default=1.0)  # they are measured again
+    needed_s = SPARE * rounds * each_s * bad + SPARE_S
     if needed_s <= 90:
         return f"--rounds {rounds} --budget '{5 * ceil(needed_s / 5)} s'"
     budget = f"{ceil(needed_s / 60)} min" if needed_s <= 5400 else f"{ceil(needed_s / 3600)} h"

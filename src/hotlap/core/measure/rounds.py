@@ -18,7 +18,8 @@ from hotlap.core.store.fold import FEWEST_GOOD, bad, fold
 
 PATIENCE = 0.8  # of the budget, on top of it, for what others cost
 PATIENCE_ROUND = 2.0  # of a round's time, the most that one round waits
-REPLACED = 1.0  # bad rounds of a case that are measured again, as a share of the most rounds it may have
+REPLACED, MOST_REPLACED = 1.0, 4.0  # bad rounds of a case that are measured again, as a share of the most rounds it may have: always, and
+CHEAP = 0.5  # until so much of the budget was used
 HOPELESS = 0.9  # of the rounds' time: where waiting took so long and most cases are disturbed all the same, it is no use
 KEPT = f"and a case with fewer than {FEWEST_GOOD} undisturbed rounds uses its disturbed ones too"
 LEFT_SHARE = 0.95  # of the budget, that rounds are shortened to
@@ -105,8 +106,11 @@ class Rounds:
         if self.hopeless and len(samples) >= self.options.rounds_max and bad(samples[-1]):
             return False  # what would replace it would be disturbed too
         values, failed = self.good(case), sum(s.status != "measured" for s in samples)
-        if failed >= max(self.options.rounds, len(values)) or sum(bool(bad(s)) for s in samples) > REPLACED * self.options.rounds_max:
+        if failed >= max(self.options.rounds, len(values)):
             return False  # it does not get better
+        replaced = REPLACED if self.elapsed_s >= CHEAP * self.options.budget_s else MOST_REPLACED
+        if sum(bool(bad(s)) for s in samples) > replaced * self.options.rounds_max:
+            return False
         return stopping.need(values, self.options.precision, self.options.rounds, self.options.rounds_max).rounds > len(values)
 
     def _short_of_it(self, case: Case) -> bool:

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from hotlap.core.analysis import absent, changes
+from hotlap.core.analysis import absent, changes, verdicts
 from hotlap.core.record import Judgement, Row, State
 from hotlap.core.show import table, words
 from hotlap.core.show.judgement import ORDER, reference, verdict
+from hotlap.core.show.judgements import are_many
 from hotlap.core.show.table import Cell, Column, Table
 
 SHOWN = 100  # rows: a comment on GitHub has 65,536 characters at most
@@ -36,8 +37,9 @@ class PlanFile(NamedTuple):
 
 
 def markdown(judged: Sequence[Judgement], file: str = "") -> str:
-    """For a step's summary or a comment: the verdict of each run, then its cases, the worst first. `file`: the baseline or rules."""
-    blocks = [_block(one, file) for one in judged]
+    """For a step's summary or a comment: the verdict of each run, then its cases, the worst first; of runs of many devices one verdict, and
+    what did not pass. `file`: the baseline or rules."""
+    blocks = [_of_many(judged, file)] if are_many(judged) else [_block(one, file) for one in judged]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -64,6 +66,21 @@ def _block(judgement: Judgement, file: str) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def _of_many(judged: Sequence[Judgement], file: str) -> str:
+    rows = _worst_first([row for one in judged for row in one.rows])
+    bad = [row for row in rows if row.verdict.state not in ("pass", "not_run", "measured")]
+    missing = {name: why for one in judged for name, why in one.missing.items()}
+    whole = Judgement(
+        run=f"{judged[0].run} and {len(judged) - 1} more", state=_state(judged), against=judged[0].against, rows=bad, missing=missing,
+        reason=f"{verdicts.of_devices([(row.device, row) for row in rows])} over {len(judged)} runs",
+    )  # fmt: skip
+    return _block(whole, file)
+
+
+def _state(judged: Sequence[Judgement]) -> State:
+    return min((one.state for one in judged), key=ORDER.index)
+
+
 def prose(text: str) -> str:
     """Text in which Markdown marks nothing, links nothing and calls nobody."""
     escaped = re.sub(r"([#~>!()])", r"\\\1", table.plain(text))
@@ -84,8 +101,13 @@ def _worst_first(rows: Sequence[Row]) -> list[Row]:
 
 
 def workflow_commands(judged: Sequence[Judgement], place: PlanFile) -> str:
-    """A line per case that did not pass, at most ten errors and ten warnings, and a notice with the verdict of each run."""
+    """A line per case that did not pass, at most ten errors and ten warnings, and a notice with the verdict of each run; of runs of many
+    devices those of all together."""
     lines: list[str] = []
+    if are_many(judged):
+        rows = [row for one in judged for row in one.rows]
+        reason = f"{verdicts.of_devices([(row.device, row) for row in rows])} over {len(judged)} runs"
+        judged = [Judgement(run=judged[0].run, state=_state(judged), reason=reason, against=judged[0].against, rows=rows)]
     for one in judged:
         rows = [row for row in _worst_first(one.rows) if row.verdict.state in LEVELS]
         for level in ("error", "warning"):

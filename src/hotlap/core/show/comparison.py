@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from hotlap.core.record import Allowance, Comparison, Difference, OnDevice
+from hotlap.core.record import Allowance, Comparison, Difference, OnDevice, RunRecord
 from hotlap.core.show import kinds, layout, sides, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.show.listing import measured
@@ -152,16 +152,25 @@ def of_sides(groups: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
     for name, side in groups.items():
         runs = [one.run for one in side]
         devices = dict.fromkeys(f"{d.selector} {d.machine or d.name}" for run in runs for d in measured(run))
-        labels = dict.fromkeys(f"{k}={v}" for run in runs for k, v in run.labels.items())
+        labels = _labels(runs)
         who = runs[0].id if len(runs) == 1 else f"{len(runs)} runs, {runs[0].id} to {runs[-1].id}"
-        parts = [who, words.some(list(devices)), *list(labels)[:3]]
+        parts = [who, words.some(list(devices)), *labels[:3], *([f"{len(labels) - 3} more labels"] if len(labels) > 3 else [])]
         lines += layout.paragraph(f"{name:<{room}}  ", words.clean(" · ".join(p for p in parts if p)), width)
         if seen := noticing.beside_all([result for bundle in side for result in select.results(bundle) if result.values]):
             lines += layout.paragraph(" " * (room + 2), f"the machine was busy: {seen}; numbers are lower limits of the speed", width)
     both = sorted(set.intersection(*({one.run.id for one in side} for side in groups.values()))) if groups else []
     where = "both" if len(groups) == 2 else "all"
-    lines += [f"on {where} sides: {words.some(both)}: they are more alike than they should be"] if both else []
+    lines += [f"on {where} sides: {words.some(both)}, so that they look more alike than they are"] if both else []
     return [*lines, ""] if lines else []
+
+
+def _labels(runs: Sequence[RunRecord]) -> list[str]:
+    """Each name once, with its value in the first and in the last run where they differ."""
+    values: dict[str, list[str]] = {}
+    for run in runs:
+        for name, value in run.labels.items():
+            values.setdefault(name, []).append(value)
+    return [f"{name}={own[0]}" if len(set(own)) == 1 else f"{name}={own[0]} … {own[-1]}" for name, own in values.items()]
 
 
 def allowances(

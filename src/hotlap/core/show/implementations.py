@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hotlap.core.analysis.implementations import Beside, ImplementationEntry
-from hotlap.core.show import layout, words
+from hotlap.core.record import Comparison
+from hotlap.core.show import layout, sides, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.show.comparison import ANSWER_STYLES, allowances, interval
 from hotlap.core.show.table import Cell, Column
@@ -29,7 +30,8 @@ def beside(cases: Sequence[Beside], width: int, color: bool) -> str:
     compared = [one.comparison for case in cases for one in case.entries if one.comparison and one.comparison.ratio is not None]
     lines += allowances(compared, width, sides=words.clean(" and ".join(names)))
     reading = f"× is the speedup over {names[0]}, above 1 is faster, whichever way the metric points; ? inconclusive, = the same; "
-    reading += "✓ right in every round, ✗ wrong, – not measured"
+    reading += "it is of the rounds, and (medians …) what the two numbers give where that is far from it; ✓ right in every round, ✗ wrong, "
+    reading += "– not measured"
     return "\n".join([*lines, *layout.paragraph("", reading, width)])
 
 
@@ -39,9 +41,17 @@ def _cell(entry: ImplementationEntry | None) -> Cell:
     if entry.median is None:
         return Cell(words.DASH, "dim") if entry.status == "not_run" else Cell(f"✗ {words.STATES.get(entry.status, entry.status)}", "bad")
     answer = entry.comparison
-    ratio = f"  {answer.ratio:.2f} ×{SIGNS.get(answer.answer, '')}" if answer and answer.ratio else ""
+    ratio = f"  {answer.ratio:.2f} ×{SIGNS.get(answer.answer, '')}{_of_medians(answer)}" if answer and answer.ratio else ""
     style = ANSWER_STYLES[answer.answer] if answer and answer.ratio else ""
     return Cell(f"{words.quantity(entry.median, entry.unit)}{ratio} {'✓' if entry.status == 'measured' else '✗'}", style)
+
+
+def _of_medians(comparison: Comparison) -> str:
+    """Their ratio, where the two medians in the row say another one than the rounds."""
+    first, second = comparison.a.median, comparison.b.median
+    if not sides.of_medians(comparison) or not first or not second:
+        return ""
+    return f" (medians {first / second if comparison.better == 'lower' else second / first:.2f} ×)"
 
 
 def _stacked(cases: Sequence[Beside], width: int) -> list[str]:

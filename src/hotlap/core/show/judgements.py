@@ -89,8 +89,19 @@ def _titled(columns: Sequence[Column]) -> list[Column]:
     return [replace(column, title=column.head.strip().capitalize()) for column in columns]
 
 
-def _ordered(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> list[Row]:
-    """The rows of all runs, the worst state first, each with a name of its device that is its own among all runs."""
+def placed(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> list[Judgement]:
+    """For reports that list cases: rows with a name of their device that is its own among all runs, as hosts call their devices alike."""
+    keys = [(one.run, device) for one in judged for device in dict.fromkeys(row.device for row in one.rows)]
+    if len({device for _, device in keys}) == len(keys):
+        return list(judged)
+    names = _names(judged, hosts)
+    return [
+        structs.replace(one, rows=[structs.replace(row, device=names[one.run, row.device]) for row in one.rows]) for one in judged
+    ]
+
+
+def _names(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """By run and device."""
     pairs = dict.fromkeys((one.run, row.device) for one in judged for row in one.rows)
     of_host: dict[str, set[str]] = {}
     for run, device in pairs:
@@ -102,6 +113,12 @@ def _ordered(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> list[Row]
         place = " ".join(dict.fromkeys([host, run] if again and host else [host or run]))
         own = short[device] if again else device
         names[run, device] = place if host and len(of_host[host]) == 1 else f"{place} {own}"
+    return names
+
+
+def _ordered(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> list[Row]:
+    """The rows of all runs, the worst state first, each with a name of its device that is its own among all runs."""
+    names = _names(judged, hosts)
     rows = [structs.replace(row, device=names[one.run, row.device]) for one in judged for row in one.rows]
     return sorted(rows, key=lambda row: judging.ORDER.index(row.verdict.state))
 

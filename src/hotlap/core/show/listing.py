@@ -237,8 +237,11 @@ def baseline(baseline: Baseline, width: int = 100, color: bool = False) -> str:
     lines = [f"{baseline.name}, saved {baseline.saved.replace('T', ' ')[:16]} UTC", *layout.fitted(columns, width).lines(color)]
     if few:
         which = "it has" if len(refs) == 1 else f"{few} of {len(refs)} {'has' if few == 1 else 'have'}"
-        advice = f"{which} fewer than 4 runs: {'its' if few == 1 else 'their'} run-to-run variation is unknown; add runs with --add"
+        advice = f"{which} fewer than 4 runs, which say little of how runs differ; add runs with --add"
         lines += ["", *layout.paragraph("", advice, width)]
+    if useless := sum(map(reference.too_few, refs)):
+        which = "it has" if len(refs) == 1 else f"{useless} of {len(refs)} {'has' if useless == 1 else 'have'}"
+        lines += ["", *layout.paragraph("", f"{which} fewer than {reference.FEWEST_ROUNDS} rounds: no gate can compare with so few", width)]
     if noisy := _noisy(refs):
         lines += ["", *layout.paragraph("", noisy, width)]
     return "\n".join([*lines, "", *(layout.painted(piece, "dim", color) for piece in layout.paragraph("", reading, width))])

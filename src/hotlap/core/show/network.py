@@ -34,7 +34,9 @@ def _facts(estimate: StepEstimate) -> list[tuple[str, str]]:
     rate = f"{samples_s:.4g} samples/s" if estimate.tokens_s is None else f"{estimate.tokens_s:.0f} tokens/s"
     facts = [("expected", f"{words.quantity(estimate.seconds, 's')} {what}, {between}"), ("rate", rate)]
     if estimate.share_of_peak is not None:
-        facts.append(("of peak", f"{percent(estimate.share_of_peak)} of the bf16 peak"))
+        peak = estimate.operations / (estimate.seconds * estimate.gpus * estimate.share_of_peak) if estimate.share_of_peak else None
+        published = f", {words.quantity(peak, 'FLOP/s')} a GPU as published" if peak else ""
+        facts.append(("of peak", f"{percent(estimate.share_of_peak)} of the bf16 peak{published}"))
     if estimate.energy_per_token_j is not None:
         facts.append(("energy", f"{words.quantity(estimate.energy_per_token_j, 'J')} a token"))
     elif estimate.energy_j is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError, SchemaError
+from hotlap.core.store import paths, select
 from hotlap.traces import captured, counters, ranks, window
 from hotlap.traces.advice import ranks as advising_ranks
 from hotlap.traces.advice import trace as advising
@@ -37,7 +38,7 @@ MOST_BARS = 64  # ranks drawn on a page
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    about = "a trace, or a profile of kernels; several, or a folder: one for each rank"
+    about = "a trace, or a profile of kernels; a run of trace capture; several, or a folder: one for each rank"
     parser.add_argument("files", nargs="*", metavar="FILE", help=about)
     parser.epilog = (
         "Also: hotlap trace diff A B: what changed between two traces of one program; hotlap trace lint FILE: markers that will mislead."
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     for out in (args.html, args.perfetto):
         if out:
             writable(out, args.files)
-    files = args.files
+    files = [_of_run(one) for one in args.files]
     if len(files) > 1 or Path(files[0]).is_dir():
         files = ranks.files(files)
         if len(files) > 1:
@@ -84,6 +85,19 @@ def run(args: argparse.Namespace) -> int:
         print(printing.trace(study, advice, terminal.width(), terminal.color(), args.kernels))
     _written(args, study, advice)
     return 0
+
+
+def _of_run(name: str) -> str:
+    """The folder of a run that is named by its id, by a label or as latest; a file or folder as it is."""
+    if Path(name).exists() or "*" in name:
+        return name
+    try:
+        run = select.entries([name], paths.home())[0].path
+    except InputError:
+        return name
+    if not (run / captured.FILE).is_file():
+        raise InputError(f"the run {run.name} holds no trace; hotlap trace capture -- PROGRAM records one, hotlap list names runs")
+    return str(run)
 
 
 def _one(args: argparse.Namespace, file: str) -> tuple[Study, Advice]:
