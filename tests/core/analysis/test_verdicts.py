@@ -40,7 +40,7 @@ def test_a_share_of_the_limit_passes_fails_or_cannot_be_told() -> None:
         assert "75 % of the bound" in verdict.provenance.replace("75%", "75 %")
     (verdict,) = AgainstLimit(0.75).judge(rows(0.78, spread=0.02))
     assert verdict.state == "inconclusive"
-    assert "holds the threshold" in verdict.reason
+    assert "lies within its interval" in verdict.reason
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_share_of_an_expected_value_fails_below_its_slow_end_alone() -> None:
 def test_an_interval_around_a_threshold_is_shown_with_the_digits_that_tell_them_apart() -> None:
     (row,) = rows(0.78, spread=0.0001)
     verdict = standards.held(row, row.summary.median or 0.0, "limit", "x")
-    assert verdict.reason.startswith("the interval 3.898 to 3.900 TB/s holds the threshold 3.899 TB/s")
+    assert verdict.reason.startswith("the threshold, 3.899 TB/s, lies within its interval, 3.898 to 3.900 TB/s")
     (row,) = rows(0.78)
     narrow = replace(row, summary=replace(row.summary, median=1e12, low=0.999e12, high=1.002e12))
     assert standards.held(narrow, 1e12, "limit", "x").reason.startswith("the interval 999.0 GB/s to 1.002 TB/s holds")
