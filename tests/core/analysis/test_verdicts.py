@@ -77,7 +77,7 @@ def test_an_interval_around_a_threshold_is_shown_with_the_digits_that_tell_them_
     assert verdict.reason.startswith("the threshold, 3.899 TB/s, lies within its interval, 3.898 to 3.900 TB/s")
     (row,) = rows(0.78)
     narrow = replace(row, summary=replace(row.summary, median=1e12, low=0.999e12, high=1.002e12))
-    assert standards.held(narrow, 1e12, "limit", "x").reason.startswith("the interval 999.0 GB/s to 1.002 TB/s holds")
+    assert standards.held(narrow, 1e12, "limit", "x").reason.startswith("the threshold, 1.000 TB/s, lies within its interval, 999.0 GB/s to 1.002 TB/s")
 
 
 def test_a_share_is_said_as_it_was_asked() -> None:

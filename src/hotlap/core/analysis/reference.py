@@ -289,9 +289,9 @@ def check(baseline: Baseline, plan: Plan, here: BaselinePlace, match: Match, par
         )
 
 
-def too_few(one: Reference) -> bool:
+def too_few(reference: Reference) -> bool:
     """Whether nothing can be compared with it: neither enough runs, nor enough rounds."""
-    return len(one.runs) < FEWEST_RUNS and sum(map(len, one.runs.values())) < FEWEST_ROUNDS
+    return len(reference.runs) < FEWEST_RUNS and sum(map(len, reference.runs.values())) < FEWEST_ROUNDS
 
 
 def _of_class(fits: Sequence[Reference], here: BaselinePlace, name: str) -> list[Reference]:
