@@ -15,6 +15,7 @@ import slurm_bed
 
 WHY = slurm_bed.lacking()
 pytestmark = [pytest.mark.skipif(bool(WHY), reason=WHY or "Slurm is here"), pytest.mark.slow("Slurm's daemons, a job for each step")]
+OPEN = ("no-pairs", "too-few")  # transfers differ too much, or there is no other node to transfer with meanwhile
 GOOD, BAD = "28.43.2026", "28.39.1002"
 
 
@@ -53,12 +54,12 @@ def test_two_nodes_of_slurm_are_accepted_after_a_repair(tmp_path: Path) -> None:
         assert "ib[mlx5_0:1].firmware is 28.39.1002, not 28.43.2026" in verb("status").stdout
         inventory(roots / "n2", GOOD)
         done = verb("retest", "n2", "--repair", "firmware written anew")
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode in (0, 3), done.stdout + done.stderr  # 3: transfers between the two do not tell yet
         for _ in range(4):
             done = verb("run", "two", "--json")
             standings = json.loads(done.stdout)["acceptance"]["standings"]
             untold = [each for each in standings if each["state"] == "alone" and [*each["open"]] == ["pairs"]]
-            if done.returncode != 3 or not untold or any(seen["code"] != "no-pairs" for each in untold for seen in each["open"]["pairs"]):
+            if done.returncode != 3 or not untold or any(seen["code"] not in OPEN for each in untold for seen in each["open"]["pairs"]):
                 break
         else:  # the last try may have been of one node alone, the other accepted by what was measured before
             assert not any(each["faults"] for each in standings), done.stdout  # nobody is blamed

@@ -20,7 +20,7 @@ from hotlap.bringup.pairs import PairController
 from hotlap.bringup.record import Floats, Ints, Isolation
 
 WHY = beds.missing()
-pytestmark = [pytest.mark.skipif(bool(WHY), reason=WHY or "a bed can be made"), pytest.mark.slow("transfers of half a second")]
+pytestmark = [pytest.mark.skipif(bool(WHY), reason=WHY or "a bed can be made"), pytest.mark.nightly("transfers of half a second")]
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +45,7 @@ def names(answer: Isolation) -> list[str]:
     return [" ".join([each.part.kind, *each.part.members]) for each in answer.culprits]
 
 
-@pytest.mark.parametrize(
-    ("fault", "name"),
-    [
-        (("slow-send", "n02", 60.0), "send n02"),
-        pytest.param(("slow-node", "n05", 60.0), "node n05", marks=pytest.mark.nightly("more of the same on a bed")),
-    ],
-)
+@pytest.mark.parametrize(("fault", "name"), [(("slow-send", "n02", 60.0), "send n02"), (("slow-node", "n05", 60.0), "node n05")])
 def test_a_fault_is_named_with_its_loss(stands: tuple[Bed, PairController], fault: tuple[str, str, float], name: str) -> None:
     bed, conductor = stands
     with bed.hurt(*fault):
@@ -60,7 +54,6 @@ def test_a_fault_is_named_with_its_loss(stands: tuple[Bed, PairController], faul
     assert answer.culprits[0].loss == pytest.approx(0.4, abs=0.05)
 
 
-@pytest.mark.nightly("flows that share an uplink share a busy machine too: for a quiet one")
 def test_a_slow_uplink_is_named_with_its_loss(stands: tuple[Bed, PairController]) -> None:
     bed, conductor = stands
     with bed.hurt("slow-uplink", 2, 120.0):
