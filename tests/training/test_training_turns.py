@@ -108,8 +108,9 @@ def test_a_program_that_works_on_while_it_waits_has_no_more_turns(home: Path) ->
 
 def test_one_that_has_opened_an_accelerator_never_waits(home: Path) -> None:
     opened = "import hotlap.training.recorder.turns as turns\nturns.DEVICES = ('/dev/null',)\nkept = open('/dev/null')\n"
-    a, b = sides(compared(script(home, "a.py", before=opened), script(home, "b.py")))
+    a, b = sides(compared(script(home, "a.py", before=opened), script(home, "b.py", before=opened)))
     assert order(a, b) == "AB"
+    assert a.process.resumed == b.process.resumed == []  # so that its energy is its own
     assert (a.process.steps, b.process.steps) == (23, 23)
 
 

@@ -18,8 +18,9 @@ from hotlap.core.store.fold import FEWEST_GOOD, bad, fold
 
 PATIENCE = 0.8  # of the budget, on top of it, for what others cost
 PATIENCE_ROUND = 2.0  # of a round's time, the most that one round waits
-REPLACED, MOST_REPLACED = 1.0, 4.0  # bad rounds of a case that are measured again, as a share of the most rounds it may have: always, and
-CHEAP = 0.5  # until so much of the budget was used
+REPLACED = 1.0  # bad rounds of a case that are measured again, as a share of the most rounds it may have
+MOST_REPLACED = 4.0  # the same while less than CHEAP of the budget is used
+CHEAP = 0.5  # of the budget
 HOPELESS = 0.9  # of the rounds' time: where waiting took so long and most cases are disturbed all the same, it is no use
 KEPT = f"and a case with fewer than {FEWEST_GOOD} undisturbed rounds uses its disturbed ones too"
 LEFT_SHARE = 0.95  # of the budget, that rounds are shortened to

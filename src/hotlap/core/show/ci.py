@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from hotlap.core.analysis import absent, changes, verdicts
+from hotlap.core.analysis import absent, changes
 from hotlap.core.record import Judgement, Row, State
 from hotlap.core.show import table, words
 from hotlap.core.show.judgement import ORDER, reference, verdict
-from hotlap.core.show.judgements import are_many
+from hotlap.core.show.judgements import are_many, together
 from hotlap.core.show.table import Cell, Column, Table
 
 SHOWN = 100  # rows: a comment on GitHub has 65,536 characters at most
@@ -67,18 +67,9 @@ def _block(judgement: Judgement, file: str) -> str:
 
 
 def _of_many(judged: Sequence[Judgement], file: str) -> str:
-    rows = _worst_first([row for one in judged for row in one.rows])
-    bad = [row for row in rows if row.verdict.state not in ("pass", "not_run", "measured")]
-    missing = {name: why for one in judged for name, why in one.missing.items()}
-    whole = Judgement(
-        run=f"{judged[0].run} and {len(judged) - 1} more", state=_state(judged), against=judged[0].against, rows=bad, missing=missing,
-        reason=f"{verdicts.of_devices([(row.device, row) for row in rows])} over {len(judged)} runs",
-    )  # fmt: skip
-    return _block(whole, file)
-
-
-def _state(judged: Sequence[Judgement]) -> State:
-    return min((one.state for one in judged), key=ORDER.index)
+    whole = together(judged)
+    bad = [row for row in whole.rows if row.verdict.state not in ("pass", "not_run", "measured")]
+    return _block(msgspec.structs.replace(whole, rows=bad), file)
 
 
 def prose(text: str) -> str:
@@ -105,9 +96,7 @@ def workflow_commands(judged: Sequence[Judgement], place: PlanFile) -> str:
     devices those of all together."""
     lines: list[str] = []
     if are_many(judged):
-        rows = [row for one in judged for row in one.rows]
-        reason = f"{verdicts.of_devices([(row.device, row) for row in rows])} over {len(judged)} runs"
-        judged = [Judgement(run=judged[0].run, state=_state(judged), reason=reason, against=judged[0].against, rows=rows)]
+        judged = [together(judged)]
     for one in judged:
         rows = [row for row in _worst_first(one.rows) if row.verdict.state in LEVELS]
         for level in ("error", "warning"):

@@ -100,6 +100,16 @@ def placed(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> list[Judgem
     ]
 
 
+def together(judged: Sequence[Judgement]) -> Judgement:
+    """One verdict of several runs, whose rows have names of devices as `placed` gives them."""
+    rows = [row for one in judged for row in one.rows]
+    return Judgement(
+        run=f"{judged[0].run} and {len(judged) - 1} more", state=_state(judged), against=judged[0].against, rows=rows,
+        missing={name: why for one in judged for name, why in one.missing.items()},
+        reason=f"{verdicts.of_devices([(row.device, row) for row in rows])} over {len(judged)} runs",
+    )  # fmt: skip
+
+
 def _names(judged: Sequence[Judgement], hosts: Mapping[str, str]) -> dict[tuple[str, str], str]:
     """By run and device."""
     pairs = dict.fromkeys((one.run, row.device) for one in judged for row in one.rows)

@@ -15,7 +15,7 @@ GAP = 2  # spaces between columns
 READABLE = 24  # width to which columns that wrap are narrowed first, one by one
 NARROWEST = 12  # of a column that wraps
 INDENT = 4  # of its further lines
-WORD = 14  # of a word that is not broken
+UNBROKEN = 14  # letters of a word, up to which it is not broken
 FEW_LINES = 6
 STYLES = {"bold": "1", "dim": "2", "good": "32", "warn": "33", "bad": "31", "accent": "36"}
 BARS = {"bound": "█", "expected": "▓"}  # distinguishable without colour: only a bound is solid; a run's own best is no limit
@@ -52,7 +52,7 @@ def _narrowest(column: Column) -> int:
     if not column.wrap:
         return column.natural
     words = [len(word) for shown in column.texts for word in _WORD.findall(shown)]
-    return min(column.natural, max([NARROWEST, *(INDENT + size for size in words if size <= WORD)]))
+    return min(column.natural, max([NARROWEST, *(INDENT + size for size in words if size <= UNBROKEN)]))
 
 
 def _at(column: Column, place: int) -> Cell:

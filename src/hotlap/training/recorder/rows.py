@@ -20,7 +20,7 @@ from typing import Any
 
 from hotlap.training.recorder.reducers import Reducers
 from hotlap.training.recorder.transfers import arm_transfers
-from hotlap.training.recorder.turns import Turn, uses_device
+from hotlap.training.recorder.turns import SECONDS, Turn, uses_device
 
 PARTS = ("data_wait", "transfer", "forward", "backward", "optimiser", "communication", "rest")
 ROW = struct.Struct("<14d")  # as hotlap.training.record.COLUMNS
@@ -164,9 +164,13 @@ class StepRecorder:
     def _wait_for_turn(self, turn: Turn) -> None:
         """Whatever works on while this thread waits would have its time for nothing: the device, workers of a loader, other ranks."""
         self._rank()
-        if self.cuda is not None or uses_device() or self.workers or self.world > 1 or not turn.wait(_threads() or 1):
+        if self.cuda is not None or uses_device() or self.workers or self.world > 1:
             self.turn = None
-        self.resumed.append(self.count + 1)
+            return
+        if not turn.wait(_threads() or 1):
+            self.turn = None
+        if turn.waited_s >= SECONDS:
+            self.resumed.append(self.count + 1)
         self.delay_s = None if self.delay_s is None else self._delay()
 
     def _remember(self) -> None:
