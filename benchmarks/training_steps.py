@@ -209,7 +209,7 @@ def aa(args: argparse.Namespace, folder: Path) -> None:
         pairs = summary.pairs(shown.run, "A", "B")
         answers: dict[str, int] = {}
         for first in range(len(pairs) - processes + 1):
-            compared = summary.compared(pairs[first : first + processes], "A", "B")
+            compared = summary.compared(pairs[first : first + processes], "A", "B", shown.run.trained.asked.min_effect)
             answers[compared.answer] = answers.get(compared.answer, 0) + 1
         apart = np.log([(b.steady.step_s or 1.0) / (a.steady.step_s or 1.0) for a, b in pairs])
         noise = 1.4826 * float(np.median(np.abs(apart - np.median(apart))))

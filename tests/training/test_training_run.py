@@ -259,6 +259,7 @@ def test_ctrl_c_keeps_what_was_measured(home: Path) -> None:
         (["nosuch.py"], "no script 'nosuch.py'"), (["nosuch"], "no script.py, no module:function and no network"),
         (["a:b:c"], "no module:function"), (["llama-3-8b", "depth=2"], "no parameter 'depth'"), (["llama-3-8b", "deep"], "write name=value"),
         (["llama-3-8b", "--data", "real"], "made once"), (["llama-3-8b", "--compile", "fast"], "no mode 'fast'"),
+        (["{script}", "--min-effect", "120 %"], "--min-effect is a share from 0"),
         (["{script}", "--steps", "0"], "--steps is a whole number from 1"), (["{script}", "--data", "fresh"], "--data has no 'fresh'"),
         (["{script}", "--data", "synthetic"], "is of a network"), (["{script}", "--compile", "default"], "off (Dynamo switched off) and own"),
         (["{script}", "--compile", "off", "--against", "{script}"], "two comparisons"), (["{script}", "--against", "no.py"], "no script 'no.py'"),

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import textwrap
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from tests.training.test_training_run import SLEEPY
 
 import hotlap
 from hotlap.cli import main
 from hotlap.core.store import bundle as bundles
-from hotlap.training import show, show_kind
+from hotlap.training import show, show_kind, summary
+from hotlap.training.reading import MeasuredProcess
+from hotlap.training.record import TrainingProcess
 from hotlap.training.show_kind import ShownTraining
+from hotlap.training.steady import SteadySteps
 from hotlap.training.summary import BreakEven, LoaderStall, ProcessEstimate, TrainingSummary
 
 BATCHES = """
@@ -44,6 +49,22 @@ def ran(home: Path, text: str, *words: str) -> ShownTraining:
     shown = show_kind.read(bundles.load(max((home / "home" / "runs").iterdir())))
     assert shown is not None
     return shown
+
+
+@pytest.mark.parametrize(
+    ("apart", "spread", "said"),
+    [(0.05, 0.02, "larger"), (0.018, 0.002, "larger"), (-0.018, 0.002, "smaller"), (0.0, 0.012, "same"), (0.008, 0.012, "same"), (0.0, 0.04, "inconclusive")],
+)  # fmt: skip
+def test_a_difference_beyond_one_percent_is_reported_and_two_within_two_percent_are_the_same(apart: float, spread: float, said: str) -> None:
+    noise = [0.7, -1.0, 0.2, 1.0, -0.3, -0.6, 0.4, -0.1]
+
+    def process(step_s: float) -> MeasuredProcess:
+        return MeasuredProcess(TrainingProcess(number=0), np.empty((0, 0)), SteadySteps(step_s=step_s))
+
+    both = [(process(0.01), process(0.01 * math.exp(apart + spread * each))) for each in noise]
+    assert summary.compared(both, "A", "B", 0.01).answer == said
+    if apart > 0.04:
+        assert summary.compared(both, "A", "B", 0.06).answer == "same"
 
 
 @pytest.mark.parametrize(

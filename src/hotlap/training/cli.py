@@ -38,6 +38,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", default="", metavar="SCRIPT", help="another script, in turns with it")
     one_by_one = "with --against: a process ends before the next begins (default: turns by stretches of steps)"
     parser.add_argument("--one-by-one", action="store_true", help=one_by_one)
+    least = "smallest difference to report, with --against or --compile (default: 1 %%)"
+    parser.add_argument("--min-effect", default="1 %", metavar="SHARE", help=least)
     parser.add_argument("--limit", default="1 h", metavar="TIME", help="after which a process is ended (default: 1 h)")
     parser.add_argument("--wait", metavar="TIME", help="for a device that another run holds (default: refuse at once)")
     parser.add_argument("--label", action="append", default=[], metavar="NAME=VALUE", help="kept with the run")
@@ -99,7 +101,7 @@ def _asked(args: argparse.Namespace) -> TrainingAsked:
         steps=0 if args.steps == "all" and kind != "network" else whole(args.steps, "--steps"),
         processes=whole(args.processes, "--processes"),
         ranks=ranks, data=_data(str(args.data), bool(modes or args.against)), compile=modes, against=str(args.against),
-        limit_s=limit_s(str(args.limit)), one_by_one=bool(args.one_by_one),
+        limit_s=limit_s(str(args.limit)), one_by_one=bool(args.one_by_one), min_effect=terminal.min_effect(str(args.min_effect)),
     )  # fmt: skip
 
 

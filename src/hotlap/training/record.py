@@ -117,6 +117,7 @@ class TrainingAsked(Record, frozen=True, kw_only=True):
     compile: list[str] = []  # modes in turns; []: as the program does
     against: str = ""  # another script, in turns with it
     one_by_one: bool = False  # a process ends before the next begins; else two that are compared take turns by stretches of steps
+    min_effect: float = 0.01  # smallest difference of two things compared that is reported
     limit_s: float = 3600.0  # of one process
     vary: str = ""  # what each arm has its own value of: batch, of a network; NAME of the environment; --name of the program
     values: list[int] = []  # [] unless something is varied

@@ -183,7 +183,8 @@ def _compared(first: str, second: str, answer: str, ratio: float | None, low: fl
     if ratio is None:
         return f"{second} {words[answer]} {first}"
     ends = f" [{units.signed_percent(low - 1)}, {units.signed_percent(high - 1)}]" if low is not None and high is not None else ""
-    return f"{second} {words[answer]} {first}: {units.signed_percent(ratio - 1)}{ends} of a step"
+    more = "; give --processes more" if answer == "inconclusive" else ""
+    return f"{second} {words[answer]} {first}: {units.signed_percent(ratio - 1)}{ends} of a step{more}"
 
 
 def _compile(summary: TrainingSummary) -> list[str]:

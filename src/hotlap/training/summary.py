@@ -22,7 +22,7 @@ from hotlap.training.reading import MeasuredProcess, TrainingRun
 from hotlap.training.record import TrainingEvent, column
 from hotlap.training.steady import FEW
 
-MARGIN = 0.02  # smallest difference of two arms that counts
+SAME = 2  # two arms are the same where they surely differ by less than so many times the smallest difference reported
 LAST = 0.1  # share of steps, at most, that have an epoch's last batch
 DELAYED = 0.1  # share of the time that a process waited for a processor, from which its numbers are doubted
 BEFELL = {"recompile": "recompiled", "compile": "compiled", "capture": "captured a graph", "allocator": "the allocator tried again"}
@@ -272,15 +272,20 @@ def _uneven(run: TrainingRun) -> bool:
 def _comparisons(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[ArmComparison]:
     if len(arms) < 2 or arms[0].name in ("real", "frozen"):
         return []
-    return [compared(pairs(run, arms[0].name, other.name), arms[0].name, other.name) for other in arms[1:]]
+    least = run.trained.asked.min_effect
+    return [compared(pairs(run, arms[0].name, other.name), arms[0].name, other.name, least) for other in arms[1:]]
 
 
-def compared(both: Sequence[tuple[MeasuredProcess, MeasuredProcess]], first: str, second: str) -> ArmComparison:
+def compared(both: Sequence[tuple[MeasuredProcess, MeasuredProcess]], first: str, second: str, min_effect: float) -> ArmComparison:
+    """`larger` or `smaller` where the whole interval is beyond `min_effect`, `same` where all of the 90 % interval is within twice that."""
     values = [(a.steady.step_s or 0.0, b.steady.step_s or 0.0) for a, b in both]
     if not values:
         return ArmComparison(first=first, second=second, answer="inconclusive")
     r: Ratio = ratio([a for a, _ in values], [b for _, b in values], paired=True)
-    return ArmComparison(first=first, second=second, answer=verdict(r, margin=MARGIN), ratio=r.ratio, low=r.low, high=r.high, mde=r.mde)
+    answer = verdict(r, margin=min_effect)
+    if answer == "inconclusive" and verdict(r, margin=SAME * min_effect) == "same":
+        answer = "same"
+    return ArmComparison(first=first, second=second, answer=answer, ratio=r.ratio, low=r.low, high=r.high, mde=r.mde)
 
 
 def _break_even(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[BreakEven]:
