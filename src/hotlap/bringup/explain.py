@@ -50,7 +50,7 @@ class Model:
     fits: list[PartFit] = field(default_factory=list)
     off: Floats = field(default_factory=lambda: np.empty(0))
     current: Floats = field(default_factory=lambda: np.empty(0))
-    faster: float = 0.0  # the share of transfers that is clearly faster than the fleet: above a few percent there is no fleet
+    faster: float = 0.0  # the share of links that is clearly faster than the fleet: above a few percent there is no fleet
     groups: list[Groups] = field(default_factory=list)
     view: Floats = field(default_factory=lambda: np.empty(0))  # as `off`; of transfers that share a slow part unfairly, their mean
     weight: Floats = field(default_factory=lambda: np.empty(0))  # of each: 1, or a share of its bundle
@@ -83,6 +83,16 @@ def level(logs: Floats) -> tuple[float, float]:
     return centre, sigma
 
 
+def _usual(tests: Transfers, values: Floats) -> Floats:
+    """The median of each link's, by rail: what a link is only sometimes is noise. [links]"""
+    order = np.lexsort((values, tests.rail, tests.receiver, tests.sender))
+    link = np.column_stack([tests.sender, tests.receiver, tests.rail])[order]
+    first = np.flatnonzero(np.r_[True, (link[1:] != link[:-1]).any(axis=1)])
+    count = np.diff(np.r_[first, len(order)])
+    ordered = values[order]
+    return np.asarray((ordered[first + (count - 1) // 2] + ordered[first + count // 2]) / 2)
+
+
 def explain(tests: Transfers, where: FabricLayout) -> Model:
     """The model of transfers. Parts are added in passes until none pays for itself. Raises MachineError where nothing was measured."""
     if not len(tests):
@@ -93,7 +103,7 @@ def explain(tests: Transfers, where: FabricLayout) -> Model:
     model = Model(fleet, TransferNoise(sigma, 0.05), off=off, current=np.zeros(len(tests)), groups=factors.groups(tests, where))
     model.bundles = factors.bundles(tests, where) if where.known else None
     model.view, model.weight = off, np.ones(len(tests))
-    model.faster = float(np.mean(off > max(5 * sigma, MATTERS)))
+    model.faster = float(np.mean(_usual(tests, off) > max(5 * sigma, MATTERS)))
     dropped = set[SlowPart]()  # that did not pay for themselves beside the others: they would block others in each pass
     for _ in range(PASSES):
         chosen = _best(model, tests, where, dropped)

@@ -16,7 +16,7 @@ TELLS = math.log(20)  # odds of 20 to 1: below, the next best explanation is not
 NORMAL = 1.96  # of a 95 % interval
 UPLINKS = ("uplink", "uplink-out", "uplink-in")
 OF_NODES = ("node", "send", "receive")
-FEWEST = 4  # nodes, of which one is told from the others: of two both transfers are slow, of three most
+FEWEST = 4  # nodes, from which on the slow one can be found: of two both transfers are slow, of three most
 SHARE = 0.05  # of transfers that may be faster than a fleet
 
 

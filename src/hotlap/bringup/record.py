@@ -227,7 +227,7 @@ class Isolation(Record, frozen=True, kw_only=True):
     fleet: float  # the rate of parts without a fault, B/s
     noise: float  # relative standard deviation of a transfer
     disturbed: float  # share of transfers that nothing explains
-    faster: float  # share of transfers that is clearly faster than the fleet
+    faster: float  # share of links that is clearly faster than the fleet
     open: list[Open]
     sure: bool = True  # whether there is a fleet to compare with
     below: float | None = None  # by how much the fleet is below what was expected; None: no expected rate

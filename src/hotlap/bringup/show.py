@@ -102,11 +102,11 @@ def _loss(each: Culprit) -> str:
 
 def _verdict(answer: Isolation) -> str:
     if not answer.sure and answer.nodes < FEWEST:
-        return f"Cannot tell: of {answer.nodes} nodes none is told from the others; give {FEWEST} or more."
+        return f"Cannot tell: {answer.nodes} nodes are too few to find which one is slow; give {FEWEST} or more."
     known = all(each.code != "topology" for each in answer.open)
     limit = "; if uplinks carry fewer pairs than their leaf has nodes, give --limit" if known else ""
     if answer.faster >= 0.05:
-        fast = f"{answer.faster:.0%} of transfers are faster than the others: most may be slow"
+        fast = f"{answer.faster:.0%} of links are faster than the others: most may be slow"
         return f"Cannot tell: {fast}, and the rate without a fault is unknown{limit}."
     if not answer.sure:
         slow = f"{answer.disturbed:.0%} of transfers are slow and no part explains them"
