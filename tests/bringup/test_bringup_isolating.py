@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from draws import draws
 
 from hotlap.bringup import explain, factors, naming, schedule
 from hotlap.bringup.fabrics import Fabric, parse
@@ -114,7 +115,7 @@ def test_hundreds_of_nodes_are_told_from_disturbed_transfers() -> None:
     ],
 )  # fmt: skip
 def test_a_clean_fabric_has_no_culprit(text: str) -> None:
-    for seed in range(8):
+    for seed in range(draws(30)):
         assert not isolated(f"{text}&seed={seed}", seed).culprits
 
 

@@ -156,9 +156,9 @@ def test_members_transfer_in_rounds_and_their_campaign_keeps_it(home: Path, caps
 
 
 @pytest.mark.slow("agents of three members, interrupted and resumed")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly("the same by Ctrl-C")), signal.SIGKILL])
 def test_an_interrupted_isolation_goes_on_from_its_transfers(number: int, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [sys.executable, "-m", "hotlap", "cluster", "isolate", "--local", "3", "--time", "0.1 s"]
+    words = [sys.executable, "-m", "hotlap", "cluster", "isolate", "--local", "3", "--time", "0.1 s", "--rounds", "3"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as running:
         assert running.stderr is not None
         for line in running.stderr:

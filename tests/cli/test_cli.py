@@ -414,6 +414,11 @@ def test_parameters_that_nobody_gave_are_said(capsys: pytest.CaptureFixture[str]
     assert "are taken" not in capsys.readouterr().err
 
 
+def test_a_program_that_is_not_there_is_refused_before_the_first_pair(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ab", "nosuchcmd", "true"]) == 2
+    assert capsys.readouterr().err == "hotlap: there is no program 'nosuchcmd'; is it installed, and in PATH?\n"
+
+
 def test_verbs_that_predict_have_one_default_machine_and_name_it(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["predict", "gemm", "m=64"], ["predict", "net", "llama-3-8b"], ["model", "sensitivity", "quick"], ["plan", "from", "bert-base"]):
         assert main(words) == 0

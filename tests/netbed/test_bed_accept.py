@@ -42,7 +42,7 @@ def _judged(folder: AcceptFolder, faulty: set[str]) -> None:
         pytest.skip(f"inconclusive in {TRIES + 1} tries: {', '.join(left)} ({', '.join(sorted(causes)) or 'no cause'})")
 
 
-@pytest.mark.slow("seven real nodes, reached and inspected")
+@pytest.mark.nightly("seven real nodes, reached and inspected; two of Slurm stand in CI")
 def test_what_an_inspection_finds_is_quarantined_and_comes_back_once_it_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No rate decides here: the budget ends with the inspection."""
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -128,4 +130,14 @@ def arm(text: str, how: dict[str, object], target: str, device: str) -> Arm:
         return planned(text, plans.load(text), target, device)
     if target or device:
         raise InputError(f"--target and --device are for plans; '{text}' is taken for a command line")
+    _look_for_program(text)
     return command(text, how)
+
+
+def _look_for_program(text: str) -> None:
+    """Raises InputError where there is none of that name."""
+    words = list[str]()
+    with suppress(ValueError):  # a quote that is not closed is refused with the command
+        words = shlex.split(text)
+    if words and shutil.which(words[0]) is None and not Path(words[0]).is_file():
+        raise InputError(f"there is no program '{words[0]}'; is it installed, and in PATH?")
