@@ -120,7 +120,8 @@ def measure(
 ) -> Measurement:
     """The measuring loop on a callable of one's own, in this process.
 
-    `work` says what one call does, as far as it is known: `bytes`, `bytes_written`, `operations`, `unit_of_arithmetic`.
+    `work` says what one call does, as far as it is known: `bytes` that it reads, `bytes_written` (in addition: the rate is of both),
+    `operations` and their `unit_of_arithmetic`, as in fma.fp32 or matrix.bf16.
     `target` names one whose device is waited for and whose timer is used ("torch:cuda"); None is the wall clock.
     Options: `rounds` (6), `round_s` (0.5), `sample_s`, `precision` (5 %, beyond which it shows itself as inconclusive). Values of the
     result are seconds per call, one per round; nothing is printed, and the result shows itself. An exception of `fn` passes through.

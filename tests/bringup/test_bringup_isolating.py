@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 import pytest
-from draws import draws
 
+from draws import draws
 from hotlap.bringup import explain, factors, naming, schedule
 from hotlap.bringup.fabrics import Fabric, parse
 from hotlap.bringup.isolating import Isolating

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from hotlap.cli import main
 from hotlap.core.analysis import symptoms
 from hotlap.core.analysis.catalogue import Budgets, Findings, catalogue
 from hotlap.core.errors import InputError
 from hotlap.stress import record as work
 from hotlap.stress import verdict as stress
+from hotlap.stress.show import named
 
 SECONDS = np.arange(0.0, 100.0, 0.5)
 
@@ -145,3 +150,28 @@ def test_a_brake_of_the_hardware_claims_no_size_that_was_not_measured() -> None:
     brakes = {code: entry["meaning"] for code, entry in catalogue()["throttle"].items() if code.startswith("hardware")}
     assert len(brakes) == 3
     assert not [meaning for meaning in brakes.values() if "hal" in meaning]
+
+
+def test_what_is_within_its_budget_is_said_by_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    faults = "flip=0.01&ecc_corrected=1@10s&throttle=0.2@1min&reason=hardware_thermal"
+    assert main(["stress", "quick", "--for", "3 min", "--target", f"simulated:h200-sxm?{faults}&noise=0.005&seed=3", "--label", "s=all"]) == 1
+    capsys.readouterr()
+    words = ["stress", "--judge", "s=all", *(f"--allow={one}" for one in ("errors=30", "throttle=100%", "slope=60%", "ecc_corrected=1000"))]
+    assert main([*words, "--json"]) == 0
+    (device,) = json.loads(capsys.readouterr().out)["devices"]
+    within = [each["detail"] for each in device["findings"] if each["title"] == "allowed"]
+    wrong = sum(device["errors"].values())
+    assert wrong > 0
+    assert [text.split(":")[0].split(",")[0] for text in within] == ["wrong results", "corrected memory errors", "throttled", "throughput falls"]
+    assert within[0].startswith(f"wrong results: {wrong} (")
+    assert main(words) == 0
+    last = " ".join(capsys.readouterr().out.split("PASS  ")[-1].split())
+    assert "without an error" not in last
+    assert named("; ".join(within)) in last
+
+
+def test_a_run_in_which_nothing_happened_is_without_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    assert main(["stress", "quick", "--for", "1 min", "--target", "simulated:h200-sxm"]) == 0
+    assert "did checked work for 1 min without an error" in capsys.readouterr().out

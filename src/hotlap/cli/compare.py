@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hotlap.core.show import comparison, comparison_page, document, kinds, shape
 from hotlap.core.show import implementations as side_by_side
 from hotlap.core.store import paths, select
 from hotlap.core.store.bundle import Bundle
+from hotlap.core.store.readers import imported
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if len(args.side) < 2:
         raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; hotlap list has all runs")
     where = terminal.pairs(args.where, "a filter")
-    sides = [select.only(list(terminal.each([one])), where) for one in args.side]
+    sides = [_without_copies(select.only(list(terminal.each([one])), where)) for one in args.side]
     first, others = sides[0], dict(zip(args.side[1:], sides[1:], strict=True))
     stand_in.refuse_mixed([one.run for side in sides for one in side])
     for name, other in others.items():
@@ -66,6 +68,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(comparison.matrix(held, args.side[0], first, terminal.width(), color=terminal.color()))
     return code
+
+
+def _without_copies(runs: Sequence[Bundle]) -> list[Bundle]:
+    """A file that was brought in twice, under other labels, is no second run."""
+    kept, copies = imported.distinct(runs)
+    for copy, run in copies.items():
+        print(f"hotlap: {copy} has the same imported numbers as {run}, so it is left out", file=sys.stderr)
+    return kept
 
 
 def _compared(first: Sequence[Bundle], other: Sequence[Bundle], min_effect: float | None, args: argparse.Namespace) -> list[Comparison]:

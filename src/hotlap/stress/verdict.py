@@ -13,7 +13,7 @@ from msgspec.structs import replace as replaced
 
 from hotlap.core import stand_in
 from hotlap.core.analysis import symptoms
-from hotlap.core.analysis.catalogue import Budgets, Findings, catalogue
+from hotlap.core.analysis.catalogue import WITHIN_BUDGET, Budgets, Findings, catalogue
 from hotlap.core.analysis.symptoms import Columns
 from hotlap.core.model import limits
 from hotlap.core.record import Device, Finding, Readings, Record, RunRecord, State, Stop
@@ -195,9 +195,20 @@ def _all(run: RunRecord, devices: list[DeviceVerdict], allowed: dict[str, float]
             causes.setdefault(cause, []).append(names.get(one.device, one.device))
     said = [f"{cause} ({_where(where, len(devices))})" if len(devices) > 1 else cause for cause, where in causes.items()]
     longest = max((one.figures.get("seconds", 0.0) for one in devices), default=0.0)
-    done = f"{len(devices)} device{'s' * (len(devices) > 1)} did checked work for {span(longest)} without an error"
+    done = f"{len(devices)} device{'s' * (len(devices) > 1)} did checked work for {span(longest)}{_allowed(devices, names)}"
     reason = (", ".join(said) if said else done) + ("; on a stand-in, which is no GPU" if stand_in.of_run(run) else "")
     return StressVerdict(run.id, state, reason, devices, allowed)
+
+
+def _allowed(devices: list[DeviceVerdict], names: Mapping[str, str]) -> str:
+    """That nothing happened, or what did and is within its budget."""
+    each = {names.get(one.device, one.device): [x.detail for x in one.findings if x.rule == WITHIN_BUDGET] for one in devices}
+    some = {name: details for name, details in each.items() if details}
+    if not some:
+        return " without an error"
+    if len(devices) == 1:
+        return f"; allowed: {'; '.join(*some.values())}"
+    return f"; errors within what is allowed on {_where(list(some), len(devices))}"
 
 
 def _where(named: list[str], count: int) -> str:
@@ -311,10 +322,13 @@ def _wrong(wrong: Sequence[Mismatch], counts: tuple[dict[str, int], bool], findi
     """`wrong`: the permanent ones first."""
     errors, at_least = counts
     total = sum(errors.values())
-    if total <= budgets.errors or not wrong:
+    if not total or not wrong:
+        return
+    split = ", ".join(f"{count} {kind}" for kind, count in errors.items())
+    if total <= budgets.errors:
+        findings.allow(f"wrong results: {total} ({split}), of at most {budgets.errors:.0f}")
         return
     first = wrong[0]
-    split = ", ".join(f"{count} {kind}" for kind, count in errors.items())
     where = f"the first {first.kind} in {first.unit}, {first.place}: expected {first.expected}, got {first.got}"
     kept = f"; the first {len(wrong)} are kept in full" if total > len(wrong) or at_least else ""
     what = f"{'at least ' * at_least}{total} wrong result{'s' * (total != 1)}: {split}; {where}{kept}"
@@ -363,6 +377,9 @@ def _course(rates: Sequence[Rate], shown: Columns, findings: Findings, how: tupl
     budgets, busy, capped = how
     falling = [(one.change, one) for one in rates if one.falls and one.change is not None and one.change < -budgets.slope]
     if not falling:
+        least = min(((one.change, one) for one in rates if one.falls and one.change is not None), key=lambda pair: pair[0], default=None)
+        if least is not None and least[0] < -DEFAULT.slope:  # more than is allowed unless asked
+            findings.allow(f"throughput falls: {least[1].kind} {least[0]:+.1%}, of at most {-budgets.slope:+.0%}")
         return
     change, worst = min(falling, key=lambda pair: pair[0])
     clock = symptoms.change(shown, "clock_hz.sm")

@@ -388,7 +388,7 @@ def test_without_a_model_the_run_s_own_clock_launches_and_waits_split_the_gap() 
     found = judge(result(asked, 1.6 * bound, clock_hz=0.8 * 3.7e9), HOST, [result(case("launch"), 1e-3 * bound)], waits)
     assert found.split["clock below its highest"] == pytest.approx(0.25 * bound)
     assert found.split["waiting for a core, at most"] == pytest.approx(0.16 * bound)
-    assert found.split["launch"] == pytest.approx(1e-3 * bound)
+    assert found.split[causes.LAUNCHED] == pytest.approx(1e-3 * bound)
     assert sum(found.split.values()) == pytest.approx(0.6 * bound)
     assert found.split["unexplained"] == pytest.approx(0.189 * bound)
 

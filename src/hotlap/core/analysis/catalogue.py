@@ -13,6 +13,7 @@ from hotlap.core.record import Finding
 
 CATALOGUE = Path(__file__).parent / "catalogue.toml"
 KEYS = {"meaning", "severity", "action", "source"}
+WITHIN_BUDGET = "allowed"  # rule of a finding of what is within its budget
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,10 @@ class Findings:
             self.failed.append(cause)
         if level == "open":
             self.open.append(cause)
+
+    def allow(self, detail: str) -> None:
+        """What happened and is within its budget: the verdict says so, and does not change."""
+        self.add(WITHIN_BUDGET, detail, "note")
 
     def coded(self, group: str, code: str, cause: str, detail: str) -> None:
         entry = self.codes[group].get(

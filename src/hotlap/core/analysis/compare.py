@@ -354,7 +354,7 @@ def _reason(comparison: Comparison, raw: Ratio, answer: Answer, q: float | None)
             else ""
         )
     if not significant(raw, q):
-        return "not significant over all cases together"
+        return "of so many cases one may differ so much by chance; more runs or rounds would tell"
     ends = sorted((abs(low), abs(high)))
     return f"differs, by at least {percent(ends[0])} and at most {percent(ends[1])}; the threshold is {percent(min_effect)}"
 

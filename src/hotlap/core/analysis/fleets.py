@@ -354,8 +354,10 @@ def _case(first: Result, label: str, members: Sequence[_Member], answer: tuple[f
     return FleetCase(first.case.id, label, members[0].model, first.unit, first.better, values, spread, noise, reach, notices)
 
 
-def furthest_behind(runs: Iterable[tuple[Bundle, Sequence[Row]]]) -> list[tuple[Bundle, Row, float]]:
-    """The case in which each device is slowest against the median of its model, and the share by which it is; the worst device first."""
+def furthest_behind(runs: Iterable[tuple[Bundle, Sequence[Row]]], judged: FleetVerdict) -> list[tuple[Bundle, Row, float]]:
+    """The case in which each device is slowest against the median of its model, and the share by which it is; the worst device first. Of a
+    device that is named, the case and the share are those of its verdict."""
+    named = {(one.host, one.device): one.off[0] for one in judged.named if one.off}
     groups: dict[tuple[str, str], list[tuple[Bundle, Row, float]]] = {}
     for bundle, rows in runs:
         models = {one.key: one.name for one in bundle.run.machine.devices}
@@ -368,6 +370,8 @@ def furthest_behind(runs: Iterable[tuple[Bundle, Sequence[Row]]]) -> list[tuple[
         for bundle, row, value in members:
             behind = 1 - (value / middle if row.result.better == "higher" else middle / value)
             key = bundle.run.machine.host, row.device
+            if off := named.get(key):
+                behind = -off.size if off.case == row.case.id else 0.0
             if behind > 0 and (key not in worst or behind > worst[key][2]):
                 worst[key] = bundle, row, behind
     return sorted(worst.values(), key=lambda one: -one[2])

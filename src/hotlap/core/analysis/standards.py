@@ -57,11 +57,13 @@ def held(row: Row, threshold: float, against: str, provenance: str) -> Verdict:
 
 def _around(low: float, high: float, threshold: float, unit: str) -> str:
     """An interval and the threshold in it, with as many digits as tell both ends from it."""
-    for digits in range(3, 7):
+    for digits in range(4, 7):
         texts = [show(value, unit, digits) for value in (low, threshold, high)]
         if len(set(texts)) == len(texts):
             break
     low_text, middle, high_text = texts
+    usual = show(threshold, unit, 4)
+    middle = middle if usual in (low_text, high_text) else usual  # so that devices with one threshold show the same
     alike = low_text.partition(" ")[2] == high_text.partition(" ")[2]
     return f"the threshold, {middle}, lies within its interval, {low_text.partition(' ')[0] if alike else low_text} to {high_text}"
 

@@ -109,6 +109,8 @@ def counters(shown: Columns, findings: Findings, budgets: Budgets) -> None:
         rise, may = _rise(shown, sensor), float(getattr(budgets, budget)) if budget else 0.0
         if rise > may:
             findings.coded(group, code, cause, f"{rise:.0f} during the run, {may:.0f} allowed")
+        elif rise > 0:
+            findings.allow(f"{cause}: {rise:.0f} during the run, of at most {may:.0f}")
     for sensor, (group, code, cause, fails) in STANDING.items():
         values = _good(shown, sensor)
         if len(values) and values.max() > 0:
@@ -208,6 +210,8 @@ def throttled(throttling: dict[str, float], findings: Findings, budgets: Budgets
             findings.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", action=entry["action"])
         elif share > budgets.throttle and entry["severity"] == "warning":
             findings.add(f"throttled: {name}", f"{percent(share)} of the time: {entry['meaning']}", "note", entry["action"])
+        elif share > Budgets().throttle and entry["severity"] == "error":  # more than is allowed unless asked
+            findings.allow(f"throttled, {name}: {percent(share)} of the time, of at most {percent(budgets.throttle)}")
 
 
 def sensors(shown: Columns, findings: Findings, ticks: Sequence[Load] = ()) -> None:

@@ -210,6 +210,8 @@ def _low_clock(seen: GapInputs) -> NamedCause | None:
 
 WAITED = "waiting for a core, at most"
 """Pressure is the share of time in which some task waited, not how long this one did."""
+LAUNCHED = "launch, at most"
+"""Calls that follow each other overlap with it."""
 BY_HEAT = "heat, which lowered the clock"
 PACED = "at the run's best rate, beyond the bound"
 APART = "memory and arithmetic that do not overlap, at most"
@@ -233,7 +235,7 @@ def measured_split(seen: GapInputs) -> dict[str, float]:
         at_best = paced.numbers["time_share"] * seen.seconds - bound - sum(split.values())
         split[PACED] = min(max(at_best, 0.0), missing - sum(split.values()))
     if launch and not _shares_launch(seen.result) and not _cheaper_than_launch(seen, launch):
-        split["launch"] = min(launch, missing - sum(split.values()))
+        split[LAUNCHED] = min(launch, missing - sum(split.values()))
     waited = _during(seen, "pressure")
     if apart := _one_after_the_other(seen):
         split[APART] = min(apart["memory_s"], apart["arithmetic_s"], missing - sum(split.values()))

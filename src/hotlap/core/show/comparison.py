@@ -364,7 +364,7 @@ def _tails(comparisons: Sequence[Comparison], width: int) -> list[str]:
             tail = replace(comparison, ratio=comparison.tail, low=comparison.tail_low, high=comparison.tail_high)
             change, low, high = (sides.percent(end) for end in tail.change if end is not None)
             way = "better" if comparison.tail > 1 else "worse"
-            said = f"the slow 95 % tail is {way} in B: {sides.subject(comparison)} {change} [{low}, {high}]"
+            said = f"the slowest 5 % of calls are {way} in B: {sides.subject(comparison)} {change} [{low}, {high}]"
             said += (", though the median is not" if comparison.answer == "same" else "")
             lines += layout.paragraph(f"  {'tail':<14}  ", f"{label(comparison.case)}: {said}", width)
     return lines

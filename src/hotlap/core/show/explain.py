@@ -106,7 +106,7 @@ def split_line(row: Row) -> str:
         own[PACED] = f"needed even at the best median rate of this run ({case})"
     named = {own.get(name, name): value for name, value in split.items()}
     if not limit.expected_s:
-        of = "by what else this run measured: there is no model of this kernel"
+        of = "estimated from other cases of this run, as there is no model of this kernel"
         return f"{words.quantity(whole, 's')} over the bound: {_shares(named, whole)}; {of}"
     expected = words.quantity(limit.expected_s, "s")
     if missed >= 0:

@@ -30,6 +30,8 @@ def kept(result: Imported, name: str, dry: bool) -> list[str]:
     if column := words.clean(result.not_model):
         why = f"which is one word for each device, and {MODELS_MAX} at most"
         lines.append(f"column '{column}' is not taken for the devices' model, {why}; --model {column} takes it")
+    copies = [f"{run} is {there} again" for run, there in result.copies.items()]
+    lines += _listed("the same numbers are there already, under other labels:", copies)
     lines += _listed(f"{words.counted(result.unreadable, 'value')} that cannot be used, kept as errors:", result.reasons, result.unreadable)
     lines += _listed(f"{words.counted(len(result.not_run), 'case')} not run there:", result.not_run)
     lines += _listed(f"{words.counted(len(result.ignored), 'number')} left out: their meaning is not known:", result.ignored)

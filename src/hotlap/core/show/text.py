@@ -34,6 +34,7 @@ NOTICES = 3  # below a table, at most
 WORST = 3  # numbers that are explained among many devices
 SHORT = "too small, a call is short beside a launch"  # why a share of a limit is low that is no fault
 OVER = 1.005  # share of a bound that is shown as more than 100 %
+ABOVE = 1.1  # share of what the model expects, beyond which a number is not near it
 NAMED = 3  # cases of what is fast, and of what is slow
 
 
@@ -91,7 +92,7 @@ def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 1
     ones, or of the slowest alone where none stands out, the case furthest behind explained. `asked`: the selectors, as typed."""
     judged = fleets.of_runs(runs)
     slow = sum(one.level is not None for one in judged.named)
-    worst = fleets.furthest_behind(runs)[: min(max(slow, 1), WORST)]
+    worst = fleets.furthest_behind(runs, judged)[: min(max(slow, 1), WORST)]
     lines = [_fleet_of_runs(runs, judged, (width, color), asked, most=sys.maxsize)]
     for bundle, row, behind in worst:
         who = f"{bundle.run.machine.host} {row.device}: {percent(behind)} slower than the median device in its worst case"
@@ -129,7 +130,7 @@ def _differing(bundle: Bundle, rows: Sequence[Row], judged: fleets.FleetVerdict,
         return []
     width, color = screen
     lines = layout.fitted(fleet.devices(judged, groups(judged)).columns, width, ("why",), rather="95 %").lines(color)
-    behind = {row.device: row for _, row, _ in fleets.furthest_behind([(bundle, rows)])}
+    behind = {row.device: row for _, row, _ in fleets.furthest_behind([(bundle, rows)], judged)}
     for device in judged.named:
         ids = [case.case for case in device.off][:WORST]
         own = [row for row in rows if row.device == device.device and row.case.id in ids]
@@ -169,17 +170,20 @@ def _extremes(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     """What is fast and what is slow, of numbers that have a limit; not what others slowed down."""
     having = [row for row in rows if words.stands(row) and row.gap.reference_kind in layout.BARS and row.gap.share]
     limited = sorted(having, key=lambda row: -(row.gap.share or 0))
-    fast = [row for row in limited if (row.gap.share or 0) >= FAST]
-    slow = [row for row in reversed(limited) if row not in fast and is_slow(row) and "busy" not in noticing.codes(row)]
+    above = [row for row in limited if row.gap.reference_kind == "expected" and (row.gap.share or 0) > ABOVE]
+    fast = [row for row in limited if (row.gap.share or 0) >= FAST and row not in above]
+    slow = [row for row in reversed(limited) if row not in fast and row not in above and is_slow(row) and "busy" not in noticing.codes(row)]
     lines: list[str] = []
-    for name, these in (("near limit", fast), ("slow", slow)):
+    for name, these in (("above model", above), ("near limit", fast), ("slow", slow)):
         if these:
             by_case: dict[tuple[str, str], list[Row]] = {}
             for row in these:
                 by_case.setdefault((row.label, row.gap.reference_kind), []).append(row)
             said = [_extreme(own, len(words.devices(rows))) for own in list(by_case.values())[:NAMED]]
             more = f" and {len(by_case) - NAMED} more" if len(by_case) > NAMED else ""
-            lines += _named(name, ", ".join(said) + more, "good" if these is fast else "warn", width, color)
+            if these is above and all(row.result.target == "simulated" for row in these):
+                more += "; a simulated device does not test the model"
+            lines += _named(name, ", ".join(said) + more, "warn" if these is slow else "good", width, color)
     return lines
 
 
@@ -269,4 +273,4 @@ def _by_noise(rows: Sequence[Row], precision: float | None) -> str:
         return ""
     judged = [row.summary for row in rows if row.summary.rounds >= FEWEST and row.summary.half_width is not None]
     apart = any(one.reached is not None and ((one.half_width or 0.0) > precision) is one.reached for one in judged)
-    return "; the noise of all rounds decides, not ±: one odd round may widen ± without a ?, and a lucky ± may have one" if apart else ""
+    return "; ? goes by the noise of all rounds, so a case with a narrow ± may have one, and one with a wide ± none" if apart else ""

@@ -35,7 +35,7 @@ INJECTIONS = {  # option: what it injects, an example, what Hotlap then says
     "lost": ("time at which the device vanishes", "40s", "exit 3, everything measured is kept"),
     "spread": ("relative standard deviation between devices that are all well", "0.002", "how much healthy devices differ"),
     "slow": (
-        "some of several devices slower by a share, by their indices; of nodes 17.3, or 17.* for all of node 17", "0.03@2,5",
+        "some devices whose calls take longer by a share, by their indices; of nodes 17.3, or 17.* for all of node 17", "0.03@2,5",
         "gate --against fleet names them",
     ),
     "slow_kernel": (

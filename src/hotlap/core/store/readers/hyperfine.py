@@ -16,7 +16,9 @@ def detect(source: Source) -> bool:
     if source.data.startswith(CSV):
         return True
     results = document["results"] if has(document, "results") else None
-    return isinstance(results, list) and bool(results) and all(has(item, "command", "times") for item in results)
+    if not isinstance(results, list) or not all(has(item, "command") for item in results):
+        return False
+    return any(has(item, "times") for item in results)
 
 
 def read(source: Source) -> list[ReadRun]:
@@ -27,6 +29,8 @@ def read(source: Source) -> list[ReadRun]:
 
 
 def _case(item: Fields, place: str) -> ReadCase:
+    if "times" not in item:
+        raise InputError(f"{place}, '{item['command']}', has no times; export it with hyperfine --export-json")
     times = numbers(item["times"], f"{place}, times")
     codes = item.get("exit_codes") or [0] * len(times)
     if len(codes) != len(times):

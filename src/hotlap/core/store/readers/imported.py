@@ -29,6 +29,7 @@ from hotlap.core.work import program
 
 LOWER = ("s", "W", "J", "°C", "V", "B")
 Better = Literal["lower", "higher"]
+COPIES_OF = 64  # new runs at most of which it is looked whether their numbers are there under other labels
 FLEET_OVER = 4  # devices: fewer are no fleet to compare one of them with
 NO: Mapping[str, Better] = {}
 Bundle = tuple[RunRecord, list[Samples]]
@@ -49,6 +50,7 @@ class Imported:
     columns: dict[str, str] = field(default_factory=dict)  # of a table: device and model → the column that was taken by its name
     not_model: str = ""  # of a table: a column called like the devices' model that is not taken for it
     of_file: list[str] = field(default_factory=list)  # new runs whose time is when their file was last written: the results say none
+    copies: dict[str, str] = field(default_factory=dict)  # new runs whose numbers are there under other labels: which run has them
     fleet: str = ""  # selects the runs, where they are of one run each of more than FLEET_OVER devices
 
 
@@ -130,6 +132,7 @@ def keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: 
     for run, samples in bundles:
         if run.id not in known:
             fresh.setdefault(run.id, (run, samples))
+    copies = _copies(folder, fresh)
     if not dry:
         paths.create(folder)
         for run, samples in fresh.values():
@@ -141,7 +144,38 @@ def keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: 
     conflicting = [run.id for run, samples in bundles if run.id in known and _differs(folder / run.id, samples)]
     present = [run.id for run, _ in bundles if run.id in known]
     fleet = _fleet([run for run, _ in fresh.values()])
-    return Imported(list(fresh), present, cases, len(failed), failed, conflicting, list(dict.fromkeys(not_run)), fleet=fleet)
+    return Imported(list(fresh), present, cases, len(failed), failed, conflicting, list(dict.fromkeys(not_run)), copies=copies, fleet=fleet)
+
+
+def _copies(folder: Path, fresh: Mapping[str, Bundle]) -> dict[str, str]:
+    """New runs with the numbers of a run of the same time that is there: which one."""
+    copies: dict[str, str] = {}
+    for run_id, (run, samples) in fresh.items() if len(fresh) <= COPIES_OF else ():
+        for there in sorted(folder.glob(f"{run_id.rpartition('-')[0]}-*")):
+            if (known := _loaded(there)) and known.run.kind == IMPORTED and _content(known.run, known.samples) == _content(run, samples):
+                copies[run_id] = there.name
+                break
+    return copies
+
+
+def distinct(bundles: Sequence[bundle.Bundle]) -> tuple[list[bundle.Bundle], dict[str, str]]:
+    """Without imported runs whose numbers an earlier one of them has, as of one file that was brought in under several labels; and those,
+    each with the run that is kept."""
+    first: dict[object, str] = {}
+    kept, copies = [], dict[str, str]()
+    for one in bundles:
+        own = one.run.id if one.run.kind != IMPORTED else first.setdefault(_content(one.run, one.samples), one.run.id)
+        if own == one.run.id:
+            kept.append(one)
+        else:
+            copies[one.run.id] = own
+    return kept, copies
+
+
+def _content(run: RunRecord, samples: Sequence[Samples]) -> object:
+    """What was measured, whatever it is called: devices and numbers."""
+    names = {device.key: (device.name, device.uuid, device.index) for device in run.machine.devices}
+    return run.machine.host, frozenset((names.get(line.device, line.device), line.case, line.round, *line.values) for line in samples)
 
 
 def _fleet(runs: Sequence[RunRecord]) -> str:
@@ -159,11 +193,15 @@ def _name(run: RunRecord, case: str) -> str:
 
 def _differs(folder: Path, samples: Sequence[Samples]) -> bool:
     """Whether the run that is there holds other cases, of which unit and direction are part, or other numbers."""
+    kept = _loaded(folder)
+    return kept is not None and {(line.case, *line.values) for line in kept.samples} != {(line.case, *line.values) for line in samples}
+
+
+def _loaded(folder: Path) -> bundle.Bundle | None:
     try:
-        kept = bundle.load(folder)
+        return bundle.load(folder)
     except HotlapError:
-        return False
-    return {(line.case, *line.values) for line in kept.samples} != {(line.case, *line.values) for line in samples}
+        return None
 
 
 # ---------------------------------------------------------------- what a reader made
