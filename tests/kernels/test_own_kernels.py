@@ -322,6 +322,17 @@ def test_a_changed_file_is_a_new_revision_and_the_old_one_stays(home: Path, tmp_
     assert kernels.names(home) == []
 
 
+def test_a_file_that_changed_since_it_was_added_is_named(home: Path, tmp_path: Path) -> None:
+    path = _written(tmp_path, "double.cl", DOUBLE.replace("BOUND", "n"))
+    kept = _kept(path, home)
+    assert not kernels.changed(kept)
+    path.write_text(DOUBLE.replace("BOUND", "n - 1"))
+    assert kernels.changed(kept)
+    assert not kernels.changed(_kept(path, home))
+    path.unlink()
+    assert not kernels.changed(kept)  # nothing is known of it
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

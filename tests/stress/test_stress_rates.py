@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -249,3 +251,25 @@ def test_findings_alike_are_told_once() -> None:
 
 def test_a_span_is_told_in_its_two_largest_units() -> None:
     assert [stress.span(s) for s in (0.2, 45, 3600, 3660, 86400 + 7200, 140)] == ["0 s", "45 s", "1 h", "1 h 1 min", "1 d 2 h", "2 min 20 s"]
+
+
+@pytest.mark.parametrize(("lost", "state"), [(0.17, "fail"), (0.07, "pass")])
+@pytest.mark.parametrize("share", [0.15, 0.08])
+def test_a_loss_soon_after_the_start_is_a_loss(lost: float, state: str, share: float) -> None:
+    """A quarter of the run holds more slow ticks than fast ones then; a card that warms up loses a few percent there."""
+    noise = np.exp(np.random.default_rng(3).normal(0, 0.005, 100))
+    level = np.where(np.arange(100) < 100 * share, FAST, (1 - lost) * FAST)
+    (one,) = stress.judge(run(device(0)), ticks("G0", {"products fp16": (level * noise).tolist()}), []).devices
+    assert one.state == state
+    if state == "fail":
+        assert one.causes == ["throughput falls"]
+        said = next(finding.detail for finding in one.findings if finding.title == "throughput falls")
+        assert re.search(r"-1[67]\.\d% from the first (eighth|sixteenth) of the run to the last quarter", said)
+
+
+def test_a_steady_rate_does_not_fall_from_any_part() -> None:
+    random = np.random.default_rng(4)
+    for _ in range(draws(500)):
+        noise = np.exp(random.normal(0, 0.08, int(random.integers(12, 200))))
+        (one,) = stress.judge(run(device(0)), ticks("G0", {"products fp16": (FAST * noise).tolist()}), []).devices
+        assert "throughput falls" not in one.causes

@@ -52,6 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument("-L", "--parameter-list", nargs=2, action="append", metavar=values, help="the same; values with commas between")
     group.add_argument("-i", "--ignore-failure", action="store_true", help="measure although a command ends with another status than 0")
     group.add_argument("-S", "--shell", action="store_true", help=f"run commands by {SHELL}; its start is part of the time")
+    group.add_argument("-N", dest="no_shell", action="store_true", help="without a shell, as it is by default")
     group.add_argument("--show-output", action="store_true", help="let the commands print (default: to /dev/null)")
     group.add_argument("--output", choices=("null", "pipe"), help="where their output goes instead (default: null)")
     group.add_argument("--timeout", metavar="TIME", help="longest time for one execution (default: 60 s)")
@@ -149,6 +150,8 @@ def _named(args: argparse.Namespace, listed: Sequence[BenchCommand]) -> list[Ben
 def _command(args: argparse.Namespace, place: int, text: str, parameters: Mapping[str, str]) -> BenchCommand:
     filled = _filled(text, parameters)
     alone = len(args.what) + len(args.command) == 1
+    if args.shell and args.no_shell:
+        raise InputError("-N is without a shell, --shell with one; give one of both")
     params: dict[str, object] = {"argv": [SHELL, "-c", filled] if args.shell else _words(filled, alone), "output": _output(args)}
     for name in ("prepare", "conclude"):
         hooks = getattr(args, name) or [""]

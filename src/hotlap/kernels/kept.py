@@ -44,6 +44,7 @@ class Revision(Record, frozen=True, kw_only=True):
 
     hash: str
     added: str  # UTC, ISO 8601
+    files: list[str] = []  # from where
 
 
 class KeptKernel(Record, frozen=True, kw_only=True):
@@ -128,7 +129,8 @@ def keep(kernel: KeptKernel, files: Sequence[Path], home: Path) -> KeptKernel:
     own, now = folder(home) / kernel.name, datetime.now(UTC).isoformat(timespec="seconds")
     before = load(kernel.name, home).revisions if (own / FILE).is_file() else []
     this = hashed(files)
-    revisions = [*(one for one in before if one.hash != this), Revision(hash=this, added=now)]
+    places = [str(path.absolute()) for path in files]
+    revisions = [*(one for one in before if one.hash != this), Revision(hash=this, added=now, files=places)]
     saved = msgspec.structs.replace(kernel, revisions=revisions)
     try:
         (own / this).mkdir(parents=True, exist_ok=True)
@@ -150,6 +152,15 @@ def remove(name: str, home: Path) -> KeptKernel:
     except OSError as error:
         raise MachineError(f"the kernel '{name}' cannot be removed: {error.strerror or error}") from None
     return found
+
+
+def changed(kernel: KeptKernel) -> bool:
+    """Whether the files that were added are there and hold something else by now."""
+    files = [Path(file) for revision in kernel.revisions[-1:] for file in revision.files]
+    try:
+        return bool(files) and hashed(files) != kernel.revision
+    except OSError:
+        return False
 
 
 def path(kernel: KeptKernel, home: Path) -> Path:

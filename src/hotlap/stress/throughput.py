@@ -25,6 +25,8 @@ SHORT_S = 0.05  # busy for less than this, a rate is the timer's: such ticks are
 FEWEST = 12  # ticks of a kind that can show a trend
 BLOCKS = 6
 ONE_WAY = 0.9  # of pairs of an early and a late tick
+EARLY = {"eighth": 8, "sixteenth": 16}  # first parts of a run that are shorter than a quarter
+FEW = 4  # ticks of such a part, at least
 PRODUCTS, PICTURES = "products ", "graphics "
 FAR = 0.8  # of the low end of the model's interval: below it, no scatter of good kernels explains a rate
 LINK_FAR = 0.8  # of what a link is expected to carry, whose interval is wide only by assumption
@@ -47,6 +49,8 @@ class Rate:
     change: float | None = None  # from the median of the first quarter to that of the last, as a share: sees a step that a line misses
     spread: float | None = None  # robust standard deviation of ticks, as a share of their median
     falls: bool = False  # the change is not chance: nearly every late tick is slower than every early one
+    early_loss: float | None = None  # the most that is lost, not by chance, from one of the parts EARLY to the last quarter, as a share
+    early: str = ""  # which part
     bound: float | None = None  # what the hardware allows, by the model
     expected: float | None = None  # what a good kernel does, by the model
     no_limit: str = ""  # why there is no bound
@@ -76,15 +80,15 @@ def _rate(kind: str, rows: NDArray[np.float64], sides: dict[str, float], spec: S
         blocks = values[: len(values) // BLOCKS * BLOCKS].reshape(BLOCKS, -1).mean(axis=1)
         widest = float(np.ptp(blocks)) / float(blocks.max())  # a step tilts a line by more than it is high
         slope = float(np.clip(series.drift(blocks), -widest, widest))
-        early, late = _ends(values)
-        change = float(np.median(late) / np.median(early) - 1)
+        change = _change(*_ends(values))
         spread = series.MAD_TO_SD * float(np.median(np.abs(values - middle))) / middle
     known = limit(kind, sides, spec)
+    early_loss, early = _early(values)
     return Rate(
         kind=kind, unit=unit, peak=float(values.max()), sustained=float(np.median(values[len(values) // 2 :])),
         busy_s=float(rows[:, -1].sum()), ticks=len(rows), slope=slope, change=change, spread=spread,
-        falls=change is not None and _one_way(values), bound=known.bound, expected=known.expected, no_limit=known.reason,
-        floor=known.floor, quickest=known.quickest,
+        falls=change is not None and _one_way(*_ends(values)), early_loss=early_loss, early=early,
+        bound=known.bound, expected=known.expected, no_limit=known.reason, floor=known.floor, quickest=known.quickest,
     )  # fmt: skip
 
 
@@ -112,9 +116,22 @@ def _ends(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.
     return values[:part], values[-part:]
 
 
-def _one_way(values: NDArray[np.float64]) -> bool:
-    """Whether nearly every tick of the last quarter is slower than those of the first: then no scatter explains the change."""
-    early, late = _ends(values)
+def _early(values: NDArray[np.float64]) -> tuple[float | None, str]:
+    """What is lost soon after the start, and from which part on: a quarter holds more slow ticks than fast ones then."""
+    lost: list[tuple[float, str]] = []
+    for name, part in EARLY.items():
+        early, late = values[: len(values) // part], _ends(values)[1]
+        if len(early) >= FEW and _one_way(early, late):
+            lost.append((-_change(early, late), name))
+    return max(lost) if lost else (None, "")
+
+
+def _change(early: NDArray[np.float64], late: NDArray[np.float64]) -> float:
+    return float(np.median(late) / np.median(early) - 1)
+
+
+def _one_way(early: NDArray[np.float64], late: NDArray[np.float64]) -> bool:
+    """Whether nearly every late tick is slower than the early ones: then no scatter explains the change."""
     return float(np.mean(late[:, None] < early[None, :])) >= ONE_WAY
 
 

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,6 +31,7 @@ BEHIND = 0.05  # of the peers' median throughput, or of a reference run's: too m
 DEFAULT = Budgets()
 Codes = Mapping[str, dict[str, dict[str, str]]]
 
+WARMING = 2  # a card that warms up may lose a few percent soon after the start
 UNRATED = "unrated."  # of figures: units of work of a kind that has no throughput
 
 
@@ -371,27 +373,45 @@ def _events(events: Sequence[Happened], findings: Findings, reaction: str) -> No
             findings.add("not run" if x.what == "not_run" else "sensor missing", x.detail, "note")
 
 
+class _Fall(NamedTuple):
+    """A kind's loss of throughput, and from which part of the run on."""
+
+    loss: float
+    kind: str
+    early: str
+
+
+def _falls(rates: Sequence[Rate], slope: float) -> list[_Fall]:
+    """Kinds that lose more than `slope` from the first quarter to the last, or more than WARMING times that from a shorter part on; the
+    largest loss first, each once."""
+    falls = [_Fall(-one.change, one.kind, "quarter") for one in rates if one.falls and one.change is not None and -one.change > slope]
+    falls += [_Fall(one.early_loss, one.kind, one.early) for one in rates if one.early_loss and one.early_loss > WARMING * slope]
+    largest = dict[str, _Fall]()
+    for one in sorted(falls, reverse=True):
+        largest.setdefault(one.kind, one)
+    return list(largest.values())
+
+
 def _course(rates: Sequence[Rate], shown: Columns, findings: Findings, how: tuple[Budgets, bool, bool]) -> None:
     """Kinds whose throughput falls beyond the budget, and whether the clock says why. `how`: budgets, whether the host was busy, and
     whether a power cap holds the card below its limit."""
     budgets, busy, capped = how
-    falling = [(one.change, one) for one in rates if one.falls and one.change is not None and one.change < -budgets.slope]
+    falling = _falls(rates, budgets.slope)
     if not falling:
-        least = min(((one.change, one) for one in rates if one.falls and one.change is not None), key=lambda pair: pair[0], default=None)
-        if least is not None and least[0] < -DEFAULT.slope:  # more than is allowed unless asked
-            findings.allow(f"throughput falls: {least[1].kind} {least[0]:+.1%}, of at most {-budgets.slope:+.0%}")
+        if usual := _falls(rates, DEFAULT.slope):  # more than is allowed unless asked
+            findings.allow(f"throughput falls: {usual[0].kind} {-usual[0].loss:+.1%}, of at most {-budgets.slope:+.0%}")
         return
-    change, worst = min(falling, key=lambda pair: pair[0])
+    worst = falling[0]
     clock = symptoms.change(shown, "clock_hz.sm")
     late = symptoms.throttling(shown, symptoms.LATE)
     free = not any(share > budgets.throttle and name != "idle" for name, share in late.items())
     if clock < -budgets.slope and free:
-        what = f"clock {clock:+.1%} over the run without a reason of throttling; {worst.kind} {change:+.1%}"
+        what = f"clock {clock:+.1%} over the run without a reason of throttling; {worst.kind} {-worst.loss:+.1%}"
         findings.add("clock stuck low", what, action="reset the device; look at locked clocks")
         return
     kinds = len(falling) - 1
     more = f", and {kinds} more kind{'s' * (kinds > 1)}" if kinds else ""
-    what = f"{worst.kind} {change:+.1%} from the first quarter of the run to the last{more}"
+    what = f"{worst.kind} {-worst.loss:+.1%} from the first {worst.early} of the run to the last quarter{more}"
     held = [name for name, share in late.items() if share > budgets.throttle and name not in ("idle", "software power cap")]
     if busy:  # then it is not known whose fall it is
         what += "; others were at work on the host or the device"

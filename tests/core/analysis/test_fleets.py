@@ -220,4 +220,4 @@ def test_of_one_value_a_device_differ_holds_noise_and_says_so() -> None:
     values = np.full((12, 2, 1), 100.0) * np.exp(np.random.default_rng(5).normal(0, 0.002, (12, 2, 1)))
     judged = fleets.judge(bundles(values))
     assert [case.noise for case in judged.cases] == [None, None]
-    assert "without outliers; noise is in it, for each device has one value" in shown.verdict(judged, 200)
+    assert "outliers left out; with one value a device this includes their noise" in shown.verdict(judged, 200)

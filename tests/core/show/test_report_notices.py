@@ -255,7 +255,7 @@ def test_where_state_and_interval_seem_to_contradict_each_other_the_rule_is_said
     assert noisy.summary.half_width is not None
     assert noisy.summary.half_width <= 0.1
     legend = " ".join(text.table([noisy], 100, precision=0.1).split())
-    rule = "? goes by the noise of all rounds, so a case with a narrow ± may have one, and one with a wide ± none"
+    rule = "? says that rounds differ too much; ± may by chance be narrow all the same, or wide by one odd round"
     assert f"for the precision asked; {rule}" in legend
     assert "noise of all rounds" not in text.table([noisy], 100, precision=0.01)
     steady = replace(noisy, verdict=Verdict(state="measured"), summary=replace(noisy.summary, reached=True, half_width=0.12, expected=0.09))

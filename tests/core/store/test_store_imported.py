@@ -170,7 +170,7 @@ def test_what_is_no_number_is_kept_as_an_error_with_its_line(tmp_path: Path) -> 
     found = keep(tmp_path, "time,case,value,unit\n1690391261,a,1.0,s\n1690391262,a,nan,s\n1690391263,a,,s\n1690391264,a,-2,s\n1690391265,b,-3,GB/s\n")
     assert (len(found.added), found.unreadable) == (5, 4)
     reasons = [select.results(b)[0].reason for b in select.every(tmp_path / "home")]
-    assert reasons == ["", "'nan' is not a number, in line 3", "no number, in line 4", "'-2' is no duration, which is above zero, in line 5", "'-3' is no rate, which is not below zero, in line 6"]
+    assert reasons == ["", "'nan' is not a number, in line 3", "no number, in line 4", "'-2' is no duration, which is above zero, in line 5", "'-3' is no rate, which is above zero, in line 6"]
     assert found.reasons == reasons[1:]
 
 

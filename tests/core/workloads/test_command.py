@@ -54,7 +54,7 @@ def test_folder_and_environment(tmp_path: Path) -> None:
         ({"argv": ["echo", "x"], "read": "pattern", "expression": r"\d"}, "not in the program's output"),
         ({"argv": ["echo", "ab"], "read": "pattern", "expression": "(a)"}, "no number"), ({"argv": ["echo", "ab"], "read": "pointer", "expression": "/a"}, "no JSON"),
         ({"argv": ["echo", "{}"], "read": "pointer", "expression": "/a"}, "nothing at '/a'"),
-        ({"argv": ["echo", '{"a": true}'], "read": "pointer", "expression": "/a"}, "no number at"), ({"argv": ["sleep", "5"], "timeout": "0.05 s"}, "ran longer than its limit of 50 ms and was ended; give it more with timeout"),
+        ({"argv": ["echo", '{"a": true}'], "read": "pointer", "expression": "/a"}, "no number at"), ({"argv": ["sleep", "5"], "timeout": "0.05 s"}, "ran longer than its limit of 50 ms and was ended; give it more: timeout in a plan, --timeout"),
         ({"argv": ["echo", "inf"], "read": "pattern", "expression": ".+"}, "the number in the program's output is inf, which is not finite"),
         ({"argv": ["echo", "nan"], "read": "pattern", "expression": ".+"}, "is nan, which is not finite"),
         ({"argv": ["echo", '{"a": NaN}'], "read": "pointer", "expression": "/a"}, "is nan, which is not finite"),

@@ -128,7 +128,7 @@ class AgainstFleet:
         same = [
             one for one in self._by_case.get(row.case.id, [])
             if one.target == row.result.target and one.unit == row.result.unit
-            and one.identity != wanted and device is not None and one.model == device.model
+            and one.identity != wanted and device is not None and one.model == device.model and _usable(one)
         ]
         medians = [statistics.median(statistics.median(values) for values in one.runs.values()) for one in same]
         if len(medians) < FEWEST_RUNS:

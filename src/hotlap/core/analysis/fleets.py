@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from hotlap.core import stand_in, work
+from hotlap.core import stand_in, units, work
 from hotlap.core.analysis import absent
 from hotlap.core.analysis.compare import MIN_EFFECT
 from hotlap.core.analysis.history import SIMULATED
@@ -295,6 +295,12 @@ def _usable(result: Result) -> bool:
     return result.status == "measured" and bool(result.values) and min(result.values) > 0
 
 
+def _nothing_done(result: Result) -> bool:
+    """A rate of zero: the worst there is, and no ratio says so."""
+    rate = result.status == "measured" and result.better == "higher" and result.unit in units.RATES
+    return rate and bool(result.values) and min(result.values) <= 0
+
+
 def _off(odd: fleet.Odd, ids: Sequence[str], labels: dict[str, str]) -> OffCase:
     case = ids[odd.metric]
     return OffCase(case, labels[case], odd.size, odd.low, odd.high, odd.tail if odd.kind == "tail" else 0.0)
@@ -307,6 +313,7 @@ def _device(
     judgeable, min_effect, ids = rules
     whole, mean = level
     broken = [f"{work.label(r.case)}: {r.reason or r.status}" for r in member.results if r.status in ("invalid", "error")]
+    broken += [f"{work.label(r.case)}: {units.show(min(r.values), r.unit)}" for r in member.results if _nothing_done(r)]
     measured = {result.case.id for result in member.results if _usable(result)}
     missing = [f"{work.label(r.case)}: {r.reason}" for r in member.results if r.status == "not_run" and r.case.id in ids]
     missing += ["a case that others measured is not in its run"] * bool(ids - measured - {r.case.id for r in member.results})

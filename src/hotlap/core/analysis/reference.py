@@ -150,6 +150,9 @@ class AgainstBaseline:
 def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]], text: str, name: str) -> ReferenceRatio | Verdict:
     """One row against reference medians, with the rounds they are of."""
     value, lower = row.summary.median, row.result.better == "lower"
+    if value is not None and value <= 0 < min(medians) and row.result.better == "higher":
+        seen = f"{show(value, row.result.unit)}, where the median of {text} is {show(statistics.median(medians), row.result.unit)}"
+        return Verdict(state="fail", reason=seen, against=name)
     if value is None or min(value, *medians) <= 0:
         return Verdict(state="inconclusive", reason="a value is zero or negative, and a ratio says nothing then", against=name)
     if len(medians) >= FEWEST_RUNS:
@@ -211,7 +214,7 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
             return replace(verdict, state="inconclusive", reason=f"{worse}, but {busy}: measure on a quiet machine")
         return replace(verdict, state="fail", reason=f"{worse}; threshold {ends}, {why}")
     if sure and low < 1 / (1 + min_effect):
-        return replace(verdict, state="inconclusive", reason=f"{worse}; the threshold is {percent(min_effect)}")
+        return _open(held, verdict, min_effect, worse)
     loss = f"{changes.subject(result)} worse by {percent(abs(threshold / held.reference - 1))} or more"
     if seen > NOISIEST:
         only = f"too noisy to gate: only {loss} would show, against the {held.label}{limits}"
@@ -219,6 +222,22 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
         return replace(verdict, state="inconclusive", reason=f"{reason}{_beside(held, verdict, min_effect)}")
     shown = f"{loss} would have been seen, against the {held.label}{limits}"
     return replace(verdict, reason=f"{shown}{_beside(held, verdict, min_effect)}")
+
+
+def _open(held: ReferenceRatio, verdict: Verdict, min_effect: float, worse: str) -> Verdict:
+    """Surely worse, and perhaps by less than what counts: with the value from which it would fail."""
+    lower, unit = held.row.result.better == "lower", held.row.result.unit
+    far = math.exp(held.reach) * (1 + min_effect)
+    threshold = held.reference * far if lower else held.reference / far
+    shift = signed_percent(threshold / held.reference - 1)
+    perhaps = f"perhaps by less than {percent(min_effect)}, which is no loss"
+    reason = f"{worse}, {perhaps}: from {show(threshold, unit)} ({shift}) on it would fail"
+    source = f"{held.label}: {show(held.reference, unit)}, {shift} (from where all of its interval is beyond {percent(min_effect)})"
+    limits = "".join(f"; {one}" for one in held.limits)
+    return replace(
+        verdict, state="inconclusive", threshold=threshold, provenance=source + limits,
+        reason=advised(reason, f"; {_sharper(held)}", held.row.result),
+    )  # fmt: skip
 
 
 def _sharper(held: ReferenceRatio) -> str:

@@ -103,7 +103,7 @@ def split_line(row: Row) -> str:
     rest = "unexplained" if not known else "beyond what is expected" if limit.expected_s else "unexplained by readings"
     own = {"unexplained": rest}
     if case := row.gap.names.get("best_case"):
-        own[PACED] = f"needed even at the best median rate of this run ({case})"
+        own[PACED] = f"best rate of this run, of {case}, below the bound"
     named = {own.get(name, name): value for name, value in split.items()}
     if not limit.expected_s:
         of = "estimated from other cases of this run, as there is no model of this kernel"

@@ -231,7 +231,7 @@ def _differ(judged: FleetVerdict) -> str:
     known = [(case, *case.ends) for case in judged.cases if case.spread is not None]
     noisy = [case.noise is None for case, *_ in known]  # one value of each device: their spread includes the noise
     if known and all(noisy):
-        return "differ: the spread between healthy devices, without outliers; noise is in it, for each device has one value"
+        return "differ: how much healthy devices differ, outliers left out; with one value a device this includes their noise"
     if not any(max(middle - low, high - middle) > max(2 * (case.spread or 0.0), SEEN) * middle for case, low, middle, high in known):
         return ""
     beside = "; where noise is not known, it is in it" if any(noisy) else ""

@@ -132,6 +132,7 @@ def _traffic(gap: Gap) -> str:
 
 
 _DRAWN = {"rop": "ROPs", "texture_unit": "texture units", "geometry_unit": "units that rasterise triangles"}
+NEAREST = "this is the best rate of the run, and nothing shows that the device reaches more"
 _BASIS: Mapping[GapBasis, Callable[[Gap], str]] = {
     "beyond_expected": lambda _: BEYOND,
     "unexplained": lambda _: "nothing measured explains the rest",
@@ -143,7 +144,7 @@ _BASIS: Mapping[GapBasis, Callable[[Gap], str]] = {
     "launch_assumed": lambda gap: _launch(gap, "assumed, for none was measured"), "tiles": _tiles, "clock": _clock,
     "between_levels": _between,
     "in_level": lambda gap: f"the working set of {size(gap.numbers['footprint_bytes'])} stays in {gap.names['level']}, which sets the pace",
-    "resource": _resource, "nearest": lambda gap: f"{_resource(gap)}: no other case of this run comes nearer to the limit{_ruled_out(gap)}",
+    "resource": _resource, "nearest": lambda gap: f"{_resource(gap)}: {NEAREST}{_ruled_out(gap)}",
     "no_overlap": _no_overlap, "traffic": _traffic, "units": lambda gap: f"the arithmetic units set the pace{_ruled_out(gap)}",
     "drawing": lambda gap: f"the {_DRAWN.get(gap.cause, gap.cause)} set the pace{_ruled_out(gap)}",
     "cache_level": lambda gap: f"the cache sets the pace{_ruled_out(gap)}",

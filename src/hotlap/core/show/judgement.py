@@ -16,7 +16,6 @@ from hotlap.core.units import percent
 
 SPARE = ("± 95 %", "threshold")  # columns that go first where there is no room
 FOLDED = 8  # devices that pass and are listed; of more than fleets.MANY devices also those that do not
-WHOLE = 16  # lines of a reason: it wraps, and what is usual is not cut off
 LONG = 60  # characters of a source that is not repeated
 SHOWN = 30  # cases that did not pass, where there are several devices
 ORDER = verdicts.ORDER
@@ -239,7 +238,7 @@ def _reasons(rows: Sequence[Row], width: int) -> list[str]:
     reasons name stands once below."""
     lines: list[str] = []
     for state, text in reasons(rows):
-        lines += layout.paragraph(f"  {state:<13} ", text, width, most=WHOLE)
+        lines += layout.paragraph(f"  {state:<13} ", text, width, most=None)
     return lines
 
 

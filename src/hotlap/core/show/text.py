@@ -273,4 +273,4 @@ def _by_noise(rows: Sequence[Row], precision: float | None) -> str:
         return ""
     judged = [row.summary for row in rows if row.summary.rounds >= FEWEST and row.summary.half_width is not None]
     apart = any(one.reached is not None and ((one.half_width or 0.0) > precision) is one.reached for one in judged)
-    return "; ? goes by the noise of all rounds, so a case with a narrow ± may have one, and one with a wide ± none" if apart else ""
+    return "; ? says that rounds differ too much; ± may by chance be narrow all the same, or wide by one odd round" if apart else ""

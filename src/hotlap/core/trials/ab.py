@@ -18,7 +18,7 @@ import hotlap
 from hotlap.core.errors import HotlapError, InputError
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.targets.base import SystemClock
-from hotlap.core.measure.workloads.command import NoNumber
+from hotlap.core.measure.workloads.command import NoNumber, ProgramFailed
 from hotlap.core.record import METHOD, Result, RunRecord, Samples, Stop, Turns
 from hotlap.core.stats import sequential
 from hotlap.core.stats.sequential import ALPHA, PILOT, Decision, SequentialDesign, SequentialOptions
@@ -165,6 +165,8 @@ def _turn(name: str, arm: Arm, number: int) -> list[Samples]:
         raise
     except HotlapError as error:
         said = f"side {name} ('{arm.text}'): {error}"
+        if isinstance(error, ProgramFailed):  # it is the user's, as for bench
+            raise InputError(said) from error
         raise type(error)(said) if isinstance(error, NoNumber) else HotlapError(said) from error
 
 

@@ -75,9 +75,11 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.what in ("plan", "run"):
         several = [kernels.load(name, home) for name in args.item.split(",")]
+        _warn_of_changes(several)
         return _plan(several, args) if args.what == "plan" else halves.run(_of(several, args), several, args)
     kernel = kernels.load(args.item, home)
     if args.what == "check":
+        _warn_of_changes([kernel])
         return _check(kernel, args)
     if args.json:
         terminal.answer(args.json, kernel, "kernel")
@@ -113,7 +115,8 @@ def _add(path: Path, as_json: int, home: Path) -> int:
         print(f"it takes the place of {before}; to keep both, set another name in {path.name} and add {before} again")
     if find_spec("torch") is None:
         print("its check needs PyTorch for inputs and reference, which is not installed: pip install torch")
-    print(f"next    hotlap kernel check {kernel.name}; hotlap kernel plan {kernel.name} > {kernel.name}.toml")
+    then = f"hotlap kernel run {kernel.name} --beside" if kernel.workload else f"hotlap kernel plan {kernel.name} > {kernel.name}.toml"
+    print(f"next    hotlap kernel check {kernel.name}; {then}")
     return 0
 
 
@@ -168,6 +171,14 @@ def _apart(several: Sequence[kernels.KeptKernel], plan: Plan, out: Path) -> int:
         lines.append(command)
     print("\n".join([*lines, f"hotlap compare beside={plan.name} --by implementation"]))
     return 0
+
+
+def _warn_of_changes(several: Sequence[kernels.KeptKernel]) -> None:
+    for kernel in several:
+        if kernels.changed(kernel):
+            file = next(one for one in kernel.revisions[-1].files if Path(one).name == kernel.file)
+            taken = f"revision {kernel.revision} is taken, which was added before; hotlap kernel add {file} adds the new one"
+            print(f"hotlap: {kernel.file} has changed: {taken}", file=sys.stderr)
 
 
 def _check(kernel: kernels.KeptKernel, args: argparse.Namespace) -> int:

@@ -39,7 +39,8 @@ class CommandProgram:
             done = self.launcher.once()
         except TimedOut:
             limit = exact(self.timeout_s, "s")
-            raise NotSupported(f"the program ran longer than its limit of {limit} and was ended; give it more with timeout") from None
+            more = "give it more: timeout in a plan, --timeout"
+            raise NotSupported(f"the program ran longer than its limit of {limit} and was ended; {more}") from None
         except (OSError, ValueError) as error:
             raise NotSupported(f"the program cannot be run: {_why(error, self.argv[0], self.folder)}") from error
         self.hook("conclude", self.conclude)

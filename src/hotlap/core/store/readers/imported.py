@@ -159,12 +159,12 @@ def _copies(folder: Path, fresh: Mapping[str, Bundle]) -> dict[str, str]:
 
 
 def distinct(bundles: Sequence[bundle.Bundle]) -> tuple[list[bundle.Bundle], dict[str, str]]:
-    """Without imported runs whose numbers an earlier one of them has, as of one file that was brought in under several labels; and those,
-    each with the run that is kept."""
+    """Without imported runs whose time and numbers an earlier one of them has, as of one file that was brought in under several labels;
+    and those, each with the run that is kept."""
     first: dict[object, str] = {}
     kept, copies = [], dict[str, str]()
     for one in bundles:
-        own = one.run.id if one.run.kind != IMPORTED else first.setdefault(_content(one.run, one.samples), one.run.id)
+        own = one.run.id if one.run.kind != IMPORTED else first.setdefault((one.run.began, _content(one.run, one.samples)), one.run.id)
         if own == one.run.id:
             kept.append(one)
         else:
@@ -246,9 +246,8 @@ def _round(part: ReadRound, case: Case, device: Device, how: tuple[int, float, s
     if part.failed or not values:
         reason = part.failed or "no number"
         return Samples(case=case.id, device=device.key, round=number, status="not_run", reason=reason)
-    least, unit = min(values), case.params["unit"]
-    if (unit == "s" and least <= 0) or (unit in units.RATES and least < 0):
-        kind = "duration, which is above zero" if unit == "s" else "rate, which is not below zero"
+    least = min(values)
+    if kind := _impossible(least, case):
         reason = f"{case.params['name']}: {least:g} is no {kind}"
         return Samples(case=case.id, device=device.key, round=number, status="error", reason=reason)
     return Samples(
@@ -361,13 +360,21 @@ def _sample(row: TableRow, case: Case, device: Device, number: int, unit: str) -
     base, scale = _base(row.unit or unit)
     value = table.number(row.value) * scale
     fault = "" if math.isfinite(value) else f"'{row.value[:40]}' is not a number" if row.value else "no number"
-    if not fault and base == "s" and value <= 0:
-        fault = f"'{row.value[:40]}' is no duration, which is above zero"
-    if not fault and base in units.RATES and value < 0:
-        fault = f"'{row.value[:40]}' is no rate, which is not below zero"
+    if not fault and (kind := _impossible(value, case)):
+        fault = f"'{row.value[:40]}' is no {kind}"
     if fault:
         return Samples(case=case.id, device=device.key, round=number, status="error", reason=f"{fault}, in line {row.line}")
     return Samples(case=case.id, device=device.key, round=number, values=[value], unit=base, method="program")
+
+
+def _impossible(value: float, case: Case) -> str:
+    """What a number is not, for it is too small: a rate of which more is better is above zero, or nothing was done."""
+    unit, lower = case.params["unit"], case.params["better"] == "lower"
+    if unit == "s":
+        return "duration, which is above zero" if value <= 0 else ""
+    if unit in units.RATES and (value < 0 or (value == 0 and not lower)):
+        return f"rate, which is {'not below' if lower else 'above'} zero"
+    return ""
 
 
 def keep(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> None:
