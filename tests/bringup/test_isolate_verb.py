@@ -131,7 +131,7 @@ def test_members_transfer_in_rounds_and_their_campaign_keeps_it(home: Path, caps
     msgspec.convert(answer, Document)
     assert answer["exit_code"] == code
     isolation = msgspec.convert(answer["isolation"], Isolation)
-    assert (isolation.nodes, isolation.screening) == (3, 3)
+    assert (isolation.nodes, isolation.screening) == (3, 12)  # few pairs are repeated
     kept = next((home / "runs").iterdir())
     assert msgspec.json.decode((kept / "isolation.json").read_bytes(), type=Isolation) == isolation
     transfers = [msgspec.json.decode(line, type=PairRecord) for line in (kept / "transfers.jsonl").read_bytes().splitlines()]
@@ -145,10 +145,10 @@ def test_members_transfer_in_rounds_and_their_campaign_keeps_it(home: Path, caps
     assert main(["report", kept.name, "--out", str(home / "page.html")]) == 0
     page = (home / "page.html").read_text()
     assert "Slow parts of the fabric" in page
-    assert "3 rounds to screen" in page
+    assert "12 rounds to screen" in page
     capsys.readouterr()
     assert main(["show", kept.name]) == 0
-    assert "3 rounds to screen" in capsys.readouterr().out
+    assert "12 rounds to screen" in capsys.readouterr().out
     assert main(["show", kept.name, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"][0]["cluster"]["isolation"] == answer["isolation"]
     assert main(["cluster", "status"]) == 0

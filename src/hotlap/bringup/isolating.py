@@ -49,11 +49,13 @@ class Isolating:
 
     def run(self) -> tuple[Isolation, Model]:
         """Measures, and names."""
-        if self.where.nodes < naming.FEWEST:
-            self.screen = self.screen or REPEATS
-        small = self.where.nodes <= schedule.SMALL
+        few, small = self.where.nodes < naming.FEWEST, self.where.nodes <= schedule.SMALL
         most = CONFIRM_LINKS if small else CONFIRM_MANY if self.whole else CONFIRM
-        if (small or self.whole) and not self.screen:
+        if few and not self.screen:
+            rounds = schedule.tournament(self.where, self.random)
+            self._screen(rounds * (REPEATS // len(rounds)))
+            self._confirm(self._early(), CONFIRM)
+        elif (small or self.whole) and not self.screen:
             rounds = schedule.tournament(self.where, self.random)
             self._screen(rounds[:FIRST])
             self._confirm(self._early(), min(CONFIRM, MEETINGS))
