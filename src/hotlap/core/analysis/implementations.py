@@ -76,17 +76,25 @@ def _between(runs: dict[str, RunRecord], a: ComparedSide, b: ComparedSide, stabl
 
 
 def _doubted(answer: Comparison, a: ComparedSide, b: ComparedSide, by_case: Rows) -> Comparison:
-    """No answer where the sides were measured one after the other, and other programs, which kept one of them from a number that is sure,
-    may have made it: they only ever make a side slower."""
-    if answer.allowance is None or answer.answer in ("inconclusive", "not comparable"):
+    """No answer where other programs kept a side from a number that is sure, and may have made it: they only ever make a side slower. Of
+    sides that were measured in turns only where they did so to both: implementations do not all lose alike beside others."""
+    if answer.answer in ("inconclusive", "not comparable"):
         return answer
-    for side in (side for letter, side in (("A", a), ("B", b)) if answer.answer in OPEN[letter]):
-        for row in by_case.get(side.case.id, []):
-            if row.verdict.state == "inconclusive" and OTHERS_RAN & {one.code for one in row.result.notices}:
-                name = side.case.implementation or LIBRARY
-                doubt = f"{answer.answer} by these numbers, but other programs ran while {name} was measured: {row.verdict.reason}"
-                return replace(answer, answer="inconclusive", reason=doubt)
-    return answer
+    slowed = {letter: row for letter, side in (("A", a), ("B", b)) if (row := _slowed(side, by_case))}
+    letter = next((one for one in slowed if answer.answer in OPEN[one]), "")
+    if not letter or (answer.allowance is None and len(slowed) < 2):
+        return answer
+    name = (a if letter == "A" else b).case.implementation or LIBRARY
+    doubt = f"{answer.answer} by these numbers, but other programs ran while {name} was measured: {slowed[letter].verdict.reason}"
+    return replace(answer, answer="inconclusive", reason=doubt)
+
+
+def _slowed(side: ComparedSide, by_case: Rows) -> Row | None:
+    """A row of it that is inconclusive beside other programs."""
+    for row in by_case.get(side.case.id, []):
+        if row.verdict.state == "inconclusive" and OTHERS_RAN & {one.code for one in row.result.notices}:
+            return row
+    return None
 
 
 def _library_first(members: dict[str, ComparedSide]) -> dict[str, ComparedSide]:

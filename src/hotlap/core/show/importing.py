@@ -33,7 +33,7 @@ def kept(result: Imported, name: str, dry: bool) -> list[str]:
     copies = [f"{run} is {there} again" for run, there in result.copies.items()]
     lines += _listed("the same numbers are there already, under other labels:", copies)
     lines += _listed(f"{words.counted(result.unreadable, 'value')} that cannot be used, kept as errors:", result.reasons, result.unreadable)
-    lines += _listed(f"{words.counted(len(result.not_run), 'case')} not run there:", result.not_run)
+    lines += _listed(f"{words.counted(len(result.not_run), 'result')} without a number there:", result.not_run)
     lines += _listed(f"{words.counted(len(result.ignored), 'number')} left out: their meaning is not known:", result.ignored)
     folder = paths.runs(paths.home())
     lines += _listed(CONFLICT, [f"rm -r {shlex.quote(str(folder / run))}" for run in result.conflicting])

@@ -117,13 +117,14 @@ def _short_range(low: float, high: float, unit: str) -> str:
 
 
 def wider(rows: Iterable[Row], precision: float) -> str:
-    """How many intervals are wider than the precision that was to be expected of them: ``1 interval is wider (± 12 %)``; "" for none."""
+    """How many intervals are wider than the precision that was to be expected of them, as in ``1 interval of measured cases is wider
+    (± 12 %)``; "" for none."""
     widths = [row.summary.half_width for row in rows if row.summary.reached and stands(row) and not row.result.too_short]
     wide = [width for width in widths if width and width > precision and percent(width, 2) != percent(precision, 2)]
     if not wide:
         return ""
     verb, most = ("is", "") if len(wide) == 1 else ("are", "up to ")
-    return f"{counted(len(wide), 'interval')} {verb} wider ({most}± {percent(max(wide), 2)})"
+    return f"{counted(len(wide), 'interval')} of measured cases {verb} wider ({most}± {percent(max(wide), 2)})"
 
 
 BEST_APART = 0.10  # of the median: a best round nearer to it says nothing new
