@@ -51,20 +51,27 @@ def ran(home: Path, text: str, *words: str) -> ShownTraining:
     return shown
 
 
+def process(step_s: float) -> MeasuredProcess:
+    return MeasuredProcess(TrainingProcess(number=0), np.empty((0, 0)), SteadySteps(step_s=step_s))
+
+
 @pytest.mark.parametrize(
     ("apart", "spread", "said"),
     [(0.05, 0.02, "larger"), (0.018, 0.002, "larger"), (-0.018, 0.002, "smaller"), (0.0, 0.012, "same"), (0.008, 0.012, "same"), (0.0, 0.04, "inconclusive")],
 )  # fmt: skip
 def test_a_difference_beyond_one_percent_is_reported_and_two_within_two_percent_are_the_same(apart: float, spread: float, said: str) -> None:
     noise = [0.7, -1.0, 0.2, 1.0, -0.3, -0.6, 0.4, -0.1]
-
-    def process(step_s: float) -> MeasuredProcess:
-        return MeasuredProcess(TrainingProcess(number=0), np.empty((0, 0)), SteadySteps(step_s=step_s))
-
     both = [(process(0.01), process(0.01 * math.exp(apart + spread * each))) for each in noise]
     assert summary.compared(both, "A", "B", 0.01).answer == said
     if apart > 0.04:
         assert summary.compared(both, "A", "B", 0.06).answer == "same"
+
+
+def test_one_process_that_is_slow_throughout_does_not_hide_a_difference_over_twelve_pairs() -> None:
+    apart = [0.037, 0.030, 0.052, 0.047, 0.047, 0.039, -0.115, 0.069, 0.053, 0.027, 0.073, 0.048]
+    found = summary.compared([(process(0.01), process(0.01 * math.exp(one))) for one in apart], "A", "B", 0.01)
+    assert found.answer == "larger"
+    assert found.low == pytest.approx(math.exp(0.030))
 
 
 @pytest.mark.parametrize(
