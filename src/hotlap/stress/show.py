@@ -128,7 +128,7 @@ def report(
     brief = passing(verdict)
     for one in worst_first(verdict):
         if one not in brief:
-            lines += [*_device(one, devices, width, color, (spent or {}).get(one.device)), ""]
+            lines += [*_device(verdict.run, one, devices, (width, color), (spent or {}).get(one.device)), ""]
     if brief:
         lines += [*_brief(brief, devices, width, color), ""]
     if verdict.skew:
@@ -196,13 +196,13 @@ def wrong_of(device: DeviceVerdict) -> str:
     return f"{'≥ ' * device.at_least}{sum(device.errors.values())}"
 
 
-def unlisted(device: DeviceVerdict, listed: int) -> str:
-    """How many wrong results are not listed, and where they are."""
+def unlisted(run: str, device: DeviceVerdict, listed: int) -> str:
+    """How many wrong results of a run are not listed, and where they are."""
     left, kept = sum(device.errors.values()) - listed, len(device.wrong)
     if left <= 0:
         return ""
     where = f"the first {kept}" if kept < listed + left or device.at_least else "all"
-    return f"and {'at least ' * device.at_least}{left} more; hotlap stress --judge RUN --json has {where}"
+    return f"and {'at least ' * device.at_least}{left} more; hotlap stress --judge {run} --json has {where}"
 
 
 def row_of(device: DeviceVerdict) -> list[str]:
@@ -296,7 +296,10 @@ def _heat(f: Mapping[str, float]) -> str:
     return "steady at the end" if f.get("thermal.steady") else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third"
 
 
-def _device(verdict: DeviceVerdict, devices: Mapping[str, Device], width: int, color: bool, spent: Energy | None) -> list[str]:
+def _device(
+    run: str, verdict: DeviceVerdict, devices: Mapping[str, Device], form: tuple[int, bool], spent: Energy | None
+) -> list[str]:
+    width, color = form
     device = devices.get(verdict.device)
     name = f"{device.selector} {device.name}" if device else verdict.device
     lines = [f"{name}: {layout.painted(verdict.state, STYLES.get(verdict.state, 'dim'), color)}"]
@@ -314,8 +317,8 @@ def _device(verdict: DeviceVerdict, devices: Mapping[str, Device], width: int, c
         bits = f", bit{'s' * (len(wrong.bits) != 1)} {', '.join(map(str, wrong.bits))}" if wrong.bits else ""
         text = f"{named(wrong.unit)}, {wrong.place}: expected {wrong.expected}, got {wrong.got}{bits}, {wrong.kind}, by {wrong.by}"
         lines += layout.paragraph("    ", text, width)
-    if more := unlisted(verdict, WRONG):
-        lines.append(f"    {more}")
+    if more := unlisted(run, verdict, WRONG):
+        lines += layout.paragraph("    ", more, width)
     return lines
 
 

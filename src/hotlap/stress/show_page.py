@@ -86,7 +86,8 @@ def section(judged: StressRun) -> str:
         name = f"{device.selector} {device.name}" if device else verdict.device
         drawn = _charts(verdict, device, ticks, {sensor: band for (key, sensor), band in drawable.items() if key == verdict.device})
         state = f'<span class="state {stress.CLASSES.get(verdict.state, "")}">{escape(verdict.state)}</span>'
-        body = f'{_facts(verdict, spent.get(verdict.device))}{_rates(verdict.rates)}{_wrong(verdict)}<div class="plots">{drawn}</div>'
+        figures = f"{_facts(verdict, spent.get(verdict.device))}{_rates(verdict.rates)}{_wrong(judged.verdict.run, verdict)}"
+        body = f'{figures}<div class="plots">{drawn}</div>'
         if verdict in folded:
             parts.append(f"<details><summary>{escape(name)}: {state}</summary>{body}</details>")
         else:
@@ -155,14 +156,14 @@ def _rates(rates: Sequence[Rate]) -> str:
     return html(Table(columns)) if rates else ""
 
 
-def _wrong(device: DeviceVerdict) -> str:
+def _wrong(run: str, device: DeviceVerdict) -> str:
     if not device.wrong:
         return ""
     rows = [(stress.named(w.unit), w.place, w.expected, w.got, ", ".join(map(str, w.bits)), w.kind, w.by) for w in device.wrong[:LISTED]]
     heads = ("wrong result in", "at", "expected", "got", "bits", "kind", "found by")
     columns = [Column(head, [Cell(row[n]) for row in rows], kind="" if n < NARROW else "spare") for n, head in enumerate(heads)]
-    more = stress.unlisted(device, LISTED)
-    return html(Table(columns), "wrong") + (f"<p>{more}</p>" if more else "")
+    more = stress.unlisted(run, device, LISTED)
+    return html(Table(columns), "wrong") + (f"<p>{escape(more)}</p>" if more else "")
 
 
 # ---------------------------------------------------------------- charts

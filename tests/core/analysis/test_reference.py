@@ -119,6 +119,15 @@ def test_a_noisy_case_has_not_earned_the_right_to_gate() -> None:
     assert (verdict.state, "too noisy to gate" in verdict.reason) == ("inconclusive", True)
 
 
+def test_what_is_surely_better_passes_however_noisy_its_baseline_is() -> None:
+    """Too noisy to show a loss, and 2 × faster: that is no loss. A little faster shows nothing."""
+    noisy = baselines.learn("noisy", [run(day=n, between=0.2) for n in range(10)])
+    verdict = judged(run(day=20, level=0.25e-3, between=0.0), noisy)
+    assert verdict.state == "pass"
+    assert re.match(r"bandwidth \S+ \S+ → .*: better than the median of 10 runs of this device", verdict.reason), verdict.reason
+    assert judged(run(day=20, level=0.95e-3, between=0.0), noisy).state == "inconclusive"
+
+
 def test_few_runs_are_compared_by_rounds_and_say_so() -> None:
     few = baselines.learn("few", [run(day=1)])
     assert "rounds of 1 run of this device; 1 run cannot tell how runs differ (4 can)" in judged(run(day=20, between=0.0), few).reason
@@ -232,7 +241,7 @@ def test_bad_baselines_are_answered(tmp_path: Path) -> None:
         baselines.load("normal", tmp_path)
 
 
-@pytest.mark.parametrize(("new", "sign"), [([210.0, 230, 301, 301, 240, 310], "-"), ([400.0, 430, 300, 301, 560, 480], "+")])
+@pytest.mark.parametrize(("new", "sign"), [([210.0, 260, 301, 340, 240, 400], "-"), ([400.0, 430, 300, 301, 560, 480], "+")])
 def test_a_noisy_case_says_what_the_medians_tell_where_the_estimate_is_another(new: list[float], sign: str) -> None:
     learnt = baselines.learn("n", [make({"chase": [0.361, 0.365, 0.350, 0.450, 0.300, 0.480]}, day=0)])
     bundle = make({"chase": [value / 1000 for value in new]}, day=1)

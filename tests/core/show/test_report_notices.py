@@ -255,7 +255,7 @@ def test_where_state_and_interval_seem_to_contradict_each_other_the_rule_is_said
     assert noisy.summary.half_width is not None
     assert noisy.summary.half_width <= 0.1
     legend = " ".join(text.table([noisy], 100, precision=0.1).split())
-    rule = "? says that rounds differ too much; ± may by chance be narrow all the same, or wide by one odd round"
+    rule = "? goes by how much rounds differ: it may stand beside a ± that is narrow by chance, or not by a wide one"
     assert f"for the precision asked; {rule}" in legend
     assert "noise of all rounds" not in text.table([noisy], 100, precision=0.01)
     steady = replace(noisy, verdict=Verdict(state="measured"), summary=replace(noisy.summary, reached=True, half_width=0.12, expected=0.09))

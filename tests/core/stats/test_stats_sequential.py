@@ -203,8 +203,8 @@ def test_a_power_that_is_as_good_as_asked_is_no_notice() -> None:
     assert any(sequential.POWER - sequential.GAINED <= plan.attained < sequential.POWER for plan in plans)
     for plan in plans:
         assert bool(plan.notices) == (not plan.enough)
-    assert not any("a power of 80 %" in plan.notices[0].text for plan in short)
-    assert all(plan.notices[0].text.endswith(" %, not 80 %") for plan in short)
+    assert not any(" in 80 % of cases" in plan.notices[0].text for plan in short)
+    assert all(plan.notices[0].text.endswith(" % of cases, not in 80 %") for plan in short)
 
 
 def test_pairs_that_would_answer_are_those_of_a_plan_for_the_change_seen() -> None:

@@ -255,7 +255,7 @@ def test_one_time_may_be_given_for_all_rows(tmp_path: Path, monkeypatch: pytest.
     path = tmp_path / "nt.csv"
     path.write_text("node,triad_GBps\na,100\nb,101\n")
     assert main(["import", str(path)]) == 2
-    assert "no column of times; name it with --time, out of node, triad_GBps, or give one for all rows: --time 2026-11-01" in capsys.readouterr().err
+    assert "no column of times; name it with --time, or give one for all rows: --time 2026-11-01; the columns are node, triad_GBps" in capsys.readouterr().err
     assert main(["import", str(path), "--time", "2026-11-01"]) == 0
     assert [(run.run.began[:10], select.results(run)[0].values) for run in select.every(tmp_path / "home")] == [("2026-11-01", [100e9]), ("2026-11-01", [101e9])]
     for wrong, said in (("nodo", "did you mean 'node'? valid: node, triad_GBps, or a time such as 2026-11-01"), ("2026-13-45", "'2026-13-45' is no time")):

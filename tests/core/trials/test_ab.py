@@ -359,7 +359,7 @@ def test_pairs_that_were_cut_name_the_option_that_cut_them(home: Path) -> None:
     assert "the limit of 16 pairs (--pairs) allowed no more: a larger one, " in found.reason
     assert "--budget" not in found.reason
     (notice,) = (notice for notice in found.notices if notice.code == "low_power")
-    assert notice.text.startswith("there is room for 16 pairs, which find a change of 8.0 % with a power of ")
+    assert notice.text.startswith("the limit of runs and of time allows 16 pairs: at this noise they would find a true change of 8.0 % in ")
     of_bench = turns.comparison(done.pairs[0].a, done.pairs[0].b, done.turns, done.stop, option="--max-runs")
     assert "the limit of 16 pairs (--max-runs) allowed no more" in of_bench.reason
     of_budget = turns.comparison(done.pairs[0].a, done.pairs[0].b, done.turns, Stop("budget"))

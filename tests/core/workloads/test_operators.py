@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -279,6 +280,22 @@ def test_small_things_are_made_in_one_thread_and_the_number_comes_back() -> None
     with footprint.threads(torch, False):
         assert torch.get_num_threads() == most
     assert torch.get_num_threads() == most
+
+
+def test_an_output_in_new_memory_is_said_with_its_share_of_processor_time() -> None:
+    x = torch.ones(1 << 24)
+    out = torch.empty_like(x)
+    for launch, new in ((lambda: torch.mul(x, 2.0), True), (lambda: torch.mul(x, 2.0, out=out), False)):
+        launch()
+        seen = footprint.NewMemory()
+        for _ in range(4):
+            seen.before()
+            for _ in range(5):
+                launch()
+            seen.after(5)
+        said = seen.notice()
+        assert bool(said) is new, said
+        assert not new or re.fullmatch(r"each call takes 6\S+ M\S+ of new memory from the operating system: \d+ % of its processor time", said)
 
 
 def test_a_batch_norm_may_lose_what_of_its_mean_cancels(target: Any) -> None:

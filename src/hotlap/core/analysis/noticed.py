@@ -13,7 +13,7 @@ from hotlap.core.stats.stopping import FEWEST
 CODES = (  # that a result can carry, the most important first
     "stand_in", "wrong_result", "tampered", "timers", "beats_bound", "invalid", "error", "too_short", "incomplete", "aggregate",
     "few_rounds", "busy", "throttled", "limit_lowered", "stutter", "not_deterministic", "leak",
-    "host_bound", "not_steady", "drift", "bimodal", "clock_varied", "noise",
+    "host_bound", "new_memory", "not_steady", "drift", "bimodal", "clock_varied", "noise",
     "few_samples", "timer_coarse", "timer_refused", "one_process", "low_clock", "whole_card", "far_host", "first_cache", "emulated",
     "hidden_pixels", "pacing", "software_device", "untested_version", "tool_says", "network_open", "differs", "terms", "power_cap",
 )

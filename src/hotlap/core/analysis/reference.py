@@ -215,6 +215,9 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
         return replace(verdict, state="fail", reason=f"{worse}; threshold {ends}, {why}")
     if sure and low < 1 / (1 + min_effect):
         return _open(held, verdict, min_effect, worse)
+    if seen > NOISIEST and beyond(low, high, min_effect) == "larger":  # however noisy: it is surely better
+        better = changes.from_to(result, (held.reference, held.row.summary.median), verdict)
+        return replace(verdict, reason=f"{better}: better than the {held.label}{limits}")
     loss = f"{changes.subject(result)} worse by {percent(abs(threshold / held.reference - 1))} or more"
     if seen > NOISIEST:
         only = f"too noisy to gate: only {loss} would show, against the {held.label}{limits}"

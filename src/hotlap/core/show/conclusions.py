@@ -199,7 +199,7 @@ TITLES = {
     "throttled": "The clock was throttled", "not_steady": "No steady state was found", "drift": "Samples drifted",
     "bimodal": "Samples gather around two levels", "clock_varied": "The clock varied", "noise": "Rounds differ more than the plan allows",
     "few_samples": "Few samples", "timer_coarse": "The timer is coarse", "timer_refused": "The wall clock was used",
-    "one_process": "Rounds shared one process",
+    "one_process": "Rounds shared one process", "new_memory": "Calls get new memory from the system",
     "limit_lowered": "The power limit was lowered",
     "low_clock": "The clock was below its maximum", "power_cap": "The load reached the power limit",
     "whole_card": "Sensors of the whole card, not of its slice", "first_cache": "Small reads come from each unit's first cache",

@@ -242,7 +242,7 @@ def limit_line(row: Row) -> str:
     value, setter = words.quantity(gap.limit_value, words.unit_of(row)), words.setter(row)
     if words.is_best(row):
         of = f" ({setter})" if setter else ""
-        return f"the best median rate{of} of this run is this case's own, so no other case is a reference for it; {_farther(row)}"
+        return f"none: no other case of this run has a higher median rate{of}, and {_farther(row)}"
     if gap.reference_kind == "ceiling":
         return f"{_best(row, value, setter)}, reached {gap.share:.2f} of it; {_farther(row)}"
     reached = ", ".join(filter(None, (f"reached {words.share(gap)}", words.headroom(gap))))

@@ -64,6 +64,10 @@ KINDS = {  # the most important first
     "host_bound": NoticeKind(
         "host bound", "record such calls as a graph, fuse them, or make each larger; without a graph the number is the host's", "info",
     ),
+    "new_memory": NoticeKind(
+        "new memory", "write into memory that is there (out=), or let the C library keep what is freed, by setting "
+        "MALLOC_MMAP_THRESHOLD_=4294967296 and MALLOC_TRIM_THRESHOLD_=4294967296; GPUs' allocators keep it", "info",
+    ),
     "not_steady": NoticeKind("not steady", LONGER),
     "drift": NoticeKind("drifting", f"{LONGER}; look at clock and temperature"),
     "bimodal": NoticeKind("two levels", "both values are real: look at the samples over time in the report"),

@@ -273,4 +273,4 @@ def _by_noise(rows: Sequence[Row], precision: float | None) -> str:
         return ""
     judged = [row.summary for row in rows if row.summary.rounds >= FEWEST and row.summary.half_width is not None]
     apart = any(one.reached is not None and ((one.half_width or 0.0) > precision) is one.reached for one in judged)
-    return "; ? says that rounds differ too much; ± may by chance be narrow all the same, or wide by one odd round" if apart else ""
+    return "; ? goes by how much rounds differ: it may stand beside a ± that is narrow by chance, or not by a wide one" if apart else ""

@@ -160,9 +160,9 @@ def design(
 
 
 def _low_power(plan: SequentialDesign, most: int) -> Notice:
-    pairs = f"there is room for {plan.pairs} pairs" if plan.pairs >= most else f"{plan.pairs} pairs are planned"
-    power = f"with a power of {percent(plan.attained, 2)}, not {percent(plan.power, 2)}"
-    return Notice("low_power", f"{pairs}, which find a change of {percent(plan.difference)} {power}")
+    pairs = f"the limit of runs and of time allows {plan.pairs} pairs" if plan.pairs >= most else f"{plan.pairs} pairs are planned"
+    found = f"find a true change of {percent(plan.difference)} in {percent(plan.attained, 2)} of cases, not in {percent(plan.power, 2)}"
+    return Notice("low_power", f"{pairs}: at this noise they would {found}")
 
 
 def _planned(sd: float, difference: float, min_effect: float, places: tuple[int, ...], how: tuple[float, float, float]) -> SequentialDesign:

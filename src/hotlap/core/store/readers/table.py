@@ -186,14 +186,14 @@ def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> ReadT
     if not where["time"]:
         if not names:
             raise InputError(f"{path}: it holds no rows with values; give a table, or results of a benchmark")
-        one = "or give one for all rows: --time 2026-11-01"
-        raise InputError(f"{path}: no column of times; name it with --time, out of {', '.join(names)}, {one}")
+        one = "name it with --time, or give one for all rows: --time 2026-11-01"
+        raise InputError(f"{path}: no column of times; {one}; the columns are {', '.join(names)}")
     for name in columns.values:
         _column("value", name, names, path)
     wanted = columns.values or ([columns.value] if columns.value and not where["case"] else ())
     if where["value"] and not wanted:
         if not where["case"]:
-            raise InputError(f"{path}: no column says what a number is of; name it with --case, out of {', '.join(names)}")
+            raise InputError(f"{path}: no column says what a number is of; name it with --case; the columns are {', '.join(names)}")
         rows = [_row(line, record, where, marks, path) for line, record in records]
     else:
         rows = _wide(records, where, marks, path, wanted, not columns.unit)
@@ -250,7 +250,7 @@ def _wide(
     numeric = [name for name in others if any(math.isfinite(number(record.get(name))) for _, record in records)]
     chosen = list(wanted) or numeric
     if not chosen:
-        raise InputError(f"{path}: no column of numbers; name the column of values with --value, out of {', '.join(others)}")
+        raise InputError(f"{path}: no column of numbers; name the column of values with --value; the columns are {', '.join(others)}")
     kept = {**marks, **{name: name for name in others if name not in numeric}}
     columns = []
     for line, record in records:

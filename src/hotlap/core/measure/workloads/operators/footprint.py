@@ -1,4 +1,4 @@
-"""What an operator leaves behind in the process and on the device: memory that grows, cache lines held back."""
+"""What an operator takes and leaves behind in the process and on the device: new memory, memory that grows, cache lines held back."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import ctypes
 import functools
 import itertools
 import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hotlap.core.units import percent, size
+
 LEAK_BYTES = 64 << 20  # growth below it may be that of allocators
 ALWAYS, SMALL_BYTES = 3, 1 << 20  # so many samples that all grow are a leak from here on
+NEW_BYTES, NEW_SHARE = 64 << 10, 0.1  # new memory of a call, and its share of processor time, from which it is said
+TIMED_S = 0.1  # the system counts processor time in ticks of some ms: shares of less say little
 PERSISTING_L2_LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE, of the CUDA driver API manual
 
 
@@ -49,6 +54,35 @@ class MemoryFootprint:
         if not always and not often:
             return ""
         return f"memory grew by {grown / 2**20:.0f} MiB over {len(kept)} samples"
+
+
+class NewMemory:
+    """Pages that the calls of a round take from the operating system, which clears each, and the processor time that goes there: of this
+    process, samples alone. The C library gives large arrays back when they are freed, so that each call's output is new memory."""
+
+    def __init__(self) -> None:
+        self.pages, self.calls, self.system_s, self.all_s = 0, 0, 0.0, 0.0
+        self.at: resource.struct_rusage | None = None
+
+    def before(self) -> None:
+        self.at = resource.getrusage(resource.RUSAGE_SELF)
+
+    def after(self, calls: int) -> None:
+        then, now = self.at, resource.getrusage(resource.RUSAGE_SELF)
+        if then is None:
+            return
+        self.pages += now.ru_minflt - then.ru_minflt
+        self.system_s += now.ru_stime - then.ru_stime
+        self.all_s += now.ru_stime - then.ru_stime + now.ru_utime - then.ru_utime
+        self.calls, self.at = self.calls + calls, None
+
+    def notice(self) -> str:
+        """In words, where it costs calls more than a little; else ""."""
+        taken = round(self.pages / max(self.calls, 1)) * resource.getpagesize()
+        share = self.system_s / self.all_s if self.all_s >= TIMED_S else 0.0
+        if taken < NEW_BYTES or share < NEW_SHARE:
+            return ""
+        return f"each call takes {size(taken)} of new memory from the operating system: {percent(share)} of its processor time"
 
 
 @contextlib.contextmanager

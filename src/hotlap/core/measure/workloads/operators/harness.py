@@ -115,6 +115,7 @@ class _Run:
             raise NotSupported(f"PyTorch refuses this {case.workload} ({_line(error)})") from error
         self.began_s, self.changing_s = _clock(), 0.0
         self.memory = footprint.MemoryFootprint(self.torch, self.place)
+        self.new = footprint.NewMemory() if self.place == "cpu" else None
 
     def _fresh(self, seed: int | None = None) -> dict[str, Any]:
         maker = Tensors(self.torch, self.place, int(self.rng.integers(2**31)) if seed is None else seed)
@@ -180,6 +181,8 @@ class _Run:
         if self.calls >= WOKEN:  # threads that slept meanwhile and code that left the caches would make the first call slower than the rest
             self.operator.launch(self.sets[self.next - 1])
             self.target.sync()
+        if self.new:
+            self.new.before()
 
     def in_place(self) -> bool:
         """Whether other content goes where the inputs are: a recorded graph of the calls then works on it too."""
@@ -208,6 +211,8 @@ class _Run:
 
     def after(self) -> None:
         """Right after the timed region: one of the first samples is looked at at once."""
+        if self.new:
+            self.new.after(self.calls)
         self.memory.after()
         self.kept = self.kept or self.latest
         self.samples += 1
@@ -268,6 +273,8 @@ class _Run:
         self.fault = self.guard.replaced() or self.fault
         if leak := self.memory.leak(4 * self.bytes):
             self.notices.append(Notice(code="leak", seen=leak))
+        if self.new and (new := self.new.notice()):
+            self.notices.append(Notice(code="new_memory", seen=new))
         if self.fault:
             return Check(passed=False, what=self.fault)
         said = f"{self.metrics.pop('outputs', 1):.0f} outputs against fp64{', one of them from the timed loop' if self.blank else ''}"
