@@ -24,7 +24,7 @@ from hotlap.core.measure import inline, session
 from hotlap.core.model import kept
 from hotlap.core.model.predict import predict as predicted
 from hotlap.core.plan import measuring
-from hotlap.core.record import Change, Comparison, Finding, Limit, MeasureOptions, Plan, Result, Row, Samples
+from hotlap.core.record import Change, Comparison, Finding, Limit, MeasureOptions, Plan, Result, Row, Samples, Summary
 from hotlap.core.show import single, text
 from hotlap.core.stats.changes import changes as detected
 from hotlap.core.store import bundle as bundles
@@ -105,6 +105,11 @@ class Measurement(Result, frozen=True, kw_only=True):
     def rates(self) -> dict[str, float]:
         """Of the median time, with the `work` that was given: bytes_per_second, flop_per_second, operations_per_second; {} without."""
         return speeds.rates(self)
+
+    @property
+    def summary(self) -> Summary:
+        """The figures that it shows, in `unit`: `.median`, its interval over rounds `.low` and `.high`; `.half_width` as a share."""
+        return single.row_of(self, self.precision).summary
 
     def __str__(self) -> str:
         return single.text(self, self.precision)

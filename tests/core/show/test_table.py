@@ -29,9 +29,9 @@ def test_a_terminal_shows_groups_and_decimal_points_below_each_other() -> None:
 def test_a_page_escapes_names_and_pads_numbers() -> None:
     shown = table.html(FOUND, "stack")
     assert shown.startswith('<div class="scroll"><table class="stack"><thead><tr><th>case</th><th>rate</th><th class="n">rounds</th></tr></thead>')
-    assert '<tr class="family"><th colspan="3">Memory</th></tr><tr><th>copy</th><td>\u2007\u20079.5 GB/s</td><td class="n">2</td></tr>' in shown
+    assert '<tr class="family"><th colspan="3">Memory</th></tr><tr><th>copy</th><td><i class="pad">\u2007\u2007</i>9.5 GB/s</td><td class="n">2</td></tr>' in shown
     assert '<tr class="invalid"><th>a|b &lt;i&gt;&quot;x&quot;&lt;/i&gt; `c`</th>' in shown
-    assert '<td class="good">120\u2008\u2007 GB/s</td>' in shown
+    assert '<td class="good">120<i class="pad">\u2008\u2007</i> GB/s</td>' in shown
     assert "<i>" not in shown
 
 

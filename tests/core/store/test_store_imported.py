@@ -63,6 +63,17 @@ def test_a_column_called_like_the_model_is_the_devices_and_is_named(
     assert f"model: column '{column}'" in out
     assert {one.run.machine.devices[0].name for one in select.every(tmp_path / "home")} == {"H100", "H200"}
     assert out.splitlines()[-1] == "next    hotlap gate 2026-11-01 --against fleet"  # each series has one point
+
+
+def test_many_devices_of_several_days_are_a_fleet_and_a_few_are_histories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for devices, step in ((9, "hotlap gate 2026-11-01..2026-11-03 --against fleet"), (6, "hotlap history")):
+        rows = [f"2026-11-0{day},n{node},copy,{4000 + node + day},GB/s" for day in (1, 2, 3) for node in range(devices)]
+        (tmp_path / "fleet.csv").write_text("\n".join(["time,node,case,value,unit", *rows, ""]))
+        monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / f"home{devices}"))
+        assert main(["import", str(tmp_path / "fleet.csv")]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == f"next    {step}"
     assert main(["gate", "2026-11-01", "--against", "fleet", "--json"]) in (0, 1, 3)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from hotlap.core.analysis import absent, fleets
 from hotlap.core.analysis.fleet_groups import FleetGroup, groups
 from hotlap.core.analysis.fleets import FleetCase, FleetDevice, FleetVerdict
+from hotlap.core.record import UNNAMED
 from hotlap.core.show import layout, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import STATE_STYLES
@@ -136,7 +137,7 @@ def devices(judged: FleetVerdict, chosen: Sequence[FleetGroup], numbers: bool = 
     reasons = [", ".join(dict.fromkeys(map(why, group.devices))) for group in chosen]
     columns += [
         Column("all cases", [Cell(_share(group.level), value=group.level) for group in chosen], right=True, title="All cases"),
-        Column("95 %", [Cell(_interval(*group.ends), "dim") for group in chosen], right=True, kind="n spare"),
+        Column("95 %", [Cell(_interval(*group.ends), "dim") for group in chosen], right=True),
         Column("worst case", [Cell(_worst(device)) for device in first], wrap=True, title="Worst case"),
         Column("why", [Cell(text) for text in reasons], title="Why"),
     ]
@@ -244,11 +245,13 @@ def simulated(judged: FleetVerdict) -> list[str]:
 
 
 def model_name(judged: FleetVerdict, model: str) -> str:
+    if model in ("", UNNAMED):
+        return "model unknown"
     return words.clean(f"{model} (simulated)" if model in simulated(judged) else model)
 
 
 def _of(judged: FleetVerdict, model: str) -> str:
-    return f"{model_name(judged, model)}: " if model else ""
+    return f"{model_name(judged, model)}: " if model not in ("", UNNAMED) or len(judged.reach) > 1 else ""
 
 
 def _unjudged(judged: FleetVerdict, model: str) -> str:

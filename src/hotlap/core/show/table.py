@@ -119,15 +119,20 @@ def text(value: object) -> str:
 
 
 def spaced(padded: str) -> str:
-    """Blanks that pad a number made as wide as what they stand for: a digit (U+2007), or the point before the first (U+2008)."""
+    """Blanks that pad a number made as wide as what they stand for: a digit (U+2007), or the point before the first (U+2008). A phone's
+    stack has no columns, and leaves them out (`pad`)."""
     match = re.match(r"((?:[±≤≥]\s)?)(\s*)(\S+?)(\s*)(\s\S.*)?$", padded)
     if match is None:
         return text(padded)
     sign, before, number, after, unit = (part or "" for part in match.groups())
     point = "\u2008" if after and "." not in number else ""
     rest = "\u2007" * (len(after) - len(point))
-    parts = (html_module.escape(sign), "\u2007" * len(before), html_module.escape(number), point, rest)
+    parts = (html_module.escape(sign), _pad("\u2007" * len(before)), html_module.escape(number), _pad(point + rest))
     return "".join(parts) + html_module.escape(words.clean(unit))
+
+
+def _pad(blanks: str) -> str:
+    return f'<i class="pad">{blanks}</i>' if blanks else ""
 
 
 def html(table: Table, kind: str = "", box: str = "scroll", sort: str = "", anchor: str = "") -> str:

@@ -30,6 +30,7 @@ from hotlap.core.work import program
 LOWER = ("s", "W", "J", "°C", "V", "B")
 Better = Literal["lower", "higher"]
 COPIES_OF = 64  # new runs at most of which it is looked whether their numbers are there under other labels
+MANY = 9  # devices from which runs of several days are a fleet, whose last run of each is judged
 FLEET_OVER = 4  # devices: fewer are no fleet to compare one of them with
 NO: Mapping[str, Better] = {}
 Bundle = tuple[RunRecord, list[Samples]]
@@ -51,7 +52,7 @@ class Imported:
     not_model: str = ""  # of a table: a column called like the devices' model that is not taken for it
     of_file: list[str] = field(default_factory=list)  # new runs whose time is when their file was last written: the results say none
     copies: dict[str, str] = field(default_factory=dict)  # new runs whose numbers are there under other labels: which run has them
-    fleet: str = ""  # selects the runs, where they are of one run each of more than FLEET_OVER devices
+    fleet: str = ""  # selects the runs, where they are of a fleet
 
 
 @dataclass(frozen=True)
@@ -179,9 +180,9 @@ def _content(run: RunRecord, samples: Sequence[Samples]) -> object:
 
 
 def _fleet(runs: Sequence[RunRecord]) -> str:
-    """Selects runs by their days, where each is of another device and they are more than FLEET_OVER; else ""."""
+    """Selects runs by their days, where they are of more than FLEET_OVER devices, and each of another one or the devices many; else ""."""
     devices = {(run.machine.host, key) for run in runs for key in run.devices}
-    if len(devices) <= FLEET_OVER or len(devices) < len(runs):
+    if len(devices) <= FLEET_OVER or len(devices) < min(len(runs), MANY):
         return ""
     days = sorted(run.began[:10] for run in runs)
     return days[0] if days[0] == days[-1] else f"{days[0]}..{days[-1]}"
