@@ -59,7 +59,7 @@ def on_bed(nodes: int, time_s: float) -> None:
             if slow:
                 bed.fault("slow-node", slow, 70.0)
             began = time.monotonic()
-            asked = gate_tests.GateAsked(rules, ["pair"], leaves, time_s, began + 30.0)
+            asked = gate_tests.GateAsked(rules, ["pair"], leaves, 0, time_s, began + 30.0)
             kept = gate_tests.begun(asked, launcher, launcher.members(), sys.executable, {})
             answers = gate_tests.tested(asked, kept, launcher, gate_evidence.read(Path(home), rules, asked.least))
             spent = time.monotonic() - began

@@ -3,6 +3,7 @@
 #
 #   HOTLAP_SSHD=$(scripts/sshd.sh FOLDER)
 set -euo pipefail
+case ${1:-} in -*) echo "usage: scripts/sshd.sh FOLDER"; exit 2 ;; esac
 found=$(PATH=$PATH:/usr/sbin command -v sshd || true)
 [ -z "$found" ] || { printf '%s\n' "$found"; exit 0; }
 folder=${1:?usage: scripts/sshd.sh FOLDER}

@@ -158,3 +158,10 @@ def test_changed_evidence_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"wrong":0', b'"wrong":1', 1))
     with pytest.raises(SchemaError, match="is not in the file of step 3"):
         folder.checked()
+    path.write_bytes(path.read_bytes().replace(b'"wrong":1', b'"wrong":0', 1))
+    folder.checked()
+    first = path.read_bytes().partition(b"\n")[0]
+    assert b'"loss":0.' in first
+    path.write_bytes(path.read_bytes().replace(first, first.replace(b'"loss":0.', b'"loss":0.0'), 1))
+    with pytest.raises(SchemaError, match="its first line was changed"):
+        folder.checked()

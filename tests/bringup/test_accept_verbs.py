@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import zipfile
@@ -125,6 +126,7 @@ def test_an_override_needs_a_reason_that_stays_beside_the_state(home: Path, caps
     out = capsys.readouterr().out
     assert "accepted (override)" in out
     assert "its BMC is replaced on Monday" in out
+    assert re.search(r"its BMC is replaced on Monday +its BMC at \S+ does not answer", out), out  # the fault stays beside the reason
     assert verb("status", "--json") == 0
     shown = msgspec.convert(json.loads(capsys.readouterr().out)["acceptance"], AcceptanceShown)
     assert (shown.on_evidence, shown.overrides[0].reasons) == (9, ["its BMC is replaced on Monday"])
@@ -133,7 +135,27 @@ def test_an_override_needs_a_reason_that_stays_beside_the_state(home: Path, caps
     assert "spare (override)" in out
     assert "its BMC is replaced on Monday" in out
     assert verb("pack", "n07") == 0
+    found = r"n07 is accepted by a person's decision \(its BMC is replaced on Monday\): before: its BMC at \S+ does not answer"
+    assert re.search(found, capsys.readouterr().err)
     assert "Override: its BMC is replaced on Monday" in Path("n07-rma.html").read_text()
+
+
+def test_more_time_goes_on_with_what_was_measured(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verb("plan", "--simulate", "fleet?nodes=10", "--out", "hall.toml", "--budget", "8 min") == 0
+    assert verb("run", "hall.toml") == 3
+    out = capsys.readouterr().out
+    named = re.search(r"More time, without losing what was measured: hotlap cluster accept run (\S+) --budget '12 h'\.", out)
+    assert named, out
+    ledger = home / "home" / "acceptances" / named[1] / "ledger.jsonl"
+    before = ledger.read_bytes()
+    assert verb("run", named[1], "--budget", "1 s") == 2
+    assert "too small for anything" in capsys.readouterr().err
+    assert verb("run", named[1], "--budget", "12 h") == 0
+    assert ledger.read_bytes().startswith(before)
+    capsys.readouterr()
+    (home / "hall.toml").write_text((home / "hall.toml").read_text().replace("8 min", "9 min"))
+    assert verb("run", "hall.toml") == 3
+    assert f"hall.toml has changed since acceptance {named[1]}: a new one begins" in capsys.readouterr().err
 
 
 def test_a_zip_that_is_encrypted_or_too_large_is_no_pack(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +191,7 @@ LAUNCH = 'launch = { hosts = "n[1-6]" }\n'
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (LAUNCH, "missing required field `product`"), (PRODUCT, "missing required field `launch`"),
+        (LAUNCH, "there is no [[product]] with its name"), (PRODUCT, "there is no launch, as in launch = "),
         (LAUNCH + PRODUCT + '[[product]]\nname = "b"\nnodes = "n6"\n', "n6 is a a and a b; name each node in one product"),
         (LAUNCH + PRODUCT + PRODUCT, "the product 'a' stands twice"),
         (LAUNCH + PRODUCT + 'gpu = 8\n', "unknown field `gpu`"), (LAUNCH + PRODUCT + 'machine = "h2000"\n', "h200"),
@@ -200,7 +222,7 @@ def test_a_plan_that_is_none_is_refused_before_anything_runs(text: str, reason: 
     [
         (["run"], "no acceptance is kept yet"), (["status"], "no acceptance is kept yet"), (["plan"], "a plan of what?"),
         (["plan", "nowhere.toml"], "cannot be read"), (["plan", "--simulate", "fleet?nodes=70000"], "2 to 65,536 nodes"),
-        (["plan", "--local", "3", "--hosts", "n1"], "a plan of what?"),
+        (["plan", "--local", "3", "--hosts", "n1"], "a plan of what?"), (["plan", "--local", "0"], "--local is a number of slots from 1 on, not 0"),
         (["pack"], "a pack of what?"), (["pack", "--check", "nothing.zip"], "no pack that can be read"), (["run", "nowhere.toml"], "cannot be read"),
     ],
 )  # fmt: skip

@@ -117,7 +117,7 @@ def test_the_model_of_gpus_stands_beside_times_by_nccl(capsys: pytest.CaptureFix
     assert with_model.model.bound_s is not None
     assert with_model.model.expected_s is not None
     assert with_model.model.bound_s < with_model.model.expected_s
-    assert "of the model" in cli_collective.lines([with_model], LinkKnown(code="unknown"), 200, False)[0]
+    assert "of the model" in cli_collective.lines([with_model], LinkKnown(code="unknown"), "nccl", 200, False)[0]
     assert main(["cluster", "collective", "--local", "2", "--machine", "h100-sxm"]) == 2
     assert "--machine is of GPUs" in capsys.readouterr().err
     assert main(["cluster", "collective", "--local", "2", "--by", "nccl", "--machine", "h9000"]) == 2

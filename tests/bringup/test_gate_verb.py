@@ -69,7 +69,7 @@ def test_nodes_are_judged_by_the_age_of_what_is_known(capsys: pytest.CaptureFixt
     assert [each["reason"] for each in answer["labels"]][1] == "hotlap gate: pair: node n2 loses 20 percent"
     assert main(HOSTS) == 1
     out = capsys.readouterr().out
-    assert "node n2 loses 20%, 12 h ago" in out
+    assert "node n2 loses 20 %, 12 h ago" in out
     assert "audit (shadow): exit code 1" in out
     assert "the evidence is too old" in out
     assert "audit is in shadow" in out

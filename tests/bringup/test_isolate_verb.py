@@ -55,6 +55,31 @@ def test_a_clean_fabric_passes_and_says_what_is_open(capsys: pytest.CaptureFixtu
     assert "links: " in out
 
 
+def test_of_two_nodes_that_are_alike_nothing_says_that_they_are_fast(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["cluster", "isolate", "--simulate", "fabric?nodes=2&disturbed=0&fault=node:n2:40%"]
+    assert main(words) == 3
+    out = capsys.readouterr().out
+    assert "Cannot tell whether both are slow" in out
+    assert "Without a fault" not in out
+    assert main([*words, "--expected", "50 GB/s"]) == 1
+    assert "All of the fabric is 40% below the expected rate." in capsys.readouterr().out
+    assert main(["cluster", "isolate", "--simulate", "fabric?nodes=2&disturbed=0", "--expected", "50 GB/s"]) == 0
+
+
+def test_slow_transfers_that_what_is_named_does_not_explain_cast_doubt_on_its_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An uplink that lost 40 %, with two nodes of other leaves exchanged in the topology: a part of the loss is named."""
+    leaves = {number: (number - 1) // 4 for number in range(1, 17)}
+    leaves[4], leaves[5] = leaves[5], leaves[4]
+    (tmp_path / "leaves.txt").write_text("".join(f"n{number:02} leaf{leaf}\n" for number, leaf in leaves.items()))
+    words = ["cluster", "isolate", "--topology", str(tmp_path / "leaves.txt"), "--simulate"]
+    said = []
+    for seed in range(1, 11):
+        assert main([*words, f"fabric?nodes=16&leaf=4&fault=uplink:1:40%&seed={seed}"]) in (1, 3)
+        out = " ".join(capsys.readouterr().out.split())
+        said.append("does not fit" in out or "Do not trust the loss" in out or "it is wrong" in out)
+    assert all(said), said
+
+
 def test_a_fabric_of_which_most_is_slow_cannot_be_told(capsys: pytest.CaptureFixture[str]) -> None:
     slow = "".join(f"&fault=node:n{number:02}:40%" for number in range(1, 11))
     assert main(["cluster", "isolate", "--simulate", f"fabric?nodes=16{slow}"]) == 3
@@ -165,7 +190,8 @@ def test_an_interrupted_isolation_goes_on_from_its_transfers(number: int, home: 
             if "round 2" in line:
                 running.send_signal(number)
                 break
-        running.stderr.read()
+        rest = running.stderr.read()
+        assert number == signal.SIGKILL or "goes on" in rest.splitlines()[-1]
         assert running.wait() == (130 if number == signal.SIGINT else -signal.SIGKILL)
     kept = next((home / "runs").iterdir())
     before = (kept / "transfers.jsonl").read_bytes()

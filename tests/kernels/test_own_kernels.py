@@ -165,7 +165,7 @@ def test_a_shared_library_that_changes_its_input_in_place(home: Path, tmp_path: 
     assert ran(found) == (factor == "a"), found.reason
 
 
-def test_opencl_c_on_its_target_alone(home: Path) -> None:
+def test_opencl_c_on_its_target_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = kernels.case(_kept(EXAMPLES / "softmax_rows.cl", home), {"rows": 70, "columns": 33})
     found = _measured(case, "opencl")
     assert ran(found), found.reason
@@ -173,6 +173,9 @@ def test_opencl_c_on_its_target_alone(home: Path) -> None:
     elsewhere = _measured(case, "torch:cpu")
     assert elsewhere.status == "not_run"
     assert "runs on the target opencl" in elsewhere.reason
+    for verb in ("check", "run"):  # before a driver is looked for that would be of no use
+        assert main(["kernel", verb, "softmax-rows", "--target", "cuda"]) == 2
+        assert "(softmax_rows.cl) runs on the target opencl, not on cuda; leave --target out" in capsys.readouterr().err
 
 
 def test_opencl_c_that_does_not_compile_is_an_error_in_the_users_file_and_line(

@@ -26,7 +26,7 @@ def test_a_slow_node_fails_and_the_others_do_not(tmp_path: Path, monkeypatch: py
     with Bed(Spec(nodes=6, leaves=3, node_mbps=100.0, uplink_mbps=200.0)) as bed, bed.hurt("slow-node", "n05", 60.0):
         launcher = isolate_bed.BedLauncher(bed)
         leaves = topology.leaves(isolate_bed.where(bed))
-        asked = gate_tests.GateAsked(rules, ["pair"], leaves, 0.5, time.monotonic() + 30.0)
+        asked = gate_tests.GateAsked(rules, ["pair"], leaves, 0, 0.5, time.monotonic() + 30.0)
         kept = gate_tests.begun(asked, launcher, launcher.members(), sys.executable, {})
         answers = gate_tests.tested(asked, kept, launcher, gate_evidence.read(tmp_path, rules, 0.1))
     pairs = {node: seen for (rule, node), seen in answers.items() if rule == "pair"}

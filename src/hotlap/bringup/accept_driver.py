@@ -27,6 +27,7 @@ from hotlap.bringup.accept_record import (
     StepHead,
     StepName,
     StepTaken,
+    digest,
 )
 from hotlap.core.errors import Interrupted, SchemaError
 
@@ -94,7 +95,7 @@ class AcceptDriver:
             number=number, step=ask.step, nodes=ask.nodes, retest=ask.retest, wave=ask.wave, after=len(events), began_s=begun.began_s,
             ended_s=self.measurer.now_s(number + 1), max_out=self.max_out, campaigns=raw.campaigns, notes=raw.notes,
         )  # fmt: skip
-        evidence = [_noted(each, ask, standings[each.node]) for each in evidence]
+        evidence = [_noted(each, ask, standings[each.node], digest(head)) for each in evidence]
         return StepTaken(head=head, evidence=sorted(evidence, key=lambda each: ask.nodes.index(each.node)))
 
     def _write(self, step: StepTaken, events: list[AcceptEvent]) -> None:
@@ -116,12 +117,12 @@ def _closing(plan: AcceptPlan, now: NodeStanding) -> NodeEvidence:
     )  # fmt: skip
 
 
-def _noted(evidence: NodeEvidence, ask: StepAsk, now: NodeStanding) -> NodeEvidence:
-    """With the retest's mark, and that a node which was lost has come late."""
+def _noted(evidence: NodeEvidence, ask: StepAsk, now: NodeStanding, head: str) -> NodeEvidence:
+    """With the retest's mark, the digest of the step's head, and that a node which was lost has come late."""
     faults = list(evidence.faults)
     if ask.step == "reach" and evidence.outcome in ("pass", "fail") and now.state == "lost":
         faults.append(FaultSeen(code="late", values={"calls": now.reaches + 1}))
-    return msgspec.structs.replace(evidence, retest=ask.retest, faults=faults, partners=ask.partners)
+    return msgspec.structs.replace(evidence, retest=ask.retest, faults=faults, partners=ask.partners, head=head)
 
 
 def passing(taken: Sequence[StepTaken], standings: Mapping[str, NodeStanding], step: StepName) -> list[NodeEvidence]:

@@ -85,7 +85,12 @@ class AcceptFolder:
         return None
 
     def checked(self) -> None:
-        """Every event's evidence is a line of its step's file, unchanged. Raises SchemaError naming the first that is not."""
+        """Every event's evidence is a line of its step's file, unchanged, as is that file's first line. Raises SchemaError naming the first
+        that is not."""
+        for path in sorted((self.path / STEPS).glob("*.jsonl")):
+            first = hashlib.sha256(_bytes(path).partition(b"\n")[0] + b"\n").hexdigest()
+            if any(each.head not in ("", first) for each in self.step_at(path).evidence):
+                raise SchemaError(f"'{path}': its first line was changed; restore it from a copy")
         known: dict[int, dict[str, bytes]] = {}
         for event in self.events():
             if event.phase and event.phase not in known:
@@ -115,6 +120,13 @@ class AcceptFolder:
             finally:
                 self._log.close()
                 self._log = None
+
+    def allow(self, budget_s: float) -> None:
+        """Another budget from now on; what was measured stays. 0: none. Raises InputError for one that is too small, MachineError."""
+        plan = msgspec.structs.replace(self.plan, budget_s=budget_s)
+        accept_plan.planned(plan)
+        self._write(self.path / PLAN, _text(plan))
+        self.plan = plan
 
     def append(self, event: AcceptEvent) -> None:
         """Raises MachineError where the system refuses."""
@@ -150,12 +162,16 @@ def create(home: Path, plan: AcceptPlan, source: bytes, named: str = "", sync: b
     try:
         (beside / STEPS).mkdir(parents=True)
         (beside / SOURCE).write_bytes(source)
-        (beside / PLAN).write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n")
+        (beside / PLAN).write_bytes(_text(plan))
         (beside / LEDGER).touch()
         beside.rename(folder)
     except OSError as error:
         raise MachineError(f"the acceptance's folder '{folder}' cannot be written: {error.strerror}; nothing was begun") from None
     return AcceptFolder(folder, plan, sync)
+
+
+def _text(plan: AcceptPlan) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
 
 
 def load(path: Path) -> AcceptFolder:

@@ -327,6 +327,7 @@ class LiveFleet:
             finally:
                 conductor.close()
                 launcher.release()
+                session.collect(kept)
 
     def _together(self, ask: StepAsk) -> StepRaw:
         raw = StepRaw([self._evidence(name, "together") for name in ask.nodes])

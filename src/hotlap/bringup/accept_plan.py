@@ -47,6 +47,9 @@ LEAST_SOAK = 0.1  # of the soak that was asked for; below it is left out
 RETESTS = 0.25  # of a step's time, for retests of its suspects
 
 
+NEEDED = {"product": "[[product]] with its name and its nodes", "launch": 'launch, as in launch = { hosts = "n[01-16]" }'}
+
+
 class AcceptProduct(Record, frozen=True, kw_only=True):
     """A kind of node, and what each of them should be."""
 
@@ -161,7 +164,10 @@ def read(path: str) -> AcceptPlan:
 def parse(data: bytes, path: str) -> AcceptPlan:
     """Raises InputError."""
     try:
-        given = msgspec.convert(tomllib.loads(data.decode()), _File)
+        table = tomllib.loads(data.decode())
+        if lacking := next((name for name in ("product", "launch") if name not in table), ""):
+            raise InputError(f"{path}: there is no {NEEDED[lacking]}; docs/accept.md has a plan")
+        given = msgspec.convert(table, _File)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise InputError(f"{path}: {error}; docs/accept.md has a plan") from None
     products = [_product(each, path) for each in given.product]
@@ -276,6 +282,11 @@ def _time(text: str, what: str) -> float:
 
 
 # ---------------------------------------------------------------- the budget
+
+
+def budget(text: str) -> float:
+    """As `--budget` gives it, s; 0: none. Raises InputError."""
+    return 0.0 if text == "none" else _time(text, "--budget")
 
 
 def full_s(plan: AcceptPlan) -> dict[StepName, float]:

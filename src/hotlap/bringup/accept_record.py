@@ -59,6 +59,7 @@ class NodeEvidence(Record, frozen=True, kw_only=True):
     seconds: float | None = None  # that it ran
     partners: list[str] = []  # good nodes beside which it was tried
     reference: dict[str, Any] = {}  # what it was compared with: the fleet's level, the model's, the smallest loss that would show
+    head: str = ""  # SHA-256 of the file's first line; "": of a file from before that was kept
 
 
 class StepHead(Record, frozen=True, kw_only=True):
@@ -109,6 +110,7 @@ class NodeStanding(Record, frozen=True, kw_only=True):
     opened: dict[str, int] = {}  # how often
     overrides: list[str] = []  # reasons, oldest first
     overridden: bool = False  # its state is a person's decision
+    before: list[FaultSeen] = []  # its faults when a person last decided about it
     repairs: list[str] = []
     quarantines: int = 0
     reaches: int = 0  # times that it was called
@@ -122,9 +124,9 @@ def line(record: Record) -> bytes:
     return encode(record) + b"\n"
 
 
-def digest(evidence: NodeEvidence) -> str:
+def digest(record: NodeEvidence | StepHead) -> str:
     """SHA-256 of its line, newline included."""
-    return hashlib.sha256(line(evidence)).hexdigest()
+    return hashlib.sha256(line(record)).hexdigest()
 
 
 class StepAsk(Record, frozen=True, kw_only=True):

@@ -202,10 +202,12 @@ def _state(each: NodeStanding) -> str:
 
 
 def _overrides(standings: Sequence[NodeStanding]) -> list[Column]:
+    before = [causes(each.before) for each in standings]
     return [
         Column("override", [Cell(words.clean(each.node), "bold") for each in standings]),
         Column("state", [Cell(_state(each), "warn") for each in standings]),
         Column("reason", [Cell(words.clean("; ".join(each.overrides))) for each in standings], wrap=True),
+        *([Column("fault before", [Cell(text) for text in before], wrap=True)] if any(before) else []),
     ]
 
 
@@ -222,7 +224,8 @@ def remarks(seen: AcceptanceSeen) -> list[str]:
     notes += [f"Came late: {_some(late)}."] if late else []
     repaired = [f"{each.node} ({words.clean('; '.join(each.repairs))})" for each in seen.standings.values() if each.repairs]
     notes += [f"Repaired, and tried again: {_some(repaired)}."] if repaired else []
-    notes += [left_out(each.left_out) for each in accept_plan.planned(seen.plan) if each.left_out]
+    cut = [left_out(each.left_out) for each in accept_plan.planned(seen.plan) if each.left_out]
+    notes += [*cut, f"More time, without losing what was measured: hotlap cluster accept run {seen.id} --budget '12 h'."] if cut else []
     held = [each.node for each in seen.standings.values() if each.waits == "room"]
     if held:
         most = accept_plan.most_out(seen.max_out, len(seen.standings))
@@ -250,7 +253,7 @@ def _coarse(notes: Sequence[FaultSeen]) -> list[str]:
 def left_out(each: accept_plan.LeftOut) -> str:
     """What a budget cuts."""
     if each.kept_s:
-        return f"The budget leaves {clock(each.kept_s)} of the {clock(each.asked_s)} of {each.step}."
+        return f"The budget shortens the {each.step} of a node to {clock(each.kept_s)}; {clock(each.asked_s)} was asked."
     return f"The budget leaves out {each.step}: no node is accepted without it."
 
 
@@ -280,7 +283,9 @@ def plan_lines(plan: AcceptPlan, width: int, color: bool) -> list[str]:
         Column("step", [Cell(each.step, "bold") for each in steps]),
         Column("takes about", [Cell(clock(each.time_s)) if each.time_s else Cell("left out", "warn") for each in steps]),
     ]
+    count = len(set(plan.wave_of().values()))
     total = f"{clock(sum(each.time_s for each in steps))} in all" + (f" of {clock(plan.budget_s)}" if plan.budget_s else "")
+    total += f": of {words.counted(count, 'wave')} one after the other, and a quarter more for retests"
     notes = [left_out(each.left_out) for each in steps if each.left_out]
     return [
         head, "", *layout.fitted(products, width).lines(color), "", *layout.fitted(times, width).lines(color), total,

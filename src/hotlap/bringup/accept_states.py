@@ -83,6 +83,7 @@ def after(now: NodeStanding, event: AcceptEvent) -> NodeStanding:
         now, state=event.to, evidence=evidence, open=opened, opened=times, since_s=event.time_s, changed=event.number, waits=event.waits,
         step=(event.step or now.step) if failing else None, faults=(event.faults or now.faults) if failing else [],
         proof=(event.evidence or now.proof) if failing else "", proof_in=(event.phase or now.proof_in) if failing else 0,
+        before=now.faults if event.override and now.faults else now.before,
         overrides=[*now.overrides, event.reason] if event.override else now.overrides,
         overridden=event.override or (now.overridden and event.to == event.was),
         repairs=[*now.repairs, event.reason] if event.to == "retest" and event.by != "hotlap" and event.reason else now.repairs,

@@ -8,10 +8,11 @@ import sys
 import zipfile
 from pathlib import Path
 
-from hotlap.bringup import accept_folder, cli_accept, rma, rma_verify
+from hotlap.bringup import accept_folder, accept_show, cli_accept, rma, rma_verify
 from hotlap.bringup.rma import PackFiles
 from hotlap.cli import terminal
 from hotlap.core.errors import InputError, MachineError, nearest
+from hotlap.core.show import words
 from hotlap.core.store import paths
 
 PURPOSES = ("rma",)
@@ -34,9 +35,11 @@ def run(args: argparse.Namespace) -> int:
     folder = accept_folder.chosen(paths.home(), args.of)
     if args.node not in folder.plan.nodes:
         raise InputError(f"the acceptance {folder.plan.name} has no node '{args.node}'; {nearest(args.node, folder.plan.nodes)}")
-    state = folder.standings()[args.node].state
-    if state not in ("suspect", "retest", "quarantined", "rejected", "lost"):
-        print(f"hotlap: {args.node} is {state}: no fault of it is known", file=sys.stderr)
+    now = folder.standings()[args.node]
+    if now.state not in ("suspect", "retest", "quarantined", "rejected", "lost"):
+        how = f" by a person's decision ({'; '.join(now.overrides)})" if now.overridden else ""
+        found = f"before: {accept_show.causes(now.before)}" if now.overridden and now.before else "no fault of it is known"
+        print(f"hotlap: {words.clean(f'{args.node} is {now.state}{how}: {found}')}", file=sys.stderr)
     data, page = rma.pack(folder, args.node, args.purpose)
     stem = Path(args.out) / rma.name_of(args.node, args.purpose)
     terminal.write(stem.with_name(f"{stem.name}.html"), page)

@@ -42,7 +42,7 @@ class PlanShown(Record, frozen=True, kw_only=True):
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", default="", metavar="FILE.toml", help="a plan to check: what it takes, and what it leaves out")
     parser.add_argument("--hosts", default="", metavar="NAMES|FILE", help="write a plan for these, by ssh")
-    parser.add_argument("--local", type=int, default=0, metavar="N", help="write a plan for N slots of this machine")
+    parser.add_argument("--local", type=int, default=None, metavar="N", help="write a plan for N slots of this machine")
     parser.add_argument("--simulate", default="", metavar="FLEET", help="write one of 'fleet?nodes=256&products=3&fault=clock:n007'")
     parser.add_argument("--product", default="node", metavar="NAME", help="with --hosts, --local: the product's name")
     parser.add_argument("--machine", default="", metavar="NAME", help="with --hosts, --local: its GPU in the model's table")
@@ -54,6 +54,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """A plan checked, or written and checked. Raises InputError for one that is none."""
+    if args.local is not None and args.local < 1:
+        raise InputError(f"--local is a number of slots from 1 on, not {args.local}")
     given = [name for name in ("file", "hosts", "local", "simulate") if getattr(args, name)]
     if len(given) != 1:
         raise InputError("a plan of what? give a FILE.toml to check, or --hosts NAMES, --local N or --simulate FLEET to write one")

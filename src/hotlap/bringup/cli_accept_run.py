@@ -29,6 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("acceptance", nargs="?", default="", metavar="FILE.toml|NAME", help="a plan, or what was begun (the newest)")
     parser.add_argument("--new", action="store_true", help="begin anew, although this plan's acceptance is there")
     parser.add_argument("--again", action="store_true", help="call lost nodes, and repeat steps that showed neither good nor bad")
+    parser.add_argument("--budget", default="", metavar="TIME", help="all of it from now on, in place of the plan's; 'none': no limit")
     parser.add_argument("--max-out", default="", metavar="SHARE", help="of nodes that may be out at once (default: the plan's)")
 
 
@@ -37,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
     folder = _opened(args)
     max_out = accept_plan.share(args.max_out, "--max-out") if args.max_out else folder.plan.max_out
     with folder.held():
+        if args.budget:
+            folder.allow(accept_plan.budget(args.budget))
         if args.again:
             _settled(folder, max_out)
             for now in folder.standings().values():
@@ -56,6 +59,9 @@ def _opened(args: argparse.Namespace) -> AcceptFolder:
     if there and not args.new:
         print(f"hotlap: acceptance {there.id} of this plan goes on; --new begins another", file=sys.stderr)
         return there
+    if there is None and (former := next((one for one in reversed(accept_folder.every(home)) if one.plan.name == plan.name), None)):
+        goes_on = f"'hotlap cluster accept run {former.id}' goes on with that one, and --budget there gives it more time"
+        print(f"hotlap: {name} has changed since acceptance {former.id}: a new one begins; {goes_on}", file=sys.stderr)
     folder = accept_folder.begin(home, name)
     print(f"hotlap: acceptance {folder.id}, {words.counted(len(folder.plan.nodes), 'node')}", file=sys.stderr)
     return folder
@@ -88,7 +94,7 @@ def driven(folder: AcceptFolder, max_out: float, scope: frozenset[str] = frozens
         try:
             driver.run()
         except (Interrupted, KeyboardInterrupt):
-            print(f"hotlap: interrupted; hotlap cluster accept run {folder.plan.name} goes on", file=sys.stderr)
+            print(f"hotlap: interrupted; hotlap cluster accept run {folder.id} goes on", file=sys.stderr)
             return True
     return False
 

@@ -62,9 +62,12 @@ def run(args: argparse.Namespace) -> int:
         return code
     if rdma:
         print("\n".join(layout.paragraph("", show_isolation.tcp(f"{words.some(rdma, 6)} with RDMA adapters"), terminal.width())))
-    print("\n".join(lines(rows, link, terminal.width(), terminal.color()) if rows else _reasons(kept)))
+    print("\n".join(lines(rows, link, args.by, terminal.width(), terminal.color()) if rows else _reasons(kept)))
     print(f"\nrun     {kept.path}")
     return code
+
+
+OF_PYTHON = "Python sends and adds these bytes: on loopback and on fast networks the numbers are Python's, not the network's."
 
 
 def _size(text: str) -> int:
@@ -79,7 +82,7 @@ def _reasons(kept: folder.CampaignFolder) -> list[str]:
     return [f"{words.clean(state.member)} {state.state}: {words.clean(state.why)}" for state in states]
 
 
-def lines(rows: Sequence[CollectiveRow], link: LinkKnown, width: int, color: bool) -> list[str]:
+def lines(rows: Sequence[CollectiveRow], link: LinkKnown, by: str, width: int, color: bool) -> list[str]:
     """A row for each size, beside what a link carries. Fewer than six rounds give an interval of less than 95 %, which stands beside it."""
     rate = link.rate
     columns = [
@@ -97,6 +100,7 @@ def lines(rows: Sequence[CollectiveRow], link: LinkKnown, width: int, color: boo
     ranks, op = rows[0].ranks, rows[0].op
     note = f"bus bandwidth = algorithm bandwidth × {collectives.factor(op, ranks):.3g} of {ranks} ranks; a time is that of the slowest rank"
     notes = [note, show_isolation.at_most(link)]
+    notes += [OF_PYTHON] * (by == "tcp")
     return [*layout.fitted(columns, width).lines(color), "", *(line for each in notes for line in layout.paragraph("", each, width))]
 
 

@@ -20,7 +20,7 @@ from hotlap.cluster import asked, session
 from hotlap.cluster.asked import dashed as rewritten  # noqa: F401 - the dispatcher asks for it
 from hotlap.cluster.launch.base import AgentLauncher
 from hotlap.cluster.record import Campaign
-from hotlap.core.errors import InputError
+from hotlap.core.errors import InputError, Interrupted
 from hotlap.core.store import files, paths
 
 Place = tuple[str, str]
@@ -44,6 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--again", action="store_true", help="test by all rules, however new the evidence is")
     parser.add_argument("--rules", default="", metavar="FILE", help="rules of your own, beside the package's: commands, in shadow at first")
     parser.add_argument("--topology", default="", metavar="FILE", help="as of cluster isolate")
+    parser.add_argument("--limit", type=int, default=0, metavar="N", help="as of cluster isolate: pairs that an uplink carries")
     parser.add_argument("--time", default="0.5 s", metavar="TIME", help="of a transfer (default: 0.5 s)")
     parser.add_argument("--labels", choices=["json", *gate_labels.WAYS], help="print verdicts as labels or commands; nothing is changed")
     parser.add_argument("--apply", choices=gate_labels.WAYS, help="take nodes out that failed; needs --cluster and --node")
@@ -56,6 +57,8 @@ def run(args: argparse.Namespace) -> int:
     risk, budget_s = terminal.share(args.risk, "--risk"), asked.seconds(args.budget, "--budget")
     until_s = time.monotonic() + budget_s
     nodes = gate_labels.named(args.apply, args.cluster, args.node) if args.apply else []
+    if args.limit < 0:
+        raise InputError(f"--limit is a number from 0 on, not {args.limit}")
     if args.evidence and args.again:
         raise InputError("--evidence tests nothing and --again everything: leave out one of both")
     if (args.cluster or args.node) and not args.apply:
@@ -67,6 +70,8 @@ def run(args: argparse.Namespace) -> int:
     launcher = session.launcher_of(Campaign(id="", hotlap="", began="", launcher=name, options=options, python=python, steps=[]))
     try:
         gate = _gated(args, _Way(launcher, options, python), rules, risk, until_s)
+    except Interrupted:
+        raise Interrupted("interrupted: the tests of this gate do not count, and evidence from before stays; run it again") from None
     finally:
         launcher.release()
     if nodes:
@@ -113,7 +118,7 @@ def _gated(args: argparse.Namespace, way: _Way, rules: Mapping[str, GateRule], r
     if worst and not args.evidence:
         chosen, left_out = gate_decide.plan(worst, rules, until_s - time.monotonic() - gate_tests.CLOSE_S)
     if chosen:
-        wanted = gate_tests.GateAsked(rules, chosen, leaves, asked.seconds(args.time, "--time"), until_s, least)
+        wanted = gate_tests.GateAsked(rules, chosen, leaves, args.limit, asked.seconds(args.time, "--time"), until_s, least)
         folder = gate_tests.begun(wanted, way.launcher, members, way.python, way.options)
         came, kept = gate_tests.tested(wanted, folder, way.launcher, history), folder.path.name
         machines = {member.name: gate_evidence.machine(member) for member in folder.members()}

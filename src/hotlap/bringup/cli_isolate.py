@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 import numpy as np
@@ -16,7 +17,7 @@ from hotlap.cluster import asked, session
 from hotlap.cluster.asked import dashed as rewritten  # noqa: F401 - the dispatcher asks for it
 from hotlap.cluster.folder import CampaignFolder
 from hotlap.cluster.record import Member, StepRecord
-from hotlap.core.errors import InputError
+from hotlap.core.errors import InputError, Interrupted
 
 MOST_MEMBERS = 256  # agents at a time
 
@@ -39,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Exit code 0 no part is named, 1 a part is, 3 inconclusive, or a member was lost."""
+    """Exit code 0 no part is slow, 1 a part or all of the fabric is, 3 inconclusive, or a node took no part."""
     for name in ("rounds", "limit", "seed"):
         if getattr(args, name) < 0:
             raise InputError(f"--{name} is a number from 0 on, not {getattr(args, name)}")
@@ -102,9 +103,19 @@ def _measured(args: argparse.Namespace) -> tuple[Isolation, CampaignFolder]:
             rdma=topology.rdma(args.topology, layouts[0].names),
         )  # fmt: skip
         measuring.keep_asked(campaign.kept, wanted)
-        answer = measuring.isolated(campaign.kept, campaign.launcher, wanted)
+        with _resumable(campaign.kept):
+            answer = measuring.isolated(campaign.kept, campaign.launcher, wanted)
         session.collect(campaign.kept)
         return answer, campaign.kept
+
+
+@contextmanager
+def _resumable(kept: CampaignFolder) -> Iterator[None]:
+    """An interruption says how it goes on."""
+    try:
+        yield
+    except Interrupted:
+        raise Interrupted(f"interrupted; hotlap cluster isolate --resume {kept.path.name} goes on") from None
 
 
 def _resumed(selector: str) -> tuple[Isolation, CampaignFolder]:
@@ -115,7 +126,7 @@ def _resumed(selector: str) -> tuple[Isolation, CampaignFolder]:
         raise InputError(f"the isolation {kept.path.name} has ended; hotlap cluster isolate --of {kept.path.name} prints it")
     launcher = session.launcher_in(kept)
     try:
-        with kept.held():
+        with kept.held(), _resumable(kept):
             answer = measuring.isolated(kept, launcher, wanted)
             session.collect(kept)
     finally:

@@ -94,6 +94,8 @@ def _pairs(kept: Kept, machines: Mapping[str, str], named: str, least: float) ->
         reach = each.reference.get("least_loss")
         if each.outcome == "pass" and isinstance(reach, float) and reach <= least:
             yield msgspec.structs.replace(seen, holds="good", loss=reach)
+        elif each.outcome == "pass" and isinstance(reach, float):
+            yield msgspec.structs.replace(seen, code="few", loss=reach)
         slow = [fault.values for fault in each.faults if fault.code == "slow-link"]
         high = max((float(str(values["high"])) for values in slow), default=0.0)
         if each.outcome == "fail" and slow and high >= least:

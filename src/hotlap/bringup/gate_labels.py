@@ -30,7 +30,7 @@ def labels(gate: Gate, reason: Reason) -> list[dict[str, Any]]:
 
 def cut(text: str) -> str:
     """One line of ASCII, as all three take it."""
-    plain = text.replace("%", " percent").encode("ascii", "replace").decode()
+    plain = text.replace(" %", " percent").replace("%", " percent").encode("ascii", "replace").decode()
     return re.sub(r"[^\w .,:;()/+-]", "", plain)[:MOST].strip()
 
 

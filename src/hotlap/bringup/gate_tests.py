@@ -32,6 +32,7 @@ class GateAsked:
     rules: Mapping[str, GateRule]
     chosen: Sequence[str]  # rules to test
     leaves: Mapping[str, str]
+    limit: int  # pairs that an uplink carries; 0: one for each node of its leaf
     time_s: float  # of a transfer
     until_s: float
     least: float = 0.1  # the loss of a node that matters
@@ -126,7 +127,7 @@ def _pairs(
     step = next((step for step in kept.campaign.steps if step.gang), None)
     if step is None or len(there) < 2:
         return {("pair", name): gate_evidence.of_node(nothing, name) for name in machines}
-    wanted = IsolationAsked(leaves=dict(asked.leaves), rounds=LEAST_ROUNDS, time_s=asked.time_s, step=step.number)
+    wanted = IsolationAsked(leaves=dict(asked.leaves), limit=asked.limit, rounds=LEAST_ROUNDS, time_s=asked.time_s, step=step.number)
     measuring.keep_asked(kept, wanted)
     try:
         isolation = measuring.isolated(

@@ -17,6 +17,7 @@ from hotlap.core.show.table import Cell, Column, Table, html
 from hotlap.core.units import show
 
 MOST = 0.949  # a transfer that gives less than 5 % is as one that gives 5 % (factors.DEEPEST)
+UNEXPLAINED = 0.12  # of transfers that are slow for no named part: more than other traffic as a rule disturbs
 SOME = 6  # names in a sentence
 KINDS: Mapping[str, str] = {
     "rail": "rail {0}", "uplink": "uplink of {0}", "uplink-out": "uplink of {0}, outwards", "uplink-in": "uplink of {0}, inwards",
@@ -26,12 +27,22 @@ KINDS: Mapping[str, str] = {
 
 
 def code(answer: Isolation) -> int:
-    """0 no part is named, 1 a part is, 3 inconclusive: there is no fleet, or something is slow that no part explains."""
+    """0 no part is slow, 1 a part or all of the fabric is, 3 inconclusive: there is no fleet, something is slow that no part explains, or a
+    node took no part."""
     if not answer.sure:
         return 3
-    if answer.culprits or answer.before:
+    if answer.culprits or answer.before or _all_below(answer):
         return 1
-    return 3 if any(each.code in ("sharing", "alike") for each in answer.open) else 0
+    return 3 if _alone(answer) or any(each.code in ("sharing", "alike", "untested") for each in answer.open) else 0
+
+
+def _all_below(answer: Isolation) -> bool:
+    return answer.below is not None and answer.below > 3 * answer.noise
+
+
+def _alone(answer: Isolation) -> bool:
+    """Whether two nodes alone are alike, and no rate is expected: nothing says that neither is slow."""
+    return answer.nodes == 2 and answer.below is None
 
 
 def named(part: NamedPart) -> str:
@@ -55,7 +66,7 @@ def lines(answer: Isolation, width: int, color: bool) -> list[str]:
         text += [*layout.fitted(_columns(answer.culprits), width).lines(color), ""]
     for note in _notes(answer):
         text += layout.paragraph("", note, width)
-    text += layout.paragraph("not excluded  ", "; ".join(_open(each) for each in answer.open), width) if answer.open else []
+    text += layout.paragraph("not excluded  ", "; ".join(map(_open, answer.open)), width, most=None) if answer.open else []
     return text
 
 
@@ -111,9 +122,15 @@ def _verdict(answer: Isolation) -> str:
     if not answer.sure:
         slow = f"{answer.disturbed:.0%} of transfers are slow and no part explains them"
         return f"Cannot tell: {slow}; repeat on a quiet fabric, with more rounds{limit}."
-    below = answer.below
-    if below is not None and below > 3 * answer.noise:
-        return f"All of the fabric is {below:.0%} below the expected rate."
+    if answer.below is not None and _all_below(answer):
+        return f"All of the fabric is {answer.below:.0%} below the expected rate."
+    if _alone(answer):
+        both = "Both directions are equally fast, and 2 nodes have no others to compare with"
+        return f"Cannot tell whether both are slow: {both}; give --expected RATE, or {FEWEST} nodes or more."
+    if answer.disturbed >= UNEXPLAINED and answer.culprits:
+        slow = f"{answer.disturbed:.0%} of transfers were slow, and what is named does not explain them"
+        fits = "" if any(each.code == "topology" for each in answer.open) else ", or the topology does not fit"
+        return f"{slow}: other traffic ran{fits}. Do not trust the loss before that is known."
     return "" if answer.culprits else "No part is named."
 
 
@@ -122,7 +139,10 @@ def _spent(answer: Isolation) -> str:
     spent = f"{words.counted(answer.nodes, 'node')}, {rounds}."
     if not answer.sure:
         return spent
-    noise = f"; a transfer's noise is {answer.noise:.1%}, nothing explains {answer.disturbed:.1%} of them" if answer.nodes >= FEWEST else ""
+    if _alone(answer):
+        return f"{spent} Each sends {show(answer.fleet, 'B/s')}."
+    now_and_then = f", and {answer.disturbed:.1%} of transfers were slow without a cause that repeats" if answer.disturbed else ""
+    noise = f"; transfers scatter by {answer.noise:.1%}{now_and_then}" if answer.nodes >= FEWEST else ""
     return f"{spent} Without a fault {show(answer.fleet, 'B/s')}{noise}."
 
 
@@ -149,7 +169,7 @@ def _open(each: Open) -> str:
         "sharing": _sharing(each),
         "masked": f"{_some(each.members)}, behind a slow uplink",
         "uplinks": f"uplinks of {_some(each.members)}, which carried nothing",
-        "light": f"small losses of uplinks of {_some(each.members)}, whose leaf has fewer nodes",
+        "light": f"small losses of uplinks of {_some(each.members)}: too few nodes sent at once to fill them",
         "topology": "uplinks: no topology is known (--topology)",
         "common": "what all nodes lose alike: no rate is expected (--expected)",
         "rdma": "RDMA, which was not measured",

@@ -13,6 +13,7 @@ from hotlap.cluster.show import BesideCampaign
 from hotlap.core.show import layout, words
 from hotlap.core.show.sections.base import Report, ReportSection
 from hotlap.core.show.table import Cell, Column, Table, html
+from hotlap.core.units import percent
 
 STYLES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}
 MOST_ROWS = 40
@@ -23,11 +24,11 @@ def wording(seen: GateEvidence) -> str:
     part = show.named(seen.part) if seen.part else ""
     text = words.clean(seen.text)
     more = "too few transfers to tell; give more time by --budget, and four members or more"
-    few = f"losses below {seen.loss:.0%} would not show" if 0 < seen.loss < 1 else more
+    few = f"losses below {percent(seen.loss)} would not show" if 0 < seen.loss < 1 else more
     return {
-        "": f"no loss of {seen.loss:.0%} or more" if seen.loss else "good", "slow": f"{part} loses {seen.loss:.0%}",
-        "shares": f"{part} loses {seen.loss:.0%}, which is not this node alone",
-        "exit": f"exit code {seen.status}{f': {text}' if text else ''}",
+        "": f"no loss of {percent(seen.loss)} or more" if seen.loss else "good", "slow": f"{part} loses {percent(seen.loss)}",
+        "shares": f"{part} loses {percent(seen.loss)}, which is not this node alone",
+        "exit": f"exit code {seen.status}{f': {text}' if text and text != f'exit status {seen.status}' else ''}",
         "gpus": f"{seen.count} of {words.counted(seen.of, 'GPU')} are there",
         "no result": text or "no result", "stale": "the evidence is too old", "no evidence": "no evidence",
         "other machine": "another machine answers by this name", "few": few,

@@ -6,12 +6,14 @@ import argparse
 import dataclasses
 import math
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from hotlap.cli import looking, terminal
+from hotlap.cli.progress import LOG_S
 from hotlap.core import units
 from hotlap.core.analysis import turns
 from hotlap.core.errors import InputError
@@ -110,10 +112,11 @@ def _how(args: argparse.Namespace) -> dict[str, object]:
 
 
 class AbProgress:
-    """One line a look on a log, one line rewritten on a terminal."""
+    """In a log what is planned and a line at most each LOG_S, one line rewritten on a terminal."""
 
     def __init__(self) -> None:
         self.live, self.announced = sys.stderr.isatty(), ""
+        self.began_s = self.said_s = time.monotonic()
 
     def __call__(self, count: int, pairs: Sequence[ab.AbPair]) -> None:
         whole = min((len(aligned(pair.a, pair.b)[0]) for pair in pairs), default=count)
@@ -125,5 +128,10 @@ class AbProgress:
             sys.stderr.write(f"\r\x1b[Kpair {whole}{most}{lost}: {reason}"[:140])
             sys.stderr.flush()
         elif designs and not self.announced:
-            self.announced = f"pilot of {whole} pairs{lost}: {max(one.pairs for one in designs)} pairs at most are planned"
+            most_pairs, pair_s = max(one.pairs for one in designs), (time.monotonic() - self.began_s) / max(count, 1)
+            takes = units.show(max(most_pairs - whole, 0) * pair_s, "s", 2)
+            self.announced = f"pilot of {whole} pairs{lost}: {most_pairs} pairs at most are planned, which takes {takes} more"
             print(self.announced, file=sys.stderr)
+        elif time.monotonic() - self.said_s >= LOG_S:
+            self.said_s = time.monotonic()
+            print(f"pair {whole}{most}{lost}: {reason}", file=sys.stderr)

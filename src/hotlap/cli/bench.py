@@ -6,12 +6,13 @@ import argparse
 import math
 import shlex
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hotlap.cli import bench_commands, looking, terminal
 from hotlap.cli import run as running
-from hotlap.cli.progress import Progress
+from hotlap.cli.progress import LOG_S, Progress
 from hotlap.core import plan as plans
 from hotlap.core import units, work
 from hotlap.core.analysis import commands as analysis
@@ -24,6 +25,7 @@ from hotlap.core.show import document, export, shape
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths
 from hotlap.core.trials import bench
+from hotlap.core.trials.bench import BenchLeft
 
 ROUND_S = 0.5  # of a case of a workload in one round
 FILES = ("export_json", "export_markdown", "export_csv", "save_plan")
@@ -161,17 +163,29 @@ def _save_plan(name: str, plan: Plan, notes: Sequence[str] = ()) -> None:
 
 
 class _Progress:
-    """One line that is rewritten on a terminal; nothing in a log."""
+    """One line that is rewritten on a terminal; in a log how long it takes, and a line at most each LOG_S."""
 
     def __init__(self, names: Sequence[tuple[str, str]]) -> None:
-        self.names, self.live = names, sys.stderr.isatty()
+        self.names, self.live, self.said_s, self.announced = names, sys.stderr.isatty(), time.monotonic(), False
 
-    def __call__(self, which: int, done: int, last_s: float | None) -> None:
+    def __call__(self, which: int, done: int, last_s: float | None, left: BenchLeft | None) -> None:
+        last = f", the last took {units.show(last_s, 's')}" if last_s is not None else ""
+        letter, text = self.names[which]
         if self.live:
-            last = f", the last took {units.show(last_s, 's')}" if last_s is not None else ""
-            letter, text = self.names[which]
             sys.stderr.write(f"\r\x1b[K{letter}  run {done + 1}{last}  {text}"[:120])
             sys.stderr.flush()
+            return
+        most = "at most " if left and left.most else ""
+        if left and not self.announced:
+            self.announced = True
+            if left.seconds >= LOG_S:
+                takes = f"{most or 'about '}{units.show(left.seconds, 's', 2)}"
+                print(f"{most}{left.runs} runs of each, which takes {takes}", file=sys.stderr)
+        elif time.monotonic() - self.said_s >= LOG_S:
+            self.said_s = time.monotonic()
+            of = f" of {most}{left.runs}" if left else ""
+            rest = f"; {most or 'about '}{units.show(left.seconds, 's', 2)} left" if left else ""
+            print(f"{letter}  run {done + 1}{of}{last}{rest}", file=sys.stderr)
 
     def end(self) -> None:
         if self.live:

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     runs = len({point.run for one in all_series for point in one.points})
     most = len(kept) if args.all else history.MANY
     if kept:
-        print(history.history(kept, terminal.width(), terminal.color(), most, min_effect, all_series))
+        print(history.history(kept, terminal.width(), terminal.color(), most, history.HistoryAsked(min_effect, where, all_series)))
     else:
         print(history.unchanged(runs, all_series, min_effect))
     return 0

@@ -116,8 +116,8 @@ def _refuse(run: RunRecord) -> None:
     """Raises InputError for what `run` did not begin: it would go on without what was set, or end a run of another kind."""
     if run.part_of:
         raise InputError(
-            f"{run.id} is one run of several, and alone it would go on without what was set for it; what it measured is kept; "
-            f"begin anew: {run.part_of}"
+            f"{run.id} cannot go on by itself, without the turns with others or the settings that its command gave it; what it measured "
+            f"is kept: hotlap show {run.id}; begin anew: {run.part_of}"
         )
     if run.kind != kinds.PLAN:
         own = kinds.unfinished(run.kind)

@@ -132,7 +132,7 @@ class MemberStep:
         self.agent.send(dict(self.at, **{"is": "lacks"}))
         offer = self._answer(("offer",), deadline_s)[0]
         if not offer["files"]:
-            raise UnfitError(lack)
+            raise UnfitError(lack + "; pip install it there, or run the controller on the same kind of machine, which then sends its own")
         files = member_zips.chosen(offer["files"])
         self.path = member_zips.place(files, self.agent.folder)
         if not os.path.isdir(self.path):

@@ -104,6 +104,13 @@ def kept(home: Path) -> list[KeptKernel]:
     return kernels
 
 
+def refuse_target(kernel: KeptKernel, target: str) -> None:
+    """Raises InputError, before anything is opened, for a target on which no kernel of this kind runs; "": its own."""
+    wanted, here = RUNS_ON[kernel.kind], target.partition("?")[0]
+    if here and (here.partition(":")[0] != wanted.partition(":")[0] or (wanted == "torch:cpu" and here not in ("torch", "torch:cpu"))):
+        raise InputError(f"the kernel {kernel.name} ({kernel.file}) runs on the target {wanted}, not on {here}; leave --target out")
+
+
 def announce(home: Path) -> None:
     """Lets plans name kernels as implementations of the workloads that they implement."""
     by_workload: dict[str, list[str]] = {}

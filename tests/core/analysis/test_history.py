@@ -133,7 +133,8 @@ def test_a_change_names_the_run_after_it_and_what_differed_right_there() -> None
     sides = [when.span(side) for side in command[2:4]]
     assert command[4:] == ["--assume-stable", "--min-effect", "0%"]  # the rule by which the change was found
     assert "Without --assume-stable compare also allows for what unchanged code does" in text
-    assert "--min-effect 1.5%" in shown.history([series], 400, min_effect=0.015)
+    assert "--min-effect 1.5%" in shown.history([series], 400, asked=shown.HistoryAsked(0.015))
+    assert "--where host=m3 --assume-stable" in shown.history([series], 400, asked=shown.HistoryAsked(where={"host": "m3"}))
     held = [[n for n, point in enumerate(series.points) if low <= point.time_s < high] for low, high in sides]
     assert held == [list(range(change.index - 8, change.index)), list(range(change.index, change.index + 8))]  # 4 a side have an interval
     assert f"kernel 6.{change.index - 1} → 6.{change.index}" in text
@@ -216,7 +217,7 @@ def test_many_series_are_folded_to_those_that_changed_and_the_rest_is_counted() 
     assert "… and 2,000 series without a change: --all lists them" in text
     assert "2012 series: 12 changes in 12 of them" in text
     few = history(runs([1.0] * 5))
-    assert "2013 series: 12 changes in 12 of them; 1 has fewer than 17 points" in shown.history([changed] * 12, 160, of=[*many, *few])
+    assert "2013 series: 12 changes in 12 of them; 1 has fewer than 17 points" in shown.history([changed] * 12, 160, asked=shown.HistoryAsked(judged=[*many, *few]))
     more = shown.history([changed] * 30 + [steady] * 3, 160)
     assert "… and 6 that changed or have points apart and 3 series without a change: --all" in more
     assert shown.history([steady] * 100, 160).count("copy") == shown.QUIET

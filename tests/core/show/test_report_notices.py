@@ -101,6 +101,18 @@ def test_a_clock_that_varied_stands_beside_the_number_in_cycles(chase: Row) -> N
     assert results.record(row)["cycles"] == [4010.0] * 6
 
 
+def test_a_round_that_takes_more_cycles_is_noise_however_the_clock_varied(chase: Row) -> None:
+    """One disturbed round of seven: at the clock's range it would be by 8 %, and it is by 40 %."""
+    cycles, clocks = [4010.0, 4010, 6700, 4010, 4020, 4010, 4000], [3.69e9, 3.6e9, 3.55e9, 3.69e9, 3.4e9, 3.6e9, 3.69e9]
+    rounds = [Samples(case="c", device="d", round=n, values=[1e-9], clocks_hz=[hz]) for n, hz in enumerate(clocks)]
+    seconds = [count / hz for count, hz in zip(cycles, clocks, strict=True)]
+    row = made(
+        chase, [1e-3 * one for one in seconds], rounds=rounds, bound_by_clock=True, cycles=cycles, seconds=seconds,
+        notices=[Notice(code="clock_varied", seen="3.40 to 3.69 GHz")],
+    )
+    assert (row.verdict.state, notices.code(row)) == ("inconclusive", "noise")
+
+
 def test_an_invalid_number_has_a_code_of_its_cause(triad: Row) -> None:
     for cause in ("wrong_result", "tampered", "timers"):
         rounds = [Samples(case="c", device="d", round=0, status="invalid", cause=cause, reason="why", values=[1.0])]

@@ -58,19 +58,56 @@ def read(tmp_path: Path, text: str) -> tuple[str, ReadRun]:
 
 
 def values(run: ReadRun) -> dict[str, list[float]]:
-    return {f"{case.name} {case.parameters[0]}": list(case.rounds[0].values) for case in run.cases}
+    return {" ".join((case.name, *case.parameters[:1])): list(case.rounds[0].values) for case in run.cases}
 
 
 @pytest.mark.parametrize(("more", "test"), [("", "collective"), ("# Collective test starting: all_reduce_perf\n", "all_reduce")])
 def test_the_table_of_nccl_tests(more: str, test: str, tmp_path: Path) -> None:
     name, run = read(tmp_path, TABLE.format(more=more))
-    assert (name, run.host, run.device, run.labels) == ("nccl-tests", "node7", "TestCard A", {"ranks": "2"})
+    assert (name, run.host, run.device, run.labels) == ("nccl-tests", "node7,node8", "TestCard A", {"ranks": "2", "hosts": "node7,node8"})
     assert values(run) == {
         f"{test} out of place: time size=8": [11.52], f"{test} in place: time size=8": [11.41],
         f"{test} out of place: time size=33554432": [201.5], f"{test} out of place: busbw size=33554432": [166.52],
         f"{test} in place: time size=33554432": [], f"{test} in place: busbw size=33554432": [],
     }  # fmt: skip
     assert run.cases[-1].rounds[0].failed == "3 elements are wrong"
+
+
+FORMER = """#                                                       out-of-place                       in-place
+#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+           8             2   float     sum    36.50    0.00    0.00  2e-07    35.25    0.00    0.00    N/A
+# Out of bounds values : {wrong}
+# Avg bus bandwidth    : 0
+"""
+
+
+def test_the_former_table_has_the_largest_error_in_place_of_wrong_elements(tmp_path: Path) -> None:
+    _, run = read(tmp_path, FORMER.format(wrong="0 OK"))
+    assert values(run) == {"collective out of place: time size=8": [36.5], "collective in place: time size=8": [35.25]}
+    assert run.cases[0].parameters == ("size=8", "type=float", "redop=sum")
+    _, run = read(tmp_path, FORMER.format(wrong="3 FAILED"))
+    assert {case.rounds[0].failed for case in run.cases} == {"3 values are out of bounds, and the table does not say in which row"}
+    without = FORMER.format(wrong="0 OK").replace(" redop ", " ").replace(" sum ", " ")  # as alltoall has it
+    assert read(tmp_path, without)[1].cases[0].parameters == ("size=8", "type=float")
+
+
+@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "0: "])
+def test_lines_that_a_launcher_marked_with_their_rank_are_read(tag: str, tmp_path: Path) -> None:
+    _, plain = read(tmp_path, TABLE.format(more=""))
+    _, run = read(tmp_path, "".join(f"{tag}{line}\n" for line in TABLE.format(more="").splitlines()))
+    assert values(run) == values(plain)
+
+
+def test_a_log_that_ends_early_says_so_and_keeps_its_rows(tmp_path: Path) -> None:
+    whole = TABLE.format(more="")
+    end = whole.index("# Out of bounds")
+    _, run = read(tmp_path, whole[:end])
+    assert [case.name for case in run.cases if case.rounds[0].failed.startswith("the log ends here")] == ["collective after size=33554432"]
+    _, run = read(tmp_path, f"{whole[:end]}    67108864      16777216  bfloat16     su")
+    torn = [case.rounds[0].failed for case in run.cases if "size=67108864" in case.parameters]
+    assert torn == ["the row is cut off", "the row is cut off"]
+    assert values(run)["collective out of place: time size=33554432"] == [201.5]
 
 
 def test_the_json_of_nccl_tests(tmp_path: Path) -> None:

@@ -112,9 +112,10 @@ def test_commands_and_their_numbers(home: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.slow("a process of its own")
-def test_ctrl_c_has_its_exit_code_in_json(home: Path) -> None:
+@pytest.mark.parametrize("number", ["INT", "TERM"])
+def test_ctrl_c_or_sigterm_has_its_exit_code_in_json(number: str, home: Path) -> None:
     """B ends the command itself, in its third execution."""
-    b = f"sh -c 'echo x >> {home}/n; test $(wc -l < {home}/n) -lt 3 || kill -INT $(cat {home}/pid); sleep 0.1'"
+    b = f"sh -c 'echo x >> {home}/n; test $(wc -l < {home}/n) -lt 3 || kill -{number} $(cat {home}/pid); sleep 0.1'"
     words = [sys.executable, "-m", "hotlap", "ab", "sleep 0.01", b, "--json"]
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "HOTLAP_HOME": str(home)},

@@ -169,7 +169,8 @@ def test_a_command_that_hangs_is_ended(home: Path, capsys: Capture) -> None:
     assert not kept(home)
 
 
-def test_ctrl_c_ends_the_command_and_keeps_its_runs(tmp_path: Path, home: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_or_sigterm_ends_the_command_and_keeps_its_runs(number: int, tmp_path: Path, home: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "hotlap", "bench", "sh -c 'echo $$ > pid; test -e slow && sleep 60; touch slow'", "--runs", "2"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ), start_new_session=True,
@@ -178,12 +179,35 @@ def test_ctrl_c_ends_the_command_and_keeps_its_runs(tmp_path: Path, home: Path) 
     while not ((tmp_path / "slow").exists() and kept(home)) and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.3)  # the second one is asleep by then, or not begun: both must end well
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
     assert "everything measured is kept" in err
     assert " 1\n" in out
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+def test_one_that_was_killed_does_not_go_on_as_another_run(home: Path, capsys: Capture) -> None:
+    """`run --resume` would measure by rounds of a plan, out of turn."""
+    assert main(["bench", "true", "--runs", "3"]) == 0
+    (run,) = kept(home)
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({name: value for name, value in record.items() if name not in ("ended", "stops")}))
+    capsys.readouterr()
+    assert main(["run", "--resume", run.name]) == 2
+    assert "begin anew: the same command" in capsys.readouterr().err
+    assert main(["show", run.name]) == 0
+    out = capsys.readouterr().out
+    assert "not finished: begin anew by the same command" in out
+    assert "--resume" not in out
+
+
+def test_in_a_log_it_says_how_long_it_takes(home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hotlap.cli.bench.LOG_S", 0.02)
+    assert main(["bench", "sleep 0.03", "sleep 0.031", "--runs", "4"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert any(re.fullmatch(r"4 runs of each, which takes about \S+ \S+", line) for line in lines), lines
+    assert any(re.fullmatch(r"[AB]  run \d of 4, the last took \S+ ms; about \S+ \S+ left", line) for line in lines), lines
 
 
 def test_ctrl_c_while_the_run_is_created_keeps_it(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from hotlap.core.analysis import power_limit
 from hotlap.core.analysis.rates import is_aggregate
 from hotlap.core.record import Row
-from hotlap.core.stats import series
+from hotlap.core.stats import order, series
 from hotlap.core.stats.stopping import FEWEST
 
 CODES = (  # that a result can carry, the most important first
@@ -26,12 +26,12 @@ def codes(row: Row) -> list[str]:
     """The most important first: of CODES, or flags of a later version. None where nothing is to be doubted. A power cap that came and went
     is why rounds differ, as a brake is."""
     seen = {*_of_state(row), *_of_notices(row)}
-    order = [*CODES]
+    ranked = [*CODES]
     if widened_by_cap(row):
-        order.insert(order.index("throttled"), "power_cap")
+        ranked.insert(ranked.index("throttled"), "power_cap")
     elif row.verdict.state == "inconclusive" and not row.result.too_short and not seen & {"few_rounds", "aggregate", *WIDENS}:
         seen.add("noise")
-    return sorted(seen, key=lambda code: order.index(code) if code in order else len(order))
+    return sorted(seen, key=lambda code: ranked.index(code) if code in ranked else len(ranked))
 
 
 def raised(row: Row) -> list[str]:
@@ -91,4 +91,15 @@ def unimportant(row: Row, seen: Collection[str]) -> set[str]:
     numbers hardly depend on the clock."""
     braked = {"throttled", "power_cap"} & set(seen)
     own = {"power_cap"} if "limit_lowered" in seen else set()
-    return own | ({"low_clock"} if braked else set()) | (set() if row.result.bound_by_clock else {"clock_varied"})
+    return own | ({"low_clock"} if braked else set()) | (set() if _by_clock(row) else {"clock_varied"})
+
+
+def _by_clock(row: Row) -> bool:
+    """Whether the clock matters to a number: its time is a number of cycles, and of a wide interval cycles differ by at most half as much
+    as seconds do."""
+    if not row.result.bound_by_clock:
+        return False
+    seconds, cycles = (order.interval(values) if values else None for values in (row.result.seconds, row.result.cycles))
+    if row.verdict.state != "inconclusive" or seconds is None or cycles is None:
+        return True
+    return cycles[1] / cycles[0] - 1 <= (seconds[1] / seconds[0] - 1) / 2

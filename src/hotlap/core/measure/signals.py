@@ -44,6 +44,19 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
+def as_interrupted() -> Iterator[None]:
+    """SIGTERM raises KeyboardInterrupt, as Ctrl-C does; elsewhere than in the main thread nothing is changed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def held_back() -> Iterator[None]:
     """Ctrl-C and SIGTERM wait until the end of this, so that what it does is done whole; for a moment, never for a measurement."""
     waiting: list[int] = []  # a mask would not do: it is the thread's, and another thread takes the signal

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import NamedTuple
 
 from hotlap.core import units
 from hotlap.core.analysis.history import SIMULATED
@@ -31,11 +32,21 @@ BESIDE = 8  # runs to a side of a change that are compared
 MANY, QUIET = 24, 8  # series that are listed; where there are more, at most so many of those without a change
 
 
-def history(
-    series: Sequence[Series], width: int = 100, color: bool = False, most: int = MANY, min_effect: float = 0.0, of: Sequence[Series] = ()
-) -> str:
+class HistoryAsked(NamedTuple):
+    """The smallest change that was sought, as a share; which cases, by name and value; all series that were judged, where more than are
+    shown."""
+
+    min_effect: float = 0.0
+    where: Mapping[str, str] = {}
+    judged: Sequence[Series] = ()
+
+
+PLAIN = HistoryAsked()
+
+
+def history(series: Sequence[Series], width: int = 100, color: bool = False, most: int = MANY, asked: HistoryAsked = PLAIN) -> str:
     """Series with changes first, `most` at most; the others are counted. In the sparkline higher is the larger value, and │ stands before a
-    change. `min_effect`: smallest change that was sought, as a share. `of`: all series that were judged; default: these."""
+    change."""
     if not series:
         return NOTHING
     ordered = sorted(series, key=telling)
@@ -61,11 +72,11 @@ def history(
     changes = sum(len(one.changes) for one in series)
     changed = sum(bool(one.changes) for one in series)
     apart = sum(len(one.excursions) for one in series)
-    judged = of or series
+    judged = asked.judged or series
     tally = f"{len(judged)} series: {words.counted(changes, 'change')}" + (f" in {changed} of them" if changes else "")
     tally += f", {words.counted(apart, 'group')} of points apart" if apart else ""
     folded = [f"… and {_folded(series, ordered)}: --all lists them"] if len(ordered) < len(series) else []
-    return "\n".join([*lines, *folded, "", tally + _short(judged), *_next(ordered[0], width, min_effect, judged)])
+    return "\n".join([*lines, *folded, "", tally + _short(judged), *_next(ordered[0], width, asked, judged)])
 
 
 def _folded(series: Sequence[Series], shown: Sequence[Series]) -> str:
@@ -105,7 +116,7 @@ def unchanged(runs: int, series: Sequence[Series], min_effect: float) -> str:
     return f"{words.counted(runs, 'run')}, {len(series)} series: none with a change{above}{but}{_short(series)}"
 
 
-def _next(series: Series, width: int, min_effect: float, judged: Sequence[Series]) -> list[str]:
+def _next(series: Series, width: int, asked: HistoryAsked, judged: Sequence[Series]) -> list[str]:
     """The runs to both sides of the latest change of a series, by their times: one a side has no interval. With the rule of `history`:
     no allowance for drift, and the same smallest change; of the case, host and device that it is of, where there are others."""
     changed = [change.index for change in series.changes if change.index]
@@ -113,10 +124,11 @@ def _next(series: Series, width: int, min_effect: float, judged: Sequence[Series
         return []
     at, cuts = changed[-1], [0, *changed, *series.boundaries, len(series.points)]
     first, last = max(max(cut for cut in cuts if cut < at), at - BESIDE), min(min(cut for cut in cuts if cut > at), at + BESIDE) - 1
-    rule = f"--assume-stable --min-effect {units.exact(min_effect, '%').replace(' ', '')}"
+    rule = f"--assume-stable --min-effect {units.exact(asked.min_effect, '%').replace(' ', '')}"
     facts = {"case": "label", "host": "host", "device": "device"}
     several = [name for name, field in facts.items() if len({getattr(one, field) for one in judged}) > 1]
-    where = [f" --where {shlex.quote(f'{name}={getattr(series, facts[name])}')}" for name in several]
+    wanted = {**asked.where, **{name: getattr(series, facts[name]) for name in several}}
+    where = [f" --where {shlex.quote(f'{name}={value}')}" for name, value in wanted.items()]
     sides = f"{_between(series, first, at - 1)} {_between(series, at, last)}"
     lines = [f"next    hotlap compare {sides}{''.join(where)} {rule}"]
     return lines + layout.paragraph("        ", WITHOUT, width)

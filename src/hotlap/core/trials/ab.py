@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 import hotlap
 from hotlap.core.errors import HotlapError, InputError
+from hotlap.core.measure import signals
 from hotlap.core.measure.machine.machine import fingerprint
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.measure.workloads.command import NoNumber, ProgramFailed
@@ -27,6 +28,7 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels, locks
 from hotlap.core.trials.arms import Arm, BothSides
 
+AGAIN = "the same command"  # what begins turns anew: a side cannot go on alone
 SPARE = 0.95  # of the time left after the pilot that pairs are planned for: the next ones may be slower
 
 
@@ -83,7 +85,7 @@ def ab(a: Arm, b: Arm, options: AbOptions, home: Path, listen: Listener = lambda
         raise InputError(f"A has {len(a.plan.cases)} cases and B {len(b.plan.cases)}; the sides must be case by case")
     if others := locks.beside([arm.device for arm in (a, b) if arm.target == "host"], options.wait_s):
         options.tell(others)
-    with locks.hold([arm.device for arm in (a, b) if arm.target != "host"], options.wait_s):
+    with locks.hold([arm.device for arm in (a, b) if arm.target != "host"], options.wait_s), signals.as_interrupted():
         return _in_turns(a, b, options, home, listen)
 
 
@@ -183,7 +185,7 @@ def _writer(arm: Arm, side: str, options: AbOptions, home: Path) -> tuple[bundle
     run = RunRecord(
         id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=arm.plan,
         machine=fingerprint([arm.device]), target=arm.target, devices=[arm.device.key], seed=options.order_seed or 0,
-        labels=labels.check({**options.labels, **arm.labels, "side": side}),
+        labels=labels.check({**options.labels, **arm.labels, "side": side}), part_of=AGAIN,
     )
     return bundles.Writer.create(run, home), run
 

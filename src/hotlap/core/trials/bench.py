@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,7 +25,7 @@ from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels, locks
 from hotlap.core.store.fold import fold
 from hotlap.core.together import BenchedCommand
-from hotlap.core.trials.ab import AbOptions, AbPair, enough, fitting, pair
+from hotlap.core.trials.ab import AGAIN, AbOptions, AbPair, enough, fitting, pair
 
 FEWEST, MEASURING_S = 10, 3.0  # runs of a command by default: as many as take 3 s, 10 at least, as hyperfine does
 
@@ -75,8 +76,17 @@ class NothingMeasured(InputError):
         self.status = status
 
 
-Listener = Callable[[int, int, float | None], None]
-"""Called before each execution (or warm-up): which command, how many of it are done, its last value."""
+class BenchLeft(NamedTuple):
+    """What is still to be done: runs of each command in all, and the time that the rest takes by the last run of each, s. `most`: at most,
+    since the answer may be sure before."""
+
+    runs: int
+    seconds: float
+    most: bool
+
+
+Listener = Callable[[int, int, float | None, BenchLeft | None], None]
+"""Called before each execution (or warm-up): which command, how many of it are done, its last value, and what is left; None: not known."""
 
 
 def bench(commands: Sequence[BenchCommand], options: BenchOptions, home: Path, listen: Listener = lambda *_: None) -> BenchOutcome:
@@ -87,7 +97,8 @@ def bench(commands: Sequence[BenchCommand], options: BenchOptions, home: Path, l
     bench = _Bench(commands, options, home, listen)
     if others := locks.beside([bench.host.device], options.wait_s):
         options.tell(others)
-    return bench.measure()
+    with signals.as_interrupted():
+        return bench.measure()
 
 
 class _Bench:
@@ -99,6 +110,8 @@ class _Bench:
         self.programs = [CommandProgram(command.case) for command in commands]
         self.kept: list[list[Samples]] = [[] for _ in commands]
         self.execution_s = [0.0 for _ in commands]  # the last one, with what prepares and concludes it
+        self.counts: dict[int, int] = {}  # runs of each command that are planned, where that is known
+        self.until_s = math.inf  # when the budget ends
         self.in_turns = len({command.setup for command in commands}) == 1
         self.turns: Turns | None = None  # what the test was planned for; None where the number of runs is fixed
         self.watch = foreign.ForeignHost()
@@ -134,7 +147,7 @@ class _Bench:
         return RunRecord(
             id=bundles.new_id(began), began=began.isoformat(timespec="milliseconds"), hotlap=hotlap.__version__, method=METHOD, plan=plan,
             machine=fingerprint([self.host.device]), target="host", devices=[self.host.device.key],
-            labels=labels.check(self.options.labels),
+            labels=labels.check(self.options.labels), part_of=AGAIN,
             bench=Benched(commands=named, in_turns=self.in_turns, warmup=self.options.warmup),
         )
 
@@ -169,7 +182,7 @@ class _Bench:
     def _once(self, which: int, turn: int | None) -> None:
         """One execution. `turn`: its round; None: a warm-up."""
         kept, program = self.kept[which], self.programs[which]
-        self.listen(which, len(kept), kept[-1].values[0] if kept else None)
+        self.listen(which, len(kept), kept[-1].values[0] if kept else None, self._left())
         began_s = self.host.clock.now()
         try:
             done = program.once()
@@ -191,6 +204,12 @@ class _Bench:
             metrics={name: float(value) for name, value in metrics.items() if value is not None},
         ), group)
 
+    def _left(self) -> BenchLeft | None:
+        if not self.counts:
+            return None
+        rest_s = sum(max(count - len(self.kept[which]), 0) * self.execution_s[which] for which, count in self.counts.items())
+        return BenchLeft(max(self.counts.values()), min(rest_s, self.until_s - self.host.clock.now()), self.options.until_sure is not None)
+
     def _append(self, which: int, samples: Samples, group: Sequence[int]) -> None:
         """Kept at once, but for the first turn: a command that fails there is a usage error, and leaves no run."""
         self.kept[which].append(samples)
@@ -209,7 +228,8 @@ class _Bench:
         began_s = self.host.clock.now()
         for which in group:
             self._once(which, 0)
-        counts = {which: self._count(which) for which in group}
+        self.counts = counts = {which: self._count(which) for which in group}
+        self.until_s = began_s + self.options.budget_s
         turns = max(counts.values())
         for turn in range(1, turns):
             elapsed_s = self.host.clock.now() - began_s
@@ -237,6 +257,7 @@ class _Bench:
             elapsed_s = clock.now() - began_s
             if turn + 1 == PILOT:
                 most = fitting(elapsed_s, asked)
+            self.counts, self.until_s = dict.fromkeys(group, most), began_s + asked.budget_s
             self.turns = Turns(id=self.run.id, side="A", difference=asked.difference, min_effect=asked.min_effect, most=most)
             if stop := enough(self._pairs(self.turns), turn + 1, elapsed_s, (most, asked)):
                 return stop

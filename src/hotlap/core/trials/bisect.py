@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
@@ -13,7 +11,7 @@ import msgspec
 
 import hotlap
 from hotlap.core.errors import Busy, InputError, Interrupted, SchemaError, nearest
-from hotlap.core.measure import targets
+from hotlap.core.measure import signals, targets
 from hotlap.core.measure.session import choose
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import encode
@@ -79,7 +77,7 @@ def search(state: BisectState, home: Path, budget_s: float, listen: Listener) ->
     trees = Trees(state.setting, folder, lambda text: listen(text, True))
     with ExitStack() as held:
         held.enter_context(_alone(state, home))
-        held.enter_context(_ended_like_interrupted())
+        held.enter_context(signals.as_interrupted())
         held.callback(trees.close)
         log = Log(folder / TOOK)
         held.callback(log.close)
@@ -112,14 +110,3 @@ def _alone(state: BisectState, home: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _ended_like_interrupted() -> Iterator[None]:
-    """SIGTERM ends a search as Ctrl-C does; elsewhere than in the main thread nothing is changed."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

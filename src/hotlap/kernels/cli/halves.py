@@ -45,6 +45,8 @@ class TargetHalf(NamedTuple):
 
 def of(plan: Plan, several: Sequence[kernels.KeptKernel], target: str = "") -> list[TargetHalf]:
     """A plan by target, the library's first. `target`: of the kernels, else the one that their kind runs on."""
+    for one in several:
+        kernels.refuse_target(one, target)
     own = {one.name: target or kernels.RUNS_ON[one.kind] for one in several}
     places = {"": _of_library(own), **own}
     by_target: dict[str, list[str]] = {}
@@ -115,7 +117,9 @@ def _here(half: TargetHalf, several: Sequence[kernels.KeptKernel]) -> None:
         targets.find(targets.parse(half.target))
     except Unavailable as error:
         what = "the library" if half.library else ", ".join(one.name for one in several)
-        raise Unavailable(f"{what} needs the target {half.target}: {error.reason}", error.remedy) from None
+        on_cuda = any(one.kind == "cuda" for one in several)  # then another target is of no use
+        remedy = error.remedy.removesuffix(", or use torch:cpu") if on_cuda else error.remedy
+        raise Unavailable(f"{what} needs the target {half.target}: {error.reason}", remedy) from None
 
 
 def _nothing_runs(parts: Sequence[TargetHalf], args: argparse.Namespace) -> int:

@@ -187,6 +187,7 @@ def _check(kernel: kernels.KeptKernel, args: argparse.Namespace) -> int:
     limit = units.parse(args.timeout, "s")
     progress = CheckProgress(len(cases), limit)
     try:
+        kernels.refuse_target(kernel, args.target)
         done = list(measuring.checked(cases, args.target or kernels.RUNS_ON[kernel.kind], limit, progress))
     finally:
         progress.end()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hotlap.core.errors import InputError
@@ -11,22 +12,26 @@ from hotlap.core.store.readers.source import Better, ReadCase, ReadRound, ReadRu
 
 NAME = "nccl-tests"
 BRINGS = "time and bus bandwidth of each size, out of place and in place, as nccl-tests defines them: the mean of a program's iterations"
-ORIGIN = "NVIDIA/nccl-tests src/util.cu at 0fdb00a3f433 (table, and JSON_FILE_VERSION 2); ROCm/rccl-tests prints the same table"
-ROW = re.compile(
-    r"^\s*(?P<size>\d+)\s+\d+\s+(?P<type>[a-z]\w*)\s+(?P<redop>\w+)\s+(?P<root>-?\d+)"
-    r"((?:\s+[\d.]+){3}\s+(?:\d[\d.e+]*|N/A)){2}(?:\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?\s*$"
+ORIGIN = (
+    "NVIDIA/nccl-tests src/util.cu at 0fdb00a3f433 (table, and JSON_FILE_VERSION 2); ROCm/rccl-tests prints the same table; "
+    "before #wrong the table had the largest error, and no root or redop: NVIDIA/deepops docs/slurm-cluster, slurm-perf-cluster"
 )
+HEAD = re.compile(r"#\s+size\s+count\s+type\s+(?P<more>(?:(?:redop|root)\s+)*)time\s+algbw\s+busbw\s+(?P<last>#wrong|error)\s")
+NUMBERS = 8  # of a row, behind what it is of: time, algbw, busbw and the last, out of place and in place
+ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w*\s")
 RANK = re.compile(r"^#\s+Rank\s+\d+\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(?P<host>\S+)\s+device\s+\d+\s+\[\S+\]\s*(?P<device>.*?)\s*$")
 STARTING = re.compile(r"^# Collective test starting: (\w+)")
-HEADING = "#wrong"
+BOUNDS = re.compile(r"^# Out of bounds values\s*:\s*(\d+)")
+TAG = re.compile(r"^\[\d+,\d+\](?:<std\w+>)?:? ?|^\s*\d+: (?=[# ])", re.MULTILINE)  # of a rank, by mpirun --tag-output or srun --label
+SOME = 4  # hosts that stand in a run's host by name
 PLACES = ("out of place", "in place")
+CUT = "the log ends here without its last lines: the program did not end, or the file is cut off"
 
 
 def detect(source: Source) -> bool:
     if source.json is not None:
         return has(source.json, "results", "out_of_bounds") and has(source.json, "config")
-    text = source.data[: 1 << 20].decode(errors="replace")
-    return HEADING in text and "algbw" in text and "busbw" in text
+    return HEAD.search(source.data[: 1 << 20].decode(errors="replace")) is not None
 
 
 def read(source: Source) -> list[ReadRun]:
@@ -34,23 +39,60 @@ def read(source: Source) -> list[ReadRun]:
 
 
 def _table(source: Source) -> ReadRun:
-    test, ranks, cases = "", list[re.Match[str]](), list[ReadCase]()
-    for place_in, line in enumerate(source.decoded.splitlines(), 1):
+    test, ranks, cases, head, ended, last = "", list[re.Match[str]](), list[ReadCase](), HEAD.search(""), False, ""
+    for place_in, line in enumerate(TAG.sub("", source.decoded).splitlines(), 1):
+        place = f"{source.path}:{place_in}"
         if starting := STARTING.match(line):
             test = starting[1]
         elif rank := RANK.match(line):
             ranks.append(rank)
-        elif row := ROW.match(line):
-            words = line.split()[5:13]
-            for at, where in ((0, PLACES[0]), (4, PLACES[1])):
-                time, _, bus, wrong = words[at : at + 4]
-                given = (f"size={row['size']}", f"type={row['type']}", f"redop={row['redop']}", f"root={row['root']}")
-                cases += _cases(test, where, given, (time, bus, "0" if wrong == "N/A" else wrong), f"{source.path}:{place_in}")
+        elif bounds := BOUNDS.match(line):
+            ended = True
+            cases = _out_of_bounds(cases, int(bounds[1])) if head and head["last"] == "error" else cases
+        elif found := HEAD.search(line):
+            head = found
+        elif head and ROW.match(line):
+            words, names = line.split(), ["size", "count", "type", *head["more"].split()]
+            given = [f"{name}={word}" for name, word in zip(names, words, strict=False) if name != "count"]
+            last = given[0]
+            cases += _row(test, given, words[len(names) : len(names) + NUMBERS], head["last"] == "error", place)
     if not cases:
         raise InputError(f"{source.path}: the table of nccl-tests has no row")
-    first = ranks[0] if ranks else None
+    if not ended:
+        cases.append(ReadCase(f"{_named(test)} after {last}", "us", [ReadRound([], CUT)], place=str(source.path)))
+    hosts = list(dict.fromkeys(rank["host"] for rank in ranks))
     labels = {"ranks": str(len(ranks))} if ranks else {}
-    return ReadRun(cases, source.modified_s, host=first["host"] if first else "", device=first["device"] if first else "", labels=labels)
+    return ReadRun(cases, source.modified_s, device=ranks[0]["device"] if ranks else "", labels=labels | _several(hosts), host=_host(hosts))
+
+
+def _row(test: str, given: Sequence[str], numbers: Sequence[str], largest: bool, place: str) -> list[ReadCase]:
+    """`largest`: the last number of each place is the largest error, whose bound the table does not have."""
+    if len(numbers) < NUMBERS:
+        return [ReadCase(f"{_named(test)} {where}: time", "us", [ReadRound([], "the row is cut off")], tuple(given)) for where in PLACES]
+    cases = list[ReadCase]()
+    for at, where in ((0, PLACES[0]), (4, PLACES[1])):
+        time, _, bus, wrong = numbers[at : at + 4]
+        cases += _cases(test, where, tuple(given), (time, bus, "0" if largest or wrong == "N/A" else wrong), place)
+    return cases
+
+
+def _out_of_bounds(cases: Sequence[ReadCase], count: int) -> list[ReadCase]:
+    """Without the column of wrong elements nobody knows of which row they are."""
+    why = f"{count} values are out of bounds, and the table does not say in which row"
+    return [replace(case, rounds=[ReadRound([], why)]) for case in cases] if count else list(cases)
+
+
+def _host(hosts: Sequence[str]) -> str:
+    """Of several nodes all names, or how many."""
+    return ",".join(hosts) if len(hosts) <= SOME else f"{hosts[0]} and {len(hosts) - 1} more"
+
+
+def _several(hosts: Sequence[str]) -> dict[str, str]:
+    return {"hosts": ",".join(hosts)} if len(hosts) > 1 else {}
+
+
+def _named(test: str) -> str:
+    return test.removesuffix("_perf") or "collective"
 
 
 def _document(source: Source) -> ReadRun:
@@ -63,12 +105,13 @@ def _document(source: Source) -> ReadRun:
             if one:
                 values = (one["time"], one["bus_bw"], one.get("nwrong") or 0)
                 cases += _cases(str(row.get("experiment_name", "")), where, known, values, f"{source.path}: result {place_in}, {key}")
+    hosts = list(dict.fromkeys(str(each["hostname"]) for each in devices if each.get("hostname")))
     began = str(given.get("start_time") or "")
     time_s = moment(began, f"{source.path}, start_time") if began else source.modified_s
     version = {"NCCL": str(given["nccl_version"])} if given.get("nccl_version") else {}
     return ReadRun(
-        cases, time_s, host=str(devices[0].get("hostname", "")), device=str(devices[0].get("device_info", "")), software=version,
-        labels={"ranks": str(len(devices))} if devices[0] else {},
+        cases, time_s, host=_host(hosts), device=str(devices[0].get("device_info", "")), software=version,
+        labels=({"ranks": str(len(devices))} if devices[0] else {}) | _several(hosts),
     )  # fmt: skip
 
 
@@ -76,7 +119,7 @@ def _cases(test: str, where: str, given: tuple[str, ...], values: tuple[Any, Any
     """Its time, and its bus bandwidth where that is not rounded to nothing."""
     time, bus, wrong = (number(value, place) for value in values)
     failed = f"{wrong:g} elements are wrong" if wrong else ""
-    name = test.removesuffix("_perf") or "collective"
+    name = _named(test)
     units: tuple[tuple[str, float, str, Better], ...] = (("time", time, "us", "lower"), ("busbw", bus, "GB/s", "higher"))
     for what, value, unit, better in units:
         if value > 0:
