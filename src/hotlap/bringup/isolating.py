@@ -60,7 +60,7 @@ class Isolating:
             self._screen(rounds[:FIRST])
             self._confirm(self._early(), min(CONFIRM, MEETINGS))
             model = explain.explain(self.tests, self.where)
-            if self.whole or not model.fits:
+            if self.whole or not model.fits or model.faster >= naming.SHARE:
                 self._screen(rounds[FIRST:])
                 self._confirm(explain.explain(self.tests, self.where), most - self.confirmed, True)
         else:
