@@ -182,7 +182,7 @@ def test_a_callable_whose_rounds_vary_is_inconclusive_and_its_best_round_has_a_u
                                seconds=values, precision=0.05)  # fmt: skip
     heading, line, why = str(found).splitlines()
     assert line.startswith("? callable builtins.bytes")
-    assert re.search(r"rounds this noisy give ± [\d.]+ %", why), why
+    assert re.search(r"by how much its rounds differ, ± [\d.]+ % is usual", why), why
     assert re.search(r"B/s\s+97\.0 µs ", line), line
     assert "inconclusive" in found._repr_html_()
     assert "best" in heading

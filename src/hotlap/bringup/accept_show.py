@@ -49,7 +49,7 @@ FORMS = {
     "slow-part": "{part} loses {loss}",
     "no-pairs": "pairs of {nodes} nodes do not tell",
     "too-few": "{nodes} nodes of its product are too few",
-    "coarse": "{product}: {nodes} nodes differ so much in {metric} that a loss of less than {loss} would not show",
+    "coarse": "{product}: a node shows as slow in {metric} from a loss of {loss} on, by how much its {nodes} nodes differ",
     "doubtful": "{metric} on {device} is {loss} slower than the fleet ({low} to {high}); its nodes differ too much to be sure",
     "wrong-together": "results of {nodes} are wrong, and nobody knows whose part it was",
     "no-turn": "its gang ended because of another node",

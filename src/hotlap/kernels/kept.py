@@ -105,9 +105,12 @@ def kept(home: Path) -> list[KeptKernel]:
 
 
 def refuse_target(kernel: KeptKernel, target: str) -> None:
-    """Raises InputError, before anything is opened, for a target on which no kernel of this kind runs; "": its own."""
+    """Raises InputError, before anything is opened, for a target on which no kernel of this kind runs; "": its own. What is simulated
+    has no driver to look for, and says in each result that it runs none."""
     wanted, here = RUNS_ON[kernel.kind], target.partition("?")[0]
-    if here and (here.partition(":")[0] != wanted.partition(":")[0] or (wanted == "torch:cpu" and here not in ("torch", "torch:cpu"))):
+    family, place = here.partition(":")[::2]
+    elsewhere = family != wanted.partition(":")[0] or (wanted == "torch:cpu" and place not in ("", "cpu"))
+    if family not in ("", "simulated") and elsewhere:
         raise InputError(f"the kernel {kernel.name} ({kernel.file}) runs on the target {wanted}, not on {here}; leave --target out")
 
 

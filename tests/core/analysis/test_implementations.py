@@ -59,7 +59,7 @@ def test_others_that_may_have_made_the_difference_leave_no_answer_and_the_doubt_
     assert answered(library, busy(mine)).answer == "faster"
     doubted = answered(busy(library), mine)
     assert doubted.answer == "inconclusive"
-    assert doubted.reason.startswith("faster by these numbers, but other programs ran while library was measured: rounds this noisy give")
+    assert doubted.reason.startswith("faster by these numbers, but other programs ran while library was measured: by how much its rounds differ, ")
     said = " ".join(show.beside(beside([busy(library), mine]), 300, False).split())
     assert "1 inconclusive; " in said
     assert doubted.reason in said

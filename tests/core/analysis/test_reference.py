@@ -257,7 +257,7 @@ def test_a_noisy_case_says_what_the_medians_tell_where_the_estimate_is_another(n
 def test_a_baseline_that_is_too_noisy_says_what_it_finds() -> None:
     noisy = baselines.learn("n", [make({"chase": [0.361, 0.365, 0.350, 0.450, 0.300, 0.480]}, day=0)])
     printed = " ".join(listing.baseline(noisy).split())
-    found = re.search(r"noisy: a gate against it finds at best losses above (\d+) % of \S", printed)
+    found = re.search(r"noisy: a gate against it finds only losses above (\d+) % of \S", printed)
     assert found, printed
     assert 10 < int(found[1]) < 60
     assert "noisy: a gate" not in listing.baseline(NORMAL)

@@ -35,7 +35,7 @@ def test_a_share_of_a_bound_that_reads_from_the_cache_says_so_below_the_table(gp
     plain = gpu[1]
     row = next(row for row in plain if row.gap.share is not None and row.gap.reference_kind == "bound")
     cached = replace(row, gap=replace(row.gap, numbers={**row.gap.numbers, "limit_cached_share": 0.98}))
-    text_of = f"{row.label}: the bound assumes that most bytes stay in the cache, at an unknown rate: a low share is no fault"
+    text_of = f"{row.label}: the bound counts bytes that stay in the cache as free, so that no run comes near it"
     assert text_of in " ".join(text.table([cached], 100).split())
     assert "read from the cache" not in text.table([row], 100)
 

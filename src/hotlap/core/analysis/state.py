@@ -54,7 +54,7 @@ def _too_wide(summary: Summary) -> str:
     """By the noise between rounds: the interval itself may be narrower by luck."""
     if summary.expected is None or not isfinite(summary.expected):
         return "the noise between rounds is not known"
-    return f"rounds this noisy give ± {percent(summary.expected, 2)} as a rule, more than was asked"
+    return f"by how much its rounds differ, ± {percent(summary.expected, 2)} is usual, more than was asked"
 
 
 def _confidence(summary: Summary) -> str:

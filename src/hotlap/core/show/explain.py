@@ -189,7 +189,7 @@ def _state_line(row: Row, once: bool = False) -> str:
         return ""
     named = ", ".join(filter(None, (words.state(row), noticing.word(row))))
     if once and verdict.state == "inconclusive" and row.summary.reached is False and row.summary.expected not in (None, math.inf):
-        return f"{named}: rounds this noisy give ± {percent(row.summary.expected or 0.0, 2)} as a rule"
+        return f"{named}: by how much its rounds differ, ± {percent(row.summary.expected or 0.0, 2)} is usual"
     action = f" → {verdict.action}" if verdict.action and not (once and verdict.state == "inconclusive") else ""
     return f"{named}{f': {verdict.reason}' if verdict.reason else ''}{action}"
 

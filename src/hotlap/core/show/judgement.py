@@ -253,7 +253,7 @@ def reasons(rows: Sequence[Row]) -> list[tuple[str, str]]:
             reason = reason.replace(source, mark)
         names = words.some(list(dict.fromkeys(row.label for row in group)))
         if len(devices := {row.device for row in group}) > 1 and len({row.verdict.reason for row in group}) > 1:
-            names += f" ({len(devices)} devices, and ranges are over all of them)"
+            names += f" ({len(devices)} devices; ranges span them)"
         pairs.append((verdict(group[0]), f"{names}: {words.clean(reason)}"))
     return [*pairs, *((mark, words.clean(source)) for source, mark in sources.items())]
 

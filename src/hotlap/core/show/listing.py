@@ -268,7 +268,8 @@ def _noisy(refs: Sequence[Reference]) -> str:
         return ""
     worst = f"{'' if len(seen) == 1 else 'up to '}{percent(max(seen.values()), 2)}"
     few = words.some(list(seen))
-    return f"noisy: a gate against it finds at best losses above {worst} of {few}; more rounds, or a quieter machine, and save it anew"
+    finds = f"a gate against it finds only losses above {worst} of {few}, or more where the new run is noisier"
+    return f"noisy: {finds}; more rounds, or a quieter machine, and save it anew"
 
 
 def _each(refs: Sequence[Reference], gates: Mapping[str, str]) -> list[Column]:

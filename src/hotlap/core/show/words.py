@@ -210,7 +210,7 @@ def cached(rows: Sequence[Row]) -> str:
     """How to read the shares of cases whose bound takes most bytes from a cache; "" where there is none."""
     names = [clean(row.label) for row in rows if row.gap.share is not None and row.gap.numbers.get("limit_cached_share")]
     which = some(list(dict.fromkeys(names)), 2)
-    return f"{which}: the bound assumes that most bytes stay in the cache, at an unknown rate: a low share is no fault" if names else ""
+    return f"{which}: the bound counts bytes that stay in the cache as free, so that no run comes near it" if names else ""
 
 
 def setter(row: Row) -> str:
