@@ -29,6 +29,7 @@ def inventory(place: Path, firmware: str) -> None:
         (place / name).write_text(f"{text}\n")
 
 
+@pytest.mark.slow("an acceptance of two nodes")
 def test_two_nodes_of_slurm_are_accepted_after_a_repair(tmp_path: Path) -> None:
     roots = tmp_path / "roots"
     inventory(roots / "n1", GOOD)

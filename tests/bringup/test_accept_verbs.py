@@ -155,7 +155,7 @@ def test_more_time_goes_on_with_what_was_measured(home: Path, capsys: pytest.Cap
     capsys.readouterr()
     (home / "hall.toml").write_text((home / "hall.toml").read_text().replace("8 min", "9 min"))
     assert verb("run", "hall.toml") == 3
-    assert f"hall.toml has changed since acceptance {named[1]}: a new one begins" in capsys.readouterr().err
+    assert f"acceptance {named[1]} is of that name and of another plan: a new one begins" in capsys.readouterr().err
 
 
 def test_a_zip_that_is_encrypted_or_too_large_is_no_pack(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

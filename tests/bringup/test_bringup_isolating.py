@@ -58,6 +58,7 @@ def test_no_more_pairs_cross_an_uplink_than_it_carries() -> None:
             assert len(set(pairs.ravel().tolist())) == pairs.size == 96
 
 
+@pytest.mark.slow("six isolations")
 @pytest.mark.parametrize(
     ("fault", "name", "loss"),
     [
@@ -89,7 +90,7 @@ def test_a_node_below_a_slow_uplink_is_named_by_rounds_within_its_leaf() -> None
     assert "masked" not in {each.code for each in answer.open}
 
 
-@pytest.mark.parametrize("loss", [0.1, 0.3, 0.6])
+@pytest.mark.parametrize("loss", [pytest.param(0.1, marks=pytest.mark.nightly("a smaller loss")), 0.3, pytest.param(0.6, marks=pytest.mark.nightly("a larger one"))])
 def test_an_uplink_that_is_shared_unfairly_is_named_with_what_it_loses(loss: float) -> None:
     for seed in range(5):
         answer = isolated(f"fabric?nodes=16&leaf=4&noise=1%&disturbed=0&unfair=15%&fault=uplink:1:{loss}&seed={seed}", seed)

@@ -9,7 +9,7 @@ from hotlap.bringup import fabrics
 from hotlap.bringup.isolating import Isolating
 from hotlap.bringup.record import Floats, Ints
 
-SEEDS = range(12)
+SEEDS = range(8)
 
 
 def named(text: str) -> list[tuple[str, tuple[str, ...]]]:
@@ -18,6 +18,7 @@ def named(text: str) -> list[tuple[str, tuple[str, ...]]]:
     return [(each.part.kind, tuple(each.part.members)) for each in answer.culprits] if answer.sure else [("unsure", ())]
 
 
+@pytest.mark.slow("24 isolations")
 @pytest.mark.parametrize("nodes", [4, 5, 6])
 def test_a_node_or_a_link_of_few_is_named_and_no_other(nodes: int) -> None:
     found = {
@@ -27,6 +28,7 @@ def test_a_node_or_a_link_of_few_is_named_and_no_other(nodes: int) -> None:
         assert sum(each == part for each in found[fault]) >= len(SEEDS) - 1, (fault, found[fault])
 
 
+@pytest.mark.nightly("six isolations of every pair")
 def test_transfers_that_are_fast_for_a_while_do_not_hide_a_slow_node() -> None:
     """Loopback: of the first rounds some transfers are 1.7 times as fast. What is named then is sure once the rest is measured."""
     right = 0

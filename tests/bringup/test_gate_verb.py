@@ -193,7 +193,7 @@ def test_what_is_stale_is_tested_and_then_known(home: Path, tmp_path: Path, caps
     assert not again.run
 
 
-@pytest.mark.slow("agents of two members")
+@pytest.mark.nightly("agents of two members, two campaigns")
 def test_two_nodes_are_set_beside_the_fleet_that_is_known(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = keep(home, 1, NODES, slow={}) / KEPT
     kept.write_text(json.dumps(json.loads(kept.read_text()) | {"fleet": 1.0}))  # any loopback is faster

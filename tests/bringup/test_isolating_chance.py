@@ -16,6 +16,7 @@ def isolated(text: str, seed: int, **more: object) -> Isolation:
     return Isolating(fabric.where, fabric.transfer, np.random.default_rng(seed), **more).run()[0]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow("many rounds of eight nodes")
 @pytest.mark.parametrize(("rounds", "seed"), [(12, 3), (24, 2), (24, 4), (40, 3), (63, 2)])
 def test_a_healthy_fabric_with_disturbances_names_no_link_and_doubts_no_topology(rounds: int, seed: int) -> None:
     """Among so many links some are disturbed in both of two transfers."""
@@ -44,6 +45,7 @@ def test_no_round_has_more_pairs_over_an_uplink_than_it_carries(most: int) -> No
     assert len(every) == 8 * 7
 
 
+@pytest.mark.slow("many fits")
 def test_what_is_named_stays_above_three_standard_deviations_when_all_is_fitted() -> None:
     """The spread that all transfers have in the end counts, not that of the fastest at the beginning."""
     where, random = layout([f"n{number}" for number in range(1, 9)], None), np.random.default_rng(3)

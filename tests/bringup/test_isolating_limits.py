@@ -124,6 +124,7 @@ def test_of_many_nodes_a_round_of_slow_transfers_that_nothing_explains_is_repeat
     assert answer.confirming <= 4
 
 
+@pytest.mark.nightly("many fabrics")
 def test_a_repeated_round_doubts_no_fabric_whose_transfers_are_disturbed() -> None:
     for seed in range(6):
         answer = isolated(f"fabric?nodes=64&leaf=8&disturbed=0.05&seed={seed}", seed)

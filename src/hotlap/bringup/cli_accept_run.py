@@ -61,7 +61,7 @@ def _opened(args: argparse.Namespace) -> AcceptFolder:
         return there
     if there is None and (former := next((one for one in reversed(accept_folder.every(home)) if one.plan.name == plan.name), None)):
         goes_on = f"'hotlap cluster accept run {former.id}' goes on with that one, and --budget there gives it more time"
-        print(f"hotlap: {name} has changed since acceptance {former.id}: a new one begins; {goes_on}", file=sys.stderr)
+        print(f"hotlap: acceptance {former.id} is of that name and of another plan: a new one begins; {goes_on}", file=sys.stderr)
     folder = accept_folder.begin(home, name)
     print(f"hotlap: acceptance {folder.id}, {words.counted(len(folder.plan.nodes), 'node')}", file=sys.stderr)
     return folder
