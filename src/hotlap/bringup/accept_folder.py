@@ -24,7 +24,7 @@ import msgspec
 
 from hotlap.bringup import accept_plan, accept_states
 from hotlap.bringup.accept_plan import AcceptPlan
-from hotlap.bringup.accept_record import AcceptEvent, NodeStanding, StepTaken, line, parsed_step
+from hotlap.bringup.accept_record import AcceptEvent, NodeStanding, StepTaken, digest, line, parsed_step
 from hotlap.core.errors import Busy, InputError, MachineError, SchemaError
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import files, lines, locks, paths
@@ -87,10 +87,9 @@ class AcceptFolder:
     def checked(self) -> None:
         """Every event's evidence is a line of its step's file, unchanged, as is that file's first line. Raises SchemaError naming the first
         that is not."""
-        for path in sorted((self.path / STEPS).glob("*.jsonl")):
-            first = hashlib.sha256(_bytes(path).partition(b"\n")[0] + b"\n").hexdigest()
-            if any(each.head not in ("", first) for each in self.step_at(path).evidence):
-                raise SchemaError(f"'{path}': its first line was changed; restore it from a copy")
+        for taken in self.steps():
+            if {each.head for each in taken.evidence} - {"", digest(taken.head)}:
+                raise SchemaError(f"{self.path}: the file of step {taken.head.number}: its first line was changed; restore it from a copy")
         known: dict[int, dict[str, bytes]] = {}
         for event in self.events():
             if event.phase and event.phase not in known:

@@ -42,7 +42,6 @@ MAX_OUT = 0.1
 REACH_S, INSPECT_S, ALONE_S, TOGETHER_S = 20.0, 40.0, 60.0, 120.0  # what these steps take of all nodes at once, to plan with
 ROUND_S = 0.5  # of a round beside its transfers
 CONFIRMING = 4  # rounds
-FEW = 6  # nodes, below which rounds of pairs are repeated
 LEAST_SOAK = 0.1  # of the soak that was asked for; below it is left out
 RETESTS = 0.25  # of a step's time, for retests of its suspects
 
@@ -312,7 +311,7 @@ def screening(nodes: int, tries: int, retest: bool = False) -> int:
     repeat them (of 60 simulated pairs of nodes 12 rounds tell in 95 %, 20 in all); so does a step that did not tell before."""
     if nodes > schedule.SMALL:
         return 0
-    return 20 if tries else 12 if nodes < FEW or retest else 0
+    return 20 if tries else schedule.REPEATS if nodes < schedule.FEW or retest else 0
 
 
 def planned(plan: AcceptPlan) -> list[PlannedStep]:

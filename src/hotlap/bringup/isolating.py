@@ -19,7 +19,6 @@ Transfer = Callable[[Ints], Floats]  # [P, 2] senders and receivers at once → 
 FIRST = 5  # rounds of a tournament after which is looked whether a node, a direction or an uplink explains it
 MEETINGS = 3  # good partners that confirm a suspect (clusters study, stage 3)
 FEWEST = 6  # nodes, below which two slow transfers are half of all
-FEW, REPEATS = 6, 12  # of fewer nodes their few pairs say little of the noise: they are repeated up to so many rounds
 LEAST_SLOW = 2  # transfers of a round that no part explains, from which it is repeated where nothing is named
 BY_CHANCE = 0.001  # that as many of them are slow again by passing disturbances
 CONFIRM, CONFIRM_LINKS, CONFIRM_MANY = 4, 6, 24  # rounds at most; the latter two of links, of few nodes and of many, with those before
@@ -49,11 +48,11 @@ class Isolating:
 
     def run(self) -> tuple[Isolation, Model]:
         """Measures, and names."""
-        few, small = self.where.nodes < FEW, self.where.nodes <= schedule.SMALL
+        few, small = self.where.nodes < schedule.FEW, self.where.nodes <= schedule.SMALL
         most = CONFIRM_LINKS if small else CONFIRM_MANY if self.whole else CONFIRM
         if few and not self.screen:
             rounds = schedule.tournament(self.where, self.random)
-            self._screen(rounds * (REPEATS // len(rounds)))
+            self._screen(rounds * (schedule.REPEATS // len(rounds)))
             self._confirm(self._early(), CONFIRM)
         elif (small or self.whole) and not self.screen:
             rounds = schedule.tournament(self.where, self.random)

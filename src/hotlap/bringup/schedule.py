@@ -14,6 +14,7 @@ import numpy as np
 from hotlap.bringup.record import FabricLayout, Ints
 
 SMALL = 16  # nodes up to which every pair is tested
+FEW, REPEATS = 6, 12  # of fewer nodes their few pairs say little of the noise: they are repeated up to so many rounds
 EVERY = 256  # nodes up to which that can be asked for
 FEW_LEAVES = 8  # up to so many leaves a bad uplink would be most of what rounds between leaves see: every third round is within leaves
 
