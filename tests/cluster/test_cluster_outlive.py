@@ -45,11 +45,12 @@ def states(home: Path) -> dict[str, tuple[str, int]]:
 
 
 def killed(home: Path, script: str, *options: str) -> None:
-    """A controller of two members is killed while slot01's program runs and slot00's has ended."""
+    """A controller of two members is killed while slot01's program runs; slot00's has ended, and its agent knows that its result was taken."""
     command = [sys.executable, "-m", "hotlap", "cluster", "run", "--local", "2", *options, "--", "sh", "-c", script]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     ran = home.parent / "ran"
     until(lambda: ran.exists() and len(ran.read_text().split()) == 2 and states(home)["slot00"][0] == "measured")
+    until(lambda: not any([*place.glob(f"*/{member_left.ENDED}")] for place in folders(home)))
     process.kill()
     process.wait()
 

@@ -52,7 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Numbers measured elsewhere become runs, so that history, compare and gate work on them. Exit code 2 where a run is there already
-    with other numbers."""
+    with other numbers, 3 where no result has a number that can be used."""
     if args.formats:
         known = formats.formats()
         terminal.answer(args.json, known, "formats") if args.json else print(shown.formats(known, terminal.width()))
@@ -64,14 +64,16 @@ def run(args: argparse.Namespace) -> int:
         _former_labels(args)
         _refuse(args, gathered)
         texts, documents = _keep(args, gathered)
-    conflicts = any(isinstance(one, imported.Imported) and one.conflicting for one in documents)
+    read = [one for one in documents if isinstance(one, imported.Imported)]
     if args.json == shape.SHAPE:
         terminal.answer(args.json, documents, "imported")
     elif args.json:
         terminal.print_former(documents[0] if len(documents) == 1 else documents)
     else:
         print("\n".join(texts))
-    return 2 if conflicts else 0
+    if any(one.conflicting for one in read):
+        return 2
+    return 3 if any(not one.usable for one in read) else 0
 
 
 def _former_labels(args: argparse.Namespace) -> None:

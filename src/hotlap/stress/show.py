@@ -292,7 +292,7 @@ def signed(share: float) -> str:
 
 def _heat(f: Mapping[str, float]) -> str:
     if "temperature_c.rise" not in f:
-        return "too short to tell whether it is steady: that takes readings over 3 min"
+        return "too short to tell whether it is steady: run it for 4 min or longer"
     return "steady at the end" if f.get("thermal.steady") else f"still moving: {f['temperature_c.rise']:+.1f} °C over the last third"
 
 

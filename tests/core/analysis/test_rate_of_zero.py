@@ -58,3 +58,14 @@ def test_a_rate_of_zero_fails_against_any_reference() -> None:
     held = reference.against(row, [3e9, 3.1e9, 3e9, 2.9e9], [], "4 runs", "baseline")
     assert held.state == "fail"  # type: ignore[union-attr]
     assert held.reason == "0 B/s, where the median of 4 runs is 3.00 GB/s"  # type: ignore[union-attr]
+
+
+def test_an_import_without_a_usable_number_does_not_end_with_0(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "no result has a number that can be used: exit code 3"
+    table = home / "zeros.csv"
+    table.write_text("time,case,value,unit\n2026-11-21,a,0,GB/s\n2026-11-21,b,-1,GB/s\n")
+    assert main(["import", str(table)]) == 3
+    assert said in capsys.readouterr().out
+    table.write_text("time,case,value,unit\n2026-11-21,a,0,GB/s\n2026-11-21,b,1,GB/s\n")
+    assert main(["import", str(table)]) == 0
+    assert said not in capsys.readouterr().out

@@ -35,6 +35,8 @@ def kept(result: Imported, name: str, dry: bool) -> list[str]:
     lines += _listed(f"{words.counted(result.unreadable, 'value')} that cannot be used, kept as errors:", result.reasons, result.unreadable)
     lines += _listed(f"{words.counted(len(result.not_run), 'result')} without a number there:", result.not_run)
     lines += _listed(f"{words.counted(len(result.ignored), 'number')} left out: their meaning is not known:", result.ignored)
+    if not result.usable:
+        lines.append("no result has a number that can be used: exit code 3")
     folder = paths.runs(paths.home())
     lines += _listed(CONFLICT, [f"rm -r {shlex.quote(str(folder / run))}" for run in result.conflicting])
     single = len(result.added) == 1 and not result.present

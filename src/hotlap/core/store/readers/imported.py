@@ -53,6 +53,7 @@ class Imported:
     of_file: list[str] = field(default_factory=list)  # new runs whose time is when their file was last written: the results say none
     copies: dict[str, str] = field(default_factory=dict)  # new runs whose numbers are there under other labels: which run has them
     fleet: str = ""  # selects the runs, where they are of a fleet
+    usable: int = 0  # results with a number that can be used
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,10 @@ def keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: 
     conflicting = [run.id for run, samples in bundles if run.id in known and _differs(folder / run.id, samples)]
     present = [run.id for run, _ in bundles if run.id in known]
     fleet = _fleet([run for run, _ in fresh.values()])
-    return Imported(list(fresh), present, cases, len(failed), failed, conflicting, list(dict.fromkeys(not_run)), copies=copies, fleet=fleet)
+    usable = sum(bool(line.values) for _, samples in bundles for line in samples)
+    return Imported(
+        list(fresh), present, cases, len(failed), failed, conflicting, list(dict.fromkeys(not_run)), copies=copies, fleet=fleet, usable=usable
+    )
 
 
 def _copies(folder: Path, fresh: Mapping[str, Bundle]) -> dict[str, str]:
