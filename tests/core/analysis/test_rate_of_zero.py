@@ -66,6 +66,6 @@ def test_an_import_without_a_usable_number_does_not_end_with_0(home: Path, capsy
     table.write_text("time,case,value,unit\n2026-11-21,a,0,GB/s\n2026-11-21,b,-1,GB/s\n")
     assert main(["import", str(table)]) == 3
     assert said in capsys.readouterr().out
-    table.write_text("time,case,value,unit\n2026-11-21,a,0,GB/s\n2026-11-21,b,1,GB/s\n")
+    table.write_text("time,case,value,unit\n2026-11-22,a,0,GB/s\n2026-11-22,b,1,GB/s\n")
     assert main(["import", str(table)]) == 0
     assert said not in capsys.readouterr().out

@@ -148,8 +148,9 @@ def keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: 
     fleet = _fleet([run for run, _ in fresh.values()])
     usable = sum(bool(line.values) for _, samples in bundles for line in samples)
     return Imported(
-        list(fresh), present, cases, len(failed), failed, conflicting, list(dict.fromkeys(not_run)), copies=copies, fleet=fleet, usable=usable
-    )
+        list(fresh), present, cases, len(failed), failed, conflicting,
+        not_run=list(dict.fromkeys(not_run)), copies=copies, fleet=fleet, usable=usable,
+    )  # fmt: skip
 
 
 def _copies(folder: Path, fresh: Mapping[str, Bundle]) -> dict[str, str]:
