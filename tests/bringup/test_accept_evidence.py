@@ -68,7 +68,7 @@ def test_a_fleet_in_which_a_tenth_of_the_rate_would_pass_is_no_evidence(monkeypa
     monkeypatch.setattr(fleet, "odd", coarse)
     judged = accept_judge.judged(plan(), StepRaw(evidence("alone", rates=rates)))
     assert {each.outcome for each in judged} == {"open"}
-    assert "a node shows as slow in copy from a loss of 99.8% on, by how much its 6 nodes differ" in accept_show.causes(judged[0].faults)
+    assert "a node shows as slow in copy from a loss of 99.8 % on, by how much its 6 nodes differ" in accept_show.causes(judged[0].faults)
 
 
 def test_a_node_that_is_far_off_a_small_fleet_is_doubted_and_measured_again() -> None:
@@ -76,4 +76,4 @@ def test_a_node_that_is_far_off_a_small_fleet_is_doubted_and_measured_again() ->
     rates = [{"copy": {"": [level, level * 1.01, level * 0.99]}} for level in (1.0, 1.01, 0.99, 1.02, 0.6, 1.0)]
     judged = accept_judge.judged(plan(), StepRaw(evidence("alone", rates=rates)))
     assert outcomes(judged) == {"n5": ("open", ["doubtful"])}
-    assert "copy on the node is 40.0% slower than the fleet" in accept_show.causes(judged[4].faults)
+    assert "copy on the node is 40.0 % slower than the fleet" in accept_show.causes(judged[4].faults)

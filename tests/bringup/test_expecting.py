@@ -60,6 +60,6 @@ def test_a_rate_stands_beside_what_a_link_carries() -> None:
         op="all_reduce", size=1 << 20, ranks=2, rounds=3, time_s=0.002, low_s=None, high_s=None, algbw=0.5e9, busbw=0.5e9, wrong=0, slowest={"n1": 3},
     )  # fmt: skip
     text = "\n".join(cli_collective.lines([row], LinkKnown(code="link", rate=1e9, mbps=1e4, interface="eth0"), "tcp", 120, False))
-    assert "50%" in text
+    assert "50 %" in text
     assert "Expected at most 1.00 GB/s, by TCP over eth0 of 10.0 Gbit/s." in text
     assert "of a link" not in "\n".join(cli_collective.lines([row], LinkKnown(code="virtual"), "tcp", 120, False))

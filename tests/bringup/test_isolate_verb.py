@@ -45,7 +45,7 @@ def test_a_link_that_carries_nothing_has_lost_over_95_percent(capsys: pytest.Cap
     assert main(["cluster", "isolate", "--simulate", "fabric?nodes=8&leaf=4&disturbed=0&fault=link:n1>n5:100%"]) == 1
     out = capsys.readouterr().out
     assert "link n1 to n5" in out
-    assert "over 95%" in out
+    assert "over 95 %" in out
 
 
 def test_a_clean_fabric_passes_and_says_what_is_open(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +62,7 @@ def test_of_two_nodes_that_are_alike_nothing_says_that_they_are_fast(capsys: pyt
     assert "Cannot tell whether both are slow" in out
     assert "Without a fault" not in out
     assert main([*words, "--expected", "50 GB/s"]) == 1
-    assert "All of the fabric is 40% below the expected rate." in capsys.readouterr().out
+    assert "All of the fabric is 40 % below the expected rate." in capsys.readouterr().out
     assert main(["cluster", "isolate", "--simulate", "fabric?nodes=2&disturbed=0", "--expected", "50 GB/s"]) == 0
 
 

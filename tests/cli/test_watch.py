@@ -263,7 +263,7 @@ def test_the_table_fits_its_width(capsys):
         assert name in text
         assert "701.2 W" in text
         assert "1.98 GHz" in text
-        assert "100.0%" in text
+        assert "100 %" in text
         assert "thermal" in text
 
 

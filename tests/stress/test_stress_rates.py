@@ -91,7 +91,7 @@ def test_peers_are_held_against_the_same_kind_and_model() -> None:
     lines += ticks("G4", {"products fp16": [0.4 * FAST] * 20})  # another model: no peer
     found = stress.judge(run(*devices), lines, [])
     assert [one.causes for one in found.devices] == [[], [], [], ["behind its peers"], []]
-    assert found.devices[3].findings[-1].detail.startswith("products fp64 is 10.0% under")
+    assert found.devices[3].findings[-1].detail.startswith("products fp64 is 10.0 % under")
 
 
 def test_a_reference_run_decides() -> None:
@@ -264,7 +264,7 @@ def test_a_loss_soon_after_the_start_is_a_loss(lost: float, state: str, share: f
     if state == "fail":
         assert one.causes == ["throughput falls"]
         said = next(finding.detail for finding in one.findings if finding.title == "throughput falls")
-        assert re.search(r"-1[67]\.\d% from the first (eighth|sixteenth) of the run to the last quarter", said)
+        assert re.search(r"-1[67]\.\d % from the first (eighth|sixteenth) of the run to the last quarter", said)
 
 
 def test_a_steady_rate_does_not_fall_from_any_part() -> None:

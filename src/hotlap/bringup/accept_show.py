@@ -145,7 +145,7 @@ def _value(name: str, value: str | int | float | list[str]) -> str:
     if isinstance(value, list):
         return _some(value) or "nobody"
     if isinstance(value, float):
-        return clock(value) if name.endswith("_s") or name == "seconds" else f"{value:.1%}"
+        return clock(value) if name.endswith("_s") or name == "seconds" else f"{100 * value:.1f} %"
     return str(value)
 
 
@@ -231,7 +231,7 @@ def remarks(seen: AcceptanceSeen) -> list[str]:
         most = accept_plan.most_out(seen.max_out, len(seen.standings))
         notes.append(
             f"{words.counted(len(held), 'suspect')} may not be taken out: {most} of {len(seen.standings)} is the most (max_out "
-            f"{seen.max_out:.0%}). Look first for what they share; then run again with a larger --max-out."
+            f"{100 * seen.max_out:.0f} %). Look first for what they share; then run again with a larger --max-out."
         )
     waiting = accept_states.counted(seen.standings, PATH[:-1])
     if seen.finished and waiting:

@@ -92,7 +92,7 @@ def lines(rows: Sequence[CollectiveRow], link: LinkKnown, by: str, width: int, c
         Column("95 % interval", [Cell(_interval(row)) for row in rows], right=True),
         Column("algorithm", [Cell(show(row.algbw, "B/s")) for row in rows], right=True),
         Column("bus", [Cell(show(row.busbw, "B/s"), "bold") for row in rows], right=True),
-        *([Column("of a link", [Cell(f"{row.busbw / rate:.0%}") for row in rows], right=True)] if rate else []),
+        *([Column("of a link", [Cell(f"{100 * row.busbw / rate:.0f} %") for row in rows], right=True)] if rate else []),
         *([Column("of the model", [Cell(_modelled(row)) for row in rows], right=True)] if any(row.model for row in rows) else []),
         Column("slowest", [Cell(_slowest(row)) for row in rows], wrap=True),
         *([Column("wrong", [Cell(str(row.wrong), "bad" if row.wrong else "") for row in rows])] if any(row.wrong for row in rows) else []),

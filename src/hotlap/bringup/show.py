@@ -101,14 +101,14 @@ def _columns(culprits: list[Culprit]) -> list[Column]:
     return [
         Column("slow part", [Cell(_either(each), "bold") for each in culprits], wrap=True),
         Column("loss", [Cell(_loss(each), "bad") for each in culprits], right=True, point=True),
-        Column("95 % interval", [Cell(f"{each.low:.1%} to {each.high:.1%}") for each in culprits], right=True),
+        Column("95 % interval", [Cell(f"{100 * each.low:.1f} % to {100 * each.high:.1f} %") for each in culprits], right=True),
         Column("transfers", [Cell(str(each.tests)) for each in culprits], right=True),
         Column("next best explanation", [Cell(named(each.runner_up) if each.runner_up else "") for each in culprits], wrap=True),
     ]
 
 
 def _loss(each: Culprit) -> str:
-    return f"{each.loss:.1%}" if each.loss < MOST else f"over {MOST:.0%}"
+    return f"{100 * each.loss:.1f} %" if each.loss < MOST else f"over {100 * MOST:.0f} %"
 
 
 def _verdict(answer: Isolation) -> str:
@@ -117,18 +117,18 @@ def _verdict(answer: Isolation) -> str:
     known = all(each.code != "topology" for each in answer.open)
     limit = "; if uplinks carry fewer pairs than their leaf has nodes, give --limit" if known else ""
     if answer.faster >= 0.05:
-        fast = f"{answer.faster:.0%} of links are faster than the others: most may be slow"
+        fast = f"{100 * answer.faster:.0f} % of links are faster than the others: most may be slow"
         return f"Cannot tell: {fast}, and the rate without a fault is unknown{limit}."
     if not answer.sure:
-        slow = f"{answer.disturbed:.0%} of transfers are slow and no part explains them"
+        slow = f"{100 * answer.disturbed:.0f} % of transfers are slow and no part explains them"
         return f"Cannot tell: {slow}; repeat on a quiet fabric, with more rounds{limit}."
     if answer.below is not None and _all_below(answer):
-        return f"All of the fabric is {answer.below:.0%} below the expected rate."
+        return f"All of the fabric is {100 * answer.below:.0f} % below the expected rate."
     if _alone(answer):
         both = "Both directions are equally fast, and 2 nodes have no others to compare with"
         return f"Cannot tell whether both are slow: {both}; give --expected RATE, or {FEWEST} nodes or more."
     if answer.disturbed >= UNEXPLAINED and answer.culprits:
-        slow = f"{answer.disturbed:.0%} of transfers were slow, and what is named does not explain them"
+        slow = f"{100 * answer.disturbed:.0f} % of transfers were slow, and what is named does not explain them"
         fits = "" if any(each.code == "topology" for each in answer.open) else ", or the topology does not fit"
         return f"{slow}: other traffic ran{fits}. Do not trust the loss before that is known."
     return "" if answer.culprits else "No part is named."
@@ -141,8 +141,8 @@ def _spent(answer: Isolation) -> str:
         return spent
     if _alone(answer):
         return f"{spent} Each sends {show(answer.fleet, 'B/s')}."
-    now_and_then = f", and {answer.disturbed:.1%} of transfers were slow without a cause that repeats" if answer.disturbed else ""
-    noise = f"; transfers scatter by {answer.noise:.1%}{now_and_then}" if answer.nodes >= FEWEST else ""
+    now_and_then = f", and {100 * answer.disturbed:.1f} % of transfers were slow without a cause that repeats" if answer.disturbed else ""
+    noise = f"; transfers scatter by {100 * answer.noise:.1f} %{now_and_then}" if answer.nodes >= FEWEST else ""
     return f"{spent} Without a fault {show(answer.fleet, 'B/s')}{noise}."
 
 
@@ -161,7 +161,7 @@ def _told_apart(each: Culprit) -> str:
 
 def _open(each: Open) -> str:
     return {
-        "small": f"losses of a node below {each.loss:.1%}" if each.loss < 1 else "any loss of a node",
+        "small": f"losses of a node below {100 * each.loss:.1f} %" if each.loss < 1 else "any loss of a node",
         "links": f"links: {each.count} of {each.of} were tested, {each.loss:.0f} more than once{_whole(each)}",
         "untested": f"{_some(each.members)}, untested",
         "vanished": f"{_some(each.members)}, slow while screened and not when confirmed",
@@ -186,7 +186,8 @@ def _sharing(each: Open) -> str:
     """Nodes that are slow together, but for what the topology says."""
     names = _some(each.members)
     if each.loss:
-        return f"the topology, which does not fit: {names} lose {each.loss:.0%} together, as behind one uplink, and are not on one leaf"
+        loss = f"{100 * each.loss:.0f} %"
+        return f"the topology, which does not fit: {names} lose {loss} together, as behind one uplink, and are not on one leaf"
     return f"why transfers of {names} are slow: they may share a part that the topology lacks, or it is wrong"
 
 

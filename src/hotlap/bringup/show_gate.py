@@ -110,7 +110,7 @@ def _shadow(rule: RuleKnown) -> str:
     if rule.high is None:
         return f"{rule.rule} is in shadow: it does not act until later campaigns have told how often it is wrong on healthy nodes."
     share = f"{rule.alarms} of {words.counted(rule.healthy, 'verdict')} on healthy nodes were alarms"
-    return f"{rule.rule} is in shadow: {share}, at most {rule.high:.1%} (95 %)."
+    return f"{rule.rule} is in shadow: {share}, at most {100 * rule.high:.1f} % (95 %)."
 
 
 def _read(data: bytes) -> Gate:

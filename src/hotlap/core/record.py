@@ -281,7 +281,7 @@ class Limit(Record, frozen=True, kw_only=True):
     limiter: Any = ""  # what sets it: memory, cache, arithmetic unit, link, latency, launch
     inside: Any = None  # whether the expectation is within what was measured; None where nothing is expected
     known: Any = ""  # how sure each expectation is, as `calibration_level`
-    parts: dict[str, Any] = {}  # of the expected time, in seconds by name; they add up
+    parts: dict[str, Any] = {}  # of the expected time, s by name; they add up: overlapping time is divided by what each part counts
     choice: dict[str, Any] = {}  # the kernel that is thought to run: tile_m, tile_n, split, waves …
     calibration_level: str = ""  # how sure the expectation is: fitted to this machine, to its architecture, published figures only
     notes: list[Notice] = []  # what it is made of, leaves out, or needs

@@ -133,7 +133,7 @@ def _occupancy(studied: Studied) -> Finding | None:
         return None
     assumed = "; the threads of a block are assumed" if studied.assumed else ""
     return Finding(
-        title=f"registers bound occupancy to {held.share:.0%}",
+        title=f"registers bound occupancy to {100 * held.share:.0f} %",
         severity="info",
         rule="compiled-occupancy",
         where=_where(studied),

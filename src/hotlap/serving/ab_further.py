@@ -63,7 +63,7 @@ def _unsound(metric: str, options: AbOptions) -> AbFurther:
 
 def lines(further: AbFurther, width: int) -> list[str]:
     """What to ask for, and what it rests on."""
-    change = "" if further.change is None else f", {further.change:+.1%}".replace("%", " %")
+    change = "" if further.change is None else f", {100 * further.change:+.1f} %"
     if not further.pairs and further.at_least is None:
         what = f"{further.metric}: no pair counts, so nothing says how many it takes: see to the client first"
         return layout.paragraph("more    ", what, width)

@@ -319,7 +319,7 @@ def _chart(kept: ServerCapacity) -> str:
         return ""
     bounds = [bound for bound in (c.known_good, c.known_bad) if bound]
     axis = charts.log_axis([*every, *bounds], lambda v: f"{v:g}/s", "requests a second")
-    shares = charts.linear_axis(0.0, 1.0, lambda v: f"{v:.0%}", most=5)
+    shares = charts.linear_axis(0.0, 1.0, lambda v: f"{100 * v:.0f} %", most=5)
     chart = charts.Chart(axis, shares, "attainment against the rate, each with its interval, and the bracket of the capacity", right=110.0)
     for bound, word in ((c.known_good, "held"), (c.known_bad, "not held")):
         if bound is not None:

@@ -85,7 +85,7 @@ def _spread(requests: Sequence[Request]) -> str:
     every = [value for _, _, values in drawn for value in values]
     if not every:
         return ""
-    shares = charts.linear_axis(0.0, 1.0, lambda v: f"{v:.0%}", most=4)
+    shares = charts.linear_axis(0.0, 1.0, lambda v: f"{100 * v:.0f} %", most=4)
     axis = charts.log_axis([min(every), max(every)], _shown_s)
     chart = charts.Chart(axis, shares, "cumulative share of requests by latency", height=260.0)
     for name, kind, values in drawn:

@@ -31,7 +31,7 @@ def set_point(events: Sequence[Happened], shown: Columns, findings: Findings) ->
     sensor = name.removeprefix("goal.")
     power = sensor == "power_w"
     unit, off = ("W", POWER_OFF * goal) if power else ("°C", HEAT_OFF_C)
-    may = f"{2 * POWER_OFF:.0%}".replace("%", " %") if power else f"{2 * HEAT_OFF_C:g} °C"
+    may = f"{200 * POWER_OFF:.0f} %" if power else f"{2 * HEAT_OFF_C:g} °C"
     times, values = plausible(shown, sensor)
     if len(times) < 2:
         return f"{goal:g} {unit} asked; not known whether it was held: no reading"

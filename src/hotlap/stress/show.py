@@ -287,7 +287,11 @@ NOT_BELIEVED = {"nonsense from sensor": "lying sensor"}
 
 def signed(share: float) -> str:
     """A change in per cent; one that rounds to nothing has no minus."""
-    return f"{round(share, 3) + 0.0:+.1%}"
+    return f"{100 * round(share, 3) + 0.0:+.1f} %"
+
+
+def _spread(share: float | None) -> str:
+    return "–" if share is None else f"±{100 * share:.1f} %"
 
 
 def _heat(f: Mapping[str, float]) -> str:
@@ -353,7 +357,7 @@ def rate_columns(rates: Sequence[Rate]) -> list[Column]:
         Column("peak", [Cell(show(each.peak, unit(each.kind, each.unit))) for each in rates], right=True, kind="n spare"),
         Column("sustained", [Cell(show(each.sustained, unit(each.kind, each.unit))) for each in rates], right=True),
         Column("change", [_changed(each) for each in rates], right=True),
-        Column("spread", [Cell("–" if each.spread is None else f"±{each.spread:.1%}") for each in rates], right=True, kind="n spare"),
+        Column("spread", [Cell(_spread(each.spread)) for each in rates], right=True, kind="n spare"),
         Column("of bound", [share(each.sustained, each.bound) for each in rates], right=True),
         Column("of expected", [share(each.sustained, each.expected) for each in rates], right=True),
     ]  # fmt: skip

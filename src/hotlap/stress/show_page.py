@@ -203,5 +203,5 @@ def _throughput(device: DeviceVerdict, ticks: Sequence[Tick], time: Time) -> str
         step = max(1, len(points[kind]) // BINS)
         base = len(kinds) - n - 1
         chart.dots([(t, base + (1 - FULL) * (v / tops[kind] - low) / (1 - low)) for t, v in points[kind][::step]], "main")
-    about = f"a lane per kind: its line is its fastest, the one below {low:.0%} of it; a dot is a second or so"
+    about = f"a lane per kind: its line is its fastest, the one below {100 * low:.0f} % of it; a dot is a second or so"
     return figure("Throughput", about, chart)

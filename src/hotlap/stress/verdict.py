@@ -180,8 +180,8 @@ def hold(verdict: StressVerdict, run: RunRecord, good: GoodRun) -> StressVerdict
             device = replace(device, findings=[*device.findings, Finding(title="not compared", detail=said, severity="info", action="")])
         if slower:
             share, worst = min(slower, key=lambda pair: pair[0])
-            more = f", and {len(slower) - 1} more kind{'s' * (len(slower) > 2)} by over {BEHIND:.0%}" if len(slower) > 1 else ""
-            what = f"{worst.kind} is {1 - share:.1%} under run {good.run}{more}"
+            more = f", and {len(slower) - 1} more kind{'s' * (len(slower) > 2)} by over {100 * BEHIND:.0f} %" if len(slower) > 1 else ""
+            what = f"{worst.kind} is {100 * (1 - share):.1f} % under run {good.run}{more}"
             device = _worse(device, "behind the reference", what, "compare clocks, temperatures and settings of both runs")
         devices.append(device)
     return replace(_all(run, devices, verdict.allowed), skew=verdict.skew)
@@ -399,19 +399,19 @@ def _course(rates: Sequence[Rate], shown: Columns, findings: Findings, how: tupl
     falling = _falls(rates, budgets.slope)
     if not falling:
         if usual := _falls(rates, DEFAULT.slope):  # more than is allowed unless asked
-            findings.allow(f"throughput falls: {usual[0].kind} {-usual[0].loss:+.1%}, of at most {-budgets.slope:+.0%}")
+            findings.allow(f"throughput falls: {usual[0].kind} {-100 * usual[0].loss:+.1f} %, of at most {-100 * budgets.slope:+.0f} %")
         return
     worst = falling[0]
     clock = symptoms.change(shown, "clock_hz.sm")
     late = symptoms.throttling(shown, symptoms.LATE)
     free = not any(share > budgets.throttle and name != "idle" for name, share in late.items())
     if clock < -budgets.slope and free:
-        what = f"clock {clock:+.1%} over the run without a reason of throttling; {worst.kind} {-worst.loss:+.1%}"
+        what = f"clock {100 * clock:+.1f} % over the run without a reason of throttling; {worst.kind} {-100 * worst.loss:+.1f} %"
         findings.add("clock stuck low", what, action="reset the device; look at locked clocks")
         return
     kinds = len(falling) - 1
     more = f", and {kinds} more kind{'s' * (kinds > 1)}" if kinds else ""
-    what = f"{worst.kind} {-worst.loss:+.1%} from the first {worst.early} of the run to the last quarter{more}"
+    what = f"{worst.kind} {-100 * worst.loss:+.1f} % from the first {worst.early} of the run to the last quarter{more}"
     held = [name for name, share in late.items() if share > budgets.throttle and name not in ("idle", "software power cap")]
     if busy:  # then it is not known whose fall it is
         what += "; others were at work on the host or the device"
@@ -446,10 +446,10 @@ def _peers(devices: list[DeviceVerdict], known: Mapping[str, Device]) -> list[De
         if behind:
             share, kind = min(behind)
             if len(others) > 1:
-                what = f"{kind} is {1 - share:.1%} under the median of the others"
+                what = f"{kind} is {100 * (1 - share):.1f} % under the median of the others"
                 device = _worse(device, "behind its peers", what, "audit its settings against theirs")
             else:
-                what = f"{kind} is {1 - share:.1%} under the only other device of its model"
+                what = f"{kind} is {100 * (1 - share):.1f} % under the only other device of its model"
                 device = _worse(device, "behind its only peer", what, "audit its settings against the other's", "inconclusive")
         slow.append(device)
     return slow

@@ -253,7 +253,7 @@ def _spread_plot(judged: InferRead, scenario: str) -> str:
         return ""
     every = [value for _, _, points in curves for value, _ in points]
     axis = charts.log_axis([min(every), max(every)], lambda v: units.show(v, "s", 2), "latency")
-    shares = charts.linear_axis(0.0, 1.0, lambda v: f"{v:.0%}", most=4)
+    shares = charts.linear_axis(0.0, 1.0, lambda v: f"{100 * v:.0f} %", most=4)
     chart = charts.Chart(axis, shares, f"cumulative share of queries by latency, {scenario}", height=260.0)
     for _, kind, points in curves:
         chart.line(points, kind)

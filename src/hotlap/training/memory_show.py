@@ -112,7 +112,7 @@ def table(accounts: list[MemoryAccount]) -> Table:
 def _off(account: MemoryAccount, measured: int | None) -> Cell:
     if not measured or account.how == "allocator":
         return Cell("–")
-    return Cell(f"{account.peak_bytes / measured - 1:+.2%}".replace("%", " %"), value=account.peak_bytes / measured - 1)
+    return Cell(f"{100 * (account.peak_bytes / measured - 1):+.2f} %", value=account.peak_bytes / measured - 1)
 
 
 def _part(account: MemoryAccount, kind: str) -> Cell:

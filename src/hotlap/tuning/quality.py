@@ -176,7 +176,7 @@ def _notices(kept: QualityKept, measures: Sequence[QualityMeasure]) -> list[Noti
     for measure in measures:
         spread = (measure.visible or 0.0) / SEEN * math.sqrt(kept.units)
         if measure.name == "kl" and kept.unit == "window" and FEW <= kept.units < MANY and spread > UNEVEN * measure.value:
-            seen = f"KL differs between windows by {spread / measure.value:.0%} of its mean"
+            seen = f"KL differs between windows by {100 * spread / measure.value:.0f} % of its mean"
             notices.append(Notice("uneven_units", f"{seen}; of {kept.units} such windows an interval is too short more often"))
     return notices
 

@@ -180,7 +180,8 @@ class TuningSearch:
         while len(logs) < 2 or (len(logs) < spending.PILOT and self.bench.room() > 0):
             logs.append(self._take((), "as_found") or 0.0)
         self.noise = max(float(np.std(logs, ddof=1)), sequential.QUIETEST)
-        self.listen(f"as found: {len(logs)} runs, noise of one run {self.noise:.1%}; time for about {max(self.bench.room(), 0)} more")
+        left = max(self.bench.room(), 0)
+        self.listen(f"as found: {len(logs)} runs, noise of one run {100 * self.noise:.1f} %; time for about {left} more")
 
     def _block(self, configurations: Sequence[Configuration], phase: Phase) -> dict[Configuration, float]:
         """As found and all of these once, in random order; those that failed are left out."""
@@ -262,7 +263,7 @@ class TuningSearch:
                     data[one].append(block[()] - block[one])
             rated = self._rated({one: data[one] for one in left})
             left = self._survivors(rated, most, spending.boundary_at(looks, runs, self.asked.level))
-            best = f", the best costs {math.expm1(-rated[0].gain):+.1%}".replace("%", " %") if rated else ""
+            best = f", the best costs {100 * math.expm1(-rated[0].gain):+.1f} %" if rated else ""
             self.listen(f"rung {place + 1} of {len(plan)}: {len(left)} left{best}")
             if len(left) < 2 or place + 1 == len(plan):
                 break

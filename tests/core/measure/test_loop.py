@@ -298,7 +298,7 @@ def test_a_drift_of_the_samples_is_flagged_from_10_on() -> None:
     rising = [(4 + n / 2) * TICK for n in range(40)]
     assert names(measured(opened(steps(*rising)), 54 * TICK)) == []  # 9 samples
     found = measured(opened(steps(*rising)), 60 * TICK)  # 10 samples: 4 to 8.5; the line of their logarithms
-    assert next(notice for notice in found.notices if notice.code == "drift").seen == "+107.5% from first to last sample"
+    assert next(notice for notice in found.notices if notice.code == "drift").seen == "+107.5 % from first to last sample"
 
 
 @pytest.mark.parametrize(("resolution_s", "coarse"), [(4e-3 * TICK, False), (5e-3 * TICK, True)])

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from hotlap.core import plan, work
 from hotlap.core.model import causes, cpu, machines
-from hotlap.core.model.gap import CAPPED, Context, ceilings, context, gap, split
+from hotlap.core.model.gap import CAPPED, Context, ceilings, context, from_bound, gap, split
 from hotlap.core.model.limits import limit
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.predict import expected
@@ -75,7 +75,7 @@ def test_a_known_efficiency_is_found_again(workload: str, efficiency: float) -> 
     assert seen.share == pytest.approx(efficiency, rel=0.002)
     cause = {"stream": "bandwidth", "transfer": "bandwidth"}.get(workload, "arithmetic")
     assert seen.cause == ("at_limit" if efficiency >= 0.9 else cause)
-    assert f"{efficiency:.0%} of the bound" in why(seen)
+    assert f"{100 * efficiency:.0f} % of the bound" in why(seen)
 
 
 def test_others_are_the_cause_where_the_best_round_of_a_case_took_half_the_time_of_the_middle_one() -> None:
@@ -419,3 +419,18 @@ def test_a_case_that_is_itself_the_best_of_its_run_is_not_explained_by_that_rate
     seen = judge(result(asked, moved_s), others=[result(stream, 2**30 / 4.1e12)])
     assert causes.PACED not in seen.split
     assert "best_case" not in seen.names
+
+
+@pytest.mark.parametrize("asked", [
+    case("attention", query=1, kv=32768, batch=64, heads=64, kv_heads=8), case("attention", query=1, kv=8192, batch=32, heads=64, kv_heads=8),
+    case("gemm", m=256, n=8192, k=8192, dtype="bf16"), case("gemm", m=16, n=4096, k=4096, dtype="fp8"), case("moe", tokens=1024),
+])  # fmt: skip
+def test_no_part_takes_less_than_the_bound_that_it_sets(asked: Case) -> None:
+    """A model divides the time in which parts overlap, so that the longest of them would have less than it takes alone."""
+    found = expected(asked, H200, limit(asked, H200))
+    parts, own = from_bound(found.parts, found)
+    assert found.parts[own] < found.bound_s  # type: ignore[operator]
+    assert parts[own] == pytest.approx(found.bound_s)
+    assert sum(parts.values()) == pytest.approx(sum(found.parts.values()))
+    assert parts["launch"] == found.parts["launch"]
+    assert all(value >= 0 for value in split(1.1 * found.expected_s, found).values())  # type: ignore[operator]

@@ -287,3 +287,10 @@ def test_rounds_are_advised_with_the_budget_that_they_take() -> None:
 def test_a_change_that_rounds_to_zero_has_no_sign() -> None:
     assert [words.signed(share, 2) for share in (-0.00001, 0.00001, -0.0002, 0.0)] == ["0.00 %", "0.00 %", "-0.02 %", "0.00 %"]
     assert words.signed(0.12) == "+12.0 %"
+
+
+def test_an_error_does_not_ask_for_a_quieter_machine(triad: Row) -> None:
+    reason = "launch of the kernel raises ValueError: my own bug"
+    broken = replace(triad, result=replace(triad.result, status="error", reason=reason, values=[]), verdict=Verdict(state="error", reason=reason))
+    [found] = notices.find([broken])
+    assert (found.seen, found.action) == (reason, "mend what the reason names, then run again")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hotlap.core.record import Notice
 from hotlap.core.stats import student
 from hotlap.core.stats.degradation import VERDICTS, Trends, trends
-from hotlap.core.stats.slope import MONTH_S, _two_sided
+from hotlap.core.stats.slope import MONTH_S, _two_sided, slopes
 
 Floats = NDArray[np.float64]
 DAYS = np.arange(365) * 86_400.0
@@ -97,7 +97,7 @@ def test_a_trend_of_the_whole_fleet_is_told() -> None:
     found = trends(DAYS, np.exp(noise(60, seed=11) - 0.005 * MONTHS))
     assert not named(found, "degrading")
     assert found.notices == (
-        Notice("fleet_changes", "the whole fleet changes by -0.50% a month, which no device is blamed for", index=0),
+        Notice("fleet_changes", "the whole fleet changes by -0.50 % a month, which no device is blamed for", index=0),
     )
 
 
@@ -191,3 +191,12 @@ def test_times_must_ascend(times: Floats) -> None:
 def test_options_that_do_not_fit_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         trends(DAYS, np.ones((2, 365)), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["normal", "t3", "spikes"])
+def test_p_and_interval_say_the_same_of_a_slope(kind: str) -> None:
+    """Of few points an interval is far from symmetric: one that held zero came with a p below 5 %."""
+    found = slopes(DAYS[:15], noise(500, kind, days=15).astype(np.float32), pool=False)
+    out = (found.low > 0) | (found.high < 0)
+    assert 5 < out.sum() < 75
+    assert np.array_equal(found.p < 0.05, out)

@@ -65,7 +65,7 @@ def test_two_groups_need_a_limit() -> None:
     x[:100, 0] *= 0.95
     found = odd(x)
     assert (found.odd, found.spread[0]) == ([], None)
-    assert "two groups of nodes, 100 and 100, 5.0% apart" in found.notices[0].text
+    assert "two groups of nodes, 100 and 100, 5.0 % apart" in found.notices[0].text
     assert set(odd(x, limit=[101.0, None, None]).nodes) == set(range(100))
     assert set(odd(x, limit=[94.0, None, None]).nodes) == set(range(100, 200))
 

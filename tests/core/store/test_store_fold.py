@@ -213,7 +213,7 @@ def test_chance_shows_a_flag_in_1_percent_of_cases_at_most(rounds: int, name: st
 def test_a_drift_between_rounds_is_shown_in_place_of_those_within() -> None:
     rising = [{"values": [(1 + n / 10) * 1e-3], "notices": [Notice(code="drift", seen="x")]} for n in range(8)]
     flags = folded(plan.case("barrier", {"repeats": 100}), *rising).notices
-    assert flags == [Notice(code="drift", seen="+68.6% from the first round to the last")]
+    assert flags == [Notice(code="drift", seen="+68.6 % from the first round to the last")]
 
 
 def test_notices_are_of_the_rounds_that_are_used() -> None:

@@ -247,7 +247,7 @@ def _level(odd: fleet.Odd, devices: int, of: Reference, model: str) -> str:
 
 
 def _tailed(odd: fleet.Odd, devices: int) -> str:
-    return f"{odd.tail:.0%} of its samples lie in the slowest hundredth of {devices} devices, though its level is usual"
+    return f"{100 * odd.tail:.0f} % of its samples lie in the slowest hundredth of {devices} devices, though its level is usual"
 
 
 # ---------------------------------------------------------------- the fleet's own test

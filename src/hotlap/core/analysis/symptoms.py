@@ -138,7 +138,7 @@ def counters(shown: Columns, findings: Findings, budgets: Budgets) -> None:
     if "fan" in shown:
         values = shown["fan"][1][np.isfinite(shown["fan"][1])]
         if len(values) and values[-1] <= 0.01 < values.max():
-            findings.add("fan stopped", f"from {values.max():.0%} to {values[-1]:.0%}", action="replace the fan")
+            findings.add("fan stopped", f"from {100 * values.max():.0f} % to {100 * values[-1]:.0f} %", action="replace the fan")
 
 
 def plausible(shown: Columns, sensor: str) -> tuple[np.ndarray, np.ndarray]:

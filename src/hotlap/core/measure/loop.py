@@ -365,7 +365,7 @@ def _notices(kept: list[float], first: int | None, resolution_s: float, calls: i
     if len(kept) >= 20 and series.bimodal(kept):
         notices.append(Notice(code="bimodal", seen="samples gather around two values"))
     if len(kept) >= 10 and series.drifting(kept):
-        notices.append(Notice(code="drift", seen=f"{series.first_to_last(kept):+.1%} from first to last sample"))
+        notices.append(Notice(code="drift", seen=f"{100 * series.first_to_last(kept):+.1f} % from first to last sample"))
     shortest = min(kept, default=0.0) * calls
     if shortest > 0 and resolution_s > RESOLUTION_SHARE * shortest:
         notices.append(Notice(code="timer_coarse", seen=f"the timer's step is {percent(resolution_s / shortest)} of a sample"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hotlap.core import work
 from hotlap.core.model import causes
-from hotlap.core.model.calibration import ARITHMETIC
+from hotlap.core.model.calibration import ARITHMETIC, MEMORY
 from hotlap.core.model.causes import Against
 from hotlap.core.model.ceilings import Ceilings, ceiling_s, ceilings, nominal_s
 from hotlap.core.model.context import Context, context
@@ -12,9 +14,12 @@ from hotlap.core.model.levels import cache_levels
 from hotlap.core.model.limits import cached_share
 from hotlap.core.record import Case, Gap, Limit, Result, Summary
 
-__all__ = ["Ceilings", "Context", "cache_levels", "ceilings", "context", "gap", "split"]
+__all__ = ["Ceilings", "Context", "cache_levels", "ceilings", "context", "from_bound", "gap", "split"]
 
-OWN_PART = {"arithmetic unit": ("matrix unit", "vector unit"), "memory": ("DRAM",), "link": ("link",)}  # of a bound
+OWN_PART = {  # of a bound
+    "arithmetic unit": ("matrix unit", "vector unit", "matrix unit and softmax"), "memory": ("DRAM",), "link": ("link",),
+}  # fmt: skip
+BESIDE = (*ARITHMETIC, *MEMORY, "matrix unit and softmax", "loads", "task start", "tile latency")  # parts that run at the same time
 ON_CLOCK = (*ARITHMETIC, "epilogue")
 CAPPED = "clock under the power cap"
 LOW_CLOCK = "clock below the one expected"
@@ -57,7 +62,7 @@ def split(
     if not limit.parts or not limit.bound_s or seconds <= (1 + causes.AT_BOUND) * limit.bound_s:
         return {}
     expected = _at_clock(limit, clock_hz, highest_hz) if seconds >= sum(limit.parts.values()) else limit.parts
-    own = next((name for name in OWN_PART.get(limit.limiter, ()) if name in expected), "")
+    expected, own = from_bound(expected, limit)
     parts = {name: value - (limit.bound_s if name == own else 0.0) for name, value in expected.items()}
     if not own:
         parts["bound"] = -limit.bound_s
@@ -66,6 +71,23 @@ def split(
     slower_s = min(_slower_s(limit, clock_hz), max(seconds - sum(expected.values()), 0.0))
     parts |= {causes.BY_HEAT if heated else LOW_CLOCK: slower_s} if slower_s > 0 else {}
     return {**parts, "unexplained": seconds - sum(expected.values()) - slower_s}
+
+
+def from_bound(parts: Mapping[str, float], limit: Limit) -> tuple[dict[str, float], str]:
+    """Parts of the expected time, of which the one that sets the bound takes the bound at least, and its name; "" where there is none.
+
+    A model divides the time in which parts run at the same time by how much each of them counts, so that the longest has less than it takes
+    alone. Here it has all of it, and what runs beside it counts by what it adds.
+    """
+    own = next((name for name in OWN_PART.get(limit.limiter, ()) if name in parts), "")
+    whole, lack = dict(parts), (limit.bound_s or 0.0) - parts.get(own, 0.0)
+    if not own or lack <= 0:
+        return whole, own
+    beside = {name: value for name, value in parts.items() if name in BESIDE and name not in (own, CAPPED) and value > 0}
+    taken = min(lack / sum(beside.values()), 1.0) if beside else 0.0
+    whole |= {name: value * (1 - taken) for name, value in beside.items()}
+    whole[own] += taken * sum(beside.values())
+    return whole, own
 
 
 def _at_clock(limit: Limit, clock_hz: float | None, highest_hz: float | None) -> dict[str, float]:

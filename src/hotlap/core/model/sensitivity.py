@@ -117,7 +117,7 @@ def sensitivity(plan: Plan, spec: Spec, asked: SensitivityOptions | None = None)
     asked = asked or SensitivityOptions()
     by, simulation = asked.by, asked.simulation
     if not LEAST_STEP <= by <= MOST_STEP:
-        raise InputError(f"a step is from {LEAST_STEP:.1%} to {MOST_STEP:.0%} of a figure, not {by:.3g}")
+        raise InputError(f"a step is from {100 * LEAST_STEP:.1f} % to {100 * MOST_STEP:.0f} % of a figure, not {by:.3g}")
     figures = _figures(plan.cases, spec, asked.keys)
     groups = alike(plan.cases)
 

@@ -76,7 +76,7 @@ class Time:
 
 def _written(value: float, unit: str) -> str:
     if unit == "share":
-        return f"{value:.0%}"
+        return f"{100 * value:.0f} %"
     return f"{value:.0f} °C" if unit == "°C" else show(value, unit)
 
 

@@ -19,7 +19,8 @@ def learnt(calibration: Calibration, cases: Sequence[tuple[Mapping[str, Any], Li
     for family, one in calibration.families.items():
         lines += [
             "",
-            f"{family}: {one.cases} cases, off by {one.before:.1%} on average by published figures, {one.after:.1%} with what they taught",
+            f"{family}: {one.cases} cases, off by {100 * one.before:.1f} % on average by published figures, "
+            f"{100 * one.after:.1f} % with what they taught",
         ]
         lines += _aligned([("", "spec", "measured", "90 % interval"), *_factors(one)])
     if calibration.facts:

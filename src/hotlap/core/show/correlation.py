@@ -41,7 +41,7 @@ def why(point: Correlated) -> str:
         return f"differ by {', '.join(parts)}" if parts else "both counted the same"
     sides = {name: (gap.cause.replace("_", " "), words.clean(gaps.brief(point.case, gap))) for name, gap in point.gaps.items()}
     if point.spent:
-        spent = ", ".join(f"{name} {share:.0%}" for name, share in point.spent.items())
+        spent = ", ".join(f"{name} {100 * share:.0f} %" for name, share in point.spent.items())
         return f"simulated: {spent}" + "".join(f"; {cause} on the other side: {seen}" for cause, seen in sides.values())
     said = [f"{name}: {cause} ({seen})" for name, (cause, seen) in sides.items() if seen]
     return "; ".join(said) or "neither run says what sets its time"

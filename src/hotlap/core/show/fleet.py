@@ -159,7 +159,7 @@ def why(device: FleetDevice) -> str:
 def _worst(device: FleetDevice) -> str:
     if device.off:
         first = device.off[0]
-        return f"{words.clean(first.label)} {f'{first.tail:.0%} slow samples' if first.tail else _share(first.size)}"
+        return f"{words.clean(first.label)} {f'{100 * first.tail:.0f} % slow samples' if first.tail else _share(first.size)}"
     return words.clean((device.broken or device.missing or [words.DASH])[0])
 
 

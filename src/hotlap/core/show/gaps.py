@@ -67,7 +67,7 @@ def brief(case: Case, gap: Gap) -> str:
 
 
 def _share(share: float) -> str:
-    return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}" if share >= 0.001 else "under 0.1%"
+    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %" if share >= 0.001 else "under 0.1 %"
 
 
 def _nature(case: Case, names: Mapping[str, str]) -> str:

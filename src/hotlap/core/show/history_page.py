@@ -132,7 +132,7 @@ def _mark(chart: Chart, time_s: float, kind: str, label: str, height: float) -> 
 
 
 def _size(change: Change) -> str:
-    return change.kind if math.isnan(change.ratio) else f"{change.ratio - 1:+.1%}"
+    return change.kind if math.isnan(change.ratio) else f"{100 * (change.ratio - 1):+.1f} %"
 
 
 def _time_axis(times: Sequence[float]) -> Axis:

@@ -35,7 +35,7 @@ def judgements(judged: Sequence[Judgement], hosts: Mapping[str, str], width: int
     pairs = judging.reasons([row for row in rows if row.verdict.state in judging.NOT_PASSED])
     lines += [""] * bool(pairs)
     for name, said in pairs[:REASONS]:
-        lines += layout.paragraph(f"  {name:<13} ", said, width)
+        lines += layout.paragraph(f"  {name:<13} ", said, width, most=None)
     lines += _more(len(pairs) - REASONS, "reason")
     state = _state(judged)
     answer = layout.painted(words.STATES[state].upper(), judging.VERDICT_STYLES.get(state, "warn"), color)

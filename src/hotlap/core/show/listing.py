@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from hotlap.core.analysis import fleets, reference
+from hotlap.core.model.gap import from_bound
 from hotlap.core.model.machines import Spec
 from hotlap.core.record import UNNAMED, Baseline, Case, Device, Limit, Notice, Reference, Result, Row, RunRecord, Stop, StopKind
 from hotlap.core.show import kinds, layout, words
@@ -422,11 +423,13 @@ def _expectation(limit: Limit, width: int) -> list[str]:
     if limit.choice:
         facts.append(("runs", ", ".join(f"{name.replace('_', ' ')} {_chosen(value)}" for name, value in limit.choice.items())))
     if limit.parts and limit.expected_s:
-        whole = float(limit.expected_s)
-        large = [one for one in sorted(limit.parts.items(), key=lambda one: -abs(one[1])) if abs(one[1]) >= 0.01 * whole]
-        rest = sum(limit.parts.values()) - sum(value for _, value in large)
+        whole, (parts, own) = float(limit.expected_s), from_bound(limit.parts, limit)
+        large = [one for one in sorted(parts.items(), key=lambda one: -abs(one[1])) if abs(one[1]) >= 0.01 * whole]
+        rest = sum(parts.values()) - sum(value for _, value in large)
         large += [("the rest", rest)] if abs(rest) >= 0.005 * whole else []
-        facts.append(("made of", ", ".join(f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large)))
+        made = ", ".join(f"{name} {words.quantity(value, 's')} ({percent(value / whole)})" for name, value in large)
+        beside = f"; what runs at the same time as {own} counts by what it adds" if parts != limit.parts else ""
+        facts.append(("made of", made + beside))
     if limit.power_w is not None:
         values = ((limit.power_w, "W"), (limit.energy_j, "J"), (limit.clock_hz, "Hz"))
         power, energy, clock = (words.quantity(float(value), unit) for value, unit in values)

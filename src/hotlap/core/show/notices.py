@@ -50,7 +50,7 @@ KINDS = {  # the most important first
     ),
     "beats_bound": NoticeKind("beats bound", "do not use the number: the timer, the counted work or the bound is wrong", "error"),
     "invalid": NoticeKind("", "do not use the number", "error"),  # of 0.1, which kept no cause
-    "error": NoticeKind("", "", "error"),
+    "error": NoticeKind("", "mend what the reason names, then run again", "error"),
     "too_short": NoticeKind("too short", "give a call more work (a larger size), or time a batch of calls"),
     "incomplete": NoticeKind("incomplete", "mend what made rounds fail, then run again"),
     "aggregate": NoticeKind("aggregate", "keep the samples there, as nvbench --jsonbin does"),
@@ -250,7 +250,7 @@ def _action(code: str, rows: Sequence[Row]) -> str:
         return "compare the limit in force with the card's own: nvidia-smi -q -d POWER"
     if code == "busy" and not _disturbed(rows):
         return "other guests of this host: nothing to stop here; measure at another time, or on a machine of your own"
-    return KINDS[code].action or rounds_needed(rows)
+    return rounds_needed(rows) if code == "noise" else KINDS[code].action
 
 
 def rounds_needed(rows: Sequence[Row]) -> str:

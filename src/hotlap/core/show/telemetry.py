@@ -160,7 +160,7 @@ def value(sensor: str, number: float | None) -> str:
     for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if one in ("Hz", "B", "B/s", "J") and abs(number) >= size:
             return f"{number / size:.3g} {prefix}{one}"
-    return f"{number:.1%}" if one == "share" else f"{number:.4g} {one}".strip()
+    return f"{100 * number:.3g} %" if one == "share" else f"{number:.4g} {one}".strip()
 
 
 def unit(sensor: str) -> str:
@@ -179,7 +179,7 @@ def lines(watched: Sequence[Watched], width: int = 100) -> list[str]:
 
 def notes(watched: Watched) -> list[str]:
     """What happened to a device, its throttle reasons and its energy, in a line each."""
-    held = [f"throttled by {name}: {share:.1%} of the time" for name, share in watched.held.items() if name != "idle"]
+    held = [f"throttled by {name}: {100 * share:.1f} % of the time" for name, share in watched.held.items() if name != "idle"]
     return [*(f"! {text}" for text in events(watched)), *held, *_energy_said(watched.energy)]
 
 
@@ -253,8 +253,8 @@ def _energy_said(spent: energy.Energy | None) -> list[str]:
     how = "counter" if spent.source == "counter" else "integral of power, which is taken to be monotonic between readings"
     parts = [f"energy {value('energy_j', spent.joules)} ± {value('energy_j', error)} over {show(spent.seconds, 's')}, by {how}"]
     if spent.integral_j is not None and spent.difference is not None:
-        parts.append(f"integral of power {value('energy_j', spent.integral_j)}, {spent.difference:+.1%} from the counter; "
-                    f"readings of power cover {spent.sampled:.0%} of the time")
+        parts.append(f"integral of power {value('energy_j', spent.integral_j)}, {100 * spent.difference:+.1f} % from the counter; "
+                    f"readings of power cover {100 * spent.sampled:.0f} % of the time")
     elif spent.source == "integral":
-        parts.append(f"readings of power cover {spent.sampled:.0%} of the time")
+        parts.append(f"readings of power cover {100 * spent.sampled:.0f} % of the time")
     return parts + [notice.text for notice in spent.notices]

@@ -280,6 +280,6 @@ def _notices(times: Floats, shared: Slopes, against: Slopes) -> tuple[Notice, ..
     elif not np.isfinite(against.slope).any():
         notices.append(Notice("few_peers", f"fewer than {FEWEST_PEERS} peers: what the whole fleet shares is part of every trend"))
     for metric in np.flatnonzero((shared.p < RATE / len(shared.p)) & (np.abs(shared.slope) >= WORTH)):
-        seen = f"the whole fleet changes by {shared.slope[metric]:+.2%} a month, which no device is blamed for"
+        seen = f"the whole fleet changes by {100 * shared.slope[metric]:+.2f} % a month, which no device is blamed for"
         notices.append(Notice("fleet_changes", seen, index=int(metric)))
     return tuple(notices)

@@ -60,7 +60,7 @@ def window(begin_s: float, end_s: float, power_w: Series = ((), ()), energy_j: S
         and integral is not None
         and abs(integral - counted) > (integral_error or 0) + (counter_error or 0) + AGREE * counted
     ):
-        seen = f"the counter gives {counted:.4g} J, the integral of power {integral:.4g} J: {difference:+.1%}; one of them is wrong"
+        seen = f"the counter gives {counted:.4g} J, the integral of power {integral:.4g} J: {100 * difference:+.1f} %; one of them is wrong"
         notices.append(Notice("energy_differs", seen))
     return Energy(counted, counter_error, "counter", seconds, sampled, integral, difference, tuple(notices))
 

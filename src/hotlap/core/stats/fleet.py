@@ -189,10 +189,10 @@ def _notices(fleet: Fleet, metric: int, reach: tuple[float, bool], healthy: tupl
     (least, tailing), (centre, spread, limit) = reach, healthy
     off, below = -math.expm1(-least), -math.expm1(centre - limit) if limit is not None else 0.0
     if tailing:
-        named = f"a node is named only from {off:.1%} slower" if off < 0.5 else "there is not enough data to name one"
+        named = f"a node is named only from {100 * off:.1f} % slower" if off < 0.5 else "there is not enough data to name one"
         fleet.notices.append(Notice("no_gap", f"no clear gap between healthy and slow nodes: {named}", index=metric))
     if below > max(FAR * spread, 0.001):
-        fleet.notices.append(Notice("fleet_below", f"the fleet as a whole lies {below:.1%} below the limit", index=metric))
+        fleet.notices.append(Notice("fleet_below", f"the fleet as a whole lies {100 * below:.1f} % below the limit", index=metric))
 
 
 def _locations(logs: Floats) -> tuple[Floats, float]:
@@ -222,7 +222,7 @@ def _reference(fleet: Fleet, metric: int, location: Floats, limit: float | None)
     if limit is not None:
         return np.asarray(lower if abs(low - limit) < abs(high - limit) else ~lower)
     size = math.expm1(low - high)
-    groups = f"two groups of nodes, {int(lower.sum())} and {int((~lower).sum())}, {abs(size):.1%} apart"
+    groups = f"two groups of nodes, {int(lower.sum())} and {int((~lower).sum())}, {100 * abs(size):.1f} % apart"
     seen = f"{groups}: the fleet cannot be its own reference"
     fleet.notices.append(Notice("two_groups", seen, "give a limit, or a baseline", index=metric))
     return None

@@ -462,7 +462,8 @@ def _notices(x: Floats, y: Floats, estimate: Estimates, paired: bool, assume: st
         seen = f"with {n} pairs their differences are taken to be normal; {FEWEST_FLIPS} pairs need no such assumption"
         notices.append(Notice("taken_as_normal", seen))
     if variance_inflation > 1 and n >= KNOWN:
-        seen = f"neighbouring values are alike (autocorrelation): the interval is widened by {math.sqrt(variance_inflation) - 1:.0%}"
+        widened = 100 * (math.sqrt(variance_inflation) - 1)
+        seen = f"neighbouring values are alike (autocorrelation): the interval is widened by {widened:.0f} %"
         notices.append(Notice("autocorrelated", seen))
     if not paired and n >= 8 and 3 * spreads[0] < spreads[1] and _unlike(x, y) < UNLIKE:
         notices.append(Notice("unlike_noise", "one side is over 3 times as noisy as the other", "look for what differs"))

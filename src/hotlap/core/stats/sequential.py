@@ -104,7 +104,8 @@ def needed(sd: float, difference: float, power: float = 0.8, alpha: float = 0.05
     while high <= MOST and fixed_power(high, step, alpha) < power:
         low, high = high, 2 * high
     if high > MOST:
-        raise ValueError(f"over {MOST} pairs are needed for {difference:.3%} at a noise of {sd:.3%}: ask for a larger difference")
+        noise = f"at a noise of {100 * sd:.3f} %"
+        raise ValueError(f"over {MOST} pairs are needed for {100 * difference:.3f} % {noise}: ask for a larger difference")
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fixed_power(middle, step, alpha) >= power else (middle, high)

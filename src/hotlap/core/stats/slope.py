@@ -94,13 +94,14 @@ def _theil_sen(months: Floats, logs: NDArray[np.float32], shared: float | None) 
     low, high = (np.floor((pairs - Z * sd) / 2).astype(int) - 1, np.ceil((pairs + Z * sd) / 2).astype(int))
     ends = [np.take_along_axis(slopes, np.clip(place, 0, pairs - 1)[:, None], axis=1)[:, 0].astype(float) for place in (low, high)]
     ends = [np.where(low < 0, -np.inf, ends[0]), np.where(high >= pairs, np.inf, ends[1])]
-    p = _two_sided(slope, (ends[1] - ends[0]) / 2, np.maximum(count / widened - 2, 2.0))
+    towards = np.where(slope > 0, slope - ends[0], ends[1] - slope)  # zero: p is below 5 % only where the interval leaves it out
+    p = _two_sided(slope, towards, np.maximum(count / widened - 2, 2.0))
     return Slopes(np.expm1(slope), np.expm1(ends[0]), np.expm1(ends[1]), p)
 
 
 def _two_sided(slope: Floats, half: Floats, freedom: Floats) -> Floats:
-    """5 % where the 95 % interval's half-width reaches to zero, and beyond as Student's t falls, turned into a normal deviate (Wallace,
-    Ann. Math. Stat. 30, 1959, 1124). Kendall's score itself would not do: of 26 points it never gets beyond 7 standard
+    """5 % where the 95 % interval's half towards zero reaches to it, and beyond as Student's t falls, turned into a normal deviate
+    (Wallace, Ann. Math. Stat. 30, 1959, 1124). Kendall's score itself would not do: of 26 points it never gets beyond 7 standard
     deviations, and half a million series ask for 5."""
     near = (8 * freedom + 1) / (8 * freedom + 3)
     t_half = np.sqrt(freedom * np.expm1((Z / near) ** 2 / freedom))

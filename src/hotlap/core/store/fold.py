@@ -177,7 +177,7 @@ def _between(values: Sequence[float]) -> list[Notice]:
     """A drift from round to round, which no single round can show."""
     if not all(map(math.isfinite, values)) or not series.drifting(values):
         return []
-    return [Notice(code="drift", seen=f"{series.first_to_last(values):+.1%} from the first round to the last")]
+    return [Notice(code="drift", seen=f"{100 * series.first_to_last(values):+.1f} % from the first round to the last")]
 
 
 def _stutter(case: Case, used: Sequence[Samples]) -> list[Notice]:

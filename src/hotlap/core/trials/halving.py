@@ -264,7 +264,8 @@ def worded(step: HalvingStep) -> str:
     if not step.third or step.position is None:
         return f"like {step.like} {blocks}"
     where = "between them" if 0 < step.position < 1 else "beyond them"
-    return f"like neither {blocks}, its level lies {where} ({step.position:.0%} of the way from good to bad) and counts as {step.like}"
+    way = f"{100 * step.position:.0f} % of the way"
+    return f"like neither {blocks}, its level lies {where} ({way} from good to bad) and counts as {step.like}"
 
 
 def shown(step: LevelStep) -> str:

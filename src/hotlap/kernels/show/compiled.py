@@ -61,7 +61,7 @@ def _threads(kernel: Studied) -> str:
 
 def _occupancy(kernel: Studied) -> str:
     held = kernel.occupancy
-    return "–" if held is None else f"{held.warps}/{held.most} {held.share:.0%}"
+    return "–" if held is None else f"{held.warps}/{held.most} {100 * held.share:.0f} %"
 
 
 def _bound(kernel: Studied) -> str:

@@ -74,7 +74,8 @@ def _crossed(cross: crosscheck.Cross) -> str:
     )
     beyond = "" if abs(cross.difference) <= cross.bound else "; beyond both errors: one is wrong, or they measure different things"
     return (
-        f"\nenergy of {gpus} over {cross.seconds:.4g} s: {shown}: {cross.difference:+.1%} (errors explain up to ±{cross.bound:.1%}){beyond}"
+        f"\nenergy of {gpus} over {cross.seconds:.4g} s: {shown}: {100 * cross.difference:+.1f} % "
+        f"(errors explain up to ±{100 * cross.bound:.1f} %){beyond}"
     )
 
 

@@ -38,7 +38,7 @@ def setup(bundle: Bundle, rows: Sequence[Row]) -> str:
     else:
         virtual = "virtual: it passes faster than the clock of this machine" if run.target.startswith("simulated") else ""
         how = (("Why it ended", ending), ("Time", virtual), ("Readings", rate))
-    share = f"{run.sampler_share:.2%} of one core, drivers included" if run.sampler_share is not None else ""
+    share = f"{100 * run.sampler_share:.2f} % of one core, drivers included" if run.sampler_share is not None else ""
     return facts((
         ("Run", run.id), ("Plan", ": ".join(filter(None, (run.plan.name, run.plan.about)))),
         ("Began", _time(run.began)), ("Ended", _time(run.ended) or "not finished"), *how,
