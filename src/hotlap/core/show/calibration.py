@@ -16,13 +16,10 @@ Shown = tuple[str, str, str, str]
 def learnt(calibration: Calibration, cases: Sequence[tuple[Mapping[str, Any], Limit, Limit]]) -> str:
     """By family: spec → measured with intervals, how well it fits; then how predictions change."""
     lines = [f"{calibration.name}, {calibration.driver}", f"run {calibration.run} of {calibration.date}"]
-    for family, one in calibration.families.items():
-        lines += [
-            "",
-            f"{family}: {one.cases} cases, off by {100 * one.before:.1f} % on average by published figures, "
-            f"{100 * one.after:.1f} % with what they taught",
-        ]
-        lines += _aligned([("", "spec", "measured", "90 % interval"), *_factors(one)])
+    for family, factors in calibration.families.items():
+        before, after = f"{100 * factors.before:.1f} %", f"{100 * factors.after:.1f} %"
+        head = f"{family}: {factors.cases} cases, off by {before} on average by published figures, {after} with what they taught"
+        lines += ["", head, *_aligned([("", "spec", "measured", "90 % interval"), *_factors(factors)])]
     if calibration.facts:
         used = "measured as they are, used in no prediction" if calibration.families else "kernels, between which others are expected"
         lines += ["", used]
