@@ -85,7 +85,7 @@ class NotHere(Exception):
 
 
 def python(code: str, *arguments: str) -> dict[str, float]:
-    environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+    environment = {"GOMP_SPINCOUNT": "2000", **os.environ}  # as Hotlap sets it
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         raise NotHere((done.stderr.strip().splitlines() or ["no message"])[-1])

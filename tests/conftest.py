@@ -24,10 +24,11 @@ import left_behind
 from hotlap.core import extend
 from hotlap.core.errors import Unavailable
 from hotlap.core.measure import targets
+from hotlap.core.measure.supervisor import SPEED_ENVIRONMENT
 from hotlap.features import TABLE
 
-# As in the processes of rounds: threads that spin after a parallel region look like a kernel that goes on computing.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# As in the processes of rounds: threads that spin for long after a parallel region look like a kernel that goes on computing.
+os.environ.setdefault("GOMP_SPINCOUNT", SPEED_ENVIRONMENT["GOMP_SPINCOUNT"])
 
 COST = os.environ.get("HOTLAP_TEST_COST")  # a file: one line of JSON per test; read by benchmarks/suite.py
 # No deadline: how long an example takes depends on who else uses the machine.

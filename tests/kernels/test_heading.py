@@ -389,3 +389,6 @@ def test_a_file_in_another_language_that_takes_a_kernel_s_place_is_said(folder: 
         assert main(["kernel", "add", name]) == 0
         assert ("takes the place" in (printed := capsys.readouterr().out)) == bool(words)
         assert words in printed
+    (folder / "rms.cu").write_text((folder / "rms.cu").read_text().replace("//: workload", '//: name = "rms-cuda"\n//: workload', 1))
+    assert main(["kernel", "add", "rms.cu"]) == main(["kernel", "add", "rms.cl"]) == 0
+    assert "takes the place" not in capsys.readouterr().out, "both are kept, as was advised"

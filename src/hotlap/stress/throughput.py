@@ -24,6 +24,7 @@ from hotlap.stress.record import Happened, Tick
 SHORT_S = 0.05  # busy for less than this, a rate is the timer's: such ticks are taken together with the next
 FEWEST = 12  # ticks of a kind that can show a trend
 BLOCKS = 6
+NO_LOSS = 0.001  # of throughput, up to which a change is rounding: simulated clocks have no scatter
 ONE_WAY = 0.9  # of pairs of an early and a late tick
 EARLY = {"eighth": 8, "sixteenth": 16}  # first parts of a run that are shorter than a quarter
 FEW = 4  # ticks of such a part, at least
@@ -48,7 +49,7 @@ class Rate:
     slope: float | None = None  # change over the run along a line (Theil–Sen over six blocks), as a share, at most that between any two
     change: float | None = None  # from the median of the first quarter to that of the last, as a share: sees a step that a line misses
     spread: float | None = None  # robust standard deviation of ticks, as a share of their median
-    falls: bool = False  # the change is not chance: nearly every late tick is slower than every early one
+    falls: bool = False  # the change is a loss, and not chance: nearly every late tick is slower than every early one
     early_loss: float | None = None  # the most that is lost, not by chance, from one of the parts EARLY to the last quarter, as a share
     early: str = ""  # which part
     bound: float | None = None  # what the hardware allows, by the model
@@ -87,7 +88,7 @@ def _rate(kind: str, rows: NDArray[np.float64], sides: dict[str, float], spec: S
     return Rate(
         kind=kind, unit=unit, peak=float(values.max()), sustained=float(np.median(values[len(values) // 2 :])),
         busy_s=float(rows[:, -1].sum()), ticks=len(rows), slope=slope, change=change, spread=spread,
-        falls=change is not None and _one_way(*_ends(values)), early_loss=early_loss, early=early,
+        falls=change is not None and change < -NO_LOSS and _one_way(*_ends(values)), early_loss=early_loss, early=early,
         bound=known.bound, expected=known.expected, no_limit=known.reason, floor=known.floor, quickest=known.quickest,
     )  # fmt: skip
 

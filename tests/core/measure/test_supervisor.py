@@ -167,10 +167,10 @@ def test_a_process_that_is_over_may_be_written_to(start: Start) -> None:
 
 
 def test_the_user_s_environment_comes_first(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
     monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
-    with start('echo "$OMP_WAIT_POLICY $MALLOC_TRIM_THRESHOLD_ $PYTHONUNBUFFERED"') as process:
-        assert list(process.lines()) == [b"active 17179869184 1"]
+    with start('echo "$GOMP_SPINCOUNT $MALLOC_TRIM_THRESHOLD_ $PYTHONUNBUFFERED"') as process:
+        assert list(process.lines()) == [b"7 17179869184 1"]
 
 
 def test_a_group_of_its_own_keeps_signals_of_the_terminal_away(start: Start) -> None:

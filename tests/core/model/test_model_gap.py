@@ -393,6 +393,15 @@ def test_without_a_model_the_run_s_own_clock_launches_and_waits_split_the_gap() 
     assert found.split["unexplained"] == pytest.approx(0.189 * bound)
 
 
+def test_waiting_counts_before_the_best_rate_of_cases_that_may_have_waited_too() -> None:
+    asked = case("fma", dtype="fp32", operations=4 * 10**9)
+    bound = float(limit(asked, HOST).bound_s or 0)
+    other = case("intensity", fmas=64)
+    waits = [Readings(sensor="pressure", device="host", times_s=[n + 0.2], values=[1.0], round=n) for n in range(6)]
+    found = judge(result(asked, 2 * bound), HOST, [result(other, 1.9 * float(limit(other, HOST).bound_s or 0))], waits)
+    assert found.split == {"waiting for a core, at most": pytest.approx(bound), "unexplained": pytest.approx(0.0, abs=1e-9)}
+
+
 def test_nothing_is_split_at_the_bound_nor_where_nothing_is_known() -> None:
     asked = case("fma", dtype="fp32", operations=4 * 10**9)
     bound = float(limit(asked, HOST).bound_s or 0)

@@ -112,7 +112,10 @@ def test_inputs_of_another_shape_each_time_are_not_recorded(target: Any) -> None
 
 def test_a_cold_operator_is_queued_behind_the_flush(target: Any) -> None:
     case = Case(workload="gemm", params={**CASE.params, "cache": "cold"})
-    samples = loop.measure(target, case, loop.CaseBudget(seconds=0.2))
+    for _ in range(5):  # on a busy machine the stand-in's two timers may lie apart in every sample
+        samples = loop.measure(target, case, loop.CaseBudget(seconds=0.2))
+        if samples.status != "invalid":
+            break
     assert (samples.status, samples.reason) == ("measured", "")
     assert samples.method.startswith("event-queued-")
     assert samples.check

@@ -230,17 +230,17 @@ def measured_split(seen: GapInputs) -> dict[str, float]:
     ratio, launch = _clock_ratio(seen), seen.context.ceilings.launch_s
     slower = bound * (1 / ratio - 1) if ratio and ratio < 1 and seen.limit.limiter in ON_CLOCK else 0.0
     split = {BY_HEAT if heated(seen.result) else "clock below its highest": min(slower, missing)}
+    waited = _during(seen, "pressure")
+    if waited:  # first: the other cases, whose best rate counts next, may have waited too
+        split[WAITED] = min(waited * seen.seconds, missing - sum(split.values()))
     paced = _resource(seen)
     if paced and paced.numbers["time_share"] < 1:  # at 1 this case itself is the run's best: that explains nothing
         at_best = paced.numbers["time_share"] * seen.seconds - bound - sum(split.values())
         split[PACED] = min(max(at_best, 0.0), missing - sum(split.values()))
     if launch and not _shares_launch(seen.result) and not _cheaper_than_launch(seen, launch):
         split[LAUNCHED] = min(launch, missing - sum(split.values()))
-    waited = _during(seen, "pressure")
     if apart := _one_after_the_other(seen):
         split[APART] = min(apart["memory_s"], apart["arithmetic_s"], missing - sum(split.values()))
-    if waited:
-        split[WAITED] = min(waited * seen.seconds, missing - sum(split.values()))
     split = {name: value for name, value in split.items() if value > 0}
     return {**split, "unexplained": missing - sum(split.values())} if split else {}
 

@@ -391,7 +391,8 @@ def taken(results: Sequence[Result]) -> str:
 def busy(rows: Sequence[Row]) -> str:
     """That the machine was busy, in one sentence for all; "" where it was not, or only for some cases."""
     seen = beside_all([row.result for row in rows if words.numbered(row)])
-    return f"The machine was busy: {seen}. Treat every number as a lower limit of the speed. For better ones {QUIET}" if seen else ""
+    but = ", but for atomics, for which fewer cores contend" if any(row.case.workload == "atomic" for row in rows) else ""
+    return f"The machine was busy: {seen}. Treat every number as a lower limit of the speed{but}. For better ones {QUIET}" if seen else ""
 
 
 def beside_all(results: Sequence[Result]) -> str:

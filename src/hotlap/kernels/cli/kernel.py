@@ -100,7 +100,8 @@ def _add(path: Path, as_json: int, home: Path) -> int:
     described, files = measuring.described(path)
     if described.name in WORKLOADS or (described.workload and described.name in find(described.workload).implementations):
         raise InputError(f"'{described.name}' is a name of Hotlap's own; set name in {path.name}")
-    before = {one.name: one.file for one in kernels.kept(home)}.get(described.name, described.file)
+    files_kept = {one.name: one.file for one in kernels.kept(home)}
+    before = files_kept.pop(described.name, described.file)
     kernel = kernels.keep(described, files, home)
     kernels.announce(home)
     if as_json:
@@ -111,7 +112,7 @@ def _add(path: Path, as_json: int, home: Path) -> int:
     what = f"implements {kernel.workload}" if kernel.workload else its_own
     again = "" if len(kernel.revisions) == 1 else f"; {len(kernel.revisions)} revisions are kept"
     print(f"{kernel.name}: {what}, revision {kernel.revision}{again}")
-    if before != kernel.file:
+    if before != kernel.file and before not in files_kept.values():
         print(f"it takes the place of {before}; to keep both, set another name in {path.name} and add {before} again")
     if find_spec("torch") is None:
         print("its check needs PyTorch for inputs and reference, which is not installed: pip install torch")
