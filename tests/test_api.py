@@ -119,6 +119,8 @@ def test_a_plan_by_path_and_one_made_in_python(tmp_path: Path) -> None:
 
 def test_a_run_is_loaded_by_whatever_names_it(pair: tuple[hotlap.Run, hotlap.Run]) -> None:
     run = pair[0]
+    assert repr(run) == str(run)
+    assert run._repr_html_().startswith("<pre>")
     assert {hotlap.load(which).id for which in (run, run.id, run.path, str(run.path), run.bundle)} == {run.id}  # type: ignore[arg-type]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -36,9 +37,9 @@ from hotlap.traces.timeline import Timeline as Timeline
 extend.use(TABLE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
-    """A run that was kept: its bundle, and what follows from it."""
+    """A run that was kept: its bundle, and what follows from it. As text and in a notebook it is its table."""
 
     bundle: bundles.Bundle
 
@@ -67,6 +68,11 @@ class Run:
 
     def __str__(self) -> str:
         return text.table(self.rows, 100, color=False)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self), quote=False)}</pre>"
 
 
 Which = str | os.PathLike[str] | Run

@@ -43,3 +43,19 @@ def test_history_prints_the_comparison_of_the_case_and_host_that_changed(nightly
     assert "2 cases: 2 same" in capsys.readouterr().out
     assert main([*both, "--where", "host=n3"]) == 2
     assert "has host=n3; valid: n1, n2" in capsys.readouterr().err
+
+
+def test_a_comma_in_where_begins_a_filter_or_a_value_and_each_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    assert main(["run", "quick", "--target", "simulated:h200-sxm", "--rounds", "1"]) == 0
+    capsys.readouterr()
+
+    def shown(*where: str) -> list[str]:
+        assert main(["show", "--json", *(word for one in where for word in ("--where", one))]) == 0
+        return [case["name"] for case in json.loads(capsys.readouterr().out)["cases"]]
+
+    assert shown("workload=stream,op=triad") == shown("workload=stream", "op=triad") != shown("workload=stream")
+    assert set(shown("workload=stream,fma")) == {*shown("workload=stream"), *shown("workload=fma")}
+    for where, words in (("workload=gemm,dtype=bf17", "'dtype' cannot be 'bf17'"), ("workload=fma,typo", "there is no workload 'typo'")):
+        assert main(["show", "--where", where]) == 2
+        assert words in capsys.readouterr().err

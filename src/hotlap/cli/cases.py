@@ -22,7 +22,7 @@ from hotlap.core.store import paths, select
 def add(parser: argparse.ArgumentParser) -> None:
     """The arguments of verbs that read cases: which runs, and which of their cases."""
     parser.add_argument("run", nargs="*", default=["latest"], help="which runs (default: latest)")
-    where = "only these cases: a workload, device or parameter"
+    where = "only these cases: a workload, device or parameter; VALUE,VALUE is any of them, NAME=VALUE,NAME=VALUE is both"
     parser.add_argument("--where", action="append", default=[], metavar="NAME=VALUE", help=where)
     parser.add_argument("--device", default="", metavar="INDEX|KEY", help="only this device, as --where device=INDEX")
 
@@ -32,7 +32,7 @@ def read(
 ) -> list[tuple[bundles.Bundle, list[Row]]]:
     """The runs asked for, each with its rows. `known`: calibrations of a run by device. `folded`: of many devices rows alone are kept in
     memory, without their samples. Raises InputError when no case of any run fits the filters."""
-    where = terminal.pairs([*args.where, *([f"device={args.device}"] if args.device else [])], "a filter")
+    where = terminal.filters([*args.where, *([f"device={args.device}"] if args.device else [])])
     light = folded and many_asked(args.run)
     analysed = []
     for bundle in terminal.each(args.run, readings=True):

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         return _by_implementation(args, comparing.MIN_EFFECT if min_effect is None else min_effect)
     if len(args.side) < 2:
         raise InputError("two runs or groups of runs are needed, as in: hotlap compare cluster=a cluster=b; hotlap list has all runs")
-    where = terminal.pairs(args.where, "a filter")
+    where = terminal.filters(args.where)
     sides = [_without_copies(select.only(list(terminal.each([one])), where)) for one in args.side]
     first, others = sides[0], dict(zip(args.side[1:], sides[1:], strict=True))
     stand_in.refuse_mixed([one.run for side in sides for one in side])
@@ -90,7 +90,7 @@ def _by_implementation(args: argparse.Namespace, min_effect: float) -> int:
     """All runs together; exit code 3 when no case has two implementations, 1 when one of them is wrong."""
     if args.out:
         raise InputError("--out is a page of two sides; with --by implementation there is --json")
-    runs = select.only(list(terminal.each(args.side)), terminal.pairs(args.where, "a filter"))
+    runs = select.only(list(terminal.each(args.side)), terminal.filters(args.where))
     pairs = implementations.beside(runs, min_effect, args.assume_stable)
     if not pairs:
         said = f"no case of {', '.join(args.side)} was measured in two implementations"

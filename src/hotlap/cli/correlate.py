@@ -24,7 +24,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Errors of the simulation by regime, and the worst cases."""
-    where = terminal.pairs(args.where, "a filter")
+    where = terminal.filters(args.where)
     groups = [terminal.runs([side]) for side in (args.simulated, args.measured)]
     stand_in.refuse((one.run for group in groups for one in group), "a correlation")
     sides = [[(one.run.id, tables.rows(one, where)) for one in group] for group in groups]

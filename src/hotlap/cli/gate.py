@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         terminal.page_file(args.out)
     written = reports.read(args)
-    where = terminal.pairs(args.where, "a filter")
+    where = terminal.filters(args.where)
     with reports.shielded(written):
         if gate_fleet.many(args):
             bundles = gate_fleet.runs(args)

@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """A series per case and device over time, with the places where its level changed."""
-    where = terminal.pairs(args.where, "a filter") | {k: v for k, v in (("metric", args.metric), ("device", args.device)) if v}
+    where = terminal.filters(args.where) | {k: v for k, v in (("metric", args.metric), ("device", args.device)) if v}
     min_effect = terminal.min_effect(args.min_effect, below=math.inf)
     all_series = remembering.history(_bundles(args), where, min_effect, provisional=not args.confirmed)
     if not all_series:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,9 @@ from hotlap.core.model import machines
 from hotlap.core.show import former, pdf, shape, words
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
+
+UNDIVIDED = ("case=",)  # names of cases hold what looks like further filters
+ANOTHER_FILTER = re.compile(r",\s*(?=[A-Za-z_]\w*=)")
 
 
 def width() -> int:
@@ -103,6 +107,12 @@ def pairs(items: Sequence[str], what: str) -> dict[str, str]:
         if found.setdefault(name, value) != value:
             raise InputError(f"{what} '{name}' is given twice, as {found[name]} and {value}; give it once")
     return found
+
+
+def filters(items: Sequence[str]) -> dict[str, str]:
+    """`pairs` of --where, where NAME=VALUE behind a comma is a filter of its own; other words there are further values of the last."""
+    apart = [piece for item in items for piece in ([item] if item.startswith(UNDIVIDED) else ANOTHER_FILTER.split(item))]
+    return pairs(apart, "a filter")
 
 
 def whole(text: str, option: str, least: int = 1, most: int = 100_000_000) -> int:

@@ -103,7 +103,7 @@ def test_a_loss_is_the_change_of_the_metric_as_printed(name: str, said: str, shi
     assert verdict.state == "fail"
     size = r"\+52 % \[\+5[12] %, \+52 %\]" if name == "chase" else r"-34 % \[-34 %, -34 %\]"
     assert re.match(rf"{said} \S+ \S+ → \S+ \S+, {size}: worse than the median of 5 runs of this device; threshold ", verdict.reason), verdict.reason
-    end = rf"; threshold \S+ \S+: \S+ \S+ {re.escape(shift)}, the smallest change to report$"
+    end = rf"; threshold \S+ \S+: \S+ \S+ {re.escape(shift[0])}[\d.]+ %, from where all of its interval is beyond [\d.]+ %$"
     assert re.search(end, verdict.reason), verdict.reason
     assert held(10.8e-3).reason == f"{said} worse by {shift[1:]} or more would have been seen, against the median of 5 runs of this device"
 
@@ -145,7 +145,9 @@ def test_a_change_that_the_medians_do_not_tell_says_so_and_a_threshold_of_the_sp
     assert verdict.ratio is not None
     assert re.search(r"latency \S+ \S+ → \S+ \S+ \(medians \+74 %\), \+\d+ % \[", verdict.reason), verdict.reason
     assert not re.search(r", \+74 %", verdict.reason)
-    assert re.search(r"; threshold \S+ \S+: \S+ \S+ \+\d+ %, the smallest loss that their spread shows$", verdict.reason), verdict.reason
+    assert re.search(r"; threshold \S+ \S+: \S+ \S+ \+\d+ %, from where all of its interval is beyond [\d.]+ %$", verdict.reason), verdict.reason
+    assert verdict.threshold is not None
+    assert 101e-3 < verdict.threshold < 191e-3, "what fails lies beyond it"
 
 
 def test_another_device_is_held_against_its_model() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -77,6 +78,8 @@ def test_samples_of_one_process_leave_and_come_back(tmp_path: Path, monkeypatch:
     if name == "pytest-benchmark":
         stats = json.loads(out.read_text())["benchmarks"][0]["stats"]
         assert (stats["rounds"], stats["min"], stats["max"], stats["stddev"] > 0) == (40, min(times), max(times), True)
+        beyond = sum(abs(one - statistics.fmean(times)) > statistics.stdev(times) for one in times)
+        assert (stats["outliers"], stats["ld15iqr"], stats["hd15iqr"]) == (f"{beyond};0", min(times), max(times))  # its compare reads them
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "other"))
     assert main(["import", str(out)]) == 0
     (result,) = [result for run in select.every(tmp_path / "other") for result in select.results(run)]

@@ -261,3 +261,10 @@ def test_the_unet_of_stable_diffusion_xl_has_the_parameters_of_diffusers_own(tmp
         with pytest.raises(InputError) as refused:
             made(tmp_path, {**keys, "down_block_types": blocks})
         assert f"down_block_types = {blocks} is not described here" in str(refused.value)  # no name is cut
+
+
+@pytest.mark.parametrize(("model_type", "longest"), [("bert", 514), ("roberta", 512), ("xlm_roberta", 512), ("xlm-roberta", 512)])
+def test_positions_of_a_roberta_begin_behind_that_of_padding(tmp_path: Path, model_type: str, longest: int) -> None:
+    network = made(tmp_path, {"model_type": model_type, **usual(12, 768, 12, 3072, 50265), "max_position_embeddings": 514})
+    assert isinstance(network, Network)
+    assert network.longest == longest

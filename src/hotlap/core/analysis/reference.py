@@ -205,14 +205,15 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
         provenance=f"{held.label}: {show(held.reference, unit)}, {shift} ({source}){limits}",
     )
     worse = f"{changes.from_to(result, (held.reference, held.row.summary.median), verdict)}: worse than the {held.label}"
-    ends = f"{changes.quantity(threshold, unit)}: {changes.quantity(held.reference, unit)} {shift}"
-    why = "the smallest loss that their spread shows" if seen > min_effect else "the smallest change to report"
     sure = held.log_ratio < 0 and q is not None and q <= ERROR_RATE
     if sure and beyond(low, high, min_effect) == "smaller":
         if unit not in COUNTS and (beside := sum(map(disturbed, result.used))):
             busy = f"other programs ran during {beside} of its {counted(len(result.used), 'round')}, and may make the difference"
             return replace(verdict, state="inconclusive", reason=f"{worse}, but {busy}: measure on a quiet machine")
-        return replace(verdict, state="fail", reason=f"{worse}; threshold {ends}, {why}")
+        far, provenance = _from_where(held, min_effect)
+        from_there = f"{changes.quantity(far, unit)}: {changes.quantity(held.reference, unit)} {signed_percent(far / held.reference - 1)}"
+        reason = f"{worse}; threshold {from_there}, from where all of its interval is beyond {percent(min_effect)}"
+        return replace(verdict, state="fail", threshold=far, provenance=provenance, reason=reason)
     if sure and low < 1 / (1 + min_effect):
         return _open(held, verdict, min_effect, worse)
     if seen > NOISIEST and beyond(low, high, min_effect) == "larger":  # however noisy: it is surely better
@@ -227,18 +228,23 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
     return replace(verdict, reason=f"{shown}{_beside(held, verdict, min_effect)}")
 
 
+def _from_where(held: ReferenceRatio, min_effect: float) -> tuple[float, str]:
+    """From which value on a loss fails, since its whole interval is beyond `min_effect` then, and where that comes from."""
+    far = math.exp(held.reach) * (1 + min_effect)
+    threshold = held.reference * far if held.row.result.better == "lower" else held.reference / far
+    shift = f"{signed_percent(threshold / held.reference - 1)} (from where all of its interval is beyond {percent(min_effect)})"
+    source = f"{held.label}: {show(held.reference, held.row.result.unit)}, {shift}"
+    return threshold, source + "".join(f"; {one}" for one in held.limits)
+
+
 def _open(held: ReferenceRatio, verdict: Verdict, min_effect: float, worse: str) -> Verdict:
     """Surely worse, and perhaps by less than what counts: with the value from which it would fail."""
-    lower, unit = held.row.result.better == "lower", held.row.result.unit
-    far = math.exp(held.reach) * (1 + min_effect)
-    threshold = held.reference * far if lower else held.reference / far
+    unit, (threshold, provenance) = held.row.result.unit, _from_where(held, min_effect)
     shift = signed_percent(threshold / held.reference - 1)
     perhaps = f"perhaps by less than {percent(min_effect)}, which is no loss"
     reason = f"{worse}, {perhaps}: from {show(threshold, unit)} ({shift}) on it would fail"
-    source = f"{held.label}: {show(held.reference, unit)}, {shift} (from where all of its interval is beyond {percent(min_effect)})"
-    limits = "".join(f"; {one}" for one in held.limits)
     return replace(
-        verdict, state="inconclusive", threshold=threshold, provenance=source + limits,
+        verdict, state="inconclusive", threshold=threshold, provenance=provenance,
         reason=advised(reason, f"; {_sharper(held)}", held.row.result),
     )  # fmt: skip
 

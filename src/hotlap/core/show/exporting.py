@@ -83,13 +83,17 @@ def pytest_benchmark(runs: Analysed) -> Exported:
 def _stats(seconds: Sequence[float]) -> dict[str, Any]:
     """What pytest-benchmark writes of a test."""
     quarters = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else [seconds[0]] * 3
-    mean = statistics.fmean(seconds)
+    mean, deviation = statistics.fmean(seconds), statistics.stdev(seconds) if len(seconds) > 1 else 0.0
+    low, high = (quarters[place] + sign * 1.5 * (quarters[2] - quarters[0]) for place, sign in ((0, -1), (2, 1)))
+    near = [value for value in seconds if low <= value <= high]
+    far, beyond = len(seconds) - len(near), sum(abs(value - mean) > deviation for value in seconds)
     return {
         "min": min(seconds), "max": max(seconds), "mean": mean,
-        "stddev": statistics.stdev(seconds) if len(seconds) > 1 else 0.0,
+        "stddev": deviation,
         "rounds": len(seconds), "median": statistics.median(seconds),
         "iqr": quarters[2] - quarters[0], "q1": quarters[0], "q3": quarters[2],
         "ops": 1 / mean if mean else 0.0, "total": sum(seconds), "iterations": 1, "data": list(seconds),
+        "iqr_outliers": far, "stddev_outliers": beyond, "outliers": f"{beyond};{far}", "ld15iqr": min(near), "hd15iqr": max(near),
     }  # fmt: skip
 
 

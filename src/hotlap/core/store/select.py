@@ -282,8 +282,8 @@ def _test(name: str, text: str) -> _Test:
     if name in FACTS:
         wanted = {part.strip() for part in text.split(",")}
         known = {"workload": set(work.WORKLOADS), "status": set(get_args(Status))}.get(name, wanted)
-        if not wanted & known:
-            raise InputError(f"there is no {name} '{text}'; {nearest(text, known)}")
+        if stray := min(wanted - known, default=""):
+            raise InputError(f"there is no {name} '{stray}'; {nearest(stray, known)}")
         return lambda run, result, device: bool({text, *_whole(text, wanted, run)} & _facts(name, run, result, device))
     return _parameter(name, text)
 

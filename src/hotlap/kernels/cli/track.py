@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """A line per kernel: its life, what brought each change, what that costs a network's step, and whether its results are right."""
-    where = terminal.pairs(args.where, "a filter") | ({"device": args.device} if args.device else {})
+    where = terminal.filters(args.where) | ({"device": args.device} if args.device else {})
     if args.out and args.out.endswith(".md"):
         raise InputError(f"track writes a page: name it .html, not {args.out}; 'hotlap kernel track report' writes Markdown")
     min_effect = terminal.min_effect(args.min_effect, below=math.inf)

@@ -226,6 +226,11 @@ def _bert(r: ConfigReader) -> dict[str, Any]:
     return {"positions": longest + r.whole("type_vocab_size", 2, low=0), "longest": longest}
 
 
+def _roberta(r: ConfigReader) -> dict[str, Any]:
+    """Its positions begin behind that of padding."""
+    return {**(found := _bert(r)), "longest": found["longest"] - r.whole("pad_token_id", 1, low=0) - 1}
+
+
 def _deepseek(r: ConfigReader) -> dict[str, Any]:
     r.only("moe_layer_freq", 1, 1)
     nope, rope = r.whole("qk_nope_head_dim"), r.whole("qk_rope_head_dim")
@@ -323,8 +328,8 @@ KINDS: Mapping[str, NetworkKind] = {
     ),
     "falcon": NetworkKind(_DENSE, always={"gated": False, "tied": True}, more=_falcon),
     "bert": NetworkKind(_USUAL, always=_ENCODER, more=_bert),
-    "roberta": NetworkKind(_USUAL, always=_ENCODER, more=_bert),
-    "xlm_roberta": NetworkKind(_USUAL, always=_ENCODER, more=_bert),
+    "roberta": NetworkKind(_USUAL, always=_ENCODER, more=_roberta),
+    "xlm_roberta": NetworkKind(_USUAL, always=_ENCODER, more=_roberta),
     "deepseek_v2": NetworkKind(_DEEPSEEK, _DEEPSEEK_MAY, more=_deepseek),
     "deepseek_v3": NetworkKind(_DEEPSEEK, _DEEPSEEK_MAY, more=_deepseek),
     "gpt_oss": NetworkKind(_MIXTRAL, _KV, {"bias": "all"}, _gpt_oss),
