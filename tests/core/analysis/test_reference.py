@@ -147,7 +147,7 @@ def test_a_change_that_the_medians_do_not_tell_says_so_and_a_threshold_of_the_sp
     assert not re.search(r", \+74 %", verdict.reason)
     assert re.search(r"; threshold \S+ \S+: \S+ \S+ \+\d+ %, from where all of its interval is beyond [\d.]+ %$", verdict.reason), verdict.reason
     assert verdict.threshold is not None
-    assert 101e-3 < verdict.threshold < 191e-3, "what fails lies beyond it"
+    assert 1.09e-6 < verdict.threshold < 1.90e-6, "what fails lies beyond it"
 
 
 def test_another_device_is_held_against_its_model() -> None:
