@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import structs
 
+from hotlap.core import work
 from hotlap.core.analysis import fleets
 from hotlap.core.analysis.noticed import SAME as SAME
 from hotlap.core.analysis.noticed import codes as codes
@@ -391,7 +392,7 @@ def taken(results: Sequence[Result]) -> str:
 def busy(rows: Sequence[Row]) -> str:
     """That the machine was busy, in one sentence for all; "" where it was not, or only for some cases."""
     seen = beside_all([row.result for row in rows if words.numbered(row)])
-    but = ", but for atomics, for which fewer cores contend" if any(row.case.workload == "atomic" for row in rows) else ""
+    but = ", but for atomics, for which fewer cores contend" if any(work.traits(row.case.workload).shows == "atomics" for row in rows) else ""
     return f"The machine was busy: {seen}. Treat every number as a lower limit of the speed{but}. For better ones {QUIET}" if seen else ""
 
 
