@@ -392,7 +392,8 @@ def taken(results: Sequence[Result]) -> str:
 def busy(rows: Sequence[Row]) -> str:
     """That the machine was busy, in one sentence for all; "" where it was not, or only for some cases."""
     seen = beside_all([row.result for row in rows if words.numbered(row)])
-    but = ", but for atomics, for which fewer cores contend" if any(work.traits(row.case.workload).shows == "atomics" for row in rows) else ""
+    contended = any(work.traits(row.case.workload).shows == "atomics" for row in rows)
+    but = ", but for atomics, for which fewer cores contend" if contended else ""
     return f"The machine was busy: {seen}. Treat every number as a lower limit of the speed{but}. For better ones {QUIET}" if seen else ""
 
 
