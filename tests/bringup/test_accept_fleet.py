@@ -36,6 +36,7 @@ def driven(folder: AcceptFolder, max_out: float = 1.0, scope: frozenset[str] = f
     return folder
 
 
+@pytest.mark.slow("a simulated fleet, accepted")
 def test_every_planted_fault_has_its_cause_and_no_healthy_node_is_out(tmp_path: Path) -> None:
     planted = {f"n{3 + 4 * place:02}": kind for place, kind in enumerate(CAUSES)}
     fleet = "fleet?nodes=60&products=3&seed=2" + "".join(f"&fault={kind}:{node}" for node, kind in planted.items())

@@ -99,6 +99,7 @@ def test_an_uplink_that_is_shared_unfairly_is_named_with_what_it_loses(loss: flo
         assert names(answer)["uplink 1"].loss == pytest.approx(loss, abs=0.05)
 
 
+@pytest.mark.slow("fits of hundreds of nodes")
 def test_hundreds_of_nodes_are_told_from_disturbed_transfers() -> None:
     faults = {SlowPart("node", 5): 0.07, SlowPart("send", 100): 0.3, SlowPart("receive", 200): 0.5}
     where = layout([f"n{number}" for number in range(256)], np.arange(256) // 32)

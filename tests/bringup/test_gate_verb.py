@@ -172,7 +172,7 @@ def test_what_was_to_be_tested_again_and_had_no_time_is_not_answered_by_what_is_
     assert {each.verdict for each in gate.nodes} == {"inconclusive"}
 
 
-@pytest.mark.slow("agents of four members, a command and transfers")
+@pytest.mark.nightly("agents of four members, a command and transfers")
 def test_what_is_stale_is_tested_and_then_known(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rules.toml").write_text(
         '[rules.odd]\ncommand = "sh -c \'test {index} != 1\'"\ntakes = "1 s"\n[rules.long]\ncommand = "true"\ntakes = "5 min"\n'
@@ -204,7 +204,7 @@ def test_two_nodes_are_set_beside_the_fleet_that_is_known(home: Path, capsys: py
     assert "few" not in codes  # a busy machine may make one noisy or slow
 
 
-@pytest.mark.slow("two processes of node inspect")
+@pytest.mark.nightly("two processes of node inspect")
 def test_kept_inspections_are_evidence_of_the_audit(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "run", "node", "inspect", "--local", "2"]) == 0
     capsys.readouterr()

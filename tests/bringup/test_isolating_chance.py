@@ -25,6 +25,7 @@ def test_a_healthy_fabric_with_disturbances_names_no_link_and_doubts_no_topology
     assert not {"sharing", "alike"} & {each.code for each in answer.open}
 
 
+@pytest.mark.slow("tournaments of several fabrics")
 def test_every_pair_of_many_nodes_names_a_link_after_it_was_slow_again() -> None:
     answer = isolated("fabric?nodes=32&leaf=8&fault=link:n03>n20:30%", 1, whole=True)
     assert [(each.part.kind, each.part.members) for each in answer.culprits] == [("link", ["n03", "n20"])]
@@ -79,6 +80,7 @@ def test_of_two_or_three_nodes_no_loss_is_excluded(text: str) -> None:
         assert f"{answer.nodes} nodes are too few to find which one is slow; give 4 or more" in shown
 
 
+@pytest.mark.slow("tournaments of several fabrics")
 def test_where_it_cannot_be_told_no_part_and_no_rate_is_shown() -> None:
     slow = "".join(f"&fault=node:n{number:02}:40%" for number in range(1, 11))
     answer = isolated(f"fabric?nodes=16&leaf=4{slow}", 0)
@@ -93,6 +95,7 @@ def test_a_disturbance_of_all_rails_of_a_transfer_is_one(seed: int) -> None:
     assert not {"sharing", "alike"} & {each.code for each in isolated("fabric?nodes=64&leaf=8&rails=8", seed).open}
 
 
+@pytest.mark.slow("tournaments of several fabrics")
 def test_slow_transfers_that_no_part_explains_are_inconclusive() -> None:
     true = layout([f"n{number:02}" for number in range(1, 17)], np.arange(16) // 4)
     wrong = layout(true.names, np.arange(16) % 4)

@@ -37,6 +37,7 @@ def test_an_odd_number_rests_a_node_in_each_round_and_names_the_bad_one(count: i
     assert names(isolated(f"fabric?nodes={count}&disturbed=0&fault=node:{last}:30%")) == {f"node {last}"}
 
 
+@pytest.mark.slow("tournaments of several fabrics")
 def test_a_bad_first_node_is_no_reference_for_others() -> None:
     """Ways that grow from a reference node name all others."""
     assert names(isolated("fabric?nodes=16&leaf=4&disturbed=0&fault=node:n01:50%")) == {"node n01"}
@@ -58,6 +59,7 @@ def test_two_faults_that_mask_each_other_are_both_named(faults: list[str], wante
     assert names(isolated(text)) == wanted
 
 
+@pytest.mark.slow("tournaments of several fabrics")
 def test_a_directed_pair_takes_a_tournament_and_six_rounds_to_confirm_at_most() -> None:
     for seed in range(4):
         answer = isolated(f"fabric?nodes=16&leaf=4&noise=0.5%&disturbed=0&fault=link:n03>n07:40%&seed={seed}", seed)
@@ -109,6 +111,7 @@ def test_a_wrong_topology_is_said_where_an_uplink_is_slow_and_never_on_a_clean_f
         assert not {"alike", "sharing"} & {each.code for each in isolated(f"fabric?nodes=64&leaf=8&seed={seed}", seed).open}
 
 
+@pytest.mark.slow("tournaments of several fabrics")
 @pytest.mark.parametrize(("seed", "says"), [(0, True), (2, True), (5, True), (21, False)])
 def test_of_many_nodes_a_round_of_slow_transfers_that_nothing_explains_is_repeated(seed: int, says: bool) -> None:
     """An uplink of 64 nodes that the topology has in another order: no single pair is slow again by itself, the whole round is. In the last
@@ -131,6 +134,7 @@ def test_a_repeated_round_doubts_no_fabric_whose_transfers_are_disturbed() -> No
         assert "sharing" not in {each.code for each in answer.open}
 
 
+@pytest.mark.slow("tournaments of several fabrics")
 @pytest.mark.parametrize("faults", [["uplink:1:40%"], ["uplink:1:40%", "node:n10:30%"], ["node:n03:30%", "node:n10:30%"], ["link:n03>n10:40%"]])
 def test_a_topology_that_fits_is_not_doubted_beside_faults_and_unfair_uplinks(faults: list[str]) -> None:
     text = "fabric?nodes=16&leaf=4&unfair=0.15&" + "&".join(f"fault={fault}" for fault in faults)
