@@ -21,6 +21,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from hotlap.core.measure.supervisor import SPEED_ENVIRONMENT
+
 STREAM_C = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +87,7 @@ class NotHere(Exception):
 
 
 def python(code: str, *arguments: str) -> dict[str, float]:
-    environment = {"GOMP_SPINCOUNT": "2000", **os.environ}  # as Hotlap sets it
+    environment = {"GOMP_SPINCOUNT": SPEED_ENVIRONMENT["GOMP_SPINCOUNT"], **os.environ}
     done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         raise NotHere((done.stderr.strip().splitlines() or ["no message"])[-1])

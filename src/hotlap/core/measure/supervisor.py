@@ -19,8 +19,8 @@ import msgspec
 from hotlap.core.measure.targets.base import SystemClock
 
 SPEED_ENVIRONMENT = {  # the user's own settings win
-    "GOMP_SPINCOUNT": "2000",  # OpenMP threads that wait spin for some 0.1 ms: asleep between operators of 0.1 ms they halve the speed
-    # of those, and for longer, as by default, they take the processor from the very thread that they wait for on a busy machine
+    "GOMP_SPINCOUNT": "2000",  # OpenMP threads that wait spin for some 0.1 ms: asleep between short operators they make those slower
+    # than in a program, and for longer, as by default, they take the processor from the very thread that they wait for on a busy machine
     "MALLOC_MMAP_THRESHOLD_": str(1 << 32),  # glibc: freed memory stays with the process, so that the next case need not
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),  # fault in every page again: 0.2 to 2 s for each GiB in a guest
 }
