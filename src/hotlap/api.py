@@ -6,18 +6,19 @@ import contextlib
 import html
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from hotlap.core import extend, stand_in, units
 from hotlap.core import plan as plans
 from hotlap.core.analysis import compare as comparing
-from hotlap.core.analysis import drift
+from hotlap.core.analysis import drift, environment
 from hotlap.core.analysis import rates as speeds
 from hotlap.core.analysis import rows as tables
 from hotlap.core.errors import InputError, nearest
@@ -25,8 +26,8 @@ from hotlap.core.measure import inline, session
 from hotlap.core.model import kept
 from hotlap.core.model.predict import predict as predicted
 from hotlap.core.plan import measuring
-from hotlap.core.record import Change, Comparison, Finding, Limit, MeasureOptions, Plan, Result, Row, Samples, Summary
-from hotlap.core.show import single, text
+from hotlap.core.record import Case, Change, Comparison, Finding, Limit, MeasureOptions, Plan, Result, Row, Samples, Summary
+from hotlap.core.show import comparison, listing, single, text
 from hotlap.core.stats.changes import changes as detected
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels, paths, select
@@ -72,7 +73,7 @@ class Run:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self), quote=False)}</pre>"
+        return _preformatted(self)
 
 
 Which = str | os.PathLike[str] | Run
@@ -149,9 +150,26 @@ def measure(
     return Measurement(**{name: getattr(result, name) for name in result.__struct_fields__}, precision=asked.precision)
 
 
+class Prediction(Limit, frozen=True, kw_only=True):
+    """A Limit that shows itself as `hotlap predict` prints it. `case`: None where parameters were lists or arrays."""
+
+    case: Case | None = None
+    machine: str = ""
+
+    def __str__(self) -> str:
+        if self.case is None:
+            return f"limits on {self.machine} as arrays of shape {np.shape(self.bound_s)}: .bound_s .expected_s .low_s .high_s …"
+        return listing.prediction(self.case, self.machine, self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return _preformatted(self)
+
+
 def predict(
     workload: str, machine: str, implementation: str = "", calibration: str = "", spec_only: bool = False, **params: Any
-) -> Limit:
+) -> Prediction:
     """What a machine of the table allows for a workload: `.bound_s .expected_s .low_s .high_s …`, seconds per call.
 
     Parameters as in a plan ("256 MiB", "bf16"); NumPy arrays or lists of them give arrays. `implementation` is the library's
@@ -164,13 +182,32 @@ def predict(
     for name, value in params.items():
         _regular(name, value)
     known = kept.chosen(machine, calibration, spec_only, kept.place())
-    return predicted(workload, machine, implementation, known, **params)
+    limit = predicted(workload, machine, implementation, known, **params)
+    case = plans.case(workload, params) if np.ndim(limit.bound_s) == np.ndim(limit.expected_s) == 0 else None
+    return Prediction(**{name: getattr(limit, name) for name in limit.__struct_fields__}, case=case, machine=machine)
+
+
+class Comparisons(list[Comparison]):
+    """A Comparison per case, which show themselves together as `hotlap compare` prints them."""
+
+    def __init__(self, each: Iterable[Comparison], groups: Sequence[Sequence[bundles.Bundle]]) -> None:
+        super().__init__(each)
+        self.groups = groups
+
+    def __str__(self) -> str:
+        a, b = ([one.run for one in group] for group in self.groups)
+        return comparison.comparison(self, self.groups, environment.differences(a, b))
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return _preformatted(self)
 
 
 def compare(
     a: Which | Sequence[Which], b: Which | Sequence[Which], min_effect: float | str | None = None, force: bool = False,
     assume_stable: bool = False, *, gate: float | str | None = None,
-) -> list[Comparison]:
+) -> Comparisons:
     """Two runs or groups of runs, case by case; a list is a group. A ratio above 1 means that b is better.
 
     `min_effect`: smallest change to report, a share from 0 to 1 or text as in "2 %", which is the default (of runs of `ab` their own).
@@ -188,7 +225,7 @@ def compare(
     left, right = _group(a), _group(b)
     runs = [one.run for one in left], [one.run for one in right]
     past = drift.kept(*runs, paths.home()) if not assume_stable and drift.one_after_the_other(*runs) else {}
-    return comparing.compare(left, right, share, force, past, assume_stable)
+    return Comparisons(comparing.compare(left, right, share, force, past, assume_stable), (left, right))
 
 
 def changes(values: ArrayLike, times: ArrayLike | None = None, **options: Any) -> list[Change]:
@@ -211,6 +248,11 @@ def changes(values: ArrayLike, times: ArrayLike | None = None, **options: Any) -
 
 
 # ---------------------------------------------------------------- what is given, read
+
+
+def _preformatted(shown: object) -> str:
+    """Text as HTML of a notebook."""
+    return f"<pre>{html.escape(str(shown), quote=False)}</pre>"
 
 
 def _renamed(former: str, name: str, value: Any) -> Any:

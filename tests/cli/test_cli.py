@@ -294,6 +294,8 @@ def test_compare_of_a_slower_run_exits_1(kept: Path, monkeypatch: pytest.MonkeyP
     [
         (["show", "--where", "size=3GiB"], "has size=3GiB; did you mean"), (["explain", "--where", "device=9"], "valid: 0"), (["show", "--device", "9"], "has device=9; valid: 0"),
         (["show", "--where", "workload=fma", "--where", "op=copy"], "fits all of"), (["report", "--out", "/nonexistent/x.html"], "no folder"),
+        (["report", "latest", "x.html"], "no run is 'x.html'; a page is written by --out x.html"),
+        (["node", "audit", "n1.json", "n2.json"], "one node: --root n1.json; nodes to compare with each other: --fleet n1.json n2.json"),
         (["report", "--out", "x.docx"], "a report is not written as '.docx'; valid: FILE.html, FILE.pdf"),
         (["gate", "--against", "fleet", "--out", "x.docx"], "a page is not written as '.docx'; valid: FILE.html, FILE.pdf"),
         (["run", "--resume", "latest", "--rounds", "9"], "takes no --rounds"), (["run", "quick", "--resume", "latest"], "takes no plan"),

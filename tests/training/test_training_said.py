@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -19,9 +21,10 @@ from hotlap.core.store import bundle as bundles
 from hotlap.training import show, show_kind, summary
 from hotlap.training.reading import MeasuredProcess
 from hotlap.training.record import TrainingProcess
+from hotlap.training.recorder.foreign import ForeignTime
 from hotlap.training.show_kind import ShownTraining
 from hotlap.training.steady import SteadySteps
-from hotlap.training.summary import BreakEven, LoaderStall, ProcessEstimate, TrainingSummary
+from hotlap.training.summary import ArmFigures, BreakEven, LoaderStall, ProcessEstimate, TrainingSummary
 
 BATCHES = """
 import hotlap, time, types
@@ -53,6 +56,33 @@ def ran(home: Path, text: str, *words: str) -> ShownTraining:
 
 def process(step_s: float) -> MeasuredProcess:
     return MeasuredProcess(TrainingProcess(number=0), np.empty((0, 0)), SteadySteps(step_s=step_s))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processor time of other programs is read from /proc/stat")
+def test_what_other_programs_use_is_seen_but_for_waits_between() -> None:
+    burn = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.4: pass"]
+    foreign = ForeignTime()
+    assert foreign.so_far() is None
+    foreign.begin()
+    subprocess.run(burn, check=True)
+    assert (foreign.so_far() or 0.0) > 0.3
+    foreign.end()
+    before = foreign.seconds
+    subprocess.run(burn, check=True)
+    assert foreign.seconds == before > 0.3
+
+
+def test_threads_that_take_each_other_s_processor_are_named_and_no_busy_machine_is() -> None:
+    arm = ArmFigures(
+        name="real", processes=6, steps=354, warm=1, step_s=ProcessEstimate(value=0.08, low=0.079, high=0.081, n=6), mean_s=0.09,
+        run_delay=0.15, behind_own=True,
+    )  # fmt: skip
+    own, mean = show._parts_of(TrainingSummary(state="measured", arms=[arm]))
+    assert own.startswith("threads of the program itself kept its main thread from a processor: real 15 % of the time")
+    assert "waited for a processor 15 %" not in mean
+    assert summary._busy([arm]) == []
+    (busy,) = summary._busy([msgspec.structs.replace(arm, behind_own=False)])
+    assert busy.code == "starved"
 
 
 @pytest.mark.parametrize(

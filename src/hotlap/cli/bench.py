@@ -28,6 +28,7 @@ from hotlap.core.trials import bench
 from hotlap.core.trials.bench import BenchLeft
 
 ROUND_S = 0.5  # of a case of a workload in one round
+MOST_NAMED = 4  # commands whose numbers of runs are said beforehand
 FILES = ("export_json", "export_markdown", "export_csv", "save_plan")
 
 
@@ -180,12 +181,20 @@ class _Progress:
             self.announced = True
             if left.seconds >= LOG_S:
                 takes = f"{most or 'about '}{units.show(left.seconds, 's', 2)}"
-                print(f"{most}{left.runs} runs of each, which takes {takes}", file=sys.stderr)
+                print(f"{most}{self._runs(left)}, which takes {takes}", file=sys.stderr)
         elif time.monotonic() - self.said_s >= LOG_S:
             self.said_s = time.monotonic()
-            of = f" of {most}{left.runs}" if left else ""
+            of = f" of {most}{left.runs[which]}" if left and which in left.runs else ""
             rest = f"; {most or 'about '}{units.show(left.seconds, 's', 2)} left" if left else ""
             print(f"{letter}  run {done + 1}{of}{last}{rest}", file=sys.stderr)
+
+    def _runs(self, left: BenchLeft) -> str:
+        """Of each command, in one word where all have as many."""
+        numbers = list(left.runs.values())
+        if len(set(numbers)) == 1:
+            return f"{numbers[0]} runs{' of each' if len(numbers) > 1 else ''}"
+        each = [f"{self.names[which][0]} {count}" for which, count in left.runs.items()]
+        return f"runs: {', '.join([*each[:MOST_NAMED], *(['…'] if len(each) > MOST_NAMED else [])])}"
 
     def end(self) -> None:
         if self.live:

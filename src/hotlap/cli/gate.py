@@ -105,9 +105,12 @@ def _judged(args: argparse.Namespace, where: dict[str, str]) -> tuple[list[Judge
     with gate_peers.ReadProgress() as progress:
         known = gate_peers.known(bundles, progress) if args.against == "fleet" else None
         held = [(bundle, _standard(bundle, args, asked, known)) for bundle in bundles]
+        planned = plans.load(args.measure).cases if args.measure and where else []
         judged = []
         for number, (bundle, standard) in enumerate(held, 1):
             rows = tables.rows(bundle, where)
+            if where and rows and isinstance(standard, standards.AgainstRules):
+                standard = standard.of_part([row.case for row in rows], [*planned, *(one.case for one in select.results(bundle))])
             missing = {**absent.of_run(bundle), **absent.cut(bundle, rows), **lost.get(bundle.run.id, {})}
             judged.append(verdicts.judge(bundle.run.id, rows, standard, args.inconclusive_as, missing))
             progress.count(number, len(held), "runs judged")

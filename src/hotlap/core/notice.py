@@ -40,7 +40,7 @@ class Stop(Record, frozen=True):
 GapBasis = Literal[
     "", "beyond_expected", "no_limit", "unexplained", "throttled", "power_limit", "shared", "slowed", "nature",
     "launch_measured", "launch_assumed", "tiles", "clock", "between_levels", "in_level", "resource", "nearest", "no_overlap", "access",
-    "traffic", "units", "cache_level", "drawing",
+    "traffic", "units", "cache_level", "drawing", "memory_left_out",
 ]
 GAP_NUMBERS = {
     "power_w": "median while it ran", "power_limit_w": "that the device may take", "clock_share": "of its highest clock",

@@ -13,7 +13,7 @@ from hotlap.core.store import files
 from hotlap.core.store.bundle import Bundle
 from hotlap.training import launching
 from hotlap.training.record import ROWS, SESSION, STARTED, Floats, Trained, TrainingProcess, rows
-from hotlap.training.steady import SteadySteps, enough, of_process
+from hotlap.training.steady import SteadySteps, behind_own, enough, of_process
 
 
 class MeasuredProcess(NamedTuple):
@@ -61,7 +61,10 @@ def _under_way(begun: TrainingProcess | None, contents: Mapping[str, bytes]) -> 
 
 
 def alike(launches: list[list[MeasuredProcess]]) -> list[list[MeasuredProcess]]:
-    """All processes by one rule: over undisturbed steps alone where each has enough of them, else over all steps."""
+    """All processes by one rule: over undisturbed steps alone where each has enough of them, else over all steps; whether threads waited
+    behind others of their own program, too."""
     leads = [launch[0] for launch in launches if launch[0].steady.steps]
-    quiet = bool(leads) and all(enough(one.process, one.steady.quiet, one.steady.steps) for one in leads)
-    return [[one._replace(steady=of_process(one.process, one.table, quiet)) for one in launch] for launch in launches]
+    own = behind_own([one.process for one in leads])
+    steady = [of_process(one.process, one.table, own=own) for one in leads]
+    quiet = bool(leads) and all(enough(one.process, steps.quiet, steps.steps) for one, steps in zip(leads, steady, strict=True))
+    return [[one._replace(steady=of_process(one.process, one.table, quiet, own)) for one in launch] for launch in launches]

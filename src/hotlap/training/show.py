@@ -9,6 +9,7 @@ from hotlap.core.show import layout
 from hotlap.core.show.table import Cell, Column, Table, harmless
 from hotlap.training import expected_gap
 from hotlap.training.reading import TrainingRun
+from hotlap.training.steady import DELAYED
 from hotlap.training.summary import ArmFigures, LoaderStall, ProcessEstimate, TrainingSummary
 
 PARTS = {
@@ -147,6 +148,10 @@ def _parts_of(summary: TrainingSummary) -> list[str]:
     if left := [arm for arm in measured if arm.undisturbed is not None]:
         each = ", ".join(f"{arm.name} {arm.steps - (arm.undisturbed or 0)} of {arm.steps}" for arm in left)
         text.append(f"steps that waited for a processor are left out of the figures: {each}")
+    if own := [arm for arm in measured if arm.behind_own and (arm.run_delay or 0.0) >= DELAYED]:
+        each = ", ".join(f"{arm.name} {units.percent(arm.run_delay or 0.0)}" for arm in own)
+        text.append(f"threads of the program itself kept its main thread from a processor: {each} of the time; fewer may be faster, as "
+                    "by OMP_NUM_THREADS=1: measure both")
     if more := [arm for arm in measured if arm.step_s and arm.mean_s and arm.mean_s > APART * arm.step_s.value]:
         each = ", ".join(f"{arm.name} {units.show(arm.mean_s or 0.0, 's')}{_waiting(arm)}" for arm in more)
         text.append(f"mean of all steady steps, with long ones and waits for a processor: {each}")
@@ -154,7 +159,7 @@ def _parts_of(summary: TrainingSummary) -> list[str]:
 
 
 def _waiting(arm: ArmFigures) -> str:
-    return f" (waited for a processor {units.percent(arm.run_delay)} of the time)" if arm.run_delay else ""
+    return f" (waited for a processor {units.percent(arm.run_delay)} of the time)" if arm.run_delay and not arm.behind_own else ""
 
 
 def _bad(state: str) -> str:

@@ -6,6 +6,7 @@ changes early on; what comes before is kept as `warm`. What befalls it later is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ BLOCKS = 8  # means of stretches that are kept of a process, so that its spread 
 FEW = 5  # steady steps below which a process says little
 DELAYED, DELAY_S = 0.02, 5e-5  # of a step: a thread that waited for a processor for longer was disturbed
 FEWEST_QUIET, QUIET_STEPS = 10, 0.1  # undisturbed steps, at least and as a share, that speak for all
+FOREIGN = 0.5  # of the time that threads waited for a processor: where others used less, they waited behind threads of their own program
 LEVEL = 0.05  # smallest change of level within a process that is told
 BOUND = ("compile", "recompile", "capture", "allocator")
 
@@ -34,7 +36,8 @@ class Level(NamedTuple):
 class SteadySteps(NamedTuple):
     """Of one process. `step_s` is the mean wait for data, without what of it was for a processor, and the median of the rest, over its
     `used` steps: those in which the thread did not wait for a processor (`quiet`), or all. A loader with processes of its own contends for
-    processors itself: then all, waits `undisturbed`. So foreign interruptions are not in it, and late batches are. `mean_s` has all."""
+    processors itself: then all, waits `undisturbed`. Where the thread waited `behind_own` threads, that is a cost of the program: then
+    all, as they are. So foreign interruptions are not in it, and late batches are. `mean_s` has all."""
 
     first: int = 1  # steady from this step on
     steps: int = 0
@@ -59,8 +62,17 @@ def enough(process: TrainingProcess, quiet: int, steps: int) -> bool:
     return not process.workers and quiet >= max(FEWEST_QUIET, QUIET_STEPS * steps)
 
 
-def of_process(process: TrainingProcess, table: Floats, quiet_only: bool | None = None) -> SteadySteps:
-    """`table`: its steps, as `record.rows` reads them. `quiet_only`: over undisturbed steps alone; None: where there are enough."""
+def behind_own(processes: Sequence[TrainingProcess]) -> bool:
+    """Whether their threads waited for a processor behind threads of the same program, since others used too little to be the reason."""
+    if any(one.run_delay_s is None or one.foreign_s is None for one in processes):
+        return False
+    waited_s = sum(one.run_delay_s or 0.0 for one in processes)
+    return waited_s > 0 and sum(one.foreign_s or 0.0 for one in processes) < FOREIGN * waited_s
+
+
+def of_process(process: TrainingProcess, table: Floats, quiet_only: bool | None = None, own: bool | None = None) -> SteadySteps:
+    """`table`: its steps, as `record.rows` reads them. `quiet_only`: over undisturbed steps alone; None: where there are enough. `own`:
+    its thread waited behind threads of its own; None: by what is known of this process."""
     if not len(table):
         return SteadySteps()
     count = len(table)
@@ -75,9 +87,10 @@ def of_process(process: TrainingProcess, table: Floats, quiet_only: bool | None 
         return SteadySteps(first=first, compile_s=compile_s, inside=inside)
     wait = np.nan_to_num(column(window, "data_wait"))
     rest = column(window, "time") - wait
-    delay = np.nan_to_num(column(window, "run_delay"))
-    own = np.maximum(wait - np.nan_to_num(column(window, "wait_delay")), 0.0)
-    wait = undisturbed(wait, delay) if process.workers else own  # workers contend with the step for processors: that is the loader's cost
+    foreign = 0.0 if (behind_own([process]) if own is None else own) else 1.0
+    delay = foreign * np.nan_to_num(column(window, "run_delay"))
+    alone = np.maximum(wait - foreign * np.nan_to_num(column(window, "wait_delay")), 0.0)
+    wait = undisturbed(wait, delay) if process.workers else alone  # workers contend with the step for processors: that is the loader's cost
     quiet = np.flatnonzero(delay <= np.maximum(DELAYED * (wait + rest), DELAY_S))
     if enough(process, len(quiet), len(window)) if quiet_only is None else quiet_only and len(quiet):
         used = quiet

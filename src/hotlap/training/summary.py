@@ -20,7 +20,7 @@ from hotlap.training.expected_gap import ExpectedGap
 from hotlap.training.expected_record import ExpectedStep
 from hotlap.training.reading import MeasuredProcess, TrainingRun
 from hotlap.training.record import TrainingEvent, column
-from hotlap.training.steady import FEW
+from hotlap.training.steady import FEW, behind_own
 
 INNER = 0.9  # confidence of the interval by which two arms are the same
 SAME = 2  # two arms are the same where they surely differ by less than so many times the smallest difference reported
@@ -57,7 +57,8 @@ class ArmFigures(Record, frozen=True, kw_only=True):
     compile_s: dict[str, float] = {}  # cold, warm
     rss_bytes: int | None = None
     allocated_bytes: int | None = None
-    run_delay: float | None = None  # share of the time
+    run_delay: float | None = None  # share of the time that its thread waited for a processor
+    behind_own: bool = False  # … for one that threads of the same program used
     joules_token: float | None = None
     inside: list[TrainingEvent] = []  # events within windows
 
@@ -165,7 +166,7 @@ def arm_of(run: TrainingRun, name: str) -> ArmFigures | None:
         samples_s=estimate([rate for launch in mine if (rate := _rate(launch, "samples")) is not None]),
         parts_s=_parts(good, step_s), first_s=_by_cache(leads, lambda one: one.process.first_s),
         compile_s=_by_cache(leads, lambda one: one.steady.compile_s), rss_bytes=max(rss, default=None),
-        allocated_bytes=max(allocated, default=None), run_delay=_delay(leads),
+        allocated_bytes=max(allocated, default=None), run_delay=_delay(leads), behind_own=behind_own([one.process for one in leads]),
         inside=[event for one in leads for event in one.steady.inside], joules_token=joules.per_token(run.bundle, mine),
     )  # fmt: skip
 
@@ -252,7 +253,7 @@ def _stall(run: TrainingRun, arms: Sequence[ArmFigures]) -> LoaderStall | None:
     if _uneven(run):
         return LoaderStall(known=False, why="batches_differ", loader=loader, stall_s=apart, waited_s=waited)
     frozen = next((arm for arm in arms if arm.name == "frozen"), None)
-    if frozen is not None and frozen.undisturbed is None and (frozen.run_delay or 0.0) >= DELAYED:
+    if frozen is not None and frozen.undisturbed is None and not frozen.behind_own and (frozen.run_delay or 0.0) >= DELAYED:
         return LoaderStall(known=False, why="busy", loader=loader, stall_s=apart, waited_s=waited)
     if apart.value <= 0 or (apart.low is not None and apart.low <= 0):
         return LoaderStall(known=True, hidden=True, loader=loader, stall_s=apart, waited_s=waited)
@@ -450,8 +451,9 @@ def _idle(run: TrainingRun) -> list[Notice]:
 
 
 def _busy(arms: Sequence[ArmFigures]) -> list[Notice]:
-    if max((arm.run_delay or 0.0 for arm in arms), default=0.0) < DELAYED:
+    foreign = [arm for arm in arms if not arm.behind_own]
+    if max((arm.run_delay or 0.0 for arm in foreign), default=0.0) < DELAYED:
         return []
-    each = ", ".join(f"{arm.name} {percent(arm.run_delay)}" for arm in arms if arm.run_delay is not None)
+    each = ", ".join(f"{arm.name} {percent(arm.run_delay)}" for arm in foreign if arm.run_delay is not None)
     seen = f"the program waited for a processor ({each} of the time): the machine is busy"
     return [Notice("starved", seen, "stop other programs and measure again: on a quiet machine a step is shorter")]

@@ -47,7 +47,7 @@ def test_no_time_at_all_beats_every_bound(high: float) -> None:
 
 def test_wider_than_asked_is_inconclusive_and_says_what_to_do() -> None:
     verdict = state(_result(), _summary(90.0, 99.0, 105.0, reached=False, needed=20, expected=0.083), UNKNOWN)
-    said = "by how much its rounds differ, ± 8.3 % is usual, more than was asked"
+    said = "by how much its rounds differ, ± 8.3 % is usual; the precision asked needs less"
     assert (verdict.state, verdict.reason) == ("inconclusive", said)
     for unknown in (None, float("inf")):
         silent = state(_result(), _summary(90.0, 99.0, 105.0, reached=False, expected=unknown), UNKNOWN)

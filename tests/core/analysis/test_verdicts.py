@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from judging import make
+from judging import CHASE, make
 from msgspec.structs import replace
 
 from hotlap.core.analysis import noticed, standards, verdicts
@@ -359,6 +359,23 @@ def test_a_broken_rule_is_answered_with_its_line(tmp_path: Path, text: str, mess
         _rules(tmp_path, text).judge(rows(0.9))
     assert message in str(caught.value)
     assert "rules.toml" in str(caught.value)
+
+
+def test_rules_of_a_part_of_a_run_are_those_about_its_cases(tmp_path: Path) -> None:
+    """What --where leaves out is no error; a rule that is about no case at all is one still, and so is a part that no rule is about."""
+    (row,) = rows(0.9)
+    both = '[[rule]]\nwhy = "order 3"\nwhere = { workload = "stream" }\nat_least = "1 GB/s"\n[[rule]]\nwhy = "order 3"\n'
+    both += 'where = { workload = "chase" }\nat_most = "1 us"\n'
+    asked = _rules(tmp_path, both)
+    with pytest.raises(InputError, match="no case that was measured"):
+        asked.judge([row])
+    part = asked.of_part([row.case], [row.case, CHASE])
+    assert [rule.where["workload"] for rule in part.rules] == ["stream"]
+    assert part.judge([row])[0].state == "pass"
+    with pytest.raises(InputError, match="no case that was measured"):
+        asked.of_part([row.case], [row.case]).judge([row])
+    with pytest.raises(InputError, match=r"rules\.toml: every rule is about cases that --where leaves out; valid: chase"):
+        _rules(tmp_path, "[[rule]]" + both.rpartition("[[rule]]")[2]).of_part([row.case], [row.case, CHASE])
 
 
 def test_two_thresholds_are_not_shown_as_a_range() -> None:

@@ -296,7 +296,19 @@ def test_memory_at_its_measured_rate_explains_a_thin_product() -> None:
     mixed = case("gemm", m=1, n=4096, k=4096)  # 64 MiB beside 32 MiB of cache: no ceiling, but the cause is clear
     seen = judge(result(mixed, 4 * 4096 * 4096 / 26e9), HOST, [stream])
     assert (seen.cause, seen.reference_kind) == ("bandwidth", "bound")
-    assert "memory traffic at the run's best median rate, 29.0 GB/s, takes 90 % of the time" in why(seen)
+    assert "memory traffic at the device's best median rate in this run, 29.0 GB/s, takes 90 % of the time" in why(seen)
+
+
+def test_a_bound_without_memory_says_so_where_no_other_case_shows_what_memory_can_do() -> None:
+    """The same number alone, and beside a stream that shows memory to be its limit."""
+    one = result(case("intensity", fmas=4, size="128 MiB"), 2**27 / 35.6e9)
+    alone, beside = judge(one, HOST), judge(one, HOST, [result(case("stream", op="copy", size="1 GiB"), 2**30 / 36e9)])
+    assert (alone.reference_kind, alone.cause, alone.basis) == ("bound", "unknown", "memory_left_out")
+    assert "the bound leaves out the time of memory, of which the case moved 35.6 GB/s" in why(alone)
+    assert words.headroom(alone) == "the bound leaves out the time of memory: how much can be won is open"
+    assert (beside.reference_kind, beside.cause) == ("ceiling", "bandwidth")
+    product = judge(result(case("gemm", dtype="fp32", m=4096, n=4096, k=4096), 2 * 4096**3 / 100e9), HOST)
+    assert (product.basis, "headroom" in words.headroom(product)) == ("unexplained", True)  # no memory is that slow
 
 
 def test_memory_and_arithmetic_one_after_the_other_are_expected_and_never_a_bound() -> None:

@@ -101,6 +101,18 @@ def test_show_and_explain_say_what_was_counted(capsys: pytest.CaptureFixture[str
     assert re.search(r"time matrix unit \d+ %", said)
 
 
+def test_counters_of_several_devices_are_a_line_a_case_from_the_least_to_the_most(capsys: pytest.CaptureFixture[str]) -> None:
+    """One of three is 20 % slower: its share of time is the least."""
+    hotlap.run(PLAN, target="simulated:h200-sxm?count=3&slow=0.2@1&noise=0&spread=0", device="all", rounds=1, rounds_max=1)
+    assert main(["show", "latest"]) == 0
+    shown = capsys.readouterr().out.partition("counters of one call on 3 devices")[2]
+    products = [line for line in shown.splitlines() if line.startswith("  gemm")]
+    assert len(products) == sum(case.workload == "gemm" for case in hotlap.load("latest").bundle.run.plan.cases)
+    least, most = (int(one) for one in re.search(r"(\d+) – (\d+) % ", products[0]).groups())  # type: ignore[union-attr]
+    assert least / most == pytest.approx(1 / 1.2, abs=0.02)
+    assert "of one device: hotlap explain RUN --device simulated-h200-sxm-0" in shown
+
+
 def test_a_run_at_the_bound_has_no_shares_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     hotlap.run(PLAN, target="simulated:h200-sxm?times=bound", rounds=1, rounds_max=1)
     assert main(["explain", "latest"]) == 0

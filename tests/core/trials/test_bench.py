@@ -26,6 +26,7 @@ from hotlap.core.show import commands as showing
 from hotlap.core.show import report
 from hotlap.core.store import bundle
 from hotlap.core.store.fold import fold
+from hotlap.core.trials.bench import BenchLeft
 from hotlap.core.work.program import COMMAND
 
 Capture = pytest.CaptureFixture[str]
@@ -208,6 +209,11 @@ def test_in_a_log_it_says_how_long_it_takes(home: Path, capsys: Capture, monkeyp
     lines = capsys.readouterr().err.splitlines()
     assert any(re.fullmatch(r"4 runs of each, which takes about \S+ \S+", line) for line in lines), lines
     assert any(re.fullmatch(r"[AB]  run \d of 4, the last took \S+ ms; about \S+ \S+ left", line) for line in lines), lines
+    left = BenchLeft({0: 242, 1: 58}, 5.9, most=False)  # commands that take different times run as often as fits
+    bench_cli._Progress([("A", "sleep 0.01"), ("B", "sleep 0.05")])(1, 1, 0.05, left)
+    assert capsys.readouterr().err == "runs: A 242, B 58, which takes about 5.9 s\n"
+    bench_cli._Progress([("A", "sleep 0.01")])(0, 1, 0.05, BenchLeft({0: 242}, 5.9, most=False))
+    assert capsys.readouterr().err == "242 runs, which takes about 5.9 s\n"
 
 
 def test_ctrl_c_while_the_run_is_created_keeps_it(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:

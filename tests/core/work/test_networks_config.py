@@ -228,6 +228,16 @@ def test_one_that_fits_several_asks_which(tmp_path: Path) -> None:
         made(tmp_path, {"model_type": "zamba", **usual(2, 64, 4, 128, 1000), "mamba_d_state": 16, "rms_norm_eps": 1e-5})
 
 
+def test_a_type_of_weights_that_steps_are_not_of_is_said(tmp_path: Path) -> None:
+    usual_one = {"model_type": "llama", **usual(2, 64, 4, 128, 1000)}
+    for given, said in (("float16", "of float16: --dtype fp16"), ("float32", "of float32: --dtype fp32"), ("float64", "unless --dtype says otherwise")):
+        (remark,) = made(tmp_path, {**usual_one, "torch_dtype": given}).remarks
+        assert f"its weights are kept in {given}; steps are of bf16" in remark.text
+        assert remark.text.endswith(said)
+    for given in ("bfloat16", None, 7):
+        assert made(tmp_path, {**usual_one, "torch_dtype": given}).remarks == ()
+
+
 def test_parts_that_are_not_described_are_named(tmp_path: Path) -> None:
     flat = {"model_type": "qwen2_vl", **usual(28, 3584, 28, 18944, 152064), "num_key_value_heads": 4, "vision_config": {"depth": 32}}
     nested = {"model_type": "qwen2_vl", "text_config": {**flat, "model_type": "qwen2_vl_text"}, "vision_config": {"depth": 32}}

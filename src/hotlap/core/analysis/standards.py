@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from hotlap.core import units
+from hotlap.core import units, work
 from hotlap.core.analysis import noticed
 from hotlap.core.analysis.state import advised
 from hotlap.core.errors import InputError, nearest
-from hotlap.core.record import IMPORTED, Gap, Limit, Row, Summary, Term, Verdict
+from hotlap.core.record import IMPORTED, Case, Gap, Limit, Row, Summary, Term, Verdict
 from hotlap.core.units import percent, show
 
 CONFIDENCE = 0.95  # of an interval that decides
@@ -246,8 +246,8 @@ class Rule:
     no_notices: tuple[str, ...] = ()
     place: str = ""  # file:line
 
-    def fits(self, row: Row) -> bool:
-        return all(_fits(row, name, text) for name, text in self.where.items())
+    def fits(self, case: Case, label: str = "") -> bool:
+        return all(_fits(case, label or work.label(case), name, text) for name, text in self.where.items())
 
     def judge(self, row: Row, against: str) -> list[Verdict]:
         """A verdict for each thing asked."""
@@ -295,12 +295,12 @@ def _usual(unit: str) -> str:
     return {"B/s": "TB/s", "FLOP/s": "TFLOP/s", "OP/s": "TOP/s", "s": "us"}.get(unit, unit)
 
 
-def _fits(row: Row, name: str, text: str) -> bool:
+def _fits(case: Case, label: str, name: str, text: str) -> bool:
     if name == "workload":
-        return row.case.workload == text
+        return case.workload == text
     if name == "label":
-        return text in row.label
-    value = row.case.params.get(name)
+        return text in label
+    value = case.params.get(name)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value == units.parse(text, "B" if name == "size" else "")
     return str(value) == text
@@ -317,15 +317,24 @@ class AgainstRules:
     def name(self) -> str:
         return f"rules {self.file}"
 
+    def of_part(self, kept: Iterable[Case], left: Iterable[Case]) -> AgainstRules:
+        """Without rules that are about no case that was `kept`, but about one that was `left` out. Raises InputError where none is left."""
+        kept, left = list(kept), list(left)
+        rules = tuple(one for one in self.rules if any(map(one.fits, kept)) or not any(map(one.fits, left)))
+        if not rules:
+            valid = nearest("", {case.workload for case in left if any(one.fits(case) for one in self.rules)})
+            raise InputError(f"{self.file}: every rule is about cases that --where leaves out; {valid}")
+        return AgainstRules(self.file, rules)
+
     def judge(self, rows: Sequence[Row]) -> list[Verdict]:
         for rule in self.rules:
-            if not any(rule.fits(row) and unmeasured(row) is None for row in rows):
+            if not any(rule.fits(row.case, row.label) and unmeasured(row) is None for row in rows):
                 has = nearest("", {row.case.workload for row in rows})
                 raise _refused(f"this rule is about no case that was measured; {has}", rule.place)
         return [unmeasured(row) or self._one(row) for row in rows]
 
     def _one(self, row: Row) -> Verdict:
-        fitting = [rule for rule in self.rules if rule.fits(row)]
+        fitting = [rule for rule in self.rules if rule.fits(row.case, row.label)]
         verdicts = [replace(verdict, rules=[rule.why]) for rule in fitting for verdict in rule.judge(row, self.name)]
         if not verdicts:
             return Verdict(state="measured", reason="no rule is about it", against=self.name)

@@ -54,7 +54,7 @@ def _too_wide(summary: Summary) -> str:
     """By the noise between rounds: the interval itself may be narrower by luck."""
     if summary.expected is None or not isfinite(summary.expected):
         return "the noise between rounds is not known"
-    return f"by how much its rounds differ, ± {percent(summary.expected, 2)} is usual, more than was asked"
+    return f"by how much its rounds differ, ± {percent(summary.expected, 2)} is usual; the precision asked needs less"
 
 
 def _confidence(summary: Summary) -> str:
@@ -65,9 +65,11 @@ def _more(summary: Summary, result: Result) -> str:
     """Rounds alone narrow an interval; where not even a thousand would, or the clock is held back in some, something else has to change."""
     if power_limit.uneven(result):
         return power_limit.LASTING
+    if summary.needed and summary.needed > MOST_ROUNDS:
+        wanted = f"as noisy as it is, about {summary.needed} rounds would be needed ({asking_for(summary.needed, [result])})"
+        return f"measure on a quieter machine, or ask for less (--precision): {wanted}"
     if summary.needed:
-        quieter = "; on a quieter machine fewer do" if summary.needed > MOST_ROUNDS else ""
-        return f"about {summary.needed} rounds should reach the precision asked: {asking_for(summary.needed, [result])}{quieter}"
+        return f"about {summary.needed} rounds should reach the precision asked: {asking_for(summary.needed, [result])}"
     return "more rounds will not reach the precision asked: reduce the noise, or ask for less (--precision)"
 
 

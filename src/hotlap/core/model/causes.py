@@ -25,6 +25,7 @@ MOST = 0.5  # of the gap, on a logarithmic scale, that the clock must explain to
 SETS_PACE = 0.7  # of the time, that one resource at its measured ceiling must take to be the cause
 SLOWED = 1.5  # times the fastest round of the case: beyond it, beside other programs, they are its cause
 FASTER = 1.1  # a case that beats the others' best by more is not held back by what they show
+INTENSE = 100.0  # operations a byte of memory, beyond which memory sets no device's pace
 NEAR = 0.6  # share of a bound above which its limiter is named where nothing else is known
 LAUNCHES, FEW_LAUNCHES = 20.0, 3.0  # a call shorter than this many launches is too small; than so few, it is the launch
 ASSUMED_LAUNCH_S = 3e-6  # of GPUs whose run measured none: of the size that drivers show
@@ -99,6 +100,7 @@ def cause(seen: GapInputs) -> NamedCause:
         return NamedCause("at_limit")
     tests: tuple[Callable[[GapInputs], NamedCause | None], ...] = (
         _held_back, _shared, _inherent_cost, _small, _low_clock, _between_levels, _resource, _no_overlap, _fetch_size, _limiter,
+        _memory_left_out,
     )
     for test in tests:
         if found := test(seen):
@@ -349,3 +351,19 @@ def _ruled_out(seen: GapInputs) -> dict[str, float]:
     ratio, power, most = _clock_ratio(seen), _during(seen, "power_w"), seen.context.power_limit_w
     found = {"clock_share": ratio} if ratio is not None else {}
     return found | ({"power_w": power, "power_limit_w": most} if power and most else {})
+
+
+def counts_memory(limit: Limit) -> bool:
+    """Whether a bound has the time of memory, or of the cache that loads go to."""
+    return any(term.name in ("memory bandwidth", "first-cache load rate") for term in limit.provenance)
+
+
+def _memory_left_out(seen: GapInputs) -> NamedCause | None:
+    """A bound of arithmetic alone of a case that may well wait for memory, and no other case of the run that says what memory can do."""
+    if seen.against != "bound" or LIMITERS.get(seen.limit.limiter) != "arithmetic" or counts_memory(seen.limit):
+        return None
+    wanted, ceilings = demand(seen.case, seen.asked, seen.context.spec, mixed=True), seen.context.ceilings
+    level = next((key for key in wanted if key.startswith("bandwidth") and not ceilings.best_of_other_cases(key, seen.case)), "")
+    if not level or seen.asked.total_operations > INTENSE * wanted[level]:
+        return None
+    return NamedCause("unknown", "memory_left_out", {"moved_b_s": wanted[level] / seen.seconds})

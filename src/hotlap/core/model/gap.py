@@ -110,7 +110,7 @@ def _slower_s(limit: Limit, clock_hz: float | None) -> float:
 def _reference(case: Case, seconds: float, limit: Limit, context: Context) -> tuple[Against, float | None, str]:
     """What to compare it with, its seconds, and what sets it."""
     if limit.kind == "bound" and limit.bound_s:
-        counted = _counts_memory(limit) and cached_share(case, limit.bound_s, context.spec) <= causes.MOSTLY
+        counted = causes.counts_memory(limit) and cached_share(case, limit.bound_s, context.spec) <= causes.MOSTLY
         memory = None if counted else ceiling_s(case, context.ceilings, context.spec, "bandwidth")
         if memory and seconds >= limit.bound_s and memory[0] > limit.bound_s:
             return ("ceiling", *memory)
@@ -119,7 +119,3 @@ def _reference(case: Case, seconds: float, limit: Limit, context: Context) -> tu
         return "expected", float(limit.expected_s), limit.limiter
     ceiling = ceiling_s(case, context.ceilings, context.spec)
     return ("ceiling", *ceiling) if ceiling else ("unknown", None, "")
-
-
-def _counts_memory(limit: Limit) -> bool:
-    return any(t.name in ("memory bandwidth", "first-cache load rate") for t in limit.provenance)

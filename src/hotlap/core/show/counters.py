@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -67,23 +68,62 @@ def waited(row: Row) -> str:
 
 
 def table(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
-    """Counters of every case that has some, and why the others have none; "" where no case has any."""
+    """Counters of every case that has some, over several devices from the least to the most, and why the others have none; "" where no
+    case has any."""
     having = [row for row in rows if words.numbered(row) and of(row)]
     without: dict[str, list[str]] = {}
     for row in rows:
         if words.numbered(row) and (reason := plain(row)):
             without.setdefault(reason, []).append(row.case.workload)
-    lines = [layout.painted("counters of one call", "bold", color)]
+    devices = words.devices(having)
+    on = f" on {words.counted(len(devices), 'device')}" if len(devices) > 1 else ""
+    lines = [layout.painted(f"counters of one call{on}", "bold", color)]
     if having:
-        most = [stalls(row)[0] if stalls(row) else ("", 0.0) for row in having]
-        cells = [Cell(f"{percent(value)} {name}" if name else words.DASH) for name, value in most]
-        cases = Column("  case", [Cell("  " + words.clean(row.label)) for row in having])
-        found = [cases, *columns(having)[1:], Column("most time", cells)]
-        lines += _grid(found, width).lines(color)
+        lines += _grid(_folded(having) if len(devices) > 1 else _each(having), width).lines(color)
+    if len(devices) > 1:
+        lines += ["", f"of one device: hotlap explain RUN --device {shlex.quote(devices[0])}"]
     said = "; ".join(f"{', '.join(dict.fromkeys(names))}: {words.clean(reason)}" for reason, names in without.items())
     if said:
         lines += ["", *layout.paragraph("plain times, no counters: ", said, width, most=12)]
     return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _each(rows: Sequence[Row]) -> list[Column]:
+    """A line for each, with what took most of its time."""
+    most = [stalls(row)[0] if stalls(row) else ("", 0.0) for row in rows]
+    cells = [Cell(f"{percent(value)} {name}" if name else words.DASH) for name, value in most]
+    cases = Column("  case", [Cell("  " + words.clean(row.label)) for row in rows])
+    return [cases, *columns(rows)[1:], Column("most time", cells)]
+
+
+def _folded(rows: Sequence[Row]) -> list[Column]:
+    """A line for each case, of all its devices."""
+    cases: dict[str, list[Row]] = {}
+    for row in rows:
+        cases.setdefault(row.case.id, []).append(row)
+    columns = [Column("  case", [Cell("  " + words.clean(own[0].label)) for own in cases.values()])]
+    for key, head, _, write in COUNTERS:
+        each = [[seen[key] for row in own if key in (seen := of(row))] for own in cases.values()]
+        columns.append(Column(head, [Cell(_span(values, write)) for values in each], point=True, key=key, kind="n"))
+    return [*columns, Column("most time", [Cell(_causes(own)) for own in cases.values()])]
+
+
+def _causes(rows: Sequence[Row]) -> str:
+    """What took most of the time on each device: the least and the most share of each cause."""
+    shares: dict[str, list[float]] = {}
+    for row in rows:
+        for name, share in stalls(row)[:1]:
+            shares.setdefault(name, []).append(share)
+    return ", ".join(f"{_span(own, percent)} {name}" for name, own in shares.items()) or words.DASH
+
+
+def _span(values: Sequence[float], write: Callable[[float], str]) -> str:
+    """The least to the most, the unit once where both have the same."""
+    if not values:
+        return words.DASH
+    first, last = write(min(values)), write(max(values))
+    number, _, unit = first.partition(" ")
+    return first if first == last else f"{number if unit == last.partition(' ')[2] else first} – {last}"
 
 
 def columns(rows: Sequence[Row]) -> list[Column]:

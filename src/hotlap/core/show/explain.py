@@ -37,10 +37,14 @@ def explain(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
     return "\n".join([*lines[1:], *_sources(sources, width, color)])
 
 
-def briefly(row: Row, who: str, width: int = 100, color: bool = False) -> list[str]:
-    """One number among many: `who` it is of, what it misses of its limit, why, and what to know of it."""
+def briefly(row: Row, who: str, width: int = 100, color: bool = False, others: str = "") -> list[str]:
+    """One number among many: `who` it is of, what it misses of its limit, why, and what to know of it; what the `others` reach."""
     parts = ("interval", "state", "limit", "reference", "cause", "split", "notice", "")
     lines = _explained(row, Sources(), width, color, parts)
+    if others:
+        first = f"    {'others':<9} "
+        pieces = layout.paragraph(first, words.clean(others), width, most=8)
+        lines[1:1] = [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]]
     return [f"  {layout.painted(words.clean(who), 'bold', color)}", *lines]
 
 

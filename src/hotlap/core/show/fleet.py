@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hotlap.core.analysis import absent, fleets
 from hotlap.core.analysis.fleet_groups import FleetGroup, groups
 from hotlap.core.analysis.fleets import FleetCase, FleetDevice, FleetVerdict
-from hotlap.core.record import UNNAMED
+from hotlap.core.record import UNNAMED, Row
 from hotlap.core.show import layout, words
 from hotlap.core.show import notices as noticing
 from hotlap.core.show.explain import STATE_STYLES
@@ -50,6 +50,15 @@ def verdict(judged: FleetVerdict, width: int = 100, color: bool = False) -> str:
     state = layout.painted(words.STATES[judged.state].upper(), {"pass": "good", "fail": "bad"}.get(judged.state, "warn"), color)
     said = f"{counted_runs(judged)} against fleet: of {len(judged.devices)} devices {tally(judged)}{without(judged)}"
     return "\n".join([*lines, f"{state}  {said}"])
+
+
+def others(judged: FleetVerdict, host: str, row: Row) -> str:
+    """What the median device of the same model reaches in a row's case; "" where nothing is known of it."""
+    key = f"{host} {row.device}"
+    case = next((one for one in judged.cases if one.case == row.case.id and key in one.values), None)
+    if case is None or len(case.values) < 2:
+        return ""
+    return f"the median of {len(case.values)} devices is {words.quantity(case.ends[1], words.unit_of(row))}"
 
 
 def without(judged: FleetVerdict) -> str:

@@ -107,7 +107,7 @@ def _resource(gap: Gap) -> str:
     what = {"bandwidth": f"{rest} traffic", "compute": f"{rest} arithmetic"}.get(kind, f"the link {rest}")
     unit = "B/s" if kind != "compute" else "OP/s" if ".int" in key else "FLOP/s"
     rate, share = show(gap.numbers["rate"], unit), percent(gap.numbers["time_share"])
-    return f"{what} at the run's best median rate, {rate}, takes {share} of the time"
+    return f"{what} at the device's best median rate in this run, {rate}, takes {share} of the time"
 
 
 def _ruled_out(gap: Gap) -> str:
@@ -132,10 +132,12 @@ def _traffic(gap: Gap) -> str:
 
 
 _DRAWN = {"rop": "ROPs", "texture_unit": "texture units", "geometry_unit": "units that rasterise triangles"}
-NEAREST = "this is the best rate of the run, and nothing shows that the device reaches more"
+NEAREST = "none of its other cases in the run shows that it reaches more"
 _BASIS: Mapping[GapBasis, Callable[[Gap], str]] = {
     "beyond_expected": lambda _: BEYOND,
     "unexplained": lambda _: "nothing measured explains the rest",
+    "memory_left_out": lambda gap: "the bound leaves out the time of memory, of which the case moved "
+    f"{show(gap.numbers['moved_b_s'], 'B/s')}, and no other case of the run shows what memory can do: measure stream in the same plan",
     "throttled": lambda gap: gap.names.get("seen", "the device was held back"),
     "power_limit": _power_limit, "shared": lambda _: "other programs used the device meanwhile",
     "slowed": lambda gap: f"other programs ran meanwhile: the fastest round took {show(gap.numbers['best_s'], 's')} a call, the middle one "

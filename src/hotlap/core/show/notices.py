@@ -255,10 +255,11 @@ def _action(code: str, rows: Sequence[Row]) -> str:
 
 
 def rounds_needed(rows: Sequence[Row]) -> str:
-    """The options for as many rounds as reach the precision asked, or that no number of them does."""
+    """The options for as many rounds as reach the precision asked, or how many it would take, or that no number of them does."""
     known = [row.summary.needed for row in rows if row.summary.needed is not None]
     if not known or min(known) > MOST_ROUNDS:
-        return "measure on a quieter machine, or ask for less (--precision): more rounds will not do"
+        wanted = f"as noisy as it is, about {min(known)} rounds would be needed" if known else "more rounds will not do"
+        return f"measure on a quieter machine, or ask for less (--precision): {wanted}"
     most = max(one for one in known if one <= MOST_ROUNDS)
     served = [row for row in rows if row.summary.needed is not None and row.summary.needed <= MOST_ROUNDS]
     options = asking_for(most, [row.result for row in served])

@@ -109,9 +109,9 @@ def _share_style(row: Row) -> str:
 
 
 def is_slow(row: Row) -> bool:
-    """Slower than the model expects; where it expects nothing, far below the bound."""
+    """Slower than the model expects; where it expects nothing, far below a bound that does not leave out memory."""
     slower = noticing.slower_than_expected(row)
-    return (row.gap.share or 0.0) < SLOW if slower is None else slower
+    return (row.gap.share or 0.0) < SLOW and row.gap.basis != "memory_left_out" if slower is None else slower
 
 
 def share(row: Row) -> str:

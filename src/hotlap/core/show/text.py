@@ -96,7 +96,7 @@ def explained_fleet(runs: Sequence[tuple[Bundle, Sequence[Row]]], width: int = 1
     lines = [_fleet_of_runs(runs, judged, (width, color), asked, most=sys.maxsize)]
     for bundle, row, behind in worst:
         who = f"{bundle.run.machine.host} {row.device}: {percent(behind)} slower than the median device in its worst case"
-        lines += ["", *explaining.briefly(row, who, width, color)]
+        lines += ["", *explaining.briefly(row, who, width, color, fleet.others(judged, bundle.run.machine.host, row))]
     left = sum(words.numbered(row) for _, own in runs for row in own) - len(worst)
     command = f"hotlap explain {asked or 'RUN'}"
     example = f"{command} --device {shlex.quote(worst[0][1].device) if worst else 'INDEX'}"
@@ -136,7 +136,7 @@ def _differing(bundle: Bundle, rows: Sequence[Row], judged: fleets.FleetVerdict,
         own = [row for row in rows if row.device == device.device and row.case.id in ids]
         own = own or [row for key, row in behind.items() if key == device.device]
         for row in own:
-            lines += ["", *explaining.briefly(row, device.device, width, color)]
+            lines += ["", *explaining.briefly(row, device.device, width, color, fleet.others(judged, bundle.run.machine.host, row))]
     return lines
 
 

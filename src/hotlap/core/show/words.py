@@ -203,6 +203,8 @@ def headroom(gap: Gap) -> str:
         return "faster than expected"
     if share := gap.numbers.get("limit_cached_share"):
         return f"a bound with {percent(share)} of the bytes from the cache, whose rate is not published: how much can be won is open"
+    if gap.basis == "memory_left_out":
+        return "the bound leaves out the time of memory: how much can be won is open"
     return f"headroom {percent(1 - gap.share)}" if gap.share <= 0.999 else ""
 
 

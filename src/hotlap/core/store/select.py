@@ -147,6 +147,8 @@ def _raise_unknown_run(text: str, catalog: Catalog, home: Path) -> list[Entry]:
     with suppress(OSError):  # a name too long for the system is no run either
         if text not in (".", "..") and folder.is_dir():  # one that the catalog passed over: say why
             bundles.load(folder)
+    if text.endswith((".html", ".pdf")) and not Path(text).exists():
+        raise InputError(f"no run is '{text}'; a page is written by --out {text}")
     ids = [entry.id for entry in catalog.find()]
     if not ids:
         raise InputError(f"no run is '{text}', since none is kept under '{home}'; hotlap run measures one")

@@ -77,10 +77,10 @@ class NothingMeasured(InputError):
 
 
 class BenchLeft(NamedTuple):
-    """What is still to be done: runs of each command in all, and the time that the rest takes by the last run of each, s. `most`: at most,
-    since the answer may be sure before."""
+    """What is still to be done: runs in all of each command that is under way, by its place, and the time that the rest takes by the last
+    run of each, s. `most`: at most, since the answer may be sure before."""
 
-    runs: int
+    runs: dict[int, int]
     seconds: float
     most: bool
 
@@ -208,7 +208,7 @@ class _Bench:
         if not self.counts:
             return None
         rest_s = sum(max(count - len(self.kept[which]), 0) * self.execution_s[which] for which, count in self.counts.items())
-        return BenchLeft(max(self.counts.values()), min(rest_s, self.until_s - self.host.clock.now()), self.options.until_sure is not None)
+        return BenchLeft(dict(self.counts), min(rest_s, self.until_s - self.host.clock.now()), self.options.until_sure is not None)
 
     def _append(self, which: int, samples: Samples, group: Sequence[int]) -> None:
         """Kept at once, but for the first turn: a command that fails there is a usage error, and leaves no run."""

@@ -20,6 +20,7 @@ PROFILES = "; ".join(f"{name}: {about}" for name, about in audit.PROFILES.items(
 
 
 def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("given", nargs="*", help=argparse.SUPPRESS)  # answered with the option that takes it
     parser.add_argument("--profile", default="bench", metavar="NAME", help=f"what the node is for (default: bench; {PROFILES})")
     parser.add_argument(
         "--root", default="/", metavar="DIR|FILE", help="a node's root folder, snapshot or JSON facts (default: this machine)"
@@ -49,6 +50,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit code 1 where a finding is an error, 3 where no rule could be decided."""
+    if args.given:
+        one, files = args.given[0], " ".join(args.given[:3])
+        raise InputError(f"which is '{one}'? one node: --root {one}; nodes to compare with each other: --fleet {files}")
     if args.fail_on not in audit.SEVERITIES:
         raise InputError(f"there is no severity '{args.fail_on}'; {nearest(args.fail_on, audit.SEVERITIES)}")
     if args.profile not in audit.PROFILES:

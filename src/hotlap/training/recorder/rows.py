@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from hotlap.training.recorder.foreign import ForeignTime
 from hotlap.training.recorder.reducers import Reducers
 from hotlap.training.recorder.transfers import arm_transfers
 from hotlap.training.recorder.turns import SECONDS, Turn, uses_device
@@ -76,6 +77,7 @@ class StepRecorder:
         self.schedule: int | None = None  # the system's file of this thread
         self.delay_s: float | None = None
         self.delays_s = 0.0
+        self.foreign = ForeignTime()  # since the first step, without waits for a turn
         self.waits_from: float | None = None  # delay of the thread when its present wait for data began
         self.wait_delay_s = 0.0
         self.file: int | None = None
@@ -151,6 +153,7 @@ class StepRecorder:
         self.backwards, self.samples, self.edge, self.wait_delay_s = 0, 0.0, now, 0.0
         if self.count == 1:
             self.first_s = now - self.born
+            self.foreign.begin()
         self._look()
         if self.count & (self.count - 1) == 0 or len(self.events) != self.saved:
             self.save()  # a process that is killed has no time to
@@ -167,8 +170,10 @@ class StepRecorder:
         if self.cuda is not None or uses_device() or self.workers or self.world > 1:
             self.turn = None
             return
+        self.foreign.end()
         if not turn.wait(_threads() or 1):
             self.turn = None
+        self.foreign.begin()
         if turn.waited_s >= SECONDS:
             self.resumed.append(self.count + 1)
         self.delay_s = None if self.delay_s is None else self._delay()
@@ -186,7 +191,7 @@ class StepRecorder:
         self.samples += self.former_samples
         self.edge = self.origin or self.edge
         self.loss = self.former_loss if self.loss is NAN and math.isfinite(self.former_loss) else self.loss
-        self.cuda, self.delay_s, self.delays_s = None, None, 0.0
+        self.cuda, self.delay_s, self.delays_s, self.foreign = None, None, 0.0, ForeignTime()
         self.marks.clear()
         self.pending.clear()
         if self.file is not None:
@@ -362,6 +367,7 @@ class StepRecorder:
             "born_s": self.born, "first_s": self.first_s, "ended_s": self.last, "ended": self.ended, "error": self.error,
             "cpu_s": time.process_time(), "rss_bytes": _rss(), "flop": self.flop,
             "run_delay_s": None if self.delay_s is None else self.delays_s,
+            "foreign_s": None if self.workers or self.world > 1 else self.foreign.so_far(),  # else some of it is the program's own
             "parameters": self.parameters, "threads": _threads(), "device": "cuda" if self.cuda is not None else "cpu",
             "allocated_bytes": int(self.cuda.max_memory_allocated()) if self.cuda is not None else None,
             "reserved_bytes": int(self.cuda.max_memory_reserved()) if self.cuda is not None else None,

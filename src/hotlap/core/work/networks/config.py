@@ -17,6 +17,7 @@ from hotlap.core.work.networks.shape import Network
 
 LARGEST_BYTES = 2**22
 PARTS = ("vision_config", "audio_config")  # of models of several kinds, which are not described
+OWN_NAMES = {"float16": "fp16", "float32": "fp32"}  # of types of weights
 ENCODER_KEYS = ("layer_norm_eps", "type_vocab_size")  # that only encoders have
 OTHER_KEYS = ("state_size", "ssm_cfg", "mamba_d_state", "kv_lora_rank", "attn_layer_period", "d_state")  # of no plain decoder
 
@@ -33,7 +34,17 @@ def read(path: Path, as_type: str = "") -> Network | Layered:
     parts = [key.removesuffix("_config") for key in PARTS if isinstance(config.get(key), dict)]
     gone = f"left out of {network.name}: its {' and '.join(parts)} part; only the language model is described"
     left_out = [Notice("part_left_out", gone)] if parts else []
-    return replace(network, remarks=(*network.remarks, *left_out))
+    return replace(network, remarks=(*network.remarks, *left_out, *_type_of_weights(config, network.name)))
+
+
+def _type_of_weights(config: Config, name: str) -> list[Notice]:
+    """That the file names another type than the one that a step is of where none is asked for."""
+    places = [one for one in (config, config.get("text_config")) if isinstance(one, dict)]
+    given = next((one[key] for one in places for key in ("torch_dtype", "dtype") if one.get(key)), "bfloat16")
+    if given == "bfloat16" or not isinstance(given, str):
+        return []
+    ways = f"; of {given}: --dtype {OWN_NAMES[given]}" if given in OWN_NAMES else ""
+    return [Notice("read_as", f"{name}: its weights are kept in {given[:20]}; steps are of bf16 unless --dtype says otherwise{ways}")]
 
 
 def _content(file: Path) -> Config:
