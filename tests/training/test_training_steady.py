@@ -146,15 +146,16 @@ def test_a_wait_behind_threads_of_the_program_itself_is_its_own_cost() -> None:
     """A program whose threads take each other's processor in most steps, with nothing beside it, and beside two programs that are busy."""
     delays = [0.0 if step % 4 == 0 else 0.010 for step in range(101)]
     steps = table([0.07 + delay for delay in delays], None, delays)
-    alone = replace(process(), run_delay_s=0.75, foreign_s=-0.05)
-    beside = replace(process(), run_delay_s=0.75, foreign_s=7.0)
+    alone = replace(process(), run_delay_s=0.75, foreign_s=-0.05, helpers_s=2.0)
+    beside = replace(process(), run_delay_s=0.75, foreign_s=7.0, helpers_s=2.0)
     assert steady.behind_own([alone])
     assert of_process(alone, steps).step_s == pytest.approx(0.08)
     assert of_process(alone, steps).used == 100
     assert of_process(beside, steps).step_s == pytest.approx(0.07)
     assert of_process(process(), steps).step_s == pytest.approx(0.07)  # what others used is not known
-    lazy = replace(process(), run_delay_s=0.0, foreign_s=0.0)
-    assert not steady.behind_own([lazy])
+    for other in (replace(alone, run_delay_s=0.0), replace(alone, helpers_s=0.01)):  # it never waited; it has no other threads
+        assert not steady.behind_own([other])
+    assert not steady.behind_own([])
     assert not steady.behind_own([alone, process()])
     both = reading.alike([[MeasuredProcess(one, steps, of_process(one, steps))] for one in (alone, beside)])
     assert [launch[0].steady.used for launch in both] == [25, 25]  # all by one rule

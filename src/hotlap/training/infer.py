@@ -110,7 +110,7 @@ class _Engines:
         outputs = str(work / f"{name}.npz") if number == 0 else ""
         job = InferJob(asked=asked, engine=name, round=number, latencies=str(self.folder / LATENCIES), outputs=outputs, runs=cells)
         left = set(cells)
-        with Process("hotlap.training.infer_round", job, LIMIT_S + 3 * asked.seconds, self.stop) as process:
+        with Process("hotlap.training.infer_round", job, LIMIT_S + 3 * asked.seconds, self.stop, as_programs=True) as process:
             for line in process.lines():
                 printed = msgspec.json.decode(line, type=Printed)
                 if printed.state and number == 0:

@@ -90,6 +90,7 @@ class TrainingProcess(Record, frozen=True, kw_only=True):
     cpu_s: float = 0.0
     run_delay_s: float | None = None  # its thread was ready and waited for a processor, after the first step
     foreign_s: float | None = None  # that other programs used processors meanwhile; None: not known, or loaders or ranks beside it
+    helpers_s: float | None = None  # that its own other threads used processors meanwhile
     rss_bytes: int | None = None
     allocated_bytes: int | None = None  # most, by the device's allocator
     reserved_bytes: int | None = None

@@ -20,7 +20,7 @@ BLOCKS = 8  # means of stretches that are kept of a process, so that its spread 
 FEW = 5  # steady steps below which a process says little
 DELAYED, DELAY_S = 0.02, 5e-5  # of a step: a thread that waited for a processor for longer was disturbed
 FEWEST_QUIET, QUIET_STEPS = 10, 0.1  # undisturbed steps, at least and as a share, that speak for all
-FOREIGN = 0.5  # of the time that threads waited for a processor: where others used less, they waited behind threads of their own program
+MOST = 0.5  # of the time that threads waited for a processor: where other programs used less, and their own threads more, it was for those
 LEVEL = 0.05  # smallest change of level within a process that is told
 BOUND = ("compile", "recompile", "capture", "allocator")
 
@@ -63,11 +63,13 @@ def enough(process: TrainingProcess, quiet: int, steps: int) -> bool:
 
 
 def behind_own(processes: Sequence[TrainingProcess]) -> bool:
-    """Whether their threads waited for a processor behind threads of the same program, since others used too little to be the reason."""
-    if any(one.run_delay_s is None or one.foreign_s is None for one in processes):
+    """Whether their threads waited for a processor behind threads of the same program: others used too little to be the reason, and they
+    themselves enough."""
+    known = [(one.run_delay_s, one.foreign_s, one.helpers_s) for one in processes]
+    if not known or any(None in one for one in known):
         return False
-    waited_s = sum(one.run_delay_s or 0.0 for one in processes)
-    return waited_s > 0 and sum(one.foreign_s or 0.0 for one in processes) < FOREIGN * waited_s
+    waited_s, foreign_s, helpers_s = (sum(part or 0.0 for part in parts) for parts in zip(*known, strict=True))
+    return max(foreign_s, 0.0) < MOST * waited_s < helpers_s
 
 
 def of_process(process: TrainingProcess, table: Floats, quiet_only: bool | None = None, own: bool | None = None) -> SteadySteps:

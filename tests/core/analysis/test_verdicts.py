@@ -137,6 +137,16 @@ def test_what_may_stay_in_a_cache_fails_no_copy_at_the_rate_of_memory() -> None:
         assert (command in verdict.reason) == (state == "inconclusive")
 
 
+@pytest.mark.parametrize(("margin", "said"), [(0.2, "size=2GiB "), (0.01, "size=10GiB "), (0.005, "size=20GiB "), (0.001, "no size up to 32 GiB decides")])
+def test_the_size_that_is_advised_is_large_enough_for_the_share(margin: float, said: str) -> None:
+    """Twice as large as what a bound needs that the slow end passes, however near the share is."""
+    (row,) = rows(0.85)
+    gap = replace(row.gap, numbers={"limit_memory_b_s": 4.8e12, "limit_spared_bytes": 50.0 * 2**20}, limit_value=20e12)
+    seen = reaching(replace(row, gap=gap), 0.85, 0.9, 0.95)
+    (verdict,) = AgainstLimit((seen.summary.low or 0.0) / 4.8e12 * (1 - margin)).judge([seen])
+    assert said in verdict.reason
+
+
 def test_a_bound_that_counts_on_cache_fails_no_case_of_which_nothing_is_expected() -> None:
     numbers = {"limit_spared_bytes": 50.0 * 2**20}
     limit = Limit(kind="bound", bound_s=1.0, provenance=[])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hotlap.core.measure import supervisor
+from hotlap.core.measure.process import WorkerProcess
 from hotlap.core.measure.supervisor import Process, together
 from hotlap.core.record import Record
 
@@ -171,6 +172,25 @@ def test_the_user_s_environment_comes_first(start: Start, monkeypatch: pytest.Mo
     monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
     with start('echo "$GOMP_SPINCOUNT $MALLOC_TRIM_THRESHOLD_ $PYTHONUNBUFFERED"') as process:
         assert list(process.lines()) == [b"7 17179869184 1"]
+
+
+def test_what_may_allocate_gets_memory_as_any_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's operators allocate in the timed loop: a C library that keeps what is freed would hide what that costs a program."""
+    for name in supervisor.KEPT_MEMORY:
+        monkeypatch.delenv(name, raising=False)
+    seen: list[dict[str, str]] = []
+
+    class Opened:
+        def __init__(self, *_: object, env: dict[str, str], **__: object) -> None:
+            seen.append(env)
+            raise InterruptedError
+
+    monkeypatch.setattr(supervisor.subprocess, "Popen", Opened)
+    for spec in ("torch:cpu", "opencl"):
+        with pytest.raises(InterruptedError):
+            WorkerProcess(Job(spec=spec), 1.0, threading.Event())  # type: ignore[arg-type]
+    assert [supervisor.KEPT_MEMORY.items() <= env.items() for env in seen] == [False, True]
+    assert ["MALLOC_TRIM_THRESHOLD_" in env for env in seen] == [False, True]
 
 
 def test_a_group_of_its_own_keeps_signals_of_the_terminal_away(start: Start) -> None:

@@ -299,6 +299,16 @@ def test_memory_at_its_measured_rate_explains_a_thin_product() -> None:
     assert "memory traffic at the device's best median rate in this run, 29.0 GB/s, takes 90 % of the time" in why(seen)
 
 
+def test_rounds_that_are_left_out_for_what_ran_beside_them_are_no_cause() -> None:
+    """Four of six rounds were disturbed. Those that were used give the number and its cause; where all were, it is shared."""
+    stream = result(case("stream", op="copy", size="1 GiB"), 2**30 / 36e9)
+    one = result(case("intensity", fmas=4, size="128 MiB"), 2**27 / 35.6e9)
+    marked = [structs.replace(r, notices=[Notice("shared_device", "others ran")]) if r.round < 4 else r for r in one.rounds]
+    used = structs.replace(one, rounds=marked, left_out=[0, 1, 2, 3])
+    assert judge(used, HOST, [stream]).cause == "bandwidth"
+    assert judge(structs.replace(one, rounds=marked), HOST, [stream]).cause == "shared"
+
+
 def test_a_bound_without_memory_says_so_where_no_other_case_shows_what_memory_can_do() -> None:
     """The same number alone, and beside a stream that shows memory to be its limit."""
     one = result(case("intensity", fmas=4, size="128 MiB"), 2**27 / 35.6e9)

@@ -16,7 +16,7 @@ import numpy as np
 
 from hotlap.core.analysis.history import SIMULATED
 from hotlap.core.errors import HotlapError
-from hotlap.core.record import Allowance, Case, Device, Machine, RunRecord
+from hotlap.core.record import IMPORTED, Allowance, Case, Device, Machine, RunRecord
 from hotlap.core.stats import drift
 from hotlap.core.stats.drift import Drift
 from hotlap.core.store import when
@@ -131,12 +131,14 @@ def _class(run: RunRecord) -> str:
 
 
 def class_of(machine: Machine, devices: Sequence[Device]) -> str:
-    """The row of the table for these devices of a machine."""
-    if all(one.target == SIMULATED for one in devices):
+    """The row of the table for these devices of a machine; without any, of its processors."""
+    if devices and all(one.target == SIMULATED for one in devices):
         return "simulated"
-    if all(one.kind == "gpu" for one in devices):
+    if devices and all(one.kind == "gpu" for one in devices):
         return "gpu"
-    return "virtual" if machine.virtual else "dedicated"
+    if machine.virtual:
+        return "virtual"
+    return "unknown" if any(one.target == IMPORTED for one in devices) else "dedicated"
 
 
 def _host(run: RunRecord) -> Device:

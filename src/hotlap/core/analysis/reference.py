@@ -141,10 +141,11 @@ class AgainstBaseline:
         name, share, _ = drift.allowance_of(drift.class_of(self.machine, [device] if device else []))
         if not share:
             return held
+        kind = "an imported result, whose machine may be virtual" if name == "unknown" else f"a {name} machine"
         reach = float(allowed(share).widen(np.array(held.reach), 0.95))
         score = NORMAL.inv_cdf(1 - ERROR_RATE / 2) * abs(held.log_ratio) / reach
         p = max(held.p, 2 * (1 - NORMAL.cdf(score)))
-        return replace_of(held, reach=reach, p=p, limits=(*held.limits, f"{percent(share)} is allowed for drift of a {name} machine"))
+        return replace_of(held, reach=reach, p=p, limits=(*held.limits, f"{percent(share)} is allowed for drift of {kind}"))
 
 
 def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]], text: str, name: str) -> ReferenceRatio | Verdict:

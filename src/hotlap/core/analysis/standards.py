@@ -130,7 +130,7 @@ class AgainstLimit:
             reason = (
                 f"at least {_asked(share)} of the {show(memory, 'B/s')} published for memory, but not of the bound, which counts the "
                 f"{units.size(round(spared))} that may stay in cache as moved in no time: ask it of sizes well above the "
-                f"cache{_larger(row, spared, share)}"
+                f"cache{_larger(row, spared, share, row.summary.low / memory)}"
             )
         elif usual and usual[2] < share:
             reason = (
@@ -154,12 +154,19 @@ class AgainstLimit:
 CACHES = 32  # times what may stay in cache: moving so much, the bound is 3 % above the rate of memory
 
 
-def _larger(row: Row, spared: float, share: float) -> str:
-    """What measures memory in sizes well above the cache, and judges it; "" of numbers measured elsewhere. The size has no space, so
-    that it is never shown as a range."""
+LARGEST_GIB = 32  # that is advised
+
+
+def _larger(row: Row, spared: float, share: float, reached: float) -> str:
+    """What measures memory in sizes well above the cache, and judges it: large enough for a bound that the row's slow end, a share
+    `reached` of memory's rate, passes with half of its margin; "" of numbers measured elsewhere, and where none is. The size has no space, so that it
+    is never shown as a range."""
     if row.result.target == IMPORTED:
         return ""
-    gibs = max(1, math.ceil(CACHES * spared / 2**30))
+    margin = max(1 - share / reached, 1e-9)
+    gibs = max(1, math.ceil(max(CACHES, 2 / margin) * spared / 2**30))
+    if gibs > LARGEST_GIB:
+        return f"; it is so near to {_asked(share)} that no size up to {LARGEST_GIB} GiB decides"
     simulated = row.result.target == "simulated"  # its machine and options are the run's, and not known here
     target = "TARGET" if simulated else shlex.quote(row.result.target)
     size, judged = f"hotlap bench stream op=copy size={gibs}GiB", f"hotlap gate --against limit --share '{_asked(share)}'"

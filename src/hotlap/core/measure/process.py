@@ -19,7 +19,8 @@ class WorkerProcess(Process):
     def __init__(self, job: Job, limit_s: float, stop: threading.Event, account: Account | None = None) -> None:
         self.spent = False  # it ends before its last case, since nothing more can be measured in it
         self.account = account or Account()
-        super().__init__("hotlap.core.measure.worker", job, limit_s, stop)
+        operators = job.spec.startswith("torch")  # they may allocate in what is timed
+        super().__init__("hotlap.core.measure.worker", job, limit_s, stop, as_programs=operators)
 
     def __enter__(self) -> WorkerProcess:
         return self

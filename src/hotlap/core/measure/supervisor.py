@@ -21,6 +21,8 @@ from hotlap.core.measure.targets.base import SystemClock
 SPEED_ENVIRONMENT = {  # the user's own settings win
     "GOMP_SPINCOUNT": "2000",  # OpenMP threads that wait spin for some 0.1 ms: asleep between short operators they make those slower
     # than in a program, and for longer, as by default, they take the processor from the very thread that they wait for on a busy machine
+}
+KEPT_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 32),  # glibc: freed memory stays with the process, so that the next case need not
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),  # fault in every page again: 0.2 to 2 s for each GiB in a guest
 }
@@ -34,15 +36,17 @@ B = TypeVar("B")
 class Process:
     """A fresh process of a module, which gets `job` as its first line. If it says nothing for `limit_s`, it has hung.
 
-    As a context, it is over at the end: at once where it has hung or `stop` is set.
+    `as_programs`: it gets memory from the system as any program does, for what it times may allocate. As a context, it is over at the end:
+    at once where it has hung or `stop` is set.
     """
 
-    def __init__(self, module: str, job: Any, limit_s: float, stop: threading.Event) -> None:
+    def __init__(self, module: str, job: Any, limit_s: float, stop: threading.Event, as_programs: bool = False) -> None:
         self.limit_s, self.stop, self.hung = limit_s, stop, False
         self.silent_s = 0.0  # until then nothing had come
+        settings = SPEED_ENVIRONMENT if as_programs else {**SPEED_ENVIRONMENT, **KEPT_MEMORY}
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", module], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env={**SPEED_ENVIRONMENT, **os.environ, "PYTHONUNBUFFERED": "1"}, bufsize=0, start_new_session=os.name == "posix",
+            env={**settings, **os.environ, "PYTHONUNBUFFERED": "1"}, bufsize=0, start_new_session=os.name == "posix",
         )  # fmt: skip
         self.talk: list[bytes] = []
         self.listener = threading.Thread(target=self._collect, daemon=True)

@@ -137,8 +137,9 @@ def _holds(shares: Mapping[str, float]) -> str:
 def _shared(seen: GapInputs) -> NamedCause | None:
     """Other work on the device, noticed in half of the rounds or more, or beside rounds that it slowed down much: what else a case shows
     says little then."""
-    noticed = [one for r in seen.result.rounds for one in r.notices if one.code == "shared_device"]
-    if seen.share is not None and noticed and 2 * len(noticed) >= len(seen.result.rounds):
+    rounds = seen.result.used  # those that others disturbed may be left out of the number
+    noticed = [one for r in rounds for one in r.notices if one.code == "shared_device"]
+    if seen.share is not None and noticed and 2 * len(noticed) >= len(rounds):
         return NamedCause("shared", "shared")
     best = min(seen.result.seconds, default=0.0)
     if best and seen.seconds >= SLOWED * best and beside(seen.result.notices):

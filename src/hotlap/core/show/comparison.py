@@ -200,8 +200,11 @@ def _allowed(group: Sequence[Allowance], sides: str, turns: str) -> str:
     rest = f"to learn it from earlier runs of the same cases {FEWEST_RUNS} on {FEWEST_DAYS} days are needed, there are {seen}"
     if min(a.runs for a in group) >= FEWEST_RUNS:
         rest = "the earlier runs do not show what happens within a day: too few days have two runs"
+    usual = f"usual for a {allowance.machine} machine"
+    if allowance.machine == "unknown":
+        usual = "usual for a virtual machine, since the files do not say on which kind they were measured"
     return (
-        f"{first}. The intervals allow for drift of {size}, usual for a {allowance.machine} machine (docs/statistics.md); {rest}. "
+        f"{first}. The intervals allow for drift of {size}, {usual} (docs/statistics.md); {rest}. "
         f"{turns} needs no allowance; --assume-stable drops it."
     )
 

@@ -78,6 +78,7 @@ class StepRecorder:
         self.delay_s: float | None = None
         self.delays_s = 0.0
         self.foreign = ForeignTime()  # since the first step, without waits for a turn
+        self.helpers = [0.0, 0.0]  # processor time of this process's other threads, at the end of the first step and of the last
         self.waits_from: float | None = None  # delay of the thread when its present wait for data began
         self.wait_delay_s = 0.0
         self.file: int | None = None
@@ -151,8 +152,9 @@ class StepRecorder:
             self._remember()
         self.parts = dict.fromkeys(PARTS, 0.0)
         self.backwards, self.samples, self.edge, self.wait_delay_s = 0, 0.0, now, 0.0
+        self.helpers[1] = time.process_time() - time.thread_time()
         if self.count == 1:
-            self.first_s = now - self.born
+            self.first_s, self.helpers[0] = now - self.born, self.helpers[1]
             self.foreign.begin()
         self._look()
         if self.count & (self.count - 1) == 0 or len(self.events) != self.saved:
@@ -368,6 +370,7 @@ class StepRecorder:
             "cpu_s": time.process_time(), "rss_bytes": _rss(), "flop": self.flop,
             "run_delay_s": None if self.delay_s is None else self.delays_s,
             "foreign_s": None if self.workers or self.world > 1 else self.foreign.so_far(),  # else some of it is the program's own
+            "helpers_s": self.helpers[1] - self.helpers[0],
             "parameters": self.parameters, "threads": _threads(), "device": "cuda" if self.cuda is not None else "cpu",
             "allocated_bytes": int(self.cuda.max_memory_allocated()) if self.cuda is not None else None,
             "reserved_bytes": int(self.cuda.max_memory_reserved()) if self.cuda is not None else None,
