@@ -159,8 +159,8 @@ LARGEST_GIB = 32  # that is advised
 
 def _larger(row: Row, spared: float, share: float, reached: float) -> str:
     """What measures memory in sizes well above the cache, and judges it: large enough for a bound that the row's slow end, a share
-    `reached` of memory's rate, passes with half of its margin; "" of numbers measured elsewhere, and where none is. The size has no space, so that it
-    is never shown as a range."""
+    `reached` of memory's rate, passes with half of its margin; "" of numbers measured elsewhere. The size has no space, so that it is never
+    shown as a range."""
     if row.result.target == IMPORTED:
         return ""
     margin = max(1 - share / reached, 1e-9)
