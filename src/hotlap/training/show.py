@@ -233,19 +233,20 @@ def answer(summary: TrainingSummary) -> str:
     if summary.state == "inconclusive":
         few = f", of {_count(arm.step_s.n)}: too few for an interval, give --processes 6"
         return f"inconclusive: {text}{few if arm.step_s.low is None else ''}{'; see the notes' if summary.notices else ''}"
-    return f"{text}{_waits(summary.stall)}"
+    return f"{text}{_waits(summary.stall, arm.step_s.value)}"
 
 
 def _count(processes: int) -> str:
     return f"{processes} process{'' if processes == 1 else 'es'}"
 
 
-def _waits(stall: LoaderStall | None) -> str:
+def _waits(stall: LoaderStall | None, step_s: float) -> str:
     """What to do about the loader, where it costs a share that counts."""
     if stall is None or not stall.known or stall.stall_s is None or (stall.share or 0.0) <= STALLED:
         return ""
     share, remedy = units.percent(stall.share or 0.0), "a faster loader first, by more workers or less work a batch"
+    waiting = f", {units.percent(stall.waited_s / step_s)} by waiting in next()" if stall.waited_s and step_s else ""
     if stall.stall_s.low is None:
         n = stall.stall_s.n
-        return f"; about {share} of it waits for the loader ({n} pair{'' if n == 1 else 's'}, too few for an interval): {remedy}"
-    return f"; {share} of it waits for the loader: {remedy}" if stall.stall_s.low > 0 else ""
+        return f"; the loader costs about {share} of it{waiting} ({n} pair{'' if n == 1 else 's'}, too few for an interval): {remedy}"
+    return f"; the loader costs {share} of it{waiting}: {remedy}" if stall.stall_s.low > 0 else ""

@@ -20,7 +20,7 @@ from hotlap.training.expected_gap import ExpectedGap
 from hotlap.training.expected_record import ExpectedStep
 from hotlap.training.reading import MeasuredProcess, TrainingRun
 from hotlap.training.record import TrainingEvent, column
-from hotlap.training.steady import FEW, behind_own
+from hotlap.training.steady import FEW, LEVEL, behind_own
 
 INNER = 0.9  # confidence of the interval by which two arms are the same
 SAME = 2  # two arms are the same where they surely differ by less than so many times the smallest difference reported
@@ -339,7 +339,7 @@ def _notices(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[Notice]:
 
 def doubts(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[Notice]:
     """Of what was measured, however it ended."""
-    return [*_events(arms), *_levels(run), *_batches(run), *_busy(arms), *run.trained.notices]
+    return [*_events(arms), *_levels(run, arms), *_batches(run), *_busy(arms), *run.trained.notices]
 
 
 def _ended(run: TrainingRun) -> list[Notice]:
@@ -407,13 +407,17 @@ def _events(arms: Sequence[ArmFigures]) -> list[Notice]:
     return notices
 
 
-def _levels(run: TrainingRun) -> list[Notice]:
+def _levels(run: TrainingRun, arms: Sequence[ArmFigures]) -> list[Notice]:
+    """The first; with a loader's first batch one that is not small beside the step that the loader costs."""
+    first = next((arm.step_s.value for arm in arms if arm.step_s), 0.0)
     for launch in run.launches:
         for level in launch[0].steady.levels:
-            seen = (
-                f"process {launch[0].process.number + 1}: from step {level.step} on a step took {level.after_s * 1e3:.3g} ms in place of "
-                f"{level.before_s * 1e3:.3g} ms"
-            )
+            process, moved_s = launch[0].process, abs(level.after_s - level.before_s)
+            if process.data == "frozen" and moved_s < LEVEL * first:
+                continue
+            arm = f" ({process.arm})" if process.arm else ""
+            took = f"{level.after_s * 1e3:.3g} ms in place of {level.before_s * 1e3:.3g} ms"
+            seen = f"process {process.number + 1}{arm}: from step {level.step} on a step took {took}"
             return [Notice("step_level_changed", seen, "look what changed there, or measure on a quiet machine")]
     return []
 

@@ -63,6 +63,25 @@ def test_a_loss_beside_other_programs_is_no_fail() -> None:
     assert judged(dataclasses.replace(slow, samples=beside), NORMAL).state == "fail"  # four good rounds make the number
 
 
+def test_a_machine_that_was_slow_for_a_while_is_no_fail() -> None:
+    """100 rounds of unchanged code, of which many are 20 to 50 % slower, in stretches: the others are as fast as the baseline. Code that is
+    slower has no such stretch, and a noise that comes and goes from round to round hides nothing."""
+    chance = np.random.default_rng(3)
+    levels = np.repeat([1.02, 1.5, 1.25, 1.5, 1.02, 1.3], [13, 18, 12, 24, 13, 20])
+    noise = np.exp(chance.normal(0, 0.02, len(levels)))
+    usual = baselines.learn("normal", [run(day=0)])
+
+    def verdict(values: np.ndarray) -> Verdict:
+        return judged(make({"copy": (1e-3 * values).tolist()}, day=1), usual)
+
+    wandered = verdict(levels * noise)
+    assert wandered.state == "inconclusive"
+    assert "its rounds are alike in stretches, the fastest of 10 rounds at 1.0" in wandered.reason
+    assert verdict(1.8 * levels * noise).state == "fail"
+    assert verdict(chance.permutation(levels) * noise).state == "fail"
+    assert verdict(1.25 * noise).state == "fail"
+
+
 def test_other_programs_do_not_change_a_size() -> None:
     slow = run(day=20, level=1.25e-3)
     beside = dataclasses.replace(slow, samples=[replace(each, disturbed=0.7) for each in slow.samples])

@@ -32,7 +32,7 @@ from hotlap.core.errors import InputError
 from hotlap.core.record import Baseline, Device, Machine, Plan, Reference, Row, Verdict, identity, machine_class
 from hotlap.core.stats import multiple_testing
 from hotlap.core.stats.drift import FEWEST_DAYS, NORMAL, allowed
-from hotlap.core.stats.ratio import beyond, ratio
+from hotlap.core.stats.ratio import beyond, ratio, wandering
 from hotlap.core.stats.series import MAD_TO_SD
 from hotlap.core.stats.student import quantile, two_sided
 from hotlap.core.store.fold import disturbed
@@ -40,6 +40,7 @@ from hotlap.core.units import COUNTS, counted, percent, show, signed_percent
 
 NOISIEST = 0.10  # a case whose loss must be larger than this to be seen has not earned the right to gate
 ERROR_RATE = 0.05
+STRETCH, LEAST_STRETCH = 0.1, 6  # of the rounds, and of rounds, whose level is looked at
 DAY = len("20261123")  # a run's id begins with the day on which it began
 
 
@@ -211,6 +212,8 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
         if unit not in COUNTS and (beside := sum(map(disturbed, result.used))):
             busy = f"other programs ran during {beside} of its {counted(len(result.used), 'round')}, and may make the difference"
             return replace(verdict, state="inconclusive", reason=f"{worse}, but {busy}: measure on a quiet machine")
+        if unit not in COUNTS and (levels := _as_fast(held, min_effect)):
+            return replace(verdict, state="inconclusive", reason=f"{worse}, but {levels}")
         far, provenance = _from_where(held, min_effect)
         from_there = f"{changes.quantity(far, unit)}: {changes.quantity(held.reference, unit)} {signed_percent(far / held.reference - 1)}"
         reason = f"{worse}; threshold {from_there}, from where all of its interval is beyond {percent(min_effect)}"
@@ -227,6 +230,24 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
         return replace(verdict, state="inconclusive", reason=f"{reason}{_beside(held, verdict, min_effect)}")
     shown = f"{loss} would have been seen, against the {held.label}{limits}"
     return replace(verdict, reason=f"{shown}{_beside(held, verdict, min_effect)}")
+
+
+def _as_fast(held: ReferenceRatio, min_effect: float) -> str:
+    """That the level of the rounds moved while they were measured, and that a stretch of them is no loss that is sure: then the machine may
+    have changed, and not the code. "" where the level stayed, or where even the fastest stretch is a loss."""
+    result = held.row.result
+    if not wandering(result.values):
+        return ""
+    lower, length = result.better == "lower", max(LEAST_STRETCH, round(STRETCH * len(result.values)))
+    stretches = [statistics.median(result.values[at : at + length]) for at in range(len(result.values) - length + 1)]
+    fastest = min(stretches) if lower else max(stretches)
+    loss = math.log(fastest / held.reference) * (1 if lower else -1)
+    if loss >= held.reach + math.log1p(min_effect):
+        return ""
+    return (
+        f"its rounds are alike in stretches, the fastest of {length} rounds at {changes.quantity(fastest, result.unit)}: the machine's "
+        "speed changed while it ran; measure again, or the base in turns (--measure PLAN --base REF)"
+    )
 
 
 def _from_where(held: ReferenceRatio, min_effect: float) -> tuple[float, str]:

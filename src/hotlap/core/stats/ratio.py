@@ -37,6 +37,7 @@ KNOWN = 10  # pairs, or runs a side, from which the autocorrelation of runs is e
 BELIEVED = 1.8  # standard errors by which an autocorrelation must exceed zero to count
 SERIAL_FEW = 1.1  # widening of a variance over fewer ABBA pairs: midway between none and the most there is, 1.207
 POWER = 0.8
+UNLIKE = 0.01  # p from which on that one side is noisier is chance
 NORMAL = NormalDist()
 HALVINGS = 36  # of the range searched for an end of an interval
 ROUNDING = 1e-13  # logarithms closer than this are of equal values
@@ -330,6 +331,12 @@ def serial_sides(x: Floats, y: Floats) -> Floats:
     return (1 + phi) / (1 - phi)
 
 
+def wandering(values: ArrayLike) -> bool:
+    """Whether values, in order of time, resemble their neighbours by more than chance; False of fewer than 10, or with one not above 0."""
+    x = finite(values)
+    return len(x) >= KNOWN and bool(x.min() > 0) and bool(_believed(_lag1(np.log(x)[None]), len(x))[0] > 0)
+
+
 def _lag1(runs: Floats) -> Floats:
     """Autocorrelation at lag 1, values drawn in to 3 robust standard deviations, corrected for its bias at small n
     (Marriott and Pope, Biometrika 41, 1954)."""
@@ -438,9 +445,6 @@ def _shares(estimate: Estimates, confidence: float) -> dict[str, float | None]:
         "confidence": confidence,
         "mde": _finite(math.expm1(min((high - low) / 2 * (1 + more), 700.0))),
     }
-
-
-UNLIKE = 0.01  # p from which on that one side is noisier is chance
 
 
 def _unlike(x: Floats, y: Floats) -> float:
