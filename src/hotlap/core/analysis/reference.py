@@ -142,7 +142,7 @@ class AgainstBaseline:
         name, share, _ = drift.allowance_of(drift.class_of(self.machine, [device] if device else []))
         if not share:
             return held
-        kind = "an imported result, whose machine may be virtual" if name == "unknown" else f"a {name} machine"
+        kind = "a dedicated machine (a virtual one drifts by more)" if name == "unknown" else f"a {name} machine"
         reach = float(allowed(share).widen(np.array(held.reach), 0.95))
         score = NORMAL.inv_cdf(1 - ERROR_RATE / 2) * abs(held.log_ratio) / reach
         p = max(held.p, 2 * (1 - NORMAL.cdf(score)))
@@ -245,8 +245,8 @@ def _as_fast(held: ReferenceRatio, min_effect: float) -> str:
     if loss >= held.reach + math.log1p(min_effect):
         return ""
     return (
-        f"its rounds are alike in stretches, the fastest of {length} rounds at {changes.quantity(fastest, result.unit)}: the machine's "
-        "speed changed while it ran; measure again, or the base in turns (--measure PLAN --base REF)"
+        f"its rounds are alike in stretches, the fastest of {length} rounds at {changes.quantity(fastest, result.unit)}: the speed of "
+        "the machine changed while it ran, or that of the program; measure again, or the base in turns (--measure PLAN --base REF)"
     )
 
 

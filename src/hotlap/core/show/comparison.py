@@ -202,7 +202,7 @@ def _allowed(group: Sequence[Allowance], sides: str, turns: str) -> str:
         rest = "the earlier runs do not show what happens within a day: too few days have two runs"
     usual = f"usual for a {allowance.machine} machine"
     if allowance.machine == "unknown":
-        usual = "usual for a virtual machine, since the files do not say on which kind they were measured"
+        usual = "usual for a dedicated machine: the files do not say on which kind they were measured, and a virtual one drifts by more"
     return (
         f"{first}. The intervals allow for drift of {size}, {usual} (docs/statistics.md); {rest}. "
         f"{turns} needs no allowance; --assume-stable drops it."
