@@ -41,10 +41,7 @@ def briefly(row: Row, who: str, width: int = 100, color: bool = False, others: s
     """One number among many: `who` it is of, what it misses of its limit, why, and what to know of it; what the `others` reach."""
     parts = ("interval", "state", "limit", "reference", "cause", "split", "notice", "")
     lines = _explained(row, Sources(), width, color, parts)
-    if others:
-        first = f"    {'others':<9} "
-        pieces = layout.paragraph(first, words.clean(others), width, most=8)
-        lines[1:1] = [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]]
+    lines[1:1] = _part("others", others, width, color) if others else []
     return [f"  {layout.painted(words.clean(who), 'bold', color)}", *lines]
 
 
@@ -173,10 +170,15 @@ def _explained(row: Row, sources: Sources, width: int, color: bool, only: Sequen
     parts += [("" if place else "notice", ": ".join(filter(None, note))) for place, note in enumerate(noticing.notes(row))]
     for name, text in parts:
         if text and (not only or name in only):
-            first = f"    {name:<9} "
-            pieces = layout.paragraph(first, words.clean(text), width, most=8)
-            lines += [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]]
+            lines += _part(name, text, width, color)
     return lines
+
+
+def _part(name: str, text: str, width: int, color: bool) -> list[str]:
+    """A named line of a case, as many as it takes."""
+    first = f"    {name:<9} "
+    pieces = layout.paragraph(first, words.clean(text), width, most=8)
+    return [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]]
 
 
 def _ends(row: Row) -> str:
