@@ -226,6 +226,9 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         (["history", "bisct"], "did you mean 'hotlap history bisect'"), (["export", "--as", "jnit"], "did you mean 'junit'"),
         (["run", "quick", "--budget", "-5s"], "'budget' is a time above zero and up to 31 days, as in '60 s' or '10 min', not '-5s'"),
         (["run", "quick", "--budget"], "argument --budget: expected one argument; hotlap run --help"), (["run", "quick", "-5s"], "unrecognized arguments: -5s; hotlap"),
+        (["predict", "gemm", "--gpu", "H200"], "did you mean '--machine'"), (["run", "--gpu", "0"], "did you mean '--device'"),
+        (["plan", "from", "meta-llama/Llama-3-8B"], "did you mean 'llama-3-8b'"),
+        (["run", "--target", "simulated:h200-sxm?slow=0.05@1.3,0.05@2.7"], "or with nodes slow=0.03@17.3,18.*"),
         (["run", "--rounds", "1.5"], "whole number"), (["show", "--json", "--format", "csv"], "two answers"),
     ],
 )
@@ -419,6 +422,22 @@ def test_parameters_that_nobody_gave_are_said(capsys: pytest.CaptureFixture[str]
 def test_a_program_that_is_not_there_is_refused_before_the_first_pair(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ab", "nosuchcmd", "true"]) == 2
     assert capsys.readouterr().err == "hotlap: there is no program 'nosuchcmd'; is it installed, and in PATH?\n"
+
+
+def test_a_script_that_cannot_be_executed_is_refused_with_what_runs_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text("print(1)\n")
+    line = f"hotlap: '{script}' is a file that cannot be executed; name what runs it, as in 'python {script}', or chmod +x\n"
+    for words in (["ab", str(script), "true"], ["bench", str(script)], ["trace", "capture", "--", str(script)]):
+        assert main(words) == 2
+        assert capsys.readouterr().err == line
+
+
+def test_a_kernel_that_is_not_kept_but_a_file_is_to_be_added(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.cl"
+    file.write_text("__kernel void mine(__global float *x) {}\n")
+    assert main(["kernel", "check", str(file)]) == 2
+    assert f"it is a file: hotlap kernel add {file} first, which names the kernel" in capsys.readouterr().err
 
 
 def test_verbs_that_predict_have_one_default_machine_and_name_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -182,7 +182,7 @@ def test_a_program_that_ends_early_is_inconclusive_and_says_how_many_processes_r
     path.write_text("import sys, hotlap\nfor _ in range(30):\n    hotlap.step()\nsys.exit(7)\n")
     assert main(["training", "run", str(path), "--processes", "2", "--data", "real"]) == 2
     out = " ".join(capsys.readouterr().out.split())
-    assert "2 fresh processes of 100 steps; 1 ran" in out
+    assert "2 fresh processes of up to 100 steps; 1 ran" in out
     assert re.search(r"answer inconclusive: a step takes .* of 1 process: too few for an interval", out)
 
 

@@ -6,7 +6,6 @@ import argparse
 import itertools
 import math
 import shlex
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
@@ -21,7 +20,7 @@ from hotlap.core.stats import sequential
 from hotlap.core.stats.sequential import PILOT
 from hotlap.core.trials.ab import AbOptions
 from hotlap.core.trials.bench import BenchCommand, BenchOptions
-from hotlap.core.work.program import COMMAND
+from hotlap.core.work.program import COMMAND, cannot_start
 
 MOST = 1000  # commands, of parameters multiplied
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -179,9 +178,8 @@ def _words(text: str, alone: bool) -> list[str]:
         raise InputError("an empty command measures nothing; give a command line")
     if operators:
         raise InputError(f"'{operators[0]}' in '{text}' is for a shell, and commands run without one; --shell runs them by {SHELL}")
-    program = words[0]
-    if shutil.which(program) is None:
-        raise InputError(_missing(program, text, alone))
+    if why := cannot_start(words[0]):
+        raise InputError(_missing(words[0], text, alone) or why)
     return words
 
 
@@ -193,12 +191,14 @@ def _tokens(text: str) -> list[str]:
 
 
 def _missing(program: str, text: str, alone: bool) -> str:
+    """What a user of `bench` may have meant by what is no program; "" where nothing is known."""
     if Path(program).is_file():
-        return f"'{program}' is a file that cannot be executed; name what runs it, as in 'python {program}', or chmod +x"
+        return ""
     if "=" in program:
         return f"'{program}' is no program; variables are set by 'env {text}', or by a shell: --shell"
-    quoted = f"; a command and its arguments stand in quotes, as in hotlap bench '{program} …'" if program == text and not alone else ""
-    return f"there is no program '{program}'{quoted or '; is it installed, and in PATH?'}"
+    if program != text or alone:
+        return ""
+    return f"there is no program '{program}'; a command and its arguments stand in quotes, as in hotlap bench '{program} …'"
 
 
 # ---------------------------------------------------------------- parameters

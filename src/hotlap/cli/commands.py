@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hotlap.core.errors import closest
 from hotlap.features import FEATURES, Noun, Verb
@@ -79,6 +79,11 @@ TRIED: Mapping[str, str] = {  # names of other tools → what is meant
     "test": "hotlap doctor", "monitor": "hotlap node watch", "top": "hotlap node watch", "info": "hotlap node inspect",
     "burn": "hotlap stress burn-in", "results": "hotlap list", "runs": "hotlap list", "plot": "hotlap report RUN",
 }  # fmt: skip
+
+TRIED_OPTIONS: Mapping[str, Sequence[str]] = {  # options of other tools → what may be meant: the first that the command has
+    "--gpu": ("--machine", "--device"), "--gpus": ("--device",), "--output": ("--out",), "--repetitions": ("--rounds", "--runs"),
+    "--iterations": ("--rounds", "--runs"), "--repeat": ("--rounds", "--runs"),
+}
 
 
 def of_noun(noun: str) -> dict[str, Verb]:

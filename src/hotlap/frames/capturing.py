@@ -21,6 +21,7 @@ from hotlap.core.errors import InputError, MachineError, NotSupported, Unavailab
 from hotlap.core.measure.tools import finding, running
 from hotlap.core.measure.tools.finding import FoundTool
 from hotlap.core.measure.tools.toolfile import ToolFile
+from hotlap.core.work.program import cannot_start
 from hotlap.frames import reading
 from hotlap.frames.record import FrameCapture
 
@@ -54,7 +55,7 @@ def capture(options: LogOptions, home: Path, listen: Listener) -> Iterator[Frame
     """
     program = shutil.which(options.argv[0])
     if program is None:
-        raise InputError(f"there is no program '{options.argv[0]}'; give the one that draws, after --")
+        raise InputError(cannot_start(options.argv[0]))
     tool, place = _tool(home)
     command = _one_word([str(Path(program).absolute()), *options.argv[1:]])
     settings = tool.settings({

@@ -85,7 +85,8 @@ def load(name: str, home: Path) -> KeptKernel:
     """Raises InputError for one that is not kept, or whose description cannot be read."""
     path = folder(home) / name / FILE
     if not NAME.fullmatch(name) or not path.is_file():
-        hint = nearest(name, names(home)) or "none is kept yet: hotlap kernel add FILE"
+        first = f"it is a file: hotlap kernel add {name} first, which names the kernel" if Path(name).is_file() else ""
+        hint = first or nearest(name, names(home)) or "none is kept yet: hotlap kernel add FILE"
         raise InputError(f"there is no kernel '{name}'; {hint}")
     try:
         return msgspec.json.decode(path.read_bytes(), type=KeptKernel)

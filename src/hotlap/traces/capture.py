@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shlex
-import shutil
 import signal
 import statistics
 import subprocess
@@ -32,14 +32,16 @@ from hotlap.core.measure.targets import host
 from hotlap.core.measure.targets.base import SystemClock
 from hotlap.core.record import Device, MeasureOptions, Plan, RunRecord, Samples, Stop
 from hotlap.core.stats.ratio import ratio
+from hotlap.core.stats.series import MAD_TO_SD
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import labels
-from hotlap.core.work.program import CALLABLE
+from hotlap.core.work.program import CALLABLE, cannot_start
 from hotlap.traces import captured, tools
 from hotlap.traces.captured import WITHIN, Captured, CapturedProcess, CaptureHost, CaptureOverhead, fitting
 
 PLAN = "capture"
 DRAIN_S = 1.0
+OUTLYING = 3.0  # robust standard deviations from which on a step is drawn in, where steps with and without the profiler are compared
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,8 @@ def capture(options: CaptureOptions) -> Path:
 def check(options: CaptureOptions) -> None:
     if not options.argv:
         raise InputError("give the program after --, as in hotlap trace capture -- python train.py")
-    if shutil.which(options.argv[0]) is None:
-        raise InputError(f"there is no program '{options.argv[0]}' that can be run; give its path, or a name on PATH")
+    if why := cannot_start(options.argv[0]):
+        raise InputError(why)
     for name, value, least in (("warmup", options.warmup, 1), ("steps", options.steps, 1), ("windows", options.windows, 1)):
         if value < least:
             raise InputError(f"--{name} {value} is too few; {least} at least")
@@ -227,7 +229,9 @@ def _found(options: CaptureOptions, folder: Path, code: int) -> Captured:
 
 
 def overhead(process: CapturedProcess) -> CaptureOverhead:
-    """Steps with the profiler on against those before and after; and all of it together against the run."""
+    """Steps that were recorded against those before and after, by Welch's t on logarithms, with outliers of each side drawn in: windows
+    have few steps, and neighbours that are alike leave a test that assumes nothing too few to decide. And all of it together against the
+    run."""
     on = [seconds for window in process.windows for seconds in window.steps_s]
     off = [seconds for some in process.usual_s for seconds in some]
     still_s = sum(window.start_s + window.stop_s + window.write_s for window in process.windows)
@@ -238,10 +242,10 @@ def overhead(process: CapturedProcess) -> CaptureOverhead:
     # By windows where there are several: their neighbours are what they are compared with, so that drift cancels.
     if len(process.windows) >= 4:
         beside = [before + after for before, after in pairwise(process.usual_s)]
-        pairs = [(_median(a), _median(w.steps_s)) for a, w in zip(beside, process.windows, strict=False) if a and w.steps_s]
+        pairs = [(_median(a), _median(w.recorded_s)) for a, w in zip(beside, process.windows, strict=False) if a and w.steps_s]
         inside = ratio([a for a, _ in pairs], [b for _, b in pairs], paired=True)
     else:
-        inside = ratio(off, on)
+        inside = ratio(_drawn_in(off), _drawn_in([s for window in process.windows for s in window.recorded_s]), assume="normal")
     known = inside.low is None or inside.low > 1  # an interval that holds 1 is no cost; no profiler makes steps shorter
     more_s = still_s + outside_s * process.steps + (max(sum(on) - len(on) * _median(off), 0.0) if known else 0.0)
     whole = more_s / (process.loop_s - more_s) if process.loop_s > more_s else None
@@ -256,6 +260,13 @@ def _spread(values: Sequence[float]) -> float | None:
         return None
     ends = statistics.quantiles(values, n=20, method="inclusive")
     return (ends[-1] - ends[0]) / 2 / _median(values)
+
+
+def _drawn_in(values: Sequence[float]) -> list[float]:
+    """Those far from the median drawn in to three robust standard deviations; none where more than half are equal."""
+    middle = _median(values)
+    reach = OUTLYING * MAD_TO_SD * _median([abs(value - middle) for value in values]) or math.inf
+    return [min(max(value, middle - reach), middle + reach) for value in values]
 
 
 def _median(values: Sequence[float]) -> float:

@@ -30,6 +30,11 @@ class CaptureWindow(Record, frozen=True, kw_only=True):
     write_s: float = 0.0  # to write the trace
     import_s: float = 0.0  # of start_s: to import PyTorch, which the program had not done
 
+    @property
+    def recorded_s(self) -> list[float]:
+        """Durations of the steps of the trace; of all where it has none, as of a window that was cut short in its warm-up."""
+        return self.steps_s[self.within :] or self.steps_s
+
 
 def fitting(count: int, steps: int) -> str:
     """The options that record whole steps, at most `steps`, of a program that makes `count`; what else helps where it makes too few."""

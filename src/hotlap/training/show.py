@@ -46,7 +46,8 @@ def asked_text(run: TrainingRun) -> str:
     asked, ran = run.trained.asked, len(run.launches)
     arms = len({launch[0].process.arm for launch in run.launches})
     words = [asked.program, *asked.arguments, *(f"{name}={value}" for name, value in asked.parameters.items())]
-    steps = f"{asked.steps} steps" if asked.steps else "all its steps"
+    short = any(launch[0].process.steps < asked.steps for launch in run.launches)
+    steps = f"{'up to ' if short else ''}{asked.steps} steps" if asked.steps else "all its steps"
     ranks = f" of {asked.ranks} ranks" if asked.ranks > 1 else ""
     stretches = " by stretches of steps" if any(launch[0].process.resumed for launch in run.launches) else ""
     against = f", in turns{stretches} with {asked.against}" if asked.against else ""

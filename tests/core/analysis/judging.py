@@ -14,7 +14,8 @@ from hotlap.core.work import find
 COPY = Case(workload="stream", params=find("stream").parse({"op": "copy", "size": "1 GiB"}))
 GEMM = Case(workload="gemm", params=find("gemm").parse({"dtype": "bf16"}))
 CHASE = Case(workload="chase", params=find("chase").parse({"size": "1 MiB"}))
-NAMED = {"copy": COPY, "gemm": GEMM, "chase": CHASE}
+ATOMIC = Case(workload="atomic", params=find("atomic").parse({"contention": "same"}))
+NAMED = {"copy": COPY, "gemm": GEMM, "chase": CHASE, "atomic": ATOMIC}
 H200 = Device(
     target="simulated", index=0, name="H200", kind="gpu", uuid="GPU-0", machine="h200-sxm", driver="550.54", pci_address="0000:3b:00.0",
 )

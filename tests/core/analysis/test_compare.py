@@ -296,6 +296,20 @@ def test_a_busy_side_proves_only_what_it_can_only_hide(a_busy: bool, b_busy: boo
         assert f"it was busy during {'A' if a_busy else 'B'}" in printed
 
 
+@pytest.mark.parametrize("factor", [0.6, 1.6])
+@pytest.mark.parametrize("side", ["A", "B"])
+def test_other_programs_leave_atomics_fewer_cores_which_may_make_them_faster(side: str, factor: float) -> None:
+    quiet = make({"atomic": seconds(sd=1e-4)}), make({"atomic": seconds(factor * 1e-3, sd=1e-4)}, day=1)
+    a, b = (busy(bundle, 0.7) if name == side else bundle for name, bundle in zip("AB", quiet, strict=True))
+    (found,) = compare([a], [b])
+    assert found.answer == "inconclusive"
+    assert found.reason.startswith("slower" if factor > 1 else "faster")
+    printed = " ".join(comparison.comparison([found], ([a], [b]), width=300).split())
+    assert "numbers are lower limits of the speed, but for atomics, for which fewer cores contend" in printed
+    assert "its number is a lower limit" not in printed
+    assert f"other programs ran beside {side}: fewer cores contended, which may make atomics faster or slower" in printed
+
+
 def test_a_program_beside_which_others_ran_is_not_called_slower() -> None:
     """Its rounds say so by their share alone: the numbers are its own, and carry no notice."""
     quiet, slower = make({"copy": seconds(sd=1e-4)}), make({"copy": seconds(1.25e-3, sd=1e-4)}, day=1)

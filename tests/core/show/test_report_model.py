@@ -113,6 +113,17 @@ def test_a_bound_is_named_beside_the_best_of_the_run(gpu: Kept) -> None:
     assert "no limit is known" in " ".join(text.explain([replace(row, gap=replace(gap, limit=None))], 100).split())
 
 
+def test_an_explanation_says_where_the_inputs_of_operators_come_from(gpu: Kept) -> None:
+    (row,) = explained(gpu[1], 5e-6)
+    softmax = case("rowwise", {"op": "softmax", "rows": 4096, "columns": 4096})
+    operator = replace(row, case=softmax)
+    said = " ".join(text.explain([operator], 300).split())
+    assert "inputs: operators read other inputs in each call, up to 64 sets in turn" in said
+    warm = replace(operator, case=replace(softmax, params={**softmax.params, "cache": "warm"}))
+    for other in (row, warm, replace(operator, result=replace(row.result, target="imported"))):
+        assert "inputs:" not in text.explain([other], 300)
+
+
 def test_a_rate_of_another_kind_is_said_as_what_the_case_would_reach(gpu: Kept) -> None:
     """158 GFLOP/s that no case had: it is this case's work at the best memory rate of the run, whose case is named."""
     (row,) = explained(gpu[1], 5e-6)

@@ -6,13 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from hotlap.core.record import Comparison, Notice, Result
+from hotlap.core import work
+from hotlap.core.record import Case, Comparison, Notice, Result
 from hotlap.core.stats import busy
 from hotlap.core.store.fold import bad, disturbed
 from hotlap.core.units import signed_percent
 
 OPEN: Mapping[str, Sequence[str]] = {"A": ("faster", "same"), "B": ("slower", "same")}
-"""Answers that a quiet machine may not confirm, by the side that was busy: others only ever make its number worse."""
+"""Answers that a quiet machine may not confirm, by the side that was busy: others make its number worse, but see `open_to`."""
+
+
+def open_to(compared: Comparison, side: str) -> bool:
+    """Whether a quiet machine may give another answer, where others ran beside this side."""
+    either = work.traits(compared.case.workload).contended and compared.answer in ("faster", "slower", "same")
+    return either or compared.answer in OPEN[side]
 
 
 def doubted(compared: Comparison, a: Sequence[Result], b: Sequence[Result]) -> Comparison:
@@ -20,11 +27,11 @@ def doubted(compared: Comparison, a: Sequence[Result], b: Sequence[Result]) -> C
     they alone may have made is inconclusive; sides in turns share what runs beside them, and keep their answer."""
     sides = {"A": a, "B": b}
     busy_sides = [name for name, results in sides.items() if any(busy.beside(result.notices) or _beside(result) for result in results)]
-    notices = [*compared.notices, *medians_apart(compared), *([_busy(busy_sides)] if busy_sides and compared.ratio is not None else [])]
-    compared = replace(compared, notices=notices)
+    beside = [_busy(busy_sides, compared.case)] if busy_sides and compared.ratio is not None else []
+    compared = replace(compared, notices=[*compared.notices, *medians_apart(compared), *beside])
     if compared.replicates == "pairs":
         return compared
-    open_for = [name for name in busy_sides if compared.answer in OPEN[name] and any(map(_disturbed, sides[name]))]
+    open_for = [name for name in busy_sides if open_to(compared, name) and any(map(_disturbed, sides[name]))]
     if not open_for:
         return compared
     what = "the machine hides a difference" if compared.answer == "same" else "the machine makes the difference"
@@ -44,9 +51,12 @@ def medians_apart(compared: Comparison) -> list[Notice]:
     return [Notice("medians_apart", seen)]
 
 
-def _busy(sides: Sequence[str]) -> Notice:
+def _busy(sides: Sequence[str], case: Case) -> Notice:
     which, each = (sides[0], "its number is a lower limit") if len(sides) == 1 else ("both sides", "their numbers are lower limits")
-    return Notice("busy", f"other programs ran beside {which}: {each} of the speed", "measure on a quiet machine")
+    what = f"{each} of the speed"
+    if work.traits(case.workload).contended:
+        what = "fewer cores contended, which may make atomics faster or slower"
+    return Notice("busy", f"other programs ran beside {which}: {what}", "measure on a quiet machine")
 
 
 def _beside(result: Result) -> bool:

@@ -11,7 +11,7 @@ from hotlap.core import stand_in
 from hotlap.core.analysis import compare as comparing
 from hotlap.core.analysis import drift, rows
 from hotlap.core.analysis.compare import ComparedSide
-from hotlap.core.analysis.doubts import OPEN
+from hotlap.core.analysis.doubts import open_to
 from hotlap.core.record import Allowance, Case, Check, Comparison, Notice, Row, RunRecord
 from hotlap.core.stats.drift import Drift
 from hotlap.core.store.bundle import Bundle
@@ -76,12 +76,12 @@ def _between(runs: dict[str, RunRecord], a: ComparedSide, b: ComparedSide, stabl
 
 
 def _doubted(answer: Comparison, a: ComparedSide, b: ComparedSide, by_case: Rows) -> Comparison:
-    """No answer where other programs kept a side from a number that is sure, and may have made it: they only ever make a side slower. Of
-    sides that were measured in turns only where they did so to both: implementations do not all lose alike beside others."""
+    """No answer where other programs kept a side from a number that is sure, and may have made it: they make a side slower (but for
+    atomics). Of sides that were measured in turns only where they did so to both: implementations do not all lose alike beside others."""
     if answer.answer in ("inconclusive", "not comparable"):
         return answer
     slowed = {letter: row for letter, side in (("A", a), ("B", b)) if (row := _slowed(side, by_case))}
-    letter = next((one for one in slowed if answer.answer in OPEN[one]), "")
+    letter = next((one for one in slowed if open_to(answer, one)), "")
     if not letter or (answer.allowance is None and len(slowed) < 2):
         return answer
     name = (a if letter == "A" else b).case.implementation or LIBRARY

@@ -156,8 +156,11 @@ def of_sides(groups: Mapping[str, Sequence[Bundle]], width: int) -> list[str]:
         who = runs[0].id if len(runs) == 1 else f"{len(runs)} runs, {runs[0].id} to {runs[-1].id}"
         parts = [who, words.some(list(devices)), *labels[:3], *([f"{len(labels) - 3} more labels"] if len(labels) > 3 else [])]
         lines += layout.paragraph(f"{name:<{room}}  ", words.clean(" · ".join(p for p in parts if p)), width)
-        if seen := noticing.beside_all([result for bundle in side for result in select.results(bundle) if result.values]):
-            lines += layout.paragraph(" " * (room + 2), f"the machine was busy: {seen}; numbers are lower limits of the speed", width)
+        results = [result for bundle in side for result in select.results(bundle) if result.values]
+        if seen := noticing.beside_all(results):
+            but = noticing.but_atomics(case.workload for bundle in side for case in bundle.run.plan.cases)
+            text = f"the machine was busy: {seen}; numbers are lower limits of the speed{but}"
+            lines += layout.paragraph(" " * (room + 2), text, width)
     both = sorted(set.intersection(*({one.run.id for one in side} for side in groups.values()))) if groups else []
     where = "both" if len(groups) == 2 else "all"
     lines += [f"on {where} sides: {words.some(both)}, so that they look more alike than they are"] if both else []

@@ -11,6 +11,8 @@ from hotlap.core.show import words
 
 ELEMENTS = {"fail": "failure", "invalid": "error", "error": "error", "inconclusive": "error", "not_run": "skipped", "measured": "skipped"}
 
+COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}  # attribute of a suite → the element that it counts
+
 
 def junit(judgements: Sequence[Judgement]) -> str:
     """A suite per run, a test per case. What is inconclusive is an error, unless the user had it read as pass or fail."""
@@ -34,11 +36,14 @@ def _missing(judgement: Judgement) -> list[ElementTree.Element]:
 
 def suite(suites: ElementTree.Element, name: str, cases: list[ElementTree.Element]) -> None:
     kinds = [next((child.tag for child in case), "") for case in cases]
-    counts = {name: str(kinds.count(tag)) for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))}
+    counts = {name: str(kinds.count(tag)) for name, tag in COUNTED.items()}
     ElementTree.SubElement(suites, "testsuite", {"name": name, "tests": str(len(cases)), **counts}).extend(cases)
 
 
 def text(suites: ElementTree.Element) -> str:
+    """The file, with the totals of its suites."""
+    for name in ("tests", *COUNTED):
+        suites.set(name, str(sum(int(one.get(name, "0")) for one in suites)))
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 

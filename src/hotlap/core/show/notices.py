@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -392,10 +392,14 @@ def taken(results: Sequence[Result]) -> str:
 
 def busy(rows: Sequence[Row]) -> str:
     """That the machine was busy, in one sentence for all; "" where it was not, or only for some cases."""
-    seen = beside_all([row.result for row in rows if words.numbered(row)])
-    contended = any(work.traits(row.case.workload).shows == "atomics" for row in rows)
-    but = ", but for atomics, for which fewer cores contend" if contended else ""
+    results = [row.result for row in rows if words.numbered(row)]
+    seen, but = beside_all(results), but_atomics(row.case.workload for row in rows)
     return f"The machine was busy: {seen}. Treat every number as a lower limit of the speed{but}. For better ones {QUIET}" if seen else ""
+
+
+def but_atomics(workloads: Iterable[str]) -> str:
+    """That numbers of a busy machine are lower limits does not hold of these; "" where there are none."""
+    return ", but for atomics, for which fewer cores contend" if any(work.traits(name).contended for name in workloads) else ""
 
 
 def beside_all(results: Sequence[Result]) -> str:

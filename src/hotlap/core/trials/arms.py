@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from hotlap.core.measure.targets.host import HostTarget
 from hotlap.core.measure.workloads.command import CommandProgram
 from hotlap.core.record import Case, Device, Plan, Readings, Result, Samples
 from hotlap.core.store.fold import fold
-from hotlap.core.work.program import COMMAND
+from hotlap.core.work.program import COMMAND, cannot_start
 
 HUNG_S = 120.0
 
@@ -139,5 +138,5 @@ def _look_for_program(text: str) -> None:
     words = list[str]()
     with suppress(ValueError):  # a quote that is not closed is refused with the command
         words = shlex.split(text)
-    if words and shutil.which(words[0]) is None and not Path(words[0]).is_file():
-        raise InputError(f"there is no program '{words[0]}'; is it installed, and in PATH?")
+    if words and (why := cannot_start(words[0])):
+        raise InputError(why)

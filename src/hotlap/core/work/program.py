@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hotlap.core.record import Value
@@ -18,6 +20,16 @@ def _own(params: Mapping[str, Value]) -> Work:
     assert isinstance(ops, (int, float))
     unit = str(params.get("unit_of_arithmetic") or "own")
     return Work(read_bytes=float(read), written_bytes=float(written), operations={unit: float(ops)} if ops else {})
+
+
+def cannot_start(program: str) -> str:
+    """Why a program of this name or path cannot be started, with what to do; "" where it can."""
+    if shutil.which(program) is not None:
+        return ""
+    if Path(program).is_file():
+        runner = "python" if program.endswith(".py") else "sh"
+        return f"'{program}' is a file that cannot be executed; name what runs it, as in '{runner} {program}', or chmod +x"
+    return f"there is no program '{program}'; is it installed, and in PATH?"
 
 
 def command_fault(params: Mapping[str, Value]) -> tuple[str, str] | None:

@@ -104,6 +104,11 @@ class Traits:
         return self.source == "program" or self.on_host
 
     @property
+    def contended(self) -> bool:
+        """Whether its cores wait for one another, so that other programs, which leave it fewer of them, may also make its number better."""
+        return self.shows == "atomics"
+
+    @property
     def memory_alone(self) -> bool:
         """Whether it measures memory and nothing else: its arithmetic is not looked at."""
         return self.ceilings == ("bandwidth",)

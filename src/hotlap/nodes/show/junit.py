@@ -11,7 +11,7 @@ from hotlap.nodes.audit import SEVERITIES, AuditOutcome, AuditRule
 
 
 def audit(host: str, outcomes: Sequence[AuditOutcome], rules: Mapping[str, AuditRule], least: str = "error") -> str:
-    """One suite for the node, a test per rule and member. A finding fails from severity `least` on; a lesser one is told in the output."""
+    """One suite for the node, a test per rule and member. A finding fails from severity `least` on; a lesser one stands in the output."""
     suites = ElementTree.Element("testsuites", name="hotlap node audit")
     suite(suites, words.clean(host), [_audited(one, rules[one.rule], SEVERITIES.index(least)) for one in outcomes])
     return text(suites)

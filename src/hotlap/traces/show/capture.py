@@ -117,7 +117,7 @@ def overhead(cost: CaptureOverhead) -> str:
         else:
             parts.append(f"steps took {_more(cost.inside)} with the profiler on than those before and after{between}")
     else:
-        parts.append("there were no steps without the profiler to hold those with it against")
+        parts.append("there were no steps without the profiler to compare with")
     if cost.outside_s:
         parts.append(f"{units.show(cost.outside_s, 's')} a step outside of the window")
     parts.append(f"the profiler's start, stop and export paused the program for {units.show(cost.still_s, 's')}")

@@ -123,7 +123,7 @@ class SlowFault:
         share, sign, which = text.partition("@")
         places = [re.fullmatch(r"(?:(\d+)\.)?(\d+|(?<=\.)\*)", part.strip()) for part in which.split(",")]
         if not sign or not all(places):
-            raise _wrong("slow", text)
+            raise InputError(f"{_wrong('slow', text)}, or with nodes slow=0.03@17.3,18.*: the share once, then all devices")
         pairs = (place.groups() for place in places if place)
         return cls(_number("slow", share), frozenset((int(n) if n else None, None if i == "*" else int(i)) for n, i in pairs))
 

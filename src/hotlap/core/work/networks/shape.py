@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,12 @@ def load(name: str) -> Network:
     for slug in names():
         if name == slug or name in _read(slug).aliases:
             return _read(slug)
-    raise InputError(f"there is no network '{name}'; {nearest(name, names())}")
+    raise InputError(unknown(name, names()))
+
+
+def unknown(name: str, valid: Collection[str]) -> str:
+    """That there is no such network, with the nearest; a name on Hugging Face, as meta-llama/Llama-3-8B, is compared by its last part."""
+    return f"there is no network '{name}'; {nearest(name.rpartition('/')[2].lower(), valid)}"
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hotlap.core.errors import InputError, nearest
+from hotlap.core.errors import InputError
 from hotlap.core.record import Notice
 from hotlap.core.work.networks import calls, layered, replicas, shape, transformer
 from hotlap.core.work.networks.backward import backward
@@ -59,7 +59,7 @@ def find(name: str) -> Source:
         return found
     if name in shape.names() or any(name in shape.load(slug).aliases for slug in shape.names()):
         return shape.load(name)
-    raise InputError(f"there is no network '{name}'; {nearest(name, names())}")
+    raise InputError(shape.unknown(name, names()))
 
 
 def phases(network: Source) -> tuple[str, ...]:
