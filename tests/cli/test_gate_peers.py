@@ -66,6 +66,16 @@ def test_a_gate_that_takes_long_says_how_far_it_is_on_a_terminal(monkeypatch: py
     with gate_peers.ReadProgress() as progress:
         progress.count(1, 9)
         assert capsys.readouterr().err == ""
-        progress.began_s -= gate_peers.QUIET_S
+        progress.said_s -= gate_peers.QUIET_S
         progress.count(2, 9)
     assert capsys.readouterr().err == "\r\x1b[K2 of 9 runs of the fleet read\r\x1b[K"
+
+
+def test_a_gate_that_takes_long_says_how_far_it_is_in_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    with gate_peers.ReadProgress() as progress:
+        progress.count(1, 9)
+        progress.said_s -= gate_peers.LOG_S
+        progress.count(2, 9)
+        progress.count(3, 9)
+    assert capsys.readouterr().err == "hotlap: 2 of 9 runs of the fleet read\n"

@@ -348,3 +348,14 @@ def test_the_next_step_of_a_fleet_is_who_stands_out(count: int, following: str, 
     assert f"\nnext    {following}" in out
     alone = count == 2  # of many devices the table is folded: it has no column of intervals or limits, and explains none
     assert ("±: 95 % interval" in out, "– of outliers: no device stands out" in out) == (alone, not alone)
+
+
+def test_many_simulated_nodes_say_how_long_the_others_take() -> None:
+    stream, clock = io.StringIO(), Clock()
+    shown = progress.Progress(stream)
+    shown.clock = clock  # type: ignore[assignment]
+    shown.began_s = shown.logged_s = 0.0
+    for done, seconds in ((2, 8.0), (4, 16.0), (100, 400.0), (200, 800.0)):
+        clock.seconds = seconds
+        shown.nodes(done, 200)
+    assert stream.getvalue().splitlines() == ["2 of 200 nodes", "4 of 200 nodes, about 13 min left", "100 of 200 nodes, about 7 min left", "200 of 200 nodes"]

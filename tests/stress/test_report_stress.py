@@ -256,3 +256,14 @@ def test_the_live_rows_are_in_order_and_what_has_ended_shows_nothing() -> None:
     assert lines[1].split()[1] == "ended"
     assert "482" not in lines[1]
     assert lines[0].split()[1:3] == ["GEMM", "482"]
+
+
+def test_the_card_in_the_manual_is_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path))
+    manual = (Path(__file__).resolve().parents[2] / "docs" / "stress.md").read_text()
+    target, block = re.search(r"`--target '(simulated:h200[^']*)'`\), shortened:\n\n```\n(.*?)```", manual, re.DOTALL).groups()  # type: ignore[union-attr]
+    assert main(["stress", "burn-in", "--target", target]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    lines = [line for line in block.splitlines() if line.strip() not in ("", "…")]
+    assert len(lines) > 10
+    assert [line for line in lines if line not in printed] == []

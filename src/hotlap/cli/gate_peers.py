@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hotlap.core.store.catalog import Entry
 
 QUIET_S = 2.0  # before anything is said of how far it is
+LOG_S = 15.0  # between two lines in a log
 
 
 class FleetKnown(NamedTuple):
@@ -61,16 +62,20 @@ def _may_have(entry: Entry, wanted: set[tuple[str, str]]) -> bool:
 
 
 class ReadProgress:
-    """One line that is rewritten on a terminal, once it takes longer than `QUIET_S`; nothing in a log."""
+    """One line that is rewritten on a terminal, once it takes longer than `QUIET_S`; in a log a line every `LOG_S`."""
 
     def __init__(self) -> None:
-        self.live, self.drawn, self.began_s = sys.stderr.isatty(), False, time.monotonic()
+        self.live, self.drawn, self.said_s = sys.stderr.isatty(), False, time.monotonic()
 
     def count(self, done: int, count: int, what: str = "runs of the fleet read") -> None:
-        if self.live and time.monotonic() - self.began_s >= QUIET_S:
+        now_s = time.monotonic()
+        if self.live and (self.drawn or now_s - self.said_s >= QUIET_S):
             sys.stderr.write(f"\r\x1b[K{done} of {count} {what}")
             sys.stderr.flush()
             self.drawn = True
+        elif not self.live and now_s - self.said_s >= LOG_S:
+            self.said_s = now_s
+            print(f"hotlap: {done} of {count} {what}", file=sys.stderr)
 
     def __enter__(self) -> ReadProgress:
         return self

@@ -18,6 +18,7 @@ from hotlap.core.store.fold import FEWEST_GOOD, bad
 BAR = 20  # characters
 START_S = 2.0  # of a round's process: its target, its sensors
 BEYOND = 1.1  # times what was said at the start: what rounding hides is not said
+ENOUGH_NODES = 4  # simulated nodes that say how long the others take
 LOG_S = 5.0  # between two lines of rounds in a log
 
 
@@ -160,13 +161,15 @@ class Progress:
     def nodes(self, done: int, total: int) -> None:
         """How many of several simulated nodes are measured."""
         now_s = self.clock.now()
+        left_s = (now_s - self.began_s) * (total / done - 1) if done >= ENOUGH_NODES else 0.0
+        text = f"{done} of {total} nodes" + (f", about {_time(left_s)} left" if left_s > 0.5 else "")
         if self.live:
-            self.stream.write(f"\r\x1b[K{done} of {total} nodes")
+            self.stream.write(f"\r\x1b[K{text}")
             self.stream.flush()
             self.drawn = True
         elif now_s - self.logged_s >= LOG_S:
             self.logged_s = now_s
-            self._line(f"{done} of {total} nodes")
+            self._line(text)
 
     def _ended(self, device: Device, number: int, seconds: float) -> None:
         """A round is over: what is expected of the rest follows from those that are done."""

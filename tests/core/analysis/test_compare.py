@@ -9,7 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from judging import CHASE, COPY, H200, make
+from judging import CHASE, COPY, H200, NAMED, make
 from msgspec.structs import replace
 
 from hotlap.core.analysis import changes, drift, environment
@@ -294,6 +294,20 @@ def test_a_busy_side_proves_only_what_it_can_only_hide(a_busy: bool, b_busy: boo
         assert found.environment_suspects == []
         assert "the clock is not the cause" not in printed
         assert f"it was busy during {'A' if a_busy else 'B'}" in printed
+
+
+@pytest.mark.parametrize(("replaced", "answer"), [([2e-3], "inconclusive"), ([], "slower")])
+def test_a_case_of_a_busy_run_whose_bad_samples_were_replaced_is_of_a_busy_machine(replaced: list[float], answer: str) -> None:
+    """Three of four cases were disturbed; of the fourth only samples were, that are no more."""
+    cases = ("copy", "gemm", "atomic", "chase")
+    a, b = make({name: seconds(sd=1e-4) for name in cases}), make({name: seconds(1.25e-3, sd=1e-4) for name in cases}, day=1)
+    clean = CHASE.workload
+    beside = busy(b, 0.7).samples
+    samples = [replace(s, replaced=replaced) if NAMED["chase"].id == s.case else one for s, one in zip(b.samples, beside, strict=True)]
+    found = {one.case.workload: one for one in compare([a], [dataclasses.replace(b, samples=samples)])}
+    assert found[clean].answer == answer
+    assert ("it was busy during B" in found[clean].reason) == (answer == "inconclusive")
+    assert found[COPY.workload].answer == "inconclusive"
 
 
 @pytest.mark.parametrize("factor", [0.6, 1.6])

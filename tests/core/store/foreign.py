@@ -19,6 +19,19 @@ PYTEST = {
         {"name": "test_b", "fullname": "t.py::test_b", "params": None, "stats": {"median": 4e-6}},
     ],
 }
+PYPERF = {
+    "version": "1.0",
+    "metadata": {"hostname": "vm", "cpu_model_name": "Xeon", "cpu_count": 2, "platform": "Linux-6.1", "python_version": "3.11.7 (64-bit)", "perf_version": "2.11.0",
+                 "unit": "second"},
+    "benchmarks": [
+        {"metadata": {"name": "timeit", "timeit_stmt": "'sum(x)'"}, "runs": [
+            {"metadata": {"date": "2026-11-22 19:18:09.5", "calibrate_loops": 4}, "warmups": [[1, 9e-6], [4, 8e-6]]},
+            {"metadata": {"date": "2026-11-22 19:18:10.5", "loops": 4}, "warmups": [[4, 8e-6]], "values": [2e-6, 4e-6]},
+            {"metadata": {"date": "2026-11-22 19:18:11.5", "loops": 4}, "warmups": [[4, 8e-6]], "values": [3e-6, 3e-6]},
+        ]},
+        {"metadata": {"name": "memory", "unit": "byte"}, "runs": [{"values": [4096, 8192]}]},
+    ],
+}  # fmt: skip
 ASV = {
     "commit_hash": "c0ffee", "env_name": "py", "date": 1795375152000, "params": {"machine": "vm", "cpu": "Xeon", "num_cpu": "2", "os": "Linux"},
     "python": "3.11", "requirements": {}, "version": 2,
@@ -111,7 +124,7 @@ def files(folder: Path) -> dict[str, Path]:
     """Written below a folder; by format."""
     texts = {
         "hyperfine": ("h.json", json.dumps(HYPERFINE)), "pytest-benchmark": ("p.json", json.dumps(PYTEST)), "google-benchmark": ("g.json", json.dumps(GOOGLE)),
-        "asv": ("asv/vm/c0ffee-py.json", json.dumps(ASV)), "nvbench": ("n.json", json.dumps(NVBENCH)), "jmh": ("j.json", json.dumps(JMH)),
+        "pyperf": ("f.json", json.dumps(PYPERF)), "asv": ("asv/vm/c0ffee-py.json", json.dumps(ASV)), "nvbench": ("n.json", json.dumps(NVBENCH)), "jmh": ("j.json", json.dumps(JMH)),
         "criterion": ("target/criterion/sum/new/sample.json", json.dumps(CRITERION)), "benchmarkdotnet": ("d.json", json.dumps(DOTNET)),
         "conbench": ("c.json", json.dumps(CONBENCH)), "phoronix": ("composite.xml", PHORONIX),
         "superbench": ("s.jsonl", "\n".join(map(json.dumps, SUPERBENCH))),

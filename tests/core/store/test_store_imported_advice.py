@@ -27,7 +27,7 @@ VIEWS = (
     ["explain", "--json=2"], ["explain", "--json=3"], ["gate", "--against", "baseline:same", "--match", "class"], ["gate", "--against", "limit"],
     ["history"], ["list"], ["gate", "--against", "fleet"],
 )
-EACH = ["hyperfine", "pytest-benchmark", "google-benchmark", "asv", "nvbench", "jmh", "criterion", "benchmarkdotnet", "conbench", "phoronix", "superbench", *HELD]
+EACH = ["hyperfine", "pytest-benchmark", "google-benchmark", "asv", "nvbench", "jmh", "criterion", "benchmarkdotnet", "conbench", "phoronix", "superbench", "pyperf", *HELD]
 
 
 def test_every_format_is_looked_at(tmp_path: Path) -> None:

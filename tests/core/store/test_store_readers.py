@@ -49,6 +49,7 @@ def kept(home: Path) -> dict[str, list[list[float]]]:
 EXPECTED: dict[str, dict[str, list[list[float]]]] = {
     "hyperfine": {"sum 1 n=1": [[1.5], [2.0], [2.5]], "false": [[0.1]]},
     "pytest-benchmark": {"t.py::test_a[1] n=1": [[2e-6, 3e-6, 9e-6]], "t.py::test_b": [[4e-6]]},
+    "pyperf": {"timeit stmt=sum(x)": [[2e-6, 4e-6], [3e-6, 3e-6]], "memory": [[4096.0, 8192.0]]},
     "asv": {"b.time_sum n=1": [[1e-6, 2e-6, 3e-6]], "b.time_sum n=2": [], "b.track_rate": [[250e9]], "b.time_fails": []},
     "google-benchmark": {"BM_sum/64": [[2e-6, 3e-6, 7e-6]], "BM_only": [[5e-3]], "BM_skip": []},
     "nvbench": {"copy n=1": [[0.0010034715849794225]]},
@@ -118,7 +119,7 @@ def test_units_say_which_way_is_better(tmp_path: Path, home: Path) -> None:
 def test_a_folder_and_a_zip_are_searched(tmp_path: Path, home: Path, capsys: Capture) -> None:
     files(tmp_path / "in")
     assert main(["import", str(tmp_path / "in"), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["imported"]) == 17
+    assert len(json.loads(capsys.readouterr().out)["imported"]) == 18
     count = len(list(select.every(home)))
     packed = tmp_path / "all.zip"
     with zipfile.ZipFile(packed, "w") as archive:
@@ -396,3 +397,23 @@ def test_a_log_written_at_another_time_is_the_same_run(kind: str, tmp_path: Path
         assert main(words) == 0, capsys.readouterr()
     assert len({run.run.began for run in select.every(home)}) == len({run.run.id.rpartition("-")[2] for run in select.every(home)})  # type: ignore[union-attr]
     assert all(run.run.began.startswith("2023-11-14") for run in select.every(home))  # type: ignore[union-attr]
+
+
+def test_a_json_object_that_holds_others_is_no_table(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({"version": "1.0", "suites": [{"name": "a", "value": 3}]}))
+    assert main(["import", str(path), "--time", "2026-11-01"]) == 2
+    said = capsys.readouterr().err
+    assert "it is one object, of which 'suites' holds others, and no list of rows" in said
+    assert "hotlap import --formats lists what is read" in said
+
+
+def test_pyperf_means_its_processes_and_says_its_machine(tmp_path: Path, home: Path) -> None:
+    assert main(["import", str(files(tmp_path / "in")["pyperf"])]) == 0
+    (run,) = [one.run for one in select.every(home)]
+    assert (run.machine.host, run.machine.cpu.name, run.machine.cpu.threads) == ("vm", "Xeon", 2)
+    assert run.began.startswith("2026-11-22T19:18:09")
+    (timed,) = [result for (_, label), result in results(home).items() if label.startswith("timeit")]
+    values = [value for one in timed.rounds for value in one.values]
+    assert sum(values) / len(values) == pytest.approx(3e-6, rel=1e-15)  # what pyperf prints: the mean over all values
+    assert (timed.unit, timed.better, len(timed.rounds)) == ("s", "lower", 2)

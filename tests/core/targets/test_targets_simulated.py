@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from hotlap.core.errors import InputError
+from hotlap.core.errors import InputError, NotSupported
 from hotlap.core.measure import targets
+from hotlap.core.measure.targets import simulated
 from hotlap.core.measure.targets.faults import Faults, never_came
+from hotlap.core.work import find
 
 
 @pytest.mark.parametrize(("options", "words"), [
@@ -58,3 +61,13 @@ def test_devices_of_a_fleet_differ_and_some_are_slow() -> None:
     for text in ("0.03", "0.03@x", "@2", "0.03@-1"):
         with pytest.raises(InputError, match="write it as in slow="):
             Faults.parse({"slow": text})
+
+
+def test_a_simulated_gpu_runs_no_kernel_of_a_user() -> None:
+    """It plays workloads from a model: a kernel that is wrong, or does not compile, would have been right and fast."""
+    (device,) = simulated.find("h200-sxm", {})
+    target = simulated.open(device, {})
+    case = find("rowwise").case({"op": "rmsnorm"})
+    target.prepare(case)
+    with pytest.raises(NotSupported, match="a simulated GPU runs no code, so not the kernel mine"):
+        target.prepare(replace(case, implementation="mine"))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,7 +39,7 @@ from hotlap.core.record import (
     Turns,
     identity,
 )
-from hotlap.core.stats import multiple_testing
+from hotlap.core.stats import busy, multiple_testing
 from hotlap.core.stats.components import components
 from hotlap.core.stats.drift import Drift
 from hotlap.core.stats.ratio import Ratio, significant, verdict
@@ -114,9 +114,15 @@ def _compared(
         return [_unlike(x, y, apart) for x, y in pairs]
     between = _between(a, b, past, stable) if drift.one_after_the_other(*runs) else None
     weighed = weigh(pairs, MIN_EFFECT if min_effect is None else min_effect, apart, differences, between)
-    weighed = [doubted(one, x.results, y.results) if x and y else one for one, (x, y) in zip(weighed, pairs, strict=True)]
+    busy_runs = [name for name, side in (("A", left), ("B", right)) if _busy(side.values())]
+    weighed = [doubted(one, x.results, y.results, busy_runs) if x and y else one for one, (x, y) in zip(weighed, pairs, strict=True)]
     notice = _methods(*runs)
     return [replace(one, notices=[*one.notices, notice]) if notice and one.ratio is not None else one for one in weighed]
+
+
+def _busy(side: Iterable[ComparedSide]) -> bool:
+    """Whether others ran beside most numbers of a side."""
+    return busy.of_most([result.notices for one in side for result in one.results if result.values])
 
 
 def _methods(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> Notice | None:

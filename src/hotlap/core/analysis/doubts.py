@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -22,16 +22,21 @@ def open_to(compared: Comparison, side: str) -> bool:
     return either or compared.answer in OPEN[side]
 
 
-def doubted(compared: Comparison, a: Sequence[Result], b: Sequence[Result]) -> Comparison:
+def doubted(compared: Comparison, a: Sequence[Result], b: Sequence[Result], busy_runs: Collection[str] = ()) -> Comparison:
     """With a notice of what ran beside a side, and of medians apart. Where others ran during the rounds that make a side's number, what
-    they alone may have made is inconclusive; sides in turns share what runs beside them, and keep their answer."""
+    they alone may have made is inconclusive; sides in turns share what runs beside them, and keep their answer. `busy_runs`: sides
+    beside most of whose cases others ran; there a case is disturbed by fewer samples, too, that had to be replaced."""
     sides = {"A": a, "B": b}
-    busy_sides = [name for name, results in sides.items() if any(busy.beside(result.notices) or _beside(result) for result in results)]
+    slowed = {name for name in busy_runs if any(one.replaced for result in sides[name] for one in result.used)}
+    busy_sides = [
+        name for name, results in sides.items()
+        if name in slowed or any(busy.beside(result.notices) or _beside(result) for result in results)
+    ]  # fmt: skip
     beside = [_busy(busy_sides, compared.case)] if busy_sides and compared.ratio is not None else []
     compared = replace(compared, notices=[*compared.notices, *medians_apart(compared), *beside])
     if compared.replicates == "pairs":
         return compared
-    open_for = [name for name in busy_sides if open_to(compared, name) and any(map(_disturbed, sides[name]))]
+    open_for = [name for name in busy_sides if open_to(compared, name) and (name in slowed or any(map(_disturbed, sides[name])))]
     if not open_for:
         return compared
     what = "the machine hides a difference" if compared.answer == "same" else "the machine makes the difference"

@@ -96,7 +96,6 @@ KINDS = {  # the most important first
 QUIETLY = "measure on a quiet machine first"
 CHANCE = 0.05  # results that chance alone may give, from which it is said
 NAMED = 3  # cases of a notice that are named; of more their number is said, and the table shows which
-BUSY_SHARE = 1 / 3  # of the cases, from which the machine is called busy once instead of each of them
 
 
 @dataclass(frozen=True)
@@ -405,7 +404,7 @@ def but_atomics(workloads: Iterable[str]) -> str:
 def beside_all(results: Sequence[Result]) -> str:
     """What others took while all of these were measured; "" where they ran beside none, or only beside some."""
     disturbed = sum(stats_busy.beside(result.notices) for result in results)
-    if not disturbed or disturbed <= BUSY_SHARE * len(results):
+    if not stats_busy.of_most([result.notices for result in results]):
         return ""
     return taken(results) or f"other programs ran during {disturbed} of {len(results)} cases"
 

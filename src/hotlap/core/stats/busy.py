@@ -8,11 +8,12 @@ while it lasts; it comes and goes, so medians are off by about as much. `benchma
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hotlap.core.record import Look, Notice
 
 QUIET = 0.10  # expected noise below which nothing is said of the machine
+MANY = 1 / 3  # of a run's cases, from which on the machine was busy for all of them
 MOST = 9.0  # ten times as long: beyond it the figure says nothing more
 CODES = ("busy", "shared_device", "steal")
 
@@ -20,6 +21,11 @@ CODES = ("busy", "shared_device", "steal")
 def beside(notices: Iterable[Notice]) -> bool:
     """Whether measuring noticed that others ran beside a number."""
     return any(notice.code in CODES for notice in notices)
+
+
+def of_most(results: Sequence[Sequence[Notice]]) -> bool:
+    """Whether others ran beside so many of these numbers, each with its notices, that the machine was busy for all."""
+    return sum(map(beside, results)) > MANY * len(results)
 
 
 def expected_noise(look: Look) -> float | None:

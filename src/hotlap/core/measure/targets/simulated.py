@@ -173,9 +173,11 @@ class SimulatedTarget:
         self.pending_s, self.on_link, self.stutter = 0.0, False, injected.Stutter(faults)
 
     def prepare(self, case: Case) -> Prepared:
-        """Any workload but users' own programs."""
+        """Any workload but users' own programs and kernels."""
         if not (kind := work.find(case.workload)).counted:
             raise NotSupported(NO_HOST if kind.on_host else "a simulated GPU cannot run programs")
+        if case.implementation and case.implementation not in kind.implementations:
+            raise NotSupported(f"a simulated GPU runs no code, so not the kernel {case.implementation}: it plays workloads from a model")
         played, base_s = self._played(case)
         needed = _working_set(case)
         if self.device.memory_bytes and needed > self.device.memory_bytes:

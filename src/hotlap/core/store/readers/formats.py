@@ -24,6 +24,7 @@ from hotlap.core.store.readers import (
     nvbench,
     perftest,
     phoronix,
+    pyperf,
     pytest_benchmark,
     sglang_bench,
     superbench,
@@ -58,7 +59,7 @@ class Format:
 
 
 READERS: tuple[Reader, ...] = (
-    hyperfine, pytest_benchmark, asv, google_benchmark, nvbench, criterion, jmh, benchmarkdotnet, conbench, phoronix, superbench,
+    hyperfine, pytest_benchmark, pyperf, asv, google_benchmark, nvbench, criterion, jmh, benchmarkdotnet, conbench, phoronix, superbench,
     vllm_bench, sglang_bench, aiperf, guidellm, inference_perf, llama_bench, nccl_tests, perftest, exported,
 )  # fmt: skip
 OTHERS = (

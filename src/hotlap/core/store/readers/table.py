@@ -147,17 +147,33 @@ def _json(text: str, path: Path) -> list[Record]:
             entries = [(n, json.loads(line)) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
         except json.JSONDecodeError:
             raise InputError(f"{path}:{whole.lineno}: not JSON: {whole.msg}") from None
+    if len(entries) == 1 and isinstance(entries[0][1], dict) and (inner := _inner(entries[0][1])):
+        seen = f"it is one object, of which '{inner}' holds others, and no list of rows"
+        raise InputError(f"no reader recognises {path}, and it is no table ({seen})", "hotlap import --formats lists what is read")
     for number, one in entries:
         if not isinstance(one, dict):
             raise InputError(f"{path}: item {number} is no object; a list of objects with time, case, value, unit is needed")
     return [record for number, one in entries for record in _metrics(number, one)]
 
 
+BESIDE = ("metrics", "attributes", "labels", "extra_info")  # fields of a row that hold others
+
+
+def _inner(entry: Mapping[str, Any]) -> str:
+    """The first field that makes an object more than a row: a list of objects, or an object of them; "" where it is a row."""
+    of_objects = (name for name, value in entry.items() if name not in BESIDE and any(isinstance(one, dict) for one in _members(value)))
+    return next(of_objects, "")
+
+
+def _members(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
+
+
 def _metrics(number: int, entry: dict[str, Any]) -> Iterable[Record]:
     """An object with a list of metrics is as many rows; its attributes are labels."""
     metrics = entry.get("metrics")
     attributes = entry.get("attributes") or entry.get("labels") or {}
-    rest = {k: v for k, v in entry.items() if k not in ("metrics", "attributes", "labels", "extra_info")}
+    rest = {k: v for k, v in entry.items() if k not in BESIDE}
     marks = {f"label.{k}": v for k, v in attributes.items() if isinstance(v, (str, int, float))} if isinstance(attributes, dict) else {}
     if not isinstance(metrics, list):
         yield number, {**rest, **marks}
