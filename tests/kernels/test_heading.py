@@ -181,6 +181,20 @@ def test_a_product_as_of_blas_has_leading_dimensions_and_factors(folder: Path) -
     ]
 
 
+@pytest.mark.parametrize(("body", "group"), [
+    ("__shared__ float part[256];", 256), ("__shared__ float tile[16][17];", 64), ("__shared__ float scale[8];", 64), ("", 64),
+])  # fmt: skip
+def test_a_group_is_as_large_as_the_array_that_it_shares(folder: Path, body: str, group: int) -> None:
+    text = f"__global__ void norm(const float *x, float *out, int rows, int columns) {{ {body} int row = blockIdx.x; }}"
+    said = heading(folder / "norm.cu", text, "rowwise")
+    assert (said["group"], said["items"]) == (group, f"rows * {group}")
+
+
+def test_launch_bounds_say_the_group(folder: Path) -> None:
+    text = "__global__ void __launch_bounds__(128, 2) norm(const float *x, float *out, int rows, int columns) { __shared__ float part[256]; int row = blockIdx.x; }"
+    assert heading(folder / "norm.cu", text, "rowwise")["group"] == 128
+
+
 def test_a_table_that_is_no_product_is_none(folder: Path) -> None:
     text = "__kernel void add(__global const float *x, __global const float *y, __global float *out, int n) {}"
     assert heading(folder / "add.cl", text)["params"] == {"n": 1024, "dtype": "fp32"}

@@ -129,8 +129,8 @@ class AbProgress:
             sys.stderr.flush()
         elif designs and not self.announced:
             most_pairs, pair_s = max(one.pairs for one in designs), (time.monotonic() - self.began_s) / max(count, 1)
-            takes = units.show(max(most_pairs - whole, 0) * pair_s, "s", 2)
-            self.announced = f"pilot of {whole} pairs{lost}: {most_pairs} pairs at most are planned, which takes {takes} more"
+            takes = f", which takes {units.show((most_pairs - whole) * pair_s, 's', 2)} more" if most_pairs > whole else ", and no more"
+            self.announced = f"pilot of {whole} pairs{lost}: {most_pairs} pairs at most are planned{takes}"
             print(self.announced, file=sys.stderr)
         elif time.monotonic() - self.said_s >= LOG_S:
             self.said_s = time.monotonic()

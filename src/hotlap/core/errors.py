@@ -107,7 +107,8 @@ def closest(word: str, valid: Iterable[str]) -> str:
 
 
 def _alike(word: str, name: str) -> float:
-    return difflib.SequenceMatcher(None, name, word).ratio()
+    """Share of equal letters, whether large or small."""
+    return difflib.SequenceMatcher(None, name.lower(), word.lower()).ratio()
 
 
 def _by_size(names: Iterable[str]) -> list[str]:

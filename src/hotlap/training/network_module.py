@@ -12,7 +12,7 @@ from hotlap.core.work.networks.shape import Network
 
 
 def norm(network: Network, width: int) -> nn.Module:
-    return nn.RMSNorm(width) if network.gated else nn.LayerNorm(width)
+    return nn.RMSNorm(width) if network.norm_op == "rmsnorm" else nn.LayerNorm(width, bias=not network.gated)
 
 
 class SelfAttention(nn.Module):  # type: ignore[misc]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from judging import H200, make
+from judging import COPY, H200, make
 from msgspec.structs import replace
 
 from hotlap.core.analysis import rows as tables
@@ -61,6 +61,21 @@ def test_a_loss_beside_other_programs_is_no_fail() -> None:
         assert ("other programs ran during 6 of its 6 rounds" in verdict.reason) == (state == "inconclusive")
     beside = [replace(each, disturbed=0.7 * (each.round < 2)) for each in slow.samples]
     assert judged(dataclasses.replace(slow, samples=beside), NORMAL).state == "fail"  # four good rounds make the number
+
+
+def test_a_loss_of_samples_that_were_left_on_a_busy_machine_is_no_fail() -> None:
+    """Of two cases of a run the other one was disturbed in all its rounds: this one's bad samples were replaced."""
+    usual = baselines.learn("both", [make({name: [1e-3 + 1e-6 * n] * 6 for name in ("copy", "chase")}, day=n) for n in range(8)])
+    slow = make({name: [1.25e-3 + 1e-6 * n for n in range(6)] for name in ("copy", "chase")}, day=20)
+
+    def verdicts(left: list[float], share: float) -> list[str]:
+        samples = [replace(each, disturbed=share) if each.case == COPY.id else replace(each, replaced=left) for each in slow.samples]
+        beside = dataclasses.replace(slow, samples=samples)
+        return [one.state for one in AgainstBaseline(usual, slow.run.machine).judge(tables.rows(beside))]
+
+    assert verdicts([2e-3], 0.7) == ["inconclusive", "inconclusive"]
+    assert verdicts([], 0.7) == ["inconclusive", "fail"]
+    assert verdicts([2e-3], 0.0) == ["fail", "fail"]
 
 
 def test_a_machine_that_was_slow_for_a_while_is_no_fail() -> None:

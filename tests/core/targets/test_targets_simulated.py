@@ -16,6 +16,7 @@ from hotlap.core.work import find
     ("noise=0.01&noise=0.02", "the option 'noise' is given twice, as 0.01 and 0.02, in 'simulated:h200-sxm"),
     ("seed=7&seed=7", "'seed' is given twice"),
     ("slow=0.05@1.3&slow=0.05@3.1", "; give it once, as slow=0.05@1.3,3.1"),
+    ("nodes=40&slow=0.05@3&slow=0.05@17", "; give it once, as slow=0.05@3.*,17.*"),
     ("nois=1", "no option 'nois'; did you mean 'noise'"),
     ("noise", "'noise' in 'simulated:h200-sxm.noise' is not key=value"),
     ("noise=5%", "'noise' cannot be '5%'; write it as in noise=0.01"),

@@ -75,6 +75,16 @@ def test_a_configuration_has_the_parameters_of_its_module(tmp_path: Path, model_
     assert all(steps.step(network, Choice(phase, batch=2, context=64)) for phase in steps.phases(network))
 
 
+def test_cohere_has_layer_norms(tmp_path: Path) -> None:
+    """CohereLayerNorm takes the mean off, also of queries and keys; its weights have no bias."""
+    network = made(tmp_path, {"model_type": "cohere", **usual(40, 8192, 64, 22528, 256000), "use_qk_norm": True})
+    assert isinstance(network, Network)
+    assert network.gated
+    norms = {call.name: call.params["op"] for call in steps.step(network, Choice("decode", context=64)) if "norm" in call.name}
+    assert set(norms.values()) == {"layernorm"}
+    assert "query and key norm" in norms
+
+
 def test_it_is_the_network_of_the_same_shape(tmp_path: Path) -> None:
     assert made(tmp_path, LLAMA_8B).__dict__.items() >= {
         name: value for name, value in shape.load("llama-3-8b").__dict__.items() if name not in ("name", "about", "source", "aliases", "parameters")

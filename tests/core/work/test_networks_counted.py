@@ -100,9 +100,24 @@ def test_t5_decodes_against_its_source() -> None:
     whole = calls("t5-base", "forward", batch=2, context=512)
     assert only(whole, "decoder cross-attention").params | {"dtype": ""} == {
         "batch": 2, "query": 128, "kv": 512, "heads": 12, "kv_heads": 12, "head_dim": 64, "mask": "full", "dtype": "", "kv_dtype": "bf16",
+        "cache_write": 0,
     }  # fmt: skip
+    assert "cache_write" not in only(whole, "decoder self-attention").params
     assert only(whole, "encoder up").params["m"] == 2 * 512
     assert only(whole, "head").params["m"] == 2 * 128
+
+
+@pytest.mark.parametrize(("name", "phase", "written"), [
+    ("bert-large", "prefill", False), ("llama-3-8b", "prefill", True), ("llama-3-8b", "decode", True), ("llama-3-8b", "train", False),
+    ("deepseek-v3", "decode", True), ("vit-b-16", "forward", False), ("clip-l-text", "forward", False), ("jamba-v0.1", "decode", True),
+    ("stable-diffusion-xl", "forward", False), ("t5-base", "train", False), ("whisper-large-v3", "decode", True),
+])  # fmt: skip
+def test_a_cache_of_keys_and_values_is_written_by_who_has_one(name: str, phase: str, written: bool) -> None:
+    network = steps.find(name)
+    phases = steps.phases(network)
+    kernels = [call for call in steps.step(network, Choice(phase if phase in phases else phases[0])) if call.workload == "attention"]
+    assert kernels
+    assert any(call.params.get("cache_write", 1) for call in kernels) == written
 
 
 def test_a_u_net_goes_down_and_up_again() -> None:

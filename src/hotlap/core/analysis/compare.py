@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from hotlap.core import stand_in
 from hotlap.core.analysis import drift, environment, matching
 from hotlap.core.analysis import turns as turned
-from hotlap.core.analysis.doubts import doubted
+from hotlap.core.analysis.doubts import busy_run, doubted
 from hotlap.core.analysis.matching import FEWEST_RUNS, Unit, Values
 from hotlap.core.analysis.peers import Peers, judged, peers
 from hotlap.core.record import (
@@ -39,7 +39,7 @@ from hotlap.core.record import (
     Turns,
     identity,
 )
-from hotlap.core.stats import busy, multiple_testing
+from hotlap.core.stats import multiple_testing
 from hotlap.core.stats.components import components
 from hotlap.core.stats.drift import Drift
 from hotlap.core.stats.ratio import Ratio, significant, verdict
@@ -114,15 +114,11 @@ def _compared(
         return [_unlike(x, y, apart) for x, y in pairs]
     between = _between(a, b, past, stable) if drift.one_after_the_other(*runs) else None
     weighed = weigh(pairs, MIN_EFFECT if min_effect is None else min_effect, apart, differences, between)
-    busy_runs = [name for name, side in (("A", left), ("B", right)) if _busy(side.values())]
+    measured = {name: [one for each in side.values() for one in each.results if one.values] for name, side in (("A", left), ("B", right))}
+    busy_runs = [name for name, known in measured.items() if busy_run(known)]
     weighed = [doubted(one, x.results, y.results, busy_runs) if x and y else one for one, (x, y) in zip(weighed, pairs, strict=True)]
     notice = _methods(*runs)
     return [replace(one, notices=[*one.notices, notice]) if notice and one.ratio is not None else one for one in weighed]
-
-
-def _busy(side: Iterable[ComparedSide]) -> bool:
-    """Whether others ran beside most numbers of a side."""
-    return busy.of_most([result.notices for one in side for result in one.results if result.values])
 
 
 def _methods(a: Sequence[RunRecord], b: Sequence[RunRecord]) -> Notice | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -22,12 +22,22 @@ def open_to(compared: Comparison, side: str) -> bool:
     return either or compared.answer in OPEN[side]
 
 
+def busy_run(results: Collection[Result]) -> bool:
+    """Whether so many of a run's numbers are of disturbed rounds that the machine was busy for all of them."""
+    return sum(any(map(disturbed, one.used)) for one in results) > busy.MANY * len(results)
+
+
+def replaced(results: Iterable[Result]) -> bool:
+    """Whether samples of a number had to be replaced: all that others left of it in a run that was busy."""
+    return any(one.replaced for result in results for one in result.used)
+
+
 def doubted(compared: Comparison, a: Sequence[Result], b: Sequence[Result], busy_runs: Collection[str] = ()) -> Comparison:
     """With a notice of what ran beside a side, and of medians apart. Where others ran during the rounds that make a side's number, what
     they alone may have made is inconclusive; sides in turns share what runs beside them, and keep their answer. `busy_runs`: sides
-    beside most of whose cases others ran; there a case is disturbed by fewer samples, too, that had to be replaced."""
+    that are so by `busy_run`; there a case is disturbed by samples, too, that had to be replaced."""
     sides = {"A": a, "B": b}
-    slowed = {name for name in busy_runs if any(one.replaced for result in sides[name] for one in result.used)}
+    slowed = {name for name in busy_runs if replaced(sides[name])}
     busy_sides = [
         name for name, results in sides.items()
         if name in slowed or any(busy.beside(result.notices) or _beside(result) for result in results)

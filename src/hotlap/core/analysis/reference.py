@@ -24,12 +24,13 @@ from msgspec.structs import replace
 from hotlap.core import work
 from hotlap.core.analysis import changes, drift
 from hotlap.core.analysis.compare import MIN_EFFECT
+from hotlap.core.analysis.doubts import busy_run, replaced
 from hotlap.core.analysis.environment import method_changed
 from hotlap.core.analysis.matching import FEWEST_RUNS
 from hotlap.core.analysis.standards import unmeasured
 from hotlap.core.analysis.state import advised
 from hotlap.core.errors import InputError
-from hotlap.core.record import Baseline, Device, Machine, Plan, Reference, Row, Verdict, identity, machine_class
+from hotlap.core.record import Baseline, Device, Machine, Plan, Reference, Result, Row, Verdict, identity, machine_class
 from hotlap.core.stats import multiple_testing
 from hotlap.core.stats.drift import FEWEST_DAYS, NORMAL, allowed
 from hotlap.core.stats.ratio import beyond, ratio, wandering
@@ -189,10 +190,22 @@ def decided(answers: Sequence[ReferenceRatio | Verdict], name: str, min_effect: 
     """A loss fails when its whole interval is beyond the threshold and it is not chance over all cases; a case passes when a loss
     would have been seen."""
     adjusted = multiple_testing.benjamini_hochberg([one.p if isinstance(one, ReferenceRatio) else None for one in answers])
-    return [one if isinstance(one, Verdict) else _decided(one, q, name, min_effect) for one, q in zip(answers, adjusted, strict=True)]
+    busy = busy_run([one.row.result for one in answers if isinstance(one, ReferenceRatio)])
+    return [one if isinstance(one, Verdict) else _decided(one, q, name, min_effect, busy) for one, q in zip(answers, adjusted, strict=True)]
 
 
-def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float) -> Verdict:
+def _others(result: Result, busy: bool) -> str:
+    """What other programs did that may make its difference; "" where they did not, or its unit counts what they do not change."""
+    if result.unit in COUNTS:
+        return ""
+    if beside := sum(map(disturbed, result.used)):
+        return f"other programs ran during {beside} of its {counted(len(result.used), 'round')}, and may make the difference"
+    if busy and replaced([result]):
+        return "other programs ran beside most cases of this run, samples of this one had to be replaced, and they may make the difference"
+    return ""
+
+
+def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float, busy: bool) -> Verdict:
     result = held.row.result
     unit, lower = result.unit, result.better == "lower"
     seen = 1 - math.exp(-held.reach)  # the smallest loss that shows
@@ -209,9 +222,8 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
     worse = f"{changes.from_to(result, (held.reference, held.row.summary.median), verdict)}: worse than the {held.label}"
     sure = held.log_ratio < 0 and q is not None and q <= ERROR_RATE
     if sure and beyond(low, high, min_effect) == "smaller":
-        if unit not in COUNTS and (beside := sum(map(disturbed, result.used))):
-            busy = f"other programs ran during {beside} of its {counted(len(result.used), 'round')}, and may make the difference"
-            return replace(verdict, state="inconclusive", reason=f"{worse}, but {busy}: measure on a quiet machine")
+        if others := _others(result, busy):
+            return replace(verdict, state="inconclusive", reason=f"{worse}, but {others}: measure on a quiet machine")
         if unit not in COUNTS and (levels := _as_fast(held, min_effect)):
             return replace(verdict, state="inconclusive", reason=f"{worse}, but {levels}")
         far, provenance = _from_where(held, min_effect)

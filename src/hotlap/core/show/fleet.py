@@ -20,6 +20,7 @@ SEEN = 0.01  # of the median, that an end may be off without a word
 HOPELESS = 0.5  # a loss from which on nothing useful can be named
 SCATTERED = "numbers differ so much that a device is named only from {} slower; take more rounds, or work that takes longer"
 CASES = 8  # cases in the table on a terminal
+NOTICES = 3  # cases that are named for each kind of remark
 WHY: Mapping[fleets.Code, str] = {
     "slow": "slower in all", "slow_case": "slower in some", "tail": "slow samples", "slight": "slightly slower", "fast": "faster",
     "broken": "wrong or failed", "missing": "cases missing", "": "",
@@ -231,8 +232,12 @@ def sure(judged: FleetVerdict) -> list[str]:
     if any(reach is not None and reach < HOPELESS for reach in judged.reach.values()):
         rate, if_so = f"{fleets.RATE * 100:g}", "if speeds of healthy devices scatter as a bell curve does"
         texts.append(f"false alarms: at most {rate} of 100 healthy fleets have a device named, {if_so}")
-    notices = {notice.code: (case, notice) for case in judged.cases for notice in case.notices}
-    texts += [f"{words.clean(case.label)}: {notice.text}" for case, notice in notices.values()]
+    notices: dict[str, list[str]] = {}
+    for case in judged.cases:
+        for notice in case.notices:
+            notices.setdefault(notice.code, []).append(f"{words.clean(case.label)}: {notice.text}")
+    for each in notices.values():
+        texts += [*each[:NOTICES], *([f"{len(each) - NOTICES} more cases like these"] if len(each) > NOTICES else [])]
     return texts
 
 

@@ -404,7 +404,7 @@ def but_atomics(workloads: Iterable[str]) -> str:
 def beside_all(results: Sequence[Result]) -> str:
     """What others took while all of these were measured; "" where they ran beside none, or only beside some."""
     disturbed = sum(stats_busy.beside(result.notices) for result in results)
-    if not stats_busy.of_most([result.notices for result in results]):
+    if disturbed <= stats_busy.MANY * len(results):
         return ""
     return taken(results) or f"other programs ran during {disturbed} of {len(results)} cases"
 

@@ -8,7 +8,7 @@ while it lasts; it comes and goes, so medians are off by about as much. `benchma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from hotlap.core.record import Look, Notice
 
@@ -21,11 +21,6 @@ CODES = ("busy", "shared_device", "steal")
 def beside(notices: Iterable[Notice]) -> bool:
     """Whether measuring noticed that others ran beside a number."""
     return any(notice.code in CODES for notice in notices)
-
-
-def of_most(results: Sequence[Sequence[Notice]]) -> bool:
-    """Whether others ran beside so many of these numbers, each with its notices, that the machine was busy for all."""
-    return sum(map(beside, results)) > MANY * len(results)
 
 
 def expected_noise(look: Look) -> float | None:

@@ -189,8 +189,9 @@ def _notices(fleet: Fleet, metric: int, reach: tuple[float, bool], healthy: tupl
     (least, tailing), (centre, spread, limit) = reach, healthy
     off, below = -math.expm1(-least), -math.expm1(centre - limit) if limit is not None else 0.0
     if tailing:
-        named = f"a node is named only from {100 * off:.1f} % slower" if off < 0.5 else "there is not enough data to name one"
-        fleet.notices.append(Notice("no_gap", f"no clear gap between healthy and slow nodes: {named}", index=metric))
+        named = f"a node is named by it alone only from {100 * off:.1f} % slower" if off < 0.5 else "none can be named by it alone"
+        seen = f"some nodes lie farther below the others than normal noise would leave them, so that {named}"
+        fleet.notices.append(Notice("no_gap", seen, index=metric))
     if below > max(FAR * spread, 0.001):
         fleet.notices.append(Notice("fleet_below", f"the fleet as a whole lies {100 * below:.1f} % below the limit", index=metric))
 

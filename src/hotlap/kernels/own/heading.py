@@ -18,6 +18,9 @@ SUFFIXES = (".cl", ".cu")
 HINT = "# guessed from the signature: hotlap kernel check says what is wrong; keys: docs/own-kernels.md"
 ROWS = ("rows", "m", "n", "tokens", "batch", "size", "count", "elements")  # what a work-item is likely to take
 GROUP = 64  # work-items of a group
+LEAST_GROUP, MOST_GROUP = 32, 1024  # that an array may say
+BOUNDS = re.compile(r"(?:__launch_bounds__|reqd_work_group_size)\s*\(\s*(\d+)[\s,)]")
+SHARED = re.compile(r"(?:__shared__|__local|\blocal)\s+\w+\s+\w+\s*\[\s*(\d+)\s*\](?!\s*\[)")  # of one dimension
 GROUPED = re.compile(r"get_group_id\(0\)|blockIdx\.x")  # a group takes a row
 ITEMWISE = re.compile(r"get_global_id\(0\)|blockDim\.x\s*\*\s*blockIdx\.x|blockIdx\.x\s*\*\s*blockDim\.x")
 EPSILON = "1e-5"  # that norms of the workload add to the variance
@@ -96,9 +99,21 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
     every = [size for size in sizes.values() if size == " * ".join(shape)]
     items = next((size for size in (*every, *ROWS) if size in (*every, *shape)), shape[0])
     grouped = GROUPED.search(code)
+    group, why = _group(code)
+    last = f"group = {group}{why}"
     if len(shape) > 1 and grouped and not ITEMWISE.search(code):
-        return [*lines, f'items = "{items} * {GROUP}"  # a group for each of {items}, by {grouped[0]}', f"group = {GROUP}"]
-    return [*lines, f'items = "{items}"  # work-items in all' if len(shape) > 1 else f'items = "{" * ".join(shape)}"', "group = 64"]
+        return [*lines, f'items = "{items} * {group}"  # a group for each of {items}, by {grouped[0]}', last]
+    return [*lines, f'items = "{items}"  # work-items in all' if len(shape) > 1 else f'items = "{" * ".join(shape)}"', last]
+
+
+def _group(code: str) -> tuple[int, str]:
+    """Work-items of a group, and a comment that says by what: what the kernel declares, or an array that a group shares and that has an
+    element for each."""
+    for declared in (BOUNDS, SHARED):
+        for found in declared.finditer(code):
+            if LEAST_GROUP <= int(found[1]) <= MOST_GROUP:
+                return int(found[1]), f"  # by {' '.join(found[0].split())}"
+    return GROUP, ""
 
 
 def _called(inputs: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:

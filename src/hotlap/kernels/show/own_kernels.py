@@ -62,8 +62,9 @@ def checked(pairs: Sequence[tuple[Case, Samples]], width: int, color: bool) -> s
     for case, samples in pairs:
         mark, style = {"measured": ("✓", "good"), "not_run": ("-", "dim")}.get(samples.status, ("✗", "bad"))
         lines += layout.paragraph(f"{layout.painted(mark, style, color)} ", f"{label(case)}: {_said(samples)}", width)
-    right = sum(samples.status == "measured" for _, samples in pairs)
-    return "\n".join([*lines, f"{right} of {words.counted(len(pairs), 'case')} right"])
+    right, left_out = (sum(samples.status == status for _, samples in pairs) for status in ("measured", "not_run"))
+    whole = f"{right} of {words.counted(len(pairs), 'case')} right"
+    return "\n".join([*lines, whole if not left_out else f"{whole}, {left_out} not run"])
 
 
 def _said(samples: Samples) -> str:

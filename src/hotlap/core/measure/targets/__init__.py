@@ -51,6 +51,8 @@ def parse(text: str) -> TargetSpec:
             raise InputError(f"'{item}' in '{text}' is not key=value, as in {name}?seed=7")
         if key in options:
             (first, _, here), (second, _, there) = options[key].partition("@"), value.partition("@")
+            nodes = "nodes=" in query and key == "slow"
+            here, there = (one if "." in one or not nodes else f"{one}.*" for one in (here, there))
             how = f", as {key}={first}@{here},{there}" if first == second and here and there else ""
             raise InputError(f"the option '{key}' is given twice, as {options[key]} and {value}, in '{text}'; give it once{how}")
         options[key] = value

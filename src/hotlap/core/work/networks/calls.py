@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ GPUS_A_NODE = 8
 PRODUCT_DTYPES = ("bf16", "fp8", "fp8_block")
 EXPERTS_ONLY = "mxfp4"  # a type of experts' weights: everything else is in bf16 beside it
 DTYPES = (*PRODUCT_DTYPES, EXPERTS_ONLY)
+UNCACHED: Mapping[str, int] = {"cache_write": 0}  # attention without a cache of keys and values: of encoders, pictures, and in training
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _attention_layer(network: Network, setting: Setting) -> Iterator[Call]:
         width = network.head_dim
         yield Call("query, key, value", "attention", "gemm", gemm(tokens, (heads + 2 * kv_heads) * width, network.hidden, dtype))
         if network.qk_norm:
-            normed = {"op": "rmsnorm", "rows": tokens * (heads + kv_heads), "columns": width}
+            normed = {"op": network.norm or "rmsnorm", "rows": tokens * (heads + kv_heads), "columns": width}
             yield Call("query and key norm", "attention", "rowwise", normed)
         if network.rotary:
             yield Call("rotary embedding", "attention", "pointwise", {"op": "rope", "elements": tokens * (heads + kv_heads) * width})
@@ -157,9 +158,11 @@ def _attention_layer(network: Network, setting: Setting) -> Iterator[Call]:
 
 def _kernel(network: Network, setting: Setting, heads: int, kv_heads: int, width: int) -> dict[str, Any]:
     decode = setting.phase == "decode"
+    kept = network.causal and setting.phase != "train"  # keys and values, in a cache that a kernel of its own writes
     return {
-        "batch": setting.sequences, "query": 1 if decode else setting.context, "kv": setting.context, "heads": heads, "kv_heads": kv_heads,
-        "head_dim": width, "mask": "causal" if network.causal else "full", "kv_dtype": setting.kv_dtype,
+        **({} if kept else UNCACHED), "batch": setting.sequences, "query": 1 if decode else setting.context, "kv": setting.context,
+        "heads": heads, "kv_heads": kv_heads, "head_dim": width, "mask": "causal" if network.causal else "full",
+        "kv_dtype": setting.kv_dtype,
     }  # fmt: skip
 
 
@@ -204,7 +207,7 @@ def nodes(gpus: int, apart: int = 1) -> int:
 
 
 def _norms(network: Network, setting: Setting) -> Iterator[Call]:
-    op = "rmsnorm" if network.gated else "layernorm"
+    op = network.norm_op
     yield Call("norm", "norms", "rowwise", {"op": op, "rows": setting.tokens, "columns": network.hidden}, network.norms)
     yield Call("residual", "norms", "pointwise", {"op": "add", "elements": setting.tokens * network.hidden}, 2)
 
@@ -256,7 +259,7 @@ def _ends(network: Network, setting: Setting) -> Iterator[Call]:
     if network.positions:
         yield Call("positions", "head", "embedding", {"tokens": setting.tokens, "columns": network.hidden, "vocabulary": network.positions})
         yield Call("positions added", "head", "pointwise", {"op": "add", "elements": setting.tokens * network.hidden})
-    op = "rmsnorm" if network.gated else "layernorm"
+    op = network.norm_op
     normed = {"op": op, "rows": setting.tokens, "columns": network.hidden}
     yield Call("last norm" if network.causal else "first norm", "norms", "rowwise", normed)
     yield Call("head", "head", "gemm", gemm(rows, columns, network.hidden, "bf16"))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.work.layers import GATES, POOLS
-from hotlap.core.work.networks.calls import Call
+from hotlap.core.work.networks.calls import UNCACHED, Call
 from hotlap.core.work.networks.flow import Flow, FlowOptions, Map
 from hotlap.core.work.networks.transformer import experts
 
@@ -133,10 +133,12 @@ WORDS = {"relu": "ReLU", "gelu": "GELU", "silu": "SiLU", "silu_mul": "SiLU and p
 
 
 def _attention(flow: Flow, asked: FlowOptions) -> None:
-    """`attention`: heads; queries are the places that flow, keys are as many, or `kv`."""
+    """`attention`: heads; queries are the places that flow, keys are as many, or `kv`; `cache`: a kernel writes them to a cache."""
     heads, width = asked.number("attention"), asked.number("head_dim")
     query = asked.number("query", flow.at.places)
+    written = {} if asked.flag("cache", False) else UNCACHED
     flow.call(asked, "attention", "attention", "attention", {
+        **written,
         "batch": flow.batch * asked.number("windows", 1), "query": query, "kv": asked.number("kv", query), "heads": heads,
         "kv_heads": asked.number("kv_heads", heads), "head_dim": width, "mask": asked.text("mask", "full"),
     })  # fmt: skip

@@ -301,8 +301,8 @@ KINDS: Mapping[str, NetworkKind] = {
     "gemma3_text": NetworkKind(_USUAL, _KV, {"activation": "gelu_mul", "norms": 4, "qk_norm": True}, _gemma3),
     "phi": NetworkKind(_USUAL, _KV, {**_PLAIN, "norms": 1}),
     "phi3": NetworkKind(_USUAL, _KV, more=_windows),
-    "cohere": NetworkKind(_USUAL, _KV, {"norms": 1}, _cohere),
-    "cohere2": NetworkKind(_USUAL, _KV, {"norms": 1}, _cohere),
+    "cohere": NetworkKind(_USUAL, _KV, {"norms": 1, "norm": "layernorm"}, _cohere),
+    "cohere2": NetworkKind(_USUAL, _KV, {"norms": 1, "norm": "layernorm"}, _cohere),
     "granite": NetworkKind(_USUAL, _KV, more=_llama),
     "granitemoe": NetworkKind(_MIXTRAL, _KV, more=_granite_moe),
     "mamba": NetworkKind(

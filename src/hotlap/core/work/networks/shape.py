@@ -53,6 +53,7 @@ class Network:
     qk_norm: bool = False  # every head's query and key is normed
     activation: str = ""  # of the inner width, where it is not SiLU and product of gated networks, GELU of others
     norms: int = 2  # of a layer
+    norm: str = ""  # layernorm or rmsnorm; "": rmsnorm of gated networks, layernorm of others
     in_out: bool = False  # matrices lie (in, out) in memory; else (out, in), as PyTorch's linear layers have them
     longest: int = 0  # context that it can take; 0: as long as one likes
     remarks: tuple[Notice, ...] = ()  # how its configuration was read, and what of it is left out
@@ -64,6 +65,10 @@ class Network:
             return ""
         as_stored = f": --dtype {AS_STORED[self.stored]} takes them as they are" if self.stored in AS_STORED else ""
         return f"the weights of {self.name} are stored in {self.stored}; taken as {dtype}{as_stored}"
+
+    @property
+    def norm_op(self) -> str:
+        return self.norm or ("rmsnorm" if self.gated else "layernorm")
 
     @property
     def latent(self) -> bool:
@@ -133,7 +138,7 @@ def load(name: str) -> Network:
 
 def unknown(name: str, valid: Collection[str]) -> str:
     """That there is no such network, with the nearest; a name on Hugging Face, as meta-llama/Llama-3-8B, is compared by its last part."""
-    return f"there is no network '{name}'; {nearest(name.rpartition('/')[2].lower(), valid)}"
+    return f"there is no network '{name}'; {nearest(name.rpartition('/')[2], valid)}"
 
 
 @functools.cache
