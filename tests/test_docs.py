@@ -150,6 +150,16 @@ def test_relative_links_lead_somewhere() -> None:
     assert not broken
 
 
+def test_paths_of_this_repository_are_there() -> None:
+    """In backquotes: from its root, or below src/hotlap. NAME stands for a name of the reader's."""
+    named = re.compile(r"`((?:src/hotlap|core|kernels|traces|cli|nodes|training|serving|benchmarks|scripts|examples)/[\w./*-]+)`")
+    stray = {
+        f"{page.name}: {path}" for page in DOCUMENTS for path in named.findall(page.read_text(encoding="utf-8"))
+        if "NAME" not in path and not any(any(base.glob(path)) for base in (ROOT, ROOT / "src" / "hotlap"))
+    }  # fmt: skip
+    assert not stray
+
+
 def test_blocks_are_read_with_their_marks(tmp_path: Path) -> None:
     document = tmp_path / "a.md"
     console, python = "```console\n$ a \\\n> b\nout\n$ c\n```\n", "```python\nx = 1\n```\n"

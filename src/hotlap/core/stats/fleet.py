@@ -38,6 +38,7 @@ SLACK = 2.0  # times so many of a healthy node's samples may lie there: nodes di
 FEWEST_TAIL = 4  # samples of a node that can show a tail
 KNEE, NEAR = 2.0, 3.0  # robust standard deviations between which, and the limit, tails of healthy nodes show
 FLATTEST = 2.0  # exponent of a tail: from here on speeds have a variance; few nodes can look flatter
+KNOWS = 0.37  # a MAD knows the scale as the standard deviation of this share of the nodes would
 RIVAL = 0.25  # share of nodes from which a second group may be the healthy one
 NORMAL = NormalDist()
 
@@ -256,7 +257,7 @@ def _usual(rate: float, healthy: int) -> float:
     """The score that a healthy node exceeds with probability `rate`, both sides together; wider where few nodes give the spread."""
     if healthy >= 300:
         return NORMAL.inv_cdf(1 - rate / 2)
-    return student.quantile(1 - rate / 2, max(healthy * 0.37, 2.0))  # a MAD knows the scale as 37 % of the nodes' own deviation would
+    return student.quantile(1 - rate / 2, max(healthy * KNOWS, 2.0))
 
 
 def _beyond(rate: float, score: Floats) -> float:
@@ -266,7 +267,8 @@ def _beyond(rate: float, score: Floats) -> float:
     """
     usual = _usual(rate, len(score))
     far = score[(score >= KNEE) & (score < usual)]
-    near, expected = int(np.count_nonzero(far >= NEAR)), len(score) * (1 - NORMAL.cdf(NEAR))
+    scale = 1 + 2 / math.sqrt(2 * KNOWS * max(len(score), 1))  # the MAD may be too small by so much: two of its own standard errors
+    near, expected = int(np.count_nonzero(far >= NEAR)), len(score) * (1 - NORMAL.cdf(NEAR / scale))
     if usual <= NEAR or near <= expected + 3 * math.sqrt(expected) + 3:
         return usual
     steep, flat = 20.0, FLATTEST  # exponents
