@@ -16,7 +16,6 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.measure import simulated_nodes
 from hotlap.core.record import Judgement, Row, Verdict
 from hotlap.core.show import document, fleet, fleet_page, kinds, shape, words
-from hotlap.core.store import paths, select
 from hotlap.core.store.bundle import Bundle
 
 
@@ -27,13 +26,10 @@ def many(args: argparse.Namespace) -> bool:
 
 def runs(args: argparse.Namespace) -> list[Bundle]:
     """The runs to judge. Raises InputError for one of a kind that `gate` does not take."""
-    asked = args.run or ["latest"]
-    count, bundles = len(select.entries(asked, paths.home())), list[Bundle]()
     with gate_peers.ReadProgress() as progress:
-        for bundle in terminal.each(asked):
-            kinds.refuse_gate(bundle)
-            bundles.append(bundle)
-            progress.count(len(bundles), count)
+        bundles = list(terminal.each(args.run or ["latest"], read=progress.count))
+    for bundle in bundles:
+        kinds.refuse_gate(bundle)
     return bundles
 
 

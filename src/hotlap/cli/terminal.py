@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -71,12 +71,15 @@ def runs(selectors: Sequence[str]) -> list[bundles.Bundle]:
     return list(each(selectors, readings=True))
 
 
-def each(selectors: Sequence[str], readings: bool = False) -> Iterator[bundles.Bundle]:
-    """The same one at a time, for verbs that go through many."""
-    for entry in select.entries(selectors, paths.home()):
+def each(selectors: Sequence[str], readings: bool = False, read: Callable[[int, int], None] | None = None) -> Iterator[bundles.Bundle]:
+    """The same one at a time, for verbs that go through many. `read`: how many are, of how many."""
+    entries = select.entries(selectors, paths.home())
+    for number, entry in enumerate(entries, 1):
         bundle = bundles.load(entry.path, readings)
         for notice in bundle.notices:
             print(f"hotlap: {bundle.run.id}: {notice.text}", file=sys.stderr)
+        if read:
+            read(number, len(entries))
         yield bundle
 
 

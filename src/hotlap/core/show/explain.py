@@ -70,9 +70,7 @@ def over_devices(rows: Sequence[Row], width: int = 100, color: bool = False) -> 
         for members in groups.values():
             text = words.clean(line(members[len(members) // 2]))
             who = f"{words.some(words.devices(members), 3)}: " if len(groups) > 1 else ""
-            first = f"    {name:<9} "
-            pieces = layout.paragraph(first, who + text, width, most=8) if text else []
-            lines += [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]] if pieces else []
+            lines += _part(name, who + text, width, color) if text else []
     return lines
 
 
@@ -155,9 +153,7 @@ def _inputs(rows: Sequence[Row], width: int, color: bool) -> list[str]:
     if not any(row.case.params.get("cache", "rotated") == "rotated" for row in known):
         return []
     text = "operators read other inputs in each call, up to 64 sets in turn: from memory where these do not fit the last cache together"
-    first = "inputs: "
-    pieces = layout.paragraph(first, text, width, most=8)
-    return ["", layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]]
+    return ["", *_named("inputs: ", text, width, color)]
 
 
 def _wants_rounds(row: Row) -> bool:
@@ -188,7 +184,10 @@ def _explained(row: Row, sources: Sources, width: int, color: bool, only: Sequen
 
 def _part(name: str, text: str, width: int, color: bool) -> list[str]:
     """A named line of a case, as many as it takes."""
-    first = f"    {name:<9} "
+    return _named(f"    {name:<9} ", text, width, color)
+
+
+def _named(first: str, text: str, width: int, color: bool) -> list[str]:
     pieces = layout.paragraph(first, words.clean(text), width, most=8)
     return [layout.painted(first, "dim", color) + pieces[0][len(first) :], *pieces[1:]]
 

@@ -136,7 +136,7 @@ def _attention(flow: Flow, asked: FlowOptions) -> None:
     """`attention`: heads; queries are the places that flow, keys are as many, or `kv`; `cache`: a kernel writes them to a cache."""
     heads, width = asked.number("attention"), asked.number("head_dim")
     query = asked.number("query", flow.at.places)
-    written = {} if asked.flag("cache", False) else UNCACHED
+    written = {} if asked.flag("cache", False) and not flow.train else UNCACHED
     flow.call(asked, "attention", "attention", "attention", {
         **written,
         "batch": flow.batch * asked.number("windows", 1), "query": query, "kv": asked.number("kv", query), "heads": heads,

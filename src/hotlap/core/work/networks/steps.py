@@ -7,10 +7,9 @@ from typing import Any
 
 from hotlap.core.errors import InputError
 from hotlap.core.record import Notice
-from hotlap.core.work import traits
 from hotlap.core.work.networks import calls, layered, replicas, shape, transformer
 from hotlap.core.work.networks.backward import backward
-from hotlap.core.work.networks.calls import UNCACHED, Call, Setting
+from hotlap.core.work.networks.calls import Call, Setting
 from hotlap.core.work.networks.layered import Layered
 from hotlap.core.work.networks.replicas import Shard
 from hotlap.core.work.networks.shape import Network
@@ -129,9 +128,6 @@ def _layers(network: Layered, choice: Choice) -> list[Call]:
     forward = [_typed(call, choice.dtype) for call in walked.calls]
     if not train:
         return forward
-    forward = [
-        replace(call, params={**call.params, **UNCACHED}) if traits(call.workload).model == "attention" else call for call in forward
-    ]
     back = [_typed(call, choice.dtype) for call in backward(forward)]
     held = Shard(walked.parameters - walked.looked_up, choice.dp, calls.nodes(choice.dp))
     return [*forward, *back, *replicas.exchanges([held]), replicas.update(network.optimizer, held.parameters)]
