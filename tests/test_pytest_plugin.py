@@ -85,7 +85,7 @@ def test_with_it_a_run_is_kept_and_a_baseline_of_it_judges(project: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--hotlap", "test_it.py"], "not a baseline"), (["--hotlap=none.json"], "there is no baseline file"), (["--hotlap", "-n", "2"], "leave out -n"),
+        (["--hotlap", "test_it.py"], "write: pytest test_it.py --hotlap"), (["--hotlap=none.json"], "there is no baseline file"), (["--hotlap", "-n", "2"], "leave out -n"),
         (["--hotlap", "--hotlap-round-time", "soon"], "round_time"),
     ],
 )  # fmt: skip

@@ -130,6 +130,8 @@ def _read(config: pytest.Config) -> tuple[MeasureOptions, Baseline | None]:
     from hotlap.core.store import baselines
 
     file = config.getoption("--hotlap")
+    if file and (file.partition("::")[0].endswith(".py") or Path(file).is_dir()):
+        raise pytest.UsageError(f"--hotlap: '{file}' is no baseline but tests; write: pytest {file} --hotlap (a baseline: --hotlap=FILE)")
     if file and not Path(file).is_file():
         raise pytest.UsageError(f"--hotlap: there is no baseline file '{file}'; write --hotlap=FILE, and --hotlap alone after the tests")
     try:

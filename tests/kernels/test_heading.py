@@ -52,6 +52,17 @@ def heading(path: Path, text: str = "", like: str = "") -> dict[str, Any]:
     return tomllib.loads("\n".join(line[2] for line in map(HEADER.match, written.splitlines()) if line))
 
 
+def test_a_kernel_that_sums_over_a_size_says_how_many_numbers_an_element_sums(folder: Path) -> None:
+    """Else only some units in the last place would be allowed, and a right kernel is wrong at large sizes."""
+    text = "__kernel void f(__global const float *x, __global float *y, int rows, int cols)\n{{\n    float s = 0;\n    {loop}\n}}\n"
+    for loop, terms in (
+        ("for (int i = 0; i < cols; ++i) s += x[i] * x[i];", "cols"), ("for (int i = get_local_id(0); i < cols; i += 64) s = fma(x[i], x[i], s);", "cols"),
+        ("for (int i = 0; i < rows; i++) for (int j = 0; j < cols; j++) s += x[i];", "rows * cols"), ("for (int i = 0; i < cols; i += 64) y[i] = 2 * x[i];", None),
+    ):
+        (folder / "f.cl").unlink(missing_ok=True)
+        assert heading(folder / "f.cl", text.format(loop=loop)).get("terms") == terms
+
+
 def test_a_workload_s_kernel_has_its_parameters_operation_and_type(folder: Path) -> None:
     assert heading(folder / "rms.cl", RMS, "rowwise") == {
         "workload": "rowwise", "only": {"op": "rmsnorm", "dtype": "fp32"}, "cases": [{"rows": 1024, "columns": 1024}],

@@ -14,6 +14,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from tests.netbed import bed as beds
@@ -268,6 +269,36 @@ def test_a_network_s_batch_is_split_over_ranks(home: Path) -> None:
     assert [(one.process.world, column(one.table, "tokens")[0]) for one in shown.run.launches[0]] == [(2, 32.0), (2, 16.0)]
     assert not [notice for notice in shown.summary.notices if notice.code == "several_stepped"]
     assert shown.run.launches[0][0].process.reduced_s is not None
+
+
+LATE = """
+    import time
+    import torch
+    model, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()), torch.ones(4, 8)
+    optimiser = torch.optim.SGD(model.parameters(), 0.01)
+    for step in range(10):
+        optimiser.zero_grad()
+        {call}.mean().backward()
+        optimiser.step()
+        time.sleep(0.05)
+"""
+
+
+@torch
+@pytest.mark.slow("imports PyTorch in four programs")
+def test_what_passes_before_the_model_is_called_is_no_forward_pass(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a loader a step begins where the one before it ended, so metrics of that one are in it."""
+    shown = measured(home, LATE.format(call="model(x)"))
+    parts = shown.summary.arms[0].parts_s
+    assert parts["before_forward"] >= 0.045
+    assert parts["forward"] > 0
+    assert "before forward" in capsys.readouterr().out
+    answer = show.answer(msgspec.structs.replace(shown.summary, state="measured"))
+    assert answer.endswith("pass outside of loader, forward, backward and optimiser: hotlap trace capture shows in what")
+    called = measured(home, LATE.format(call="model[1].forward(model[0].forward(x))")).summary.arms[0].parts_s  # no call of a module is seen
+    assert called["until_backward"] >= 0.045
+    assert {"forward", "before_forward"}.isdisjoint(called)
+    assert "to backward" in capsys.readouterr().out
 
 
 def test_a_program_that_marks_its_steps_after_an_optimiser_has_no_step_of_nothing(tmp_path: Path) -> None:

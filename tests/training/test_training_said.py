@@ -146,7 +146,7 @@ def test_the_answer_names_a_loader_that_costs_much(home: Path) -> None:
     sure = msgspec.structs.replace(summary.stall, known=True, why="", hidden=False, share=0.8, stall_s=msgspec.structs.replace(summary.stall.stall_s, low=0.001))
     assert "by waiting in next(): a faster" in show.answer(msgspec.structs.replace(summary, state="measured", stall=sure))
     never = msgspec.structs.replace(sure, stall_s=msgspec.structs.replace(summary.stall.stall_s, low=-0.001))
-    assert "loader" not in show.answer(msgspec.structs.replace(summary, state="measured", stall=never))
+    assert "the loader" not in show.answer(msgspec.structs.replace(summary, state="measured", stall=never))
 
 
 @pytest.mark.parametrize(

@@ -195,13 +195,15 @@ class _Parser(argparse.ArgumentParser):
         else:
             _, _, unknown = message.partition("unrecognized arguments: ")
             given = [word.partition("=")[0] for word in unknown.split() if word.startswith("--")]
+            if bare := next((one.dest for one in self._actions if not one.option_strings and f"--{one.dest}" in given), ""):
+                return f"write its value alone, without '--{bare}'; "
             close = next((name for name in map(self._meant, given) if name), "")
         return f"{HINT} '{close}'? " if close else ""
 
     def _meant(self, option: str) -> str:
         """The option of this command that another tool calls so, or that is spelt much alike; "" where there is none."""
         of_others = (name for name in commands.TRIED_OPTIONS.get(option, ()) if name in self._option_string_actions)
-        return next(of_others, "") or closest(option, self._option_string_actions)
+        return next(of_others, "") or ("" if option in commands.TRIED_OPTIONS else closest(option, self._option_string_actions))
 
 
 def usage(words: Sequence[str] = ()) -> str:

@@ -78,11 +78,15 @@ TRIED: Mapping[str, str] = {  # names of other tools → what is meant
     "verify": "hotlap gate RUN",
     "test": "hotlap doctor", "monitor": "hotlap node watch", "top": "hotlap node watch", "info": "hotlap node inspect",
     "burn": "hotlap stress burn-in", "results": "hotlap list", "runs": "hotlap list", "plot": "hotlap report RUN",
+    "fleet": "hotlap gate RUN --against fleet", "outliers": "hotlap gate RUN --against fleet",
+    "accept": "hotlap gate RUN --against rules.toml",
+    "regress": "hotlap gate RUN --against baseline:NAME", "regression": "hotlap history", "estimate": "hotlap predict WORKLOAD",
+    "simulate": "hotlap run PLAN --target simulated:h200-sxm",
 }  # fmt: skip
 
 TRIED_OPTIONS: Mapping[str, Sequence[str]] = {  # options of other tools → what may be meant: the first that the command has
     "--gpu": ("--machine", "--device"), "--gpus": ("--device",), "--output": ("--out",), "--repetitions": ("--rounds", "--runs"),
-    "--iterations": ("--rounds", "--runs"), "--repeat": ("--rounds", "--runs"),
+    "--iterations": ("--rounds", "--runs"), "--repeat": ("--rounds", "--runs"), "--duration": ("--for", "--sustain", "--budget", "--limit"),
 }
 
 

@@ -115,12 +115,13 @@ def _keep(args: argparse.Namespace, gathered: gathering.Gathered) -> tuple[list[
         texts += shown.simulated(log, clock_hz, args.dry_run)
         documents.append(log)
     if checked:
-        for folder, run_id, present in checked:
+        for folder, run_id, present, _ in checked:
             if not present and not args.dry_run:
                 bundled.take(folder, run_id, home)
         states = (("added", False), ("present", True))
-        taken = {word: [run_id for _, run_id, present in checked if present is known] for word, known in states}
+        taken = {word: [run_id for _, run_id, present, _ in checked if present is known] for word, known in states}
         texts += shown.bundles(taken, args.dry_run)
+        texts += [f"run {run_id} is not whole: {seen}" for _, run_id, _, lost in checked for seen in lost]
         documents.append(taken)
     if gathered.unclaimed:
         texts.append(shown.unclaimed(gathered.unclaimed))

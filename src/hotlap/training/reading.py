@@ -32,6 +32,15 @@ class TrainingRun(NamedTuple):
     launches: list[list[MeasuredProcess]]
     counted: TrainingProcess | None
 
+    def before_forward(self, arm: str) -> float | None:
+        """Of the time until `backward()` the share before the model is called; None: not known, as of a program that was not looked at."""
+        asked = self.trained.asked
+        if asked.kind == "network":
+            return 0.0  # its program is ours, and has its batch before the first step
+        if asked.compile or (asked.against and arm != self.trained.arms[0]):
+            return None
+        return next((one.before_forward for one in self.trained.processes if one.arm == "count" and one.before_forward is not None), None)
+
 
 def read(bundle: Bundle) -> TrainingRun | None:
     """None where the run was killed before it said what it is. Raises SchemaError for files that are none of training."""

@@ -95,6 +95,7 @@ class TrainingProcess(Record, frozen=True, kw_only=True):
     allocated_bytes: int | None = None  # most, by the device's allocator
     reserved_bytes: int | None = None
     flop: dict[str, float] = {}  # of one step by type of result, counted in a launch of its own
+    before_forward: float | None = None  # share of the time until backward() before the model is called, in a launch of its own
     parameters: dict[str, int] = {}  # that the optimiser moves, by type
     threads: int | None = None
     reduced_s: float | None = None  # that DistributedDataParallel's communication takes in a backward pass, median

@@ -224,7 +224,7 @@ class _Session:
         return any(one.loaders for one in self.trained.processes)
 
     def _count(self, number: int, caches: Path) -> None:
-        """One more launch, for the operations of a step; its times are of no use."""
+        """One more launch, for the operations of a step and for when it calls the model; its times are of no use otherwise."""
         if not any(one.torch and one.steps > 4 for one in self.trained.processes):
             return
         first = self.trained.processes[0]
@@ -234,7 +234,8 @@ class _Session:
         for one in found:
             with contextlib.suppress(OSError):
                 (self.folder / one.file).unlink()
-        self.trained = replace(self.trained, processes=[*self.trained.processes, *(one for one in found if one.flop)])
+        known = [one for one in found if one.flop or one.before_forward is not None]
+        self.trained = replace(self.trained, processes=[*self.trained.processes, *known])
 
     def _begin(self, group: Sequence[Launch]) -> None:
         """Whoever reads the bundle knows whose steps are appended now, also where this process is killed."""

@@ -13,7 +13,8 @@ from hotlap.training.steady import DELAYED
 from hotlap.training.summary import ArmFigures, LoaderStall, ProcessEstimate, TrainingSummary
 
 PARTS = {
-    "data_wait": "data wait", "transfer": "transfer", "forward": "forward", "backward": "backward", "optimiser": "optimiser",
+    "data_wait": "data wait", "transfer": "transfer", "before_forward": "before forward",
+    "until_backward": "to backward", "forward": "forward", "backward": "backward", "optimiser": "optimiser",
     "exposed_communication": "communication", "unexplained": "unexplained",
 }  # fmt: skip
 UNKNOWN_STALL = {
@@ -24,6 +25,7 @@ UNKNOWN_STALL = {
 }
 APART = 1.1  # mean ÷ step from which it is said that some steps took longer
 STALLED = 0.05  # share of a step from which the answer names the loader
+ELSEWHERE = 0.2  # … what passes in no part of PyTorch's
 SHARES, WIDE = 8, 10_000
 
 
@@ -234,7 +236,16 @@ def answer(summary: TrainingSummary) -> str:
     if summary.state == "inconclusive":
         few = f", of {_count(arm.step_s.n)}: too few for an interval, give --processes 6"
         return f"inconclusive: {text}{few if arm.step_s.low is None else ''}{'; see the notes' if summary.notices else ''}"
-    return f"{text}{_waits(summary.stall, arm.step_s.value)}"
+    return f"{text}{_waits(summary.stall, arm.step_s.value)}{_elsewhere(arm)}"
+
+
+def _elsewhere(arm: ArmFigures) -> str:
+    """Where a good part of the step passes in the program's own code, and how that is found."""
+    own_s, step_s = sum(arm.parts_s.get(name, 0.0) for name in ("before_forward", "unexplained")), sum(arm.parts_s.values())
+    if own_s <= ELSEWHERE * step_s:
+        return ""
+    own = f"{units.show(own_s, 's')} of it ({units.percent(own_s / step_s)})"
+    return f"; {own} pass outside of loader, forward, backward and optimiser: hotlap trace capture shows in what"
 
 
 def _count(processes: int) -> str:

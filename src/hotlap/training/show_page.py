@@ -18,7 +18,7 @@ from hotlap.training.summary import ArmFigures, TrainingSummary
 
 DRAWN = 2000  # steps of an arm at most; of more, evenly spread ones
 KINDS = ("s0", "s1", "s2", "s3", "s4", "s5")
-COLOURS = ("--s2", "--s1", "--s3", "--s4", "--s5", "--good", "--faint")  # of parts
+COLOURS = ("--s2", "--s1", "--s3", "--s4", "--s5", "--good", "--warn", "--faint")  # of parts
 BAR, GAP = 26.0, 12.0  # pixels
 
 

@@ -25,6 +25,7 @@ from hotlap.training.steady import FEW, LEVEL, behind_own
 INNER = 0.9  # confidence of the interval by which two arms are the same
 SAME = 2  # two arms are the same where they surely differ by less than so many times the smallest difference reported
 LAST = 0.1  # share of steps, at most, that have an epoch's last batch
+AHEAD = 0.05  # share of a step that passes before the model is called, from which it is no forward pass
 DELAYED = 0.1  # share of the time that a process waited for a processor, from which its numbers are doubted
 BEFELL = {"recompile": "recompiled", "compile": "compiled", "capture": "captured a graph", "allocator": "the allocator tried again"}
 
@@ -52,7 +53,7 @@ class ArmFigures(Record, frozen=True, kw_only=True):
     mean_s: float | None = None  # with every interruption
     tokens_s: ProcessEstimate | None = None  # per second
     samples_s: ProcessEstimate | None = None
-    parts_s: dict[str, float] = {}  # of the step: with `unexplained` they sum to step_s
+    parts_s: dict[str, float] = {}  # of the step: with `unexplained` they sum to step_s; as `record.PARTS`, or as `_forward` names them
     first_s: dict[str, float] = {}  # from the start of Python to the end of the first step; cold, warm
     compile_s: dict[str, float] = {}  # cold, warm
     rss_bytes: int | None = None
@@ -164,7 +165,7 @@ def arm_of(run: TrainingRun, name: str) -> ArmFigures | None:
         mean_s=float(np.mean([one.steady.mean_s for one in good if one.steady.mean_s])) if good else None,
         tokens_s=estimate([rate for launch in mine if (rate := _rate(launch, "tokens")) is not None]),
         samples_s=estimate([rate for launch in mine if (rate := _rate(launch, "samples")) is not None]),
-        parts_s=_parts(good, step_s), first_s=_by_cache(leads, lambda one: one.process.first_s),
+        parts_s=_forward(_parts(good, step_s), run.before_forward(name)), first_s=_by_cache(leads, lambda one: one.process.first_s),
         compile_s=_by_cache(leads, lambda one: one.steady.compile_s), rss_bytes=max(rss, default=None),
         allocated_bytes=max(allocated, default=None), run_delay=_delay(leads), behind_own=behind_own([one.process for one in leads]),
         inside=[event for one in leads for event in one.steady.inside], joules_token=joules.per_token(run.bundle, mine),
@@ -185,6 +186,21 @@ def _parts(good: Sequence[MeasuredProcess], step_s: ProcessEstimate | None) -> d
     means = {name: float(np.mean([one.steady.parts_s.get(name, 0.0) for one in good])) for name in names}
     total = sum(means.values())
     return {name: mean / total * step_s.value for name, mean in means.items()} if step_s is not None and total > 0 else means
+
+
+def _forward(parts_s: dict[str, float], ahead: float | None) -> dict[str, float]:
+    """The time until `backward()` in two, where a share of it that counts passes before the model is called; and by the name that it has
+    where nothing says when that is: no batch, and no call."""
+    if "forward" not in parts_s:
+        return parts_s
+    until_s, apart = parts_s["forward"], dict[str, float]()
+    if ahead is None and "data_wait" not in parts_s:
+        apart = {"until_backward": until_s}
+    elif ahead is not None and ahead * until_s >= AHEAD * sum(parts_s.values()):
+        apart = {"before_forward": ahead * until_s, "forward": (1 - ahead) * until_s}
+    else:
+        return parts_s
+    return {key: seconds for name, value in parts_s.items() for key, seconds in (apart if name == "forward" else {name: value}).items()}
 
 
 def _by_cache(leads: Sequence[MeasuredProcess], of: Callable[[MeasuredProcess], float]) -> dict[str, float]:

@@ -149,6 +149,20 @@ def test_a_column_says_its_unit_at_the_end_of_its_name(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_column_of_numbers_that_is_called_a_version_is_a_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = keep(tmp_path, "time,copy_GBps,driver,fw_version\n2026-01-01,4300,570.1,3\n2026-01-02,4200,575.2,3\n")
+    assert found.cases == {"copy_GBps": "B/s"}
+    assert [one.run.labels for one in select.every(tmp_path / "home")] == [{"driver": "570.1", "fw_version": "3"}, {"driver": "575.2", "fw_version": "3"}]
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "other"))
+    path = tmp_path / "levels.csv"
+    path.write_text("time,copy_GBps,level\n2026-01-01,4300,2\n")
+    assert main(["import", str(path)]) == 2
+    assert "a setting and no measurement is --label-column level" in capsys.readouterr().err
+    path.write_text("time,case,value\n2026-01-01,level,2\n")
+    assert main(["import", str(path)]) == 2
+    assert "--label-column" not in capsys.readouterr().err
+
+
 def test_of_a_wide_file_some_columns_and_a_direction_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
     path = tmp_path / "wide.csv"

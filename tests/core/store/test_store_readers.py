@@ -328,6 +328,10 @@ def test_a_mailed_run_is_taken_in_and_never_in_place_of_another(tmp_path: Path, 
     assert main(["import", str(packed)]) == 0
     assert "0 runs added, 1 there already" in capsys.readouterr().out
     before = (tmp_path / "other" / "runs" / run.run.id / "samples.jsonl").read_bytes()
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "third"))
+    assert main(["import", str(_zipped_run(tmp_path, run.path, before[:-9]))]) == 0
+    assert f"run {run.run.id} is not whole: samples.jsonl: its last line was cut off" in capsys.readouterr().out
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "other"))
     assert main(["import", str(_zipped_run(tmp_path, run.path, before))]) == 2
     assert re.search(r"a run \S+ of other content is kept", capsys.readouterr().err)
     assert (tmp_path / "other" / "runs" / run.run.id / "samples.jsonl").read_bytes() == before

@@ -42,7 +42,7 @@ class NoticeKind:
 
 KINDS = {  # the most important first
     "stand_in": NoticeKind("stand-in", "take no number of it for hardware: measure on a GPU", "error"),
-    "wrong_result": NoticeKind("wrong result", "do not use the number: kernel, driver or device computes wrong values", "error"),
+    "wrong_result": NoticeKind("wrong result", "do not use the number: kernel, its reference, driver or device is wrong", "error"),
     "tampered": NoticeKind("tampered", "do not use the number: the program interferes with its own timing", "error"),
     "timers": NoticeKind(
         "timers differ",

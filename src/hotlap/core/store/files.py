@@ -99,7 +99,8 @@ def _from_zip(path: Path, more: tuple[str, ...] = ()) -> dict[str, bytes]:
             with zipfile.ZipFile(file) as archive:
                 return _members(path, archive, more)
         except _BROKEN as error:
-            raise SchemaError(f"'{path}' is no zip of a run bundle that can be read: {error}") from None
+            other = "" if path.suffix == ".zip" else "; results of other tools become runs by hotlap import"
+            raise SchemaError(f"'{path}' is no zip of a run bundle that can be read: {error}{other}") from None
 
 
 def members(path: Path, pattern: str) -> dict[str, bytes]:

@@ -7,6 +7,7 @@ import difflib
 import logging
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -147,6 +148,8 @@ def _raise_unknown_run(text: str, catalog: Catalog, home: Path) -> list[Entry]:
     with suppress(OSError):  # a name too long for the system is no run either
         if text not in (".", "..") and folder.is_dir():  # one that the catalog passed over: say why
             bundles.load(folder)
+        if Path(text).is_file():
+            raise InputError(f"'{text}' is no run but a file; results of other tools become runs by: hotlap import {shlex.quote(text)}")
     if text.endswith((".html", ".pdf")) and not Path(text).exists():
         raise InputError(f"no run is '{text}'; a page is written by --out {text}")
     ids = [entry.id for entry in catalog.find()]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hotlap.core import units
-from hotlap.core.errors import InputError, nearest
+from hotlap.core.errors import HINT, InputError, nearest
 from hotlap.core.record import Case, Value
 from hotlap.core.work.counted import Work as Work
 from hotlap.core.work.traits import Traits
@@ -26,6 +26,10 @@ STORED: Mapping[str, float] = {**DTYPES, "fp8_block": 1 + 4 / 128**2, "fp4": 0.5
 mxfp4 one byte for 32 (OCP Microscaling Formats 1.0)."""
 
 
+ELEMENT_TYPES: Mapping[str, str] = {  # names of other libraries → ours
+    "float16": "fp16", "half": "fp16", "f16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32", "f32": "fp32",
+    "float64": "fp64", "double": "fp64", "f64": "fp64", "float8": "fp8", "e4m3": "fp8", "float8_e4m3fn": "fp8",
+}
 STORED_DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8")
 
 
@@ -81,10 +85,14 @@ class Param:
         if not isinstance(value, str):
             raise InputError(f"'{self.name}' is a string{self._valid()}, not {value!r}")
         if self.choices and value not in self.choices:
-            raise InputError(f"'{self.name}' cannot be '{value}'; {nearest(value, self.choices)}")
+            ours = ELEMENT_TYPES.get(value.lower(), "")
+            hint = f"{HINT} '{ours}'? " if ours in self.choices else ""
+            raise InputError(f"'{self.name}' cannot be '{value}'; {hint}{nearest('' if hint else value, self.choices)}")
         return value
 
     def _number(self, value: object) -> Value:
+        if self.kind == "int" and (self.low, self.high) == (0, 1) and str(value).lower() in ("true", "false"):
+            raise InputError(f"'{self.name}' is 0 or 1, not {value!r}")
         if isinstance(value, bool) or not isinstance(value, (Real, str)):
             raise InputError(f"'{self.name}' is a number{f' in {self.unit}' if self.unit else ''}, not {value!r}")
         try:

@@ -33,6 +33,7 @@ from hotlap.kernels.cli.checks import CheckProgress
 from hotlap.kernels.show import own_kernels
 
 ROUND_S = 0.5  # of a case in one round
+ROUNDS_MAX = 12  # most rounds, unless others are asked for: the two sides are measured in turns, each round in a new process
 
 
 class TargetHalf(NamedTuple):
@@ -67,7 +68,8 @@ def _of_library(own: dict[str, str]) -> str:
 def run(plan: Plan, several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> int:
     """Measures each half and prints them side by side, of one half its table. Exit code 1 where a result is wrong, 3 where nothing has
     a number. Raises Unavailable before anything is measured."""
-    given = {"round_time": ROUND_S * len(plan.cases)} | ({"rounds": args.rounds, "rounds_max": args.rounds} if args.rounds else {})
+    rounds = {"rounds": args.rounds, "rounds_max": args.rounds} if args.rounds else {"rounds_max": ROUNDS_MAX}
+    given = {"round_time": ROUND_S * len(plan.cases)} | rounds
     parts = of(plans.override(plan, given), several, args.target)
     if args.budget is not None:
         whole_s = plans.within(plan, args.budget).measure.budget_s

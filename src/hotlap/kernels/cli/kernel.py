@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("params", nargs="*", metavar="KEY=VALUE", help="check, run, plan: parameters, several values with commas")
     parser.add_argument("--target", default="", help="check, run: where (default: the first target that runs this kind)")
     parser.add_argument("--timeout", default="2 min", metavar="TIME", help="check: longest silence of a case (default: 2 min)")
-    parser.add_argument("--rounds", metavar="N", help="run: so many good rounds; disturbed ones are replaced, and counted beside them")
+    parser.add_argument("--rounds", metavar="N", help="run: good rounds (default: 6 to 12); disturbed ones are replaced")
     parser.add_argument("--budget", metavar="TIME", help="run: all of it, on both targets, ends within about this, as in '2 min'")
     looking.add(parser, "run: ")
     parser.add_argument("-o", "--out", metavar="FILE", help="plan: write it there (default: print it)")

@@ -23,6 +23,8 @@ BOUNDS = re.compile(r"(?:__launch_bounds__|reqd_work_group_size)\s*\(\s*(\d+)[\s
 SHARED = re.compile(r"(?:__shared__|__local|\blocal)\s+\w+\s+\w+\s*\[\s*(\d+)\s*\](?!\s*\[)")  # of one dimension
 GROUPED = re.compile(r"get_group_id\(0\)|blockIdx\.x")  # a group takes a row
 ITEMWISE = re.compile(r"get_global_id\(0\)|blockDim\.x\s*\*\s*blockIdx\.x|blockIdx\.x\s*\*\s*blockDim\.x")
+LOOP = re.compile(r"for\s*\([^;]*;[^;]*?<\s*(\w+)[^;]*;[^)]*\)")
+SUMS = re.compile(r"\w\s*\+=|\bfmaf?\s*\(|\bmad\s*\(")
 EPSILON = "1e-5"  # that norms of the workload add to the variance
 SKELETON = {
     ".cl": "__kernel void {name}({inputs}, __global float *out, {sizes})\n{{\n    int i = get_global_id(0);\n}}\n",
@@ -90,7 +92,7 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
         absent = [name for name in absent if name not in called.values()]
         lines += [f"# {line}" for line in [needed.left_out(absent, spec.name, op)] if line]
         arguments = [one._replace(name=called.get(one.name, one.name)) for one in arguments]
-    lines += _like(path, function, spec, shape, dtype) if spec else _own(inputs, shape, dtype)
+    lines += _like(path, function, spec, shape, dtype) if spec else [*_own(inputs, shape, dtype), *_terms(code, shape)]
     dtypes = ', dtype = "dtype"' if spec and spec.param("dtype") else ""
     lines.append(f'function = "{function}"')
     tables = ", ".join(f"{one.name} = {{ shape = {listed(shape)}{dtypes} }}" for one in outputs)
@@ -163,6 +165,14 @@ def _own(inputs: Sequence[Argument], shape: Sequence[str], dtype: str) -> list[s
         f'written_bytes = "{count} * size(dtype)"', f"inputs = {{ {tables} }}",
         f'reference = "{first}"  # what is right, as an expression of PyTorch over the inputs',
     ]
+
+
+def _terms(code: str, shape: Sequence[str]) -> list[str]:
+    """How many numbers an element sums, where a loop over a size sums: the error that is allowed grows with it."""
+    looped = [size for size in shape if size in LOOP.findall(code)]
+    if not looped or not SUMS.search(LOOP.sub(" ", code)):
+        return []
+    return [f'terms = "{" * ".join(looped)}"  # numbers that an element sums: the error allowed grows with their root']
 
 
 def _extents(spec: Workload) -> list[Param]:

@@ -19,18 +19,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from hotlap.training.recorder.foreign import ForeignTime
+from hotlap.training.recorder.model_calls import AHEAD, ModelCalls
 from hotlap.training.recorder.reducers import Reducers
 from hotlap.training.recorder.transfers import arm_transfers
 from hotlap.training.recorder.turns import SECONDS, Turn, uses_device
 
-PARTS = ("data_wait", "transfer", "forward", "backward", "optimiser", "communication", "rest")
+PARTS = ("data_wait", "transfer", "forward", "backward", "optimiser", "communication", "rest", AHEAD)
 ROW = struct.Struct("<14d")  # as hotlap.training.record.COLUMNS
 MOST_STEPS = 500_000  # kept of a process: 56 MB
 MOST_EVENTS, MOST_SHAPES = 200, 32
 LOSS_EVERY = 50  # steps between looks at a loss on a device, each of which waits for it
 ALLOCATOR_EVERY = 16
 OTHERS = 4  # steps of other optimisers in a row, after which the next of them is believed: the program has made a new one
-COUNTED_AFTER = 2  # steps before the one whose operations are counted
+COUNTED_AFTER = 3  # steps before the one whose operations are counted
 NAN = math.nan
 
 
@@ -69,6 +70,7 @@ class StepRecorder:
         self.ended = "program"
         self.flop: dict[str, float] = {}
         self.counter: Any = None
+        self.calls = ModelCalls(self) if asked["count"] else None
         self.parameters: dict[str, int] = {}
         self.reducers = Reducers()
         self.turn: Turn | None = None  # with another program
@@ -101,7 +103,8 @@ class StepRecorder:
         if not self.stack:
             if not self.last:
                 self.last = self.edge = time.perf_counter()
-            self.to(before)
+            ahead = before == "forward" and part == "transfer" and self.calls is not None and self.calls.waiting
+            self.to(AHEAD if ahead else before)
             if part == "data_wait":
                 self.waits_from = self._delay()
         self.stack.append(part)
@@ -112,6 +115,8 @@ class StepRecorder:
         if not self.stack:
             self.seen.add(part)
             self.to(part)
+            if self.calls is not None:
+                self.calls.left(part)
             if part == "data_wait" and self.waits_from is not None and (now := self._delay()) is not None:
                 self.wait_delay_s += now - self.waits_from
 
@@ -214,6 +219,8 @@ class StepRecorder:
         if self.cuda is None:
             row[11] = self.former_loss = self._loss()
             self._write(row)
+            if self.calls is not None:
+                self.calls.ended(self.parts)
             self._begin_cuda()
         else:
             if self.count % LOSS_EVERY == 0:
@@ -263,6 +270,8 @@ class StepRecorder:
         row[2] = sum(parts.values())
         row[3:9] = [parts[name] if name in self.seen else NAN for name in PARTS[:6]]
         self._write(row)
+        if self.calls is not None:
+            self.calls.ended(parts)
 
     def _write(self, row: list[float]) -> None:
         if self.file is None:
@@ -304,7 +313,10 @@ class StepRecorder:
         if self.counter is not None and self.count == COUNTED_AFTER + 1:
             self.counter.__exit__(None, None, None)
             self.flop, self.counter, self.most = dict(self.counter.by_dtype), None, self.count
-        elif self.asked["count"] and self.count == COUNTED_AFTER:
+        elif self.calls is not None and self.count < COUNTED_AFTER:
+            self.calls.begin()
+        elif self.calls is not None and self.count == COUNTED_AFTER:
+            self.calls.end()
             self.counter = _counting()
             if self.counter is not None:
                 self.counter.__enter__()
@@ -368,6 +380,7 @@ class StepRecorder:
             "events": self.events, "shapes": self.shapes,
             "born_s": self.born, "first_s": self.first_s, "ended_s": self.last, "ended": self.ended, "error": self.error,
             "cpu_s": time.process_time(), "rss_bytes": _rss(), "flop": self.flop,
+            "before_forward": min(self.calls.shares, default=None) if self.calls is not None else None,
             "run_delay_s": None if self.delay_s is None else self.delays_s,
             "foreign_s": None if self.workers or self.world > 1 else self.foreign.so_far(),  # else some of it is the program's own
             "helpers_s": self.helpers[1] - self.helpers[0],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from hotlap.core.errors import HotlapError, InputError, Unavailable, nearest
+from hotlap.core.errors import HotlapError, InputError, Unavailable, closest, nearest
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Case, Device
 from hotlap.core.work import traits
@@ -43,7 +43,11 @@ def parse(text: str) -> TargetSpec:
     head, _, query = text.partition("?")
     name, _, part = head.partition(":")
     if name not in TARGETS:
-        raise InputError(f"there is no target '{name}'; {nearest(name, TARGETS)}")
+        from hotlap.core.measure.targets import simulated
+
+        machine = "" if closest(name, TARGETS) else simulated.machine_like(name)
+        hint = f"a simulated one is simulated:{machine}; " if machine else ""
+        raise InputError(f"there is no target '{name}'; {hint}{nearest(name, TARGETS)}")
     options: dict[str, str] = {}
     for item in filter(None, query.split("&")):
         key, sign, value = item.partition("=")

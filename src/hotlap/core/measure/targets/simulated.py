@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from hotlap.core import units, work
-from hotlap.core.errors import InputError, MachineError, NotSupported
+from hotlap.core.errors import InputError, MachineError, NotSupported, closest
 from hotlap.core.measure import pictures
 from hotlap.core.measure.targets import TargetSpec, injected
 from hotlap.core.measure.targets.base import Ahead, Array, Buffer, Enqueue, Prepared, TargetKernel, Timing, Where
@@ -30,6 +30,11 @@ POWER_UNKNOWN_W = 300.0
 POWER_CAP, IDLE = 0x4, 0x1  # reasons of a throttle reading
 NO_HOST = "a simulated GPU has no host with a disk and a network; give --target host"
 WALL_EXTRA_S = 4e-6  # from the call to the device and back: assumed, of the size drivers show
+
+
+def machine_like(name: str) -> str:
+    """The machine of the table that a word is close to; "" where none is."""
+    return closest(name, machines.names())
 
 
 class Gpu:

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import math
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,7 +74,7 @@ def bring_in(
     Raises InputError for a case of mixed units and for one of which nobody says which way is better; nothing is written then.
     """
     rows = read.rows
-    meanings = _meanings(rows, better, unit)
+    meanings = _meanings(read, better, unit)
     groups: dict[tuple[object, ...], list[TableRow]] = {}
     for row in rows:
         groups.setdefault((row.time_s, row.host, row.device, tuple(sorted(row.labels.items()))), []).append(row)
@@ -265,14 +266,14 @@ def _round(part: ReadRound, case: Case, device: Device, how: tuple[int, float, s
 # ---------------------------------------------------------------- what a table holds
 
 
-def _meanings(rows: Sequence[TableRow], better: Mapping[str, Better], unit: str) -> dict[str, Meaning]:
-    cases = {row.case for row in rows}
+def _meanings(read: ReadTable, better: Mapping[str, Better], unit: str) -> dict[str, Meaning]:
+    cases = {row.case for row in read.rows}
     for name in better:
         if name and name not in cases:
             raise InputError(f"nothing is called '{name}' (--better); {nearest(name, cases)}")
     first: dict[str, tuple[str, str, int]] = {}
     meanings: dict[str, Meaning] = {}
-    for row in rows:
+    for row in read.rows:
         if row.case in first and first[row.case][0] == row.unit:
             continue
         base = _base(row.unit or unit)[0]
@@ -281,7 +282,7 @@ def _meanings(rows: Sequence[TableRow], better: Mapping[str, Better], unit: str)
             both = f"in {known or 'no unit'} in line {line} and in {base or 'no unit'} in line {row.line}"
             raise InputError(f"'{row.case}' is {both}: give each its own name")
         if row.case not in meanings:
-            meanings[row.case] = Meaning(base, better.get(row.case) or better.get("") or _guess(row.case, base))
+            meanings[row.case] = Meaning(base, better.get(row.case) or better.get("") or _guess(row.case, base, read.columns))
     return meanings
 
 
@@ -309,13 +310,14 @@ def _base(unit: str) -> tuple[str, float]:
     return units.base(unit) or (unit, 1.0)
 
 
-def _guess(case: str, unit: str) -> Better:
+def _guess(case: str, unit: str, column: bool = False) -> Better:
     if unit.endswith("/s") or unit.lower() in table.BITS:
         return "higher"
     if unit in LOWER:
         return "lower"
     question = f"which way is '{case}' better{f', in {unit}' if unit else ''}?"
-    raise InputError(f"{question} give --better lower or higher, --better {case}=lower for it alone, or a unit such as ms or GB/s")
+    setting = f"; a setting and no measurement is --label-column {shlex.quote(case)}" if column and not unit else ""
+    raise InputError(f"{question} give --better lower or higher, --better {case}=lower for it alone, or a unit such as ms or GB/s{setting}")
 
 
 def _bundle(rows: Sequence[TableRow], name: str, meanings: Mapping[str, Meaning], unit: str, device: Device) -> Bundle:

@@ -34,6 +34,7 @@ SUFFIXES = {  # how the name of a column ends, in lower case, and the unit that 
     "gflops": "GFLOP/s", "tflops": "TFLOP/s", "pflops": "PFLOP/s", "tops": "TOP/s",
 }
 BITS = ("mbps", "gbps", "tbps")  # bits or bytes, nobody knows: kept as a unit of their owner's, unless the B is written large
+VERSIONS = ("driver", "firmware", "bios", "vbios", "version", "build", "release", "revision", "commit")  # last words: no measurement
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _WRITTEN = re.compile(r"(\d{4})[-./](\d\d?)[-./](\d\d?)(?:[T ]+(\d\d?):(\d\d)(?::(\d\d)(\.\d+)?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)?")
 
@@ -62,6 +63,7 @@ class ReadTable:
     device: str = ""
     model: str = ""
     not_model: str = ""
+    columns: bool = False  # a case is a column
 
     def labelled(self, labels: Mapping[str, str]) -> ReadTable:
         """The same with labels of the user's on each row."""
@@ -210,12 +212,12 @@ def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> ReadT
     if where["value"] and not wanted:
         if not where["case"]:
             raise InputError(f"{path}: no column says what a number is of; name it with --case; the columns are {', '.join(names)}")
-        rows = [_row(line, record, where, marks, path) for line, record in records]
+        wide, rows = False, [_row(line, record, where, marks, path) for line, record in records]
     else:
-        rows = _wide(records, where, marks, path, wanted, not columns.unit)
+        wide, rows = True, _wide(records, where, marks, path, wanted, not columns.unit)
     rows = [replace(row, model=constant) for row in rows] if constant else rows
     guessed = {what: where[what] for what in ("device", "model") if not getattr(columns, what)}
-    return ReadTable(rows, not_model=not_model, **guessed)
+    return ReadTable(rows, not_model=not_model, columns=wide, **guessed)
 
 
 def _model(records: Sequence[Record], names: Sequence[str], where: Mapping[str, str]) -> tuple[str, str]:
@@ -260,10 +262,13 @@ def _row(line: int, record: Mapping[str, Any], where: Mapping[str, str], marks: 
 def _wide(
     records: Sequence[Record], where: Mapping[str, str], marks: Mapping[str, str], path: Path, wanted: Sequence[str], suffixed: bool,
 ) -> list[TableRow]:
-    """Each numeric column, or each that was asked for, is a case with the unit that its name ends in; text columns are labels."""
+    """Each numeric column, or each that was asked for, is a case with the unit that its name ends in; columns of text are labels, and so
+    are those of numbers that are called a version."""
     taken = {where[what] for what in ("time", "device", "host", "model", "serial") if where[what]} | set(marks.values())
     others = [name for name in dict.fromkeys(name for _, record in records for name in record) if name not in taken]
     numeric = [name for name in others if any(math.isfinite(number(record.get(name))) for _, record in records)]
+    versions = [name for name in numeric if re.split(r"[\W_]+", name.lower().strip())[-1] in VERSIONS]
+    numeric = [name for name in numeric if name not in versions or name in wanted]
     chosen = list(wanted) or numeric
     if not chosen:
         raise InputError(f"{path}: no column of numbers; name the column of values with --value; the columns are {', '.join(others)}")

@@ -296,7 +296,7 @@ class _Run:
         error, allowed = self.looped
         if error <= allowed:
             return ""
-        near = "sums that lose digits, or a part of the work left out; which of them, this does not tell"
+        near = "sums that lose digits (a kernel's file says by terms how many numbers an element sums), or a part of the work left out"
         why = near if error < NEAR * allowed else "stale, skipped or less work than asked"
         return f"a call of the timed loop was wrong (error {error:.3g} against {allowed:.3g} allowed): {why}"
 
