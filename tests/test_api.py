@@ -153,6 +153,7 @@ def test_groups_are_lists_of_runs_or_of_what_names_them(pair: tuple[hotlap.Run, 
 @pytest.mark.parametrize(("options", "words"), [
     ({"fn": 5}, "measure needs a callable, not 5"), ({"work": 3}, "'work' says what one call does"), ({"work": {"byts": 3}}, "did you mean 'bytes'"),
     ({"target": 5}, "'target' is a specification"), ({"target": "simulated:h200-sxm"}, "cannot run a callable"), ({"rouds": 3}, "did you mean 'rounds'"),
+    ({"key": len}, "goes into a lambda: hotlap.measure(lambda: fn(…))"),
 ])
 def test_what_measure_refuses(options: dict[str, Any], words: str) -> None:
     assert words in refused(lambda: hotlap.measure(**{"fn": int, "rounds": 1, **options}))

@@ -144,7 +144,7 @@ def measure(
         raise InputError(f"'work' says what one call does, as in {{'bytes': 4096, 'operations': 1e6}}, not {_shown(work)}")
     case = inline.case_of(fn, work)
     plan = Plan(name="callable", measure=MeasureOptions(round_s=0.5, rounds_max=6, precision=0.05))
-    asked = _measured(plan, options).measure
+    asked = _measured(plan, options, of_fn="; what fn itself takes by name goes into a lambda: hotlap.measure(lambda: fn(…))").measure
     opened, samples = inline.rounds(lambda: fn(*args), case, _target(target), asked)
     result = stand_in.noted(select.fold(case, samples, opened.device.target), opened.device)
     return Measurement(**{name: getattr(result, name) for name in result.__struct_fields__}, precision=asked.precision)
@@ -267,12 +267,12 @@ def _plan(given: object) -> Plan:
     return plans.load(given) if isinstance(given, str) else plans.check(given)
 
 
-def _measured(plan: Plan, options: Mapping[str, Any], also: tuple[str, ...] = ()) -> Plan:
-    """The plan with fields of MeasureOptions changed, checked as a plan's own keys are."""
+def _measured(plan: Plan, options: Mapping[str, Any], also: tuple[str, ...] = (), of_fn: str = "") -> Plan:
+    """The plan with fields of MeasureOptions changed, checked as a plan's own keys are. `of_fn`: what ends the refusal of another name."""
     keys = {option.field: key for key, option in measuring.OPTIONS.items()}
     for name in options:
         if name not in keys:
-            raise InputError(f"there is no option '{name}'; {nearest(name, [*keys, *also])}")
+            raise InputError(f"there is no option '{name}'; {nearest(name, [*keys, *also])}{of_fn}")
     return plans.override(plan, {keys[name]: value for name, value in options.items()})
 
 

@@ -229,7 +229,7 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         (["predict", "gemm", "--gpu", "H200"], "did you mean '--machine'"), (["run", "--gpu", "0"], "did you mean '--device'"),
         (["plan", "from", "meta-llama/Llama-3-8B"], "did you mean 'llama-3-8b'"),
         (["run", "--target", "simulated:h200-sxm?slow=0.05@1.3,0.05@2.7"], "or with nodes slow=0.03@17.3,18.*"),
-        (["run", "--target", "h200"], "a simulated one is simulated:h200-sxm"), (["run", "--plan", "quick"], "write its value alone, without '--plan'"),
+        (["run", "--target", "cpu"], "did you mean 'opencl:cpu'"), (["run", "--target", "h200"], "a simulated one is simulated:h200-sxm"), (["run", "--plan", "quick"], "write its value alone, without '--plan'"),
         (["stress", "--duration", "60"], "did you mean '--for'"), (["predict", "gemm", "dtype=float16", "--machine", "h100-sxm"], "did you mean 'fp16'"),
         (["predict", "attention", "cache_write=false", "--machine", "h100-sxm"], "'cache_write' is 0 or 1, not 'false'"), (["compare", __file__, __file__], "become runs by hotlap import"),
         (["run", "--rounds", "1.5"], "whole number"), (["show", "--json", "--format", "csv"], "two answers"),
@@ -452,4 +452,4 @@ def test_verbs_that_predict_have_one_default_machine_and_name_it(capsys: pytest.
 
 def test_an_argument_that_is_missing_is_named_with_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ab", "true"]) == 2
-    assert capsys.readouterr().err == "hotlap: 'b' is missing: a second one, or a second plan, that is compared with A; hotlap ab --help says what is valid\n"
+    assert capsys.readouterr().err == "hotlap: 'b' is missing: a second one, or a second plan, that is compared with A; hotlap bench measures one alone; hotlap ab --help says what is valid\n"

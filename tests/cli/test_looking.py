@@ -157,7 +157,7 @@ def test_a_busy_machine_takes_longer(asked: Plan, target: str, limit_s: float, s
     how_long, _, what = stream.getvalue().partition(": ")
     assert how_long == says
     most = asked.measure.rounds_max + 1
-    assert (f"; disturbed ones are waited for and replaced, {most} at most" in what, "good rounds" in what) == (target != "host", target != "host")
+    assert (f"; disturbed ones are waited for and replaced, at most {most} of a case" in what, "good rounds" in what) == (target != "host", target != "host")
 
 
 @pytest.mark.parametrize(("cases", "busy", "says"), [

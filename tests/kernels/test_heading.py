@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -61,6 +62,41 @@ def test_a_kernel_that_sums_over_a_size_says_how_many_numbers_an_element_sums(fo
     ):
         (folder / "f.cl").unlink(missing_ok=True)
         assert heading(folder / "f.cl", text.format(loop=loop)).get("terms") == terms
+
+
+def test_a_kernel_that_leaves_out_nothing_beyond_its_items_is_said_what_runs(folder: Path, capsys: Capture) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("pyopencl")
+    (folder / "twice.cl").write_text("__kernel void twice(__global const float *x, __global float *y, int n)\n{\n    y[get_global_id(0)] = 2 * x[get_global_id(0)];\n}\n")
+    assert main(["kernel", "new", "twice.cl"]) == 0
+    text = (folder / "twice.cl").read_text()
+    assert 'items = "n"  # work-items in all; whole groups run, so leave out those beyond it' in text
+    (folder / "twice.cl").write_text(text.replace('reference = "x"', 'reference = "2 * x"'))
+    assert main(["kernel", "add", "twice.cl"]) == 0
+    capsys.readouterr()
+    assert main(["kernel", "check", "twice", "n=1024", "--target", "opencl"]) == 0
+    assert main(["kernel", "check", "twice", "n=1000", "--target", "opencl"]) == 1
+    seen = " ".join(capsys.readouterr().out.split())
+    assert "1024 work-items run for 1000, since groups of 64 are whole: a kernel must leave out those beyond its size" in seen
+
+
+def test_a_right_kernel_that_sums_is_said_what_its_file_leaves_out(folder: Path, capsys: Capture) -> None:
+    """An element sums 8192 squares, one after the other in fp32, and the file does not say so."""
+    pytest.importorskip("torch")
+    pytest.importorskip("pyopencl")
+    text = "__kernel void sums(__global const float *x, __global float *y, int rows, int cols)\n{\n    int r = get_global_id(0);\n    if (r >= rows) return;\n    float s = 0;\n    for (int i = 0; i < cols; i++) { float v = x[(long)r * cols + i]; s += v * v; }\n    y[r] = s;\n}\n"
+    (folder / "sums.cl").write_text(text)
+    assert main(["kernel", "new", "sums.cl"]) == 0
+    whole = (folder / "sums.cl").read_text()
+    assert 'terms = "cols"' in whole
+    right = whole.replace('reference = "x"', 'reference = "x.square().sum(1)"').replace('y = { shape = ["rows", "cols"] }', 'y = { shape = ["rows"] }')
+    for name, file in (("sums", right), ("short", re.sub(r"//: terms.*\n", "", right))):
+        (folder / f"{name}.cl").write_text(file)
+        assert main(["kernel", "add", f"{name}.cl"]) == 0
+    capsys.readouterr()
+    assert main(["kernel", "check", "sums", "rows=64", "cols=8192", "--target", "opencl"]) == 0
+    assert main(["kernel", "check", "short", "rows=64", "cols=8192", "--target", "opencl"]) == 1
+    assert "where an element sums many numbers, the file says how many by terms" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_workload_s_kernel_has_its_parameters_operation_and_type(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import re
@@ -19,7 +20,8 @@ from tests.training.test_training_run import SLEEPY
 import hotlap
 from hotlap.cli import main
 from hotlap.core.store import bundle as bundles
-from hotlap.training import show, show_kind, summary
+from hotlap.training import cli, show, show_kind, summary
+from hotlap.training.launching import Launch
 from hotlap.training.reading import MeasuredProcess, TrainingRun
 from hotlap.training.record import TrainingProcess
 from hotlap.training.recorder.foreign import ForeignTime
@@ -53,6 +55,19 @@ def ran(home: Path, text: str, *words: str) -> ShownTraining:
     shown = show_kind.read(bundles.load(max((home / "home" / "runs").iterdir())))
     assert shown is not None
     return shown
+
+
+def test_processes_of_a_program_say_in_a_log_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, log = [0.0], io.StringIO()
+    monkeypatch.setattr(cli.time, "monotonic", lambda: clock[0])
+    view = cli.LaunchView(log)
+    for number in range(4):
+        view(Launch(number, "real"), number, 4)
+        clock[0] += 4.0
+    view(Launch(4, "count", count=True), 4, 4)
+    assert log.getvalue().splitlines() == [
+        "hotlap: process 1 of 4, real", "hotlap: process 3 of 4, real; about 8 s left", "hotlap: counting the operations of a step",
+    ]  # fmt: skip
 
 
 def process(step_s: float) -> MeasuredProcess:

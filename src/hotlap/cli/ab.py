@@ -30,7 +30,7 @@ DIFFERENCE = 0.02
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", help="a command line in quotes, or a plan")
-    parser.add_argument("b", help="a second one, or a second plan, that is compared with A")
+    parser.add_argument("b", help="a second one, or a second plan, that is compared with A; hotlap bench measures one alone")
     parser.add_argument("--resolve", metavar="SHARE", help="change to be found with 80 %% power (default: 2 %%, or twice --min-effect)")
     parser.add_argument("--min-effect", metavar="SHARE", help="minimum change to report (threshold; default: a quarter of --resolve)")
     parser.add_argument("--metric", metavar="POINTER|PATTERN", help="number in a command's output: a JSON pointer (/a/b) or a pattern")

@@ -124,7 +124,7 @@ class Progress:
         what = f"{self._rounds()} {good}round{'' if plan.measure.rounds_max == 1 else 's'} of {_cases(counts)}"
         what += ", until each is as exact as asked" if plan.measure.rounds < plan.measure.rounds_max else ""
         most = int(REPLACED * plan.measure.rounds_max) + 1
-        what += f"; disturbed ones are waited for and replaced, {most} at most" if good else ""
+        what += f"; disturbed ones are waited for and replaced, at most {most} of a case" if good else ""
         self._line(f"{_about(self.expected, busy)}: {what}")
 
     def __call__(self, device: Device, number: int, event: CaseStarted | CaseDone | RoundDone | str) -> None:
@@ -162,7 +162,7 @@ class Progress:
         """How many of several simulated nodes are measured."""
         now_s = self.clock.now()
         left_s = (now_s - self.began_s) * (total / done - 1) if done >= ENOUGH_NODES else 0.0
-        text = f"{done} of {total} nodes" + (f", about {_time(left_s)} left" if left_s > 0.5 else "")
+        text = f"{done} of {total} nodes" + (f", about {duration(left_s)} left" if left_s > 0.5 else "")
         if self.live:
             self.stream.write(f"\r\x1b[K{text}")
             self.stream.flush()
@@ -204,10 +204,10 @@ class Progress:
         if_so = " at this rate" if self.disturbed and done else ""
         low_s, high_s, _ = (max(end_s - (now_s - self.began_s), 0.0) for end_s in self.expected)
         if low_s > 0.5:
-            return f", {self._slower(self.expected.low_s)}about {_time(low_s)} left{if_so}"
+            return f", {self._slower(self.expected.low_s)}about {duration(low_s)} left{if_so}"
         if high_s <= 0.5:
             return ""
-        return f", {self._slower(self.expected.high_s)}at most {_time(high_s)} left{if_so or ' if no other program runs'}"
+        return f", {self._slower(self.expected.high_s)}at most {duration(high_s)} left{if_so or ' if no other program runs'}"
 
     def _which(self, device: Device) -> str:
         """Of several that are measured one after another: which one it is."""
@@ -222,7 +222,7 @@ class Progress:
         over = self.devices.index(device.key) + min(done / self.plan.measure.rounds, 1.0)
         if not over or over >= self.count_devices:
             return ""
-        return f", about {_time((now_s - self.began_s) * (self.count_devices / over - 1))} left at this rate"
+        return f", about {duration((now_s - self.began_s) * (self.count_devices / over - 1))} left at this rate"
 
     def _slower(self, end_s: float) -> str:
         """That a run which ends then takes longer than was said at its start; "" where it does not."""
@@ -304,26 +304,26 @@ def too_short(plan: Plan, target: str, limit_s: float, counts: Sequence[int] = (
         return ""
     used_s = max(asked.budget_s - limit_s, 0.0)  # to find devices and to look at the machine
     count, needed_s = max(int(limit_s / round_s), 1), 5 * math.ceil((asked.rounds * round_s + used_s) / 5 + 1)
-    used = f", of which finding devices took {_time(used_s)}," if used_s >= 1 else ""
+    used = f", of which finding devices took {duration(used_s)}," if used_s >= 1 else ""
     wanted, yields = f"{asked.rounds} rounds", f"{count}, and an interval from few rounds or none"
     if limit_s < round_s:
         wanted, yields = "a single round", "numbers of some cases at most, without intervals"
     return (
-        f"a budget of {_time(asked.budget_s)}{used} is too short for {wanted} of about {_time(round_s)}, {start_s:g} s of it "
+        f"a budget of {duration(asked.budget_s)}{used} is too short for {wanted} of about {duration(round_s)}, {start_s:g} s of it "
         f"to start: expect {yields}; --budget '{needed_s} s' is enough for {asked.rounds} on an idle machine"
     )
 
 
 def _about(whole: ExpectedTime, busy: bool) -> str:
     """How long, and what decides it. `busy`: the most is that of a busy machine."""
-    low, high, disturbed = map(_time, whole)
+    low, high, disturbed = map(duration, whole)
     if busy and whole.low_s and low != high:
         return f"at least {low}, and up to about {high} on a machine as busy as this"
     said = f"at most {high}" if not whole.low_s else f"about {low}" if low == high else f"about {low} to {high}"
     return said if disturbed == high else f"{said}, up to {disturbed} if other programs run"
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Seconds as people say them: ``70 s``, ``5 min``; no finer than is known."""
     if seconds < 90:
         return f"{seconds:.0f} s" if seconds < 20 else f"{round(seconds, -1):.0f} s"

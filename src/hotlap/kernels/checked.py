@@ -79,12 +79,17 @@ def checked(
                     worker.go_on()
                     yield message.samples
         if began and began not in done:
-            reason = f"the process {worker.ending()}: {worker.last_words()}"
+            reason = "; ".join(filter(None, (f"the process {worker.ending()}: {worker.last_words()}", _beyond(by_id[began]))))
             yield Samples(case=began, device=device.key, round=0, status="error", reason=reason)
             done.add(began)
         if not done:
             raise InputError(f"the process {worker.ending()} before its first case; its last words: {worker.last_words()}")
         left = [case for case in left if case.id not in done]
+
+
+def _beyond(case: Case) -> str:
+    kernel = kernels.load(kernels.kernel_of(case), paths.home())
+    return native.beyond(kernel, own.params_of(kernel, case)) if kernel.kind in ("opencl", "cuda") else ""
 
 
 def _without(case: Case, reason: str) -> Samples:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 from typing import TextIO
 
-from hotlap.cli import cases, terminal
+from hotlap.cli import cases, progress, terminal
 from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.show import listing
@@ -163,15 +164,24 @@ class LaunchView:
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.live, self.drawn = stream, stream.isatty(), False
+        self.began_s = self.logged_s = time.monotonic()
 
     def __call__(self, launch: Launch, number: int, total: int) -> None:
-        text = "counting the operations of a step" if launch.count else f"process {number + 1} of {total}, {launch.arm}"
+        which = f"process {number + 1} of {total}, {launch.arm}{self._left(number, total)}"
+        text = "counting the operations of a step" if launch.count else which
         if self.live:
             self.stream.write(f"\r\x1b[K{text[: terminal.width() - 1]}")
             self.stream.flush()
             self.drawn = True
-        elif number == 0 or launch.count:
+        elif number == 0 or launch.count or time.monotonic() - self.logged_s >= progress.LOG_S:
             self.stream.write(f"hotlap: {text}\n")
+            self.stream.flush()
+            self.logged_s = time.monotonic()
+
+    def _left(self, number: int, total: int) -> str:
+        """Of processes that all take as long as those until now."""
+        each_s = (time.monotonic() - self.began_s) / number if number else 0.0
+        return f"; about {progress.duration(each_s * (total - number))} left" if number else ""
 
     def end(self) -> None:
         if self.drawn:

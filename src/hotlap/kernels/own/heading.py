@@ -105,7 +105,8 @@ def _heading(path: Path, function: str, arguments: Sequence[Argument], spec: Wor
     last = f"group = {group}{why}"
     if len(shape) > 1 and grouped and not ITEMWISE.search(code):
         return [*lines, f'items = "{items} * {group}"  # a group for each of {items}, by {grouped[0]}', last]
-    return [*lines, f'items = "{items}"  # work-items in all' if len(shape) > 1 else f'items = "{" * ".join(shape)}"', last]
+    all_of = items if len(shape) > 1 else " * ".join(shape)
+    return [*lines, f'items = "{all_of}"  # work-items in all; whole groups run, so leave out those beyond it', last]
 
 
 def _group(code: str) -> tuple[int, str]:

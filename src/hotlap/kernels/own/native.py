@@ -27,6 +27,8 @@ from hotlap.kernels.guard import zones
 from hotlap.kernels.own import needed, table
 
 Set = dict[str, Buffer]
+GROUP = 64  # work-items of a group, where the heading does not say
+NEAR = 16.0  # an error within so many times what is allowed may be that of a sum
 
 
 class Loaded(NamedTuple):
@@ -36,6 +38,15 @@ class Loaded(NamedTuple):
     params: Mapping[str, Value]
     library: Any
     ours: Operator | None
+
+
+def beyond(kernel: kernels.KeptKernel, params: Mapping[str, Value]) -> str:
+    """That more work-items run than `items` says, where these are no whole groups; "" where they are, or the heading does not say."""
+    group, items = (int(evaluate(kernel.table.get(key, default), params)) for key, default in (("group", GROUP), ("items", 0)))  # type: ignore[arg-type]
+    if group < 1 or items % group == 0:
+        return ""
+    more = -(-items // group) * group
+    return f"{more} work-items run for {items}, since groups of {group} are whole: a kernel must leave out those beyond its size"
 
 
 def prepare(target: Target, case: Case, loaded: Loaded, rng: np.random.Generator) -> Prepared:
@@ -88,7 +99,7 @@ class _Run:
             self.kernel = target.kernel(_source(kernel), table.function(kernel), defines(kernel, self.params), options(kernel))
         except DoesNotCompile as error:
             raise InputError(str(error)) from error
-        self.group = self._whole("group", 64)
+        self.group = self._whole("group", GROUP)
         self.items = -(-self._whole("items", 0) // self.group) * self.group
         self.outputs = table.results(kernel)
         self.blank = True  # nothing that it writes holds input
@@ -201,7 +212,7 @@ class _Run:
         longer what it was made from."""
         now, outside = self._read(of)
         if outside:
-            return (0.0, 1.0), f"wrote outside the memory of '{outside}'"
+            return (0.0, 1.0), "; ".join(filter(None, (f"wrote outside the memory of '{outside}'", beyond(self.own, self.params))))
         before = self._tensors(of)
         for name, value in before.items():
             if name not in self.operator.writes and not memory.equal(self.torch, [value], [now[name]]):
@@ -218,7 +229,9 @@ class _Run:
         error, allowed, said = farthest(outputs, exact, self.operator.dtype)
         if said or error > allowed:
             fault = said or f"{what} was wrong: error {error:.3g} against {allowed:.3g} allowed"
-            return (error, allowed), "; ".join(filter(None, (fault, self._left_out(before))))
+            sums = error < NEAR * allowed and not (self.own.workload or "terms" in self.own.table)
+            terms = "where an element sums many numbers, the file says how many by terms" if sums else ""
+            return (error, allowed), "; ".join(filter(None, (fault, self._left_out(before), terms)))
         return (error, allowed), ""
 
     def _left_out(self, inputs: Mapping[str, Any]) -> str:

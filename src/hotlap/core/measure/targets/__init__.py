@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 
-from hotlap.core.errors import HotlapError, InputError, Unavailable, closest, nearest
+from hotlap.core.errors import HINT, HotlapError, InputError, Unavailable, closest, nearest
 from hotlap.core.measure.targets.base import Target
 from hotlap.core.record import Case, Device
 from hotlap.core.work import traits
@@ -21,6 +21,10 @@ TARGETS = {  # in order of preference when none is named
     "simulated": "any GPU of the machine table, with faults on request",
     "scripted": "no device: seconds, clocks and faults of each call from a file, to test what makes numbers of them",
 }
+CALLED = {  # names of hardware and drivers → the target that reaches them
+    "cpu": "opencl:cpu", "gpu": "cuda", "nvidia": "cuda", "amd": "opencl", "intel": "opencl", "rocm": "torch", "hip": "torch",
+    "xpu": "torch", "mps": "torch", "pytorch": "torch", "vulkan": "webgpu", "metal": "webgpu", "d3d12": "webgpu",
+}  # fmt: skip
 VIRTUAL = ("simulated", "scripted")  # no hardware behind them: a clock of their own, nothing to lock, nobody to share with
 
 
@@ -38,16 +42,22 @@ class TargetSpec:
         return self.name + (f":{self.part}" if self.part else "") + (f"?{query}" if query else "")
 
 
+def _meant(name: str) -> str:
+    """A hint for what is no target: hardware or a driver that a target reaches, or a machine of the table; else ""."""
+    from hotlap.core.measure.targets import simulated
+
+    if name.lower() in CALLED:
+        return f"{HINT} '{CALLED[name.lower()]}'? "
+    machine = "" if closest(name, TARGETS) else simulated.machine_like(name)
+    return f"a simulated one is simulated:{machine}; " if machine else ""
+
+
 def parse(text: str) -> TargetSpec:
     """`name[:part][?key=value&…]`. Raises InputError naming the targets there are."""
     head, _, query = text.partition("?")
     name, _, part = head.partition(":")
     if name not in TARGETS:
-        from hotlap.core.measure.targets import simulated
-
-        machine = "" if closest(name, TARGETS) else simulated.machine_like(name)
-        hint = f"a simulated one is simulated:{machine}; " if machine else ""
-        raise InputError(f"there is no target '{name}'; {hint}{nearest(name, TARGETS)}")
+        raise InputError(f"there is no target '{name}'; {_meant(name)}{nearest('' if name.lower() in CALLED else name, TARGETS)}")
     options: dict[str, str] = {}
     for item in filter(None, query.split("&")):
         key, sign, value = item.partition("=")
