@@ -147,7 +147,7 @@ def test_a_baseline_of_too_few_rounds_is_refused_before_anything_is_measured(hom
     path, before = tmp_path / "few.json", runs(home)
     path.write_text(json.dumps(document))
     assert main(["gate", "--measure", str(home / "plan.toml"), "--target", f"{TARGET}1", "--against", str(path)]) == 2
-    assert "has 3 rounds of a case at most, and a comparison needs 4; add runs to it first" in capsys.readouterr().err
+    assert "has 3 rounds of a case at most, and a comparison needs 4; 'hotlap baseline save RUN --add' with the same --name or --to adds runs to it" in capsys.readouterr().err
     assert runs(home) == before
     assert main(["gate", "latest", "--against", str(path)]) == 3
-    assert "add runs to the baseline: baseline save RUN --add" in " ".join(capsys.readouterr().out.split())
+    assert "'hotlap baseline save RUN --add' with the same --name or --to adds runs to it" in " ".join(capsys.readouterr().out.split())

@@ -44,6 +44,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"hotlap: {args.name} holds times only; left out: {words.some(left_out, 6)}", file=sys.stderr)
     if condensed := exporting.condensed(args.name, analysed):
         print(f"hotlap: {args.name} holds a line per round; only the median of their samples: {words.some(condensed, 6)}", file=sys.stderr)
+    if copied := exporting.copied(args.name, analysed):
+        none = "must have a cpu_time; none was measured, and real_time stands there"
+        print(f"hotlap: {args.name} {none}: {words.some(copied, 6)}", file=sys.stderr)
     if args.json:
         terminal.answer(args.json, {"path": str(path), "format": args.name, "left_out": left_out})
     else:

@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.format == "text" and not shown and _many(analysed):
         print(text.fleet_of_runs(analysed, width, color, shlex.join(args.run)))
         return cases.code(analysed, shown)
+    analysed = [one for one in analysed if one[1]] or analysed if args.where else analysed
     headed = kinds.headings(shown.values())
     for number, (bundle, rows) in enumerate(_ordered(analysed, list(headed))):
         if args.format == "markdown":

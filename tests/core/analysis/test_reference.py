@@ -167,7 +167,7 @@ def test_few_runs_are_compared_by_rounds_and_say_so() -> None:
     assert "rounds of 1 run of this device; 1 run cannot tell how runs differ (4 can)" in judged(run(day=20, between=0.0), few).reason
     noisy = judged(run(day=20, between=0.0, within=0.1), baselines.learn("few", [run(day=1, within=0.1)])).reason
     assert re.fullmatch(r"too noisy to gate: only bandwidth worse by \d+ % or more would show, against the rounds of 1 run of this device; 1 run .*", noisy), noisy
-    assert noisy.endswith("; 'hotlap baseline save RUN --add' adds runs, of other days too")
+    assert noisy.endswith("; 'hotlap baseline save RUN --add' with the same --name or --to adds runs, of other days too")
     assert judged(run(day=20, level=1.2e-3), few).state == "fail"
 
 
@@ -293,7 +293,7 @@ def test_a_noisy_case_says_what_the_medians_tell_where_the_estimate_is_another(n
 def test_a_baseline_that_is_too_noisy_says_what_it_finds() -> None:
     noisy = baselines.learn("n", [make({"chase": [0.361, 0.365, 0.350, 0.450, 0.300, 0.480]}, day=0)])
     printed = " ".join(listing.baseline(noisy).split())
-    found = re.search(r"noisy: a gate against it finds only losses above (\d+) % of \S", printed)
+    found = re.search(r"noisy: by its noise alone a gate against it finds only losses above (\d+) % of \S", printed)
     assert found, printed
     assert 10 < int(found[1]) < 60
     assert "noisy: a gate" not in listing.baseline(NORMAL)

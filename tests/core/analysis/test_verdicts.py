@@ -14,7 +14,7 @@ from hotlap.core.analysis import noticed, standards, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.standards import AgainstLimit
 from hotlap.core.errors import InputError
-from hotlap.core.record import Limit, Notice, Row, Term, Verdict
+from hotlap.core.record import Limit, Notice, Row, State, Term, Verdict
 from hotlap.core.show import codes, judgement, junit, notices, words
 
 GIB = 2**30
@@ -395,3 +395,16 @@ def test_two_thresholds_are_not_shown_as_a_range() -> None:
     assert judgement.reasons(judged)[0][1].endswith("at least 53.5 and 26.8 TFLOP/s")
     judged.append(replace(row, verdict=Verdict(state="pass", reason="at least 30.1 TFLOP/s")))
     assert judgement.reasons(judged)[0][1].endswith("at least 26.8 to 53.5 TFLOP/s")
+
+
+def test_a_case_that_passes_on_some_devices_alone_is_said_so() -> None:
+    (row,) = rows(0.9)
+    states: list[tuple[State, str]] = [("pass", "at most 5.8 µs"), ("fail", "5.9 µs is not at most 5.8 µs"), ("pass", "at most 5.8 µs")]
+    judged = [
+        replace(row, result=replace(row.result, device=f"d{number}"), verdict=Verdict(state=state, reason=reason))
+        for number, (state, reason) in enumerate(states)
+    ]
+    assert [text for _, text in judgement.reasons(judged)] == [
+        f"{row.label} (2 of 3 devices): at most 5.8 µs", f"{row.label} (1 of 3 devices): 5.9 µs is not at most 5.8 µs",
+    ]  # fmt: skip
+    assert judgement.reasons(judged[::2])[0][1] == f"{row.label}: at most 5.8 µs"

@@ -47,6 +47,27 @@ def test_what_leaves_comes_back_to_the_last_bit(tmp_path: Path, home: Path, name
     assert ("left out: copy and hot" in left_out) is times_only
 
 
+def test_processor_time_that_was_not_measured_is_said_to_be_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The format must have one: a program's own where `bench` counted it, else the time itself, which does not come back as one."""
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "sleep 0.02", "--runs", "2"]) == 0
+    capsys.readouterr()
+    assert main(["export", "latest", "--as", "google-benchmark", "--out", "bench.json"]) == 0
+    assert "cpu_time" not in capsys.readouterr().err
+    rows = json.loads(Path("bench.json").read_text())["benchmarks"]
+    metrics = [one.metrics for one in select.results(next(select.every(tmp_path / "home")))[0].used]
+    assert [row["cpu_time"] for row in rows] == [one["user_s"] + one["system_s"] for one in metrics]
+    Path("h.json").write_text(json.dumps({"results": [{"command": "true", "times": [0.5, 0.6], "exit_codes": [0, 0]}]}))
+    assert main(["import", "h.json"]) == 0
+    imported = next(run.run.id for run in select.every(tmp_path / "home") if run.run.kind == "imported")
+    assert main(["export", imported, "--as", "google-benchmark", "--out", "h2.json"]) == 0
+    assert "must have a cpu_time; none was measured, and real_time stands there: true" in capsys.readouterr().err
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "other"))
+    assert main(["import", "h2.json"]) == 0
+    assert [one.metrics for run in select.every(tmp_path / "other") for found in select.results(run) for one in found.rounds] == [{}, {}]
+
+
 @pytest.mark.parametrize("name", ["google-benchmark", "pytest-benchmark", "conbench", "csv"])
 def test_rates_of_our_own_runs_keep_their_unit_and_parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))

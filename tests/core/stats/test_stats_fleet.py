@@ -60,6 +60,13 @@ def test_a_slow_tail_is_found_though_the_median_is_usual() -> None:
     assert one.tail == pytest.approx(0.25, abs=0.05)
 
 
+def test_many_levels_on_ticks_are_no_two_groups() -> None:
+    """In bytes a second a tick of 0.1 GB/s is a millionth of the logarithm: 2,000 nodes were taken for one lump and two groups."""
+    for seed in range(6):
+        levels = np.round(4200 * (1 + 0.004 * np.random.default_rng(seed).standard_normal(2000)), 1)
+        assert not odd(1e9 * levels[:, None, None]).notices, seed
+
+
 def test_two_groups_need_a_limit() -> None:
     x = fleet(200)
     x[:100, 0] *= 0.95

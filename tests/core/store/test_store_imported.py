@@ -149,6 +149,34 @@ def test_a_column_says_its_unit_at_the_end_of_its_name(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_runs_whose_ids_would_be_the_same_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 4,000 rows two had the same six digits in every other import, and one was lost."""
+    monkeypatch.setattr(imported, "SHORT", 1)
+    lines = [f"2026-01-01,n{number},{4000 + number}" for number in range(60)]
+    text = "time,host,copy_GBps\n" + "\n".join(lines)
+    found = keep(tmp_path, text)
+    assert (len(found.added), len(set(found.added))) == (60, 60)
+    assert {run.run.machine.host for run in select.every(tmp_path / "home")} == {f"n{number}" for number in range(60)}
+    for again in (text, "time,host,copy_GBps\n" + "\n".join(reversed(lines)), "time,host,copy_GBps\n" + lines[-1]):
+        assert keep(tmp_path, again).added == []
+    assert len(keep(tmp_path, "time,host,copy_GBps\n2026-01-01,m0,1\n2026-01-01,m1,1\n").added) == 2
+
+
+def test_of_several_runs_those_that_hold_what_is_asked_for_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    keep(tmp_path, "time,host,copy_GBps\n2026-01-01,n1,4300\n2026-01-01,n2,4200\n")
+    assert main(["show", "2026-01-01", "--where", "host=n1"]) == 0
+    printed = capsys.readouterr().out
+    assert "4.30 TB/s" in printed
+    assert "no case was measured" not in printed
+    assert "n2" not in printed
+
+
+def test_a_unit_in_brackets_is_read_from_a_column_s_name(tmp_path: Path) -> None:
+    found = keep(tmp_path, "time,host,bandwidth (GB/s),delay [us],share (of it)\n2026-01-01,n,4300,5.1,3\n", better="higher")
+    assert found.cases == {"bandwidth (GB/s)": "B/s", "delay [us]": "s", "share (of it)": ""}
+
+
 def test_a_column_of_numbers_that_is_called_a_version_is_a_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     found = keep(tmp_path, "time,copy_GBps,driver,fw_version\n2026-01-01,4300,570.1,3\n2026-01-02,4200,575.2,3\n")
     assert found.cases == {"copy_GBps": "B/s"}

@@ -42,6 +42,7 @@ from hotlap.core.units import COUNTS, counted, percent, show, signed_percent
 NOISIEST = 0.10  # a case whose loss must be larger than this to be seen has not earned the right to gate
 ERROR_RATE = 0.05
 STRETCH, LEAST_STRETCH = 0.1, 6  # of the rounds, and of rounds, whose level is looked at
+ADDS = "'hotlap baseline save RUN --add' with the same --name or --to"
 DAY = len("20261123")  # a run's id begins with the day on which it began
 
 
@@ -129,13 +130,12 @@ class AgainstBaseline:
         if len(runs) < FEWEST_RUNS and any(notice.code == "one_process" for notice in row.result.notices):
             reason = (
                 f"each run is one process, and {counted(len(runs), 'run')} cannot show how processes differ: {FEWEST_RUNS} are needed; "
-                "'hotlap baseline save RUN --add' adds more"
+                f"{ADDS} adds more"
             )
             return Verdict(state="inconclusive", reason=reason, against=self.name)
         text = f"{counted(len(runs), 'run')} of {whose}"
-        days = {run[:DAY] for one in references for run in one.runs}
         held = against(row, [statistics.median(values) for values in runs], runs, text, self.name)
-        return held if isinstance(held, Verdict) or len(days) >= FEWEST_DAYS else self._drifting(row, held)
+        return held if isinstance(held, Verdict) or is_of_days(references) else self._drifting(row, held)
 
     def _drifting(self, row: Row, held: ReferenceRatio) -> ReferenceRatio:
         """Widened by what the level may do between the baseline's few days and now."""
@@ -169,7 +169,7 @@ def against(row: Row, medians: Sequence[float], runs: Sequence[Sequence[float]],
     estimate = ratio(row.result.values, rounds) if lower else ratio(rounds, row.result.values)
     if estimate.ratio is None or estimate.low is None or estimate.high is None or estimate.p is None:
         reason = f"{counted(len(row.result.values), 'round')} here, {len(rounds)} in {text}: each needs at least {FEWEST_ROUNDS}"
-        more = "; run more rounds" if len(row.result.values) < FEWEST_ROUNDS else "; add runs to the baseline: baseline save RUN --add"
+        more = "; run more rounds" if len(row.result.values) < FEWEST_ROUNDS else f"; {ADDS} adds runs to it"
         return Verdict(state="inconclusive", reason=advised(reason, more, row.result), against=name)
     reach = max(math.log(estimate.high / estimate.ratio), math.log(estimate.ratio / estimate.low))
     return ReferenceRatio(
@@ -285,7 +285,7 @@ def _open(held: ReferenceRatio, verdict: Verdict, min_effect: float, worse: str)
 
 def _sharper(held: ReferenceRatio) -> str:
     """What makes a smaller loss show: rounds do not narrow what is allowed for runs and days that are not known."""
-    return "'hotlap baseline save RUN --add' adds runs, of other days too" if held.limits else "more rounds, or a quieter machine"
+    return f"{ADDS} adds runs, of other days too" if held.limits else "more rounds, or a quieter machine"
 
 
 def _beside(held: ReferenceRatio, verdict: Verdict, min_effect: float) -> str:
@@ -309,6 +309,11 @@ def finds(reference: Reference) -> float | None:
     if estimate.ratio is None or estimate.low is None or estimate.high is None:
         return None
     return 1 - min(estimate.low / estimate.ratio, estimate.ratio / estimate.high)
+
+
+def is_of_days(references: Sequence[Reference]) -> bool:
+    """Whether their runs are of so many days that they show what the level does from day to day."""
+    return len({run[:DAY] for one in references for run in one.runs}) >= FEWEST_DAYS
 
 
 def titled(name: str) -> str:
@@ -340,7 +345,7 @@ def check(baseline: Baseline, plan: Plan, here: BaselinePlace, match: Match, par
     used = [one for one in fits if one.case.id in wanted]
     if all(too_few(one) for one in used):
         most = max(sum(map(len, one.runs.values())) for one in used)
-        add = "add runs to it first: hotlap baseline save RUN --add, with the same --name or --to"
+        add = f"{ADDS} adds runs to it"
         raise InputError(f"{name} has {counted(most, 'round')} of a case at most, and a comparison needs {FEWEST_ROUNDS}; {add}")
     runs = {run for one in used for run in one.runs}
     gone = [one for one in fits if one.case.id not in wanted and runs & one.runs.keys()]

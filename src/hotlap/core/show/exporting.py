@@ -50,10 +50,12 @@ def google_benchmark(runs: Analysed) -> Exported:
         elif not seconds:
             left_out.append(name)
         else:
+            cpu = cpu_seconds(result)
             rate = {"B/s": "bytes_per_second", "1/s": "items_per_second"}.get(result.unit)
             rows += [
-                {**shared, "repetitions": len(seconds), "repetition_index": number, "iterations": 1, "real_time": time, "cpu_time": time,
-                 **({rate: value} if rate else {}), "hotlap": {**_own(result), "value": value}}
+                {**shared, "repetitions": len(seconds), "repetition_index": number, "iterations": 1, "real_time": time,
+                 "cpu_time": cpu[number] if cpu else time, **({rate: value} if rate else {}),
+                 "hotlap": {**_own(result), "value": value, "cpu_time_measured": bool(cpu)}}
                 for number, (time, value) in enumerate(zip(seconds, values, strict=True))
             ]  # fmt: skip
     return Exported(_json({"context": context, "benchmarks": rows}), left_out)
@@ -208,6 +210,20 @@ def _seconds(result: Result) -> list[float]:
     if result.unit == "s":
         return _values(result)
     return list(result.seconds) if len(result.seconds) == len(_values(result)) else []
+
+
+def cpu_seconds(result: Result) -> list[float]:
+    """Processor time per call, as many as `_values`; [] where it is not known of each."""
+    each = [one.metrics for one in result.used]
+    known = [one["user_s"] + one["system_s"] if {"user_s", "system_s"} <= one.keys() else one.get("cpu_time_s") for one in each]
+    values = [float(one) for one in known if one is not None]
+    return values if len(values) == len(known) == len(_values(result)) else []
+
+
+def copied(name: str, runs: Analysed) -> list[str]:
+    """Cases whose processor time was not measured, in a format that must have one."""
+    timed = (result for result in _results(runs) if result.status == "measured" and _seconds(result))
+    return [_name(result) for result in timed if not cpu_seconds(result)] if name == "google-benchmark" else []
 
 
 def condensed(name: str, runs: Analysed) -> list[str]:

@@ -251,11 +251,17 @@ def reasons(rows: Sequence[Row]) -> list[tuple[str, str]]:
     for group, reason in groups:
         for source, mark in sources.items():
             reason = reason.replace(source, mark)
-        names = words.some(list(dict.fromkeys(row.label for row in group)))
+        names = words.some(list(dict.fromkeys(_on_how_many(row.label, group, rows) for row in group)))
         if len(devices := {row.device for row in group}) > 1 and len({row.verdict.reason for row in group}) > 1:
             names += f" ({len(devices)} devices; ranges span them)"
         pairs.append((verdict(group[0]), f"{names}: {words.clean(reason)}"))
     return [*pairs, *((mark, words.clean(source)) for source, mark in sources.items())]
+
+
+def _on_how_many(label: str, group: Sequence[Row], rows: Sequence[Row]) -> str:
+    """A case's name; with on how many devices it is so, where not on all."""
+    some, every = ({row.device for row in several if row.label == label} for several in (group, rows))
+    return label if some == every else f"{label} ({len(some)} of {len(every)} devices)"
 
 
 def _sources(rows: Sequence[Row], reasons: Sequence[str]) -> dict[str, str]:

@@ -269,8 +269,9 @@ def _noisy(refs: Sequence[Reference]) -> str:
         return ""
     worst = f"{'' if len(seen) == 1 else 'up to '}{percent(max(seen.values()), 2)}"
     few = words.some(list(seen))
-    finds = f"a gate against it finds only losses above {worst} of {few}, or more where the new run is noisier"
-    return f"noisy: {finds}; more rounds, or a quieter machine, and save it anew"
+    finds = f"by its noise alone a gate against it finds only losses above {worst} of {few}, or more where the new run is noisier"
+    drift = "" if reference.is_of_days(refs) else ", and what is allowed for drift comes on top until it has runs of three days"
+    return f"noisy: {finds}{drift}; more rounds, or a quieter machine, and save it anew"
 
 
 def _each(refs: Sequence[Reference], gates: Mapping[str, str]) -> list[Column]:

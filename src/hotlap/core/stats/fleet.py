@@ -212,7 +212,7 @@ def _locations(logs: Floats) -> tuple[Floats, float]:
 def _reference(fleet: Fleet, metric: int, location: Floats, limit: float | None) -> NDArray[np.bool_] | None:
     """The nodes among which the healthy ones are; None when two groups might be, with a warning."""
     everyone = np.ones(len(location), dtype=bool)
-    if len(location) < 20 or not series.bimodal(location):
+    if len(location) < 20 or not series.bimodal(np.exp(location - np.median(location))):  # as levels: ticks are shares of those
         return everyone
     ordered = np.sort(location)
     cut = ordered[int(np.argmax(_parting(ordered)))]

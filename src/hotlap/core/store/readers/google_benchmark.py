@@ -89,7 +89,8 @@ def _metrics(rows: Sequence[Fields], unit: str) -> dict[str, float]:
     names = dict.fromkeys(name for row in rows for name in row if name not in NO_METRIC)
     known = {name: [value for row in rows if (value := _finite(row.get(name))) is not None] for name in names}
     scale = (base_unit(unit) or (unit, 1.0))[1]
-    known["cpu_time_s"] = [value * scale for row in rows if (value := _finite(row.get("cpu_time"))) is not None]
+    timed = [row for row in rows if not isinstance(own := row.get("hotlap"), dict) or own.get("cpu_time_measured", True)]
+    known["cpu_time_s"] = [value * scale for row in timed if (value := _finite(row.get("cpu_time"))) is not None]
     return {name: statistics.median(values) for name, values in known.items() if values}
 
 

@@ -30,6 +30,7 @@ from hotlap.core.work import program
 
 LOWER = ("s", "W", "J", "°C", "V", "B")
 Better = Literal["lower", "higher"]
+LONG, SHORT = 12, 6  # digits that the id of an imported run ends in; fewer where no other run has them
 COPIES_OF = 64  # new runs at most of which it is looked whether their numbers are there under other labels
 MANY = 9  # devices from which runs of several days are a fleet, whose last run of each is judged
 FLEET_OVER = 4  # devices: fewer are no fleet to compare one of them with
@@ -107,16 +108,45 @@ def bring_in_runs(runs: Sequence[ReadRun], name: str, home: Path, better: Mappin
 
 
 def _keep_by_content(bundles: Sequence[Bundle], undated: Sequence[bool], home: Path, cases: dict[str, str], dry: bool) -> Imported:
-    """`keep_all`; a run without a time of its own is the one of the same content, whenever that file was written."""
+    """`_keep_all`; a run without a time of its own is the one of the same content, whenever that file was written."""
     first: dict[str, str] = {}
     known: list[Bundle] = []
+    bundles = _shortened(bundles, paths.runs(home))
     for (run, samples), of_file in zip(bundles, undated, strict=True):
         end = run.id.rpartition("-")[2]
         if of_file and end not in first:
             first[end] = present_id(paths.runs(home), run, samples)
         known.append((replace(run, id=first[end]) if of_file else run, samples))
-    result = keep_all(known, home, cases, dry)
+    result = _keep_all(known, home, cases, dry)
     return dataclasses.replace(result, of_file=[run_id for run_id in result.added if run_id in first.values()])
+
+
+def _shortened(bundles: Sequence[Bundle], folder: Path) -> list[Bundle]:
+    """Ids end in as few digits as runs of Hotlap's do, unless another run, of these or in the home, has that id: of 4,000 two are alike in
+    every other import."""
+    short: dict[str, str] = {}
+    whose: dict[str, str] = {}
+    for run, _ in bundles:
+        if run.id not in short:
+            fewer = run.id[: SHORT - LONG]
+            is_free = not (folder / fewer).exists() and not (folder / run.id).exists()
+            is_own = whose.setdefault(fewer, run.id) == run.id if is_free else _is_same(folder / fewer, run)
+            short[run.id] = fewer if is_own else run.id
+    return [(replace(run, id=short[run.id]), samples) for run, samples in bundles]
+
+
+def _is_same(folder: Path, run: RunRecord) -> bool:
+    """Whether no other run lies there: one of another moment, device or labels."""
+    try:
+        there = bundle.read_run(folder)
+    except HotlapError:
+        return folder.exists()  # what cannot be read is refused later, by its name
+    return _identity(there) == _identity(run)
+
+
+def _identity(run: RunRecord) -> object:
+    """What a row says beside its numbers."""
+    return run.began, run.plan.name, run.machine.host, run.labels, run.machine.devices
 
 
 def present_id(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> str:
@@ -127,7 +157,7 @@ def present_id(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> str:
     return next((one.name for one in there if not _differs(folder / one.name, samples)), run.id)
 
 
-def keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: bool = False) -> Imported:
+def _keep_all(bundles: Sequence[Bundle], home: Path, cases: dict[str, str], dry: bool = False) -> Imported:
     """Writes the runs that are not there yet; those that are stay as they are, and are named where their content is another."""
     folder = paths.runs(home)
     known = {run.id for run, _ in bundles if (folder / run.id).exists()}
@@ -231,7 +261,7 @@ def _of_run(read: ReadRun, name: str, better: Mapping[str, Better]) -> Bundle:
     content = repr([(line.case, line.round, line.status, line.values) for line in samples])
     text = repr((name, read.host, read.device, read.uuid, read.index, sorted(read.labels.items()), content))
     machine = Machine(host=read.host or UNNAMED, os=read.os, cpu=read.cpu, devices=[device], software=dict(read.software))
-    return _run((read.time_s, hashlib.sha256(text.encode()).hexdigest()[:6]), name, cases, machine, read.labels), samples
+    return _run((read.time_s, hashlib.sha256(text.encode()).hexdigest()[:LONG]), name, cases, machine, read.labels), samples
 
 
 def _apart(cases: Sequence[ReadCase]) -> list[ReadCase]:
@@ -317,7 +347,8 @@ def _guess(case: str, unit: str, column: bool = False) -> Better:
         return "lower"
     question = f"which way is '{case}' better{f', in {unit}' if unit else ''}?"
     setting = f"; a setting and no measurement is --label-column {shlex.quote(case)}" if column and not unit else ""
-    raise InputError(f"{question} give --better lower or higher, --better {case}=lower for it alone, or a unit such as ms or GB/s{setting}")
+    alone = f"--better {shlex.quote(f'{case}=lower')} for it alone"
+    raise InputError(f"{question} give --better lower or higher, {alone}, or a unit such as ms or GB/s{setting}")
 
 
 def _bundle(rows: Sequence[TableRow], name: str, meanings: Mapping[str, Meaning], unit: str, device: Device) -> Bundle:
@@ -361,7 +392,7 @@ def _label(name: str) -> str:
 def _hash(row: TableRow, name: str, told_by: object) -> str:
     """`told_by`: the time, or of rows without a time of their own what they hold."""
     text = repr((name, told_by, row.host, row.device, sorted(row.labels.items())))
-    return hashlib.sha256(text.encode()).hexdigest()[:6]
+    return hashlib.sha256(text.encode()).hexdigest()[:LONG]
 
 
 def _sample(row: TableRow, case: Case, device: Device, number: int, unit: str) -> Samples:

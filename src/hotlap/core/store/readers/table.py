@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.store.readers.source import Source
 
@@ -35,6 +36,7 @@ SUFFIXES = {  # how the name of a column ends, in lower case, and the unit that 
 }
 BITS = ("mbps", "gbps", "tbps")  # bits or bytes, nobody knows: kept as a unit of their owner's, unless the B is written large
 VERSIONS = ("driver", "firmware", "bios", "vbios", "version", "build", "release", "revision", "commit")  # last words: no measurement
+_IN_BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*$")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _WRITTEN = re.compile(r"(\d{4})[-./](\d\d?)[-./](\d\d?)(?:[T ]+(\d\d?):(\d\d)(?::(\d\d)(\.\d+)?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)?")
 
@@ -283,7 +285,10 @@ def _wide(
 
 
 def suffix(name: str) -> str:
-    """The unit that a column's name ends in, as ``suffix('step_ms') == 'ms'``; "" where it does not."""
+    """The unit that a column's name ends in, as ``suffix('step_ms') == 'ms'`` and ``suffix('copy (GB/s)') == 'GB/s'``; "" where it does
+    not."""
+    if (found := _IN_BRACKETS.search(name)) and units.base(found[1]):
+        return found[1]
     last = re.split(r"[_ ([.]", name.rstrip(")] "))[-1] if re.search(r"[_ ([.]", name) else ""
     if last.lower() in BITS:
         return last[0] + "B/s" if last[1:] == "Bps" else last
