@@ -152,14 +152,15 @@ def test_a_column_says_its_unit_at_the_end_of_its_name(tmp_path: Path) -> None:
 def test_runs_whose_ids_would_be_the_same_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 4,000 rows two had the same six digits in every other import, and one was lost."""
     monkeypatch.setattr(imported, "SHORT", 1)
-    lines = [f"2026-01-01,n{number},{4000 + number}" for number in range(60)]
-    text = "time,host,copy_GBps\n" + "\n".join(lines)
+    head, lines = "time,host,gpu,gpu_model,copy_GBps\n", [f"2026-01-01,n{number // 4},{number % 4},H200,{4000 + number}" for number in range(60)]
+    text = head + "\n".join(lines)
     found = keep(tmp_path, text)
     assert (len(found.added), len(set(found.added))) == (60, 60)
-    assert {run.run.machine.host for run in select.every(tmp_path / "home")} == {f"n{number}" for number in range(60)}
-    for again in (text, "time,host,copy_GBps\n" + "\n".join(reversed(lines)), "time,host,copy_GBps\n" + lines[-1]):
+    values = {(run.run.machine.host, *result.values) for run in select.every(tmp_path / "home") for result in select.results(run)}
+    assert values == {(f"n{number // 4}", (4000 + number) * 1e9) for number in range(60)}
+    for again in (text, head + "\n".join(reversed(lines)), *(head + line for line in lines)):
         assert keep(tmp_path, again).added == []
-    assert len(keep(tmp_path, "time,host,copy_GBps\n2026-01-01,m0,1\n2026-01-01,m1,1\n").added) == 2
+    assert len(keep(tmp_path, f"{head}2026-01-01,m0,0,H200,1\n2026-01-01,m1,0,H200,1\n").added) == 2
 
 
 def test_of_several_runs_those_that_hold_what_is_asked_for_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

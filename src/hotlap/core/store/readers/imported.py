@@ -145,15 +145,16 @@ def _is_same(folder: Path, run: RunRecord) -> bool:
 
 
 def _identity(run: RunRecord) -> object:
-    """What a row says beside its numbers."""
-    return run.began, run.plan.name, run.machine.host, run.labels, run.machine.devices
+    """What a row says beside its numbers; not which place its device has among others of a file."""
+    called = [device.facts.get("called", device.uuid or device.name) for device in run.machine.devices]
+    return run.began, run.plan.name, run.machine.host, run.labels, called
 
 
 def present_id(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> str:
     """The id of an imported run of the same content that is there, of whatever time; the run's own where there is none."""
     if (folder / run.id).exists():
         return run.id
-    there = sorted(folder.glob(f"[0-9]*T*-{run.id.rpartition('-')[2]}"))
+    there = sorted(folder.glob(f"[0-9]*T*-{run.id.rpartition('-')[2]}*"))
     return next((one.name for one in there if not _differs(folder / one.name, samples)), run.id)
 
 
