@@ -231,7 +231,8 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
         (["run", "--target", "simulated:h200-sxm?slow=0.05@1.3,0.05@2.7"], "or with nodes slow=0.03@17.3,18.*"),
         (["run", "--target", "cpu"], "did you mean 'opencl:cpu'"), (["run", "--target", "h200"], "a simulated one is simulated:h200-sxm"), (["run", "--plan", "quick"], "write its value alone, without '--plan'"),
         (["stress", "--duration", "60"], "did you mean '--for'"), (["predict", "gemm", "dtype=float16", "--machine", "h100-sxm"], "did you mean 'fp16'"),
-        (["predict", "attention", "cache_write=false", "--machine", "h100-sxm"], "'cache_write' is 0 or 1, not 'false'"), (["compare", __file__, __file__], "become runs by hotlap import"),
+        (["predict", "attention", "cache_write=false", "--machine", "h100-sxm"], "'cache_write' is 0 or 1, not 'false'"),
+        (["predict", "attention", "causal=yes", "--machine", "h100-sxm"], "did you mean 'mask=causal'"), (["training", "run", "x.py", "--rounds", "3"], "did you mean '--processes'"), (["compare", __file__, __file__], "become runs by hotlap import"),
         (["run", "--rounds", "1.5"], "whole number"), (["show", "--json", "--format", "csv"], "two answers"),
     ],
 )

@@ -86,7 +86,8 @@ TRIED: Mapping[str, str] = {  # names of other tools → what is meant
 
 TRIED_OPTIONS: Mapping[str, Sequence[str]] = {  # options of other tools → what may be meant: the first that the command has
     "--gpu": ("--machine", "--device"), "--gpus": ("--device",), "--output": ("--out",), "--repetitions": ("--rounds", "--runs"),
-    "--iterations": ("--rounds", "--runs"), "--repeat": ("--rounds", "--runs"), "--duration": ("--for", "--sustain", "--budget", "--limit"),
+    "--iterations": ("--rounds", "--runs"), "--repeat": ("--rounds", "--runs"), "--rounds": ("--processes", "--runs"),
+    "--duration": ("--for", "--sustain", "--budget", "--limit"),
 }
 
 

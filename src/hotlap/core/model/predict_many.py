@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotlap.core import work
-from hotlap.core.errors import InputError, nearest
+from hotlap.core.errors import InputError
 from hotlap.core.model.bounds import bounds
 from hotlap.core.model.calibration import Calibration
 from hotlap.core.model.expect import Expected, expect
@@ -76,7 +76,7 @@ def _columns(kind: Workload, flat: Mapping[str, NDArray[Any]]) -> Columns:
     for name, values in flat.items():
         param = kind.param(name)
         if param is None and name != IMPLEMENTATION:
-            raise InputError(f"{kind.name} has no parameter '{name}'; {nearest(name, [p.name for p in kind.params])}")
+            raise InputError(kind.no_parameter(name))
         if param is None or param.kind not in ("int", "float"):
             texts[name] = values
             continue

@@ -61,7 +61,7 @@ def of_workload(workload: str, given: Mapping[str, object], name: str, source: s
     names = [*(param.name for param in spec.params), axes.IMPLEMENTATION.name]
     for key in given:
         if key not in names:
-            raise InputError(f"{workload} has no parameter '{key}'; {nearest(key, names)}")
+            raise InputError(spec.no_parameter(key, [axes.IMPLEMENTATION.name]))
     cases = _Reader("", {}).expand({"workload": workload, **given}, ("case",), axes.MOST)
     return Plan(name=name, cases=cases, measure=measuring.usual(cases), source=source)
 
@@ -250,8 +250,7 @@ class _Reader:
                 if key == "implementation":
                     self.implementations(spec, given[key], (*path, key))
             elif key not in CASE_KEYS:
-                names = {*(p.name for p in spec.params), *CASE_KEYS}
-                raise self.fail((*path, key), f"{spec.name} has no parameter '{key}'; {nearest(key, names)}")
+                raise self.fail((*path, key), spec.no_parameter(key, CASE_KEYS))
         return given
 
     def implementations(self, spec: Workload, names: list[Value], path: Path) -> None:

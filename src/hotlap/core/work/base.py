@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Literal
@@ -173,11 +173,17 @@ class Workload(Traits):
             raise InputError(f"{self.name} has no implementation '{name}'; {valid}")
         return name
 
+    def no_parameter(self, name: str, also: Iterable[str] = ()) -> str:
+        """What an error says of a name that none of its parameters has: the one whose value it is, else the nearest. `also`: valid too."""
+        whose = next((p.name for p in self.params if name.lower() in p.choices), "")
+        hint = f"{HINT} '{whose}={name.lower()}'? " if whose else ""
+        return f"{self.name} has no parameter '{name}'; {hint}{nearest('' if hint else name, [*(p.name for p in self.params), *also])}"
+
     def complete(self, given: Mapping[str, object]) -> dict[str, Value]:
         """As `parse`, each parameter by itself."""
         for name in given:
             if self.param(name) is None:
-                raise InputError(f"{self.name} has no parameter '{name}'; {nearest(name, [p.name for p in self.params])}")
+                raise InputError(self.no_parameter(name))
         complete: dict[str, Value] = {}
         for p in self.params:
             if p.name in given:
