@@ -45,6 +45,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def is_right(capsys: Capture, *words: str) -> bool:
+    """By its results alone: on a busy machine the timers may disagree, which is another reason to end with 1."""
+    capsys.readouterr()
+    main(["kernel", "check", *words, "--target", "opencl", "--json"])
+    (checked,) = json.loads(capsys.readouterr().out)["checks"]
+    return bool(checked["samples"]["check"]["passed"])
+
+
 def heading(path: Path, text: str = "", like: str = "") -> dict[str, Any]:
     if text:
         path.write_text(text)
@@ -73,8 +81,7 @@ def test_a_kernel_that_leaves_out_nothing_beyond_its_items_is_said_what_runs(fol
     assert 'items = "n"  # work-items in all; whole groups run, so leave out those beyond it' in text
     (folder / "twice.cl").write_text(text.replace('reference = "x"', 'reference = "2 * x"'))
     assert main(["kernel", "add", "twice.cl"]) == 0
-    capsys.readouterr()
-    assert main(["kernel", "check", "twice", "n=1024", "--target", "opencl"]) == 0
+    assert is_right(capsys, "twice", "n=1024")
     assert main(["kernel", "check", "twice", "n=1000", "--target", "opencl"]) == 1
     seen = " ".join(capsys.readouterr().out.split())
     assert "1024 work-items run for 1000, since groups of 64 are whole: a kernel must leave out those beyond its size" in seen
@@ -93,8 +100,7 @@ def test_a_right_kernel_that_sums_is_said_what_its_file_leaves_out(folder: Path,
     for name, file in (("sums", right), ("short", re.sub(r"//: terms.*\n", "", right))):
         (folder / f"{name}.cl").write_text(file)
         assert main(["kernel", "add", f"{name}.cl"]) == 0
-    capsys.readouterr()
-    assert main(["kernel", "check", "sums", "rows=64", "cols=8192", "--target", "opencl"]) == 0
+    assert is_right(capsys, "sums", "rows=64", "cols=8192")
     assert main(["kernel", "check", "short", "rows=64", "cols=8192", "--target", "opencl"]) == 1
     assert "where an element sums many numbers, the file says how many by terms" in " ".join(capsys.readouterr().out.split())
 
@@ -257,10 +263,7 @@ def test_what_is_written_for_a_product_is_checked_as_right(folder: Path, file: s
     assert main(["kernel", "new", file, *(["--like", like] if like else [])]) == 0
     assert main(["kernel", "add", file]) == 0
     sizes = ["m=64", "n=48", "k=32"] if like else ["M=64", "N=48", "K=32"]
-    capsys.readouterr()
-    assert main(["kernel", "check", name, *sizes, "--target", "opencl", "--json"]) == 0
-    (checked,) = json.loads(capsys.readouterr().out)["checks"]
-    assert checked["samples"]["check"]["passed"], checked
+    assert is_right(capsys, name, *sizes)
 
 
 @pytest.mark.parametrize(("name", "text", "like", "message"), [

@@ -248,20 +248,28 @@ def reasons(rows: Sequence[Row]) -> list[tuple[str, str]]:
     groups = words.alike(given, lambda row: row.verdict.reason, lambda row: row.verdict.state, two=True)
     sources = _sources(given, [reason for _, reason in groups])
     pairs: list[tuple[str, str]] = []
+    every = _devices_of(rows)
     for group, reason in groups:
         for source, mark in sources.items():
             reason = reason.replace(source, mark)
-        names = words.some(list(dict.fromkeys(_on_how_many(row.label, group, rows) for row in group)))
+        names = words.some([_on_how_many(label, len(some), len(every[label])) for label, some in _devices_of(group).items()])
         if len(devices := {row.device for row in group}) > 1 and len({row.verdict.reason for row in group}) > 1:
             names += f" ({len(devices)} devices; ranges span them)"
         pairs.append((verdict(group[0]), f"{names}: {words.clean(reason)}"))
     return [*pairs, *((mark, words.clean(source)) for source, mark in sources.items())]
 
 
-def _on_how_many(label: str, group: Sequence[Row], rows: Sequence[Row]) -> str:
+def _devices_of(rows: Sequence[Row]) -> dict[str, set[str]]:
+    """By case's name, the devices that it is of."""
+    devices: dict[str, set[str]] = {}
+    for row in rows:
+        devices.setdefault(row.label, set()).add(row.device)
+    return devices
+
+
+def _on_how_many(label: str, some: int, every: int) -> str:
     """A case's name; with on how many devices it is so, where not on all."""
-    some, every = ({row.device for row in several if row.label == label} for several in (group, rows))
-    return label if some == every else f"{label} ({len(some)} of {len(every)} devices)"
+    return label if some == every else f"{label} ({some} of {every} devices)"
 
 
 def _sources(rows: Sequence[Row], reasons: Sequence[str]) -> dict[str, str]:

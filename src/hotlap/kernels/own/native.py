@@ -16,7 +16,7 @@ from hotlap.core.measure.workloads.flush import flusher
 from hotlap.core.measure.workloads.operators import memory
 from hotlap.core.measure.workloads.operators.base import Operator
 from hotlap.core.measure.workloads.operators.compare import alike, farthest
-from hotlap.core.measure.workloads.operators.harness import DRAWINGS, sets
+from hotlap.core.measure.workloads.operators.harness import DRAWINGS, NEAR, sets
 from hotlap.core.measure.workloads.operators.making import Tensors
 from hotlap.core.record import Case, Check, Notice, Value
 from hotlap.core.store import paths
@@ -28,7 +28,6 @@ from hotlap.kernels.own import needed, table
 
 Set = dict[str, Buffer]
 GROUP = 64  # work-items of a group, where the heading does not say
-NEAR = 16.0  # an error within so many times what is allowed may be that of a sum
 
 
 class Loaded(NamedTuple):

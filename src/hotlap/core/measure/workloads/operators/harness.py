@@ -37,7 +37,7 @@ SHORT_S = 0.05  # where calls or drawing input take longer, there are fewer pair
 
 ALONE_BYTES, ALONE_OPERATIONS = 4 << 20, 2e8  # below both, a CPU makes and checks in one thread: several would wait for each other
 DRAWINGS = 4  # of input, for what is changed in place
-NEAR = 16.0  # an error within so many times what is allowed may be the library's own
+NEAR = 16.0  # an error within so many times what is allowed may be that of a sum
 WOKEN = 10  # in batches of so many calls or more, the first is no longer one after a pause
 CHANGING_SHARE = 0.25  # of the time for samples, to change inputs between them
 
