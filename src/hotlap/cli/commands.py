@@ -73,7 +73,7 @@ SHAPES = (3, 2)  # of JSON: what --json alone prints, and the former one, which 
 FORMER_OPTIONS: Mapping[str, str] = {"--gate": "--min-effect"}  # they work in 0.2
 TRIED: Mapping[str, str] = {  # names of other tools → what is meant
     "diff": "hotlap compare A B", "roofline": "hotlap explain RUN", "profile": "hotlap trace capture -- PROGRAM",
-    "version": "hotlap --version",
+    "version": "hotlap --version", "hist": "hotlap history", "trend": "hotlap history",
     "benchmark": "hotlap bench COMMAND", "hyperfine": "hotlap bench COMMAND", "measure": "hotlap bench COMMAND",
     "verify": "hotlap gate RUN",
     "test": "hotlap doctor", "monitor": "hotlap node watch", "top": "hotlap node watch", "info": "hotlap node inspect",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from hotlap.cli import cases, looking, many, terminal
@@ -55,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
             options = _options(args, plan, home)
             if nodes := simulated_nodes.each(options):
                 return many.run(plan, nodes, progress, args.json)
+            _say_of_several(plan, options)
             path = session.run(*begun(plan, options, args.wait_quiet, progress), progress)
     finally:
         progress.end()
@@ -66,6 +68,12 @@ def _options(args: argparse.Namespace, plan: Plan, home: Path) -> session.Sessio
         target=args.target, device=args.device, together=args.together, labels=terminal.pairs(args.label, "a label"),
         wait_s=units.parse(args.wait or 0.0, "s"), home=home, limit_s=plan.measure.budget_s if args.budget is not None else math.inf,
     )
+
+
+def _say_of_several(plan: Plan, options: session.SessionOptions) -> None:
+    """That one of several devices is measured, where none was asked for."""
+    if not options.device and (count := len(session.places(plan, replace(options, device="all"))[1])) > 1:
+        print(f"hotlap: the first of {count} devices is measured; --device all measures each of them", file=sys.stderr)
 
 
 def begun(plan: Plan, options: session.SessionOptions, wait: str | None, progress: Progress) -> tuple[Plan, session.SessionOptions]:

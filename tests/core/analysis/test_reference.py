@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from judging import COPY, H200, make
 from msgspec.structs import replace
 
+from hotlap.core.analysis import reference
 from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.fleet import AgainstFleet, parted, peers
 from hotlap.core.analysis.reference import AgainstBaseline
@@ -297,3 +299,19 @@ def test_a_baseline_that_is_too_noisy_says_what_it_finds() -> None:
     assert found, printed
     assert 10 < int(found[1]) < 60
     assert "noisy: a gate" not in listing.baseline(NORMAL)
+
+
+@pytest.mark.parametrize(("case", "better", "states"), [
+    ("chase", "lower", ["pass", "inconclusive", "inconclusive"]), ("copy", "higher", ["pass", "pass", "inconclusive"]),
+])  # fmt: skip
+def test_a_pass_never_needs_a_loss_above_a_tenth_of_the_metric_as_printed(case: str, better: str, states: list[str]) -> None:
+    """A ratio of 1.108 is a time 10.8 % longer, which is too coarse, and a rate 9.7 % lower, which is not."""
+    (row,) = tables.rows(make({case: [1.0, 1.01, 0.99, 1.0, 1.01, 0.99]}))
+    assert row.result.better == better
+    middle = row.summary.median or 0.0
+    for ratio, state in zip((1.09, 1.108, 1.12), states, strict=True):
+        (found,) = reference.decided([reference.ReferenceRatio(row, middle, 0.0, math.log(ratio), 1.0, "rounds of x")], "x", 0.02)
+        assert found.state == state
+        if state == "pass":
+            assert found.threshold is not None
+            assert abs(found.threshold / middle - 1) <= 0.10

@@ -166,8 +166,8 @@ def test_the_ports_of_the_first_cache_bound_what_fits_it_and_nothing_else() -> N
     fits = host("stream", op="read", size="32 KiB")
     assert (fits.kind, fits.limiter) == ("bound", "cache")
     assert fits.bound_s == pytest.approx(32768 / (2 * 64 * 3.7e9))
-    for size in ("512 KiB", "1 GiB"):
-        assert host("stream", op="read", size=size).reason == "no published memory bandwidth for AMD EPYC"
+    for size, of in (("512 KiB", "bandwidth of L2"), ("1 GiB", "memory bandwidth")):
+        assert host("stream", op="read", size=size).reason == f"no published {of} for AMD EPYC"
 
 
 def test_a_limit_that_leaves_memory_out_says_so() -> None:

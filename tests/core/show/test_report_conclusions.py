@@ -74,7 +74,7 @@ def test_an_interval_wider_than_the_precision_is_said_though_it_was_not_expected
     one, *others = [row for row in rows if row.verdict.state == "measured" and not row.result.notices]
     assert listing.heading(bundle, others).splitlines()[1].endswith("precision asked ± 5.0 %")
     wide = [replace(one, summary=replace(one.summary, half_width=0.064, reached=True)), *others]
-    assert conclude(bundle, wide).verdict == f"All {len(wide)} cases that ran reach the precision asked, ± 5.0 %; 1 interval of measured cases is wider (± 6.4 %)."
+    assert conclude(bundle, wide).verdict == f"All {len(wide)} cases that ran reach the precision asked, ± 5.0 %, by how much their rounds differ; 1 interval of measured cases is wider (± 6.4 %)."
     reached = changed(bundle, run=replace(bundle.run, stops=[Stop("precision")]))
     assert listing.heading(reached, wide).splitlines()[1].endswith("every case is expected within ± 5.0 %; 1 interval of measured cases is wider (± 6.4 %)")
     cut = listing.heading(changed(bundle, run=replace(bundle.run, stops=[Stop("budget")])), wide)

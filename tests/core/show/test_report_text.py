@@ -15,8 +15,8 @@ from hotlap.core.analysis.environment import differences
 from hotlap.core.model import machines
 from hotlap.core.model.predict import predict
 from hotlap.core.plan import case as case_of
-from hotlap.core.record import Case, Device, Notice, Row, Summary
-from hotlap.core.show import comparison, layout, listing, notices, table, text, words
+from hotlap.core.record import Case, Device, Limit, Notice, Row, Summary
+from hotlap.core.show import comparison, explain, layout, listing, notices, table, text, words
 from hotlap.core.store.bundle import Bundle
 
 Kept = tuple[Bundle, list[Row]]
@@ -358,3 +358,15 @@ def test_a_case_that_several_devices_did_not_run_is_named_once(cpu: Kept) -> Non
     assert said.startswith(f"not run {first.label} and {second.label} on 3 devices: ")
     said = " ".join(text.table(rows[:-1], 200).splitlines()[-1].split())
     assert said.startswith(f"not run {first.label} on 3 devices and {second.label} on 2 devices: ")
+
+
+def test_beside_faster_devices_no_split_rests_on_calls_that_theirs_have_too(gpu: Kept) -> None:
+    """Launches that 37 healthy devices have as well were named for all that a slow card lost."""
+    row = next(row for row in gpu[1] if row.case.workload == "fma")
+    known = Limit(kind="bound", bound_s=30e-6, limiter="arithmetic unit")
+    row = replace(row, gap=replace(row.gap, limit=known, split={"launch, at most": 1.56e-6}))
+    alone = "\n".join(explain.briefly(row, "card 3"))
+    beside = "\n".join(explain.briefly(row, "card 3", others="the median of 40 devices is 134 TFLOP/s, 100 % of the bound"))
+    assert "launch, at most" in alone
+    assert "launch" not in beside.split("others", 1)[1]
+    assert "100 % of the bound" in beside

@@ -251,3 +251,21 @@ def test_what_rounds_say_differently_is_what_most_of_them_say() -> None:
     assert seen == [Notice(code="throttled", seen="in 6 of 6 rounds (most often: thermal)")]
     seen = folded(COPY, *({"notices": [Notice(code="throttled", seen=str(number))]} for number in range(6))).notices
     assert seen == [Notice(code="throttled", seen="in 6 of 6 rounds (the first: 0)")]
+
+
+def test_reasons_of_a_lowered_clock_are_counted_each_by_its_own_rounds() -> None:
+    """Heat that begins in the third round was not there in the first two, which only the power cap held."""
+    cap, heat = {"software power cap": 1.0}, {"hardware thermal": 1.0}
+    seen = folded(COPY, *({"notices": [_throttled(shares)]} for shares in (cap, cap, heat, heat, heat, heat))).notices
+    said = "hardware thermal in 4 of 6 rounds (100 % of the readings), software power cap in 2 of 6 rounds (100 % of the readings)"
+    assert [notice.seen for notice in seen] == [said]
+    parts = ({"software power cap": 0.5}, {"software power cap": 0.25}, cap, cap, cap)
+    seen = folded(COPY, *({"notices": [_throttled(shares)]} for shares in parts), {}).notices
+    assert [notice.seen for notice in seen] == ["software power cap in 5 of 6 rounds (25 to 100 % of the readings)"]
+    seen = folded(COPY, *({"notices": [_throttled(heat)]} for _ in range(6))).notices
+    assert [notice.seen for notice in seen] == ["in 6 of 6 rounds: hardware thermal in 100 % of the readings"]
+
+
+def _throttled(shares: dict[str, float]) -> Notice:
+    said = ", ".join(f"{name} in {100 * share:g} % of the readings" for name, share in shares.items())
+    return Notice(code="throttled", seen=said, shares=shares)

@@ -208,9 +208,9 @@ def _others(result: Result, busy: bool) -> str:
 def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float, busy: bool) -> Verdict:
     result = held.row.result
     unit, lower = result.unit, result.better == "lower"
-    seen = 1 - math.exp(-held.reach)  # the smallest loss that shows
+    seen = _loss(held.reach, lower)  # the smallest that shows
     least = max(min_effect, seen)
-    threshold = held.reference / (1 - least) if lower else held.reference * (1 - least)
+    threshold = held.reference * (1 + least if lower else 1 - least)
     size, low, high = (math.exp(v) for v in (held.log_ratio, held.log_ratio - held.reach, held.log_ratio + held.reach))
     shift = signed_percent(threshold / held.reference - 1)
     source = "their spread" if seen > min_effect else "the threshold"
@@ -242,6 +242,11 @@ def _decided(held: ReferenceRatio, q: float | None, name: str, min_effect: float
         return replace(verdict, state="inconclusive", reason=f"{reason}{_beside(held, verdict, min_effect)}")
     shown = f"{loss} would have been seen, against the {held.label}{limits}"
     return replace(verdict, reason=f"{shown}{_beside(held, verdict, min_effect)}")
+
+
+def _loss(reach: float, lower: bool) -> float:
+    """A loss of the metric as printed, as a share, from the logarithm of its ratio; `lower`: less of it is better."""
+    return math.expm1(reach) if lower else -math.expm1(-reach)
 
 
 def _as_fast(held: ReferenceRatio, min_effect: float) -> str:
@@ -298,17 +303,17 @@ def _beside(held: ReferenceRatio, verdict: Verdict, min_effect: float) -> str:
 def finds(reference: Reference) -> float | None:
     """The smallest loss that a gate against what is kept of a case shows, as a share, if the next run is as noisy; None where too few
     rounds are kept to say."""
-    runs = list(reference.runs.values())
+    runs, lower = list(reference.runs.values()), reference.better == "lower"
     rounds = [value for values in runs for value in values]
     if not rounds or min(rounds) <= 0:
         return None
     if len(runs) >= FEWEST_RUNS:
         logs = [math.log(statistics.median(values)) for values in runs]
-        return 1 - math.exp(-quantile(0.975, len(logs) - 1) * _spread(logs) * math.sqrt(1 + 1 / len(logs)))
+        return _loss(quantile(0.975, len(logs) - 1) * _spread(logs) * math.sqrt(1 + 1 / len(logs)), lower)
     estimate = ratio(rounds, runs[-1])
     if estimate.ratio is None or estimate.low is None or estimate.high is None:
         return None
-    return 1 - min(estimate.low / estimate.ratio, estimate.ratio / estimate.high)
+    return _loss(max(math.log(estimate.ratio / estimate.low), math.log(estimate.high / estimate.ratio)), lower)
 
 
 def is_of_days(references: Sequence[Reference]) -> bool:

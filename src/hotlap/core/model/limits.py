@@ -14,6 +14,7 @@ from msgspec import structs
 
 from hotlap.core import work
 from hotlap.core.model import cpu, machines, raster
+from hotlap.core.model.levels import MEMORY, place
 from hotlap.core.model.limit_part import COUNTED, LimitPart
 from hotlap.core.model.machines import Spec
 from hotlap.core.model.spec import SLICE
@@ -266,7 +267,9 @@ def _first_cache(asked: Work, spec: Spec) -> LimitPart | str:
     if not asked.memory_bytes:
         return "no memory traffic is counted"
     if not (unit_bytes and spec.compute_units and footprint <= unit_bytes * spec.compute_units):
-        return f"no published memory bandwidth for {spec.name}" if unit_bytes else f"the first cache of {spec.name} is not known"
+        level = place(footprint, spec)
+        what = "memory bandwidth" if level in ("", MEMORY) else f"bandwidth of {level}"
+        return f"no published {what} for {spec.name}" if unit_bytes else f"the first cache of {spec.name} is not known"
     load, store, clock = spec.l1_load_bytes_per_clock, spec.l1_store_bytes_per_clock, spec.clock_max_hz
     if not (load and store and clock):
         return f"no published port width of {spec.name}'s first cache" if clock else f"no clock of {spec.name} is known"

@@ -86,6 +86,7 @@ def _verdict(bundle: Bundle, rows: Sequence[Row]) -> str:
     verb = "reaches" if good < 2 and good != run else "reach"
     asked = f"{verb} the precision asked, ± {show(precision, '%', 2)}" if precision else "can be used"
     wider = words.wider(rows, precision) if precision else ""
+    asked += f", by how much {'its' if good == 1 else 'their'} rounds differ" if wider else ""
     rest = ", ".join(f"{n} {words.STATES[state]}" for state, n in counts.items() if n and state != "measured")
     which = f"All {run} cases that ran" if good == run and run else "No case" if not good else f"{good} of {run} cases that ran"
     return "; ".join(filter(None, (f"{which} {asked}", wider, rest))) + "."

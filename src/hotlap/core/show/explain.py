@@ -39,8 +39,10 @@ def explain(rows: Sequence[Row], width: int = 100, color: bool = False) -> str:
 
 
 def briefly(row: Row, who: str, width: int = 100, color: bool = False, others: str = "") -> list[str]:
-    """One number among many: `who` it is of, what it misses of its limit, why, and what to know of it; what the `others` reach."""
-    parts = ("interval", "state", "limit", "reference", "cause", "split", "notice", "")
+    """One number among many: `who` it is of, what it misses of its limit, why, and what to know of it; what the `others` reach. What only
+    other cases of this device make likely is left out beside them: their calls lose as much, and they are faster."""
+    modelled = row.gap.limit is not None and row.gap.limit.expected_s
+    parts = ("interval", "state", "limit", "reference", "cause", "notice", "", *(() if others and not modelled else ("split",)))
     lines = _explained(row, Sources(), width, color, parts)
     lines[1:1] = _part("others", others, width, color) if others else []
     return [f"  {layout.painted(words.clean(who), 'bold', color)}", *lines]

@@ -59,7 +59,9 @@ def others(judged: FleetVerdict, host: str, row: Row) -> str:
     case = next((one for one in judged.cases if one.case == row.case.id and key in one.values), None)
     if case is None or len(case.values) < 2:
         return ""
-    return f"the median of {len(case.values)} devices is {words.quantity(case.ends[1], words.unit_of(row))}"
+    middle, limit = case.ends[1], row.gap.limit_value if row.gap.reference_kind == "bound" else None
+    share = "" if not limit else f", {percent(limit / middle if row.result.better == 'lower' else middle / limit)} of the bound"
+    return f"the median of {len(case.values)} devices is {words.quantity(middle, words.unit_of(row))}{share}"
 
 
 def without(judged: FleetVerdict) -> str:

@@ -15,6 +15,7 @@ from hotlap.core.store.readers.table import MODELS_MAX
 from hotlap.core.units import show
 
 CONFLICT = "not imported: these runs are there already with other numbers, units or directions; remove them, then import again:"
+BESIDE = "runs of the same time, host and device are there with other numbers, from a file of another name, and hotlap history counts both:"
 SHOWN = 8  # values, cases or runs that are named
 
 
@@ -32,6 +33,8 @@ def kept(result: Imported, name: str, dry: bool) -> list[str]:
         lines.append(f"column '{column}' is not taken for the devices' model, {why}; --model {column} takes it")
     copies = [f"{run} is {there} again" for run, there in result.copies.items()]
     lines += _listed("the same numbers are there already, under other labels:", copies)
+    beside = [f"{run} beside {there}" for run, there in result.beside.items()]
+    lines += _listed(BESIDE, beside)
     lines += _listed(f"{words.counted(result.unreadable, 'value')} that cannot be used, kept as errors:", result.reasons, result.unreadable)
     lines += _listed(f"{words.counted(len(result.not_run), 'result')} without a number there:", result.not_run)
     lines += _listed(f"{words.counted(len(result.ignored), 'number')} left out: their meaning is not known:", result.ignored)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from hotlap.core import work
 from hotlap.core.errors import HotlapError
-from hotlap.core.model.levels import ModelLevel, cache_levels
+from hotlap.core.model.levels import MEMORY, ModelLevel, cache_levels
 from hotlap.core.record import Row
 from hotlap.core.show import words
 from hotlap.core.show.charts import Chart, log_axis, size_axis
@@ -67,7 +67,7 @@ def roofline(rows: Sequence[Row]) -> Plot | None:
     for x, row in streams:
         chart.dot((x, _operations(row)), "quiet", f"{row.label}: {words.value(row)}")
     for x, row in points:
-        kind = "main" if work.traits(row.case.workload).shows == "roofline" else "second"
+        kind = "main" if _shows(row) == "roofline" else "second"
         chart.dot((x, median_of(row)), kind, f"{row.label}: {words.value(row)}, {x:.3g} FLOP/B", 4.2)
     return Plot("Measured roofline", _roofline_words(memory, flat), chart.svg(), wide=True)
 
@@ -93,17 +93,25 @@ def _roofline_words(memory: Roof, flat: Sequence[Roof]) -> str:
     ridges = [f"{roof.rate / memory.rate:.3g} FLOP/B for {roof.name}" for roof in flat if roof.vector == "fp32"]
     ridge = f" The ridge, where memory and arithmetic take equally long, lies at {ridges[0]}." if ridges else ""
     dashed = " Dashed: what the hardware allows." if memory.bound or any(roof.bound for roof in flat) else ""
-    return f"Solid lines are the best rates of this run; points are the cases.{dashed}{ridge}"
+    return f"Solid lines are the best median rates of this run; points are the cases.{dashed}{ridge}"
 
 
 def _streams(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if work.traits(row.case.workload).shows == "memory"]
+    return [row for row in rows if _shows(row) == "memory"]
 
 
 def _memory_roof(rows: Sequence[Row]) -> Roof | None:
+    """The best rate of memory, of a stream or of arithmetic on one; the bound is a stream's."""
     streams = [row for row in _streams(rows) if _in_memory(row, rows)]
     best = max(streams, key=median_of, default=None)
-    return Roof("memory", median_of(best), _bound(best)) if best else None
+    if best is None:
+        return None
+    joined = [median_of(row) / x for row in rows if _shows(row) == "roofline" and _of_memory(row) and (x := intensity(row))]
+    return Roof("memory", max([median_of(best), *joined]), _bound(best))
+
+
+def _of_memory(row: Row) -> bool:
+    return row.gap.limiter in (MEMORY, f"bandwidth {MEMORY}")
 
 
 def _in_memory(row: Row, rows: Sequence[Row]) -> bool:
@@ -112,20 +120,28 @@ def _in_memory(row: Row, rows: Sequence[Row]) -> bool:
 
 
 def _flat_roofs(rows: Sequence[Row]) -> list[Roof]:
-    """The best of each type of arithmetic, at most 5, highest first."""
+    """The best of each type of arithmetic, at most 5, highest first; of vector units also where arithmetic on a stream is faster."""
     best: dict[str, Row] = {}
     for row in rows:
-        if work.traits(row.case.workload).shows in ("vector", "matrix") and row.result.unit == "FLOP/s":
+        if _shows(row) in ("vector", "matrix") and row.result.unit == "FLOP/s":
             name = f"{row.case.workload} {row.case.params['dtype']}"
             if name not in best or median_of(row) > median_of(best[name]):
                 best[name] = row
-    found = [Roof(words.clean(name), median_of(row), _bound(row), _of_vectors(row)) for name, row in best.items()]
+    found = [_flat_roof(name, row, rows) for name, row in best.items()]
     wanted = sorted(found, key=lambda roof: (not roof.vector, -roof.rate))[:5]
     return sorted(wanted, key=lambda roof: -roof.rate)
 
 
-def _of_vectors(row: Row) -> str:
-    return str(row.case.params["dtype"]) if work.traits(row.case.workload).shows == "vector" else ""
+def _flat_roof(name: str, row: Row, rows: Sequence[Row]) -> Roof:
+    vector = str(row.case.params["dtype"]) if _shows(row) == "vector" else ""
+    joined = [one for one in rows if vector and _shows(one) == "roofline" and one.case.params["dtype"] == vector]
+    fastest = max([row, *joined], key=median_of)
+    shown = name if fastest is row else f"{fastest.case.workload} {vector}"
+    return Roof(words.clean(shown), median_of(fastest), _bound(row), vector)
+
+
+def _shows(row: Row) -> Shows:
+    return work.traits(row.case.workload).shows
 
 
 def _bound(row: Row) -> float | None:
@@ -173,7 +189,7 @@ def _series(rows: Sequence[Row], shows: Shows) -> dict[str, list[Row]]:
     """Rows that differ in size alone, smallest first; at least two sizes make a line, the longest lines first."""
     found: dict[str, list[Row]] = {}
     for row in rows:
-        if work.traits(row.case.workload).shows == shows and words.stands(row) and size_of(row) > 0 and median_of(row) > 0:
+        if _shows(row) == shows and words.stands(row) and size_of(row) > 0 and median_of(row) > 0:
             rest = [str(v) for k, v in row.case.params.items() if k not in ("size", "hops") and (k, v) != ("cache", "warm")]
             found.setdefault(words.clean(" ".join(rest)) or row.case.workload, []).append(row)
     long = {name: sorted(members, key=size_of) for name, members in found.items() if len({size_of(r) for r in members}) > 1}

@@ -158,7 +158,7 @@ def _notices(rounds: Sequence[Samples], used: Sequence[Samples], values: Sequenc
             seen.setdefault(notice.code, {}).setdefault(one.round, notice)
     count = len(used or rounds)
     return between + _unwatched(used, seen) + [
-        Notice(code=name, seen=_detail([notice.seen for notice in found.values()], count), shares=_shares(list(found.values()), count))
+        Notice(code=name, seen=_detail(list(found.values()), count), shares=_shares(list(found.values()), count))
         for name, found in seen.items()
         if len(found) >= least_by_chance(FALSE_RATE.get(name, 0.0), count) and name not in {notice.code for notice in between}
     ]
@@ -230,16 +230,30 @@ def _shares(notices: Sequence[Notice], rounds: int) -> dict[str, float]:
     return {name: sum(notice.shares.get(name, 0.0) for notice in notices) / rounds for name in names}
 
 
-def _detail(details: Sequence[str], rounds: int) -> str:
-    """In how many rounds it was, and what they say: all of them, most of them, or the first of them."""
-    texts = Counter(filter(None, details)).most_common()
+def _detail(notices: Sequence[Notice], rounds: int) -> str:
+    """In how many rounds it was, and what they say: all of them, each reason by its own rounds, most of them, or the first of them."""
+    texts = Counter(filter(None, (notice.seen for notice in notices))).most_common()
     if rounds == 1:
         return texts[0][0] if texts else ""
+    seen = f"in {len(notices)} of {rounds} rounds"
     if not texts:
-        return f"in {len(details)} of {rounds} rounds"
+        return seen
     text, count = texts[0]
-    seen = f"in {len(details)} of {rounds} rounds"
-    return f"{seen}: {text}" if len(texts) == 1 else f"{seen} ({'most often' if count > 1 else 'the first'}: {text})"
+    if len(texts) == 1:
+        return f"{seen}: {text}"
+    return _reasons(notices, rounds) or f"{seen} ({'most often' if count > 1 else 'the first'}: {text})"
+
+
+def _reasons(notices: Sequence[Notice], rounds: int) -> str:
+    """Each reason with the rounds that have it: what lowers the clock in some rounds may be another thing in the others."""
+    on_average = _shares(notices, rounds)
+    parts = []
+    for name in sorted(on_average, key=lambda name: -on_average[name]):
+        shares = [one for notice in notices if (one := notice.shares.get(name))]
+        low, high = (units.percent(end(shares)) for end in (min, max))
+        share = high if low == high else f"{low.removesuffix(' %')} to {high}"
+        parts.append(f"{name} in {len(shares)} of {rounds} rounds ({share} of the readings)")
+    return ", ".join(parts)
 
 
 # ---------------------------------------------------------------- from seconds to the metric

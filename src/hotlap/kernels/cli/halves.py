@@ -68,7 +68,7 @@ def _of_library(own: dict[str, str]) -> str:
 def run(plan: Plan, several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> int:
     """Measures each half and prints them side by side, of one half its table. Exit code 1 where a result is wrong, 3 where nothing has
     a number. Raises Unavailable before anything is measured."""
-    rounds = {"rounds": args.rounds, "rounds_max": args.rounds} if args.rounds else {"rounds_max": ROUNDS_MAX}
+    rounds = {"rounds": args.rounds, "rounds_max": args.rounds} if args.rounds else {}
     given = {"round_time": ROUND_S * len(plan.cases)} | rounds
     parts = of(plans.override(plan, given), several, args.target)
     if args.budget is not None:

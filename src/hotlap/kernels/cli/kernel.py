@@ -14,7 +14,7 @@ from hotlap.cli import looking, terminal
 from hotlap.core import plan as plans
 from hotlap.core import units
 from hotlap.core.errors import InputError
-from hotlap.core.record import Case, Plan
+from hotlap.core.record import Case, MeasureOptions, Plan
 from hotlap.core.store import paths
 from hotlap.core.store.readers import cutlass, imported
 from hotlap.core.store.readers.table import ReadTable
@@ -140,7 +140,8 @@ def _of(several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> Plan
         raise InputError(f"{args.item} is a workload of its own: there is nothing of ours beside it")
     cases = {case.id: case for one in several for case in _cases(one, args.params, args.beside)}
     about = several[0].about if len(several) == 1 else ""
-    return Plan(name=several[0].name if len(several) == 1 else "kernels", about=about, cases=list(cases.values()))
+    name = several[0].name if len(several) == 1 else "kernels"
+    return Plan(name=name, about=about, cases=list(cases.values()), measure=MeasureOptions(rounds_max=halves.ROUNDS_MAX))
 
 
 def _plan(several: Sequence[kernels.KeptKernel], args: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
@@ -67,7 +68,8 @@ def _said(notes: Notes, plan: Plan, width: int) -> list[str]:
     lines = []
     if notes.kept_share is not None:
         gone = notes.cases_before - len(plan.cases)
-        least = f", {percent(notes.least_share)} of a step at least" if notes.least_share is not None else ""
+        kept = None if notes.least_share is None else percent(math.floor(1000 * notes.least_share) / 1000, 3)
+        least = f"; those kept take at least {kept} of a step" if kept else ""
         lines.append(f"--top {percent(notes.kept_share)}: {words.counted(gone, 'case')} of {notes.cases_before} left out{least}")
     for reason, steps in notes.left_out.items():
         lines += layout.paragraph("left out: ", f"{reason}: {_named(steps)}", width)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import os
 import re
 import shlex
 import shutil
@@ -54,6 +55,7 @@ class Imported:
     not_model: str = ""  # of a table: a column called like the devices' model that is not taken for it
     of_file: list[str] = field(default_factory=list)  # new runs whose time is when their file was last written: the results say none
     copies: dict[str, str] = field(default_factory=dict)  # new runs whose numbers are there under other labels: which run has them
+    beside: dict[str, str] = field(default_factory=dict)  # new runs, of whose time, host and device other numbers are there: in which run
     fleet: str = ""  # selects the runs, where they are of a fleet
     usable: int = 0  # results with a number that can be used
 
@@ -117,8 +119,40 @@ def _keep_by_content(bundles: Sequence[Bundle], undated: Sequence[bool], home: P
         if of_file and end not in first:
             first[end] = present_id(paths.runs(home), run, samples)
         known.append((replace(run, id=first[end]) if of_file else run, samples))
+    known, beside = _of_other_plans(known, paths.runs(home))
     result = _keep_all(known, home, cases, dry)
-    return dataclasses.replace(result, of_file=[run_id for run_id in result.added if run_id in first.values()])
+    dated_by_file = [run_id for run_id in result.added if run_id in first.values()]
+    added_beside = {run_id: there for run_id, there in beside.items() if run_id in result.added}
+    return dataclasses.replace(result, of_file=dated_by_file, beside=added_beside)
+
+
+def _of_other_plans(bundles: Sequence[Bundle], folder: Path) -> tuple[list[Bundle], dict[str, str]]:
+    """A plan is called after its file. Rows that a file of another name brought in before, as a copy or an earlier export, are the runs
+    that are there. Those of other numbers are new: each with the run that is there."""
+    times = {_time(run.id) for run, _ in bundles if not (folder / run.id).exists()}
+    there: dict[object, list[str]] = {}
+    for name in sorted(os.listdir(folder)) if times and folder.is_dir() else ():
+        if _time(name) in times and (known := _loaded(folder / name)) and known.run.kind == IMPORTED:
+            there.setdefault(_row(known.run), []).append(name)
+    beside: dict[str, str] = {}
+    kept = []
+    for run, samples in bundles:
+        alike = there.get(_row(run), []) if not (folder / run.id).exists() else []
+        same = next((name for name in alike if not _differs(folder / name, samples)), "")
+        other = next((name for name in alike if _has_one_of(folder / name, samples)), "")
+        if other and not same:
+            beside[run.id] = other
+        kept.append((replace(run, id=same or run.id), samples))
+    return kept, beside
+
+
+def _time(run_id: str) -> str:
+    return run_id.rpartition("-")[0]
+
+
+def _has_one_of(folder: Path, samples: Sequence[Samples]) -> bool:
+    known = _loaded(folder)
+    return known is not None and not {line.case for line in known.samples}.isdisjoint(line.case for line in samples)
 
 
 def _shortened(bundles: Sequence[Bundle], folder: Path) -> list[Bundle]:
@@ -145,9 +179,13 @@ def _is_same(folder: Path, run: RunRecord) -> bool:
 
 
 def _identity(run: RunRecord) -> object:
+    return run.plan.name, _row(run)
+
+
+def _row(run: RunRecord) -> object:
     """What a row says beside its numbers; not which place its device has among others of a file."""
     called = [device.facts.get("called", device.uuid or device.name) for device in run.machine.devices]
-    return run.began, run.plan.name, run.machine.host, run.labels, called
+    return run.began, run.machine.host, tuple(sorted(run.labels.items())), tuple(called)
 
 
 def present_id(folder: Path, run: RunRecord, samples: Sequence[Samples]) -> str:
@@ -189,7 +227,7 @@ def _copies(folder: Path, fresh: Mapping[str, Bundle]) -> dict[str, str]:
     """New runs with the numbers of a run of the same time that is there: which one."""
     copies: dict[str, str] = {}
     for run_id, (run, samples) in fresh.items() if len(fresh) <= COPIES_OF else ():
-        for there in sorted(folder.glob(f"{run_id.rpartition('-')[0]}-*")):
+        for there in sorted(folder.glob(f"{_time(run_id)}-*")):
             if (known := _loaded(there)) and known.run.kind == IMPORTED and _content(known.run, known.samples) == _content(run, samples):
                 copies[run_id] = there.name
                 break
@@ -362,8 +400,8 @@ def _bundle(rows: Sequence[TableRow], name: str, meanings: Mapping[str, Meaning]
         samples.append(_sample(row, cases[row.case], device, rounds.get(row.case, 0), unit))
         rounds[row.case] = rounds.get(row.case, 0) + 1
     machine = Machine(host=first.host or UNNAMED, devices=[device])
-    content = [(line.case, line.values) for line in samples] if isinstance(first.time_s, FileTime) else first.time_s
-    return _run((first.time_s, _hash(first, name, content)), name, list(cases.values()), machine, first.labels), samples
+    known_by = ("", [(line.case, line.values) for line in samples]) if isinstance(first.time_s, FileTime) else (name, first.time_s)
+    return _run((first.time_s, _hash(first, *known_by)), name, list(cases.values()), machine, first.labels), samples
 
 
 def _run(when: tuple[float, str], name: str, cases: list[Case], machine: Machine, marks: Mapping[str, str]) -> RunRecord:
@@ -390,9 +428,9 @@ def _label(name: str) -> str:
         return f"imported_{name}"
 
 
-def _hash(row: TableRow, name: str, told_by: object) -> str:
-    """`told_by`: the time, or of rows without a time of their own what they hold."""
-    text = repr((name, told_by, row.host, row.device, sorted(row.labels.items())))
+def _hash(row: TableRow, name: str, content: object) -> str:
+    """`content`: the time; of rows without a time of their own what they hold, whatever their file is called."""
+    text = repr((name, content, row.host, row.device, sorted(row.labels.items())))
     return hashlib.sha256(text.encode()).hexdigest()[:LONG]
 
 
