@@ -381,7 +381,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     q: float | None = None  # the same after Benjamini and Hochberg, over the cases of one comparison
     min_effect: float | None = None  # smallest change to report, as a share
     mde: float | None = None  # smallest change that these replicates find with 80 % power
-    replicates: str = ""  # what was compared: runs, rounds of single runs, or devices that both sides have
+    replicates: str = ""  # what was compared: runs, rounds of single runs, devices that both sides have, or devices of runs
     n_a: int = 0
     n_b: int = 0
     answer: Literal["faster", "slower", "same", "inconclusive", "not comparable"]

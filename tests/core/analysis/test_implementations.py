@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from judging import GEMM, H200, NAMED, make
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from hotlap.core.analysis import rows
 from hotlap.core.analysis.implementations import beside
 from hotlap.core.record import Comparison, Notice
+from hotlap.core.show import document
 from hotlap.core.show import implementations as show
 from hotlap.core.store.bundle import Bundle
 
@@ -75,3 +78,16 @@ def test_the_allowance_names_the_implementations() -> None:
     said = " ".join(show.beside(beside([library, mine]), 300, False).split())
     assert "library and mine were measured one after the other" in said
     assert "A and B" not in said
+
+
+def test_scripts_read_of_an_implementation_what_show_says_of_its_case() -> None:
+    """An interval of a third of the value was "measured", without codes, beside the same case's "inconclusive"."""
+    bundle = busy(make({"gemm": seconds(1e-3, 0.4), "mine": seconds(0.95e-3, 1e-4)}))
+    shown = {one.implementation: one for one in document.of_runs([(bundle, rows.rows(bundle))])["cases"]}
+    wide, narrow = document.of_implementations(beside([bundle]), 0)["cases"]
+    assert (wide.state, narrow.state) == ("inconclusive", "measured")
+    for one, own in ((wide, shown[UNSET]), (narrow, shown["mine"])):
+        assert (one.state, one.codes, one.value, one.low, one.high) == (own.state, own.codes, own.value, own.low, own.high)
+    assert "busy" in wide.codes
+    assert wide.reason == shown[UNSET].reason
+    assert "answer_codes" in narrow.more

@@ -34,6 +34,9 @@ class ImplementationEntry:
     error: float | None  # largest over all rounds, as a share of what is allowed
     deterministic: bool | None  # the same bits each time, in all rounds; None where it was not looked at
     notices: list[Notice] = field(default_factory=list)  # of its own runs
+    low: float | None = None  # of the median's interval, as `high`
+    high: float | None = None
+    rows: list[Row] = field(default_factory=list)  # of each of its runs
 
 
 @dataclass(frozen=True)
@@ -104,15 +107,15 @@ def _library_first(members: dict[str, ComparedSide]) -> dict[str, ComparedSide]:
 def _entry(name: str, side: ComparedSide, answer: Comparison | None, by_case: Rows) -> ImplementationEntry:
     results = side.results
     worst = next((one for one in results if one.status != "measured"), results[0])
-    middle = comparing.summary(side).median
+    summary, own = comparing.summary(side), by_case.get(side.case.id, [])
     metrics = [rounds.metrics["deterministic"] for one in results for rounds in one.rounds if "deterministic" in rounds.metrics]
     if answer is not None and answer.ratio is None and answer.answer == "not comparable":
         answer = replace(answer, reason=worst.reason or "no number on either side")  # in its own words, not in those of two sides
     unit = next((one.unit for one in results if one.values), "")
     return ImplementationEntry(
-        name, worst.status, worst.reason, answer, middle, unit, _error([check for one in results for check in one.checks]),
+        name, worst.status, worst.reason, answer, summary.median, unit, _error([check for one in results for check in one.checks]),
         all(value == 1.0 for value in metrics) if metrics else None,
-        [notice for row in by_case.get(side.case.id, []) for notice in (*row.result.notices, *row.summary.notices)],
+        [notice for row in own for notice in (*row.result.notices, *row.summary.notices)], summary.low, summary.high, own,
     )
 
 

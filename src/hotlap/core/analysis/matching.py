@@ -15,6 +15,7 @@ from hotlap.core.stats.drift import Drift
 from hotlap.core.stats.ratio import Ratio, ratio
 
 FEWEST_RUNS = 4  # on each side, for runs to be the replicates
+OF_RUNS = "devices of runs"  # other devices on each side: what a run does to all of its devices alike is not among their differences
 Unit = tuple[str, str]
 """RunRecord.id and which very device (`record.identity`)."""
 Values = Mapping[Unit, tuple[float, ...]]
@@ -54,7 +55,8 @@ def replicates(a: Values, b: Values, devices: Sequence[str] = ()) -> Replicates:
 
 def _plain(a: Values, b: Values) -> Replicates:
     if min(len(a), len(b)) >= FEWEST_RUNS:
-        return Replicates("runs", [statistics.median(v) for v in a.values()], [statistics.median(v) for v in b.values()])
+        kind = "runs" if all(len({run for run, _ in side}) == len(side) for side in (a, b)) else OF_RUNS
+        return Replicates(kind, [statistics.median(v) for v in a.values()], [statistics.median(v) for v in b.values()])
     return Replicates("rounds", [v for values in a.values() for v in values], [v for values in b.values() for v in values])
 
 

@@ -89,7 +89,8 @@ class Other:
 ESTIMATED = {
     "pairs": "the pairs, by Huber's M-estimator", "devices": "devices as pairs, by Huber's M-estimator (below 6 the mean of logarithms)",
     "members": "a level of each member, by Huber's M-estimator (below 6 the mean of logarithms)",
-    "runs": "all runs, by Huber's M-estimator", "rounds": "all rounds, by Huber's M-estimator",
+    "runs": "all runs, by Huber's M-estimator", "devices of runs": "each device of each run, by Huber's M-estimator",
+    "rounds": "all rounds, by Huber's M-estimator",
 }
 
 
@@ -419,6 +420,8 @@ def reading(ordered: Sequence[Comparison], width: int, color: bool, rounds: str 
         parts.append(rounds)
     elif kinds == {"runs"}:
         parts.append("replicates are whole runs")
+    elif kinds == {"devices of runs"}:
+        parts.append("replicates are the devices of each run: what a run does to all of them alike is not in the intervals")
     elif kinds == {"members"}:
         parts.append("replicates are the members; rounds and devices of a member are condensed first")
     elif kinds == {"devices"}:

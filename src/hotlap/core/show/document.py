@@ -12,8 +12,8 @@ from hotlap.core import stand_in, work
 from hotlap.core.analysis import lasting, rates
 from hotlap.core.analysis.commands import CommandRow
 from hotlap.core.analysis.energy import EnergyUse
-from hotlap.core.analysis.implementations import Beside
-from hotlap.core.record import Comparison, Judgement, Record, Row, RunRecord, Summary
+from hotlap.core.analysis.implementations import Beside, ImplementationEntry
+from hotlap.core.record import Case, Comparison, Judgement, Record, Row, RunRecord, Summary
 from hotlap.core.show import notices, words
 from hotlap.core.show.shape import SHAPE, VERDICTS, Verdict, answer
 from hotlap.core.store.bundle import Bundle
@@ -151,16 +151,20 @@ def of_commands(run: RunRecord, rows: Sequence[CommandRow], comparisons: Sequenc
 
 
 def of_implementations(cases: Sequence[Beside], code: int, keys: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Of `compare --by implementation`: an entry for each; `ratio` is its speedup over the first of its case."""
-    return answer(keys or {}, code, [
-        CaseEntry(
-            case=beside.case.id, name=work.label(beside.case), run=None, host=None, device=None, value=one.median, unit=one.unit, low=None,
-            high=None, state=one.status, codes=[notice.code for notice in one.comparison.notices] if one.comparison else [],
-            reason=one.reason or UNSET, workload=beside.case.workload, params=beside.case.params, implementation=one.implementation,
-            more={"error": one.error, "deterministic": one.deterministic, **_speedup(one.comparison)},
-        )
-        for beside in cases for one in beside.entries
-    ])  # fmt: skip
+    """Of `compare --by implementation`: an entry for each, as `show` has it; `ratio` is its speedup over the first of its case."""
+    return answer(keys or {}, code, [_implementation(beside.case, one) for beside in cases for one in beside.entries])
+
+
+def _implementation(case: Case, one: ImplementationEntry) -> CaseEntry:
+    unsure = next((row.verdict for row in one.rows if one.status == "measured" and row.verdict.state == "inconclusive"), None)
+    answer_codes = {"answer_codes": [notice.code for notice in one.comparison.notices]} if one.comparison else {}
+    return CaseEntry(
+        case=case.id, name=work.label(case), run=None, host=None, device=None, value=one.median, unit=one.unit, low=one.low, high=one.high,
+        state=unsure.state if unsure else one.status, codes=list(dict.fromkeys(code for row in one.rows for code in notices.codes(row))),
+        reason=(unsure.reason if unsure else one.reason) or UNSET, workload=case.workload, params=case.params,
+        implementation=one.implementation,
+        more={"error": one.error, "deterministic": one.deterministic, **_speedup(one.comparison), **answer_codes},
+    )
 
 
 def of_energies(spent: Iterable[tuple[Bundle, Sequence[EnergyUse]]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 from hotlap.core.analysis.implementations import Beside, ImplementationEntry
 from hotlap.core.record import Comparison
@@ -90,5 +91,6 @@ def _about(entries: Sequence[ImplementationEntry]) -> str:
 
 
 def document(cases: Sequence[Beside]) -> list[Mapping[str, object]]:
-    """The same for --json."""
-    return [{"case": one.case, "implementations": one.entries} for one in cases]
+    """The same for --json=2."""
+    names = [one.name for one in fields(ImplementationEntry) if one.name not in ("low", "high", "rows")]
+    return [{"case": one.case, "implementations": [{name: getattr(own, name) for name in names} for own in one.entries]} for one in cases]

@@ -19,7 +19,7 @@ from hotlap.core.stats import repeatability
 from hotlap.core.store.bundle import Bundle, RunHeader
 from hotlap.core.store.fold import bad
 from hotlap.core.units import percent, show, size
-from hotlap.core.work import find, label
+from hotlap.core.work import find, label, unsaid
 
 FEW_DEVICES = 2  # of a run, that are named one by one in a list
 STATES = {"pass": "good", "fail": "bad", "inconclusive": "warn"}  # of a stress run that came to its end
@@ -410,6 +410,7 @@ def prediction(case: Case, machine_name: str, limit: Limit, width: int = 100) ->
     if limit.limiter:
         lines.append(f"  set by    {limit.limiter}")
     lines += _expectation(limit, width)
+    lines += layout.paragraph("  defaults  ", by_default, width) if (by_default := unsaid(case)) else []
     for number, one in enumerate(limit.provenance):
         lines += layout.paragraph(f"  {'from' if number == 0 else '':<9} ", f"{words.term(one)}: {one.source}", width)
     return "\n".join(lines)

@@ -85,6 +85,13 @@ def label(case: Case) -> str:
     return " ".join(words)
 
 
+def unsaid(case: Case) -> str:
+    """What a label leaves out of a case's choices, since it is the default: ``mask=causal, cache=rotated``."""
+    spec = WORKLOADS.get(case.workload)
+    params = [param for param in spec.params if param.choices and param.name not in _ALWAYS] if spec and not spec.label else []
+    return ", ".join(f"{param.name}={param.default}" for param in params if param.default and case.params.get(param.name) == param.default)
+
+
 _ALWAYS = {
     "op", "dtype", "size", "mode", "kind", "direction", "memory", "pattern", "contention", "m", "n", "k", "fmas", "name", "rows",
     "columns",
