@@ -113,7 +113,10 @@ def test_threads_that_take_each_other_s_processor_are_named_and_no_busy_machine_
     assert "waited for a processor 15 %" not in mean
     assert summary._busy([arm]) == []
     (busy,) = summary._busy([msgspec.structs.replace(arm, behind_own=False)])
-    assert busy.code == "starved"
+    assert (busy.code, "the machine is busy" in busy.text) == ("starved", True)
+    (shared,) = summary._busy([msgspec.structs.replace(arm, behind_own=False, has_helpers=True)])
+    assert "its own workers or ranks use the processors as well" in shared.text  # an idle machine's two workers took both cores
+    assert "busy" not in shared.text
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ class ArmFigures(Record, frozen=True, kw_only=True):
     allocated_bytes: int | None = None
     run_delay: float | None = None  # share of the time that its thread waited for a processor
     behind_own: bool = False  # … for one that threads of the same program used
+    has_helpers: bool = False  # workers of loaders, or other ranks: whether it waited for these or for other programs is not known
     joules_token: float | None = None
     inside: list[TrainingEvent] = []  # events within windows
 
@@ -168,6 +169,7 @@ def arm_of(run: TrainingRun, name: str) -> ArmFigures | None:
         parts_s=_forward(_parts(good, step_s), run.before_forward(name)), first_s=_by_cache(leads, lambda one: one.process.first_s),
         compile_s=_by_cache(leads, lambda one: one.steady.compile_s), rss_bytes=max(rss, default=None),
         allocated_bytes=max(allocated, default=None), run_delay=_delay(leads), behind_own=behind_own([one.process for one in leads]),
+        has_helpers=any(one.process.workers or one.process.world > 1 for one in leads),
         inside=[event for one in leads for event in one.steady.inside], joules_token=joules.per_token(run.bundle, mine),
     )  # fmt: skip
 
@@ -475,5 +477,9 @@ def _busy(arms: Sequence[ArmFigures]) -> list[Notice]:
     if max((arm.run_delay or 0.0 for arm in foreign), default=0.0) < DELAYED:
         return []
     each = ", ".join(f"{arm.name} {percent(arm.run_delay)}" for arm in foreign if arm.run_delay is not None)
-    seen = f"the program waited for a processor ({each} of the time): the machine is busy"
-    return [Notice("starved", seen, "stop other programs and measure again: on a quiet machine a step is shorter")]
+    seen = f"the program waited for a processor ({each} of the time)"
+    why, then = "the machine is busy", "stop other programs and measure again: on a quiet machine a step is shorter"
+    if any(arm.has_helpers for arm in foreign if (arm.run_delay or 0.0) >= DELAYED):
+        why = "its own workers or ranks use the processors as well, and other programs may"
+        then = "give it fewer workers or more processors; where other programs run, stop them and measure again"
+    return [Notice("starved", f"{seen}: {why}", then)]

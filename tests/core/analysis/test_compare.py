@@ -191,17 +191,6 @@ def test_devices_of_other_runs_are_matched_too_and_other_devices_are_not() -> No
     assert (apart.devices, apart.replicates) == ([], "runs")
 
 
-def test_other_devices_of_one_run_are_no_runs() -> None:
-    """One run of 8 devices a side, and none on both: what the run does to all of them alike is not in the interval, and is said."""
-    others = [replace(d, uuid=f"GPU-b{d.index}") for d in GPUS]
-    (found,) = compare([fleet([1.0] * 8, 0)], [fleet([1.0] * 8, 1, others)])
-    assert (found.replicates, found.n_a, found.n_b) == ("devices of runs", 8, 8)
-    said = " ".join(comparison.comparison([found], width=200).split())
-    assert "the devices of each run: what a run does to all of them alike is not in the intervals" in said
-    assert "whole runs" not in said
-    assert "estimated from each device of each run" in said
-
-
 # ---------------------------------------------------------------- one rule, true reasons, rows that can be checked
 
 

@@ -63,6 +63,8 @@ def test_processor_time_that_was_not_measured_is_said_to_be_none(tmp_path: Path,
     imported = next(run.run.id for run in select.every(tmp_path / "home") if run.run.kind == "imported")
     assert main(["export", imported, "--as", "google-benchmark", "--out", "h2.json"]) == 0
     assert "must have a cpu_time; none was measured, and real_time stands there: true" in capsys.readouterr().err
+    context = json.loads(Path("h2.json").read_text())["context"]
+    assert not {"num_cpus", "library_build_type"} & context.keys()  # neither is known of a file of hyperfine
     monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "other"))
     assert main(["import", "h2.json"]) == 0
     assert [one.metrics for run in select.every(tmp_path / "other") for found in select.results(run) for one in found.rounds] == [{}, {}]

@@ -339,7 +339,7 @@ def _clock(weighed: _Weighed, answer: Answer) -> str:
 def _reason(comparison: Comparison, raw: Ratio, answer: Answer, q: float | None) -> str:
     min_effect = comparison.min_effect or 0.0
     if answer == "same":
-        return f"within ± {percent(min_effect)}"
+        return f"the 90 % interval is within ± {percent(min_effect)}"
     if answer in ("faster", "slower"):
         return ""
     if comparison.low is None or comparison.high is None:

@@ -145,7 +145,7 @@ def _most(count: int, plan: SequentialDesign) -> str:
 
 
 def _basis(same: bool, difference: float, min_effect: float) -> str:
-    return f"within ± {percent(difference)}" if same else f"the whole interval is beyond {_threshold(min_effect)}"
+    return f"the 90 % interval is within ± {percent(difference)}" if same else f"the whole interval is beyond {_threshold(min_effect)}"
 
 
 def _threshold(min_effect: float) -> str:

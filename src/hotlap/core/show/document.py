@@ -155,15 +155,17 @@ def of_implementations(cases: Sequence[Beside], code: int, keys: Mapping[str, An
     return answer(keys or {}, code, [_implementation(beside.case, one) for beside in cases for one in beside.entries])
 
 
-def _implementation(case: Case, one: ImplementationEntry) -> CaseEntry:
-    unsure = next((row.verdict for row in one.rows if one.status == "measured" and row.verdict.state == "inconclusive"), None)
-    answer_codes = {"answer_codes": [notice.code for notice in one.comparison.notices]} if one.comparison else {}
+def _implementation(case: Case, entry: ImplementationEntry) -> CaseEntry:
+    unsure = next((row.verdict for row in entry.rows if entry.status == "measured" and row.verdict.state == "inconclusive"), None)
+    answer_codes = {"answer_codes": [notice.code for notice in entry.comparison.notices]} if entry.comparison else {}
     return CaseEntry(
-        case=case.id, name=work.label(case), run=None, host=None, device=None, value=one.median, unit=one.unit, low=one.low, high=one.high,
-        state=unsure.state if unsure else one.status, codes=list(dict.fromkeys(code for row in one.rows for code in notices.codes(row))),
-        reason=(unsure.reason if unsure else one.reason) or UNSET, workload=case.workload, params=case.params,
-        implementation=one.implementation,
-        more={"error": one.error, "deterministic": one.deterministic, **_speedup(one.comparison), **answer_codes},
+        case=case.id, name=work.label(case), run=None, host=None, device=None, value=entry.median, unit=entry.unit,
+        low=entry.low, high=entry.high,
+        state=unsure.state if unsure else entry.status,
+        codes=list(dict.fromkeys(code for row in entry.rows for code in notices.codes(row))),
+        reason=(unsure.reason if unsure else entry.reason) or UNSET, workload=case.workload, params=case.params,
+        implementation=entry.implementation,
+        more={"error": entry.error, "deterministic": entry.deterministic, **_speedup(entry.comparison), **answer_codes},
     )
 
 

@@ -20,6 +20,7 @@ from hotlap.core.record import Judgement, Result, Row
 from hotlap.core.show import junit
 from hotlap.core.store.bundle import Bundle
 from hotlap.core.store.readers.exported import COLUMNS
+from hotlap.core.store.readers.google_benchmark import HOTLAP
 from hotlap.core.store.readers.source import written
 
 Analysed = Sequence[tuple[Bundle, Sequence[Row]]]
@@ -34,10 +35,11 @@ class Exported(NamedTuple):
 
 def google_benchmark(runs: Analysed) -> Exported:
     bundle = runs[0][0]
-    machine = bundle.run.machine
+    machine, build = bundle.run.machine, bundle.run.labels.get("build")
     context = {
-        "date": bundle.run.began, "host_name": machine.host, "executable": "hotlap", "num_cpus": machine.cpu.threads or 0, "caches": [],
-        "load_avg": [], "library_build_type": "release", "hotlap_version": hotlap.__version__,
+        "date": bundle.run.began, "host_name": machine.host, "executable": "hotlap", "caches": [], "load_avg": [],
+        **({"num_cpus": machine.cpu.threads} if machine.cpu.threads else {}), **({"library_build_type": build} if build else {}),
+        HOTLAP: hotlap.__version__,
     }  # fmt: skip
     rows: list[dict[str, Any]] = []
     left_out: list[str] = []

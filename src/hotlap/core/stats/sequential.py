@@ -446,7 +446,7 @@ def _reason(plan: SequentialDesign, answer: Answer, n: int) -> str:
         return f"{n} of {plan.pairs} pairs, next look at {upcoming}"
     when = f"after {n} of at most {plan.pairs} pairs"
     if answer == "same":
-        return f"within ± {percent(plan.difference)} {when}"
+        return f"the 90 % interval is within ± {percent(plan.difference)} {when}"
     return f"no answer {when}" if answer == "inconclusive" else f"the whole interval is beyond {_threshold(plan.min_effect)} {when}"
 
 

@@ -22,6 +22,7 @@ BRINGS = (
 ORIGIN = "google-benchmark 1.7.1, run here: --benchmark_repetitions=3 --benchmark_format=json and =csv"
 CSV = b"name,iterations,real_time,cpu_time,time_unit"
 UNITS = ("ns", "us", "ms", "s")
+HOTLAP = "hotlap_version"  # of a file that Hotlap exported, where how many processors there were may not be known
 PREFERRED = ("median", "mean")
 NO_METRIC = (
     "real_time", "cpu_time", "family_index", "per_family_instance_index", "repetition_index", "repetitions", "threads", "iterations",
@@ -30,7 +31,8 @@ NO_METRIC = (
 
 def detect(source: Source) -> bool:
     return source.data.startswith(CSV) or b"\n" + CSV in source.data[:4096] or (
-        has(source.json, "context", "benchmarks") and isinstance(source.json["context"], dict) and "num_cpus" in source.json["context"]
+        has(source.json, "context", "benchmarks") and isinstance(context := source.json["context"], dict)
+        and not {"num_cpus", HOTLAP}.isdisjoint(context)
     )
 
 
@@ -42,7 +44,7 @@ def read(source: Source) -> list[ReadRun]:
     cpus = context.get("num_cpus")
     return [ReadRun(
         _cases(rows, str(source.path)), moment(context["date"], f"{source.path}: date") if context.get("date") else source.modified_s,
-        host=str(context.get("host_name", "")), cpu=Cpu(threads=cpus if isinstance(cpus, int) else None),
+        host=str(context.get("host_name", "")), cpu=Cpu(threads=cpus if isinstance(cpus, int) and cpus > 0 else None),
         labels=texts({"build": context.get("library_build_type")}),
     )]  # fmt: skip
 

@@ -82,11 +82,12 @@ def bring_in(
     for row in rows:
         groups.setdefault((row.time_s, row.host, row.device, tuple(sorted(row.labels.items()))), []).append(row)
     places = _places(rows)
-    real = all(UUID.fullmatch(device) for device in {row.device for row in rows})
+    names = {row.device for row in rows}
+    real, numbered = all(UUID.fullmatch(name) for name in names), all(PLACE.fullmatch(name) for name in names)
     bundles = []
     for members in groups.values():
         first = members[0]
-        device = _device(first, places[first.host, first.device], first.device if real else "")
+        device = _device(first, places[first.host, first.device], (first.device if real else "", numbered))
         bundles.append(_bundle(members, name, meanings, unit, device))
     cases = {case: meaning.unit for case, meaning in meanings.items()}
     columns = {what: column for what in ("device", "model") if (column := getattr(read, what))}
@@ -358,11 +359,19 @@ def _meanings(read: ReadTable, better: Mapping[str, Better], unit: str) -> dict[
 UUID = re.compile(r"(?:GPU-|MIG-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
-def _device(row: TableRow, place: int, uuid: str) -> Device:
-    """A UUID only where the whole column holds real ones; else a device is its place and its name."""
-    name = row.model or ("" if uuid else row.device) or UNNAMED
+_NUMBER = r"(?:(?:gpu|card|cuda|dev|device|rank|slot|accelerator|oam|nvidia|hip)[\s:_#-]*)?\d{1,4}"
+PLACE = re.compile(rf"{_NUMBER}|[\da-f]{{4,8}}:[\da-f]{{2}}:[\da-f]{{2}}\.\d", re.IGNORECASE)
+
+
+def _device(row: TableRow, place: int, known_by: tuple[str, bool]) -> Device:
+    """`known_by`: a UUID only where the whole column holds real ones, and whether all names are numbers or PCI addresses in their hosts:
+    then they are of one model, whose name nobody gave. Else a device is its place and its name, which is the model's where no other is."""
+    uuid, numbered = known_by
+    own = "" if uuid else f"device {row.device}" if row.device.isdigit() else row.device
+    name = row.model or own or UNNAMED
     facts = {"called": row.device} if row.device and not uuid and row.device != name else {}
-    return Device(target=IMPORTED, index=place, name=name, kind="other", uuid=uuid, serial=row.serial, facts=facts)
+    machine = UNNAMED if numbered and not row.model else ""
+    return Device(target=IMPORTED, index=place, name=name, kind="other", uuid=uuid, serial=row.serial, machine=machine, facts=facts)
 
 
 def _places(rows: Iterable[TableRow]) -> dict[tuple[str, str], int]:
@@ -386,6 +395,8 @@ def _guess(case: str, unit: str, column: bool = False) -> Better:
         return "lower"
     question = f"which way is '{case}' better{f', in {unit}' if unit else ''}?"
     setting = f"; a setting and no measurement is --label-column {shlex.quote(case)}" if column and not unit else ""
+    if setting and re.split(r"[\W_]+", case.lower())[-1] in ("index", "idx", "id", "num", "rank", "slot"):
+        setting = f"; which device of its host a row is of is --device {shlex.quote(case)}{setting}"
     alone = f"--better {shlex.quote(f'{case}=lower')} for it alone"
     raise InputError(f"{question} give --better lower or higher, {alone}, or a unit such as ms or GB/s{setting}")
 

@@ -18,9 +18,10 @@ from hotlap.core import units
 from hotlap.core.errors import InputError, nearest
 from hotlap.core.store.readers.source import Source
 
+INDICES = ("gpu_index", "gpu_id", "gpu_idx", "gpu_num", "device_index", "device_id", "device_idx")  # of a device in its host
 NAMES = {  # what a column is for: what people call it, in lower case
     "time": ("time", "timestamp", "date", "datetime", "began", "started"), "case": ("case", "name", "test", "benchmark", "metric"),
-    "value": ("value", "result", "measurement", "score"), "unit": ("unit", "units"), "device": ("device", "uuid", "gpu"),
+    "value": ("value", "result", "measurement", "score"), "unit": ("unit", "units"), "device": ("device", "uuid", "gpu", *INDICES),
     "host": ("host", "hostname", "node", "machine"), "model": ("gpu_model", "device_model"), "serial": ("serial", "serial_number"),
     "rack": ("rack",),
 }
@@ -269,7 +270,7 @@ def _wide(
     taken = {where[what] for what in ("time", "device", "host", "model", "serial") if where[what]} | set(marks.values())
     others = [name for name in dict.fromkeys(name for _, record in records for name in record) if name not in taken]
     numeric = [name for name in others if any(math.isfinite(number(record.get(name))) for _, record in records)]
-    versions = [name for name in numeric if re.split(r"[\W_]+", name.lower().strip())[-1] in VERSIONS]
+    versions = [name for name in numeric if re.split(r"[\W_]+", name.lower().strip())[-1] in VERSIONS or name.lower() in INDICES]
     numeric = [name for name in numeric if name not in versions or name in wanted]
     chosen = list(wanted) or numeric
     if not chosen:
