@@ -67,7 +67,7 @@ def test_a_table_under_another_name_adds_the_rows_that_are_new(home: Path, capsy
     """A nightly export has the date in its name, and all nights up to then."""
     assert "20 runs added, 0 there already" in _imported(capsys, _table(home / "mon.csv", NIGHTS[:21]))[1]
     code, said = _imported(capsys, _table(home / "tue.csv", NIGHTS))
-    assert (code, "8 runs added, 20 there already" in said, "labels" in said, "another name" in said) == (0, True, False, False)
+    assert (code, "8 runs added, 20 there already" in said, "labels" in said, "brought in before" in said) == (0, True, False, False)
     assert "0 runs added, 28 there already" in _imported(capsys, _table(home / "wed.csv", NIGHTS))[1]
     assert "28 runs added, 0 there already" in _imported(capsys, _table(home / "thu.csv", NIGHTS), "--label", "site=b")[1]
 
@@ -78,7 +78,7 @@ def test_changed_numbers_in_a_file_of_another_name_are_said(home: Path, capsys: 
     code, said = _imported(capsys, _table(home / "fleet2.csv", changed))
     assert code == 0
     assert "1 run added, 27 there already" in said
-    assert "are there with other numbers, from a file of another name, and hotlap history counts both: 20260601T020000-" in said
+    assert "were brought in before, with other numbers, and hotlap history counts both: 20260601T020000-" in said
     assert _imported(capsys, _table(home / "fleet.csv", changed))[0] == 2  # of the same name it is the same run
 
 
@@ -86,7 +86,7 @@ def test_other_cases_of_the_same_nights_are_runs_of_their_own(home: Path, capsys
     _imported(capsys, _table(home / "memory.csv", NIGHTS))
     links = [line.replace("copy (GB/s)", "link (GB/s)") for line in NIGHTS]
     code, said = _imported(capsys, _table(home / "links.csv", links))
-    assert (code, "28 runs added, 0 there already" in said, "other numbers" in said) == (0, True, False)
+    assert (code, "28 runs added, 0 there already" in said, "brought in before" in said) == (0, True, False)
 
 
 def test_a_copy_of_a_table_whose_time_is_given_adds_no_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,17 +39,18 @@ def test_a_slot_that_is_slow_in_every_node_is_no_fleet_of_its_own(
     """Each number was a model, compared with itself alone, and sixty slow devices passed."""
     assert main(["import", _fleet(home / "x.csv", column, called)]) == 0
     assert {device.model for run in select.every(home / "home") for device in run.run.machine.devices} == {"unknown"}
-    capsys.readouterr()
+    assert "model: none is named, and devices are called by numbers, so all count as one model" in capsys.readouterr().out
     assert main(["gate", "2026-11-26", "--against", "fleet", "--json"]) == 1
     assert capsys.readouterr().out.count('"state": "fail"') >= 60
     assert main(["history", "--where", "host=node13"]) in (0, 1)
     assert shown in capsys.readouterr().out
 
 
-def test_names_of_models_stay_the_models(home: Path) -> None:
+def test_names_of_models_stay_the_models(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = ["time,node,device,copy (GB/s)", *(f"2026-11-26,n{n},{'A100' if n < 4 else 'H100'},{2000 + n}" for n in range(8))]
     (home / "x.csv").write_text("\n".join(lines) + "\n")
     assert main(["import", str(home / "x.csv")]) == 0
+    assert "model: none" not in capsys.readouterr().out
     assert {device.model for run in select.every(home / "home") for device in run.run.machine.devices} == {"A100", "H100"}
 
 

@@ -15,7 +15,8 @@ from hotlap.core.store.readers.table import MODELS_MAX
 from hotlap.core.units import show
 
 CONFLICT = "not imported: these runs are there already with other numbers, units or directions; remove them, then import again:"
-BESIDE = "runs of the same time, host and device are there with other numbers, from a file of another name, and hotlap history counts both:"
+BESIDE = "runs of the same time, host and device were brought in before, with other numbers, and hotlap history counts both:"
+ONE_MODEL = "model: none is named, and devices are called by numbers, so all count as one model; --model NAME, or a column of them, says others"
 SHOWN = 8  # values, cases or runs that are named
 
 
@@ -28,6 +29,7 @@ def kept(result: Imported, name: str, dry: bool) -> list[str]:
         of = "" if len(result.of_file) == len(result.added) else f" of {words.counted(len(result.of_file), 'run')}"
         lines.append(f"time{of}: when the file was last written, since its results have none; a copy of the file adds no run")
     lines += [f"{what}: column '{words.clean(column)}'" for what, column in result.columns.items()]
+    lines += [ONE_MODEL] if result.is_numbered else []
     if column := words.clean(result.not_model):
         why = f"which is one word for each device, and {MODELS_MAX} at most"
         lines.append(f"column '{column}' is not taken for the devices' model, {why}; --model {column} takes it")

@@ -56,6 +56,7 @@ class Imported:
     of_file: list[str] = field(default_factory=list)  # new runs whose time is when their file was last written: the results say none
     copies: dict[str, str] = field(default_factory=dict)  # new runs whose numbers are there under other labels: which run has them
     beside: dict[str, str] = field(default_factory=dict)  # new runs, of whose time, host and device other numbers are there: in which run
+    is_numbered: bool = False  # of a table: devices are called by their numbers in their hosts, and nothing says their model
     fleet: str = ""  # selects the runs, where they are of a fleet
     usable: int = 0  # results with a number that can be used
 
@@ -93,7 +94,8 @@ def bring_in(
     columns = {what: column for what in ("device", "model") if (column := getattr(read, what))}
     undated = [isinstance(members[0].time_s, FileTime) for members in groups.values()]
     result = _keep_by_content(bundles, undated, home, cases, dry)
-    return dataclasses.replace(result, columns=columns, not_model=read.not_model)
+    is_numbered = numbered and not any(row.model for row in rows)
+    return dataclasses.replace(result, columns=columns, not_model=read.not_model, is_numbered=is_numbered)
 
 
 def bring_in_runs(runs: Sequence[ReadRun], name: str, home: Path, better: Mapping[str, Better] = NO, dry: bool = False) -> Imported:
