@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hotlap.cli import gate_peers, main
+from hotlap.cli import main, read_progress
 from hotlap.core.store import bundle as bundles
 from hotlap.core.store import paths, select
 
@@ -63,19 +63,19 @@ def test_several_runs_of_a_host_are_named_by_it(home: Path, capsys: pytest.Captu
 
 def test_a_gate_that_takes_long_says_how_far_it_is_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with gate_peers.ReadProgress() as progress:
+    with read_progress.ReadProgress() as progress:
         progress.count(1, 9)
         assert capsys.readouterr().err == ""
-        progress.said_s -= gate_peers.QUIET_S
+        progress.said_s -= read_progress.QUIET_S
         progress.count(2, 9)
-    assert capsys.readouterr().err == "\r\x1b[K2 of 9 runs of the fleet read\r\x1b[K"
+    assert capsys.readouterr().err == "\r\x1b[K2 of 9 runs read\r\x1b[K"
 
 
 def test_a_gate_that_takes_long_says_how_far_it_is_in_a_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: False)
-    with gate_peers.ReadProgress() as progress:
+    with read_progress.ReadProgress() as progress:
         progress.count(1, 9)
-        progress.said_s -= gate_peers.LOG_S
+        progress.said_s -= read_progress.LOG_S
         progress.count(2, 9)
         progress.count(3, 9)
-    assert capsys.readouterr().err == "hotlap: 2 of 9 runs of the fleet read\n"
+    assert capsys.readouterr().err == "hotlap: 2 of 9 runs read\n"

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from hotlap.cli import terminal
+from hotlap.cli.read_progress import ReadProgress
 from hotlap.core.analysis import commands, fleets
 from hotlap.core.analysis import rows as tables
 from hotlap.core.model.calibration import Calibration
@@ -35,9 +36,11 @@ def read(
     where = terminal.filters([*args.where, *([f"device={args.device}"] if args.device else [])])
     light = folded and many_asked(args.run)
     analysed = []
-    for bundle in terminal.each(args.run, readings=True):
-        rows = tables.rows(bundle, where, known(bundle))
-        analysed.append(_without_samples(bundle, rows) if light and not kinds.of(bundle) and not commands.of(bundle) else (bundle, rows))
+    with ReadProgress() as progress:
+        for bundle in terminal.each(args.run, readings=True, read=progress.count):
+            rows = tables.rows(bundle, where, known(bundle))
+            is_light = light and not kinds.of(bundle) and not commands.of(bundle)
+            analysed.append(_without_samples(bundle, rows) if is_light else (bundle, rows))
     if where and not any(rows for _, rows in analysed):
         raise select.no_match_error([bundle for bundle, _ in analysed], where)
     return analysed

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from hotlap.cli import against, cases, gate_base, gate_fleet, gate_peers, looking, reports, terminal
 from hotlap.cli.progress import Progress
+from hotlap.cli.read_progress import ReadProgress
 from hotlap.core import plan as plans
 from hotlap.core import units
 from hotlap.core.analysis import absent, fleet, standards, verdicts
@@ -102,7 +103,7 @@ def _judged(args: argparse.Namespace, where: dict[str, str]) -> tuple[list[Judge
     if args.measure:
         bundles = [_measured(*_prepared(args, where, asked))]
     lost = gate_fleet.missing_nodes(args.run, bundles)
-    with gate_peers.ReadProgress() as progress:
+    with ReadProgress() as progress:
         known = gate_peers.known(bundles, progress) if args.against == "fleet" else None
         held = [(bundle, _standard(bundle, args, asked, known)) for bundle in bundles]
         planned = plans.load(args.measure).cases if args.measure and where else []

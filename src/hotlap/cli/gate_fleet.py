@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from hotlap.cli import cases, gate_peers, terminal
+from hotlap.cli import cases, terminal
+from hotlap.cli.read_progress import ReadProgress
 from hotlap.core.analysis import absent, fleets, verdicts
 from hotlap.core.analysis import rows as tables
 from hotlap.core.measure import simulated_nodes
@@ -26,7 +27,7 @@ def many(args: argparse.Namespace) -> bool:
 
 def runs(args: argparse.Namespace) -> list[Bundle]:
     """The runs to judge. Raises InputError for one of a kind that `gate` does not take."""
-    with gate_peers.ReadProgress() as progress:
+    with ReadProgress() as progress:
         bundles = list(terminal.each(args.run or ["latest"], read=progress.count))
     for bundle in bundles:
         kinds.refuse_gate(bundle)

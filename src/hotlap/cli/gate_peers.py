@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from hotlap.cli.read_progress import ReadProgress
 from hotlap.core import stand_in
 from hotlap.core.analysis import absent, fleet
 from hotlap.core.store import baselines, paths, select, when
@@ -15,9 +14,6 @@ from hotlap.core.store import bundle as bundles
 
 if TYPE_CHECKING:
     from hotlap.core.store.catalog import Entry
-
-QUIET_S = 2.0  # before anything is said of how far it is
-LOG_S = 15.0  # between two lines in a log
 
 
 class FleetKnown(NamedTuple):
@@ -59,29 +55,3 @@ def _may_have(entry: Entry, wanted: set[tuple[str, str]]) -> bool:
     if listed is None or not listed.models:
         return True
     return any((model, shown.partition(":")[0]) in wanted for model, shown in zip(listed.models, listed.devices, strict=False))
-
-
-class ReadProgress:
-    """One line that is rewritten on a terminal, once it takes longer than `QUIET_S`; in a log a line every `LOG_S`."""
-
-    def __init__(self) -> None:
-        self.live, self.drawn, self.said_s = sys.stderr.isatty(), False, time.monotonic()
-
-    def count(self, done: int, count: int, what: str = "runs of the fleet read") -> None:
-        now_s = time.monotonic()
-        if self.live and (self.drawn or now_s - self.said_s >= QUIET_S):
-            sys.stderr.write(f"\r\x1b[K{done} of {count} {what}")
-            sys.stderr.flush()
-            self.drawn = True
-        elif not self.live and now_s - self.said_s >= LOG_S:
-            self.said_s = now_s
-            print(f"hotlap: {done} of {count} {what}", file=sys.stderr)
-
-    def __enter__(self) -> ReadProgress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Clears the line."""
-        if self.drawn:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

@@ -267,7 +267,8 @@ def _group(members: Sequence[_Member], min_effect: float) -> tuple[list[FleetDev
                 (judgeable, min_effect, set(ids)), row in wide)
         for row, member in zip(rows, members, strict=True)
     ]  # fmt: skip
-    seen = [_case(known[case], labels[case], members, (answer, place)) for place, case in enumerate(ids)]
+    medians = _medians(members)
+    seen = [_case(known[case], labels[case], (members[0].model, medians[case]), (answer, place)) for place, case in enumerate(ids)]
     return devices, seen, all_cases.reach[0] if all_cases.reach else None
 
 
@@ -350,15 +351,22 @@ def _verdict(whole: fleet.Odd | None, worse: Sequence[OffCase], min_effect: floa
     return "pass", ""
 
 
-def _case(first: Result, label: str, members: Sequence[_Member], answer: tuple[fleet.Fleet, int]) -> FleetCase:
-    known, place = answer
-    values = {
-        member.key: statistics.median(result.values)
-        for member in members for result in member.results if result.case.id == first.case.id and _usable(result)
-    }  # fmt: skip
+def _medians(members: Sequence[_Member]) -> dict[str, dict[str, float]]:
+    """Of each case of each device: Case.id → key of the member → median."""
+    found: dict[str, dict[str, float]] = {}
+    for member in members:
+        for result in member.results:
+            if _usable(result):
+                found.setdefault(result.case.id, {})[member.key] = statistics.median(result.values)
+    return found
+
+
+def _case(first: Result, label: str, of: tuple[str, dict[str, float]], answer: tuple[fleet.Fleet, int]) -> FleetCase:
+    """`of`: the model, and the median of each of its devices."""
+    (model, values), (known, place) = of, answer
     notices = [notice for notice in known.notices if notice.index == place]
     spread, noise, reach = (each[place] if place < len(each) else None for each in (known.spread, known.noise, known.reach))
-    return FleetCase(first.case.id, label, members[0].model, first.unit, first.better, values, spread, noise, reach, notices)
+    return FleetCase(first.case.id, label, model, first.unit, first.better, values, spread, noise, reach, notices)
 
 
 def furthest_behind(runs: Iterable[tuple[Bundle, Sequence[Row]]], judged: FleetVerdict) -> list[tuple[Bundle, Row, float]]:

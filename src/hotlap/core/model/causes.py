@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -274,7 +275,8 @@ def _during(seen: GapInputs, sensor: str) -> float | None:
     for part in seen.context.readings.get(sensor, ()):
         if part.round in windows:
             began, ended = windows[part.round]
-            values += [v for t, v in zip(part.times_s, part.values, strict=True) if began <= t <= ended and v is not None]
+            within = slice(bisect_left(part.times_s, began), bisect_right(part.times_s, ended))  # times rise
+            values += [value for value in part.values[within] if value is not None]
     return median(values) if values else None
 
 

@@ -16,7 +16,7 @@ from hotlap.core.units import show
 
 CONFLICT = "not imported: these runs are there already with other numbers, units or directions; remove them, then import again:"
 BESIDE = "runs of the same time, host and device were brought in before, with other numbers, and hotlap history counts both:"
-ONE_MODEL = "model: none is named, and devices are called by numbers, so all count as one model; --model NAME, or a column of them, says others"
+ONE_MODEL = "model: none is named, and devices are called by numbers, so all count as one model; --model NAME, or a column, says others"
 SHOWN = 8  # values, cases or runs that are named
 
 
