@@ -133,16 +133,17 @@ def _of_other_plans(bundles: Sequence[Bundle], folder: Path) -> tuple[list[Bundl
     """A plan is called after its file. Rows that a file of another name brought in before, as a copy or an earlier export, are the runs
     that are there. Those of other numbers are new: each with the run that is there."""
     times = {_time(run.id) for run, _ in bundles if not (folder / run.id).exists()}
-    there: dict[object, list[str]] = {}
+    there: dict[object, dict[str, set[tuple[str | float, ...]]]] = {}
     for name in sorted(os.listdir(folder)) if times and folder.is_dir() else ():
         if _time(name) in times and (known := _loaded(folder / name)) and known.run.kind == IMPORTED:
-            there.setdefault(_row(known.run), []).append(name)
+            there.setdefault(_row(known.run), {})[name] = _numbers(known.samples)
     beside: dict[str, str] = {}
     kept = []
     for run, samples in bundles:
-        alike = there.get(_row(run), []) if not (folder / run.id).exists() else []
-        same = next((name for name in alike if not _differs(folder / name, samples)), "")
-        other = next((name for name in alike if _has_one_of(folder / name, samples)), "")
+        alike = there.get(_row(run), {}) if not (folder / run.id).exists() else {}
+        own, cases = _numbers(samples), {line.case for line in samples}
+        same = next((name for name, numbers in alike.items() if numbers == own), "")
+        other = next((name for name, numbers in alike.items() if not cases.isdisjoint(case for case, *_ in numbers)), "")
         if other and not same:
             beside[run.id] = other
         kept.append((replace(run, id=same or run.id), samples))
@@ -153,9 +154,8 @@ def _time(run_id: str) -> str:
     return run_id.rpartition("-")[0]
 
 
-def _has_one_of(folder: Path, samples: Sequence[Samples]) -> bool:
-    known = _loaded(folder)
-    return known is not None and not {line.case for line in known.samples}.isdisjoint(line.case for line in samples)
+def _numbers(samples: Sequence[Samples]) -> set[tuple[str | float, ...]]:
+    return {(line.case, *line.values) for line in samples}
 
 
 def _shortened(bundles: Sequence[Bundle], folder: Path) -> list[Bundle]:
@@ -273,7 +273,7 @@ def _name(run: RunRecord, case: str) -> str:
 def _differs(folder: Path, samples: Sequence[Samples]) -> bool:
     """Whether the run that is there holds other cases, of which unit and direction are part, or other numbers."""
     kept = _loaded(folder)
-    return kept is not None and {(line.case, *line.values) for line in kept.samples} != {(line.case, *line.values) for line in samples}
+    return kept is not None and _numbers(kept.samples) != _numbers(samples)
 
 
 def _loaded(folder: Path) -> bundle.Bundle | None:
