@@ -17,7 +17,7 @@ from hotlap.core.analysis import rows as tables
 from hotlap.core.analysis.fleet import AgainstFleet, parted, peers
 from hotlap.core.analysis.reference import AgainstBaseline
 from hotlap.core.errors import InputError, SchemaError
-from hotlap.core.record import Baseline, Row, Verdict
+from hotlap.core.record import Baseline, Device, Row, Verdict
 from hotlap.core.show import listing
 from hotlap.core.store import baselines
 from hotlap.core.store.bundle import Bundle
@@ -97,6 +97,30 @@ def test_a_machine_that_was_slow_for_a_while_is_no_fail() -> None:
     assert verdict(1.8 * levels * noise).state == "fail"
     assert verdict(chance.permutation(levels) * noise).state == "fail"
     assert verdict(1.25 * noise).state == "fail"
+
+
+@pytest.mark.parametrize("name", ["copy", "chase"])  # a rate and a time
+def test_a_virtual_machine_that_others_slowed_is_no_fail(name: str) -> None:
+    """60 rounds of unchanged code, most of them slower by up to 60 %: the fastest tenth is as fast as usual. On a machine of its own nobody
+    else slows it, and code that is slower has no round as fast as the baseline."""
+    chance = np.random.default_rng(5)
+    usual = [(1e-3 * np.exp(chance.normal(0, 0.03, 12))).tolist() for _ in range(4)]
+    quiet = np.exp(chance.normal(0, 0.03, 60))
+    slowed = np.exp(chance.normal(0, 0.03, 60)) * np.where(chance.random(60) < 0.15, 1.0, 1 + 0.6 * chance.random(60))
+
+    def verdict(values: np.ndarray, virtual: str = "kvm") -> Verdict:
+        device = Device(target="host", index=0, name="EPYC", kind="cpu")
+        *learnt, now = [make({name: one}, day=n, device=device, virtual=virtual) for n, one in enumerate([*usual, (1e-3 * values).tolist()])]
+        return judged(now, baselines.learn("usual", learnt))
+
+    loss = verdict(slowed)
+    assert loss.state == "inconclusive"
+    assert "the fastest tenth of its rounds reaches" in loss.reason
+    assert "the base in turns (--measure PLAN --base REF)" in loss.reason
+    assert verdict(slowed, virtual="").state == "fail"
+    assert verdict(1.4 * slowed).state == "fail"
+    assert verdict(1.3 * quiet).state == "fail"
+    assert verdict(quiet).state == "pass"
 
 
 def test_other_programs_do_not_change_a_size() -> None:
