@@ -28,6 +28,7 @@ from typing import Any
 
 from command import SCRIPT, sized
 
+from hotlap.core.store import bundle, select
 from hotlap.core.trials import bench
 from hotlap.core.units import parse, percent
 from hotlap.core.work.program import COMMAND
@@ -118,7 +119,7 @@ def sure(args: argparse.Namespace, texts: list[str], folder: Path) -> dict[str, 
 def cost(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Seconds from one start to the next, and of the run itself, medians over all blocks."""
     path, environment = shutil.which("true") or "true", dict(os.environ)
-    command = bench.BenchCommand("true", COMMAND.case({"argv": ["true"], "output": "null"}))
+    command = bench.BenchCommand("A", "true", "true", COMMAND.case({"argv": ["true"], "output": "null"}))
     bare, ours, timed = list[float](), list[float](), list[float]()
 
     def loop() -> None:
@@ -133,7 +134,7 @@ def cost(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         starts: list[float] = []
         done = bench.bench([command], bench.BenchOptions(runs=args.runs), folder / "home", lambda *_: starts.append(time.perf_counter()))
         ours.extend(b - a for a, b in itertools.pairwise(starts))
-        timed.extend(done.results[0].values)
+        timed.extend(next(iter(select.results(bundle.load(done.path)))).values)
 
     for number in range(args.blocks):
         for way in (loop, measured) if number % 2 == 0 else (measured, loop):
