@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -108,8 +109,8 @@ def test_a_virtual_machine_that_others_slowed_is_no_fail(name: str) -> None:
     quiet = np.exp(chance.normal(0, 0.03, 60))
     slowed = np.exp(chance.normal(0, 0.03, 60)) * np.where(chance.random(60) < 0.15, 1.0, 1 + 0.6 * chance.random(60))
 
-    def verdict(values: np.ndarray, virtual: str = "kvm") -> Verdict:
-        device = Device(target="host", index=0, name="EPYC", kind="cpu")
+    def verdict(values: np.ndarray, virtual: str = "kvm", kind: Literal["cpu", "gpu"] = "cpu") -> Verdict:
+        device = Device(target="opencl", index=0, name="one", kind=kind)
         *learnt, now = [make({name: one}, day=n, device=device, virtual=virtual) for n, one in enumerate([*usual, (1e-3 * values).tolist()])]
         return judged(now, baselines.learn("usual", learnt))
 
@@ -118,6 +119,7 @@ def test_a_virtual_machine_that_others_slowed_is_no_fail(name: str) -> None:
     assert "the fastest tenth of its rounds reaches" in loss.reason
     assert "the base in turns (--measure PLAN --base REF)" in loss.reason
     assert verdict(slowed, virtual="").state == "fail"
+    assert verdict(slowed, kind="gpu").state == "fail"
     assert verdict(1.4 * slowed).state == "fail"
     assert verdict(1.3 * quiet).state == "fail"
     assert verdict(quiet).state == "pass"
