@@ -34,7 +34,7 @@ COST = os.environ.get("HOTLAP_TEST_COST")  # a file: one line of JSON per test; 
 # No deadline: how long an example takes depends on who else uses the machine.
 hypothesis.settings.register_profile("hotlap", deadline=None, max_examples=draws.examples(100), derandomize=not draws.FULL)
 hypothesis.settings.load_profile("hotlap")
-DEAR_S = 0.5  # what takes longer and has passed is not run again
+DEAR_S = 0.3  # what takes longer and has passed is not run again
 PASSED = os.environ.get("HOTLAP_TEST_PASSED")  # a file: the tests that have passed, one a line; .ci/run reads it
 _own = left_behind.folder()  # of this process; also where test_docs runs the documents
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,13 +31,14 @@ unit = "B"
 """
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A merge commit of a slower change into its base, with a baseline of the base."""
-    folder = tmp_path / "repo"
+    place = tmp_path_factory.mktemp("ci")
+    folder = place / "repo"
     folder.mkdir()
-    (tmp_path / "count").write_text("0\n")
-    (folder / "bench.toml").write_text(PLAN.format(count=tmp_path / "count"))
+    (place / "count").write_text("0\n")
+    (folder / "bench.toml").write_text(PLAN.format(count=place / "count"))
     git(folder, "init", "-q", "-b", "main")
     commit(folder, 100_000)
     for _ in range(6):  # beside other programs a run may end with 3 good rounds, of which no gate can judge
@@ -49,6 +51,12 @@ def repository(tmp_path: Path) -> Path:
     git(folder, "checkout", "-q", "main")
     git(folder, "merge", "-q", "--no-ff", "-m", "merge", "change")
     return folder
+
+
+@pytest.fixture
+def repository(merged: Path, tmp_path: Path) -> Path:
+    """A copy of it for each recipe."""
+    return Path(shutil.copytree(merged, tmp_path / "repo"))
 
 
 def commit(folder: Path, level: int) -> None:

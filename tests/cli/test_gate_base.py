@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from hotlap.cli import main
+from hotlap.core.trials import commits
 
 # A number whose noise is counted, not drawn: 1 % up and down, the same on every machine.
 BENCH = """
@@ -102,6 +104,13 @@ def test_what_is_not_committed_is_the_change(project: Project, capsys: pytest.Ca
     assert "level=120000" in (project.folder / "bench.sh").read_text()
     assert project.git("status", "--short") == "M bench.sh"
     assert project.git("stash", "list") == ""
+
+
+def test_a_file_that_was_touched_and_not_changed_is_no_change(project: Project) -> None:
+    """`git stash create` ended with status 1, and the gate with it."""
+    project.commit(100_000)
+    os.utime(project.folder / "bench.sh", (1, 1))
+    assert commits.present(str(project.folder)) == project.git("rev-parse", "HEAD")
 
 
 def test_a_build_that_fails_is_said_and_leaves_its_log(project: Project, capsys: pytest.CaptureFixture[str]) -> None:

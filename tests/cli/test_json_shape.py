@@ -30,6 +30,16 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @pytest.fixture
+def small(tmp_path: Path, runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """Selectors of a run of one case from a table, and of a slower one."""
+    lines = [f"2026-11-0{level},{side},copy,{value + level},s" for level, side in enumerate("ab", 1) for value in (0.01, 0.02, 0.03, 0.04)]
+    (tmp_path / "table.csv").write_text("\n".join(["time,side,case,value,unit", *lines]) + "\n")
+    assert main(["import", str(tmp_path / "table.csv"), "--label-column", "side"]) == 0
+    capsys.readouterr()
+    return "side=a", "side=b"
+
+
+@pytest.fixture
 def rules(tmp_path: Path) -> str:
     """A rule that the runs break."""
     file = tmp_path / "rules.toml"
@@ -57,16 +67,19 @@ def test_a_command_without_a_verdict_has_none(verb: str, runs: dict[str, str], c
     assert [(c["name"], c["value"], c["low"], c["high"], c["unit"], c["codes"]) for c in answer["cases"]] == expected
 
 
-def test_a_verdict_and_its_exit_code_stand_at_the_top(runs: dict[str, str], rules: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verdict_and_its_exit_code_stand_at_the_top(
+    runs: dict[str, str], small: tuple[str, str], rules: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, answer = printed(capsys, "gate", runs["slower"], "--against", rules, "--json")
     assert (code, answer["verdict"], answer["exit_code"]) == (1, "fail", 1)
     assert {"fail"} <= {case["state"] for case in answer["cases"]}
     assert all(case["host"] for case in answer["cases"])
-    code, answer = printed(capsys, "compare", runs["plan"], runs["slower"], "--json")
+    code, answer = printed(capsys, "compare", *small, "--json")
     assert answer["exit_code"] == code
     assert answer["verdict"] == shape.VERDICTS[code]
-    assert {(case["run"], case["unit"]) for case in answer["cases"]} == {(runs["slower"], "ratio")}
-    _, former = printed(capsys, "compare", runs["plan"], runs["slower"], "--json=2")
+    assert {case["unit"] for case in answer["cases"]} == {"ratio"}
+    assert {case["run"] for case in answer["cases"]}.isdisjoint(runs.values())
+    _, former = printed(capsys, "compare", *small, "--json=2")
     assert [case["value"] for case in answer["cases"]] == [case["ratio"] for case in former["cases"]]
     assert {"gate", "resolvable", "could"} <= set(former["cases"][0])
 
@@ -88,10 +101,8 @@ def test_json_alone_is_the_first_shape_and_another_is_refused(runs: dict[str, st
     assert capsys.readouterr().err == "hotlap: there is no shape '4' of JSON; valid: --json=3, --json=2\n"
 
 
-def test_a_former_option_is_taken_with_a_line(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", runs["plan"], runs["slower"], "--min-effect", "5 %"]) == main(
-        ["compare", runs["plan"], runs["slower"], "--gate", "5 %"]
-    )
+def test_a_former_option_is_taken_with_a_line(small: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", *small, "--min-effect", "5 %"]) == main(["compare", *small, "--gate", "5 %"])
     assert capsys.readouterr().err == "hotlap: '--gate' is now '--min-effect'; the former option works in version 0.2 only\n"
 
 

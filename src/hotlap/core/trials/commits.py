@@ -31,7 +31,8 @@ def git(repo: str | Path, *words: str, fine: Sequence[int] = (0,)) -> str:
 
 
 def _git(repo: str | Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    argv = ["git", "-C", str(repo), "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false", *words]
+    settings = ("core.hooksPath=/dev/null", "advice.detachedHead=false", "user.name=hotlap", "user.email=hotlap@localhost")
+    argv = ["git", "-C", str(repo), *(word for setting in settings for word in ("-c", setting)), *words]
     try:
         return subprocess.run(
             argv, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False
@@ -72,8 +73,8 @@ def resolve(repo: str, revision: str, option: str) -> str:
 
 def present(repo: str) -> str:
     """The commit of the user's folder as it is: HEAD, or where tracked files were changed a commit of these, which no branch has."""
-    who = ("-c", "user.name=hotlap", "-c", "user.email=hotlap@localhost")
-    return git(repo, *who, "stash", "create") or resolve(repo, "HEAD", "HEAD")
+    git(repo, "update-index", "-q", "--refresh", fine=(0, 1))  # a file that was touched and not changed makes `stash create` fail
+    return git(repo, "stash", "create") or resolve(repo, "HEAD", "HEAD")
 
 
 def history(repo: str, good: str, bad: str) -> tuple[list[str], bool]:
