@@ -199,6 +199,28 @@ def _busy(row: Row, disturbed: float | None, steal: float | None) -> Row:
     return made(row, row.result.values, notices=[Notice(code="shared_device", seen="in 6 of 6 rounds: others ran")], rounds=rounds)
 
 
+def test_rounds_that_no_number_uses_because_others_ran_are_said_in_the_banner(cpu: Kept) -> None:
+    """Where three rounds were left in peace, and nine were not, the table said nothing of a busy machine but in a footnote."""
+
+    def peace(row: Row, good: int, steal: float = 0.0) -> Row:
+        rounds = [
+            Samples(case="c", device="d", round=n, values=[1.0, 1.0], disturbed=0.0 if n < good or steal else 0.5, steal=steal if n >= good else 0.0)
+            for n in range(12)
+        ]
+        return made(row, row.result.values[:3], rounds=rounds, left_out=[*range(good, 12)])
+
+    few = [row for row in cpu[1] if row.verdict.state == "measured"][:2]
+    printed = " ".join(text.table([peace(row, 3) for row in few], 100).split())
+    assert printed.startswith("The machine was busy: other programs ran during 18 of 24 rounds, and no number uses these. For more rounds that count stop")
+    assert notices.banner([peace(row, 9) for row in few]) == ""
+    good = [replace(peace(row, 3), verdict=Verdict(state="measured")) for row in few]
+    assert notices.banner(good) == ""  # nothing is amiss with what is left
+    assert "the hypervisor took the processors during 18 of 24 rounds" in notices.banner([peace(row, 3, steal=0.4) for row in few])
+    assert conclude(cpu[0], [peace(row, 3) for row in few]).banner in printed
+    assert "The machine was busy" in export.to_markdown(cpu[0], [peace(row, 3) for row in few])
+    assert notices.busy([peace(row, 3) for row in few]) == ""
+
+
 def test_a_busy_machine_has_one_banner_and_no_footnote(cpu: Kept) -> None:
     rows = [_busy(row, 0.83, 0.12) for row in cpu[1] if row.verdict.state == "measured"]
     printed = text.table(rows, 100)

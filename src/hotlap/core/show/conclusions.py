@@ -65,12 +65,13 @@ class Conclusions:
 def conclude(bundle: Bundle, rows: Sequence[Row]) -> Conclusions:
     """The conclusions of one run."""
     busy = noticing.busy(rows)
-    found = [notice for notice in noticing.find(rows) if notice.code != "busy" or not busy]
+    notable = [notice for notice in noticing.find(rows) if notice.code != "busy" or not busy]
     gaps = largest_gaps(rows)
-    findings = [*_run(bundle), *_compared(bundle), *_doubted(rows, found), *_near(rows), *_far(gaps), *_unknown(rows)]
+    findings = [*_run(bundle), *_compared(bundle), *_doubted(rows, notable), *_near(rows), *_far(gaps), *_unknown(rows)]
     weight = {"error": 0, "warning": 1, "info": 2}
     ordered = sorted(findings, key=lambda one: weight[one.severity])
-    return Conclusions(_verdict(bundle, rows), busy, tuple(figures(rows)), tuple(ordered), tuple(actions(found, gaps)), _usable(rows))
+    verdict, banner = _verdict(bundle, rows), noticing.banner(rows)
+    return Conclusions(verdict, banner, tuple(figures(rows)), tuple(ordered), tuple(actions(notable, gaps)), _usable(rows))
 
 
 def _usable(rows: Sequence[Row]) -> bool:

@@ -34,10 +34,10 @@ def to_markdown(bundle: Bundle, rows: Sequence[Row]) -> str:
     """The table for an issue or a wiki: a table per family, then the notices, then what was not run."""
     lines = [table.plain(line) + "  " for line in listing.heading(bundle, rows).strip().splitlines()]
     shown = [row for row in rows if row.verdict.state != "not_run"]
-    if busy := noticing.busy(shown):
-        lines += ["", table.plain(busy)]
+    if banner := noticing.banner(shown):
+        lines += ["", table.plain(banner)]
     lines += ["", *table.markdown(results.table(shown))] if shown else []
-    found = [notice for notice in noticing.find(rows) if notice.code != "busy" or not busy]
+    found = [notice for notice in noticing.find(rows) if notice.code != "busy" or not noticing.busy(shown)]
     without = [row for row in rows if row.verdict.state == "not_run"]
     if found or without:
         lines += ["", "**notices**", ""]

@@ -23,7 +23,7 @@ from hotlap.core.record import Notice, Result, Row
 from hotlap.core.show import rates, words
 from hotlap.core.stats import busy as stats_busy
 from hotlap.core.stats.stopping import FEWEST
-from hotlap.core.store.fold import FALSE_RATE, stuttered
+from hotlap.core.store.fold import FALSE_RATE, disturbed, stuttered
 from hotlap.core.units import percent
 
 Severity = Literal["info", "warning", "error"]
@@ -394,6 +394,23 @@ def busy(rows: Sequence[Row]) -> str:
     results = [row.result for row in rows if words.numbered(row)]
     seen, but = beside_all(results), but_atomics(row.case.workload for row in rows)
     return f"The machine was busy: {seen}. Treat every number as a lower limit of the speed{but}. For better ones {QUIET}" if seen else ""
+
+
+def banner(rows: Sequence[Row]) -> str:
+    """That the machine was busy, while what is used was measured or while much else was; "" where it was not."""
+    return busy(rows) or _unused(rows)
+
+
+def _unused(rows: Sequence[Row]) -> str:
+    """That the machine was busy during many rounds, which no number uses; "" where few were, or every number is good without."""
+    left = [one for row in rows for one in row.result.rounds if one.round in row.result.left_out and disturbed(one)]
+    rounds = sum(bool(one.values) for row in rows for one in row.result.rounds)
+    if len(left) <= stats_busy.MANY * rounds or not any(row.verdict.state == "inconclusive" for row in rows):
+        return ""
+    steal = {2 * (one.steal or 0.0) > (one.disturbed or 0.0) for one in left}
+    who = ["other programs ran"] * (False in steal) + ["the hypervisor took the processors"] * (True in steal)
+    during = f"{' or '.join(who)} during {len(left)} of {rounds} rounds"
+    return f"The machine was busy: {during}, and no number uses these. For more rounds that count {QUIET}"
 
 
 def but_atomics(workloads: Iterable[str]) -> str:

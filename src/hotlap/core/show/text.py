@@ -141,7 +141,7 @@ def _differing(bundle: Bundle, rows: Sequence[Row], judged: fleets.FleetVerdict,
 
 
 def _banner(rows: Sequence[Row], width: int, color: bool) -> list[str]:
-    said = noticing.busy(rows)
+    said = noticing.banner(rows)
     return [*(layout.painted(piece, "warn", color) for piece in layout.paragraph("", said, width)), ""] if said else []
 
 
