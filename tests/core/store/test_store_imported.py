@@ -149,6 +149,29 @@ def test_a_column_says_its_unit_at_the_end_of_its_name(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_column_of_cases_beside_a_column_per_metric_names_each_case(tmp_path: Path) -> None:
+    """All cases of a host were taken for rounds of one, called GB/s."""
+
+    def place(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        return tmp_path / name
+
+    of_one = keep(place("one"), "time,node,case,GB/s\n2026-01-01,n1,copy,4300\n2026-01-01,n1,copy,4310\n2026-01-01,n1,read,4500\n")
+    assert of_one.cases == {"copy": "B/s", "read": "B/s"}
+    (run,) = select.every(tmp_path / "one" / "home")
+    assert [r.values for r in select.results(run)] == [[4.3e12, 4.31e12], [4.5e12]]
+    of_two = keep(place("two"), "time,node,test,lat_us,bw (GB/s),site\n2026-01-01,n1,a,5,43,x\n2026-01-01,n1,b,6,45,x\n")
+    assert of_two.cases == {"a lat_us": "s", "a bw (GB/s)": "B/s", "b lat_us": "s", "b bw (GB/s)": "B/s"}
+    (run,) = select.every(tmp_path / "two" / "home")
+    assert run.run.labels == {"site": "x"}
+    named = keep(place("three"), "time,gpu_index,name,power (W)\n2026-01-01,0,H200,500\n2026-01-02,0,H200,510\n")
+    assert named.cases == {"power (W)": "W"}  # the name of the device, which is a label
+    assert keep(place("four"), "time,name,ms\n2026-01-01,a,5\n2026-01-01,b,6\n").cases == {"a": "s", "b": "s"}
+    assert keep(place("five"), "time,test,latency,unit\n2026-01-01,a,5,ms\n2026-01-01,b,6,us\n").cases == {"a": "s", "b": "s"}
+    with pytest.raises(InputError, match=r":3: no 'test': what is this number of\?"):
+        keep(place("six"), "time,test,lat_us\n2026-01-01,a,5\n2026-01-01,,6\n")
+
+
 def test_runs_whose_ids_would_be_the_same_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 4,000 rows two had the same six digits in every other import, and one was lost."""
     monkeypatch.setattr(imported, "SHORT", 1)

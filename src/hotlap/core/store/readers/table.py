@@ -28,7 +28,7 @@ NAMES = {  # what a column is for: what people call it, in lower case
 MODELS = ("model", "sku", "gpu")  # the devices' model where each device has one, in words, and there are few
 MODELS_MAX = 8
 CONSTANT = ("unit", "model", "time")  # what an option may give for the whole file instead of a column
-GIVEN = "--time"  # the column that a time for the whole file makes
+GIVEN, CASE, VALUE, UNIT = "--time", "--case", "--value", "--unit"  # columns that are made here: no file calls its own so
 MILLISECONDS = 1e11  # a larger number of seconds would lie 3,000 years ahead
 SUFFIXES = {  # how the name of a column ends, in lower case, and the unit that says
     "ns": "ns", "us": "us", "µs": "us", "ms": "ms", "s": "s", "sec": "s", "seconds": "s", "w": "W", "watts": "W", "mw": "mW", "kw": "kW",
@@ -212,15 +212,29 @@ def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> ReadT
     for name in columns.values:
         _column("value", name, names, path)
     wanted = columns.values or ([columns.value] if columns.value and not where["case"] else ())
+    alone = False  # whether a column alone is a case
     if where["value"] and not wanted:
         if not where["case"]:
             raise InputError(f"{path}: no column says what a number is of; name it with --case; the columns are {', '.join(names)}")
-        wide, rows = False, [_row(line, record, where, marks, path) for line, record in records]
+        rows = [_row(line, record, where, marks, path) for line, record in records]
+        if not where["unit"] and not columns.unit and (unit := suffix(where["value"])):
+            rows = [replace(row, unit=unit) for row in rows]
     else:
-        wide, rows = True, _wide(records, where, marks, path, wanted, not columns.unit)
+        where["case"] = where["case"] if columns.case or _names_cases(records, where) else ""
+        where["unit"] = where["unit"] if where["case"] else ""  # of one number a row
+        alone, rows = not where["case"], _wide(records, where, marks, path, wanted, not columns.unit)
     rows = [replace(row, model=constant) for row in rows] if constant else rows
     guessed = {what: where[what] for what in ("device", "model") if not getattr(columns, what)}
-    return ReadTable(rows, not_model=not_model, columns=wide, **guessed)
+    return ReadTable(rows, not_model=not_model, columns=alone, **guessed)
+
+
+def _names_cases(records: Sequence[Record], where: Mapping[str, str]) -> bool:
+    """Whether the column that is called as one of cases is one; `name` may be that of the device, the same in all its rows."""
+    if where["case"].lower() != "name":
+        return bool(where["case"])
+    known = [where[what] for what in ("host", "device") if where[what]]
+    of_device = {(*(str(record.get(column)) for column in known), str(record.get(where["case"]))) for _, record in records}
+    return len(of_device) > len({names[:-1] for names in of_device})
 
 
 def _model(records: Sequence[Record], names: Sequence[str], where: Mapping[str, str]) -> tuple[str, str]:
@@ -265,9 +279,9 @@ def _row(line: int, record: Mapping[str, Any], where: Mapping[str, str], marks: 
 def _wide(
     records: Sequence[Record], where: Mapping[str, str], marks: Mapping[str, str], path: Path, wanted: Sequence[str], suffixed: bool,
 ) -> list[TableRow]:
-    """Each numeric column, or each that was asked for, is a case with the unit that its name ends in; columns of text are labels, and so
-    are those of numbers that are called a version."""
-    taken = {where[what] for what in ("time", "device", "host", "model", "serial") if where[what]} | set(marks.values())
+    """Each numeric column, or each that was asked for, is a case with the unit that its name ends in, or one of each case that a column
+    names; columns of text are labels, and so are those of numbers that are called a version."""
+    taken = {where[what] for what in ("time", "case", "unit", "device", "host", "model", "serial") if where[what]} | set(marks.values())
     others = [name for name in dict.fromkeys(name for _, record in records for name in record) if name not in taken]
     numeric = [name for name in others if any(math.isfinite(number(record.get(name))) for _, record in records)]
     versions = [name for name in numeric if re.split(r"[\W_]+", name.lower().strip())[-1] in VERSIONS or name.lower() in INDICES]
@@ -280,14 +294,25 @@ def _wide(
     for line, record in records:
         for name in chosen:
             if record.get(name) not in (None, ""):
-                one = {**record, "case": name, "value": record[name], "unit": suffix(name) if suffixed else ""}
-                columns.append(_row(line, one, {**where, "case": "case", "value": "value", "unit": "unit"}, kept, path))
+                case = _case(line, record, where["case"], "" if len(chosen) == 1 else name, path) or name
+                unit = suffix(name) or str(record.get(where["unit"]) or "") if suffixed else ""
+                one = {**record, CASE: case, VALUE: record[name], UNIT: unit}
+                columns.append(_row(line, one, {**where, "case": CASE, "value": VALUE, "unit": UNIT}, kept, path))
     return columns
 
 
+def _case(line: int, record: Mapping[str, Any], column: str, metric: str, path: Path) -> str:
+    """What a number is of: what the column of cases says, and of several metrics which; "" where there is no such column."""
+    if column and record.get(column) in (None, ""):
+        raise InputError(f"{path}:{line}: no '{column}': what is this number of?")
+    return f"{record[column]} {metric}".strip() if column else ""
+
+
 def suffix(name: str) -> str:
-    """The unit that a column's name ends in, as ``suffix('step_ms') == 'ms'`` and ``suffix('copy (GB/s)') == 'GB/s'``; "" where it does
-    not."""
+    """The unit that a column's name is or ends in, as ``suffix('step_ms') == 'ms'`` and ``suffix('copy (GB/s)') == 'GB/s'``; "" where it
+    does not."""
+    if len(name.strip()) > 1 and units.base(name.strip()):
+        return name.strip()
     if (found := _IN_BRACKETS.search(name)) and units.base(found[1]):
         return found[1]
     last = re.split(r"[_ ([.]", name.rstrip(")] "))[-1] if re.search(r"[_ ([.]", name) else ""
