@@ -80,6 +80,7 @@ def _document(judged: fleets.FleetVerdict, bundles: Sequence[Bundle]) -> dict[st
         for one in judged.cases
     ]  # fmt: skip
     keys = {"devices": judged.devices, "spreads": spreads, "min_effect": judged.min_effect, "reach": judged.reach}
+    keys |= {"mixed": judged.mixed} if judged.mixed else {}
     return document.of_verdicts(each, {bundle.run.id: bundle.run.machine.host for bundle in bundles}, judged.exit_code, keys)
 
 

@@ -34,7 +34,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     for name, what in COLUMNS.items():
         more, kind = (", or one time for all rows", "COLUMN|TIME") if name == "time" else ("", "COLUMN")
         about = f"of a table: the column {what} (default: by its usual names){more}"
-        parser.add_argument(f"--{name}", default="", metavar=kind, help=about)
+        if name == "case":
+            parser.add_argument("--case", action="append", default=[], metavar=kind, help=f"{about}; several tell cases apart (repeatable)")
+        else:
+            parser.add_argument(f"--{name}", default="", metavar=kind, help=about)
     parser.add_argument("--model", default="", metavar="COLUMN|NAME", help="of a table: the column of device models, or one for all")
     values = "of a table: the column of the numbers (default: by its usual names); with a column per metric, one to take (repeatable)"
     parser.add_argument("--value", action="append", default=[], metavar="COLUMN", help=values)
@@ -162,8 +165,8 @@ def _columns(args: argparse.Namespace) -> table.TableColumns:
     if "=" in args.unit:
         why = "a unit of each column's own stands at the end of its name, as in latency_us or copy_GB/s"
         raise InputError(f"--unit is the column of units, or one unit for all numbers, not '{args.unit}'; {why}")
-    known = {name: getattr(args, name) for name in (*COLUMNS, "model", "unit")}
-    return table.TableColumns(value=value, labels=tuple(args.label_column), values=several, **known)
+    known = {name: getattr(args, name) for name in (*COLUMNS, "model", "unit")} | {"case": args.case[0] if args.case else ""}
+    return table.TableColumns(value=value, labels=tuple(args.label_column), values=several, cases=tuple(args.case), **known)
 
 
 def _better(given: Sequence[str]) -> dict[str, imported.Better]:

@@ -62,4 +62,4 @@ def test_a_number_beside_a_uuid_is_a_label_and_any_other_is_asked_for(home: Path
     assert (run.run.labels, run.run.machine.devices[0].uuid) == ({"gpu_index": "3"}, uuid)
     (home / "y.csv").write_text("time,node,board_slot,copy (GB/s)\n2026-11-26,n1,3,2000\n")
     assert main(["import", str(home / "y.csv")]) == 2
-    assert "which device of its host a row is of is --device board_slot; a setting and no measurement is --label-column board_slot" in capsys.readouterr().err
+    assert "which device of its host a row is of is --device board_slot; a setting is --case board_slot" in capsys.readouterr().err

@@ -95,7 +95,9 @@ def test_a_column_that_is_only_called_so_is_not_taken_and_that_is_said(
     out = capsys.readouterr().out
     assert "model: column" not in out
     assert (f"--model {column} takes it" in out) if column else ("--model" not in out)
-    assert out.splitlines()[-1] == "next    hotlap history" or len(rows) > 4
+    single = len(list(select.every(tmp_path / "home"))) == 1  # of which the models are cases
+    assert out.splitlines()[-1].startswith("next    hotlap show" if single else "next    hotlap history") or len(rows) > 4
+    assert ("case: with model" in out) == single
 
 
 def test_a_gpu_beside_a_uuid_is_the_model(tmp_path: Path) -> None:
@@ -167,9 +169,62 @@ def test_a_column_of_cases_beside_a_column_per_metric_names_each_case(tmp_path: 
     named = keep(place("three"), "time,gpu_index,name,power (W)\n2026-01-01,0,H200,500\n2026-01-02,0,H200,510\n")
     assert named.cases == {"power (W)": "W"}  # the name of the device, which is a label
     assert keep(place("four"), "time,name,ms\n2026-01-01,a,5\n2026-01-01,b,6\n").cases == {"a": "s", "b": "s"}
-    assert keep(place("five"), "time,test,latency,unit\n2026-01-01,a,5,ms\n2026-01-01,b,6,us\n").cases == {"a": "s", "b": "s"}
+    five = keep(place("five"), "time,test,latency,unit\n2026-01-01,a,5,ms\n2026-01-01,b,6,us\n")
+    assert five.cases == {"a latency": "s", "b latency": "s"}
+    alone = keep(place("alone"), "time,op,commit,run,lat_us\n2026-01-01,a,c1,x,5\n2026-01-01,b,c1,y,6\n2026-01-01,a,c2,z,7\n")
+    assert alone.cases == {"a lat_us": "s", "b lat_us": "s"}  # of one host at one time, too
+    assert {tuple(run.run.labels) for run in select.every(tmp_path / "alone" / "home")} == {("commit", "run")}
     with pytest.raises(InputError, match=r":3: no 'test': what is this number of\?"):
         keep(place("six"), "time,test,lat_us\n2026-01-01,a,5\n2026-01-01,,6\n")
+
+
+def _sizes(path: Path) -> str:
+    """Ten hosts with two operations at three sizes, of two commits; n3 is 10 % slower."""
+    lines = [
+        f"2026-11-28,n{host},c{host // 5},{run},{op},{size},{level * (0.9 if host == 3 else 1) * (1 + run / 1000):.3f}"
+        for host in range(10) for op in ("gather", "reduce") for size, level in ((1, 20), (64, 200), (4096, 380)) for run in range(3)
+    ]  # fmt: skip
+    path.write_text("\n".join(["time,host,commit,attempt,op,size_mb,busbw_GBps", *lines]) + "\n")
+    return str(path)
+
+
+def test_columns_that_cross_tell_cases_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Operations and sizes were labels: a run each, of which a fleet had the last of each device, of any size, and passed."""
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    words = ["import", _sizes(tmp_path / "x.csv"), "--label-column", "attempt"]
+    assert main(words) == 2
+    assert "a setting is --case size_mb" in capsys.readouterr().err
+    assert main([*words, "--case", "size_mb"]) == 0
+    assert "case: with op, of which all devices have the same values" in capsys.readouterr().out
+    kept = list(select.every(tmp_path / "home"))
+    assert {tuple(run.run.labels) for run in kept} == {("attempt", "commit")}
+    assert {str(case.params["name"]) for run in kept for case in run.run.plan.cases} == {
+        f"size_mb={size} {op} busbw_GBps" for size in (1, 64, 4096) for op in ("gather", "reduce")
+    }
+    assert main(["gate", "attempt=0", "--against", "fleet"]) == 1
+    printed = capsys.readouterr().out
+    assert "n3 " in printed.partition("\ncase ")[0]
+    assert "last runs" not in printed
+
+
+def test_a_fleet_says_that_last_runs_are_of_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    assert main(["import", _sizes(tmp_path / "x.csv"), *(word for name in ("attempt", "op", "size_mb") for word in ("--label-column", name))]) == 0
+    capsys.readouterr()
+    assert main(["gate", "2026-11-28", "--against", "fleet"]) == 3
+    printed = " ".join(capsys.readouterr().out.split())
+    differ = printed.partition("the last runs of the devices differ in ")[2].partition(": ")[0]
+    assert any(name in differ for name in ("attempt (", "op (", "size_mb ("))
+    assert "commit" not in differ  # a device has one
+    assert "numbers of one case may be of different work; choose runs by a label, as in hotlap gate" in printed
+
+
+@pytest.mark.parametrize("words", [["--case", "op", "--case", "size_mb"], ["--case", "op", "--case", "size_mb", "--value", "busbw_GBps"]])
+def test_several_columns_that_are_named_tell_cases_apart(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTLAP_HOME", str(tmp_path / "home"))
+    assert main(["import", _sizes(tmp_path / "x.csv"), "--label-column", "attempt", *words]) == 0
+    names = {str(case.params["name"]).removesuffix(" busbw_GBps") for run in select.every(tmp_path / "home") for case in run.run.plan.cases}
+    assert names == {f"{op} size_mb={size}" for size in (1, 64, 4096) for op in ("gather", "reduce")}
 
 
 def test_runs_whose_ids_would_be_the_same_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +264,7 @@ def test_a_column_of_numbers_that_is_called_a_version_is_a_label(tmp_path: Path,
     path = tmp_path / "levels.csv"
     path.write_text("time,copy_GBps,level\n2026-01-01,4300,2\n")
     assert main(["import", str(path)]) == 2
-    assert "a setting and no measurement is --label-column level" in capsys.readouterr().err
+    assert "a setting is --case level, or where a whole run has one --label-column level" in capsys.readouterr().err
     path.write_text("time,case,value\n2026-01-01,level,2\n")
     assert main(["import", str(path)]) == 2
     assert "--label-column" not in capsys.readouterr().err

@@ -28,6 +28,7 @@ from hotlap.core.store.bundle import Bundle
 RATE = 0.02  # of fleets without a bad device in which one is named
 ALL_SHARE, CASE_SHARE = 0.5, 0.125  # of the rate: for the level over all cases, and for single cases (their tails take three times as much)
 MANY = 8  # devices, above which they are judged and shown together
+ALIKE = 0.9  # share of the devices whose last runs have one value of a label, below which runs of other work may be mixed
 Code = Literal["", "slow", "slow_case", "tail", "slight", "fast", "broken", "missing"]
 
 
@@ -111,6 +112,7 @@ class FleetVerdict:
     fewest: int | None = None  # rounds of a case that has some
     interrupted: list[str] = field(default_factory=list)  # runs that can be resumed
     missing: dict[str, dict[str, str]] = field(default_factory=dict)  # by run: who was asked for a result and has none → why
+    mixed: dict[str, list[str]] = field(default_factory=dict)  # labels of which devices have several values → those of their last runs
 
     @property
     def measured(self) -> int:
@@ -170,6 +172,7 @@ def of_runs(runs: Iterable[tuple[Bundle, Sequence[Row]]]) -> FleetVerdict:
 def _of_runs(runs: Iterable[tuple[Bundle, Sequence[Result]]], min_effect: float) -> FleetVerdict:
     members: dict[tuple[str, str], _Member] = {}
     count, stopped, bundles = 0, list[str](), list[Bundle]()
+    labels: dict[tuple[str, str], list[Mapping[str, str]]] = {}
     for bundle, results in sorted(runs, key=lambda pair: pair[0].run.began):
         count += 1
         bundles.append(bundle)
@@ -177,10 +180,24 @@ def _of_runs(runs: Iterable[tuple[Bundle, Sequence[Result]]], min_effect: float)
         stopped += [bundle.run.id] * (bundle.run.stopped_by("interrupted") and not bundle.run.part_of)
         for member in _members(bundle, results):
             members[member.key, member.model] = member
+            labels.setdefault((member.key, member.model), []).append(bundle.run.labels)
     judged = _judged(list(members.values()), min_effect, count)
     stopped = [run for run in stopped if any(device.run == run for device in judged.devices)]
     lost = absent.of_runs(bundles)
-    return replace(judged, state=with_missing(judged.state) if lost else judged.state, interrupted=stopped, missing=lost)
+    mixed = _mixed(list(labels.values()))
+    state = with_missing(judged.state) if lost or mixed else judged.state
+    return replace(judged, state=state, interrupted=stopped, missing=lost, mixed=mixed)
+
+
+def _mixed(labels: Sequence[Sequence[Mapping[str, str]]]) -> dict[str, list[str]]:
+    """Labels of which most devices have runs of several values, with the values of the last runs where these differ on more than a few
+    devices. `labels`: of each run of each device, oldest first."""
+    several = [own for own in labels if len(own) > 1]
+    names = dict.fromkeys(name for own in several for run in own for name in run)
+    last = {name: Counter(own[-1].get(name, "") for own in labels) for name in names}
+    changing = {name: sum(len({run.get(name, "") for run in own}) > 1 for own in several) for name in names}
+    differ = [name for name in names if last[name].most_common(1)[0][1] < ALIKE * len(labels) and 2 * changing[name] > len(several)]
+    return {name: sorted(last[name]) for name in differ}
 
 
 def of_rows(rows: Sequence[Row], min_effect: float = MIN_EFFECT) -> FleetVerdict:

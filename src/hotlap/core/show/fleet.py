@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 
 from hotlap.core.analysis import absent, fleets
@@ -88,6 +89,17 @@ def folded(judged: FleetVerdict, width: int, color: bool, least: int = CASES) ->
     less = ", which differ less" if all(case.spread is not None for case in judged.cases) else ""
     lines += [f"  … and {words.counted(len(judged.cases) - least, 'more case')}{less}"] if len(judged.cases) > least else []
     return [*lines, "", *(line for text in sure(judged) for line in layout.paragraph("", text, width))]
+
+
+def mixed(judged: FleetVerdict) -> str:
+    """That the runs that are compared differ in what they were of; "" where they do not."""
+    if not judged.mixed:
+        return ""
+    name, values = next(iter(judged.mixed.items()))
+    last = words.some([f"{label} ({words.some([value or 'none' for value in own], 3)})" for label, own in judged.mixed.items()], 3)
+    example = shlex.quote(f"{name}={next(filter(None, values))}")
+    why = "numbers of one case may be of different work"
+    return f"the last runs of the devices differ in {last}: {why}; choose runs by a label, as in hotlap gate {example} --against fleet"
 
 
 def has_steady_cases(judged: FleetVerdict) -> bool:
@@ -218,7 +230,7 @@ def _outliers(names: Sequence[str]) -> Cell:
 
 def sure(judged: FleetVerdict) -> list[str]:
     """What would have been named, how often a healthy fleet has a device named, and what could not be judged."""
-    texts = [text for text in (interrupted(judged), _differ(judged)) if text]
+    texts = [text for text in (interrupted(judged), mixed(judged), _differ(judged)) if text]
     for model, reach in judged.reach.items():
         known = [case.reach for case in judged.cases if case.model == model and case.reach is not None]
         if reach is None or not known:

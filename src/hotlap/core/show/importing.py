@@ -28,7 +28,7 @@ def kept(result: Imported, name: str, dry: bool) -> list[str]:
     if result.of_file:
         of = "" if len(result.of_file) == len(result.added) else f" of {words.counted(len(result.of_file), 'run')}"
         lines.append(f"time{of}: when the file was last written, since its results have none; a copy of the file adds no run")
-    lines += [f"{what}: column '{words.clean(column)}'" for what, column in result.columns.items()]
+    lines += [_column(what, words.clean(column)) for what, column in result.columns.items()]
     lines += [ONE_MODEL] if result.is_numbered else []
     if column := words.clean(result.not_model):
         why = f"which is one word for each device, and {MODELS_MAX} at most"
@@ -48,6 +48,12 @@ def kept(result: Imported, name: str, dry: bool) -> list[str]:
     alone = f"hotlap show {result.added[0]}" if single else "hotlap history"  # which needs more runs
     step = f"hotlap gate {result.fleet} --against fleet" if result.fleet else alone
     return [*lines, f"next    {step}"] if result.added and not dry else lines
+
+
+def _column(what: str, column: str) -> str:
+    if what == "case":
+        return f"case: with {column}, of which all devices have the same values; as labels of runs: --label-column"
+    return f"{what}: column '{column}'"
 
 
 def _listed(head: str, texts: Sequence[str], count: int = 0) -> list[str]:

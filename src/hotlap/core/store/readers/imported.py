@@ -93,6 +93,7 @@ def bring_in(
     cases = {case: meaning.unit for case, meaning in meanings.items()}
     columns = {what: column for what in ("device", "model") if (column := getattr(read, what))}
     undated = [isinstance(members[0].time_s, FileTime) for members in groups.values()]
+    columns |= {"case": " and ".join(read.crossed)} if read.crossed else {}
     result = _keep_by_content(bundles, undated, home, cases, dry)
     is_numbered = numbered and not any(row.model for row in rows)
     return dataclasses.replace(result, columns=columns, not_model=read.not_model, is_numbered=is_numbered)
@@ -339,7 +340,7 @@ def _round(part: ReadRound, case: Case, device: Device, how: tuple[int, float, s
 
 
 def _meanings(read: ReadTable, better: Mapping[str, Better], unit: str) -> dict[str, Meaning]:
-    cases = {row.case for row in read.rows}
+    cases = {name for row in read.rows for name in (row.case, row.column) if name}
     for name in better:
         if name and name not in cases:
             raise InputError(f"nothing is called '{name}' (--better); {nearest(name, cases)}")
@@ -354,7 +355,8 @@ def _meanings(read: ReadTable, better: Mapping[str, Better], unit: str) -> dict[
             both = f"in {known or 'no unit'} in line {line} and in {base or 'no unit'} in line {row.line}"
             raise InputError(f"'{row.case}' is {both}: give each its own name")
         if row.case not in meanings:
-            meanings[row.case] = Meaning(base, better.get(row.case) or better.get("") or _guess(row.case, base, read.columns))
+            way = better.get(row.case) or better.get(row.column) or better.get("")
+            meanings[row.case] = Meaning(base, way or _guess(row.column or row.case, base, row.column != ""))
     return meanings
 
 
@@ -396,7 +398,8 @@ def _guess(case: str, unit: str, column: bool = False) -> Better:
     if unit in LOWER:
         return "lower"
     question = f"which way is '{case}' better{f', in {unit}' if unit else ''}?"
-    setting = f"; a setting and no measurement is --label-column {shlex.quote(case)}" if column and not unit else ""
+    quoted = shlex.quote(case)
+    setting = f"; a setting is --case {quoted}, or where a whole run has one --label-column {quoted}" if column and not unit else ""
     if setting and re.split(r"[\W_]+", case.lower())[-1] in ("index", "idx", "id", "num", "rank", "slot"):
         setting = f"; which device of its host a row is of is --device {shlex.quote(case)}{setting}"
     alone = f"--better {shlex.quote(f'{case}=lower')} for it alone"

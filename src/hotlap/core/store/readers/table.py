@@ -8,7 +8,8 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +37,12 @@ SUFFIXES = {  # how the name of a column ends, in lower case, and the unit that 
     "gflops": "GFLOP/s", "tflops": "TFLOP/s", "pflops": "PFLOP/s", "tops": "TOP/s",
 }
 BITS = ("mbps", "gbps", "tbps")  # bits or bytes, nobody knows: kept as a unit of their owner's, unless the B is written large
+ALIKE = 0.9  # share of the devices, at their times, that have the same values of what tells cases apart
 VERSIONS = ("driver", "firmware", "bios", "vbios", "version", "build", "release", "revision", "commit")  # last words: no measurement
+LABELS = (  # last words of columns that say whose or which time a number is, or how it went, not what it is of
+    *VERSIONS, "branch", "git", "sha", "tag", "run", "round", "rep", "repetition", "repeat", "iteration", "iter", "trial", "attempt",
+    "sample", "job", "id", "status", "state", "error", "message", "note", "notes", "comment", "user", "owner",
+)  # fmt: skip
 _IN_BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*$")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _WRITTEN = re.compile(r"(\d{4})[-./](\d\d?)[-./](\d\d?)(?:[T ]+(\d\d?):(\d\d)(?::(\d\d)(\.\d+)?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)?")
@@ -56,6 +62,7 @@ class TableRow:
     labels: Mapping[str, str] = field(default_factory=dict)
     model: str = ""
     serial: str = ""
+    column: str = ""  # of several columns of numbers, which
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ class ReadTable:
     device: str = ""
     model: str = ""
     not_model: str = ""
-    columns: bool = False  # a case is a column
+    crossed: Sequence[str] = ()  # columns that tell cases apart, by what they hold alone
 
     def labelled(self, labels: Mapping[str, str]) -> ReadTable:
         """The same with labels of the user's on each row."""
@@ -93,6 +100,7 @@ class TableColumns:
     rack: str = ""  # kept as the label `rack`
     labels: Sequence[str] = ()  # columns
     values: Sequence[str] = ()  # in a file with a column per metric: those that are measurements
+    cases: Sequence[str] = ()  # where several tell cases apart, all of them
 
 
 def read(source: Source, columns: TableColumns) -> ReadTable:
@@ -212,20 +220,26 @@ def _rows(records: Sequence[Record], columns: TableColumns, path: Path) -> ReadT
     for name in columns.values:
         _column("value", name, names, path)
     wanted = columns.values or ([columns.value] if columns.value and not where["case"] else ())
-    alone = False  # whether a column alone is a case
+    crossed: list[str] = []
     if where["value"] and not wanted:
         if not where["case"]:
             raise InputError(f"{path}: no column says what a number is of; name it with --case; the columns are {', '.join(names)}")
+        if columns.cases:
+            records, where["case"] = _named(records, columns.cases, path), CASE
         rows = [_row(line, record, where, marks, path) for line, record in records]
         if not where["unit"] and not columns.unit and (unit := suffix(where["value"])):
             rows = [replace(row, unit=unit) for row in rows]
     else:
-        where["case"] = where["case"] if columns.case or _names_cases(records, where) else ""
-        where["unit"] = where["unit"] if where["case"] else ""  # of one number a row
-        alone, rows = not where["case"], _wide(records, where, marks, path, wanted, not columns.unit)
+        apart = columns.cases or [where["case"]] * _names_cases(records, where)
+        crossed = _crossed(records, where, {*apart, *where.values(), *marks.values()})
+        apart = [*apart, *crossed]
+        where["unit"] = where["unit"] if apart else ""  # of one number a row
+        named = _named(records, apart, path) if apart else records
+        where["case"] = CASE if apart else ""
+        rows = _wide(named, where, marks, path, Metrics(wanted, apart, not columns.unit))
     rows = [replace(row, model=constant) for row in rows] if constant else rows
     guessed = {what: where[what] for what in ("device", "model") if not getattr(columns, what)}
-    return ReadTable(rows, not_model=not_model, columns=alone, **guessed)
+    return ReadTable(rows, not_model=not_model, crossed=crossed, **guessed)
 
 
 def _names_cases(records: Sequence[Record], where: Mapping[str, str]) -> bool:
@@ -235,6 +249,40 @@ def _names_cases(records: Sequence[Record], where: Mapping[str, str]) -> bool:
     known = [where[what] for what in ("host", "device") if where[what]]
     of_device = {(*(str(record.get(column)) for column in known), str(record.get(where["case"]))) for _, record in records}
     return len(of_device) > len({names[:-1] for names in of_device})
+
+
+def _crossed(records: Sequence[Record], where: Mapping[str, str], others: Collection[str]) -> list[str]:
+    """Columns of text, but for `others`, of which nearly every device has the same two values or more at each time: they tell cases apart.
+    Of what is a label, as a commit, a device has one, or others than the rest."""
+    known = [where[what] for what in ("time", "host", "device", "serial") if where[what]]
+    seen: dict[str, dict[tuple[str, ...], set[str]]] = {}
+    for _, record in records:
+        group = tuple(str(record.get(column)) for column in known)
+        for name, value in record.items():
+            if name not in others and value not in (None, "") and _last_word(name) not in LABELS:
+                seen.setdefault(name, {}).setdefault(group, set()).add(str(value))
+    whole = [name for name in seen if all(record.get(name) not in (None, "") for _, record in records)]
+    return [name for name in whole if _is_crossed(list(seen[name].values()))]
+
+
+def _last_word(name: str) -> str:
+    return re.split(r"[\W_]+", name.lower().strip())[-1]
+
+
+def _is_crossed(groups: Sequence[Collection[str]]) -> bool:
+    alike, most = Counter(map(frozenset, groups)).most_common(1)[0]
+    return len(alike) > 1 and most >= ALIKE * len(groups) and not any(math.isfinite(number(value)) for value in alike)
+
+
+def _named(records: Sequence[Record], columns: Sequence[str], path: Path) -> list[Record]:
+    """The same with what each number is of in the column CASE: what these columns say, of a number with the column's name."""
+    result = []
+    for line, record in records:
+        if empty := next((column for column in columns if record.get(column) in (None, "")), ""):
+            raise InputError(f"{path}:{line}: no '{empty}': what is this number of?")
+        parts = [f"{name}={record[name]}" if math.isfinite(number(record[name])) else str(record[name]) for name in columns]
+        result.append((line, {**record, CASE: " ".join(parts)}))
+    return result
 
 
 def _model(records: Sequence[Record], names: Sequence[str], where: Mapping[str, str]) -> tuple[str, str]:
@@ -276,17 +324,25 @@ def _row(line: int, record: Mapping[str, Any], where: Mapping[str, str], marks: 
     return TableRow(line, time_s, cell("case"), cell("value"), cell("unit"), *known)
 
 
-def _wide(
-    records: Sequence[Record], where: Mapping[str, str], marks: Mapping[str, str], path: Path, wanted: Sequence[str], suffixed: bool,
-) -> list[TableRow]:
+@dataclass(frozen=True)
+class Metrics:
+    """Of a file with a column per metric: those that are asked for, the columns that tell cases apart, whether a name says the unit."""
+
+    values: Sequence[str]
+    cases: Sequence[str]
+    suffixed: bool
+
+
+def _wide(records: Sequence[Record], where: Mapping[str, str], marks: Mapping[str, str], path: Path, wanted: Metrics) -> list[TableRow]:
     """Each numeric column, or each that was asked for, is a case with the unit that its name ends in, or one of each case that a column
     names; columns of text are labels, and so are those of numbers that are called a version."""
-    taken = {where[what] for what in ("time", "case", "unit", "device", "host", "model", "serial") if where[what]} | set(marks.values())
+    taken = {where[what] for what in ("time", "case", "unit", "device", "host", "model", "serial") if where[what]}
+    taken |= {*marks.values(), *wanted.cases}
     others = [name for name in dict.fromkeys(name for _, record in records for name in record) if name not in taken]
     numeric = [name for name in others if any(math.isfinite(number(record.get(name))) for _, record in records)]
-    versions = [name for name in numeric if re.split(r"[\W_]+", name.lower().strip())[-1] in VERSIONS or name.lower() in INDICES]
-    numeric = [name for name in numeric if name not in versions or name in wanted]
-    chosen = list(wanted) or numeric
+    versions = [name for name in numeric if _last_word(name) in VERSIONS or name.lower() in INDICES]
+    numeric = [name for name in numeric if name not in versions or name in wanted.values]
+    chosen = list(wanted.values) or numeric
     if not chosen:
         raise InputError(f"{path}: no column of numbers; name the column of values with --value; the columns are {', '.join(others)}")
     kept = {**marks, **{name: name for name in others if name not in numeric}}
@@ -294,18 +350,12 @@ def _wide(
     for line, record in records:
         for name in chosen:
             if record.get(name) not in (None, ""):
-                case = _case(line, record, where["case"], "" if len(chosen) == 1 else name, path) or name
-                unit = suffix(name) or str(record.get(where["unit"]) or "") if suffixed else ""
+                metric = "" if len(chosen) == 1 and units.base(name) else name  # as GB/s, which the unit says
+                case = f"{record[CASE]} {metric}".strip() if where["case"] else name
+                unit = suffix(name) or str(record.get(where["unit"]) or "") if wanted.suffixed else ""
                 one = {**record, CASE: case, VALUE: record[name], UNIT: unit}
-                columns.append(_row(line, one, {**where, "case": CASE, "value": VALUE, "unit": UNIT}, kept, path))
+                columns.append(replace(_row(line, one, {**where, "case": CASE, "value": VALUE, "unit": UNIT}, kept, path), column=name))
     return columns
-
-
-def _case(line: int, record: Mapping[str, Any], column: str, metric: str, path: Path) -> str:
-    """What a number is of: what the column of cases says, and of several metrics which; "" where there is no such column."""
-    if column and record.get(column) in (None, ""):
-        raise InputError(f"{path}:{line}: no '{column}': what is this number of?")
-    return f"{record[column]} {metric}".strip() if column else ""
 
 
 def suffix(name: str) -> str:
