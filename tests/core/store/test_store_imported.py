@@ -171,11 +171,25 @@ def test_a_column_of_cases_beside_a_column_per_metric_names_each_case(tmp_path: 
     assert keep(place("four"), "time,name,ms\n2026-01-01,a,5\n2026-01-01,b,6\n").cases == {"a": "s", "b": "s"}
     five = keep(place("five"), "time,test,latency,unit\n2026-01-01,a,5,ms\n2026-01-01,b,6,us\n")
     assert five.cases == {"a latency": "s", "b latency": "s"}
+    assert keep(place("rate"), "time,test,tokens/s\n2026-01-01,a,5\n2026-01-01,b,6\n").cases == {"a": "tokens/s", "b": "tokens/s"}
     alone = keep(place("alone"), "time,op,commit,run,lat_us\n2026-01-01,a,c1,x,5\n2026-01-01,b,c1,y,6\n2026-01-01,a,c2,z,7\n")
     assert alone.cases == {"a lat_us": "s", "b lat_us": "s"}  # of one host at one time, too
     assert {tuple(run.run.labels) for run in select.every(tmp_path / "alone" / "home")} == {("commit", "run")}
     with pytest.raises(InputError, match=r":3: no 'test': what is this number of\?"):
         keep(place("six"), "time,test,lat_us\n2026-01-01,a,5\n2026-01-01,,6\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("tokens/s", "tokens/s"), ("decode tok/sec", "tok/s"), ("tokens_per_s", "tokens/s"), ("images per second", "images/s"), ("img_per_sec", "img/s"),
+        ("throughput (tokens/s)", "tokens/s"), ("tok_s", "tok/s"), ("reqs_s", "reqs/s"), ("steps s", "steps/s"), ("request_s", "s"), ("copy GB/s", "GB/s"), ("copy_GB/s", "GB/s"),
+        ("GB/s", "GB/s"), ("ms", "ms"), ("step_s", "s"), ("total_s", "s"), ("time_sec", "s"), ("wall seconds", "s"), ("elapsed", ""), ("errors/s", ""), ("page_faults_per_s", ""), ("setup_s", "s"),
+    ],
+)  # fmt: skip
+def test_a_rate_is_no_time(name: str, unit: str) -> None:
+    """``tokens_per_s`` was taken for seconds, of which fewer are better."""
+    assert table.suffix(name) == unit
 
 
 def _sizes(path: Path) -> str:

@@ -39,11 +39,17 @@ SUFFIXES = {  # how the name of a column ends, in lower case, and the unit that 
 BITS = ("mbps", "gbps", "tbps")  # bits or bytes, nobody knows: kept as a unit of their owner's, unless the B is written large
 ALIKE = 0.9  # share of the devices, at their times, that have the same values of what tells cases apart
 VERSIONS = ("driver", "firmware", "bios", "vbios", "version", "build", "release", "revision", "commit")  # last words: no measurement
+BAD = ("err", "fault", "miss", "drop", "retr", "loss", "fail", "timeout")
 LABELS = (  # last words of columns that say whose or which time a number is, or how it went, not what it is of
     *VERSIONS, "branch", "git", "sha", "tag", "run", "round", "rep", "repetition", "repeat", "iteration", "iter", "trial", "attempt",
     "sample", "job", "id", "status", "state", "error", "message", "note", "notes", "comment", "user", "owner",
 )  # fmt: skip
 _IN_BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]+?)\s*[)\]]\s*$")
+_A_SECOND = re.compile(r"([^\W\d_]+)(?:\s*/\s*|[\s_]+per[\s_]+)(?:s|secs?|seconds?)[\s)\]]*$", re.IGNORECASE)  # tokens/s, img_per_sec
+_COUNTED = re.compile(  # tokens_s is a rate, step_s a time
+    r"(?:^|[\W_])(tok|it|img|(?:tok(?:en)?|req(?:uest)?|im(?:a)?ge?|sample|iter(?:ation)?|op|frame|step|item|row)s|queries)[\s_]+(?:s|secs?)[\s)\]]*$",
+    re.IGNORECASE,
+)
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _WRITTEN = re.compile(r"(\d{4})[-./](\d\d?)[-./](\d\d?)(?:[T ]+(\d\d?):(\d\d)(?::(\d\d)(\.\d+)?)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)?")
 
@@ -350,7 +356,7 @@ def _wide(records: Sequence[Record], where: Mapping[str, str], marks: Mapping[st
     for line, record in records:
         for name in chosen:
             if record.get(name) not in (None, ""):
-                metric = "" if len(chosen) == 1 and units.base(name) else name  # as GB/s, which the unit says
+                metric = "" if len(chosen) == 1 and suffix(name) == name else name  # as GB/s, which the unit says
                 case = f"{record[CASE]} {metric}".strip() if where["case"] else name
                 unit = suffix(name) or str(record.get(where["unit"]) or "") if wanted.suffixed else ""
                 one = {**record, CASE: case, VALUE: record[name], UNIT: unit}
@@ -365,6 +371,8 @@ def suffix(name: str) -> str:
         return name.strip()
     if (found := _IN_BRACKETS.search(name)) and units.base(found[1]):
         return found[1]
+    if rate := _A_SECOND.search(name) or _COUNTED.search(name):
+        return "" if rate[1].lower().startswith(BAD) else f"{rate[1]}/s"  # fewer errors a second are better, which no unit says
     last = re.split(r"[_ ([.]", name.rstrip(")] "))[-1] if re.search(r"[_ ([.]", name) else ""
     if last.lower() in BITS:
         return last[0] + "B/s" if last[1:] == "Bps" else last
