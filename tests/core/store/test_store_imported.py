@@ -184,7 +184,7 @@ def test_a_column_of_cases_beside_a_column_per_metric_names_each_case(tmp_path: 
     [
         ("tokens/s", "tokens/s"), ("decode tok/sec", "tok/s"), ("tokens_per_s", "tokens/s"), ("images per second", "images/s"), ("img_per_sec", "img/s"),
         ("throughput (tokens/s)", "tokens/s"), ("tok_s", "tok/s"), ("reqs_s", "reqs/s"), ("steps s", "steps/s"), ("request_s", "s"), ("copy GB/s", "GB/s"), ("copy_GB/s", "GB/s"),
-        ("GB/s", "GB/s"), ("ms", "ms"), ("step_s", "s"), ("total_s", "s"), ("time_sec", "s"), ("wall seconds", "s"), ("elapsed", ""), ("errors/s", ""), ("page_faults_per_s", ""), ("setup_s", "s"),
+        ("GB/s", "GB/s"), ("ms", "ms"), ("step_s", "s"), ("total_s", "s"), ("time_sec", "s"), ("wall seconds", "s"), ("elapsed", ""), ("latency / s", "s"), ("walltime/s", "s"), ("errors/s", ""), ("page_faults_per_s", ""), ("setup_s", "s"),
     ],
 )  # fmt: skip
 def test_a_rate_is_no_time(name: str, unit: str) -> None:

@@ -39,7 +39,8 @@ SUFFIXES = {  # how the name of a column ends, in lower case, and the unit that 
 BITS = ("mbps", "gbps", "tbps")  # bits or bytes, nobody knows: kept as a unit of their owner's, unless the B is written large
 ALIKE = 0.9  # share of the devices, at their times, that have the same values of what tells cases apart
 VERSIONS = ("driver", "firmware", "bios", "vbios", "version", "build", "release", "revision", "commit")  # last words: no measurement
-BAD = ("err", "fault", "miss", "drop", "retr", "loss", "fail", "timeout")
+BAD = ("err", "fault", "miss", "drop", "retr", "loss", "fail", "timeout")  # of which fewer a second are better: no unit says that
+TIMES = ("time", "latency", "duration", "elapsed", "delay", "wait")  # time / s is no rate, but a time in seconds
 LABELS = (  # last words of columns that say whose or which time a number is, or how it went, not what it is of
     *VERSIONS, "branch", "git", "sha", "tag", "run", "round", "rep", "repetition", "repeat", "iteration", "iter", "trial", "attempt",
     "sample", "job", "id", "status", "state", "error", "message", "note", "notes", "comment", "user", "owner",
@@ -372,7 +373,8 @@ def suffix(name: str) -> str:
     if (found := _IN_BRACKETS.search(name)) and units.base(found[1]):
         return found[1]
     if rate := _A_SECOND.search(name) or _COUNTED.search(name):
-        return "" if rate[1].lower().startswith(BAD) else f"{rate[1]}/s"  # fewer errors a second are better, which no unit says
+        thing = rate[1].lower()
+        return "s" if thing.endswith(TIMES) else "" if thing.startswith(BAD) else f"{rate[1]}/s"
     last = re.split(r"[_ ([.]", name.rstrip(")] "))[-1] if re.search(r"[_ ([.]", name) else ""
     if last.lower() in BITS:
         return last[0] + "B/s" if last[1:] == "Bps" else last
