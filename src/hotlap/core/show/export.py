@@ -37,7 +37,8 @@ def to_markdown(bundle: Bundle, rows: Sequence[Row]) -> str:
     if banner := noticing.banner(shown):
         lines += ["", table.plain(banner)]
     lines += ["", *table.markdown(results.table(shown))] if shown else []
-    found = [notice for notice in noticing.find(rows) if notice.code != "busy" or not noticing.busy(shown)]
+    busy = noticing.busy(shown)
+    found = [notice for notice in noticing.find(rows) if notice.code != "busy" or not busy]
     without = [row for row in rows if row.verdict.state == "not_run"]
     if found or without:
         lines += ["", "**notices**", ""]

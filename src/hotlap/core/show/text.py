@@ -199,7 +199,8 @@ def _extreme(rows: Sequence[Row], devices: int) -> str:
 
 def _doubts(rows: Sequence[Row], run: str, width: int, color: bool, most: int = NOTICES) -> list[str]:
     """The most important, each with what to do; of a busy machine the banner speaks."""
-    notices = [notice for notice in noticing.find(rows) if notice.code != "busy" or not noticing.busy(rows)]
+    busy = noticing.busy(rows)
+    notices = [notice for notice in noticing.find(rows) if notice.code != "busy" or not busy]
     lines: list[str] = []
     styles = {"error": "bad", "warning": "warn", "info": "dim"}
     for notice in notices[:most]:
